@@ -26,6 +26,7 @@ enum {
     OUT = 320 * 1024, /* more than an answer may have */
     ANSWER = 48 * 1024,
     ARGS = 8,
+    COMMANDS = 11,      /* kinds */
     STARVED_MAX = 8,    /* then it closes, if it is not patient */
     COMMANDS_MAX = 600, /* then nobody answers: what asks on and on ends */
 };
@@ -61,6 +62,8 @@ static struct {
     int is_cluster;
     int is_patient;
     const char *second_host;
+    const char *said; /* instead of all answers */
+    unsigned n_asked[COMMANDS];
     unsigned n_commands;
     uint64_t n_sent;
     struct value values[VALUES];
@@ -68,6 +71,10 @@ static struct {
     size_t n_answer;
     char answer[ANSWER];
 } server;
+
+static const char *const commands[COMMANDS] = {"AUTH",   "SELECT",  "INFO",     "CLUSTER",
+                                               "SET",    "GET",     "GETRANGE", "EXISTS",
+                                               "UNLINK", "PEXPIRE", "SCAN"};
 
 uint8_t redis_draw(struct redis_input *input)
 {
@@ -91,6 +98,8 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
     server.is_cluster = is_cluster;
     server.is_patient = 0;
     server.second_host = "127.0.0.1";
+    server.said = NULL;
+    memset(server.n_asked, 0, sizeof server.n_asked);
     server.n_commands = 0;
     server.n_sent = 0;
     for (int i = 0; i < VALUES; i++)
@@ -119,6 +128,24 @@ void redis_server_never_ready(void)
     require(pipe(ends) == 0);
     for (int i = 0; i < CONNS; i++)
         require(dup2(ends[0], server.conns[i].fd) == server.conns[i].fd);
+}
+
+void redis_server_say(const char *answer)
+{
+    server.said = answer;
+}
+
+static int is(struct text word, const char *name)
+{
+    return word.n == strlen(name) && memcmp(word.at, name, word.n) == 0;
+}
+
+unsigned redis_server_asked(const char *command)
+{
+    unsigned n = 0;
+    for (int i = 0; i < COMMANDS; i++)
+        n += strcmp(commands[i], command) == 0 ? server.n_asked[i] : 0;
+    return n;
 }
 
 uint64_t redis_server_sent(void)
@@ -214,11 +241,6 @@ static void say_names(void)
     for (int i = 0; i < VALUES; i++)
         if (server.values[i].n_bytes > 0)
             say_bulk(server.values[i].name, server.values[i].n_name);
-}
-
-static int is(struct text word, const char *name)
-{
-    return word.n == strlen(name) && memcmp(word.at, name, word.n) == 0;
 }
 
 /* What a server that works would answer. A command that it does not know is the store's mistake. */
@@ -358,6 +380,12 @@ static void change_bytes(void)
 
 static void answer(struct conn *conn, const struct text *args, unsigned n_args)
 {
+    for (int i = 0; i < COMMANDS; i++)
+        server.n_asked[i] += (unsigned)is(args[0], commands[i]);
+    if (server.said && !is(args[0], "INFO") && !is(args[0], "CLUSTER")) {
+        add_out(conn, server.said, strlen(server.said));
+        return;
+    }
     const enum bend bend = draw() % BENDS;
     server.n_answer = 0;
     answer_right(args, n_args);

@@ -30,6 +30,12 @@ void redis_server_host(const char *host);
 /* From now on poll(2) waits for a connection until its time is over, not at all before. */
 void redis_server_never_ready(void);
 
+/* What is answered to all commands but INFO and CLUSTER, instead; NULL: what is drawn. */
+void redis_server_say(const char *answer);
+
+/* How often this command came. */
+unsigned redis_server_asked(const char *command);
+
 /* Bytes that were sent to the store. */
 uint64_t redis_server_sent(void);
 

@@ -481,7 +481,8 @@ static void scans_that_lie(void **state)
     }
 }
 
-/* What a server says of an error is shown to operators: as text, whatever it is. */
+/* What a server says of an error is shown to operators: as text, whatever it is. Its version, if it
+ * cannot do what this library needs. */
 static void words_are_text(void **state)
 {
     (void)state;
@@ -496,6 +497,12 @@ static void words_are_text(void **state)
                      KVP_E_IO);
     assert_non_null(strstr(why, "answers: NOAUTH ?[31m??"
                                 "?!"));
+    atomic_store(&fake.words, "$20\r\nredis_version:6.2.1\n\r\n");
+    store = open_store(&config);
+    assert_int_equal(kvp_store_describe(store, why, sizeof why), KVP_OK);
+    assert_non_null(strstr(why, "server 6.2.1,"));
+    assert_non_null(strstr(why, "; hits renew nothing before 7.0"));
+    kvp_store_close(store);
     atomic_store(&fake.words, NULL);
 }
 

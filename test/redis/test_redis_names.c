@@ -1,21 +1,16 @@
 /* Names that are looked up late, never or in vain. The servers are in memory (fuzz/redis_server.h),
  * their names are this test's, and a look-up runs when the test lets it go. */
 #define _GNU_SOURCE
-#include "redis_records.h"
+#include "memory_servers.h"
 
 #include <errno.h>
 #include <semaphore.h>
 #include <stdio.h>
 
-#include "../../fuzz/redis_server.h"
-#include "store/redis/ages.h"
 #include "store/redis/link/lookup.h"
-#include "store/redis/map.h"
 #include "store/wake.h"
 
-#define SECOND UINT64_C(1000000000)
-
-enum { HELD_MAX = 100, TAGS = 512 };
+enum { HELD_MAX = 100 };
 
 static struct {
     struct {
@@ -30,14 +25,6 @@ static struct {
     int runs_beside; /* in a thread, which waits at the gate */
     sem_t gate;
 } names;
-
-static uint64_t now;
-
-static uint64_t simulated_clock(void *context)
-{
-    (void)context;
-    return now;
-}
 
 /* ------------------------------------------------------------------------------------ the names */
 
@@ -60,7 +47,7 @@ static uint32_t look_up(void *context, const char *host, int port,
                         size_t why_bytes)
 {
     const int is_name = host[0] < '0' || host[0] > '9';
-    if (is_name && names.runs_beside)
+    if (is_name && names.runs_beside && names.n_started > 0)
         sem_wait(&names.gate);
     if (is_name && names.has_no_name) {
         snprintf(out_why, why_bytes, "no such name");
@@ -92,49 +79,12 @@ static void let_go(void)
 
 /* ------------------------------------------------------------------------------------ the store */
 
-static struct kvpi_net net;
-
-static kvp_status open_on_net(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    return kvpi_redis_open(config, &net, out_self, out_why, why_bytes);
-}
+static struct kvpi_net net; /* of the servers, but for names and refusals */
 
 static kvp_store *open_on_names(const char *url, uint32_t threads)
 {
-    static struct redis_input nothing;
-    static struct kvpi_backend backend;
-    kvp_store_config config = config_of(url);
-    kvp_store *store = NULL;
-    char why[300];
-    backend = kvpi_redis_backend;
-    backend.open = open_on_net;
-    net = redis_server_net;
-    net.start = start;
-    net.look_up = look_up;
-    net.connect = connect_unless_refused;
-    net.read = read_unless_refused;
-    now = 1000 * SECOND;
-    config.threads = threads;
-    if (threads == 0)
-        config.now = simulated_clock;
     names.n_started = 0;
-    redis_server_begin(&nothing, 1);
-    redis_server_host("slow.test");
-    if (kvpi_store_open(&config, &backend, &store, why, sizeof why) != KVP_OK)
-        fail_msg("%s", why);
-    redis_server_is_patient(1);
-    return store;
-}
-
-/* A record of the server that has an address (0) or a name (1). */
-static void record_of(struct record *out_record, int is_named)
-{
-    const struct kvpi_ages ages = {.tags = TAGS};
-    unsigned chain = 1;
-    do
-        make_record(out_record, chain++, 0, NULL);
-    while ((kvpi_map_slot(kvpi_ages_tag(&ages, &out_record->key)) >= 8192) != is_named);
+    return open_in_memory(url, &net, threads, "slow.test");
 }
 
 static void begin_get(kvp_store *store, const struct record *record, uint64_t tag)
@@ -152,14 +102,6 @@ static uint32_t work(kvp_store *store, kvp_store_done *out_done, uint32_t capaci
         assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
     assert_int_equal(kvp_store_poll(store, out_done, capacity, &n), KVP_OK);
     return n;
-}
-
-static void expect_text(const kvp_store *store, const char *words)
-{
-    char text[400];
-    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
-    if (!strstr(text, words))
-        fail_msg("%s", text);
 }
 
 /* ------------------------------------------------------------------------------------ the tests */
@@ -182,14 +124,14 @@ static void a_slow_name_delays_nobody(void **state)
         assert_true(done[0].tag == 10 && done[0].result == KVP_STORE_ABSENT);
     }
     assert_int_equal(names.n_started, 1);
-    now += SECOND;
+    simulated_ns += SECOND;
     assert_int_equal(work(store, done, 4), 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(done[i].result, KVP_STORE_FAILED);
     expect_text(store, "away: the server's address was not found in time");
     assert_int_equal(get(store, &far), KVP_STORE_AWAY);
     /* The first look-up still runs, long after: no second one is begun. */
-    now += 100 * SECOND;
+    simulated_ns += 100 * SECOND;
     begin_get(store, &far, 1);
     assert_int_equal(work(store, done, 4), 0);
     assert_int_equal(names.n_started, 1);
@@ -214,7 +156,7 @@ static void the_opening_waits_for_a_name_in_time(void **state)
     assert_int_equal(names.n_started, 1);
     expect_text(store, "away: the server's address was not found in time");
     let_go();
-    now += 2 * SECOND;
+    simulated_ns += 2 * SECOND;
     begin_get(store, &record, 1);
     assert_int_equal(work(store, &done, 1), 0);
     assert_int_equal(names.n_started, 2);
@@ -234,7 +176,7 @@ static void a_store_is_closed_during_a_look_up(void **state)
     kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s", 0);
     begin_get(store, &far, 1);
     assert_int_equal(work(store, &done, 1), 0);
-    now += SECOND;
+    simulated_ns += SECOND;
     assert_int_equal(work(store, &done, 1), 1);
     kvp_store_close(store);
     assert_int_equal(names.n_held, 1);
@@ -257,7 +199,7 @@ static void what_cannot_be_looked_up_is_away(void **state)
     expect_text(store, "away: no such name");
     names.has_no_name = 0;
     names.has_no_thread = 1;
-    now += SECOND;
+    simulated_ns += SECOND;
     assert_int_equal(get(store, &far), KVP_STORE_FAILED);
     expect_text(store, "away: the system gave no thread");
     names.has_no_thread = 0;
@@ -281,14 +223,14 @@ static void a_store_is_away_with_its_last_server(void **state)
     assert_int_equal(work(store, &done, 1), 1);
     assert_int_equal(stats_of(store).away_ns, 0);
     expect_text(store, "; 1 of 2 away: no such name");
-    now += SECOND / 100;
+    simulated_ns += SECOND / 100;
     names.is_refused = 1;
     assert_int_equal(get(store, &near), KVP_STORE_FAILED); /* its connection is closed */
     assert_int_equal(get(store, &near), KVP_STORE_AWAY);   /* and none can be made */
     assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 100);
     expect_text(store, "; 2 of 2 away: ");
     names.is_refused = names.has_no_name = 0;
-    now += SECOND / 10;
+    simulated_ns += SECOND / 10;
     assert_int_equal(stats_of(store).away_ns, 0);
     assert_int_equal(get(store, &near), KVP_STORE_ABSENT);
     assert_int_equal(stats_of(store).away_ns, 0);
@@ -303,9 +245,6 @@ static void there_are_only_so_many_threads(void **state)
     static struct kvpi_lookup lookups[KVPI_LOOKUP_THREADS + 1];
     const struct kvpi_place_of_server place = {.host = "slow.test", .port = 1};
     struct kvpi_lookup *last = &lookups[KVPI_LOOKUP_THREADS];
-    net = redis_server_net;
-    net.start = start;
-    net.look_up = look_up;
     for (int i = 0; i <= KVPI_LOOKUP_THREADS; i++)
         kvpi_lookup_begin(&lookups[i], &net, &place);
     assert_int_equal(lookups[0].state, KVPI_LOOKUP_RUNNING);
@@ -354,6 +293,11 @@ static void the_end_of_a_look_up_wakes_the_store(void **state)
 
 int main(void)
 {
+    net = redis_server_net;
+    net.start = start;
+    net.look_up = look_up;
+    net.connect = connect_unless_refused;
+    net.read = read_unless_refused;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_name_delays_nobody),
         cmocka_unit_test(the_opening_waits_for_a_name_in_time),
