@@ -20,7 +20,9 @@ static struct {
     unsigned n_held;
     unsigned n_started;
     int has_no_thread;
-    int is_refused; /* all connections */
+    int is_refused;                          /* all connections */
+    enum { ALL_LIVE, REFUSES, LOSES } first; /* of two addresses of a name */
+    int fd_lost;                             /* a connection that will not be made */
     int has_no_name;
     int runs_beside; /* in a thread, which waits at the gate */
     sem_t gate;
@@ -53,15 +55,30 @@ static uint32_t look_up(void *context, const char *host, int port,
         snprintf(out_why, why_bytes, "no such name");
         return 0;
     }
+    if (is_name && names.first != ALL_LIVE) {
+        out_addresses[0].n_bytes = 1; /* what connect_unless_refused knows it by */
+        return 1 + redis_server_net.look_up(context, "127.0.0.1", port, out_addresses + 1, out_why,
+                                            why_bytes);
+    }
     return redis_server_net.look_up(context, "127.0.0.1", port, out_addresses, out_why, why_bytes);
 }
 
 static int connect_unless_refused(void *context, const struct kvpi_net_address *address)
 {
-    if (!names.is_refused)
-        return redis_server_net.connect(context, address);
-    errno = ECONNREFUSED;
-    return -1;
+    names.fd_lost = -1;
+    if (names.is_refused || (names.first == REFUSES && address->n_bytes == 1)) {
+        errno = ECONNREFUSED;
+        return -1;
+    }
+    const int fd = redis_server_net.connect(context, address);
+    if (names.first == LOSES && address->n_bytes == 1)
+        names.fd_lost = fd;
+    return fd;
+}
+
+static int connect_later(void *context, int fd)
+{
+    return fd == names.fd_lost ? ETIMEDOUT : redis_server_net.connected(context, fd);
 }
 
 static ssize_t read_unless_refused(void *context, int fd, void *out_bytes, size_t n_bytes)
@@ -206,6 +223,29 @@ static void what_cannot_be_looked_up_is_away(void **state)
     kvp_store_close(store);
 }
 
+/* Of two addresses the second is used: at once if the first refuses, with the next attempt if the
+ * connection is not made. */
+static void another_address_may_do(void **state)
+{
+    (void)state;
+    struct record far;
+    kvp_store_done done;
+    record_of(&far, 1);
+    for (int is_lost = 0; is_lost < 2; is_lost++) {
+        names.first = is_lost ? LOSES : REFUSES;
+        kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
+        for (int attempt = 0; attempt <= is_lost; attempt++, simulated_ns += SECOND) {
+            begin_get(store, &far, 1);
+            assert_int_equal(work(store, &done, 1), 0);
+            let_go();
+            assert_int_equal(work(store, &done, 1), 1);
+            assert_int_equal(done.result, attempt < is_lost ? KVP_STORE_FAILED : KVP_STORE_ABSENT);
+        }
+        names.first = ALL_LIVE;
+        kvp_store_close(store);
+    }
+}
+
 /* The statistics tell for how long the store is away: as long as all of its servers are. */
 static void a_store_is_away_with_its_last_server(void **state)
 {
@@ -297,12 +337,14 @@ int main(void)
     net.start = start;
     net.look_up = look_up;
     net.connect = connect_unless_refused;
+    net.connected = connect_later;
     net.read = read_unless_refused;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_name_delays_nobody),
         cmocka_unit_test(the_opening_waits_for_a_name_in_time),
         cmocka_unit_test(a_store_is_closed_during_a_look_up),
         cmocka_unit_test(what_cannot_be_looked_up_is_away),
+        cmocka_unit_test(another_address_may_do),
         cmocka_unit_test(a_store_is_away_with_its_last_server),
         cmocka_unit_test(there_are_only_so_many_threads),
         cmocka_unit_test(the_end_of_a_look_up_wakes_the_store),

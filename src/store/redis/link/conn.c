@@ -62,6 +62,8 @@ void kvpi_conn_close(struct kvpi_conn *conn)
 
 static void fail(struct kvpi_conn *conn, const char *why)
 {
+    if (conn->state == KVPI_CONN_OPENING && conn->reader && !conn->refused)
+        conn->config->lookup->turn++; /* another address may do */
     snprintf(conn->why, sizeof conn->why, "%s", why);
     kvpi_conn_close(conn);
 }
@@ -404,9 +406,11 @@ static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes
         n = net->read(net->context, conn->fd, out_bytes, n_bytes);
         if (n < 0 && is_later())
             return 0;
-        snprintf(why, sizeof why, "%s",
-                 n < 0 ? strerror(errno) : "the server has closed the connection");
-        n = n == 0 ? -1 : n;
+        if (n <= 0) {
+            snprintf(why, sizeof why, "%s",
+                     n < 0 ? strerror(errno) : "the server has closed the connection");
+            n = -1;
+        }
     }
     if (n < 0)
         fail(conn, why);
@@ -504,14 +508,16 @@ static int send_all(struct kvpi_conn *conn)
     return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
 }
 
-/* To the first address that does not refuse at once. 0: the connection is closed. */
+/* To the next address that does not refuse at once. 0: the connection is closed. */
 static int open_socket(struct kvpi_conn *conn)
 {
     const struct kvpi_net *net = conn->config->net;
     const struct kvpi_lookup *lookup = conn->config->lookup;
     int fd = -1;
-    for (uint32_t i = 0; i < lookup->n_addresses && fd < 0; i++)
-        fd = net->connect(net->context, &lookup->addresses[i]);
+    for (uint32_t i = 0; i < lookup->n_addresses && fd < 0; i++) {
+        const uint32_t number = (lookup->turn + i) % lookup->n_addresses;
+        fd = net->connect(net->context, &lookup->addresses[number]);
+    }
     if (fd < 0) {
         fail(conn, strerror(errno));
         return 0;

@@ -32,6 +32,7 @@ struct kvpi_lookup {
     struct kvpi_lookup_run *run; /* RUNNING: what is shared with the thread */
     uint32_t n_addresses;        /* FOUND */
     struct kvpi_net_address addresses[KVPI_NET_ADDRESSES];
+    uint32_t turn; /* connections to the addresses before this one, modulo their number, failed */
     char why[KVPI_LOOKUP_WHY]; /* FAILED */
 };
 

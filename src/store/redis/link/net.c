@@ -18,7 +18,9 @@ static int start(void *context, void *(*run)(void *), void *argument)
     (void)context;
     pthread_t thread;
     const int error = kvpi_quiet_start(&thread, run, argument);
-    return error != 0 ? error : pthread_detach(thread);
+    if (error == 0)
+        (void)pthread_detach(thread);
+    return error;
 }
 
 static uint32_t look_up(void *context, const char *host, int port,
