@@ -45,11 +45,11 @@ static inline kvp_store *open_in_memory(const char *url, const struct kvpi_net *
     if (threads == 0)
         config.now = simulated_clock;
     redis_server_begin(&nothing, second_host != NULL);
+    redis_server_is_patient(1);
     if (second_host)
         redis_server_host(second_host);
     if (kvpi_store_open(&config, &backend, &store, why, sizeof why) != KVP_OK)
         fail_msg("%s", why);
-    redis_server_is_patient(1);
     return store;
 }
 

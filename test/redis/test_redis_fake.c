@@ -379,6 +379,9 @@ static void maps_that_lie(void **state)
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\nh\r\n:65536\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n:1\r\n:1\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:0\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$5\r\n\033[31m\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$3\r\nh\377h\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$3\r\nh h\r\n:1\r\n",
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n",
     };
