@@ -3,8 +3,9 @@
  * each; behind each one stands what the servers draw for the answers that it needs.
  *
  * Nothing may crash or read outside. Every operation ends; a get that succeeds gives the KV of its
- * own identity, and nothing beside the blocks is written. What is said to operators is text. Memory
- * is asked for in proportion to what was sent, not to what an answer announces. */
+ * own identity, and nothing beside the blocks is written. When answers are right again, records are
+ * put and come back. What is said to operators is text. Memory is asked for in proportion to what
+ * was sent, not to what an answer announces. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RECORDS = 4, TOKENS = 4, BLOCK_BYTES = 64, MARK = 0xEE, OPS_MAX = 48, AT_ONCE = 3 };
+enum {
+    RECORDS = 4,
+    TOKENS = 4,
+    BLOCK_BYTES = 64,
+    MARK = 0xEE,
+    OPS_MAX = 48,
+    AT_ONCE = 3,
+    TRIES_MAX = 8
+};
 
 #define TIMEOUT_NS UINT64_C(1000000000)
 
@@ -37,6 +46,7 @@ static struct pending {
     int is_there;
     const struct record *record;
     uint8_t kv[3][BLOCK_BYTES]; /* the block, between two that stay */
+    uint32_t result;
     uint64_t bits;
     kvp_digest keys[RECORDS];
 } pending[AT_ONCE];
@@ -126,6 +136,7 @@ static void end_one(const kvp_store_done *done)
     struct pending *op = &pending[done->tag];
     require(op->is_there && op->bits >> RECORDS == 0);
     op->is_there = 0;
+    op->result = done->result;
     if (!op->is_get)
         return;
     for (int i = 0; i < BLOCK_BYTES; i++)
@@ -152,9 +163,45 @@ static void end_all(kvp_store *store)
         require(!pending[i].is_there);
 }
 
+/* ----------------------------------------------------------------------------------- operators */
+
+static void note_server(void *context, const kvp_store_directory *directory)
+{
+    (void)context;
+    require_text(directory->path);
+}
+
+static void note_record(void *context, const kvp_store_record *record)
+{
+    (void)context;
+    require(record->found < KVP_FOUND_KINDS && record->found != KVP_FOUND_UNREAD);
+}
+
+/* Its connections are its own; it waits in real time. */
+static void look(const struct kvpi_backend *backend, const char *text, int cleans)
+{
+    const kvp_store_match match = {.written_before = now / 1000000000};
+    kvp_store_scan_options options;
+    kvp_store_cleaned cleaned;
+    struct kvpi_url url;
+    char why[300] = "";
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_PAYLOADS;
+    options.directory = note_server;
+    options.record = note_record;
+    require(kvpi_url_read(text, &url, why, sizeof why) == KVP_OK);
+    redis_server_is_patient(0);
+    const kvp_status status =
+        cleans ? kvpi_remote_clean(backend, &url, &match, &cleaned, why, sizeof why)
+               : kvpi_remote_scan(backend, &url, &options, why, sizeof why);
+    redis_server_is_patient(1);
+    require(status == KVP_OK || status == KVP_E_IO);
+    require_text(why);
+}
+
 /* ---------------------------------------------------------------------------------- operations */
 
-enum { PUT, GET, HAVE, DROP, WAIT, LATER, KINDS };
+enum { PUT, GET, HAVE, DROP, WAIT, LATER, LOOK, KINDS };
 
 static void begin(kvp_store *store, unsigned kind, const struct record *record)
 {
@@ -179,7 +226,32 @@ static void begin(kvp_store *store, unsigned kind, const struct record *record)
     require(status == KVP_OK);
 }
 
-static void use(kvp_store *store)
+/* Whatever came before: when answers are right again, records come back. */
+static void recover(kvp_store *store)
+{
+    uint32_t n_good = 0;
+    redis_server_recover();
+    for (int i = 0; i < TRIES_MAX && n_good < RECORDS; i++) {
+        now += TIMEOUT_NS * 70; /* longer than any pause */
+        for (int r = 0; r < RECORDS; r++) {
+            begin(store, PUT, &records[r]);
+            end_all(store);
+        }
+        n_good = 0;
+        for (int r = 0; r < RECORDS; r++) {
+            begin(store, GET, &records[r]);
+            end_all(store);
+            n_good += pending[0].result == KVP_STORE_OK;
+        }
+        begin(store, HAVE, &records[0]);
+        end_all(store);
+        if (pending[0].result != KVP_STORE_OK || pending[0].bits != (1 << RECORDS) - 1)
+            n_good = 0;
+    }
+    require(n_good == RECORDS);
+}
+
+static void use(kvp_store *store, const struct kvpi_backend *backend, const char *url)
 {
     char text[400];
     for (int i = 0; i < OPS_MAX && input.at < input.size; i++) {
@@ -188,52 +260,22 @@ static void use(kvp_store *store)
             end_all(store);
         else if (what % KINDS == LATER)
             now += TIMEOUT_NS * 20 * (what / KINDS);
+        else if (what % KINDS == LOOK)
+            look(backend, url, what / KINDS % 2);
         else
             begin(store, what % KINDS, &records[what / KINDS % RECORDS]);
     }
     end_all(store);
+    recover(store);
     kvp_store_stats stats;
     require(kvp_store_stats_get(store, &stats) == KVP_OK && stats.queued == 0);
     require(kvp_store_describe(store, text, sizeof text) == KVP_OK);
     require_text(text);
 }
 
-/* ----------------------------------------------------------------------------------- operators */
-
-static void note_server(void *context, const kvp_store_directory *directory)
-{
-    (void)context;
-    require_text(directory->path);
-}
-
-static void note_record(void *context, const kvp_store_record *record)
-{
-    (void)context;
-    require(record->found < KVP_FOUND_KINDS && record->found != KVP_FOUND_UNREAD);
-}
-
-static void look(const struct kvpi_backend *backend, const char *text, int cleans)
-{
-    const kvp_store_match match = {.written_before = now / 1000000000};
-    kvp_store_scan_options options;
-    kvp_store_cleaned cleaned;
-    struct kvpi_url url;
-    char why[300] = "";
-    kvp_store_scan_options_init(&options);
-    options.depth = KVP_SCAN_PAYLOADS;
-    options.directory = note_server;
-    options.record = note_record;
-    require(kvpi_url_read(text, &url, why, sizeof why) == KVP_OK);
-    const kvp_status status =
-        cleans ? kvpi_remote_clean(backend, &url, &match, &cleaned, why, sizeof why)
-               : kvpi_remote_scan(backend, &url, &options, why, sizeof why);
-    require(status == KVP_OK || status == KVP_E_IO);
-    require_text(why);
-}
-
 /* ----------------------------------------------------------------------------------- one input */
 
-enum { CLUSTER = 1, SECRET = 2, LOGIN = 4, AGED = 8, SCANS = 16, CLEANS = 32, ONE_CONN = 64 };
+enum { CLUSTER = 1, SECRET = 2, LOGIN = 4, AGED = 8, ONE_CONN = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -254,11 +296,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kvp_store *store = open_store(&backend, url, how & SECRET);
     if (store) {
         redis_server_is_patient(1);
-        use(store);
-        redis_server_is_patient(0);
+        use(store, &backend, url);
     }
-    if (how & (SCANS | CLEANS))
-        look(&backend, url, how & CLEANS);
     kvp_store_close(store);
     const meter used = meter_end();
     require(redis_server_open() == 0);

@@ -117,6 +117,12 @@ void redis_server_is_patient(int is_patient)
     server.is_patient = is_patient;
 }
 
+void redis_server_recover(void)
+{
+    server.input->at = server.input->size;
+    server.n_commands = 0;
+}
+
 void redis_server_host(const char *host)
 {
     server.second_host = host;
@@ -290,6 +296,7 @@ enum bend {
     SILENT,
     CLOSED,
     IN_PIECES, /* from now on */
+    MANY,      /* servers in a map, or names */
     BENDS
 };
 
@@ -370,6 +377,20 @@ static void say_error(void)
     say("%s", errors[draw() % (sizeof errors / sizeof *errors)]);
 }
 
+static void say_many(struct text command)
+{
+    const unsigned n = draw2() % 600;
+    server.n_answer = 0;
+    if (is(command, "SCAN"))
+        say("*2\r\n$1\r\n0\r\n");
+    say("*%u\r\n", n);
+    for (unsigned i = 0; i < n; i++)
+        if (is(command, "CLUSTER"))
+            say("*3\r\n:%u\r\n:%u\r\n*2\r\n$9\r\n127.0.0.1\r\n:%u\r\n", i * 27, i * 27 + 26, i + 1);
+        else
+            say("$8\r\nkvp1:%03u\r\n", i);
+}
+
 static void change_bytes(void)
 {
     for (uint32_t n = draw() % 8 + 1; n > 0; n--) {
@@ -404,6 +425,7 @@ static void answer(struct conn *conn, const struct text *args, unsigned n_args)
     case SILENT: conn->is_silent = 1; return;
     case CLOSED: conn->is_closed = 1; return;
     case IN_PIECES: conn->chunk = draw() + 1; break;
+    case MANY: say_many(args[0]); break;
     case RIGHT:
     case FOLLOWED:
     case BENDS: break;

@@ -21,6 +21,9 @@ uint8_t redis_draw(struct redis_input *input);
 /* Forget all records and connections, and draw from this input. */
 void redis_server_begin(struct redis_input *input, int is_cluster);
 
+/* From now on answers are right, whatever the input still has. */
+void redis_server_recover(void);
+
 /* 0: a server that has nothing to say closes the connection. For what waits in real time. */
 void redis_server_is_patient(int is_patient);
 
