@@ -60,11 +60,12 @@ set_target_properties(kvpager_redis_objects PROPERTIES POSITION_INDEPENDENT_CODE
 
 # The static one is for tests.
 add_library(kvpager_redis SHARED $<TARGET_OBJECTS:kvpager_redis_objects>
-            "${PROJECT_SOURCE_DIR}/src/store/url.c")
+            "${PROJECT_SOURCE_DIR}/src/store/url.c" "${PROJECT_SOURCE_DIR}/src/store/wake.c")
 kvp_configure_target(kvpager_redis)
 target_include_directories(kvpager_redis PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(kvpager_redis PRIVATE kvpager_valkey Threads::Threads)
-target_link_options(kvpager_redis PRIVATE -Wl,--exclude-libs,ALL)
+# It stays where it is: a thread that looks up a name may outlive the store.
+target_link_options(kvpager_redis PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,nodelete)
 set_target_properties(kvpager_redis PROPERTIES
     VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager_redis_static STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kvpager_redis_objects>)

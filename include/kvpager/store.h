@@ -348,7 +348,8 @@ typedef struct kvp_store_stats {
     uint64_t retired; /* places that could not be read or written, and are not used again until the
                          store is opened anew: at most an eighth of all */
     uint64_t queued;  /* accepted and not ended */
-    uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used */
+    uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used. Of servers
+                         that are left alone one by one, the least */
     /* counters */
     uint64_t puts;    /* ended, whatever the result */
     uint64_t stored;  /* puts that wrote a record */

@@ -77,6 +77,7 @@ struct kvpi_backend_usage {
     uint64_t staged; /* operations whose blocks were copied on their way */
     uint64_t expired;
     uint64_t retired;
+    uint64_t away_ns; /* how long it leaves its place alone from now on, by its own decision */
 };
 
 /* What a back end with servers tells operators, server by server. */

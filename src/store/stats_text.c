@@ -53,7 +53,7 @@ static void add_bad(struct text *text, const kvp_store_stats *stats)
 }
 
 /* In seconds. */
-static void add_sum(struct text *text, const char *name, uint64_t ns)
+static void add_time(struct text *text, const char *name, uint64_t ns)
 {
     const uint64_t second = UINT64_C(1000000000);
     add(text, "kvp_store_%s", name);
@@ -78,7 +78,7 @@ static void add_histogram(struct text *text, const char *name, const char *help,
         add_sample(text, bucket, label, n);
     }
     snprintf(bucket, sizeof bucket, "%s_sum", name);
-    add_sum(text, bucket, sum_ns);
+    add_time(text, bucket, sum_ns);
     snprintf(bucket, sizeof bucket, "%s_count", name);
     add_sample(text, bucket, "", n);
 }
@@ -130,6 +130,8 @@ static void write_text(struct text *text, const kvp_store_stats *stats)
         add_head(text, gauges[i].name, "gauge", gauges[i].help);
         add_sample(text, gauges[i].name, "", gauges[i].value);
     }
+    add_head(text, "away_seconds", "gauge", "For how long the store is left alone.");
+    add_time(text, "away_seconds", stats->away_ns);
     add_results(text, stats);
     add_bad(text, stats);
     add_histogram(text, "get_seconds", "Gets, from accepted to ended.", stats->get_ns,

@@ -252,6 +252,8 @@ void kvpi_worker_note(kvp_store *store)
     set(store, KVPI_COUNT_STAGED, usage.staged);
     set(store, KVPI_COUNT_EXPIRED, usage.expired);
     set(store, KVPI_COUNT_RETIRED, usage.retired);
+    set(store, KVPI_COUNT_AWAY_UNTIL,
+        usage.away_ns > 0 ? now_ns(store) + usage.away_ns : store->away_until);
 }
 
 /* Begin what was accepted. 1: something was. */

@@ -68,11 +68,14 @@ static struct {
     int listener;
     int port;
     _Atomic int mode;
-    _Atomic int n_answers;   /* of what is not INFO */
-    _Atomic size_t n_sent;   /* bytes of the last answer with zeros */
-    _Atomic int n_free;      /* answers that may go */
-    const char *_Atomic map; /* NULL: it says that it is alone; else what it answers to CLUSTER;
+    _Atomic int n_answers;     /* of what is not INFO */
+    _Atomic int n_maps;        /* CLUSTER, asked */
+    _Atomic size_t n_sent;     /* bytes of the last answer with zeros */
+    _Atomic int n_free;        /* answers that may go */
+    const char *_Atomic map;   /* NULL: it says that it is alone; else what it answers to CLUSTER;
                                 "": nothing */
+    const char *_Atomic scan;  /* to SCAN */
+    const char *_Atomic words; /* NULL: it answers to INFO; else an error, to that */
 } fake;
 
 /* ----------------------------------------------------------------------------------- the server */
@@ -210,10 +213,15 @@ static void *serve(void *context)
         int goes_on = 1;
         while (goes_on && hear(in, name)) {
             const char *map = atomic_load(&fake.map);
-            if (strcmp(name, "INFO") == 0) {
+            if (strcmp(name, "SCAN") == 0) {
+                goes_on = say(fd, atomic_load(&fake.scan));
+            } else if (strcmp(name, "INFO") == 0 && atomic_load(&fake.words)) {
+                goes_on = say(fd, atomic_load(&fake.words));
+            } else if (strcmp(name, "INFO") == 0) {
                 goes_on = say(fd, map ? "$38\r\nredis_version:7.0.1\ncluster_enabled:1\n\r\n"
                                       : "$20\r\nredis_version:7.0.1\n\r\n");
             } else if (strcmp(name, "CLUSTER") == 0) {
+                atomic_fetch_add(&fake.n_maps, 1);
                 goes_on = !map     ? say(fd, "-ERR This instance has no cluster support\r\n")
                           : map[0] ? say(fd, map)
                                    : wait_until_closed(fd);
@@ -373,6 +381,9 @@ static void maps_that_lie(void **state)
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\nh\r\n:65536\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n:1\r\n:1\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:0\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$5\r\n\033[31m\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$3\r\nh\377h\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$3\r\nh h\r\n:1\r\n",
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
         "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n",
     };
@@ -400,6 +411,104 @@ static void maps_that_lie(void **state)
     assert_int_equal(atomic_load(&fake.n_answers), before + 3);
     kvp_store_close(store);
     atomic_store(&fake.map, NULL);
+}
+
+/* -------------------------------------------------------------------------------- for operators */
+
+struct seen {
+    unsigned n_records;
+    unsigned n_good; /* bytes that came, of a name of ours */
+};
+
+static int note_record(void *context, const char *name, const uint8_t *bytes, size_t n_bytes)
+{
+    struct seen *seen = context;
+    seen->n_records++;
+    seen->n_good += strcmp(name, "kvp1:a") == 0 && bytes && n_bytes == 5;
+    return 1; /* it is to go */
+}
+
+static kvp_status walk_fake(struct seen *out_seen, char *out_why, size_t why_bytes)
+{
+    const struct kvpi_walk walk = {.n_bytes = SIZE_MAX, .record = note_record, .context = out_seen};
+    struct kvpi_url url;
+    char text[100];
+    *out_seen = (struct seen){0};
+    snprintf(text, sizeof text, "redis://127.0.0.1:%d?timeout=1s", fake.port);
+    assert_int_equal(kvpi_url_read(text, &url, out_why, why_bytes), KVP_OK);
+    return kvpi_redis_walk(&kvpi_net_system, &url, &walk, out_why, why_bytes);
+}
+
+/* A list that is none, or never ends, is an error. Names that are not ours are left alone. */
+static void scans_that_lie(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *answer;
+        const char *words;
+    } lies[] = {
+        {"*2\r\n$1\r\n7\r\n*0\r\n", "the cursor that it was given"},
+        {"*2\r\n$30\r\n123456789012345678901234567890\r\n*0\r\n", "no cursor"},
+        {"*2\r\n$0\r\n\r\n*0\r\n", "no cursor"},
+        {"*2\r\n*1\r\n$1\r\n0\r\n*0\r\n", "no cursor"},
+        {"*0\r\n", "no cursor"},
+        {"*-1\r\n", "another kind of answer"},
+        {"$1\r\n0\r\n", "another kind of answer"},
+        {"$-1\r\n", "another kind of answer"},
+        {":0\r\n", "another kind of answer"},
+        {"+OK\r\n", "another kind of answer"},
+        {"*2\r\n$1\r\n0\r\n*1\r\n*1\r\n$6\r\nkvp1:a\r\n", "wrong kind"},
+        {"-NOPERM this user has no permissions to run the 'scan' command\r\n", "NOPERM"},
+    };
+    struct seen seen;
+    char why[300];
+    atomic_store(&fake.mode, SHORT);
+    for (unsigned i = 0; i < sizeof lies / sizeof *lies; i++) {
+        atomic_store(&fake.scan, lies[i].answer);
+        assert_int_equal(walk_fake(&seen, why, sizeof why), KVP_E_IO);
+        if (!strstr(why, lies[i].words))
+            fail_msg("%u: %s", i, why);
+        assert_int_equal(seen.n_records, 0);
+    }
+    atomic_store(&fake.scan,
+                 "*2\r\n$1\r\n0\r\n*4\r\n$6\r\nkvp1:a\r\n$4\r\nkvp1\r\n$6\r\nother:\r\n$-1\r\n");
+    assert_int_equal(walk_fake(&seen, why, sizeof why), KVP_OK);
+    assert_int_equal(seen.n_records, 1);
+    assert_int_equal(seen.n_good, 1);
+    /* A record that is none. */
+    static const enum mode modes[] = {NUMBER, STATUS,  ARRAY,   NESTED,
+                                      PUSHED, GARBAGE, REFUSAL, CLOSED};
+    for (unsigned i = 0; i < sizeof modes / sizeof *modes; i++) {
+        atomic_store(&fake.mode, modes[i]);
+        if (walk_fake(&seen, why, sizeof why) != KVP_E_IO)
+            fail_msg("%s: %s", mode_names[modes[i]], why);
+        assert_int_equal(seen.n_records, 0);
+    }
+}
+
+/* What a server says of an error is shown to operators: as text, whatever it is. Its version, if it
+ * cannot do what this library needs. */
+static void words_are_text(void **state)
+{
+    (void)state;
+    kvp_store_config config;
+    kvp_store *store = NULL;
+    char url[100];
+    char why[300];
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?connections=1&timeout=1s", fake.port);
+    config = config_of(url);
+    atomic_store(&fake.words, "-NOAUTH \033[31m\001\377\t!\r\n");
+    assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
+                     KVP_E_IO);
+    assert_non_null(strstr(why, "answers: NOAUTH ?[31m??"
+                                "?!"));
+    atomic_store(&fake.words, "$20\r\nredis_version:6.2.1\n\r\n");
+    store = open_store(&config);
+    assert_int_equal(kvp_store_describe(store, why, sizeof why), KVP_OK);
+    assert_non_null(strstr(why, "server 6.2.1,"));
+    assert_non_null(strstr(why, "; hits renew nothing before 7.0"));
+    kvp_store_close(store);
+    atomic_store(&fake.words, NULL);
 }
 
 /* ---------------------------------------------------------------------------------- deadlines */
@@ -505,9 +614,23 @@ static void a_silent_server_is_left_alone(void **state)
     assert_int_equal(done[0].result, KVP_STORE_FAILED);
     assert_int_equal(done[1].result, KVP_STORE_FAILED);
     assert_int_equal(guarded_get(store, &record), KVP_STORE_AWAY);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10);
+    simulated_ns += SECOND / 25;
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 25);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_AWAY);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 25);
     simulated_ns += SECOND;
+    assert_int_equal(stats_of(store).away_ns, 0);
+    /* It is tried again, and lets its time go by: twice as long now. */
+    assert_int_equal(kvp_store_have(store, &record.key, 1, &bits[0], 1), KVP_OK);
+    work_until_asked(store, asked + 2);
+    simulated_ns += SECOND;
+    work_until_done(store, 1, done);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 5);
+    simulated_ns += SECOND / 5;
     atomic_store(&fake.mode, NOTHING);
     assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    assert_int_equal(stats_of(store).away_ns, 0);
     kvp_store_close(store);
 }
 
@@ -523,6 +646,7 @@ static void second_tries_end_in_time(void **state)
         kvp_store_done done;
         kvp_store *store = open_in_simulated_time(moved ? GATED_MOVED : GATED_ZEROS);
         const int asked = atomic_load(&fake.n_answers);
+        const int maps = atomic_load(&fake.n_maps);
         if (moved)
             atomic_store(&fake.map, "");
         assert_int_equal(kvp_store_get(store, &record.identity, blocks, 1), KVP_OK);
@@ -531,8 +655,8 @@ static void second_tries_end_in_time(void **state)
         atomic_store(&fake.n_free, 1);
         if (!moved)
             work_until_asked(store, asked + 2);
-        else
-            for (int i = 0; i < 5000 && atomic_load(&fake.n_free) > 0; i++) {
+        else /* the store has the answer when it asks for the map */
+            for (int i = 0; i < 5000 && atomic_load(&fake.n_maps) == maps; i++) {
                 assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
                 poll(NULL, 0, 1);
             }
@@ -621,6 +745,8 @@ int main(void)
         cmocka_unit_test(other_answers_to_other_commands),
         cmocka_unit_test(closed_in_a_batch),
         cmocka_unit_test(maps_that_lie),
+        cmocka_unit_test(scans_that_lie),
+        cmocka_unit_test(words_are_text),
         cmocka_unit_test(a_queue_ends_in_time),
         cmocka_unit_test(a_silent_server_is_left_alone),
         cmocka_unit_test(second_tries_end_in_time),

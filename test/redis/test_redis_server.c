@@ -413,6 +413,12 @@ static void a_wrong_password_is_said(void **state)
     assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
                      KVP_E_IO);
     assert_non_null(strstr(why, "NOAUTH"));
+    /* A database that is not the first one needs a right more. */
+    snprintf(url, sizeof url, "redis://kv:right%%40%%3A%%2f@127.0.0.1:%d/3", own.port);
+    assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
+                     KVP_E_IO);
+    assert_non_null(strstr(why, "NOPERM"));
+    assert_non_null(strstr(why, "select"));
     /* The rights that docs/REDIS.md names are enough. */
     snprintf(url, sizeof url, "redis://kv:right%%40%%3A%%2f@127.0.0.1:%d", own.port);
     store = open_store(&config);
@@ -429,6 +435,37 @@ static void a_wrong_password_is_said(void **state)
 static void describe(const kvp_store *store, char out_text[300])
 {
     assert_int_equal(kvp_store_describe(store, out_text, 300), KVP_OK);
+}
+
+/* The password is another one while the store is open: what it is asked is told by the server, and
+ * with the old one again all is well. */
+static void a_password_that_changes(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    start_server(&own, NULL);
+    char url[200];
+    char text[300];
+    assert_int_equal(ask(&own, "ACL SETUSER kv reset on >old ~kvp1:* +@all"), 1);
+    snprintf(url, sizeof url, "redis://kv:old@127.0.0.1:%d?timeout=1s&connections=1", own.port);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(ask(&own, "ACL SETUSER kv resetpass >new"), 1);
+    assert_true(ask(&own, "CLIENT KILL USER kv") >= 1);
+    for (int tries = 0; get(store, &records[0]) != KVP_STORE_AWAY && tries < 500; tries++)
+        poll(NULL, 0, 10);
+    describe(store, text);
+    if (!strstr(text, "; away: WRONGPASS") || strstr(text, "old"))
+        fail_msg("%s", text);
+    assert_int_equal(ask(&own, "ACL SETUSER kv >old"), 1);
+    uint32_t result;
+    int tries = 0;
+    while ((result = get(store, &records[0])) != KVP_STORE_OK && tries++ < 500)
+        poll(NULL, 0, 10);
+    assert_int_equal(result, KVP_STORE_OK);
+    kvp_store_close(store);
+    stop_server(&own);
 }
 
 static int count_of(const char *text, const char *part)
@@ -594,6 +631,7 @@ int main(void)
         cmocka_unit_test_setup(a_server_that_stops_answering, set_up),
         cmocka_unit_test_setup(a_full_server_refuses, set_up),
         cmocka_unit_test_setup(a_wrong_password_is_said, set_up),
+        cmocka_unit_test_setup(a_password_that_changes, set_up),
         cmocka_unit_test_setup(missing_rights_are_said, set_up),
         cmocka_unit_test_setup(a_server_that_is_not_set_up_for_it_is_said, set_up),
         cmocka_unit_test_setup(statistics_are_the_server_s, set_up),

@@ -484,6 +484,7 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     kvp_store_close(store);
     sim_disk_destroy(sim);
     stats.bad[KVP_BAD_PLACE] = 9;
+    stats.away_ns = 1500000000;
     stats.get_ns[0] = 2;
     stats.get_ns[31] = 1;
     stats.get_sum_ns = UINT64_C(12000000345);
@@ -498,6 +499,7 @@ static void test_statistics_as_prometheus_reads_them(void **state)
         "kvp_store_absent_total 5\n",
         "kvp_store_raced_total 0\n",
         "kvp_store_queued 0\n",
+        "# TYPE kvp_store_away_seconds gauge\nkvp_store_away_seconds 1.500000000\n",
         "kvp_store_read_bytes_total 12288\n",
         "kvp_store_bad_total{reason=\"damaged\"} 0\n",
         "kvp_store_bad_total{reason=\"place\"} 9\n",

@@ -123,6 +123,27 @@ def secrets(server, folder):
     check_equal(ask("verify", url, status=1)["code"], stored)
 
 
+def operators():
+    """Theirs are the rights that docs/REDIS.md names, and no more."""
+    server = Server("--user", "op", "on", ">pw", "~kvp1:*", "+scan", "+get", "+getrange")
+    url = f"redis://op:pw@127.0.0.1:{server.port}"
+    try:
+        stored = fill(server.url)
+        check_equal(ask("info", url)["records"], stored)
+        check_equal(ask("verify", url)["good"], stored)
+        space = ask("list", url)["namespaces"][0]["namespace"]
+        wrong = store("evict", url, "--namespace", space, status=1).stderr
+        check(b"NOPERM" in wrong and b"unlink" in wrong, wrong)
+        check_equal(len(keys_of(server)), stored)
+        server.ask("ACL", "SETUSER", "op", "+unlink")
+        check_equal(ask("evict", url, "--namespace", space)["records"], stored)
+        server.ask("ACL", "SETUSER", "op", "-scan")
+        wrong = store("info", url, status=1).stderr
+        check(b"NOPERM" in wrong and b"scan" in wrong, wrong)
+    finally:
+        server.kill()
+
+
 def rights():
     server = Server("--user", "default", "off", "--user", "op", "on", ">se:cret", "~kvp1:*", "+info",
                     "+scan", "+get", "+getrange", "+set", "+pexpire", "+exists", "+unlink")
@@ -135,6 +156,7 @@ def rights():
         check(b"WRONGPASS" in wrong and b"op:wrong" not in wrong, wrong)
     finally:
         server.kill()
+    operators()
     server = Server("--user", "default", "on", "nopass", "~*", "+@all", "-getrange")
     try:
         fill(server.url)

@@ -72,6 +72,15 @@ void kvpi_map_number(struct kvpi_map *map, const struct kvpi_map_at *at, long lo
         take_port(map, number);
 }
 
+/* A host is looked up, and shown to operators: ASCII without blanks. */
+static int is_name(const char *text, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++)
+        if (text[i] <= ' ' || text[i] >= 127)
+            return 0;
+    return 1;
+}
+
 void kvpi_map_text(struct kvpi_map *map, const struct kvpi_map_at *at, const char *text,
                    size_t n_bytes)
 {
@@ -80,7 +89,7 @@ void kvpi_map_text(struct kvpi_map *map, const struct kvpi_map_at *at, const cha
     /* A server that does not know its own name means the one that it was asked by. */
     if (!text || n_bytes == 0 || (n_bytes == 1 && text[0] == '?')) {
         memcpy(map->host, map->asked, sizeof map->host);
-    } else if (n_bytes >= sizeof map->host || memchr(text, 0, n_bytes)) {
+    } else if (n_bytes >= sizeof map->host || !is_name(text, n_bytes)) {
         map->host[0] = 0;
         map->is_wrong = 1;
     } else {

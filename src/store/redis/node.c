@@ -115,6 +115,8 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
     node->place = *place;
     node->waiting_until = UINT64_MAX;
     node->conn_config = (struct kvpi_conn_config){.place = &node->place,
+                                                  .net = config->net,
+                                                  .lookup = &node->lookup,
                                                   .tls = config->tls,
                                                   .limit_bytes = config->limit_bytes,
                                                   .timeout_ns = config->timeout_ns,
@@ -170,6 +172,7 @@ void kvpi_node_close(struct kvpi_node *node)
     for (uint32_t i = 0; node->conns && i < node->config->n_conns; i++)
         kvpi_conn_close(&node->conns[i]);
     fail_waiting(node);
+    kvpi_lookup_close(&node->lookup);
     free(node->conns);
     node->conns = NULL;
 }
@@ -257,8 +260,8 @@ int kvpi_node_try(struct kvpi_node *node)
     node->denied[0] = 0;
     kvpi_conn_open(conn, now);
     while (conn->state == KVPI_CONN_OPENING) {
-        struct pollfd poll_fd = {.fd = conn->context->fd, .events = kvpi_conn_events(conn)};
-        poll(&poll_fd, 1, 10);
+        struct pollfd poll_fd;
+        poll(&poll_fd, (nfds_t)kvpi_conn_watch(conn, &poll_fd), 10);
         now = kvpi_node_wait_now(&wait);
         pump_conn(node, conn, now);
     }
@@ -341,10 +344,10 @@ uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, u
     uint32_t n = 0;
     for (uint32_t i = 0; i < node->config->n_conns; i++) {
         const struct kvpi_conn *conn = &node->conns[i];
-        const short events = kvpi_conn_events(conn);
-        if (events == 0)
+        if (!kvpi_conn_watch(conn, &out_fds[n]))
             continue;
-        out_fds[n++] = (struct pollfd){.fd = conn->context->fd, .events = events};
+        if (out_fds[n++].fd < 0) /* another connection was told the address: go on at once */
+            *until = 0;
         const uint64_t deadline = kvpi_conn_deadline(conn);
         *until = deadline < *until ? deadline : *until;
     }

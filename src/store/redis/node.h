@@ -21,6 +21,7 @@ struct kvpi_node_config {
     uint64_t timeout_ns;
     uint64_t (*clock)(void *context); /* of deadlines; NULL: monotonic time */
     void *clock_context;
+    const struct kvpi_net *net;
     const struct kvpi_tls *tls; /* NULL: without */
     /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
@@ -31,6 +32,7 @@ struct kvpi_node_config {
 
 struct kvpi_node {
     struct kvpi_place_of_server place;
+    struct kvpi_lookup lookup;
     struct kvpi_conn_config conn_config;
     const struct kvpi_node_config *config;
     struct kvpi_conn *conns; /* [n_conns] */

@@ -22,7 +22,6 @@
 
 #include "store/identity/bytes.h"
 #include "store/redis/cluster.h"
-#include "store/redis/walk.h"
 
 enum {
     DEFAULT_TAGS = 512,
@@ -180,6 +179,17 @@ static const struct kvpi_node *pick(const struct redis *redis,
     return NULL;
 }
 
+/* How many servers have keys, and of how many this is so; NULL: of all. */
+static uint32_t count(const struct redis *redis, int (*is_so)(const struct kvpi_node *))
+{
+    const struct kvpi_cluster *cluster = &redis->cluster;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        n +=
+            kvpi_cluster_serves(cluster, cluster->nodes[i]) && (!is_so || is_so(cluster->nodes[i]));
+    return n;
+}
+
 static int is_away(const struct kvpi_node *node)
 {
     return node->why[0] != 0;
@@ -249,7 +259,10 @@ static void write_text(struct redis *redis)
         say(&text, "; maxmemory is 0: no limit");
     if (pick(redis, is_old))
         say(&text, "; hits renew nothing before 7.0");
-    if ((odd = pick(redis, is_away)) != NULL)
+    if ((odd = pick(redis, is_away)) != NULL && count(redis, NULL) > 1)
+        say(&text, "; %" PRIu32 " of %" PRIu32 " away: %.60s", count(redis, is_away),
+            count(redis, NULL), odd->why);
+    else if (odd)
         say(&text, "; away: %.60s", odd->why);
     pthread_mutex_lock(&redis->lock);
     memcpy(redis->text, text.at, sizeof redis->text);
@@ -264,12 +277,28 @@ static void redis_describe(const void *self, char *out_text, size_t text_bytes)
     pthread_mutex_unlock(&redis->lock);
 }
 
+/* Until the first server is used again; 0: one is used. */
+static uint64_t away_ns(const struct redis *redis)
+{
+    const struct kvpi_cluster *cluster = &redis->cluster;
+    const uint64_t now = clock_now(redis);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const struct kvpi_node *node = cluster->nodes[i];
+        const uint64_t left = kvpi_node_is_down(node, now) ? node->down_until - now : 0;
+        if (kvpi_cluster_serves(cluster, node) && left < least)
+            least = left;
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
 static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
     *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped,
                                              .expired = redis->expired,
+                                             .away_ns = away_ns(redis),
                                              .evicted = redis->cluster.evicted_gone};
     for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
         const struct kvpi_node *node = redis->cluster.nodes[i];
@@ -337,7 +366,7 @@ static kvp_status read_options(struct redis *redis, struct kvpi_url *url, char *
 }
 
 static kvp_status open_server(struct redis *redis, const struct kvpi_backend_config *config,
-                              char *out_why, size_t why_bytes)
+                              const struct kvpi_net *net, char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
     const int has_tls = strcmp(config->url->scheme, "rediss") == 0;
@@ -356,6 +385,7 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     redis->now_context = config->store->now_context;
     redis->node_config.clock = config->clock;
     redis->node_config.clock_context = config->store->now_context;
+    redis->node_config.net = net;
     redis->node_config.tls = has_tls ? &redis->tls : NULL;
     redis->is_open_to_all =
         !has_tls && !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
@@ -371,19 +401,31 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     return KVP_OK;
 }
 
-static kvp_status redis_open(const struct kvpi_backend_config *config, void **out_self,
-                             char *out_why, size_t why_bytes)
+kvp_status kvpi_redis_open(const struct kvpi_backend_config *config, const struct kvpi_net *net,
+                           void **out_self, char *out_why, size_t why_bytes)
 {
     struct redis *redis = calloc(1, sizeof *redis);
     if (!redis)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     pthread_mutex_init(&redis->lock, NULL);
-    const kvp_status status = open_server(redis, config, out_why, why_bytes);
+    const kvp_status status = open_server(redis, config, net, out_why, why_bytes);
     if (status == KVP_OK)
         *out_self = redis;
     else
         redis_close(redis);
     return status;
+}
+
+static kvp_status redis_open(const struct kvpi_backend_config *config, void **out_self,
+                             char *out_why, size_t why_bytes)
+{
+    return kvpi_redis_open(config, &kvpi_net_system, out_self, out_why, why_bytes);
+}
+
+static kvp_status redis_walk(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
+                             size_t why_bytes)
+{
+    return kvpi_redis_walk(&kvpi_net_system, url, walk, out_why, why_bytes);
 }
 
 /* ----------------------------------------------------------------------------------- operations */
@@ -514,5 +556,5 @@ KVP_API const struct kvpi_backend kvpi_redis_backend = {
     .wait = redis_wait,
     .usage = redis_usage,
     .describe = redis_describe,
-    .walk = kvpi_walk_redis,
+    .walk = redis_walk,
 };

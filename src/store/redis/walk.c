@@ -1,6 +1,6 @@
 /* walk: each server is gone through twice, because the number of records is told before them. A
  * record that comes or goes meanwhile may be missed or told: that is what SCAN promises. */
-#include "store/redis/walk.h"
+#include "store/redis/redis.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 enum { TIMEOUT_S = 5, CURSOR = 24, BATCH = 64 };
 
 #define LIMIT_BYTES (UINT64_C(1) << 30)
+#define OURS        "kvp1:" /* what our names begin with */
 
 struct name {
     char text[KVPI_AGES_NAME];
@@ -38,8 +39,9 @@ struct walking {
 
 static void add_name(struct walking *walking, const char *text, size_t n_bytes)
 {
-    if (n_bytes >= KVPI_AGES_NAME)
-        return; /* none of ours */
+    if (n_bytes >= KVPI_AGES_NAME || n_bytes < sizeof OURS - 1 ||
+        memcmp(text, OURS, sizeof OURS - 1) != 0 || memchr(text, 0, n_bytes))
+        return; /* none of ours, whatever the server says */
     if (walking->n_names == walking->room) {
         const uint32_t room = walking->room ? walking->room * 2 : 1024;
         struct name *names = realloc(walking->names, room * sizeof *names);
@@ -66,15 +68,15 @@ static void take_piece(void *context, const struct kvpi_map_at *at, uint32_t num
     } else if (!walking->reads && at->depth == 1 && at->place == 0 && text && n_bytes < CURSOR) {
         memcpy(walking->cursor, text, n_bytes);
         walking->cursor[n_bytes] = 0;
-    } else if (!walking->reads && at->depth == 2 && text) {
+    } else if (!walking->reads && at->depth == 2 && at->outer == 1 && text) {
         add_name(walking, text, n_bytes);
     }
 }
 
-/* Begin a job of n commands; they follow. */
-static void begin(struct kvpi_conn *conn, uint32_t n)
+/* Begin a job of n commands, which follow; the type of their answers. */
+static void begin(struct kvpi_conn *conn, uint32_t n, int type)
 {
-    const struct kvpi_job job = {.kind = KVPI_JOB_LIST, .n_replies = n};
+    const struct kvpi_job job = {.kind = KVPI_JOB_LIST, .n_replies = n, .type = type};
     kvpi_conn_begin(conn, &job, kvpi_node_now());
 }
 
@@ -84,8 +86,8 @@ static int finish(struct walking *walking, struct kvpi_conn *conn)
     conn->n_refused = 0;
     kvpi_conn_pump(conn, kvpi_node_now());
     while (conn->state == KVPI_CONN_READY && conn->n_jobs > 0) {
-        struct pollfd poll_fd = {.fd = conn->context->fd, .events = kvpi_conn_events(conn)};
-        poll(&poll_fd, 1, 100);
+        struct pollfd poll_fd;
+        poll(&poll_fd, (nfds_t)kvpi_conn_watch(conn, &poll_fd), 100);
         kvpi_conn_pump(conn, kvpi_node_now());
     }
     if (walking->no_memory)
@@ -95,17 +97,31 @@ static int finish(struct walking *walking, struct kvpi_conn *conn)
 
 /* ----------------------------------------------------------------------------------- one server */
 
+/* 1: the server told where to go on, and it is not where it was asked from. */
+static int goes_on(const struct walking *walking, struct kvpi_conn *conn, const char *asked)
+{
+    if (walking->cursor[0] && (walking->cursor[1] || walking->cursor[0] != '0') &&
+        strcmp(walking->cursor, asked) == 0)
+        snprintf(conn->why, sizeof conn->why, "SCAN gave the cursor that it was given");
+    else if (!walking->cursor[0])
+        snprintf(conn->why, sizeof conn->why, "SCAN gave no cursor");
+    else
+        return 1;
+    return 0;
+}
+
 /* The next names; at the end the cursor is "0". */
 static int scan(struct walking *walking, struct kvpi_conn *conn)
 {
     char cursor[CURSOR];
     snprintf(cursor, sizeof cursor, "%s", walking->cursor);
-    const char *const argv[] = {"SCAN", cursor, "MATCH", "kvp1:*", "COUNT", "1000"};
+    const char *const argv[] = {"SCAN", cursor, "MATCH", OURS "*", "COUNT", "1000"};
     walking->n_names = 0;
     walking->reads = 0;
-    begin(conn, 1);
+    walking->cursor[0] = 0;
+    begin(conn, 1, VALKEY_REPLY_ARRAY);
     kvpi_conn_command(conn, 6, argv);
-    return finish(walking, conn);
+    return finish(walking, conn) && goes_on(walking, conn, cursor);
 }
 
 /* Read these names, and drop those that go. */
@@ -114,7 +130,7 @@ static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t 
     char last[24];
     snprintf(last, sizeof last, "%zu", walking->walk->n_bytes - 1);
     walking->reads = 1;
-    begin(conn, n);
+    begin(conn, n, VALKEY_REPLY_STRING);
     for (uint32_t i = 0; i < n; i++) {
         const char *name = walking->names[walking->first + i].text;
         const char *const head[] = {"GETRANGE", name, "0", last};
@@ -130,7 +146,7 @@ static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t 
         n_goes += walking->names[walking->first + i].goes != 0;
     if (n_goes == 0)
         return 1;
-    begin(conn, n_goes);
+    begin(conn, n_goes, VALKEY_REPLY_INTEGER);
     for (uint32_t i = 0; i < n; i++) {
         const struct name *name = &walking->names[walking->first + i];
         const char *const unlink[] = {"UNLINK", name->text};
@@ -226,8 +242,8 @@ static kvp_status walk_all(struct walking *walking, const struct kvpi_place_of_s
     return KVP_OK;
 }
 
-kvp_status kvpi_walk_redis(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
-                           size_t why_bytes)
+kvp_status kvpi_redis_walk(const struct kvpi_net *net, struct kvpi_url *url,
+                           const struct kvpi_walk *walk, char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
     struct walking *walking = calloc(1, sizeof *walking);
@@ -235,8 +251,11 @@ kvp_status kvpi_walk_redis(struct kvpi_url *url, const struct kvpi_walk *walk, c
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     walking->walk = walk;
     walking->ages.tags = 1; /* no key is looked for */
-    walking->config = (struct kvpi_node_config){
-        .n_conns = 1, .limit_bytes = LIMIT_BYTES, .piece = take_piece, .context = walking};
+    walking->config = (struct kvpi_node_config){.n_conns = 1,
+                                                .limit_bytes = LIMIT_BYTES,
+                                                .net = net,
+                                                .piece = take_piece,
+                                                .context = walking};
     kvp_status status = read_url(walking, url, &place, out_why, why_bytes);
     if (status == KVP_OK)
         status = walk_all(walking, &place, out_why, why_bytes);

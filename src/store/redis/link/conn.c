@@ -10,10 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
+
+#include <valkey/valkey.h>
 
 enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
+
+/* Arrays in each other: of a map's ranges, servers and their metadata; of a cursor and names. */
+enum { MAP_DEPTH = 4, LIST_DEPTH = 2 };
 
 /* -------------------------------------------------------------------------------------- failing */
 
@@ -42,9 +45,11 @@ void kvpi_conn_close(struct kvpi_conn *conn)
     }
     kvpi_tls_stop(conn->stream);
     conn->stream = NULL;
-    if (conn->context)
-        valkeyFree(conn->context);
-    conn->context = NULL;
+    if (conn->reader) {
+        valkeyReaderFree(conn->reader);
+        conn->config->net->close(conn->config->net->context, conn->fd);
+    }
+    conn->reader = NULL;
     free(conn->text);
     conn->text = NULL;
     conn->n_text = conn->text_room = conn->text_sent = 0;
@@ -57,11 +62,22 @@ void kvpi_conn_close(struct kvpi_conn *conn)
 
 static void fail(struct kvpi_conn *conn, const char *why)
 {
+    if (conn->state == KVPI_CONN_OPENING && conn->reader && !conn->refused)
+        conn->config->lookup->turn++; /* another address may do */
     snprintf(conn->why, sizeof conn->why, "%s", why);
     kvpi_conn_close(conn);
 }
 
 /* -------------------------------------------------------------------------------------- replies */
+
+/* What a server says is shown to operators: bytes that are no text are "?". */
+static void copy_words(char *out_text, size_t capacity, const char *words, size_t n_bytes)
+{
+    const size_t n = n_bytes < capacity ? n_bytes : capacity - 1;
+    for (size_t i = 0; i < n; i++)
+        out_text[i] = (char)(words[i] >= ' ' && words[i] < 127 ? words[i] : '?');
+    out_text[n] = 0;
+}
 
 /* From pieces to spans. What has another length is no record: its beginning is kept, for the check
  * of the header to say what it is. */
@@ -131,9 +147,7 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
     }
     if (task->type != VALKEY_REPLY_STATUS && task->type != VALKEY_REPLY_ERROR)
         return NULL;
-    const size_t n = n_bytes < sizeof conn->reply.text ? n_bytes : sizeof conn->reply.text - 1;
-    memcpy(conn->reply.text, text, n);
-    conn->reply.text[n] = 0;
+    copy_words(conn->reply.text, sizeof conn->reply.text, text, n_bytes);
     return &conn->reply;
 }
 
@@ -164,14 +178,18 @@ static void *on_nil(const valkeyReadTask *task)
     return task->parent ? NULL : &conn->reply;
 }
 
-/* Of all that is asked for, only maps and lists are arrays. */
+/* Of all that is asked for, only maps and lists are arrays, and only so deep. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
     (void)n;
     struct kvpi_conn *conn = task->privdata;
-    if (first_job(conn)->kind != KVPI_JOB_MAP && first_job(conn)->kind != KVPI_JOB_LIST)
+    const struct kvpi_job *job = first_job(conn);
+    const int is_list = job->kind == KVPI_JOB_LIST && job->type == VALKEY_REPLY_ARRAY;
+    struct kvpi_map_at at;
+    (void)is_piece(task, &at);
+    if (at.depth >= (job->kind == KVPI_JOB_MAP ? MAP_DEPTH : is_list ? LIST_DEPTH : 0))
         return NULL;
-    if (!task->parent)
+    if (at.depth == 0)
         conn->reply.type = task->type;
     return &conn->reply;
 }
@@ -304,7 +322,8 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
-    case KVPI_JOB_LIST: return 1;
+    case KVPI_JOB_LIST:
+        return type == job->type || (type == VALKEY_REPLY_NIL && job->type == VALKEY_REPLY_STRING);
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }
@@ -344,7 +363,7 @@ static int end_reply(struct kvpi_conn *conn)
 /* 0: the connection is closed. */
 static int read_replies(struct kvpi_conn *conn)
 {
-    valkeyReader *reader = conn->context->reader;
+    valkeyReader *reader = conn->reader;
     while (conn->n_jobs > 0) {
         void *reply = NULL;
         if (valkeyReaderGetReply(reader, &reply) != VALKEY_OK) {
@@ -369,17 +388,29 @@ static int read_replies(struct kvpi_conn *conn)
 
 /* ------------------------------------------------------------------------------- send, receive */
 
+static int is_later(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
 /* Bytes; 0: later, -1: the connection is closed. */
 static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes)
 {
-    valkeyContext *context = conn->context;
+    const struct kvpi_net *net = conn->config->net;
     char why[KVPI_CONN_WHY];
     ssize_t n;
     if (conn->stream) {
         n = kvpi_tls_read(conn->stream, out_bytes, n_bytes, why, sizeof why);
         conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
-    } else if ((n = context->funcs->read(context, out_bytes, n_bytes)) < 0) {
-        snprintf(why, sizeof why, "%s", context->errstr);
+    } else {
+        n = net->read(net->context, conn->fd, out_bytes, n_bytes);
+        if (n < 0 && is_later())
+            return 0;
+        if (n <= 0) {
+            snprintf(why, sizeof why, "%s",
+                     n < 0 ? strerror(errno) : "the server has closed the connection");
+            n = -1;
+        }
     }
     if (n < 0)
         fail(conn, why);
@@ -390,7 +421,7 @@ static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes
 static int receive(struct kvpi_conn *conn)
 {
     for (;;) {
-        valkeyReader *reader = conn->context->reader;
+        valkeyReader *reader = conn->reader;
         const int whole = conn->n_jobs > 0 && first_job(conn)->kind == KVPI_JOB_READ;
         char *buffer;
         size_t capacity;
@@ -413,15 +444,15 @@ static int receive(struct kvpi_conn *conn)
 /* Sends the first pieces. Bytes; 0: later; -1: the connection is closed. */
 static ssize_t write_some(struct kvpi_conn *conn, struct iovec *pieces, size_t n_pieces)
 {
+    const struct kvpi_net *net = conn->config->net;
     char why[KVPI_CONN_WHY];
     ssize_t n;
     if (conn->stream) {
         n = kvpi_tls_write(conn->stream, pieces[0].iov_base, pieces[0].iov_len, why, sizeof why);
         conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
     } else {
-        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
-        n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        n = net->write(net->context, conn->fd, pieces, n_pieces);
+        if (n < 0 && is_later())
             return 0;
         if (n < 0)
             snprintf(why, sizeof why, "%s", strerror(errno));
@@ -477,21 +508,61 @@ static int send_all(struct kvpi_conn *conn)
     return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
 }
 
+/* To the next address that does not refuse at once. 0: the connection is closed. */
+static int open_socket(struct kvpi_conn *conn)
+{
+    const struct kvpi_net *net = conn->config->net;
+    const struct kvpi_lookup *lookup = conn->config->lookup;
+    int fd = -1;
+    for (uint32_t i = 0; i < lookup->n_addresses && fd < 0; i++) {
+        const uint32_t number = (lookup->turn + i) % lookup->n_addresses;
+        fd = net->connect(net->context, &lookup->addresses[number]);
+    }
+    if (fd < 0) {
+        fail(conn, strerror(errno));
+        return 0;
+    }
+    conn->reader = valkeyReaderCreateWithFunctions(&functions);
+    if (!conn->reader) {
+        net->close(net->context, fd);
+        fail(conn, "the system gave no memory");
+        return 0;
+    }
+    conn->fd = fd;
+    conn->reader->privdata = conn;
+    conn->reader->maxbuf = 0;
+    return 1;
+}
+
+/* 1: the address is known, and there is a socket; 0: not yet, or closed. */
+static int has_socket(struct kvpi_conn *conn)
+{
+    if (conn->reader)
+        return 1;
+    const enum kvpi_lookup_state state = kvpi_lookup_step(conn->config->lookup);
+    if (state == KVPI_LOOKUP_FOUND)
+        return open_socket(conn);
+    if (state != KVPI_LOOKUP_RUNNING)
+        fail(conn, conn->config->lookup->why);
+    return 0;
+}
+
 /* 1: connected; 0: not yet, or closed. */
 static int is_connected(struct kvpi_conn *conn)
 {
-    struct pollfd poll_fd = {.fd = conn->context->fd, .events = POLLOUT};
-    if (poll(&poll_fd, 1, 0) <= 0)
+    const struct kvpi_net *net = conn->config->net;
+    if (!has_socket(conn))
         return 0;
-    int error = 0;
-    socklen_t n = sizeof error;
-    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
+    const int error = net->connected(net->context, conn->fd);
+    if (error == EAGAIN)
+        return 0;
+    if (error != 0) {
         fail(conn, strerror(error));
         return 0;
     }
     if (!conn->config->tls || conn->stream)
         return 1;
-    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->context->fd);
+    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->fd);
     if (!conn->stream)
         fail(conn, "the system gave no memory");
     return conn->stream != NULL;
@@ -515,8 +586,10 @@ static void end_late(struct kvpi_conn *conn, uint64_t now)
     if (now < kvpi_conn_deadline(conn))
         return;
     conn->timed_out = now + conn->config->timeout_ns / 8 >= conn->deadline_ns;
-    fail(conn,
-         conn->timed_out ? "the server did not answer in time" : "an operation's time was over");
+    fail(conn, conn->state == KVPI_CONN_OPENING && !conn->reader
+                   ? "the server's address was not found in time"
+               : conn->timed_out ? "the server did not answer in time"
+                                 : "an operation's time was over");
 }
 
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
@@ -530,14 +603,20 @@ void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
     end_late(conn, now);
 }
 
-short kvpi_conn_events(const struct kvpi_conn *conn)
+int kvpi_conn_watch(const struct kvpi_conn *conn, struct pollfd *out_fd)
 {
     if (conn->state == KVPI_CONN_CLOSED)
         return 0;
+    if (!conn->reader) {
+        *out_fd = (struct pollfd){.fd = kvpi_lookup_fd(conn->config->lookup), .events = POLLIN};
+        return 1;
+    }
     const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
-    if (conn->stream)
-        return kvpi_tls_events(conn->stream, sends);
-    return (short)(sends ? POLLIN | POLLOUT : POLLIN);
+    const short events = conn->stream ? kvpi_tls_events(conn->stream, sends)
+                         : sends      ? POLLIN | POLLOUT
+                                      : POLLIN;
+    *out_fd = (struct pollfd){.fd = conn->fd, .events = events};
+    return 1;
 }
 
 /* ------------------------------------------------------------------------------------- commands */
@@ -629,18 +708,10 @@ void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now)
 {
     conn->refused = conn->timed_out = 0;
     conn->why[0] = 0;
-    valkeyOptions options = {.options = VALKEY_OPT_NONBLOCK | VALKEY_OPT_PREFER_IP_UNSPEC};
-    VALKEY_OPTIONS_SET_TCP(&options, conn->config->place->host, conn->config->place->port);
-    conn->context = valkeyConnectWithOptions(&options);
-    if (!conn->context || conn->context->err) {
-        fail(conn, conn->context ? conn->context->errstr : "the system gave no memory");
-        return;
-    }
     conn->state = KVPI_CONN_OPENING;
-    conn->context->reader->fn = &functions;
-    conn->context->reader->privdata = conn;
-    conn->context->reader->maxbuf = 0;
     log_in(conn, now);
+    kvpi_lookup_begin(conn->config->lookup, conn->config->net, conn->config->place);
+    (void)has_socket(conn);
 }
 
 int kvpi_conn_has_room(const struct kvpi_conn *conn)

@@ -1,19 +1,20 @@
 /* conn: one connection to a server, without blocking. Commands go out in order, replies come back
  * in the same order; `jobs` says what each reply is for.
  *
- *     CLOSED -> kvpi_conn_open -> OPENING -> login answered -> READY
+ *     CLOSED -> kvpi_conn_open -> OPENING: look-up, connect, login answered -> READY
  *        ^---- any failure: every part that was under way ends as KVPI_PART_FAILED ----/
  *
- * libvalkey makes the socket, the text of commands, and reads replies. A bulk reply is put into the
- * spans of its operation by the reader's reply functions: one copy. A record that is written is
- * sent from the spans, without a copy. */
+ * The table of net.h has the socket; libvalkey makes the text of commands and reads replies. A bulk
+ * reply is put into the spans of its operation by the reader's reply functions: one copy. A record
+ * that is written is sent from the spans, without a copy. */
 #ifndef KVPI_STORE_REDIS_CONN_H
 #define KVPI_STORE_REDIS_CONN_H
 
-#include <valkey/valkey.h>
+#include <valkey/read.h>
 
 #include "store/redis/map.h"
 #include "store/redis/part.h"
+#include "store/redis/link/lookup.h"
 #include "store/redis/link/tls.h"
 
 enum {
@@ -21,6 +22,8 @@ enum {
     KVPI_CONN_HEAD = 512, /* of a command before and after the record */
     KVPI_CONN_WHY = 160
 };
+
+struct pollfd;
 
 enum kvpi_conn_state { KVPI_CONN_CLOSED = 0, KVPI_CONN_OPENING, KVPI_CONN_READY };
 
@@ -31,7 +34,7 @@ enum kvpi_job_kind {
     KVPI_JOB_READ,  /* a record into op->spans */
     KVPI_JOB_WRITE,
     KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
-    KVPI_JOB_LIST,  /* any answer, piece by piece */
+    KVPI_JOB_LIST,  /* an answer that is told piece by piece */
     KVPI_JOB_QUIET, /* nobody waits for the answer */
 };
 
@@ -41,11 +44,14 @@ struct kvpi_job {
     uint32_t n_replies;     /* that are still to come */
     uint32_t at;            /* COUNT: the key of the part that is answered next */
     const char *right;      /* QUIET: that it needs */
+    int type;               /* LIST: of the answer, VALKEY_REPLY_...; instead of STRING also NIL */
 };
 
 /* What all connections to a server share. */
 struct kvpi_conn_config {
     const struct kvpi_place_of_server *place;
+    const struct kvpi_net *net;
+    struct kvpi_lookup *lookup; /* of the place's addresses */
     const struct kvpi_tls *tls; /* NULL: without */
     size_t limit_bytes;         /* of one reply, as it comes over the wire */
     uint64_t timeout_ns;
@@ -65,7 +71,8 @@ struct kvpi_conn {
     const struct kvpi_conn_config *config;
     struct kvpi_part_list *done;
     enum kvpi_conn_state state;
-    valkeyContext *context;
+    valkeyReader *reader; /* there is one as long as there is a socket, thus after the look-up */
+    int fd;
     struct kvpi_job jobs[KVPI_CONN_JOBS];
     uint32_t first_job;
     uint32_t n_jobs;
@@ -97,7 +104,7 @@ struct kvpi_conn {
     char why[KVPI_CONN_WHY]; /* it was closed */
 };
 
-/* Begin to connect. Look-ups of names block. What fails at once is CLOSED again, with why. */
+/* Begin to connect. What fails at once is CLOSED again, with why. */
 void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now);
 void kvpi_conn_close(struct kvpi_conn *conn);
 
@@ -123,7 +130,7 @@ uint64_t kvpi_conn_deadline(const struct kvpi_conn *conn);
 /* Send and receive what is possible without waiting; fail what is over its deadline. */
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now);
 
-/* What to wait for, as of poll(2); 0: nothing. */
-short kvpi_conn_events(const struct kvpi_conn *conn);
+/* What to wait for, as of poll(2). 0: nothing. */
+int kvpi_conn_watch(const struct kvpi_conn *conn, struct pollfd *out_fd);
 
 #endif

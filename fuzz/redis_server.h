@@ -1,0 +1,50 @@
+/* redis_server: servers in memory for fuzz_redis. They share their records, know the commands that
+ * a store sends, and refuse one that is none. What an answer becomes is drawn from the input:
+ * right, cut, changed, another's, too long, an error, twice, late, never, or any bytes. */
+#ifndef FUZZ_REDIS_SERVER_H
+#define FUZZ_REDIS_SERVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/redis/link/net.h"
+
+/* The input; behind its end everything is 0, and answers are right. */
+struct redis_input {
+    const uint8_t *data;
+    size_t size;
+    size_t at;
+};
+
+uint8_t redis_draw(struct redis_input *input);
+
+/* Forget all records and connections, and draw from this input. */
+void redis_server_begin(struct redis_input *input, int is_cluster);
+
+/* From now on answers are right, whatever the input still has. */
+void redis_server_recover(void);
+
+/* 0: a server that has nothing to say closes the connection. For what waits in real time. */
+void redis_server_is_patient(int is_patient);
+
+/* The host of the second server in the map of a cluster, until the next begin. */
+void redis_server_host(const char *host);
+
+/* From now on poll(2) waits for a connection until its time is over, not at all before. */
+void redis_server_never_ready(void);
+
+/* What is answered to all commands but INFO and CLUSTER, instead; NULL: what is drawn. */
+void redis_server_say(const char *answer);
+
+/* How often this command came. */
+unsigned redis_server_asked(const char *command);
+
+/* Bytes that were sent to the store. */
+uint64_t redis_server_sent(void);
+
+/* Connections that are open. */
+unsigned redis_server_open(void);
+
+extern const struct kvpi_net redis_server_net;
+
+#endif
