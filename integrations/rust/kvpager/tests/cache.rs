@@ -180,7 +180,7 @@ fn what_must_not_be_cached_is_not() {
 
 #[test]
 fn sequences_grow_together() {
-    let (mut cache, ns) = open(&small());
+    let (mut cache, ns) = open(&Config { max_unit_keys: 1, ..small() });
     let (a, b) = (computed(&mut cache, ns, &[1, 2, 3]), computed(&mut cache, ns, &[4, 5, 6, 7]));
     let seqs = [a, b];
     let batch = Batch {
@@ -200,8 +200,8 @@ fn sequences_grow_together() {
     assert_eq!(cache.info(b).unwrap().writable_tokens, 9);
     cache.commit_many(&seqs, &[5, 5]).unwrap();
 
-    cache.extend_unknown(a, 2, 1).unwrap();
-    assert_eq!(cache.info(a).unwrap().writable_tokens, 8);
+    cache.extend_unknown(a, 2, 4).unwrap();
+    assert_eq!(cache.info(a).unwrap().writable_tokens, 11);
     assert_eq!((cache.info(a).unwrap().n_tokens, cache.info(a).unwrap().known_tokens), (7, 5));
     cache.fill(a, &[20]).unwrap();
     let values = Batch { seqs: &seqs[..1], tokens: Some(&[21]), ..Batch::default() };
@@ -211,11 +211,16 @@ fn sequences_grow_together() {
     cache.extend_many(&Batch { seqs: &seqs, ..Batch::default() }).unwrap();
     assert_eq!(cache.info(b).unwrap().known_tokens, 5);
 
+    cache.fill(a, &[22]).unwrap();
     let keys = [Key::new(1, 8..9, b"image")];
     let keyed = Batch { seqs: &seqs[..1], tokens: Some(&[1]), keys: &keys, ..Batch::default() };
-    assert_eq!(cache.extend_many(&keyed), Err(Error::State)); // one is unknown
-    cache.fill(a, &[22]).unwrap();
-    assert_eq!(cache.extend_many(&keyed), Err(Error::Argument(None))); // max_unit_keys is 0
+    cache.extend_many(&keyed).unwrap();
+    cache.extend(a, &[1, 1, 1], 0).unwrap();
+    cache.commit(a, 12).unwrap();
+    let tokens = [1, 2, 3, 10, 11, 20, 21, 22, 1, 1, 1, 1];
+    let prompt = Prompt { keys: &keys, ..Prompt::new(&tokens) };
+    assert_eq!(cache.find(ns, prompt).unwrap().hit_tokens, 12);
+    assert_eq!(cache.find(ns, &tokens).unwrap().hit_tokens, 8);
 }
 
 #[test]

@@ -94,9 +94,10 @@ fn slices_that_do_not_fit_the_step_are_refused() {
 fn what_can_never_be_served_is_refused() {
     let config = SchedConfig {
         max_requests: 2,
+        max_samples: 4,
         max_running: 2,
         max_tries: 1,
-        arena_tokens: 128,
+        arena_tokens: 256,
         ..SchedConfig::default()
     };
     let (mut sched, ns) = make(&config, &Config { max_seq_tokens: 128, ..small() });
@@ -117,7 +118,8 @@ fn what_can_never_be_served_is_refused() {
     assert_eq!(submit(Submission::new(ns, &tokens, 1)), Err(Error::TooLong(None)));
     assert!(matches!(submit(Submission::new(ns, &tokens[..80], 1)), Err(Error::Never(_))));
     submit(Submission::new(ns, &tokens[..50], 10)).unwrap();
-    assert!(matches!(submit(Submission::new(ns, &tokens[..60], 5)), Err(Error::NoBlocks(_))));
+    let two = Submission { n_samples: 2, ..Submission::new(ns, &tokens[..40], 5) };
+    assert!(matches!(submit(two), Err(Error::NoBlocks(_))));
     submit(Submission::new(ns, prompt, 1)).unwrap();
     assert_eq!(submit(Submission::new(ns, prompt, 1)), Err(Error::NoSeqs));
     sched.close_namespace(ns).unwrap();
