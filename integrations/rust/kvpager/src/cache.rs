@@ -165,7 +165,7 @@ impl Cache {
     ///
     /// None that a caller can cause.
     pub fn seqs(&self, out: &mut Vec<Seq>) -> Result<()> {
-        fill(out, |data, capacity, n| {
+        collect(out, |data, capacity, n| {
             // SAFETY: writes at most `capacity` handles.
             unsafe { sys::kvp_cache_seqs(self.as_ptr(), data.cast(), capacity, n) }
         })
@@ -420,7 +420,7 @@ impl Cache {
     /// [`Error::Argument`]: `from` exceeds the tokens; [`Error::Handle`].
     pub fn invalidate(&mut self, seq: Seq, from: u32, sharing: &mut Vec<Seq>) -> Result<()> {
         let cache = self.as_ptr();
-        fill(sharing, |data, capacity, n| {
+        collect(sharing, |data, capacity, n| {
             // SAFETY: exclusive; writes at most `capacity` handles.
             unsafe { sys::kvp_seq_invalidate(cache, seq.0, from, data.cast(), capacity, n) }
         })
@@ -556,7 +556,7 @@ impl Cache {
     /// [`Error::State`]: the steps of the configuration are overlapped.
     pub fn take_plan(&mut self, out: &mut Vec<BlockCopy>) -> Result<()> {
         let cache = self.as_ptr();
-        fill(out, |data, capacity, n| {
+        collect(out, |data, capacity, n| {
             // SAFETY: exclusive; writes at most `capacity` copies.
             unsafe { sys::kvp_plan_take(cache, data.cast(), capacity, n) }
         })
@@ -569,7 +569,7 @@ impl Cache {
     /// [`Error::State`]: the steps of the configuration are ordered; [`Error::NoSteps`].
     pub fn begin_step(&mut self, out: &mut Vec<BlockCopy>) -> Result<u64> {
         let (cache, mut step) = (self.as_ptr(), 0);
-        fill(out, |data, capacity, n| {
+        collect(out, |data, capacity, n| {
             // SAFETY: as above; writes the number on success.
             unsafe { sys::kvp_step_begin(cache, data.cast(), capacity, n, &mut step) }
         })?;
@@ -610,7 +610,7 @@ impl Cache {
     /// As [`end_step`](Cache::end_step).
     pub fn fail_step(&mut self, step: u64, cut: &mut Vec<Seq>) -> Result<()> {
         let cache = self.as_ptr();
-        fill(cut, |data, capacity, n| {
+        collect(cut, |data, capacity, n| {
             // SAFETY: exclusive; writes at most `capacity` handles.
             unsafe { sys::kvp_step_failed(cache, step, data.cast(), capacity, n) }
         })
@@ -715,7 +715,7 @@ pub(crate) fn get<T: Default>(call: impl FnOnce(*mut T, usize) -> i32) -> Result
 
 /// Replaces what is in `out` by what a call gives. It takes a capacity, and reports how many there
 /// are also when that is not enough.
-fn fill<T>(out: &mut Vec<T>, mut call: impl FnMut(*mut T, u32, &mut u32) -> i32) -> Result<()> {
+fn collect<T>(out: &mut Vec<T>, mut call: impl FnMut(*mut T, u32, &mut u32) -> i32) -> Result<()> {
     out.clear();
     out.reserve(1); // capacity 0 would only ask
     loop {

@@ -741,3 +741,56 @@ fn forget(borrowed: &mut HashMap<Request, Borrowed>, ended: &[Ended]) {
         borrowed.remove(&each.request);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Key};
+
+    /// Copies of keys go when their request has ended, is refused or aborted.
+    #[test]
+    fn what_is_borrowed_goes_with_the_request() {
+        let cache = Cache::new(&Config { max_unit_keys: 1, ..Config::default() }).unwrap();
+        let mut sched = Scheduler::new(&SchedConfig::default(), cache).unwrap();
+        let (first, second) = (sched.namespace("1").unwrap(), sched.namespace("2").unwrap());
+        let keys = [Key::new(1, 0..1, b"adapter")];
+        let prompt = Prompt { keys: &keys, ..Prompt::new(&[1, 2, 3]) };
+        let mut submit = |ns| sched.submit(&Submission::new(ns, prompt, 1)).unwrap();
+        let aborted = submit(first);
+        submit(first);
+        submit(second);
+        assert_eq!(sched.borrowed.len(), 3);
+        sched.abort(aborted).unwrap();
+        assert_eq!(sched.borrowed.len(), 2);
+        sched.close_namespace(second).unwrap();
+        assert_eq!(sched.step().unwrap().ended[0].reason(), EndReason::Refused);
+        assert_eq!(sched.borrowed.len(), 1);
+        sched.take_plan(&mut Vec::new()).unwrap();
+        assert_eq!(sched.finish(&[4], &[]).unwrap().len(), 1);
+        assert_eq!(sched.borrowed.len(), 0);
+        sched.submit(&Submission::new(first, &[1], 1)).unwrap();
+        assert_eq!(sched.borrowed.len(), 0);
+    }
+
+    /// Each field is where C has it.
+    #[test]
+    fn fields_are_where_c_has_them() {
+        let seq = sys::kvp_seq { bits: 1 };
+        let request = sys::kvp_request { bits: 2 };
+        let item =
+            sys::kvp_step_seq { seq, request, sample: 3, begin: 4, n_tokens: 5, n_sampled: 6 };
+        // SAFETY: same size, and every bit pattern is a value.
+        let ours: StepSeq = unsafe { std::mem::transmute(item) };
+        assert_eq!((ours.seq, ours.request, ours.sample), (Seq(seq), Request(request), 3));
+        assert_eq!((ours.begin, ours.n_tokens, ours.n_sampled), (4, 5, 6));
+
+        let (tag, reason, status) = (3, sys::KVP_END_LENGTH, -5);
+        let ended =
+            sys::kvp_ended { request, tag, sample: 4, reason, status, new_tokens: 6, is_last: 1 };
+        // SAFETY: as above.
+        let ours: Ended = unsafe { std::mem::transmute(ended) };
+        assert_eq!((ours.request, ours.tag, ours.sample), (Request(request), 3, 4));
+        assert_eq!((ours.reason(), ours.status, ours.new_tokens), (EndReason::Length, -5, 6));
+        assert!(ours.is_last());
+    }
+}
