@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and packages the Rust crates (make rust), without a network.
 #
-#     rust.sh BUILD     the crates are BUILD/kvpager-sys-VERSION.crate and BUILD/kvpager-VERSION.crate
+#     rust.sh BUILD     the packages are BUILD/kvpager-sys-VERSION.crate and BUILD/kvpager-VERSION.crate
 #
 # The declarations must be what bindgen makes of the headers. The tests run with the library audited
 # under AddressSanitizer and UndefinedBehaviorSanitizer, and as it ships. A program that has the crates

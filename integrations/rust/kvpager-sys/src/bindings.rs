@@ -195,7 +195,7 @@ impl Default for kvp_key {
 #[doc = " called with pieces of them, during calls on the cache. It returns 0; anything else ends the"]
 #[doc = " recording (the call itself is not affected) or the snapshot. It must not call the cache."]
 #[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Debug, Copy, Clone, Hash)]
 pub struct kvp_sink {
     pub context: *mut ::std::os::raw::c_void,
     pub write: ::std::option::Option<
@@ -1998,7 +1998,7 @@ extern "C" {
 #[doc = " Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many; 0"]
 #[doc = " bytes are the end. It returns 0; any other value ends the file there."]
 #[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Debug, Copy, Clone, Hash)]
 pub struct kvp_source {
     pub context: *mut ::std::os::raw::c_void,
     pub read: ::std::option::Option<
@@ -2066,7 +2066,7 @@ impl Default for kvp_snapshot_item {
     }
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Debug, Copy, Clone, Hash)]
 pub struct kvp_snapshot_options {
     #[doc = " set by kvp_snapshot_options_init"]
     pub struct_size: usize,
@@ -2242,7 +2242,7 @@ extern "C" {
 #[doc = " n_bytes at `offset`, which lie before the source's own n_bytes, and returns 0; else it failed."]
 #[doc = " Reading a file (pread) is safer than a mapping: one that is cut is an error, no signal."]
 #[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Debug, Copy, Clone, Hash)]
 pub struct kvp_arena_source {
     pub context: *mut ::std::os::raw::c_void,
     pub n_bytes: u64,
@@ -2282,7 +2282,7 @@ pub struct kvp_arena_seq {
     pub n_blocks: u32,
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+#[derive(Debug, Copy, Clone, Hash)]
 pub struct kvp_arena_options {
     #[doc = " set by kvp_arena_options_init"]
     pub struct_size: usize,

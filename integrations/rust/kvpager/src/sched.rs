@@ -522,7 +522,7 @@ impl Scheduler {
             }
         })?;
         Ok(SampleInfo {
-            seq: (raw.seq.bits != 0).then(|| Seq(raw.seq)),
+            seq: (raw.seq.bits != 0).then_some(Seq(raw.seq)),
             has_ended: raw.has_ended != 0,
             n_tokens: raw.n_tokens,
             computed_tokens: raw.computed_tokens,
@@ -770,6 +770,36 @@ mod tests {
         assert_eq!(sched.borrowed.len(), 0);
         sched.submit(&Submission::new(first, &[1], 1)).unwrap();
         assert_eq!(sched.borrowed.len(), 0);
+    }
+
+    #[test]
+    fn a_configuration_reaches_c() {
+        let raw = SchedConfig {
+            max_requests: 1,
+            max_samples: 2,
+            max_running: 3,
+            step_tokens: 4,
+            chunk_tokens: 5,
+            max_passed_over: 6,
+            max_tries: 7,
+            preempt: Preempt::Cheaper,
+            swap_ahead: true,
+            arena_tokens: 8,
+            swap_cost: 9,
+            swap_block_cost: 10,
+            recompute_cost: 11,
+            recompute_token_cost: 12,
+            wait_for_prefix: true,
+        }
+        .to_raw();
+        assert_eq!((raw.max_requests, raw.max_samples, raw.max_running), (1, 2, 3));
+        assert_eq!((raw.step_tokens, raw.chunk_tokens), (4, 5));
+        assert_eq!((raw.max_passed_over, raw.max_tries, raw.preempt), (6, 7, 2));
+        assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
+        assert_eq!((raw.swap_cost, raw.swap_block_cost), (9, 10));
+        assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
+        let defaults = SchedConfig::default().to_raw();
+        assert_eq!((defaults.step_tokens, defaults.max_tries), (8192, 4));
     }
 
     /// Each field is where C has it.

@@ -215,7 +215,8 @@ fn sequences_grow_together() {
     let keys = [Key::new(1, 8..9, b"image")];
     let keyed = Batch { seqs: &seqs[..1], tokens: Some(&[1]), keys: &keys, ..Batch::default() };
     cache.extend_many(&keyed).unwrap();
-    cache.extend(a, &[1, 1, 1], 0).unwrap();
+    cache.extend(a, &[1, 1, 1], 5).unwrap();
+    assert_eq!(cache.info(a).unwrap().writable_tokens, 17);
     cache.commit(a, 12).unwrap();
     let tokens = [1, 2, 3, 10, 11, 20, 21, 22, 1, 1, 1, 1];
     let prompt = Prompt { keys: &keys, ..Prompt::new(&tokens) };

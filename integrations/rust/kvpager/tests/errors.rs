@@ -205,11 +205,13 @@ fn values_out_of_range_are_refused() {
     let (mut cache, ns) = open(&small());
     let (seq, _) = cache.open(ns, &[1, 2, 3]).unwrap();
     let refused = Err(Error::Argument(None));
+    let mut list = vec![seq];
+    assert_eq!(cache.invalidate(seq, 4, &mut list), refused);
+    assert!(list.is_empty());
     assert_eq!(cache.commit(seq, 4), refused);
     assert_eq!(cache.extend(seq, &[-1], 0), refused);
     assert_eq!(cache.truncate(seq, 4).map(drop), refused);
     assert_eq!(cache.fork(seq, 4, 0).map(drop), refused);
-    assert_eq!(cache.invalidate(seq, 4, &mut Vec::new()), refused);
     assert_eq!(cache.row(seq, 1).map(drop), refused);
     assert_eq!(cache.tokens(seq, 1, &mut [0; 3]), refused);
     assert_eq!(cache.slots(seq, 0, 1, &mut [0; 4]), refused);
