@@ -3,7 +3,8 @@
 #
 #     bindings.sh HEADER OUT
 #
-# Structs with functions are not compared. Debian: bindgen, libclang1, rustfmt. The C compiler's folder of headers has stddef.h.
+# Structs that hold functions have no ==. Debian: bindgen, libclang1, rustfmt. stddef.h is in the C
+# compiler's folder of headers.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 bindgen "$1" --output "$2" \
