@@ -297,6 +297,17 @@ pub struct Step<'s> {
 /// # Ok::<(), kvpager::Error>(())
 /// ```
 ///
+/// As a cache, it may move to another thread, and two threads cannot use it at once:
+///
+/// ```compile_fail,E0277
+/// # use kvpager::{Cache, Config, SchedConfig, Scheduler};
+/// # let cache = Cache::new(&Config::default()).unwrap();
+/// let sched = Scheduler::new(&SchedConfig::default(), cache).unwrap();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| sched.sched_stats().unwrap().steps);
+/// });
+/// ```
+///
 /// A cache that has a scheduler is not lent for changes, because the scheduler is bound to it:
 ///
 /// ```compile_fail,E0596
