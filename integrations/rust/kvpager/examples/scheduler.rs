@@ -69,7 +69,7 @@ fn main() -> Result<()> {
         ..Config::default()
     })?;
     let config = SchedConfig { step_tokens: 16, preempt: Preempt::Swap, ..SchedConfig::default() };
-    let mut sched = Scheduler::new(&config, cache).map_err(|(error, _)| error)?;
+    let mut sched = Scheduler::new(&config, cache)?;
     let ns = sched.namespace("")?;
     for (i, tokens) in PROMPTS.iter().enumerate() {
         let prompt = Prompt { tag: i as u64, ..Prompt::new(tokens) };

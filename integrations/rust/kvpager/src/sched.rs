@@ -275,7 +275,7 @@ pub struct Step<'s> {
 /// use kvpager::{Cache, Config, SchedConfig, Scheduler, Submission};
 ///
 /// let cache = Cache::new(&Config { n_blocks: 64, ..Default::default() })?;
-/// let mut sched = Scheduler::new(&SchedConfig::default(), cache).map_err(|(error, _)| error)?;
+/// let mut sched = Scheduler::new(&SchedConfig::default(), cache)?;
 /// let model = sched.namespace("llama-8b")?;
 /// sched.submit(&Submission::new(model, &[1, 2, 3], 2))?;
 /// let mut plan = Vec::new();
@@ -362,6 +362,13 @@ impl Borrowed {
     }
 }
 
+/// For `?`: the cache is dropped.
+impl From<(Error, Cache)> for Error {
+    fn from((error, _): (Error, Cache)) -> Error {
+        error
+    }
+}
+
 impl Deref for Scheduler {
     type Target = Cache;
 
@@ -376,8 +383,8 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// The cache comes back with [`Error::Argument`], which names the field, [`Error::TooLong`] or
-    /// [`Error::NoMemory`].
+    /// [`Error::Argument`], which names the field, [`Error::TooLong`] or [`Error::NoMemory`]. The cache
+    /// comes back with it; `?` drops it.
     pub fn new(
         config: &SchedConfig,
         cache: Cache,
