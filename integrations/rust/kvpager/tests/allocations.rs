@@ -40,7 +40,13 @@ fn config() -> Config {
 
 #[test]
 fn steps_of_an_engine() {
-    assert_eq!(allocations(|| Ok(drop(vec![1]))), 1);
+    let mut counted = Vec::new();
+    let push = || {
+        counted.push(1);
+        Ok(())
+    };
+    assert_eq!(allocations(push), 1);
+    assert_eq!(counted, [1]);
     let mut cache = Cache::new(&config()).unwrap();
     let ns = cache.namespace("").unwrap();
     let (mut plan, mut statuses, mut slots) = (Vec::with_capacity(8), Vec::with_capacity(8), [0]);
