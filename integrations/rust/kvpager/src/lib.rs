@@ -48,6 +48,7 @@ mod info;
 mod numbers;
 mod prompt;
 mod sched;
+mod sched_config;
 mod seq;
 
 pub use kvpager_sys as sys;
@@ -64,9 +65,9 @@ pub use numbers::{
 };
 pub use prompt::{Batch, Key, Prompt};
 pub use sched::{
-    Ended, Request, RequestInfo, SampleInfo, SchedConfig, SchedStats, Scheduler, Step, StepSeq,
-    Submission,
+    Ended, Request, RequestInfo, SampleInfo, SchedStats, Scheduler, Step, StepSeq, Submission,
 };
+pub use sched_config::SchedConfig;
 pub use seq::{Namespace, Seq, SeqGuard};
 
 /// As a position: the end of the sequence.
