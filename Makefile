@@ -14,9 +14,9 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo ggml ggml-bench \
-        bench install instructions ports dist amalgamation reference asan tsan mutants fuzz coverage analyze \
+        bench install instructions ports rust dist amalgamation reference asan tsan mutants fuzz coverage analyze \
         abi long soak format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi \
-        setup-instructions setup-ports setup-serve
+        setup-instructions setup-ports setup-rust setup-serve
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -34,6 +34,7 @@ help:
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
 	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
+	@echo 'make rust       the Rust crates: tested and packaged in build/rust'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
 	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'
 	@echo 'make reference  the public headers as pages: build/reference/index.html'
@@ -127,6 +128,9 @@ instructions: setup-instructions build/release/build.ninja
 ports: setup-ports
 	@scripts/ports.py $(PORTS_ARGS) $(PORTS)
 
+rust: setup-rust
+	@scripts/rust.sh build/rust
+
 dist:
 	@scripts/dist.sh build
 
@@ -170,7 +174,7 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-serve: setup-%:
+setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-serve: setup-%:
 	@$(SETUP) $*
 
 # Of the check build: it has debugging information, and checks are no part of the interface.

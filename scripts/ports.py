@@ -318,6 +318,15 @@ def aarch64_tests(work):
                QEMU_CPU="cortex-a53")
 
 
+@port("rust", "the Rust crates: bindings, tests with sanitizers, packages and a program that has them")
+def rust(work):
+    for program in ["cargo", "rustc", "rustfmt", "bindgen"]:
+        need(program)
+    out = work.run("bash", os.path.join(ROOT, "scripts", "rust.sh"), work.folder)
+    n_tests = sum(int(n) for n in re.findall(r"^test result: ok\. (\d+) passed", out, re.MULTILINE))
+    work.note = f"{re.search(r'rustc [0-9.]+', out).group(0)}; {n_tests} tests"
+
+
 # ---------------------------------------------------------------------------------------- Python
 
 

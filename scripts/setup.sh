@@ -9,7 +9,8 @@
 #     scripts/setup.sh analyze            and the static analysers
 #     scripts/setup.sh abi                and what compares binary interfaces
 #     scripts/setup.sh instructions       and what counts instructions
-#     scripts/setup.sh ports              and other compilers
+#     scripts/setup.sh ports              and other compilers, those of rust among them
+#     scripts/setup.sh rust               and what builds, checks and tests the Rust crates
 #     scripts/setup.sh serve              and what kvpager-serve needs; without it, its tests are left out
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
@@ -26,6 +27,7 @@ want_analyze=no
 want_abi=no
 want_instructions=no
 want_ports=no
+want_rust=no
 want_serve=no
 list_only=no
 for argument in "$@"; do
@@ -36,12 +38,13 @@ for argument in "$@"; do
     analyze) want_analyze=yes ;;
     abi) want_abi=yes ;;
     instructions) want_instructions=yes ;;
-    ports) want_ports=yes ;;
+    ports) want_ports=yes want_rust=yes ;;
+    rust) want_rust=yes ;;
     serve) want_serve=yes ;;
     --list-missing) list_only=yes ;;
     *)
         echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [serve] [--list-missing]" >&2
+            "[ports] [rust] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -74,6 +77,9 @@ have_fuzzer_runtime() {
 have_browser() {
     have chromium || have chromium-browser || have google-chrome || have google-chrome-stable
 }
+
+# bindgen loads libclang when it reads a header.
+have_libclang() { have bindgen && bindgen /dev/null -- -x c >/dev/null 2>&1; }
 
 fuzzer_runtime_package() {
     version=$(apt-cache depends clang 2>/dev/null |
@@ -136,6 +142,13 @@ missing_packages() {
     fi
     if [ $want_serve = yes ]; then
         have_module 'libmicrohttpd >= 0.9.72' || echo libmicrohttpd-dev
+    fi
+    if [ $want_rust = yes ]; then
+        have rustc || echo rustc
+        have cargo || echo cargo
+        have rustfmt || echo rustfmt
+        have bindgen || echo bindgen
+        have_libclang || echo libclang1
     fi
     if [ $want_ports = yes ]; then
         have clang || echo clang

@@ -12,7 +12,8 @@ A comment directly before a block adds what it needs, or opts out and says why:
   <!-- setup: kvp_copier *mine; int n = 3; -->
   <!-- not compiled: the struct of another engine -->
 
-python/tests/test_docs.py runs the pages that are Python programs; programs.sh those in C.
+python/tests/test_docs.py runs the pages that are Python programs, programs.sh those in C, and
+scripts/rust.sh those in Rust.
 """
 
 import glob
@@ -28,7 +29,7 @@ BUILD = os.environ.get("KVP_BUILD", os.path.join(SOURCE, "build", "check"))
 sys.path.insert(0, os.path.join(SOURCE, "scripts"))
 import headers  # noqa: E402
 
-LANGUAGES = {"", "c", "python", "sh", "console", "text", "json", "cmake", "diff", "ini", "toml",
+LANGUAGES = {"", "c", "python", "rust", "sh", "console", "text", "json", "cmake", "diff", "ini", "toml",
              "mermaid", "html", "yaml"}
 
 # What a fragment may use without declaring it.
