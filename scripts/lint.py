@@ -39,6 +39,7 @@ MAY_INCLUDE = [
                               [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
     ("src/core/stages/*",     [PUBLIC, "src/base/base.h"]),
     ("src/core/record/*",     [PUBLIC, "src/base/base.h", "src/base/bytes.h", "src/core/record/*"]),
+    ("src/core/policy/*",     ["src/base/base.h", "src/core/policy/*"]),
     # Every call begins and ends there: which process is it?
     ("src/core/calls/life.c", [PUBLIC, *SIZED, "src/base/base.h", "src/base/platform/process.h",
                                "src/core/*"]),
@@ -61,6 +62,8 @@ MAY_INCLUDE = [
     ("src/tool/log/*",        [PUBLIC, "src/tool/*", "src/oplog/*"]),
     # A store as a model is a back end like others.
     ("src/tool/store/modelled.c", [PUBLIC, "src/tool/*", "src/store/catalog.h"]),
+    # The simulation is of the library's own policy.
+    ("src/tool/mrc/learned.c", [PUBLIC, "src/tool/*", "src/base/base.h", "src/core/policy/*"]),
     ("src/tool/*",            [PUBLIC, "src/tool/*"]),
     # An integration is a program's library: it sees what every program sees.
     ("integrations/llama/*",  [PUBLIC, "integrations/llama/*"]),

@@ -2,6 +2,7 @@
  *
  *   trace --(mrc/refs.c)--> block references --(mrc/lru.c)------> the curve
  *                                           --(mrc/policies.c)--> FIFO, optimum, at some sizes
+ *                                           --(mrc/learned.c)--> the learned policy, at some sizes
  *                                           --(mrc/tiers.c)-----> host and store, at some sizes
  *
  * The options are in mrc/args.c, what is printed in mrc/report*.c. Here: which sizes are shown.
@@ -14,6 +15,7 @@
 
 #include "tool/args.h"
 #include "tool/mrc/args.h"
+#include "tool/mrc/learned.h"
 #include "tool/mrc/lru.h"
 #include "tool/mrc/policies.h"
 #include "tool/mrc/refs.h"
@@ -106,6 +108,7 @@ static void add_point(kvpi_mrc_report *report, uint64_t blocks)
     report->points[at] = (kvpi_mrc_point){.blocks = blocks,
                                           .fifo_tokens = KVPI_MRC_NONE,
                                           .optimum_tokens = KVPI_MRC_NONE,
+                                          .learned_tokens = KVPI_MRC_NONE,
                                           .is_device = blocks == report->device_blocks};
     report->n_points++;
 }
@@ -149,27 +152,43 @@ static void choose_sizes(mrc_command *command)
         add_point(&command->report, blocks);
 }
 
+static int fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point)
+{
+    kvpi_mrc_shown shown = command->options.shown;
+    kvpi_mrc_learned_hits learned;
+    if (shown.fifo)
+        point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
+    if (shown.optimum)
+        point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
+    if (!shown.learned)
+        return TOOL_OK;
+    int status = kvpi_mrc_learned_run(&command->refs, point->blocks, &learned);
+    point->learned_tokens = status == TOOL_OK ? (double)learned.tokens : KVPI_MRC_NONE;
+    return status;
+}
+
 static int fill_points(mrc_command *command)
 {
+    kvpi_mrc_shown shown = command->options.shown;
     kvpi_mrc_policies *policies = NULL;
     kvpi_mrc_report *report = &command->report;
     kvpi_progress progress;
+    int status = TOOL_OK;
     for (size_t i = 0; i < report->n_points; i++)
         report->points[i].lru = kvpi_mrc_lru_at(&command->curve, report->points[i].blocks);
-    if (command->options.only_lru)
+    if (!shown.fifo && !shown.optimum && !shown.learned)
         return TOOL_OK;
-    if (kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
+    if ((shown.fifo || shown.optimum) &&
+        kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
         return TOOL_FAILED;
     kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
-    for (size_t i = 0; i < report->n_points; i++) {
-        kvpi_mrc_point *point = &report->points[i];
-        point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
-        point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
+    for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++) {
+        status = fill_point(command, policies, &report->points[i]);
         kvpi_progress_update(&progress, i + 1);
     }
     kvpi_progress_end(&progress);
     kvpi_mrc_policies_free(policies);
-    return TOOL_OK;
+    return status;
 }
 
 static void find_shares(mrc_command *command)
@@ -216,6 +235,7 @@ static void describe(mrc_command *command)
     report->options = &command->options.options;
     report->refs = &command->refs;
     report->curve = &command->curve;
+    report->shown = command->options.shown;
     report->mended = kvpi_requests_mended(requests);
     report->span_us = kvpi_requests_get(requests, command->refs.n_requests - 1)->timestamp_us -
                       kvpi_requests_get(requests, 0)->timestamp_us;

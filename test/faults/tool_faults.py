@@ -40,7 +40,7 @@ def commands(folder, plain, writer):
            os.path.join(folder, "saved"), trace]
     yield ["compare", "--json", *replays]
     yield ["mrc", "--limit", "6", trace]
-    yield ["mrc", "--json", "--limit", "6", trace]
+    yield ["mrc", "--json", "--limit", "6", "--policy", "lru,fifo,optimum,learned", trace]
     yield ["mrc", "--limit", "6", "--host-sizes", "500", "--store-sizes", "2000", trace]
     yield ["size", "--model", "llama-3.1-8b", "--device", "h100"]
     yield ["trace", "show", "--count", "20", log]

@@ -23,6 +23,11 @@ WRONG = [
     (["FILE", "--sizes", "1KiB", "--kv-bytes-per-token", "1K"], "--sizes has 0 blocks, expected"),
     (["FILE", "--sizes", "64," * 64 + "64"], "--sizes has more than 64 sizes"),
     (["FILE", "--sizes", "9" * 40], "--sizes has '9999"),
+    (["FILE", "--policy", "lru,belady"],
+     "--policy has 'belady', expected lru, fifo, optimum or learned"),
+    (["FILE", "--policy", "learned,"], "--policy has '', expected lru, fifo"),
+    (["FILE", "--policy", "learned", "--sample", "0.5"],
+     "--policy learned and --sample exclude each other"),
     (["FILE", "--host-sizes", "1GiB"],
      "--host-sizes in bytes need --kv-bytes-per-token or --model"),
     (["FILE", "--host-sizes", "0"], "--host-sizes is '0', expected a whole number from 1 to"),
@@ -106,8 +111,9 @@ def main():
             for option in ["--curve", "--report"]:
                 refused([good, option, "/dev/full"], 1, "cannot write /dev/full: No space left")
         empty = mooncake(0, 0, 0, []).encode()
-        done = run("mrc", "-", stdin=empty)
-        check_equal(done.returncode, 0, "a request without tokens", done.stderr)
+        for policies in ("lru,fifo,optimum", "learned"):
+            done = run("mrc", "--policy", policies, "-", stdin=empty)
+            check_equal(done.returncode, 0, "a request without tokens", policies, done.stderr)
     finish()
 
 

@@ -33,6 +33,41 @@ def expect(prompts, sizes):
         check_equal(found, sizes[point["blocks"]], prompts, point["blocks"])
 
 
+def sizes_of(*words):
+    done = run("mrc", "--json", *words)
+    check_equal(done.returncode, 0, words, done.stderr)
+    return json.loads(done.stdout)["sizes"]
+
+
+def check_policies():
+    """Only those that are asked for are shown. The learned one is LRU until it has seen twice its
+    size; then it keeps most of what comes in turn, of which LRU keeps nothing."""
+    keys = {"fifo": "fifo_hit_tokens", "optimum": "optimum_hit_tokens",
+            "learned": "learned_hit_tokens"}
+    with directory() as folder:
+        path = os.path.join(folder, "trace.jsonl")
+        write_trace(path, "A+ B+ C+ A+ B+")
+        words = ["--block-tokens", 2, "--output-tokens", "off", path]
+        for shown in ("lru", "fifo", "optimum", "learned", "lru,optimum", "optimum,learned,fifo"):
+            for point in sizes_of("--policy", shown, "--sizes", "4", *words):
+                for policy, key in keys.items():
+                    check_equal(point[key] is not None, policy in shown.split(","), shown, key)
+        check_equal(sizes_of("--only-lru", *words), sizes_of("--policy", "lru", *words))
+        for point in sizes_of("--policy", "learned", "--sizes", "3,4,2147483646", *words):
+            check_equal(point["learned_hit_tokens"], point["hit_tokens"])
+            check_equal(point["learned_hit_ratio"], point["hit_ratio"])
+        with open(path, "w", encoding="utf-8") as file:
+            for i in range(1800):  # 45 blocks in turn, room for 29 beside a request's two
+                file.write(mooncake(i, 600, 0, [i % 45, 100 + i % 45]))
+        words[1] = 512
+        point, = sizes_of("--policy", "learned", "--sizes", "31", *words)
+        check_equal(point["hit_tokens"], 0)
+        check(point["learned_hit_tokens"] > 1000 * 512, point)
+        text = run("mrc", "--policy", "learned", "--sizes", "3", *words).stdout.decode()
+        check("LRU     FIFO  optimum  learned" in text, text)
+        check("learned" not in run("mrc", "--sizes", "3", *words).stdout.decode())
+
+
 def check_device():
     """The accelerator's size is shown, whatever others are; or the report says why not."""
     l4 = ["--model", "llama-3.1-8b", "--device", "l4"]
@@ -62,6 +97,7 @@ def check_device():
 
 def main():
     check_device()
+    check_policies()
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
     # C takes the block of B, which was used longest ago, or, first in, first out, that of A.

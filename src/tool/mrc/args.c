@@ -12,6 +12,7 @@ enum {
     /* the cache, after tool/log/args.h's */
     OPT_BLOCK_TOKENS = KVPI_TRACE_OPTIONS,
     OPT_SIZES,
+    OPT_POLICY,
     OPT_ONLY_LRU,
     OPT_SAMPLE,
     /* other tiers */
@@ -49,8 +50,12 @@ static const kvpi_args_option options_table[] = {
                    "with a unit KV memory (default: doubling, from what\n"
                    "the largest request needs)",
                    0},
-    [OPT_ONLY_LRU] = {"--only-lru", NULL, "leave out FIFO and the optimum, a pass for each size",
-                      0},
+    [OPT_POLICY] = {"--policy", "LIST",
+                    "of lru, fifo, optimum and learned: what is shown.\n"
+                    "Each but LRU takes a pass for each size (default:\n"
+                    "lru,fifo,optimum)",
+                    0},
+    [OPT_ONLY_LRU] = {"--only-lru", NULL, "the same as --policy lru", 0},
     [OPT_SAMPLE] = {"--sample", "F",
                     "look at a share of the blocks, chosen by hash, and\n"
                     "estimate: 0.000001 to 1 (default 1: exact)",
@@ -188,6 +193,27 @@ static int apply_sample(const kvpi_args *args, const char *value, kvpi_mrc_args 
     return 0;
 }
 
+/* LRU is the curve, and always shown. */
+static int apply_policy(const kvpi_args *args, const char *value, kvpi_mrc_shown *out)
+{
+    *out = (kvpi_mrc_shown){0};
+    for (;;) {
+        size_t n = strcspn(value, ",");
+        if (n == 4 && memcmp(value, "fifo", n) == 0)
+            out->fifo = true;
+        else if (n == 7 && memcmp(value, "optimum", n) == 0)
+            out->optimum = true;
+        else if (n == 7 && memcmp(value, "learned", n) == 0)
+            out->learned = true;
+        else if (n != 3 || memcmp(value, "lru", n) != 0)
+            return kvpi_args_wrong(
+                args, "--policy has '%.*s', expected lru, fifo, optimum or learned", (int)n, value);
+        if (value[n] == '\0')
+            return 0;
+        value += n + 1;
+    }
+}
+
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_mrc_args *out)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
@@ -195,7 +221,8 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_BLOCK_TOKENS:
         return kvpi_args_number(args, option, value, block_tokens, &out->options.block_tokens);
     case OPT_SIZES: return apply_sizes(args, option, value, &out->sizes);
-    case OPT_ONLY_LRU: out->only_lru = true; return 0;
+    case OPT_POLICY: return apply_policy(args, value, &out->shown);
+    case OPT_ONLY_LRU: out->shown = (kvpi_mrc_shown){0}; return 0;
     case OPT_SAMPLE: return apply_sample(args, value, out);
     default: return KVPI_ARGS_WRONG;
     }
@@ -291,6 +318,8 @@ static int check_tiers(const kvpi_args *args, uint64_t given, const kvpi_mrc_arg
         return kvpi_args_wrong(args, "--store-sizes needs --host-sizes: loads come to the host");
     if (out->hosts.n > 0 && out->options.sample_millionths != 1000000)
         return kvpi_args_wrong(args, "--host-sizes and --sample exclude each other");
+    if (out->shown.learned && out->options.sample_millionths != 1000000)
+        return kvpi_args_wrong(args, "--policy learned and --sample exclude each other");
     return 0;
 }
 
@@ -332,6 +361,7 @@ int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *o
                         .next = 1};
     *out = (kvpi_mrc_args){
         .options = {.command = "mrc", .block_tokens = 16, .sample_millionths = 1000000},
+        .shown = {.fifo = true, .optimum = true},
         .writes = KVPI_MRC_SECOND};
     kvpi_trace_args_init(&out->options.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'", false);

@@ -33,7 +33,7 @@ typedef struct kvpi_mrc_args {
     kvpi_mrc_writes writes;
     const char *report;
     const char *curve;
-    bool only_lru;
+    kvpi_mrc_shown shown;
     bool json;
     bool help;
 } kvpi_mrc_args;

@@ -204,7 +204,7 @@ static bool add_request(maker *make, const kvpi_request *request, kvpi_mrc_reque
     uint32_t last_tokens = (uint32_t)(n_prompt > 0 && input % size == 0 ? size - 1 : size);
     kvpi_mrc_refs *refs = &make->refs;
     hash_request(make, request, (uint32_t)(input + output));
-    *out = (kvpi_mrc_request){0};
+    *out = (kvpi_mrc_request){.input_tokens = (uint32_t)input, .output_tokens = (uint32_t)output};
     if (!take_blocks(make, (uint32_t)n_prompt, (uint32_t)n_full, last_tokens, out))
         return false;
     bool counts = partly && (takes_all(make) || mix(request->number) < make->threshold);

@@ -28,6 +28,8 @@ typedef struct kvpi_mrc_request {
     uint32_t n_blocks; /* at its end: n_full, or one more that is partly filled */
     uint32_t
         last_tokens; /* that a hit of the last of n_prompt spares; the others spare a block's */
+    uint32_t input_tokens;
+    uint32_t output_tokens; /* that are appended */
 } kvpi_mrc_request;
 
 /* Contents are numbered from 0 by their first appearance. A content is a block's tokens and all

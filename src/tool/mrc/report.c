@@ -86,6 +86,8 @@ static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvp
     add_ratio(to, report, "fifo_hit_ratio", at->fifo_tokens);
     add_rounded(to, "optimum_hit_tokens", at->optimum_tokens);
     add_ratio(to, report, "optimum_hit_ratio", at->optimum_tokens);
+    add_rounded(to, "learned_hit_tokens", at->learned_tokens);
+    add_ratio(to, report, "learned_hit_ratio", at->learned_tokens);
     kvpi_figures_close(to);
 }
 
@@ -194,7 +196,10 @@ static void print_points(const kvpi_mrc_report *report, FILE *file)
     bool sampled = report->refs->rate < 1, has_device = false;
     fprintf(file, "\nHit tokens per input token, by the size of the cache\n%13s %15s %10s",
             "blocks", "tokens", report->token_bytes > 0 ? "memory" : "");
-    fprintf(file, "  %8s%s %8s %8s\n", "LRU", sampled ? " +-" : "", "FIFO", "optimum");
+    fprintf(file, "  %8s%s %8s %8s", "LRU", sampled ? " +-" : "", "FIFO", "optimum");
+    if (report->shown.learned)
+        fprintf(file, " %8s", "learned");
+    fputc('\n', file);
     for (size_t i = 0; i < report->n_points; i++) {
         const kvpi_mrc_point *point = &report->points[i];
         fprintf(file, "%13s %15s %10s  %8s", kvpi_text_count(point->blocks).of,
@@ -202,8 +207,11 @@ static void print_points(const kvpi_mrc_report *report, FILE *file)
                 memory(report, point->blocks).of, percent(report, point->lru.tokens).of);
         if (sampled)
             fprintf(file, " %.2f", 100 * kvpi_mrc_ratio(report, point->lru.error_tokens));
-        fprintf(file, " %8s %8s%s\n", percent(report, point->fifo_tokens).of,
-                percent(report, point->optimum_tokens).of, point->is_device ? "  *" : "");
+        fprintf(file, " %8s %8s", percent(report, point->fifo_tokens).of,
+                percent(report, point->optimum_tokens).of);
+        if (report->shown.learned)
+            fprintf(file, " %8s", percent(report, point->learned_tokens).of);
+        fputs(point->is_device ? "  *\n" : "\n", file);
         has_device = has_device || point->is_device;
     }
     if (has_device)

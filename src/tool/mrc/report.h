@@ -15,12 +15,20 @@
 #define KVPI_MRC_MAX_POINTS 64
 #define KVPI_MRC_NONE       (-1.0)
 
+/* Policies that are shown beside LRU. */
+typedef struct kvpi_mrc_shown {
+    bool fifo;
+    bool optimum;
+    bool learned;
+} kvpi_mrc_shown;
+
 /* One size. */
 typedef struct kvpi_mrc_point {
     uint64_t blocks;
     kvpi_mrc_hits lru;
     double fifo_tokens;    /* hit; KVPI_MRC_NONE: not simulated */
     double optimum_tokens; /* likewise */
+    double learned_tokens; /* likewise */
     bool is_device;        /* what the accelerator has */
 } kvpi_mrc_point;
 
@@ -33,6 +41,7 @@ typedef struct kvpi_mrc_report {
     const kvpi_mrc_options *options;
     const kvpi_mrc_refs *refs;
     const kvpi_mrc_curve *curve;
+    kvpi_mrc_shown shown;
     uint64_t mended;
     int64_t span_us;
     uint64_t token_bytes;      /* of KV; 0: not known */

@@ -39,11 +39,14 @@ function drawCurve() {
   const sizes = result.sizes.filter((s) => at(s.blocks) >= 0 && at(s.blocks) <= 1);
   const points = (key) => ({ values: sizes.map((s) => s[key]), dots: true });
   const shown = [series("LRU (kvpager)", 0, sizes.map((s) => s.hit_ratio))];
-  if (sizes.some((s) => s.optimum_hit_ratio !== null)) {
-    shown.push(Object.assign(series("FIFO", 1), points("fifo_hit_ratio")));
-    shown.push(Object.assign(series("optimum (Belady)", 2), points("optimum_hit_ratio")));
-  }
-  const most = Math.max(best, ...sizes.map((s) => s.optimum_hit_ratio || 0));
+  const others = [["FIFO", "fifo_hit_ratio"], ["optimum (Belady)", "optimum_hit_ratio"],
+    ["learned", "learned_hit_ratio"]];
+  others.forEach(([title, key], i) => {
+    if (sizes.some((s) => s[key] !== null))
+      shown.push(Object.assign(series(title, i + 1), points(key)));
+  });
+  const most = Math.max(best, ...sizes.map((s) =>
+    Math.max(s.optimum_hit_ratio || 0, s.learned_hit_ratio || 0)));
   chart(grid, { title: "Hit tokens per input token", series: shown, format: percent, wide: true,
     xLabel: result.token_bytes ? "KV memory" : "blocks",
     describe: (i) => `${count(sizes[i].blocks)} blocks` +
@@ -79,11 +82,12 @@ function drawSizes() {
   const card = add(section("Sizes"), "div", null, "card wide");
   const error = (s) => (result.sample_rate < 1 ? ` \u00b1 ${(100 * s.hit_ratio_error).toFixed(2)}`
     : "");
-  table(card, ["#Blocks", result.token_bytes ? "#Memory" : "#Tokens", "#LRU", "#FIFO", "#Optimum"],
+  table(card, ["#Blocks", result.token_bytes ? "#Memory" : "#Tokens", "#LRU", "#FIFO", "#Optimum",
+    "#Learned"],
     result.sizes.map((s) => [count(s.blocks) + (s.blocks === result.device_blocks ? " *" : ""),
       s.memory_bytes ? bytes(s.memory_bytes) : count(s.blocks * result.block_tokens),
       percent(s.hit_ratio) + error(s), optional(s.fifo_hit_ratio),
-      optional(s.optimum_hit_ratio)]));
+      optional(s.optimum_hit_ratio), optional(s.learned_hit_ratio)]));
   if (result.device_blocks)
     add(card, "p", `* what the model leaves of ${result.device}`, "soft");
   const shares_ = add(section("What memory buys",
@@ -148,6 +152,8 @@ const CURVE = [
   ["FIFO", "What became cached first is evicted first; a hit does not change that."],
   ["optimum", "Whoever is looked up last in the future is evicted first (Belady): no choice of victims " +
     "hits more blocks."],
+  ["learned", "What comes back least for its place is evicted first, as learned from the requests so " +
+    "far; simulated (docs/POLICY.md)."],
   ["smallest size", "What the largest request needs. Smaller caches reject requests and are not shown."],
 ];
 

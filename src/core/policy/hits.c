@@ -1,0 +1,157 @@
+/* hits: see hits.h. Probabilities are fixed point with 24 bits. No sum or product below needs more
+ * than 64 bits, because of KVPI_HITS_MOST. */
+#include "core/policy/hits.h"
+
+#include <string.h>
+
+enum { BITS = 24, EXTRA = 12, PRIOR_OF_ALL = 480, PRIOR_OF_CLASS = 1600 };
+
+#define ONE          ((uint64_t)1 << BITS)
+#define MOST         (ONE * 9 / 10)
+#define PRIOR_CHANCE (ONE / 50)
+
+void kvpi_hits_reset(struct kvpi_hits *hits)
+{
+    memset(hits, 0, sizeof(*hits));
+    kvpi_hits_learn(hits, KVPI_CLASSES);
+}
+
+static void count(struct kvpi_hits *hits, uint32_t class_, uint32_t bin, uint32_t used)
+{
+    if (hits->at_risk[KVPI_CLASSES][bin] < KVPI_HITS_MOST) {
+        hits->at_risk[class_][bin] += KVPI_HITS_ONE;
+        hits->at_risk[KVPI_CLASSES][bin] += KVPI_HITS_ONE;
+        hits->hits[class_][bin] += used;
+        hits->hits[KVPI_CLASSES][bin] += used;
+    }
+}
+
+void kvpi_hits_outlived(struct kvpi_hits *hits, uint32_t class_, uint32_t bin)
+{
+    count(hits, class_, bin, 0);
+}
+
+void kvpi_hits_used(struct kvpi_hits *hits, uint32_t class_, uint32_t bin)
+{
+    count(hits, class_, bin, KVPI_HITS_ONE);
+}
+
+void kvpi_hits_halve(struct kvpi_hits *hits)
+{
+    uint32_t *all = hits->hits[KVPI_CLASSES];
+    uint32_t *all_at_risk = hits->at_risk[KVPI_CLASSES];
+    memset(all, 0, sizeof(hits->hits[0]));
+    memset(all_at_risk, 0, sizeof(hits->at_risk[0]));
+    for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+        for (uint32_t b = 0; b < KVPI_BINS; b++) {
+            all[b] += hits->hits[c][b] /= 2;
+            all_at_risk[b] += hits->at_risk[c][b] /= 2;
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the index */
+
+static void chances_of_all(const struct kvpi_hits *hits, uint64_t g[KVPI_BINS])
+{
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        g[b] = (hits->hits[KVPI_CLASSES][b] * ONE + PRIOR_OF_ALL * PRIOR_CHANCE) /
+               (hits->at_risk[KVPI_CLASSES][b] + (uint64_t)PRIOR_OF_ALL);
+    }
+}
+
+/* m, how often a class is used for each time that any would be. */
+static uint64_t factor(const struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS])
+{
+    uint64_t used = PRIOR_OF_CLASS;
+    uint64_t expected = PRIOR_OF_CLASS * ONE;
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        used += hits->hits[class_][b];
+        expected += hits->at_risk[class_][b] * g[b];
+    }
+    return (used * ONE << EXTRA) / (expected / (ONE >> EXTRA));
+}
+
+static void chances(const struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS],
+                    uint64_t h[KVPI_BINS])
+{
+    const uint64_t m = factor(hits, class_, g);
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        const uint64_t believed = kvpi_min_u64(MOST, g[b] * m / ONE);
+        h[b] = (hits->hits[class_][b] * ONE + PRIOR_OF_CLASS * believed) /
+               (hits->at_risk[class_][b] + (uint64_t)PRIOR_OF_CLASS);
+    }
+}
+
+/* The best of all times to let go what has reached bin a. */
+static uint32_t best_from(const uint64_t h[KVPI_BINS], uint32_t a)
+{
+    uint64_t left = ONE, gain = 0, price = 0, best_gain = 0, best_price = 1;
+    for (uint32_t b = a; b < KVPI_BINS; b++) {
+        const uint32_t length = kvpi_bins_32nds(b + 1) - kvpi_bins_32nds(b);
+        gain += left * h[b] / ONE;
+        price += length * (left * (2 * ONE - h[b]) / (2 * ONE));
+        left = left * (ONE - h[b]) / ONE;
+        if (gain * best_price > best_gain * price) {
+            best_gain = gain;
+            best_price = price;
+        }
+    }
+    return (uint32_t)((best_gain << KVPI_VALUE_BITS) / best_price);
+}
+
+static void learn_class(struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS])
+{
+    uint64_t h[KVPI_BINS];
+    uint32_t best = 0;
+    chances(hits, class_, g, h);
+    for (uint32_t a = KVPI_BINS; a-- > 0;) {
+        hits->near[class_][a] = best_from(h, a);
+        best = kvpi_max_u32(best, hits->near[class_][a]);
+        hits->far[class_][a] = best;
+    }
+}
+
+void kvpi_hits_learn(struct kvpi_hits *hits, uint32_t n)
+{
+    uint64_t g[KVPI_BINS];
+    chances_of_all(hits, g);
+    for (; n > 0; n--) {
+        learn_class(hits, hits->turn, g);
+        hits->turn = (hits->turn + 1) % KVPI_CLASSES;
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the audit */
+
+static const char *check_bin(const struct kvpi_hits *hits, uint32_t b)
+{
+    uint64_t used = 0, at_risk = 0;
+    for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+        used += hits->hits[c][b];
+        at_risk += hits->at_risk[c][b];
+        if (hits->hits[c][b] > hits->at_risk[c][b]) {
+            return "P1: more of a class was used in a bin than was there";
+        }
+        if (hits->far[c][b] != kvpi_max_u32(hits->near[c][b], hits->far[c][b + 1])) {
+            return "P3: a class's index is not the best of what follows";
+        }
+    }
+    return used == hits->hits[KVPI_CLASSES][b] && at_risk == hits->at_risk[KVPI_CLASSES][b]
+               ? NULL
+               : "P2: the classes do not add up to their sum";
+}
+
+const char *kvpi_hits_check(const struct kvpi_hits *hits)
+{
+    if (hits->turn >= KVPI_CLASSES) {
+        return "P3: there is no such class to learn of next";
+    }
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        const char *detail = check_bin(hits, b);
+        if (detail != NULL) {
+            return detail;
+        }
+    }
+    return NULL;
+}

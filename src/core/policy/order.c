@@ -1,0 +1,222 @@
+/* order: see order.h. */
+#include "core/policy/order.h"
+
+#include <string.h>
+
+#define NONE KVPI_ORDER_NONE
+
+/* The finalizer of murmur3, a bijection: no two blocks have the same. */
+static uint32_t priority(uint32_t block)
+{
+    block = (block ^ block >> 16) * UINT32_C(0x85ebca6b);
+    block = (block ^ block >> 13) * UINT32_C(0xc2b2ae35);
+    return block ^ block >> 16;
+}
+
+void kvpi_order_layout(struct kvpi_order *order, struct kvpi_layout *layout, size_t self)
+{
+    order->blocks_at =
+        kvpi_layout_take(layout, order->n_blocks, sizeof(struct kvpi_order_block)) - self;
+}
+
+void kvpi_order_reset(struct kvpi_order *order)
+{
+    memset(kvpi_order_block(order, 0), 0, order->n_blocks * sizeof(struct kvpi_order_block));
+    memset(order->roots, 0xff, sizeof(order->roots));
+    memset(order->oldest, 0xff, sizeof(order->oldest));
+    memset(order->youngest, 0xff, sizeof(order->youngest));
+    order->filled = 0;
+    order->n_queued = 0;
+}
+
+/* ---------------------------------------------------------------------------------- the trees */
+
+/* What leads to a block. */
+static uint32_t *link_to(struct kvpi_order *order, uint32_t block)
+{
+    const struct kvpi_order_block *b = kvpi_order_block(order, block);
+    if (b->up == NONE) {
+        return &order->roots[b->class_];
+    }
+    struct kvpi_order_block *up = kvpi_order_block(order, b->up);
+    return up->older == block ? &up->older : &up->younger;
+}
+
+/* A block and the one above it change places. */
+static void lift(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    const uint32_t up = b->up;
+    struct kvpi_order_block *u = kvpi_order_block(order, up);
+    *link_to(order, up) = block;
+    const int is_older = u->older == block;
+    uint32_t *from = is_older ? &b->younger : &b->older; /* what lies between the two */
+    *(is_older ? &u->older : &u->younger) = *from;
+    if (*from != NONE) {
+        kvpi_order_block(order, *from)->up = up;
+    }
+    *from = up;
+    b->up = u->up;
+    u->up = block;
+}
+
+/* The oldest block of a tree, or the youngest. */
+static uint32_t far_end(const struct kvpi_order *order, uint32_t block, int youngest)
+{
+    for (;;) {
+        const struct kvpi_order_block *b = kvpi_order_block(order, block);
+        const uint32_t next = youngest ? b->younger : b->older;
+        if (next == NONE) {
+            return block;
+        }
+        block = next;
+    }
+}
+
+void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    const uint32_t c = b->class_;
+    uint32_t *link = &order->roots[c];
+    KVPI_ASSERT(!b->queued);
+    b->up = b->older = b->younger = NONE;
+    while (*link != NONE) {
+        struct kvpi_order_block *up = kvpi_order_block(order, *link);
+        b->up = *link;
+        link = b->stamp < up->stamp ? &up->older : &up->younger;
+    }
+    *link = block;
+    while (b->up != NONE && priority(block) > priority(b->up)) {
+        lift(order, block);
+    }
+    const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
+    if (oldest == NONE || b->stamp < kvpi_order_block(order, oldest)->stamp) {
+        order->oldest[c] = block;
+    }
+    if (youngest == NONE || b->stamp >= kvpi_order_block(order, youngest)->stamp) {
+        order->youngest[c] = block;
+    }
+    b->queued = 1;
+    order->filled |= (uint64_t)1 << c;
+    order->n_queued++;
+}
+
+void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    const uint32_t c = b->class_;
+    KVPI_ASSERT(b->queued);
+    if (order->oldest[c] == block) { /* so nothing is on its older side */
+        order->oldest[c] = b->younger == NONE ? b->up : far_end(order, b->younger, 0);
+    }
+    if (order->youngest[c] == block) {
+        order->youngest[c] = b->older == NONE ? b->up : far_end(order, b->older, 1);
+    }
+    while (b->older != NONE || b->younger != NONE) {
+        const int to_older =
+            b->younger == NONE || (b->older != NONE && priority(b->older) > priority(b->younger));
+        lift(order, to_older ? b->older : b->younger);
+    }
+    *link_to(order, block) = NONE;
+    b->queued = 0;
+    order->n_queued--;
+    if (order->roots[c] == NONE) {
+        order->filled &= ~((uint64_t)1 << c);
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the audit */
+
+/* What comes after a block in the order of its class; NONE: it is the youngest. */
+static uint32_t successor(const struct kvpi_order *order, uint32_t block)
+{
+    const struct kvpi_order_block *b = kvpi_order_block(order, block);
+    if (b->younger != NONE) {
+        return far_end(order, b->younger, 0);
+    }
+    uint32_t up = b->up;
+    for (; up != NONE && kvpi_order_block(order, up)->younger == block; up = b->up) {
+        block = up;
+        b = kvpi_order_block(order, block);
+    }
+    return up;
+}
+
+/* NONE, or a block of the class that may go. */
+static int is_of_class(const struct kvpi_order *order, uint32_t class_, uint32_t block)
+{
+    return block == NONE || (block < order->n_blocks && kvpi_order_block(order, block)->queued &&
+                             kvpi_order_block(order, block)->class_ == class_);
+}
+
+/* If this holds for all blocks, the links are trees, and their roots are the classes': every walk
+ * upwards ends, because priorities rise. */
+static int links_fit(const struct kvpi_order *order, uint32_t block)
+{
+    const struct kvpi_order_block *b = kvpi_order_block(order, block);
+    const uint32_t links[] = {b->up, b->older, b->younger};
+    for (int i = 0; i < 3; i++) {
+        if (!is_of_class(order, b->class_, links[i])) {
+            return 0;
+        }
+    }
+    for (int i = 1; i < 3; i++) {
+        if (links[i] != NONE && (kvpi_order_block(order, links[i])->up != block ||
+                                 priority(links[i]) > priority(block))) {
+            return 0;
+        }
+    }
+    if (b->up == NONE) {
+        return order->roots[b->class_] == block;
+    }
+    const struct kvpi_order_block *up = kvpi_order_block(order, b->up);
+    return up->older == block || up->younger == block;
+}
+
+static const char *check_links(const struct kvpi_order *order)
+{
+    uint64_t n_queued = 0;
+    for (uint32_t b = 0; b < order->n_blocks; b++) {
+        const struct kvpi_order_block *block = kvpi_order_block(order, b);
+        if (block->queued && (block->class_ >= KVPI_CLASSES || !links_fit(order, b))) {
+            return "O1: a block does not stand between what is above and below it";
+        }
+        n_queued += block->queued;
+    }
+    for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+        if (!is_of_class(order, c, order->roots[c])) {
+            return "O1: a class has no tree of its own";
+        }
+    }
+    return n_queued == order->n_queued ? NULL : "O2: blocks that may go are not counted";
+}
+
+static const char *check_class(const struct kvpi_order *order, uint32_t c)
+{
+    const uint32_t root = order->roots[c];
+    if ((root != NONE) != (order->filled >> c & 1)) {
+        return "O4: a class is not marked as it is";
+    }
+    if (order->oldest[c] != (root == NONE ? NONE : far_end(order, root, 0)) ||
+        order->youngest[c] != (root == NONE ? NONE : far_end(order, root, 1))) {
+        return "O3: an end is not the end of its class";
+    }
+    for (uint32_t b = order->oldest[c]; b != NONE;) {
+        const uint32_t next = successor(order, b);
+        if (next != NONE &&
+            kvpi_order_block(order, next)->stamp < kvpi_order_block(order, b)->stamp) {
+            return "O2: a younger block stands before an older one";
+        }
+        b = next;
+    }
+    return NULL;
+}
+
+const char *kvpi_order_check(const struct kvpi_order *order)
+{
+    const char *detail = check_links(order);
+    for (uint32_t c = 0; c < KVPI_CLASSES && detail == NULL; c++) {
+        detail = check_class(order, c);
+    }
+    return detail;
+}

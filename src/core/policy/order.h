@@ -1,0 +1,61 @@
+/* order: the blocks that may go, of each class in the order of their stamps.
+ *
+ * Blocks do not come in that order: a prefix may go when the last that continues it is gone, and it
+ * was used at any time since. So each class is a tree: a block stands below one of higher priority
+ * (O1), with older ones on one side and younger ones on the other (O2). A priority is a hash of the
+ * block's number. So trees are as deep as if they had been filled in random order, some 2 log2 of
+ * their size, and the same calls make the same trees. (Seidel and Aragon, Randomized search trees,
+ * 1996.)
+ *
+ * Both ends of each class are kept at hand (O3), and bit c is set if class c is not empty (O4). Of
+ * two blocks with one stamp, the one that was queued first is the older.
+ */
+#ifndef KVPI_POLICY_ORDER_H
+#define KVPI_POLICY_ORDER_H
+
+#include "base/base.h"
+#include "core/policy/hits.h"
+
+#define KVPI_ORDER_NONE UINT32_MAX
+
+/* All that the policy knows of a block. */
+struct kvpi_order_block {
+    uint64_t stamp; /* time of its last use */
+    uint32_t up;    /* in its class's tree, as are: */
+    uint32_t older;
+    uint32_t younger;
+    uint8_t class_;
+    uint8_t count;  /* uses; 0: content that was never used */
+    uint8_t queued; /* 1: in the tree */
+    uint8_t reserved;
+};
+
+struct kvpi_order {
+    uint32_t n_blocks;
+    uint32_t n_queued;
+    uint64_t filled;
+    uint32_t roots[KVPI_CLASSES]; /* NONE: the class is empty, as for: */
+    uint32_t oldest[KVPI_CLASSES];
+    uint32_t youngest[KVPI_CLASSES];
+    size_t blocks_at; /* struct kvpi_order_block [n_blocks] */
+};
+
+static inline struct kvpi_order_block *kvpi_order_block(const struct kvpi_order *order,
+                                                        uint32_t block)
+{
+    return (struct kvpi_order_block *)kvpi_at(order, order->blocks_at) + block;
+}
+
+/* Plan the array; n_blocks is set. `self`: the order's own offset. */
+void kvpi_order_layout(struct kvpi_order *order, struct kvpi_layout *layout, size_t self);
+void kvpi_order_reset(struct kvpi_order *order);
+
+/* A block may go, or may not any more. Its stamp and class stay while it may.
+ * Cost: O(log n) expected. */
+void kvpi_order_insert(struct kvpi_order *order, uint32_t block);
+void kvpi_order_remove(struct kvpi_order *order, uint32_t block);
+
+/* Audit O1 to O4: NULL, or what is wrong. Cost: O(blocks). */
+const char *kvpi_order_check(const struct kvpi_order *order);
+
+#endif

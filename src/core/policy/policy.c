@@ -1,0 +1,342 @@
+/* policy: see policy.h. */
+#include "core/policy/policy.h"
+
+#include <string.h>
+
+/* The oldest block of all goes unless another is worth less by a sixth; and that one unless the
+ * youngest is worth less by nearly a quarter. */
+#define IS_LESS(value, than)      (6 * (uint64_t)(value) <= 5 * (uint64_t)(than))
+#define IS_MUCH_LESS(value, than) (13 * (uint64_t)(value) < 10 * (uint64_t)(than))
+
+enum {
+    USES_OF_GATE = 64,
+    GATE_PERCENT = 6,     /* of what comes back: LRU had lost it */
+    LEARNED_EACH_USE = 4, /* classes */
+    HALVED_TOKENS = 1 << 25,
+    ALLOWED_TOKENS = 1 << 20 /* that may be lost beside a share of the cache */
+};
+
+static struct kvpi_order_block *block_of(const struct kvpi_policy *policy, uint32_t block)
+{
+    return kvpi_order_block(&policy->order, block);
+}
+
+/* -------------------------------------------------------------------------------------- life */
+
+void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, size_t self)
+{
+    const uint32_t n = policy->n_blocks;
+    policy->group_blocks = kvpi_max_u32(1, KVPI_POLICY_GROUP_TOKENS / policy->block_tokens);
+    policy->ghost.n_blocks = n;
+    kvpi_ghost_layout(&policy->ghost, policy->group_blocks, layout,
+                      self + offsetof(struct kvpi_policy, ghost));
+    policy->order.n_blocks = n;
+    kvpi_order_layout(&policy->order, layout, self + offsetof(struct kvpi_policy, order));
+}
+
+void kvpi_policy_reset(struct kvpi_policy *policy)
+{
+    const size_t begin = offsetof(struct kvpi_policy, references);
+    const size_t end = offsetof(struct kvpi_policy, hits);
+    memset((char *)policy + begin, 0, end - begin);
+    kvpi_hits_reset(&policy->hits);
+    kvpi_ghost_reset(&policy->ghost);
+    kvpi_order_reset(&policy->order);
+}
+
+/* --------------------------------------------------------------------------- gate and guard */
+
+static int64_t allowed(const struct kvpi_policy *policy, uint32_t share)
+{
+    const int64_t blocks = policy->n_blocks / share + ALLOWED_TOKENS / policy->block_tokens;
+    return blocks * KVPI_POLICY_CREDIT_ONE;
+}
+
+/* Both are of whole groups at the beginning of a prompt. */
+static void keep_account(struct kvpi_policy *policy, uint32_t hit_groups, uint32_t lru_groups)
+{
+    const int64_t blocks = policy->group_blocks;
+    const int64_t gained = ((int64_t)hit_groups - lru_groups) * blocks;
+    policy->credit += gained * KVPI_POLICY_CREDIT_ONE + lru_groups * blocks;
+    if (policy->credit > allowed(policy, 4)) {
+        policy->credit = allowed(policy, 4);
+    }
+    if (policy->credit < -allowed(policy, 8)) {
+        policy->distrusted = 1;
+    } else if (policy->credit >= 0) {
+        policy->distrusted = 0;
+    }
+    policy->hit_blocks += (uint64_t)hit_groups * policy->group_blocks;
+    policy->lru_blocks += (uint64_t)lru_groups * policy->group_blocks;
+}
+
+static void look_at_gate(struct kvpi_policy *policy)
+{
+    if (++policy->n_uses < USES_OF_GATE) {
+        return;
+    }
+    policy->n_uses = 0;
+    policy->gated =
+        !policy->ungated && policy->returned_late * 100 < policy->returned * GATE_PERCENT;
+}
+
+static void halve(struct kvpi_policy *policy, uint32_t n_groups)
+{
+    const uint32_t group_tokens = policy->group_blocks * policy->block_tokens;
+    policy->n_sampled += n_groups;
+    if (policy->n_sampled >= kvpi_max_u32(1, HALVED_TOKENS / group_tokens)) {
+        kvpi_hits_halve(&policy->hits);
+        policy->returned /= 2;
+        policy->returned_late /= 2;
+        policy->n_sampled = 0;
+    }
+}
+
+/* --------------------------------------------------------------------------------------- use */
+
+/* Of a request: what leads it. */
+struct lead {
+    uint32_t known;  /* groups that were seen before */
+    uint32_t in_lru; /* and that LRU has */
+};
+
+/* One more use of a block; of content that was seen in other blocks `before` times. */
+static void count_use(struct kvpi_policy *policy, uint32_t block, uint32_t before)
+{
+    struct kvpi_order_block *b = block_of(policy, block);
+    const uint64_t span = (uint64_t)KVPI_SPAN * policy->n_blocks;
+    const uint32_t uses = policy->references - b->stamp < span ? b->count : 0;
+    b->count = (uint8_t)kvpi_min_u32((uses == 0 ? before : uses) + 1, UINT8_MAX);
+}
+
+/* A group is used again: its entry is struck out. Gives how often it was used before. */
+static uint32_t return_group(struct kvpi_policy *policy, uint32_t name, uint32_t place)
+{
+    const struct kvpi_ghost_entry *entry = kvpi_ghost_entry(&policy->ghost, place);
+    const uint32_t bin = kvpi_ghost_bin(&policy->ghost, entry, policy->references);
+    KVPI_ASSERT(bin < KVPI_BINS);
+    kvpi_hits_used(&policy->hits, entry->class_ & KVPI_GHOST_CLASS, bin);
+    policy->returned++;
+    policy->returned_late += (entry->class_ & KVPI_GHOST_IN_LRU) == 0;
+    kvpi_ghost_strike(&policy->ghost, name);
+    return entry->count;
+}
+
+/* Groups that were seen before, and uses of all blocks. */
+static struct lead count_uses(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
+{
+    const uint32_t size = policy->group_blocks;
+    struct lead lead = {0, 0};
+    for (uint32_t i = 0, before = 0; i < use->n_blocks; i++) {
+        const uint32_t group = i / size;
+        if (i % size == 0) {
+            const int whole = group < use->n_blocks / size;
+            const uint32_t place =
+                whole ? kvpi_ghost_find(&policy->ghost, use->names[group]) : KVPI_GHOST_NONE;
+            before = 0;
+            if (place != KVPI_GHOST_NONE) {
+                const uint8_t marks = kvpi_ghost_entry(&policy->ghost, place)->class_;
+                const int of_prompt = (group + 1) * size <= use->n_prompt;
+                lead.in_lru += lead.in_lru == group && of_prompt && marks & KVPI_GHOST_IN_LRU;
+                lead.known += lead.known == group;
+                before = return_group(policy, use->names[group], place);
+            }
+        }
+        count_use(policy, use->blocks[i], before);
+    }
+    return lead;
+}
+
+static uint32_t kind_of_output(uint64_t tokens)
+{
+    return (uint32_t)(tokens >= 32) + (tokens >= 256) + (tokens >= 512);
+}
+
+static uint32_t kind_of_new(uint64_t tokens)
+{
+    return (uint32_t)(tokens > 512) + (tokens > 4096) + (tokens > 32768);
+}
+
+static uint32_t kind_of_count(uint32_t uses)
+{
+    return (uint32_t)(uses > 1) + (uses > 2) + (uses > 4);
+}
+
+/* What the blocks of a request have in common: o and w. */
+static uint32_t kind_of_request(const struct kvpi_policy *policy,
+                                const struct kvpi_policy_request *use, struct lead lead)
+{
+    const uint64_t groups = (uint64_t)lead.known * policy->group_blocks;
+    const uint64_t known = groups > use->n_hits ? groups : use->n_hits;
+    const uint64_t known_tokens = kvpi_min_u64(known * policy->block_tokens, use->prompt_tokens);
+    return kind_of_output(use->output_tokens) * 4 + kind_of_new(use->prompt_tokens - known_tokens);
+}
+
+static void enter_groups(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
+{
+    const uint32_t size = policy->group_blocks;
+    const uint32_t n = use->n_blocks / size;
+    uint32_t loose = kvpi_min_u32(policy->loose_blocks + use->n_blocks % size, UINT16_MAX / 2);
+    for (uint32_t group = n; group-- > 0;) {
+        const struct kvpi_order_block *last = block_of(policy, use->blocks[(group + 1) * size - 1]);
+        const struct kvpi_ghost_entry entry = {.name = use->names[group],
+                                               .blocks = (uint16_t)(size + loose),
+                                               .count = last->count,
+                                               .class_ = last->class_};
+        loose = 0;
+        if (kvpi_ghost_find(&policy->ghost, entry.name) == KVPI_GHOST_NONE) {
+            kvpi_ghost_enter(&policy->ghost, &entry, policy->references);
+        }
+    }
+    policy->loose_blocks = loose;
+}
+
+void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
+{
+    if (use->n_blocks == 0) {
+        return;
+    }
+    policy->references += use->n_blocks;
+    policy->changes++;
+    kvpi_ghost_age(&policy->ghost, &policy->hits, policy->references);
+    const struct lead lead = count_uses(policy, use);
+    const uint32_t kind = kind_of_request(policy, use, lead);
+    for (uint32_t i = 0; i < use->n_blocks; i++) {
+        struct kvpi_order_block *b = block_of(policy, use->blocks[i]);
+        KVPI_ASSERT(!b->queued);
+        b->class_ = (uint8_t)(kind_of_count(b->count) * 16 + kind);
+        b->stamp = policy->references;
+    }
+    kvpi_ghost_trim(&policy->ghost, policy->n_blocks - kvpi_min_u32(use->n_held, policy->n_blocks));
+    enter_groups(policy, use);
+    keep_account(policy, kvpi_min_u32(use->n_hits, use->n_prompt) / policy->group_blocks,
+                 lead.in_lru);
+    look_at_gate(policy);
+    halve(policy, use->n_blocks / policy->group_blocks);
+    kvpi_hits_learn(&policy->hits, LEARNED_EACH_USE);
+}
+
+void kvpi_policy_touch(struct kvpi_policy *policy, uint32_t block)
+{
+    struct kvpi_order_block *b = block_of(policy, block);
+    KVPI_ASSERT(!b->queued);
+    b->stamp = policy->references;
+}
+
+void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block)
+{
+    struct kvpi_order_block *b = block_of(policy, block);
+    KVPI_ASSERT(!b->queued);
+    b->count = 0;
+    b->class_ = 0;
+}
+
+/* ------------------------------------------------------------------------------------ choose */
+
+/* The index at an age. From the edge of its bin it rises to the next one, or falls three quarters
+ * of the way: what comes back at the end of its bin, always, is not worthless just before. */
+static uint32_t at_age(const struct kvpi_policy *policy, const uint32_t index[KVPI_BINS + 1],
+                       uint64_t age)
+{
+    const uint32_t bin = kvpi_bins_of(policy->n_blocks, age);
+    if (bin == KVPI_BINS) {
+        return 0;
+    }
+    const uint64_t begin = kvpi_bins_edge(policy->n_blocks, bin);
+    const int64_t length = (int64_t)(kvpi_bins_edge(policy->n_blocks, bin + 1) - begin);
+    const int64_t rise = (int64_t)index[bin + 1] - index[bin];
+    const int64_t change = rise > 0 ? rise : rise * 3 / 4;
+    return (uint32_t)(index[bin] + change * (int64_t)(age - begin) / length);
+}
+
+static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
+                                             struct kvpi_policy_worth *worth, uint32_t block)
+{
+    if (worth->change != policy->changes || worth->block != block) {
+        const struct kvpi_order_block *b = block_of(policy, block);
+        const uint64_t age = policy->references - b->stamp;
+        worth->change = policy->changes;
+        worth->block = block;
+        worth->stamp = b->stamp;
+        worth->near = at_age(policy, policy->hits.near[b->class_], age);
+        worth->far = at_age(policy, policy->hits.far[b->class_], age);
+    }
+    return worth;
+}
+
+/* The class whose oldest block is the oldest of all. There is one. */
+static uint32_t oldest_class(const struct kvpi_policy *policy)
+{
+    uint64_t left = policy->order.filled, best_stamp = UINT64_MAX;
+    uint32_t best = 0;
+    for (; left != 0; left &= left - 1) {
+        const uint32_t c = (uint32_t)__builtin_ctzll(left);
+        const uint64_t stamp = block_of(policy, policy->order.oldest[c])->stamp;
+        if (stamp < best_stamp) {
+            best = c;
+            best_stamp = stamp;
+        }
+    }
+    return best;
+}
+
+/* Is a worth less than b, or as much and older? */
+static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
+{
+    return a->far < b->far || (a->far == b->far && a->stamp < b->stamp);
+}
+
+uint32_t kvpi_policy_choose(struct kvpi_policy *policy)
+{
+    const struct kvpi_order *order = &policy->order;
+    const struct kvpi_policy_worth *oldest, *old, *young = NULL;
+    if (order->filled == 0) {
+        return KVPI_POLICY_NONE;
+    }
+    const uint32_t first = oldest_class(policy);
+    if (kvpi_policy_is_lru(policy)) {
+        return order->oldest[first];
+    }
+    old = oldest = value(policy, &policy->oldest[first], order->oldest[first]);
+    for (uint64_t left = order->filled; left != 0; left &= left - 1) {
+        const uint32_t c = (uint32_t)__builtin_ctzll(left);
+        const struct kvpi_policy_worth *end;
+        end = value(policy, &policy->oldest[c], order->oldest[c]);
+        old = goes_before(end, old) ? end : old;
+        end = value(policy, &policy->youngest[c], order->youngest[c]);
+        young = young == NULL || end->near < young->near ? end : young;
+    }
+    old = IS_LESS(old->far, oldest->far) ? old : oldest;
+    return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
+}
+
+/* ------------------------------------------------------------------------------------- audit */
+
+static const char *check_known(const struct kvpi_policy *policy)
+{
+    for (uint32_t i = 0; i < policy->n_blocks; i++) {
+        const struct kvpi_order_block *b = block_of(policy, i);
+        if (b->class_ >= KVPI_CLASSES || b->stamp > policy->references) {
+            return "V: a block's class is none, or it was used in the future";
+        }
+        if (b->class_ / 16 != kind_of_count(b->count)) {
+            return "V: a block's class and its uses do not fit";
+        }
+    }
+    return NULL;
+}
+
+const char *kvpi_policy_check(const struct kvpi_policy *policy)
+{
+    const char *detail = check_known(policy);
+    if (detail == NULL && (policy->credit > allowed(policy, 4) ||
+                           (policy->credit < -allowed(policy, 8) && !policy->distrusted))) {
+        detail = "T: the credit is out of its limits";
+    }
+    if (detail == NULL && policy->returned_late > policy->returned) {
+        detail = "T: more came back late than came back";
+    }
+    detail = detail != NULL ? detail : kvpi_hits_check(&policy->hits);
+    detail = detail != NULL ? detail : kvpi_ghost_check(&policy->ghost);
+    return detail != NULL ? detail : kvpi_order_check(&policy->order);
+}

@@ -1,0 +1,131 @@
+/* policy: which cached block of a tier goes next, learned from what came back before.
+ *
+ * The cache says which blocks may go: cached ones that no cached block continues. The policy knows
+ * blocks by their numbers, and content that has lost its block by names (ghost.h). Whether what it
+ * learns is worth anything is measured all the time, against LRU. As long as it is not, the oldest
+ * block goes.
+ *
+ *   a request is over --> kvpi_policy_use --> class and stamp of its blocks --> order
+ *                              |                                                  |
+ *                            ghost --> hits --> index: what a class is worth      |
+ *                              |                       |   at an age              |
+ *                        LRU's hits --> trust --> kvpi_policy_choose <------ ends of each class
+ *
+ * The class of a block is (s * 4 + o) * 4 + w:
+ *
+ *   s   its uses, each within 16 C references of the one before:        1 | 2 | 3, 4 | more
+ *   o   output tokens of the request that used it last:                 < 32 | < 256 | < 512 | more
+ *   w   tokens of its prompt behind the leading blocks that were known:
+ *                                                                <= 512 | <= 4096 | <= 32768 | more
+ *
+ * Integers only, and no clock: time is the number of block references, so that the same calls give
+ * the same victims.
+ *
+ *   V          a block's class is below 64 and has the s of its count; no stamp is ahead of time
+ *   T          credit <= its limit; it is below its floor only while the policy is distrusted
+ *   P, G, O    in hits.h, ghost.h and order.h
+ *
+ * Memory: 24 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
+ * blocks of 16 tokens these are 35 to 37 bytes a block.
+ */
+#ifndef KVPI_POLICY_POLICY_H
+#define KVPI_POLICY_POLICY_H
+
+#include "core/policy/ghost.h"
+#include "core/policy/hits.h"
+#include "core/policy/order.h"
+
+#define KVPI_POLICY_NONE KVPI_ORDER_NONE
+
+enum { KVPI_POLICY_GROUP_TOKENS = 512 };
+
+/* What a block at the end of a class is worth, as long as neither time nor index changes. */
+struct kvpi_policy_worth {
+    uint64_t change; /* of the policy, when it was valued; 0: never */
+    uint64_t stamp;  /* of the block */
+    uint32_t block;
+    uint32_t near;
+    uint32_t far;
+};
+
+struct kvpi_policy {
+    uint32_t n_blocks;      /* C */
+    uint32_t block_tokens;  /* set before the layout, as is: */
+    uint32_t ungated;       /* 1: learn also where little comes back that LRU lost */
+    uint32_t group_blocks;  /* of an entry of the ghost */
+    uint64_t references;    /* time; never wraps */
+    uint64_t changes;       /* of stamps and indexes; never wraps */
+    uint64_t hit_blocks;    /* in whole groups of prompts; never wraps, as does not: */
+    uint64_t lru_blocks;    /* what LRU would have hit of them */
+    int64_t credit;         /* what is gained over LRU, in blocks / KVPI_POLICY_CREDIT_ONE */
+    uint32_t distrusted;    /* 1: LRU until the credit is paid back */
+    uint32_t gated;         /* 1: LRU as long as nothing else comes back */
+    uint32_t n_uses;        /* since the gate was looked at */
+    uint32_t n_sampled;     /* groups since the counts were halved */
+    uint32_t loose_blocks;  /* of requests without a whole group: LRU has them, too */
+    uint64_t returned;      /* groups that were used again: the gate's, and of them: */
+    uint64_t returned_late; /* those that LRU had lost */
+    struct kvpi_policy_worth oldest[KVPI_CLASSES];
+    struct kvpi_policy_worth youngest[KVPI_CLASSES];
+    struct kvpi_hits hits;
+    struct kvpi_ghost ghost;
+    struct kvpi_order order;
+};
+
+enum { KVPI_POLICY_CREDIT_ONE = 200 };
+
+/* A request that is over, as its blocks are released. */
+struct kvpi_policy_request {
+    const uint32_t *blocks; /* [n_blocks] of its row that have content, first the prompt's first */
+    const uint32_t *names;  /* [n_blocks / group_blocks] of each whole group of them */
+    uint32_t n_blocks;
+    uint32_t n_held;   /* blocks that it had in all, at least n_blocks */
+    uint32_t n_prompt; /* of n_blocks, those of the prompt */
+    uint32_t n_hits;   /* of these, the leading ones that were cached when it began */
+    uint64_t prompt_tokens;
+    uint64_t output_tokens;
+};
+
+/* Plan the arrays; n_blocks (at least 1), block_tokens and ungated are set. `self`: the policy's
+ * own offset in the arena. */
+void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, size_t self);
+
+/* Forget everything. */
+void kvpi_policy_reset(struct kvpi_policy *policy);
+
+/* A request used its blocks: they have a class and a stamp now, with which they are queued when
+ * nobody holds them any more. Cost: O(blocks). */
+void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_request *use);
+
+/* A block that is not queued is as if used now, by something that is no use: it keeps its class. */
+void kvpi_policy_touch(struct kvpi_policy *policy, uint32_t block);
+
+/* A block that is not queued lost its content. */
+void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block);
+
+/* A block may go: it is cached, and nothing that is continues it. Or it may not any more.
+ * Cost: O(log blocks) expected. */
+static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t block)
+{
+    kvpi_order_insert(&policy->order, block);
+}
+
+static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t block)
+{
+    kvpi_order_remove(&policy->order, block);
+}
+
+/* Does the oldest block go, whatever was learned? */
+static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
+{
+    return policy->references < 2 * (uint64_t)policy->n_blocks || policy->distrusted ||
+           policy->gated;
+}
+
+/* Choose the block that goes. Gives NONE if nothing may go. Cost: O(classes with a block). */
+uint32_t kvpi_policy_choose(struct kvpi_policy *policy);
+
+/* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
+const char *kvpi_policy_check(const struct kvpi_policy *policy);
+
+#endif

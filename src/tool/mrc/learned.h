@@ -1,0 +1,22 @@
+/* The cache's learned policy, simulated at one size. */
+#ifndef KVPI_MRC_LEARNED_H
+#define KVPI_MRC_LEARNED_H
+
+#include "tool/mrc/refs.h"
+
+typedef struct kvpi_mrc_learned_hits {
+    uint64_t tokens;
+    uint64_t blocks;
+} kvpi_mrc_learned_hits;
+
+/* Serve all requests with a cache of so many usable blocks, at least refs->min_blocks.
+ *
+ * Takes:   refs     of which none was left out as a sample
+ * Gives:   out      on success only
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ * Cost:    O(references), and for each request some microseconds; memory 12 bytes a content, 33
+ *          bytes a block, and 24 bytes for every 512 tokens of 17 caches
+ */
+int kvpi_mrc_learned_run(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_learned_hits *out);
+
+#endif

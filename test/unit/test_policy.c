@@ -1,0 +1,685 @@
+/* The learned policy as a whole: classes, what goes, when LRU takes its place, its audit. What it
+ * gains and loses is in test_policy_hits_of_traces.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/policy/policy.h"
+#include "world.h"
+
+enum { SPACE = 1 << 17 };
+
+struct made {
+    struct kvpi_policy policy;
+    _Alignas(64) unsigned char arrays[SPACE];
+};
+
+static struct made made;
+static struct kvpi_policy *const policy = &made.policy;
+
+static void make(uint32_t n_blocks, uint32_t block_tokens)
+{
+    struct kvpi_layout layout = {0, 0};
+    memset(&made, 0xA5, sizeof made);
+    memset(policy, 0, sizeof *policy);
+    policy->n_blocks = n_blocks;
+    policy->block_tokens = block_tokens;
+    (void)kvpi_layout_take(&layout, 1, sizeof *policy);
+    kvpi_policy_layout(policy, &layout, 0);
+    assert_true(layout.bytes <= sizeof made);
+    kvpi_policy_reset(policy);
+    assert_null(kvpi_policy_check(policy));
+}
+
+/* One block, a group of its own, whose name is its number. */
+static void use_one(uint32_t block, uint32_t name, int is_hit)
+{
+    kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = &block,
+                                                          .names = &name,
+                                                          .n_blocks = 1,
+                                                          .n_held = 1,
+                                                          .n_prompt = 1,
+                                                          .n_hits = is_hit != 0,
+                                                          .prompt_tokens = policy->block_tokens});
+}
+
+static uint32_t class_of(uint32_t block)
+{
+    return kvpi_order_block(&policy->order, block)->class_;
+}
+
+static uint32_t count_of(uint32_t block)
+{
+    return kvpi_order_block(&policy->order, block)->count;
+}
+
+/* ---------------------------------------------------------------------------------- the classes */
+
+static uint32_t class_after(uint64_t prompt_tokens, uint64_t output_tokens, uint32_t n_hits)
+{
+    const uint32_t blocks[4] = {0, 1, 2, 3};
+    make(100, 512);
+    const uint32_t names[4] = {1, 2, 3, 4};
+    kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = blocks,
+                                                          .names = names,
+                                                          .n_blocks = 4,
+                                                          .n_held = 4,
+                                                          .n_prompt = 4,
+                                                          .n_hits = n_hits,
+                                                          .prompt_tokens = prompt_tokens,
+                                                          .output_tokens = output_tokens});
+    assert_null(kvpi_policy_check(policy));
+    for (uint32_t b = 1; b < 4; b++) {
+        assert_int_equal(class_of(b), class_of(0));
+    }
+    return class_of(0);
+}
+
+static void test_output_and_new_tokens(void **state)
+{
+    (void)state;
+    assert_int_equal(class_after(2048, 0, 4), 0);
+    assert_int_equal(class_after(2048, 31, 4), 0);
+    assert_int_equal(class_after(2048, 32, 4), 4);
+    assert_int_equal(class_after(2048, 255, 4), 4);
+    assert_int_equal(class_after(2048, 256, 4), 8);
+    assert_int_equal(class_after(2048, 512, 4), 12);
+    assert_int_equal(class_after(512, 0, 0), 0);
+    assert_int_equal(class_after(513, 0, 0), 1);
+    assert_int_equal(class_after(513, 0, 1), 0);
+    assert_int_equal(class_after(4096, 0, 0), 1);
+    assert_int_equal(class_after(4097, 0, 0), 2);
+    assert_int_equal(class_after(4097 + 1536, 0, 3), 2);
+    assert_int_equal(class_after(4096 + 1536, 0, 3), 1);
+    assert_int_equal(class_after(32768, 1000, 0), 14);
+    assert_int_equal(class_after(UINT64_MAX, UINT64_MAX, 0), 15);
+    assert_int_equal(class_after(100, 0, 4), 0); /* more hits than tokens: none are new */
+}
+
+static void test_counts(void **state)
+{
+    static const uint32_t kinds[] = {0, 1, 2, 2, 3, 3, 3};
+    (void)state;
+    make(64, 512);
+    for (uint32_t i = 0; i < 300; i++) {
+        use_one(7, 1, i > 0);
+        assert_int_equal(count_of(7), i + 1 < 255 ? i + 1 : 255);
+        assert_int_equal(class_of(7) / 16, kinds[i < 6 ? i : 6]);
+        assert_null(kvpi_policy_check(policy));
+    }
+}
+
+/* Content that lost its block is known by its group, for 16 C references; and is not new then. */
+static void test_counts_outlive_blocks(void **state)
+{
+    (void)state;
+    for (uint32_t others = 1022; others <= 1023; others++) {
+        make(64, 512);
+        use_one(7, 1, 0);
+        use_one(7, 1, 1);
+        kvpi_policy_forget(policy, 7);
+        assert_int_equal(count_of(7), 0);
+        for (uint32_t i = 0; i < others; i++) {
+            use_one(9, 2, i > 0);
+        }
+        kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
+                                                              .names = (uint32_t[]){1},
+                                                              .n_blocks = 1,
+                                                              .n_held = 1,
+                                                              .n_prompt = 1,
+                                                              .prompt_tokens = 513});
+        assert_int_equal(count_of(8), others == 1022 ? 3 : 1);
+        assert_int_equal(class_of(8), others == 1022 ? 32 : 1);
+    }
+}
+
+/* A block that stayed in the cache that long begins anew, too. */
+static void test_counts_end(void **state)
+{
+    (void)state;
+    for (uint32_t others = 1022; others <= 1023; others++) {
+        make(64, 512);
+        use_one(7, 1, 0);
+        use_one(7, 1, 1);
+        for (uint32_t i = 0; i < others; i++) {
+            use_one(9, 2, i > 0);
+        }
+        use_one(7, 1, 1);
+        assert_int_equal(count_of(7), others == 1022 ? 3 : 1);
+    }
+}
+
+/* Blocks of 16 tokens: 32 are a group, and what is behind the last whole one is known while it has
+ * its block only. */
+static void test_groups(void **state)
+{
+    uint32_t blocks[80], others[80];
+    const uint32_t names[2] = {11, 22};
+    struct kvpi_policy_request request = {.blocks = blocks,
+                                          .names = names,
+                                          .n_blocks = 80,
+                                          .n_held = 81,
+                                          .n_prompt = 80,
+                                          .prompt_tokens = 1290};
+    (void)state;
+    make(256, 16);
+    assert_int_equal(policy->group_blocks, 32);
+    for (uint32_t i = 0; i < 80; i++) {
+        blocks[i] = i;
+        others[i] = 100 + i;
+    }
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(class_of(0), 1);
+    request.blocks = others; /* all were evicted: the two groups are known */
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(count_of(100), 2);
+    assert_int_equal(count_of(163), 2);
+    assert_int_equal(count_of(164), 1);
+    assert_int_equal(class_of(163), 16); /* 1290 - 1024 tokens are new */
+    assert_int_equal(class_of(164), 0);
+    assert_int_equal(policy->lru_blocks, 64);
+    request.n_hits = 70;
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(count_of(164), 2);
+    assert_int_equal(policy->hit_blocks, 64); /* in whole groups */
+    assert_int_equal(policy->lru_blocks, 128);
+    assert_int_equal(policy->ghost.lru_blocks, 80); /* with the 16 behind the groups */
+    assert_null(kvpi_policy_check(policy));
+}
+
+/* What leads a prompt counts: not what comes behind a group that is not known, or in the output. */
+static void test_lead(void **state)
+{
+    const uint32_t blocks[3] = {0, 1, 2};
+    const uint32_t first[3] = {1, 2, 3}, second[3] = {9, 2, 3};
+    struct kvpi_policy_request request = {.blocks = blocks,
+                                          .names = first,
+                                          .n_blocks = 3,
+                                          .n_held = 3,
+                                          .n_prompt = 2,
+                                          .prompt_tokens = 1024};
+    (void)state;
+    make(64, 512);
+    kvpi_policy_use(policy, &request);
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(policy->lru_blocks, 2);
+    request.names = second;
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(policy->lru_blocks, 2);
+    assert_int_equal(class_of(2) % 16, 1); /* all 1,024 tokens are new */
+}
+
+/* Two groups of one request that have one name are one. */
+static void test_one_name(void **state)
+{
+    const uint32_t blocks[2] = {0, 1}, names[2] = {5, 5};
+    (void)state;
+    make(64, 512);
+    for (int i = 0; i < 3; i++) {
+        kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = blocks,
+                                                              .names = names,
+                                                              .n_blocks = 2,
+                                                              .n_held = 2,
+                                                              .n_prompt = 2,
+                                                              .prompt_tokens = 1024});
+        assert_null(kvpi_policy_check(policy));
+        assert_int_equal(policy->ghost.lru_blocks, 1);
+    }
+}
+
+/* Requests without a whole group take room in LRU's cache, too. */
+static void test_loose_blocks(void **state)
+{
+    uint32_t blocks[32];
+    const uint32_t names[1] = {5};
+    (void)state;
+    make(64, 16);
+    for (uint32_t i = 0; i < 32; i++) {
+        blocks[i] = i;
+    }
+    struct kvpi_policy_request request = {.blocks = blocks, .names = names, .n_held = 31};
+    request.n_blocks = 31;
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(policy->loose_blocks, 31);
+    request.n_blocks = request.n_held = 32;
+    kvpi_policy_use(policy, &request);
+    assert_int_equal(policy->loose_blocks, 0);
+    assert_int_equal(policy->ghost.lru_blocks, 63);
+    request.n_blocks = 0;
+    kvpi_policy_use(policy, &request); /* nothing: it is no use of anything */
+    assert_int_equal(policy->references, 63);
+    assert_null(kvpi_policy_check(policy));
+}
+
+/* ------------------------------------------------------------------------------- what goes next */
+
+static double line(const uint32_t *index, uint64_t age)
+{
+    const uint32_t n = policy->n_blocks;
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        const double begin = (double)kvpi_bins_edge(n, b), end = (double)kvpi_bins_edge(n, b + 1);
+        if ((double)age < end) {
+            const double part = ((double)age - begin) / (end - begin);
+            const double rise = (double)index[b + 1] - index[b];
+            return index[b] + part * (rise > 0 ? rise : 0.75 * rise);
+        }
+    }
+    return 0;
+}
+
+static double worth(uint32_t index[KVPI_CLASSES][KVPI_BINS + 1], uint32_t block)
+{
+    return line(index[class_of(block)],
+                policy->references - kvpi_order_block(&policy->order, block)->stamp);
+}
+
+static int goes_before(uint32_t a, uint32_t b)
+{
+    const double of_a = worth(policy->hits.far, a), of_b = worth(policy->hits.far, b);
+    return of_a < of_b || (of_a == of_b && kvpi_order_block(&policy->order, a)->stamp <
+                                               kvpi_order_block(&policy->order, b)->stamp);
+}
+
+/* The rule, over all blocks. */
+static uint32_t slow_choice(const uint8_t *queued)
+{
+    uint32_t oldest = UINT32_MAX, old = UINT32_MAX, young = UINT32_MAX;
+    for (uint32_t b = 0; b < policy->n_blocks; b++) {
+        const struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+        int first = queued[b], last = queued[b];
+        for (uint32_t o = 0; o < policy->n_blocks; o++) { /* at an end of its class? */
+            const struct kvpi_order_block *other = kvpi_order_block(&policy->order, o);
+            if (queued[o] && other->class_ == block->class_) {
+                first = first && other->stamp >= block->stamp;
+                last = last && other->stamp <= block->stamp;
+            }
+        }
+        if (first && (oldest == UINT32_MAX ||
+                      block->stamp < kvpi_order_block(&policy->order, oldest)->stamp)) {
+            oldest = b;
+        }
+        if (first && (old == UINT32_MAX || goes_before(b, old))) {
+            old = b;
+        }
+        if (last && (young == UINT32_MAX ||
+                     worth(policy->hits.near, b) < worth(policy->hits.near, young))) {
+            young = b;
+        }
+    }
+    if (1.20 * worth(policy->hits.far, old) > worth(policy->hits.far, oldest)) {
+        old = oldest;
+    }
+    return 1.30 * worth(policy->hits.near, young) < worth(policy->hits.near, old) ? young : old;
+}
+
+static int is_youngest(const uint8_t *queued, uint32_t block)
+{
+    for (uint32_t b = 0; b < policy->n_blocks; b++) {
+        if (queued[b] && kvpi_order_block(&policy->order, b)->stamp >
+                             kvpi_order_block(&policy->order, block)->stamp) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Blocks of some classes and every age, each with a stamp of its own; indexes of random counts, of
+ * late uses for even seeds. Gives how often the youngest block of all went. */
+static uint32_t choose_at_random(uint64_t seed)
+{
+    const uint32_t n_classes = 1u << seed % 5, first_bin = seed % 2 == 0 ? 9 : 0;
+    uint32_t n_young = 0;
+    uint8_t queued[64] = {0};
+    make(64, 512);
+    for (uint32_t i = 0; i < 4000; i++) {
+        kvpi_hits_outlived(&policy->hits, draw(&seed, KVPI_CLASSES), draw(&seed, KVPI_BINS));
+        if (draw(&seed, 4) == 0) {
+            kvpi_hits_used(&policy->hits, draw(&seed, 16),
+                           first_bin + draw(&seed, KVPI_BINS - first_bin));
+        }
+    }
+    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+    policy->references = 2000;
+    policy->changes = 1;
+    for (uint32_t b = 0; b < 64; b++) {
+        struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+        block->class_ = (uint8_t)draw(&seed, n_classes);
+        block->stamp = 2000 - b - 64 * draw(&seed, 20);
+        block->count = 1;
+        queued[b] = 1;
+        kvpi_policy_queue(policy, b);
+    }
+    assert_false(kvpi_policy_is_lru(policy));
+    for (uint32_t left = 64; left > 0; left--) {
+        const uint32_t chosen = kvpi_policy_choose(policy);
+        assert_int_equal(chosen, slow_choice(queued));
+        assert_null(kvpi_policy_check(policy));
+        n_young += left > 1 && is_youngest(queued, chosen);
+        queued[chosen] = 0;
+        kvpi_policy_unqueue(policy, chosen);
+        kvpi_policy_forget(policy, chosen);
+    }
+    assert_int_equal(kvpi_policy_choose(policy), KVPI_POLICY_NONE);
+    return n_young;
+}
+
+static void test_choose(void **state)
+{
+    (void)state;
+    uint32_t n_young = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        n_young += choose_at_random(seed);
+    }
+    assert_in_range(n_young, 20, 1000); /* of 1260 */
+}
+
+/* Of two that are worth the same the older goes, in whatever class it is. */
+static void test_choose_older(void **state)
+{
+    (void)state;
+    for (uint32_t older = 1; older <= 2; older++) {
+        make(64, 512);
+        policy->references = 200;
+        policy->changes = 1;
+        for (uint32_t b = 0; b < 3; b++) {
+            struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+            for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
+                policy->hits.near[b][bin] = policy->hits.far[b][bin] = b == 0 ? 1000 : 10;
+            }
+            block->class_ = (uint8_t)b;
+            block->stamp = b == 0 ? 10 : b == older ? 40 : 50;
+            block->count = 1;
+            kvpi_policy_queue(policy, b);
+        }
+        assert_int_equal(kvpi_policy_choose(policy), older);
+    }
+}
+
+/* A value is not used longer than it holds: time passes, the index changes. */
+static void test_choose_again(void **state)
+{
+    (void)state;
+    make(16, 512);
+    policy->references = 100;
+    policy->changes = 1;
+    kvpi_order_block(&policy->order, 1)->stamp = 90;
+    kvpi_order_block(&policy->order, 2)->stamp = 100;
+    for (uint32_t b = 1; b <= 2; b++) {
+        kvpi_order_block(&policy->order, b)->class_ = (uint8_t)(b - 1);
+        kvpi_order_block(&policy->order, b)->count = 1;
+        kvpi_policy_queue(policy, b);
+    }
+    assert_int_equal(kvpi_policy_choose(policy), 1);
+    for (uint32_t i = 0; i < 2000; i++) { /* class 0 comes back at once, class 1 does not */
+        kvpi_hits_used(&policy->hits, 0, 3 + i % 8);
+        for (uint32_t b = 0; b < KVPI_BINS; b++) {
+            kvpi_hits_outlived(&policy->hits, 1, b);
+        }
+    }
+    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+    assert_int_equal(kvpi_policy_choose(policy), 1);
+    policy->changes++;
+    assert_int_equal(kvpi_policy_choose(policy), 2);
+}
+
+/* As long as it has seen less than twice its size, the oldest goes. */
+static void test_cold(void **state)
+{
+    (void)state;
+    make(10, 512);
+    for (uint32_t i = 0; i < 19; i++) {
+        const uint32_t block = i < 10 ? i : kvpi_policy_choose(policy);
+        assert_int_equal(block, i % 10);
+        if (i >= 10) {
+            kvpi_policy_unqueue(policy, block);
+            kvpi_policy_forget(policy, block);
+        }
+        assert_true(kvpi_policy_is_lru(policy));
+        use_one(block, i, 0);
+        kvpi_policy_queue(policy, block);
+        assert_null(kvpi_policy_check(policy));
+    }
+    kvpi_policy_unqueue(policy, 3);
+    use_one(3, 99, 0);
+    assert_false(kvpi_policy_is_lru(policy));
+}
+
+/* A block that something else than a use has released keeps its class, and is the youngest. */
+static void test_touch(void **state)
+{
+    (void)state;
+    make(8, 512);
+    for (uint32_t b = 0; b < 3; b++) {
+        use_one(b, b, 0);
+    }
+    kvpi_policy_touch(policy, 0);
+    for (uint32_t b = 0; b < 3; b++) {
+        kvpi_policy_queue(policy, b);
+    }
+    assert_int_equal(kvpi_policy_choose(policy), 1);
+    assert_int_equal(count_of(0), 1);
+    assert_int_equal(policy->references, 3);
+    assert_null(kvpi_policy_check(policy));
+}
+
+/* ------------------------------------------------------------------------------- gate and guard */
+
+/* Of a hundred groups that come back LRU had lost `late`. */
+static void test_gate(void **state)
+{
+    (void)state;
+    for (uint32_t late = 5; late <= 6; late++) {
+        make(8, 512);
+        policy->returned = 100;
+        policy->returned_late = late;
+        for (uint32_t i = 0; i < 64; i++) {
+            assert_int_equal(policy->gated, 0);
+            use_one(i % 8, i, 0);
+        }
+        assert_int_equal(policy->gated, late == 5);
+        assert_int_equal(kvpi_policy_is_lru(policy), late == 5);
+        policy->returned_late = 6; /* and opens again */
+        for (uint32_t i = 0; i < 64; i++) {
+            use_one(i % 8, 100 + i, 0);
+        }
+        assert_int_equal(policy->gated, 0);
+    }
+    make(8, 512);
+    policy->returned = 100;
+    policy->ungated = 1;
+    for (uint32_t i = 0; i < 64; i++) {
+        use_one(i % 8, i, 0);
+    }
+    assert_int_equal(policy->gated, 0);
+}
+
+/* Late is what LRU has lost, at any age. */
+static void test_late(void **state)
+{
+    (void)state;
+    make(8, 512);
+    for (uint32_t i = 0; i < 9; i++) {
+        use_one(i % 8, i, 0);
+    }
+    use_one(0, 1, 0); /* the oldest that LRU has */
+    assert_int_equal(policy->returned, 1);
+    assert_int_equal(policy->returned_late, 0);
+    use_one(1, 0, 0);
+    assert_int_equal(policy->returned, 2);
+    assert_int_equal(policy->returned_late, 1);
+    assert_int_equal(policy->lru_blocks, 1);
+}
+
+static int64_t in_blocks(int64_t credit)
+{
+    return credit / KVPI_POLICY_CREDIT_ONE;
+}
+
+/* LRU hits and this does not: until 8/8 + 2048 blocks are lost. Then LRU, until they are paid back
+ * at a half percent of its hits. */
+static void test_guard(void **state)
+{
+    (void)state;
+    make(8, 512);
+    policy->ungated = 1;
+    use_one(0, 1, 0);
+    uint32_t n = 0;
+    for (; !policy->distrusted; n++) {
+        assert_in_range(n, 0, 3000);
+        use_one(0, 1, 0);
+        assert_null(kvpi_policy_check(policy));
+    }
+    assert_int_equal(n, 2060); /* 2049 / (1 - 1/200), and one more */
+    assert_int_equal(in_blocks(policy->credit), -2049);
+    assert_true(kvpi_policy_is_lru(policy));
+    assert_null(kvpi_policy_check(policy));
+    for (n = 0; policy->distrusted; n++) {
+        assert_true(n < 200 * 2051);
+        use_one(0, 1, 1);
+    }
+    assert_true(n >= 200 * 2049);
+    assert_null(kvpi_policy_check(policy));
+    assert_false(kvpi_policy_is_lru(policy));
+}
+
+/* What is gained can be lost again, up to 8/4 + 2048 blocks. */
+static void test_credit(void **state)
+{
+    (void)state;
+    make(8, 512);
+    for (uint32_t i = 0; i < 3000; i++) {
+        use_one(0, i, 1); /* hits that LRU does not have */
+        assert_null(kvpi_policy_check(policy));
+        assert_int_equal(in_blocks(policy->credit), i < 2050 ? i + 1 : 2050);
+    }
+    assert_int_equal(policy->hit_blocks, 3000);
+    assert_int_equal(policy->lru_blocks, 0);
+}
+
+/* After 2^25 tokens what was learned before weighs half. */
+static void test_halved(void **state)
+{
+    (void)state;
+    make(8, 65536); /* 512 blocks of them */
+    for (uint32_t i = 0; i < 511; i++) {
+        use_one(0, 1, i > 0);
+    }
+    assert_int_equal(policy->returned, 510);
+    assert_int_equal(policy->hits.hits[KVPI_CLASSES][1], 0);
+    const uint32_t used = policy->hits.hits[KVPI_CLASSES][2];
+    assert_int_equal(used + policy->hits.hits[KVPI_CLASSES][0] + policy->hits.hits[KVPI_CLASSES][3],
+                     510 * KVPI_HITS_ONE);
+    use_one(0, 1, 1);
+    assert_int_equal(policy->returned, 255);
+    assert_int_equal(policy->n_sampled, 0);
+}
+
+/* ------------------------------------------------------------------------------------ the whole */
+
+static uint64_t go_on(struct kvpi_policy *p, uint64_t seed)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < 500; i++) {
+        const uint32_t block = kvpi_policy_choose(p);
+        const uint32_t name = draw(&seed, 300);
+        sum = sum * 31 + block;
+        kvpi_policy_unqueue(p, block);
+        kvpi_policy_forget(p, block);
+        kvpi_policy_use(p, &(struct kvpi_policy_request){.blocks = &block,
+                                                         .names = &name,
+                                                         .n_blocks = 1,
+                                                         .n_held = 1,
+                                                         .n_prompt = 1,
+                                                         .prompt_tokens = draw(&seed, 40000),
+                                                         .output_tokens = draw(&seed, 600)});
+        kvpi_policy_queue(p, block);
+    }
+    assert_null(kvpi_policy_check(p));
+    return sum;
+}
+
+/* The same calls give the same blocks; of a byte copy, elsewhere, too. */
+static void test_copy(void **state)
+{
+    static struct made copy;
+    uint64_t sums[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        make(64, 512);
+        policy->ungated = 1;
+        for (uint32_t b = 0; b < 64; b++) {
+            kvpi_policy_queue(policy, b);
+        }
+        sums[i] = go_on(policy, 5);
+    }
+    assert_true(sums[0] == sums[1]);
+    memcpy(&copy, &made, sizeof made);
+    sums[0] = go_on(policy, 6);
+    memset(&made, 0xA5, sizeof made);
+    assert_true(go_on(&copy.policy, 6) == sums[0]);
+}
+
+static void expect_wrong(void *field, const void *value, size_t size, const char *rule)
+{
+    unsigned char before[8];
+    memcpy(before, field, size);
+    memcpy(field, value, size);
+    const char *detail = kvpi_policy_check(policy);
+    assert_non_null(detail);
+    assert_memory_equal(detail, rule, 1);
+    memcpy(field, before, size);
+    assert_null(kvpi_policy_check(policy));
+}
+
+#define EXPECT_WRONG(field, wrong, rule)                                                           \
+    expect_wrong(&(field), &(__typeof__(field)){wrong}, sizeof(field), rule)
+
+static void test_audit(void **state)
+{
+    (void)state;
+    make(64, 512);
+    for (uint32_t b = 0; b < 32; b++) {
+        kvpi_policy_queue(policy, b);
+    }
+    go_on(policy, 3);
+    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->class_, KVPI_CLASSES, "V");
+    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->class_, 16, "V");
+    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->stamp, policy->references + 1, "V");
+    EXPECT_WRONG(policy->credit, INT64_MAX, "T");
+    EXPECT_WRONG(policy->credit, INT64_MIN, "T");
+    EXPECT_WRONG(policy->returned_late, policy->returned + 1, "T");
+    EXPECT_WRONG(policy->hits.turn, KVPI_CLASSES, "P");
+    EXPECT_WRONG(policy->ghost.lru_blocks, UINT64_MAX, "G");
+    EXPECT_WRONG(policy->order.filled, 0, "O");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_output_and_new_tokens),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_counts_outlive_blocks),
+        cmocka_unit_test(test_counts_end),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_lead),
+        cmocka_unit_test(test_loose_blocks),
+        cmocka_unit_test(test_choose),
+        cmocka_unit_test(test_choose_older),
+        cmocka_unit_test(test_one_name),
+        cmocka_unit_test(test_choose_again),
+        cmocka_unit_test(test_cold),
+        cmocka_unit_test(test_touch),
+        cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_guard),
+        cmocka_unit_test(test_credit),
+        cmocka_unit_test(test_halved),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_audit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
