@@ -13,9 +13,9 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo ggml ggml-bench \
-        bench install instructions ports rust dist amalgamation reference asan tsan mutants fuzz coverage analyze \
-        abi long soak format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi \
+.PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo serve-bench \
+        ggml ggml-bench bench install instructions ports rust dist amalgamation reference asan tsan mutants \
+        fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi \
         setup-instructions setup-ports setup-rust setup-serve
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
 	@echo 'make serve      a real model behind an HTTP server and a page (downloads 164 MB); SERVE_ARGS'
 	@echo 'make serve-demo the same for 32 users: prints answers and what the cache saved, and ends'
+	@echo 'make serve-bench it beside llama-server: minutes for each scene; BENCH_ARGS'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -106,6 +107,9 @@ llama: setup-serve
 # kvpager-serve with SmolLM2-135M: prints where it is, until it is ended. SERVE_ARGS: its options.
 serve: setup-serve
 	@scripts/llama.sh build/llama serve $(SERVE_ARGS) || [ $$? -eq 77 ]
+
+serve-bench: setup-serve
+	@scripts/llama.sh build/llama bench $(BENCH_ARGS) || [ $$? -eq 77 ]
 
 serve-demo: setup-serve
 	@scripts/llama.sh build/llama demo $(SERVE_ARGS) || [ $$? -eq 77 ]

@@ -4,6 +4,7 @@
 #     llama.sh BUILD [test]     gets what is needed into BUILD, builds there, runs the tests
 #     llama.sh BUILD serve ...  builds kvpager-serve and starts it with the model and these options
 #     llama.sh BUILD demo ...   the same for 32 users, prints what the cache saved, and ends
+#     llama.sh BUILD bench ...  compares it with llama-server of the same library (bench.py)
 #
 # What it downloads: scripts/llama_files.sh. Ends with 77 where that cannot be had.
 set -euo pipefail
@@ -49,8 +50,14 @@ serve)
 demo)
     exec python3 "$source/integrations/llama/serve/demo.py" "$serve" -m "$unpacked/model.gguf" "$@"
     ;;
+bench)
+    peer="$build/peer/bin/python"
+    [ -x "$peer" ] || python3 -m venv "$build/peer"
+    "$peer" -m pip install -q --no-index --no-deps "$build"/downloads/xllamacpp-*.whl
+    exec python3 "$source/integrations/llama/serve/bench.py" "$serve" "$unpacked/model.gguf" "$peer" "$@"
+    ;;
 *)
-    echo "usage: llama.sh BUILD [test|serve|demo] [OPTION...]" >&2
+    echo "usage: llama.sh BUILD [test|serve|demo|bench] [OPTION...]" >&2
     exit 2
     ;;
 esac
