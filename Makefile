@@ -14,9 +14,10 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo serve-bench \
-        ggml ggml-bench bench install instructions ports rust dist amalgamation reference asan tsan mutants \
-        fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi \
-        setup-instructions setup-ports setup-rust setup-serve
+        ggml ggml-bench bench install instructions ports rust dist packages amalgamation reference asan \
+        tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
+        setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-packages \
+        setup-serve
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -37,6 +38,7 @@ help:
 	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
 	@echo 'make rust       the Rust crates: tested and packaged in build/rust'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
+	@echo 'make packages   Debian packages and a Conan package of that archive, tested (downloads Conan)'
 	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'
 	@echo 'make reference  the public headers as pages: build/reference/index.html'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
@@ -138,6 +140,10 @@ rust: setup-rust
 dist:
 	@scripts/dist.sh build
 
+# PACKAGES: debian or conan. Where one cannot be made it prints the reason, and that is no failure.
+packages: setup-packages
+	@JOBS=$(JOBS) scripts/packages.sh $(PACKAGES)
+
 # kvpager.c and kvpager.h; test/install/amalgamation.sh compiles them.
 amalgamation: setup
 	@python3 scripts/amalgamation.py build/amalgamation
@@ -178,7 +184,8 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-serve: setup-%:
+setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-packages \
+setup-serve: setup-%:
 	@$(SETUP) $*
 
 # Of the check build: it has debugging information, and checks are no part of the interface.

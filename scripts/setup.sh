@@ -11,6 +11,7 @@
 #     scripts/setup.sh instructions       and what counts instructions
 #     scripts/setup.sh ports              and other compilers, those of rust among them
 #     scripts/setup.sh rust               and what builds, checks and tests the Rust crates
+#     scripts/setup.sh packages           and what makes Debian packages and inspects them
 #     scripts/setup.sh serve              and what kvpager-serve needs; without it, its tests are left out
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
@@ -28,6 +29,7 @@ want_abi=no
 want_instructions=no
 want_ports=no
 want_rust=no
+want_packages=no
 want_serve=no
 list_only=no
 for argument in "$@"; do
@@ -40,11 +42,12 @@ for argument in "$@"; do
     instructions) want_instructions=yes ;;
     ports) want_ports=yes want_rust=yes ;;
     rust) want_rust=yes ;;
+    packages) want_packages=yes ;;
     serve) want_serve=yes ;;
     --list-missing) list_only=yes ;;
     *)
         echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [rust] [serve] [--list-missing]" >&2
+            "[ports] [rust] [packages] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -149,6 +152,13 @@ missing_packages() {
         have rustfmt || echo rustfmt
         have bindgen || echo bindgen
         have_libclang || echo libclang1
+    fi
+    # Elsewhere scripts/packages.sh skips these packages.
+    if [ $want_packages = yes ] && is_debian; then
+        have dpkg-buildpackage || echo dpkg-dev
+        have dh || echo debhelper
+        have help2man || echo help2man
+        have lintian || echo lintian
     fi
     if [ $want_ports = yes ]; then
         have clang || echo clang

@@ -112,6 +112,8 @@ undeclared=$(comm -13 "$work/declared" <(echo "$exported" | sort -u))
 [ -z "$undeclared" ] || fail "exported, but in no header: $undeclared"
 echo "ok: $(wc -l <"$work/declared") functions declared and exported"
 
+"$KVP_SOURCE/scripts/debian_symbols.sh" check "$libdir" || fail "Debian's packages list other functions"
+
 # An ordinary archive: no link-time-optimisation bytecode that only our compiler could read.
 if readelf -SW "$libdir/libkvpager.a" | grep -q 'gnu\.lto'; then
     fail "libkvpager.a holds compiler bytecode"
