@@ -17,9 +17,9 @@ struct lying {
     uint32_t n_late;
     struct kvpi_store_op *kept[KEPT]; /* never told */
     uint32_t n_kept;
-    struct kvpi_store_op *told; /* the last one */
-    uint32_t n_gone;            /* operations that fail from now on */
-    uint8_t last[LAST];         /* what was written last: for reads of foreign bytes */
+    struct kvpi_store_op *again; /* told before, and to be told once more */
+    uint32_t n_gone;             /* operations that fail from now on */
+    uint8_t last[LAST];          /* what was written last: for reads of foreign bytes */
     uint8_t bytes[LAST];
 };
 
@@ -244,12 +244,16 @@ static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t 
     if (me->n_held > 1 && hit(LIAR_SWAPPED))
         swap_reads(me);
     keep_back(me);
+    /* Not while it is read a second time: that read would end before its bytes are there. */
+    if (me->again != NULL && !me->again->begun)
+        out_ops[n++] = me->again;
+    me->again = NULL;
     while (me->n_held > 0 && n < capacity && !random_percent(&liar.random, liar.delay)) {
         const uint32_t at = random_below(&liar.random, me->n_held);
-        me->told = out_ops[n++] = me->held[at];
+        out_ops[n++] = me->held[at];
+        if (hit(LIAR_TWICE))
+            me->again = me->held[at];
         me->held[at] = me->held[--me->n_held];
-        if (n < capacity && hit(LIAR_TWICE))
-            out_ops[n++] = me->told;
     }
     return n;
 }
