@@ -414,8 +414,8 @@ KVP_API kvp_status kvp_memory_gather(const kvp_memory *memory, const kvp_gather 
  *                      K's scales [H], then V's, where there are any
  *
  * It does not depend on the layout: blocks with the same KV have the same checksum in any memory of
- * the same slice. (Elements as this machine stores them: on all that this was built for,
- * little-endian.)
+ * the same slice. Elements are hashed as this machine stores them: on a big-endian one, the same KV
+ * has other checksums.
  *
  * Takes:   block        0..N-1
  *          n_tokens     1..S

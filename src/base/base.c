@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
+size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size)
 {
     const size_t line = KVPI_CACHE_LINE;
     size_t bytes;

@@ -78,8 +78,9 @@ struct kvpi_layout {
     int overflow;
 };
 
-/* Reserve n x size bytes; give their offset from the arena's start. */
-size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size);
+/* Reserve n x size bytes; give their offset from the arena's start. n is a product that 64 bits
+ * hold, and size_t may not. */
+size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size);
 
 /* Map zeroed memory, huge pages when the system grants them; NULL when it gives none. */
 void *kvpi_map(size_t bytes);

@@ -67,7 +67,7 @@ static kvp_status plan_mirror(const kvp_wire_config *config, struct mirror_place
     places->closed = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(uint32_t));
     places->copies = kvpi_wire_layout_take(&layout, config->max_copies, sizeof(kvp_copy));
     places->values = kvpi_wire_layout_take(&layout, config->max_step_tokens, sizeof(int32_t));
-    places->moves = kvpi_wire_layout_take(&layout, (size_t)config->n_groups * config->max_moves,
+    places->moves = kvpi_wire_layout_take(&layout, (uint64_t)config->n_groups * config->max_moves,
                                           sizeof(kvp_slot_move));
     places->table = kvpi_wire_table_plan(&layout, config);
     places->bytes = layout.bytes;

@@ -55,7 +55,7 @@ static kvp_status plan_sender(const kvp_wire_config *config, struct sender_place
     kvpi_wire_layout_take(&layout, 1, sizeof(sender));
     places->memos = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(struct kvpi_wire_memo));
     places->pending = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(pending));
-    const size_t n_rows = (size_t)config->max_seqs * config->n_groups;
+    const uint64_t n_rows = (uint64_t)config->max_seqs * config->n_groups;
     places->rows = kvpi_wire_layout_take(&layout, n_rows, sizeof(int32_t *));
     places->windows = kvpi_wire_layout_take(&layout, n_rows, sizeof(kvp_window));
     places->tokens = kvpi_wire_layout_take(&layout, config->max_tree_tokens, sizeof(int32_t));

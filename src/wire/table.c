@@ -132,14 +132,14 @@ int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t blo
     return block >= 0 && (uint32_t)block < n;
 }
 
-size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size)
+size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t size)
 {
     size_t offset = layout->bytes;
     if (layout->overflow || n > (SIZE_MAX - ALIGN) / size || n * size + ALIGN > SIZE_MAX - offset) {
         layout->overflow = 1;
         return 0;
     }
-    layout->bytes = (offset + n * size + ALIGN - 1) / ALIGN * ALIGN;
+    layout->bytes = (offset + (size_t)n * size + ALIGN - 1) / ALIGN * ALIGN;
     return offset;
 }
 
@@ -156,25 +156,16 @@ kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, ui
     return *memory != NULL ? KVP_OK : KVP_E_NO_MEMORY;
 }
 
-/* At most 2^27 times 2^31 of them, which 64 bits hold; where size_t has 32 it may not. */
-static size_t take_entries(struct kvpi_wire_layout *layout, uint64_t n, uint64_t each, size_t size)
-{
-    if (n * each > SIZE_MAX)
-        layout->overflow = 1;
-    return kvpi_wire_layout_take(layout, (size_t)(n * each), size);
-}
-
 struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
                                                    const kvp_wire_config *config)
 {
     struct kvpi_wire_table_places places;
-    const uint64_t n_groups = config->n_groups;
-    places.seqs = kvpi_wire_layout_take(layout, config->max_seqs, sizeof(struct kvpi_wire_seq));
-    places.rows =
-        take_entries(layout, config->max_seqs * n_groups, config->max_row_blocks, sizeof(int32_t));
-    places.windows = take_entries(layout, config->max_seqs, n_groups, sizeof(kvp_window));
-    places.nodes = take_entries(layout, config->max_seqs, 2 * (uint64_t)config->max_tree_tokens,
-                                sizeof(int32_t));
+    const uint64_t n = config->max_seqs;
+    places.seqs = kvpi_wire_layout_take(layout, n, sizeof(struct kvpi_wire_seq));
+    places.rows = kvpi_wire_layout_take(layout, n * config->n_groups * config->max_row_blocks,
+                                        sizeof(int32_t));
+    places.windows = kvpi_wire_layout_take(layout, n * config->n_groups, sizeof(kvp_window));
+    places.nodes = kvpi_wire_layout_take(layout, n * 2 * config->max_tree_tokens, sizeof(int32_t));
     return places;
 }
 

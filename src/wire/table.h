@@ -39,8 +39,8 @@ struct kvpi_wire_layout {
     int overflow;
 };
 
-/* Reserve n x size bytes; give their offset. */
-size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size);
+/* Reserve n x size bytes; give their offset. n is at most 2^27 times 2^31, which 64 bits hold. */
+size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t size);
 
 /* Is this the id of a block of the tier? */
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block);

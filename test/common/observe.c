@@ -190,7 +190,7 @@ observed observe(const world *w)
     }
     put(&o, kvpi_at(&cache->table, cache->table.free_at), cache->table.n_free * sizeof(uint32_t));
     put_spaces(&o, cache);
-    put(&o, kvpi_at(&cache->plan, cache->plan.copies_at), cache->plan.n * sizeof(kvp_copy));
+    put(&o, kvpi_at(&cache->plan, cache->plan.copies_at), (size_t)cache->plan.n * sizeof(kvp_copy));
     put_steps(&o, cache);
     put_events(&o, cache);
     for (uint32_t i = 0; i < n_evicted; i++) {

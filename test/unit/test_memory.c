@@ -171,6 +171,10 @@ static void test_create_refusals(void **state)
     wrong.block_tokens = 65536;
     wrong.n_heads = 1024;
     wrong.k.size = wrong.v.size = 1;
+    if (SIZE_MAX == UINT32_MAX) {
+        assert_int_equal(kvp_layout_arrange(&wrong, "NSHD", NULL), KVP_E_TOO_LONG);
+        return;
+    }
     assert_int_equal(kvp_layout_arrange(&wrong, "NSHD", NULL), KVP_OK);
     assert_int_equal(kvp_memory_create(&wrong, NULL, &memory), KVP_E_NO_MEMORY);
     wrong.n_layers = 1024;
@@ -524,6 +528,9 @@ static void test_checksum(void **state)
 static void test_checksum_vector(void **state)
 {
     (void)state;
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
+        skip(); /* elements are hashed as they lie */
+    }
     static const uint8_t expected[16] = {0x47, 0x41, 0xe1, 0xe1, 0x7b, 0x8b, 0x34, 0x04,
                                          0xcb, 0x05, 0x57, 0xd7, 0x64, 0x50, 0xe3, 0xbb};
     const kvp_layout layout = layout_of(KVP_F32, KVP_ORDER_VLLM_HND);

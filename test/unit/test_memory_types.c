@@ -33,17 +33,32 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
+/* An element as this machine stores it. */
+union element {
+    uint8_t one;
+    uint16_t two;
+    uint32_t four;
+};
+
 /* The code that a value gets, whatever the type's size. */
 static uint32_t write_one(uint32_t type, float scale, float value)
 {
-    uint32_t element = 0;
+    union element element = {.four = 0};
     assert_int_equal(kvp_type_from_f32(type, scale, &value, 1, &element), KVP_OK);
-    return element;
+    const size_t size = kvp_type_bytes(type);
+    return size == 1 ? element.one : size == 2 ? element.two : element.four;
 }
 
-static float read_one(uint32_t type, float scale, uint32_t element)
+static float read_one(uint32_t type, float scale, uint32_t code)
 {
     float value;
+    union element element = {.four = code};
+    const size_t size = kvp_type_bytes(type);
+    if (size == 1) {
+        element.one = (uint8_t)code;
+    } else if (size == 2) {
+        element.two = (uint16_t)code;
+    }
     assert_int_equal(kvp_type_to_f32(type, scale, &element, 1, &value), KVP_OK);
     return value;
 }
@@ -128,7 +143,9 @@ static void test_bf16_values(void **state)
 {
     (void)state;
     for (uint32_t code = 0; code < 0x10000; code++) {
-        assert_int_equal(bits_of(read_one(KVP_BF16, 1, code)), code << 16);
+        /* The floating-point unit of the first x86 processors makes every NaN a quiet one. */
+        const uint32_t quiet = FLT_EVAL_METHOD == 2 && (code & 0x7FFF) > 0x7F80 ? 1u << 22 : 0;
+        assert_int_equal(bits_of(read_one(KVP_BF16, 1, code)), code << 16 | quiet);
     }
 }
 

@@ -162,14 +162,14 @@ static void resolve(kvp_config *config)
 static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
 {
     const kvp_config *config = &cache->config;
-    const size_t n = config->steps == KVP_STEPS_OVERLAPPED
-                         ? (size_t)config->max_steps_out * config->max_seqs
-                         : 0;
+    const uint64_t n = config->steps == KVP_STEPS_OVERLAPPED
+                           ? (uint64_t)config->max_steps_out * config->max_seqs
+                           : 0;
     cache->steps.places_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
     cache->steps.until_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
     cache->events.events_at = kvpi_layout_take(layout, config->max_events, sizeof(kvp_event));
-    cache->events.tokens_at =
-        kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
+    cache->events.tokens_at = kvpi_layout_take(
+        layout, (uint64_t)config->max_events * config->unit_tokens, sizeof(int32_t));
 }
 
 static void plan_lending(kvp_cache *cache, struct kvpi_layout *layout)
@@ -234,8 +234,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_lending(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
-    const size_t n_evicted =
-        (size_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks;
+    const uint64_t n_evicted =
+        (uint64_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks;
     cache->evicted_at = kvpi_layout_take(layout, n_evicted, sizeof(kvp_evicted));
     cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
 }
@@ -392,7 +392,7 @@ void kvp_cache_destroy(kvp_cache *cache)
         kvpi_set(&cache->mark, 0); /* the parent's, in memory that both have, goes on */
     }
     if (cache->mapped && !kvpi_is_copy(cache)) {
-        kvpi_unmap(cache, cache->arena_bytes);
+        kvpi_unmap(cache, (size_t)cache->arena_bytes);
     }
 }
 

@@ -12,7 +12,7 @@ struct meta_cut {
     struct kvpi_layout layout;
 };
 
-static void *take_part(struct meta_cut *cut, size_t n, size_t size)
+static void *take_part(struct meta_cut *cut, uint64_t n, size_t size)
 {
     const size_t at = kvpi_layout_take(&cut->layout, n, size); /* whole cache lines */
     return cut->buffer == NULL ? NULL : cut->buffer + at;
@@ -37,7 +37,7 @@ static kvp_status judge_buffer(const struct meta_cut *measured, const void *buff
 
 static void cut_dense(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_dense *dense)
 {
-    const size_t B = sizes->n_seqs;
+    const uint64_t B = sizes->n_seqs;
     dense->row_stride = sizes->max_blocks;
     dense->max_tokens = sizes->n_tokens;
     dense->block_table = take_part(cut, B * sizes->max_blocks, sizeof(int32_t));
@@ -71,7 +71,7 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
 
 static void cut_csr(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_csr *csr)
 {
-    const size_t B = sizes->n_seqs;
+    const uint64_t B = sizes->n_seqs;
     csr->max_entries = sizes->n_entries;
     csr->max_tokens = sizes->n_tokens;
     csr->qo_indptr = take_part(cut, B + 1, sizeof(int32_t));
@@ -108,7 +108,7 @@ kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, vo
 static void cut_windowed(struct meta_cut *cut, const kvp_meta_sizes *sizes,
                          kvp_meta_windowed *windowed)
 {
-    const size_t B = sizes->n_seqs;
+    const uint64_t B = sizes->n_seqs;
     windowed->max_entries = sizes->n_kept;
     windowed->max_tokens = sizes->n_tokens;
     windowed->qo_indptr = take_part(cut, B + 1, sizeof(int32_t));
@@ -156,15 +156,15 @@ static void cut_mask(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta
     tree->mask = NULL;
     cut->layout.overflow |= sizes->n_mask_bytes > INT32_MAX; /* what mask_indptr can count */
     if (sizes->n_mask_bytes > 0) {
-        tree->mask_indptr = take_part(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
-        tree->mask = take_part(cut, (size_t)sizes->n_mask_bytes, 1);
+        tree->mask_indptr = take_part(cut, (uint64_t)sizes->n_seqs + 1, sizeof(int32_t));
+        tree->mask = take_part(cut, sizes->n_mask_bytes, 1);
     }
 }
 
 static void cut_tree(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
 {
     tree->max_nodes = sizes->n_nodes;
-    tree->indptr = take_part(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
+    tree->indptr = take_part(cut, (uint64_t)sizes->n_seqs + 1, sizeof(int32_t));
     tree->parent = take_part(cut, sizes->n_nodes, sizeof(int32_t));
     tree->depth = take_part(cut, sizes->n_nodes, sizeof(int32_t));
     tree->intervals = take_part(cut, sizes->n_nodes, 2 * sizeof(int32_t));

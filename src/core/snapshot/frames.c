@@ -206,7 +206,8 @@ size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
 {
     const size_t node =
         32 + (size_t)info->unit_tokens * 4 + (size_t)info->max_unit_keys * sizeof(struct kvpi_key);
-    const size_t block = 64 + info->block_tokens / info->unit_tokens / 8 + info->block_bytes;
+    const size_t block =
+        64 + info->block_tokens / info->unit_tokens / 8 + (size_t)info->block_bytes;
     const size_t ids = 64 + (size_t)KVPI_SNAP_FREE_IDS * 4;
     size_t largest = node > block ? node : block;
     largest = largest > ids ? largest : ids;

@@ -349,7 +349,7 @@ static void load_kv(struct load *load, struct kvpi_snap_bytes *b)
 {
     const uint32_t block = kvpi_snap_get_u32(b);
     const uint32_t tier = kvpi_snap_get_u32(b);
-    const uint8_t *bytes = kvpi_snap_get(b, load->info.block_bytes);
+    const uint8_t *bytes = kvpi_snap_get(b, (size_t)load->info.block_bytes);
     if (!load->has_block) {
         return; /* its block was dropped */
     }

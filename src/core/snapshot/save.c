@@ -32,11 +32,11 @@ struct save {
 
 static kvp_cache *copy_closed(const kvp_cache *cache)
 {
-    kvp_cache *copy = kvpi_map(cache->arena_bytes);
+    kvp_cache *copy = kvpi_map((size_t)cache->arena_bytes);
     if (copy == NULL) {
         return NULL;
     }
-    memcpy(copy, cache, cache->arena_bytes);
+    memcpy(copy, cache, (size_t)cache->arena_bytes);
     copy->calls = 0;
     copy->mapped = 0;
     for (uint32_t place = 0; place < copy->table.max_seqs; place++) {
@@ -355,7 +355,7 @@ static kvp_status save_copy(const kvp_cache *cache, const kvp_snapshot_options *
         status = save.failed || save.writer.failed ? KVP_E_IO : KVP_OK;
         kvpi_unmap(save.writer.buffer, save.writer.capacity);
     }
-    kvpi_unmap(save.copy, cache->arena_bytes);
+    kvpi_unmap(save.copy, (size_t)cache->arena_bytes);
     return status;
 }
 

@@ -24,7 +24,7 @@ static uint8_t *mark_of_dst(const struct kvpi_plan *plan, const struct kvpi_copy
 
 void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t self)
 {
-    const size_t n = (size_t)plan->n_blocks + plan->host_blocks;
+    const uint64_t n = (uint64_t)plan->n_blocks + plan->host_blocks;
     plan->copies_at = kvpi_layout_take(layout, plan->capacity, sizeof(struct kvpi_copy)) - self;
     plan->marks_at = kvpi_layout_take(layout, n, sizeof(uint8_t)) - self;
 }
@@ -138,6 +138,6 @@ void kvpi_plan_take(struct kvpi_plan *plan, kvp_copy *out, int keep)
 void kvpi_plan_forget(struct kvpi_plan *plan, uint64_t n)
 {
     struct kvpi_copy *copies = kvpi_plan_copies(plan);
-    memmove(copies, copies + n, (plan->n_out + plan->n - n) * sizeof(*copies));
+    memmove(copies, copies + n, (size_t)(plan->n_out + plan->n - n) * sizeof(*copies));
     plan->n_out -= n;
 }

@@ -15,8 +15,8 @@
 
 void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self)
 {
-    const size_t n =
-        pool->n_blocks == 0 ? 0 : (size_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
+    const uint64_t n =
+        pool->n_blocks == 0 ? 0 : (uint64_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
     pool->blocks_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_block)) - self;
     pool->wraps_at = kvpi_layout_take(layout, pool->n_blocks, sizeof(uint32_t)) - self;
     const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;

@@ -41,8 +41,7 @@ void kvpi_quotas_layout(struct kvpi_quotas *quotas, struct kvpi_layout *layout, 
 {
     const size_t n = quotas->n_accounts;
     quotas->owned_at =
-        kvpi_layout_take(layout, (size_t)kvpi_quotas_n_owned(quotas), sizeof(struct kvpi_owned)) -
-        self;
+        kvpi_layout_take(layout, kvpi_quotas_n_owned(quotas), sizeof(struct kvpi_owned)) - self;
     quotas->accounts_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_account)) - self;
     quotas->over_at =
         kvpi_layout_take(layout, kvpi_quotas_n_words(quotas), sizeof(uint64_t)) - self;

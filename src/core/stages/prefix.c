@@ -23,7 +23,7 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
 {
     const size_t tokens = (size_t)prefix->unit_tokens * sizeof(int32_t);
     const size_t align = tokens % KVPI_CACHE_LINE == 0 ? KVPI_CACHE_LINE : 8;
-    const size_t n = (size_t)prefix->n_nodes + 1;
+    const uint64_t n = (uint64_t)prefix->n_nodes + 1;
     const size_t more = (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place);
     prefix->more_at = sizeof(struct kvpi_node) + tokens;
     prefix->node_bytes = (prefix->more_at + more + align - 1) / align * align;

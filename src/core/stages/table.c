@@ -21,8 +21,8 @@ static uint32_t stride_of(uint32_t n_entries)
 
 void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, size_t self)
 {
-    const size_t n = (size_t)table->max_seqs + 1;
-    size_t wide = 0;
+    const uint64_t n = (uint64_t)table->max_seqs + 1;
+    uint64_t wide = 0;
     table->seqs_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_seq)) - self;
     table->free_at = kvpi_layout_take(layout, table->max_seqs, sizeof(uint32_t)) - self;
     /* n is at most 2^20 + 1 and each row at most 2^31 entries: no product overflows 64 bits. */
