@@ -39,6 +39,12 @@ foreach(switch ${KVP_SWITCHES})
   endforeach()
 endforeach()
 
+# KV travels as it lies in memory, and nothing tells the other side in which order its bytes are.
+if(KVP_TRANSFER AND CMAKE_C_BYTE_ORDER STREQUAL "BIG_ENDIAN")
+  message(FATAL_ERROR "KVP_TRANSFER is for little-endian processors: to another one KV would be sent with its "
+                      "bytes in the wrong order. Leave it out (-DKVP_TRANSFER=OFF)")
+endif()
+
 # kvp_list_sources(out): the library's sources. The threads serve memory and attention.
 function(kvp_list_sources out)
   set(patterns ${sources_core})

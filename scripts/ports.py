@@ -205,20 +205,65 @@ def zig_compiler(work, target):
     return cc
 
 
+def xxhash_alone(work):
+    """The option for a folder that has xxhash.h, and no other header of this machine."""
+    headers = work.path("headers")
+    os.makedirs(headers)
+    include = subprocess.run(["pkg-config", "--variable=includedir", "libxxhash"],
+                             capture_output=True, text=True).stdout.strip()
+    shutil.copy(os.path.join(include, "xxhash.h"), headers)
+    return f"-DKVP_XXHASH_INCLUDE_DIR={headers}"
+
+
+def unit_tests(work, cc, *options, without="^$"):
+    """The library with checks at level 1, and its unit tests; those of threads are for faster machines."""
+    work.build(f"-DCMAKE_C_COMPILER={need(cc)}", "-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_UNITS=ON",
+               "-DKVP_CHECK=1", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
+               "-DKVP_INSTALL=OFF", "-DKVP_ATTENTION=OFF", "-DKVP_STORE=OFF", "-DKVP_UCX=OFF",
+               *[f"-DKVP_BUILD_{what}=OFF" for what in ["TOOL", "EXAMPLES", "FUZZ"]],
+               xxhash_alone(work), *options)
+    work.tests("--label-exclude", "^threads$", "--exclude-regex", without)
+
+
+def cross(processor, system="Linux", emulator=""):
+    """The options for another processor; its programs are static, so that none of its files is needed."""
+    return [f"-DCMAKE_SYSTEM_NAME={system}", f"-DCMAKE_SYSTEM_PROCESSOR={processor}",
+            "-DCMAKE_EXE_LINKER_FLAGS=-static", f"-DCMAKE_CROSSCOMPILING_EMULATOR={emulator}"]
+
+
+@port("i686", "32-bit x86: the library without attention, and its unit tests")
+def i686(work):
+    emulator = "" if platform.machine() == "x86_64" else need("qemu-i386")
+    unit_tests(work, "i686-linux-gnu-gcc", *cross("i686", emulator=emulator))
+
+
+@port("s390x-qemu", "big-endian s390x under qemu: core, memory, scheduler, logs, and their unit tests")
+def s390x_qemu(work):
+    # qemu does not tell which pages are there, and has no limit of memory; two tests take minutes.
+    unit_tests(work, "s390x-linux-gnu-gcc", *cross("s390x", emulator=need("qemu-s390x")),
+               "-DKVP_TRANSFER=OFF", without="^unit_(memory|cache_faults|memory_random|inspect_damage)$")
+
+
+@port("musl", "the library without attention with musl, and its unit tests")
+def musl(work):
+    unit_tests(work, "musl-gcc")
+
+
+@port("posix", "what POSIX has, on Linux (KVP_PLATFORM=posix), without attention, and its unit tests")
+def posix(work):
+    # Tests of huge pages, and of getrandom.
+    unit_tests(work, "cc", "-DKVP_PLATFORM=posix", without="^unit_(memory|seed)$")
+
+
 @port("glibc-2.17", "linked against glibc 2.17 (clang of zig), core only, and run")
 def old_glibc(work):
     work.subproject(cc=zig_compiler(work, "x86_64-linux-gnu.2.17"), CMAKE_C_COMPILER_LAUNCHER="")
 
 
 def for_aarch64(work, cc):
-    """Options of a cross build; xxHash is a header, which is the same for all processors."""
-    headers = work.path("headers")
-    os.makedirs(headers)
-    include = subprocess.run(["pkg-config", "--variable=includedir", "libxxhash"],
-                             capture_output=True, text=True).stdout.strip()
-    shutil.copy(os.path.join(include, "xxhash.h"), headers)
+    """Options of a cross build."""
     return ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_C_COMPILER={cc}",
-            f"-DKVP_XXHASH_INCLUDE_DIR={headers}"]
+            xxhash_alone(work)]
 
 
 @port("aarch64", "cross-compiled for aarch64 Linux (clang of zig), the whole library; not run")
@@ -229,12 +274,11 @@ def aarch64(work):
         raise Failed("the library is not for aarch64")
 
 
-@port("aarch64-qemu", "the one-file build on aarch64 under qemu, checks at level 1: examples, operation logs")
-def aarch64_qemu(work):
+def one_file(work, processor):
     """The same calls give the same log on both processors, and each replays the other's."""
-    cross, qemu = need("aarch64-linux-gnu-gcc"), need("qemu-aarch64")
+    compiler, qemu = need(f"{processor}-linux-gnu-gcc"), need(f"qemu-{processor}")
     work.run(sys.executable, os.path.join(ROOT, "scripts", "amalgamation.py"), work.folder)
-    logs, machines = {}, {"x86-64": ("cc", []), "aarch64": (cross, [qemu])}
+    logs, machines = {}, {"x86-64": ("cc", []), processor: (compiler, [qemu])}
     for name, (cc, runner) in machines.items():
         work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DKVP_CHECK=1", "-c",
                  work.path("kvpager.c"), "-o", work.path(name + ".o"))
@@ -249,15 +293,37 @@ def aarch64_qemu(work):
         machines[name] = oplog
         logs[name] = work.path(name + ".kvplog")
         work.run(*oplog, "record", logs[name])
-        if name == "aarch64":
+        if name == processor:
             for example in ONE_FILE_EXAMPLES:
                 with open(os.path.join(ROOT, "examples", example + ".expected")) as expected:
                     if work.run(*program(f"examples/{example}.c")) != expected.read():
                         raise Failed(f"{example} prints something else")
     work.run("cmp", *logs.values())
-    work.run(*machines["aarch64"], "replay", logs["x86-64"])
-    work.run(*machines["x86-64"], "replay", logs["aarch64"])
+    work.run(*machines[processor], "replay", logs["x86-64"])
+    work.run(*machines["x86-64"], "replay", logs[processor])
     work.note = f"{len(ONE_FILE_EXAMPLES)} examples, a log of {os.path.getsize(logs['x86-64'])} bytes"
+
+
+@port("aarch64-qemu", "the one-file build on aarch64 under qemu, checks at level 1: examples, operation logs")
+def aarch64_qemu(work):
+    one_file(work, "aarch64")
+
+
+@port("s390x-logs", "the same on s390x, which is big-endian")
+def s390x_logs(work):
+    one_file(work, "s390x")
+
+
+@port("macos", "cross-compiled for macOS on arm64 (clang of zig), core and scheduler; not run")
+def macos(work):
+    sources = os.path.join(ROOT, "scripts", "amalgamation.py")
+    work.run(sys.executable, sources, work.folder)
+    cc = zig_compiler(work, "aarch64-macos")
+    work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I", os.path.join(ROOT, "include"),
+             work.path("kvpager.c"), os.path.join(ROOT, "examples", "quickstart.c"), "-o", work.path("quickstart"))
+    with open(work.path("quickstart"), "rb") as program:
+        if program.read(8) != bytes.fromhex("cffaedfe0c000001"):
+            raise Failed("the program is not for macOS on arm64")
 
 
 # What the tests need of Debian's packages.

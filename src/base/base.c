@@ -6,9 +6,19 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS, madvise */
 
 #include "base/base.h"
+#include "base/platform/which.h"
 
 #include <string.h>
 #include <sys/mman.h>
+
+/* Hints: memory that is not written takes none, and which pages are wanted. */
+#if KVPI_LINUX
+enum { RESERVE_NONE = MAP_NORESERVE, WANT_HUGE = MADV_HUGEPAGE, WANT_SMALL = MADV_NOHUGEPAGE };
+#define HINT(memory, bytes, advice) (void)madvise(memory, bytes, advice)
+#else
+enum { RESERVE_NONE = 0, WANT_HUGE, WANT_SMALL };
+#define HINT(memory, bytes, advice) (void)(advice)
+#endif
 
 size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size)
 {
@@ -30,28 +40,23 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size)
 static void *map(size_t bytes, int advice)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | RESERVE_NONE, -1, 0);
     if (memory == MAP_FAILED) {
         return NULL;
     }
-    (void)madvise(memory, bytes, advice);
+    HINT(memory, bytes, advice);
     return memory;
 }
-
-#ifndef MADV_HUGEPAGE
-#define MADV_HUGEPAGE   MADV_NORMAL
-#define MADV_NOHUGEPAGE MADV_NORMAL
-#endif
 
 /* Look-ups are random over the whole arena, and 4 KiB pages would miss the TLB. */
 void *kvpi_map(size_t bytes)
 {
-    return map(bytes, MADV_HUGEPAGE);
+    return map(bytes, WANT_HUGE);
 }
 
 void *kvpi_map_thin(size_t bytes)
 {
-    return map(bytes, MADV_NOHUGEPAGE);
+    return map(bytes, WANT_SMALL);
 }
 
 void kvpi_unmap(void *memory, size_t bytes)

@@ -1,5 +1,4 @@
-/* pages: mappings, huge pages, NUMA nodes. The only file of this room that asks which system it is
- * on: Linux has all of it, others have mmap.
+/* pages: mappings, huge pages, NUMA nodes. Linux has all of it, others have mmap.
  *
  * Reserved huge pages are taken whole when they are mapped, so a mapping that succeeds can be
  * touched. That does not hold for pages of one node, which are found only when they are touched:
@@ -8,6 +7,7 @@
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_HUGETLB, syscall */
 
 #include "base/pages.h"
+#include "base/platform/which.h"
 
 #include <errno.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void *map_aligned(size_t bytes, size_t alignment)
     return mapping + before;
 }
 
-#if defined(__linux__)
+#if KVPI_LINUX
 
 #include <sys/syscall.h>
 #include <unistd.h>

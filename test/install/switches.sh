@@ -42,6 +42,8 @@ refused 'KVP_TRANSFER needs KVP_MEMORY' -DKVP_MEMORY=OFF -DKVP_ATTENTION=OFF -DK
 refused 'the kvpager command needs' -DKVP_MEMORY=ON -DKVP_SCHED=OFF -DKVP_BUILD_TOOL=ON
 refused 'KVP_UCX needs KVP_TRANSFER' -DKVP_SCHED=ON -DKVP_TRANSFER=OFF -DKVP_UCX=ON
 refused 'need the whole library' -DKVP_UCX=OFF -DKVP_TRANSFER=OFF -DKVP_BUILD_BENCH=ON
+refused "KVP_PLATFORM is 'windows'; it must be posix" -DKVP_BUILD_BENCH=OFF -DKVP_PLATFORM=windows
+refused 'KVP_BUILD_UNITS builds a part' -DKVP_PLATFORM= -DKVP_BUILD_UNITS=ON -DKVP_BUILD_TESTS=ON
 
 works tree
 has_target tree kvpager_shared || fail "no libraries"

@@ -4,6 +4,7 @@
  * through a symbolic link, and no descriptor is handed on to a child.
  */
 #define _POSIX_C_SOURCE 200809L
+#define _DARWIN_C_SOURCE /* O_NOFOLLOW, O_DIRECTORY */
 
 #include <errno.h>
 #include <fcntl.h>

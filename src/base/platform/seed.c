@@ -8,12 +8,17 @@
 
 #include <kvpager/seed.h>
 
+#include "base/platform/which.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#if KVPI_LINUX
+
+#include <sys/random.h>
 
 /* 1: all of it; 0: it cannot be had here. */
 static int from_system(uint8_t *out, size_t n_bytes)
@@ -29,6 +34,17 @@ static int from_system(uint8_t *out, size_t n_bytes)
     }
     return 1;
 }
+
+#else
+
+static int from_system(uint8_t *out, size_t n_bytes)
+{
+    (void)out;
+    (void)n_bytes;
+    return 0;
+}
+
+#endif
 
 static int open_device(void)
 {
