@@ -231,25 +231,25 @@ def cross(processor, system="Linux", emulator=""):
             "-DCMAKE_EXE_LINKER_FLAGS=-static", f"-DCMAKE_CROSSCOMPILING_EMULATOR={emulator}"]
 
 
-@port("i686", "32-bit x86: the library without attention, and its unit tests")
+@port("i686", "32-bit x86: unit tests but attention's")
 def i686(work):
     emulator = "" if platform.machine() == "x86_64" else need("qemu-i386")
     unit_tests(work, "i686-linux-gnu-gcc", *cross("i686", emulator=emulator))
 
 
-@port("s390x-qemu", "big-endian s390x under qemu: core, memory, scheduler, logs, and their unit tests")
+@port("s390x-qemu", "s390x (big-endian), qemu: unit tests")
 def s390x_qemu(work):
     # qemu does not tell which pages are there, and has no limit of memory; two tests take minutes.
     unit_tests(work, "s390x-linux-gnu-gcc", *cross("s390x", emulator=need("qemu-s390x")),
                "-DKVP_TRANSFER=OFF", without="^unit_(memory|cache_faults|memory_random|inspect_damage)$")
 
 
-@port("musl", "the library without attention with musl, and its unit tests")
+@port("musl", "musl: unit tests")
 def musl(work):
     unit_tests(work, "musl-gcc")
 
 
-@port("posix", "what POSIX has, on Linux (KVP_PLATFORM=posix), without attention, and its unit tests")
+@port("posix", "KVP_PLATFORM=posix: unit tests")
 def posix(work):
     # Tests of huge pages, and of getrandom.
     unit_tests(work, "cc", "-DKVP_PLATFORM=posix", without="^unit_(memory|seed)$")
@@ -309,12 +309,12 @@ def aarch64_qemu(work):
     one_file(work, "aarch64")
 
 
-@port("s390x-logs", "the same on s390x, which is big-endian")
+@port("s390x-logs", "the same on s390x")
 def s390x_logs(work):
     one_file(work, "s390x")
 
 
-@port("macos", "cross-compiled for macOS on arm64 (clang of zig), core and scheduler; not run")
+@port("macos", "one file for macOS; not run")
 def macos(work):
     sources = os.path.join(ROOT, "scripts", "amalgamation.py")
     work.run(sys.executable, sources, work.folder)

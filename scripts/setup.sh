@@ -169,9 +169,6 @@ missing_packages() {
         ! is_debian || have i686-linux-gnu-gcc || echo gcc-i686-linux-gnu libc6-dev-i386-cross
         ! is_debian || have s390x-linux-gnu-gcc || echo gcc-s390x-linux-gnu libc6-dev-s390x-cross
         ! is_debian || have musl-gcc || echo musl-tools
-        ! is_debian || have x86_64-w64-mingw32-gcc || echo gcc-mingw-w64-x86-64-win32
-        # Debian's has no name on PATH without its desktop files.
-        ! is_debian || have wine64 || [ -x /usr/lib/wine/wine64 ] || echo wine64
     fi
 }
 
