@@ -3,7 +3,7 @@
  * New files are their owner's alone (0600): what is saved holds users' prompts. Nothing is opened
  * through a symbolic link, and no descriptor is handed on to a child.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _POSIX_C_SOURCE  200809L
 #define _DARWIN_C_SOURCE /* O_NOFOLLOW, O_DIRECTORY */
 
 #include <errno.h>
