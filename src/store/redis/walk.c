@@ -13,6 +13,7 @@ enum { TIMEOUT_S = 5, CURSOR = 24, BATCH = 64 };
 
 #define LIMIT_BYTES (UINT64_C(1) << 30)
 #define OURS        "kvp1:" /* what our names begin with */
+#define OURS_ALL    OURS "*"
 
 struct name {
     char text[KVPI_AGES_NAME];
@@ -115,7 +116,7 @@ static int scan(struct walking *walking, struct kvpi_conn *conn)
 {
     char cursor[CURSOR];
     snprintf(cursor, sizeof cursor, "%s", walking->cursor);
-    const char *const argv[] = {"SCAN", cursor, "MATCH", OURS "*", "COUNT", "1000"};
+    const char *const argv[] = {"SCAN", cursor, "MATCH", OURS_ALL, "COUNT", "1000"};
     walking->n_names = 0;
     walking->reads = 0;
     walking->cursor[0] = 0;

@@ -82,7 +82,7 @@ static void start(struct kvpi_lookup *lookup, const struct kvpi_net *net,
     } else if ((lookup->run = make_run(net, place)) == NULL) {
         fail(lookup, "the system gave no memory");
     } else if (net->start(net->context, look_up, lookup->run) != 0) {
-        leave(lookup->run); /* for the thread that is none */
+        atomic_store(&lookup->run->n_sides, 1); /* there is no thread */
         leave(lookup->run);
         lookup->run = NULL;
         fail(lookup, "the system gave no thread");
