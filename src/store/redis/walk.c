@@ -13,7 +13,7 @@ enum { TIMEOUT_S = 5, CURSOR = 24, BATCH = 64 };
 
 #define LIMIT_BYTES (UINT64_C(1) << 30)
 #define OURS        "kvp1:" /* what our names begin with */
-#define OURS_ALL    OURS "*"
+#define OURS_ALL    "kvp1:*"
 
 struct name {
     char text[KVPI_AGES_NAME];
