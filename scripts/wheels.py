@@ -212,7 +212,7 @@ def sdist(work):
     programs = work.path("programs")
     os.makedirs(programs)
     for name in ["cc", "as", "ld", "ar", "ranlib", "strip", "sh"]:
-        os.symlink(need(name), os.path.join(programs, name))
+        os.symlink(shutil.which(need(name)), os.path.join(programs, name))
     python = fresh_venv(work, archive, PATH=programs, CC="cc", CMAKE_C_COMPILER_LAUNCHER="")
     work.run(python, "-c", IMPORTS + NO_STORE, cwd=work.folder)
     shutil.copy(archive, OUT)
