@@ -82,14 +82,17 @@ def python_headers(work, machine):
     return copy
 
 
+def write_program(path, command):
+    with open(path, "w") as file:
+        file.write(f"#!/bin/sh\nexec {command}\n")
+    os.chmod(path, 0o755)
+
+
 def compiler(work, bin_folder, machine, root):
     """clang as one program, which knows the headers of that folder as its own."""
-    path = work.path("cc")
-    include = f"{root}/usr/include"
-    with open(path, "w") as file:
-        file.write(f'#!/bin/sh\nexec "{bin_folder}/python" -m ziglang cc -target {machine}-linux-gnu.2.{GLIBC} '
-                   f'"$@" -isystem "{include}" -isystem "{include}/{machine}-linux-gnu"\n')
-    os.chmod(path, 0o755)
+    path, include = work.path("cc"), f"{root}/usr/include"
+    write_program(path, f'"{bin_folder}/python" -m ziglang cc -target {machine}-linux-gnu.2.{GLIBC} "$@" '
+                  f'-isystem "{include}" -isystem "{include}/{machine}-linux-gnu"')
     return path
 
 
@@ -203,18 +206,22 @@ def aarch64(work):
 
 
 def sdist(work):
-    """Built where PATH has a C compiler and nothing else."""
+    """Built where PATH has a C compiler and nothing else, and where that has no xxhash.h."""
     bin_folder = tools(work)
     made = work.path("sdist")
     work.run(os.path.join(bin_folder, "python"), "-c", "import sys; sys.path.insert(0, 'backend'); "
              "import kvpager_backend; kvpager_backend.build_sdist(sys.argv[1])", made, cwd=PACKAGE)
     archive, = glob.glob(os.path.join(made, "*.tar.gz"))
-    programs = work.path("programs")
+    programs, no_xxhash = work.path("programs"), work.path("include")
     os.makedirs(programs)
-    for name in ["cc", "as", "ld", "ar", "ranlib", "strip", "sh"]:
+    os.makedirs(no_xxhash)
+    for name in ["as", "ld", "ar", "ranlib", "strip", "sh"]:
         os.symlink(shutil.which(need(name)), os.path.join(programs, name))
+    with open(os.path.join(no_xxhash, "xxhash.h"), "w") as file:
+        file.write("#error not of the sdist\n")
+    write_program(os.path.join(programs, "cc"), f'"{shutil.which(need("cc"))}" "$@" -isystem "{no_xxhash}"')
     python = fresh_venv(work, archive, PATH=programs, CC="cc", CMAKE_C_COMPILER_LAUNCHER="")
-    work.run(python, "-c", IMPORTS + NO_STORE, cwd=work.folder)
+    work.run(python, "-c", IMPORTS, cwd=work.folder)
     shutil.copy(archive, OUT)
 
 
