@@ -69,16 +69,15 @@ def tools(work):
 
 def python_headers(work, machine):
     """Those of this Python: of the interpreter itself, or of Debian's package for that processor."""
-    own = sysconfig.get_path("include")
-    if machine == "x86_64" and os.path.exists(os.path.join(own, "pyconfig.h")):
-        copy = work.path("python")
-        shutil.copytree(own, copy)
-        shutil.copy(sysconfig.get_config_h_filename(), copy)  # Debian's is elsewhere
-        return copy
-    headers = debian_packages(work, DEBIAN[machine], [f"libpython{VERSION}-dev"], "python.package")
-    copy = work.path("python")
-    shutil.copytree(os.path.join(headers, "usr/include", "python" + VERSION), copy)
-    shutil.copy(os.path.join(headers, f"usr/include/{machine}-linux-gnu/python{VERSION}/pyconfig.h"), copy)
+    headers = sysconfig.get_path("include")
+    if machine != "x86_64" or not os.path.exists(os.path.join(headers, "pyconfig.h")):
+        root = debian_packages(work, DEBIAN[machine], [f"libpython{VERSION}-dev"], "python.package")
+        headers = os.path.join(root, "usr/include", "python" + VERSION)
+    copy, (include, name) = work.path("python"), os.path.split(headers)
+    shutil.copytree(headers, copy)
+    own = os.path.join(include, machine + "-linux-gnu", name, "pyconfig.h")
+    if os.path.exists(own):  # Debian's pyconfig.h only includes the one of the processor
+        shutil.copy(own, copy)
     return copy
 
 
