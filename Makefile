@@ -38,7 +38,7 @@ help:
 	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
 	@echo 'make rust       the Rust crates: tested and packaged in build/rust'
 	@echo 'make wheels     manylinux wheels for x86-64 and aarch64, and the sdist, each installed and tested;'
-	@echo '                build/wheels (downloads 190 MB); WHEELS: names of some'
+	@echo '                build/wheels (downloads 200 MB); WHEELS: names of some'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
 	@echo 'make packages   Debian packages and a Conan package of that archive, tested (downloads Conan)'
 	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'

@@ -189,7 +189,7 @@ def aarch64(work):
 
     def test(work, wheel):
         site, platforms = work.path("site"), ["manylinux_2_28", "manylinux_2_17", "manylinux2014"]
-        work.run(sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--target", site,
+        work.run(os.path.join(tools(work), "pip"), "install", "--quiet", "--only-binary=:all:", "--target", site,
                  "--python-version", VERSION, *[f"--platform={each}_aarch64" for each in platforms],
                  wheel, "pytest", "hypothesis", "xxhash")
         program = os.path.join(root, "usr/bin/python" + VERSION)
