@@ -14,9 +14,9 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo serve-bench \
-        ggml ggml-bench bench install instructions ports rust dist packages amalgamation reference asan \
+        ggml ggml-bench bench install instructions ports wheels rust dist packages amalgamation reference asan \
         tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
-        setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-packages \
+        setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-wheels setup-rust setup-packages \
         setup-serve
 
 help:
@@ -37,6 +37,8 @@ help:
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
 	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
 	@echo 'make rust       the Rust crates: tested and packaged in build/rust'
+	@echo 'make wheels     manylinux wheels for x86-64 and aarch64, and the sdist, each installed and tested;'
+	@echo '                build/wheels (downloads 200 MB); WHEELS: names of some'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
 	@echo 'make packages   Debian packages and a Conan package of that archive, tested (downloads Conan)'
 	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'
@@ -137,6 +139,10 @@ ports: setup-ports
 rust: setup-rust
 	@scripts/rust.sh build/rust
 
+# WHEELS: x86_64, aarch64, sdist, or some. For another Python: python3.12 scripts/wheels.py
+wheels: setup-wheels
+	@scripts/wheels.py $(WHEELS)
+
 dist:
 	@scripts/dist.sh build
 
@@ -184,7 +190,7 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-rust setup-packages \
+setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-wheels setup-rust setup-packages \
 setup-serve: setup-%:
 	@$(SETUP) $*
 

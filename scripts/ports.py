@@ -30,6 +30,7 @@ RUN_SECONDS = 60     # and for make run
 ONE_FILE_EXAMPLES = ["quickstart", "decode_loop", "fork_cow", "scheduler", "swap", "tenants", "token_tree",
                      "window"]
 PORTS = {}
+os.environ.setdefault("CTEST_PARALLEL_LEVEL", "2")
 
 
 class Failed(Exception):
@@ -50,8 +51,8 @@ def port(name, what):
 class Work:
     """A folder of its own and a log of what ran there."""
 
-    def __init__(self, name):
-        base = os.path.join(ROOT, "build", "ports")
+    def __init__(self, name, family="ports"):
+        base = os.path.join(ROOT, "build", family)
         self.folder = os.path.join(base, name)
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
@@ -334,8 +335,8 @@ ARM64_TESTS = "unit_.*|store_(identity|index|record|front|random|stack|trust|url
 APT_CONFIG = """#clear APT::Architectures;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
-APT::Architecture "arm64";
-APT::Architectures {{ "arm64"; }};
+APT::Architecture "{1}";
+APT::Architectures {{ "{1}"; }};
 APT::Sandbox::User "root";
 Dir::State "{0}/state";
 Dir::State::status "{0}/state/status";
@@ -343,23 +344,25 @@ Dir::Cache "{0}/cache";
 """
 
 
-def arm64_packages(work):
+def debian_packages(work, architecture, packages, name="root"):
     """The folder that they are unpacked in."""
     for program in ["apt-get", "dpkg-deb"]:
         need(program)
-    folder, root = work.path("apt"), work.path("arm64")
-    for name in ["state/lists/partial", "cache/archives/partial"]:
-        os.makedirs(os.path.join(folder, name))
-    open(os.path.join(folder, "state", "status"), "w").close()
+    folder, downloads, root = work.path("apt"), work.path(name + ".downloads"), work.path(name)
     config = os.path.join(folder, "apt.conf")
-    with open(config, "w") as file:
-        file.write(APT_CONFIG.format(folder))
+    os.makedirs(downloads)
     try:
-        work.run("apt-get", "-c", config, "update")
-        work.run("apt-get", "-c", config, "download", *ARM64_PACKAGES, cwd=folder)
+        if not os.path.exists(config):
+            for each in ["state/lists/partial", "cache/archives/partial"]:
+                os.makedirs(os.path.join(folder, each))
+            open(os.path.join(folder, "state", "status"), "w").close()
+            with open(config, "w") as file:
+                file.write(APT_CONFIG.format(folder, architecture))
+            work.run("apt-get", "-c", config, "update")
+        work.run("apt-get", "-c", config, "download", *packages, cwd=downloads)
     except Failed:
-        raise Skipped("Debian's arm64 packages cannot be had") from None
-    for package in glob.glob(os.path.join(folder, "*.deb")):
+        raise Skipped(f"Debian's packages for {architecture} cannot be had") from None
+    for package in glob.glob(os.path.join(downloads, "*.deb")):
         work.run("dpkg-deb", "--extract", package, root)
     return root
 
@@ -367,7 +370,7 @@ def arm64_packages(work):
 @port("aarch64-tests", "the libraries on aarch64 under qemu, checks at level 1: unit tests, stores, random models")
 def aarch64_tests(work):
     cross, qemu = need("aarch64-linux-gnu-gcc"), need("qemu-aarch64")
-    root = arm64_packages(work)
+    root = debian_packages(work, "arm64", ARM64_PACKAGES)
     env = {"PKG_CONFIG_SYSROOT_DIR": root,
            "PKG_CONFIG_LIBDIR": os.path.join(root, "usr/lib/aarch64-linux-gnu/pkgconfig")}
     work.build(*for_aarch64(work, cross), "-DKVP_BUILD_TESTS=ON", "-DKVP_CHECK=1",
@@ -479,12 +482,11 @@ def newcomer(work):
 # ------------------------------------------------------------------------------------------ main
 
 
-def run_one(name):
+def run_one(work, function):
     """(verdict, seconds, note)"""
-    work = Work(name)
     begin = time.monotonic()
     try:
-        PORTS[name][1](work)
+        function(work)
         verdict, note = "ok", work.note
         shutil.rmtree(work.folder)
     except Skipped as reason:
@@ -522,6 +524,17 @@ def write(rows):
         file.write(before + BEGIN + text + END + after)
 
 
+def print_row(name, verdict, seconds, note):
+    print(f"{verdict:8}{seconds:6.0f} s  {name}{': ' + note if note else ''}", flush=True)
+
+
+def finish(rows):
+    n_failed = sum(row[1] == "FAILED" for row in rows)
+    n_skipped = sum(row[1] == "skipped" for row in rows)
+    print(f"{len(rows) - n_failed - n_skipped} passed, {n_failed} failed, {n_skipped} skipped")
+    sys.exit(1 if n_failed else 0)
+
+
 def main():
     arguments = sys.argv[1:]
     if arguments == ["--list"]:
@@ -532,18 +545,14 @@ def main():
     for name in names:
         if name not in PORTS:
             sys.exit(f"ports: there is no {name}; --list has the names")
-    os.environ.setdefault("CTEST_PARALLEL_LEVEL", "2")
     rows = []
     for name in names:
-        verdict, seconds, note = run_one(name)
-        rows.append((name, verdict, seconds, note))
+        rows.append((name, *run_one(Work(name), PORTS[name][1])))
         if "--write" in arguments:
             write(rows)
-        print(f"{verdict:8}{seconds:6.0f} s  {name}{': ' + note if note else ''}", flush=True)
-    n_failed = sum(row[1] == "FAILED" for row in rows)
-    n_skipped = sum(row[1] == "skipped" for row in rows)
-    print(f"{len(rows) - n_failed - n_skipped} passed, {n_failed} failed, {n_skipped} skipped")
-    sys.exit(1 if n_failed else 0)
+        print_row(*rows[-1])
+    finish(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@
 #     scripts/setup.sh ports              and other compilers, those of rust among them
 #     scripts/setup.sh rust               and what builds, checks and tests the Rust crates
 #     scripts/setup.sh packages           and what makes Debian packages and inspects them
+#     scripts/setup.sh wheels             and what runs the wheels for aarch64
 #     scripts/setup.sh serve              and what kvpager-serve needs; without it, its tests are left out
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
@@ -30,6 +31,7 @@ want_instructions=no
 want_ports=no
 want_rust=no
 want_packages=no
+want_wheels=no
 want_serve=no
 list_only=no
 for argument in "$@"; do
@@ -43,11 +45,12 @@ for argument in "$@"; do
     ports) want_ports=yes want_rust=yes ;;
     rust) want_rust=yes ;;
     packages) want_packages=yes ;;
+    wheels) want_wheels=yes ;;
     serve) want_serve=yes ;;
     --list-missing) list_only=yes ;;
     *)
         echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [rust] [packages] [serve] [--list-missing]" >&2
+            "[ports] [rust] [wheels] [packages] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -159,6 +162,9 @@ missing_packages() {
         have dh || echo debhelper
         have help2man || echo help2man
         have lintian || echo lintian
+    fi
+    if [ $want_wheels = yes ]; then
+        ! is_debian || have qemu-aarch64 || echo qemu-user
     fi
     if [ $want_ports = yes ]; then
         have clang || echo clang

@@ -1,15 +1,18 @@
 """Builds the package: scikit-build-core, and the C sources, which lie one level up.
 
 A wheel is built from the repository as it is. An sdist has to stand alone, so the parts of the
-repository that the library is made of are copied to c/ while it is made; whoever builds from the
-sdist finds them there (CMakeLists.txt).
+repository that the library is made of are copied to c/ while it is made, and the xxhash.h of this
+machine with them; whoever builds from the sdist finds them there (CMakeLists.txt).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,14 +33,26 @@ REPOSITORY = HERE.parent
 PARTS = ["CMakeLists.txt", "LICENSE", "cmake", "include", "scripts/libvalkey.sh", "src"]
 
 
+def _xxhash() -> str:
+    """The path of the xxhash.h that the compiler knows."""
+    done = subprocess.run([os.environ.get("CC", "cc"), "-M", "-x", "c", "-"], text=True,
+                          input="#include <xxhash.h>", stdout=subprocess.PIPE)
+    found = re.search(r"\S+/xxhash\.h", done.stdout)
+    if not found:
+        raise FileNotFoundError("an sdist has a copy of xxhash.h, and there is none (Debian: libxxhash-dev)")
+    return found[0]
+
+
 @contextlib.contextmanager
 def _sources() -> Iterator[None]:
     copy = HERE / "c"
     if copy.exists() or not (REPOSITORY / "include" / "kvpager").is_dir():
         yield  # an sdist, unpacked
         return
+    xxhash = _xxhash()
     copy.mkdir()
     try:
+        shutil.copy2(xxhash, copy)
         for part in PARTS:
             source = REPOSITORY / part
             if source.is_dir():

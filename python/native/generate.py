@@ -93,7 +93,7 @@ def without_bodies(text: str) -> str:
     text = re.sub(r"^static inline [^;{]*;\n", "", text, flags=re.MULTILINE)
     text = re.sub(r"^static inline ([^;{]*?)\n\{\n.*?^\}$", r"\1;", text,
                   flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"^ ?(?:kvp_status|void) kvp_\w+_sized\([^;]*;\n", "", text,
+    return re.sub(r"^ *(?:kvp_status|void) kvp_\w+_sized\([^;]*;\n", "", text,
                   flags=re.MULTILINE)
 
 
@@ -186,7 +186,7 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
 
 def twins(text: str) -> tuple[list[str], list[str]]:
     prototypes, definitions = [], []
-    prototype = re.compile(r"^ ?((?:const )?\w+ \*?)\s*(kvp_\w+)\(([^()]*)\);", re.MULTILINE)
+    prototype = re.compile(r"^ *((?:const )?\w+ \*?)\s*(kvp_\w+)\(([^()]*)\);", re.MULTILINE)
     for match in prototype.finditer(text):
         made = twin(match[1].strip(), match[2], parameters(match[3]) if match[3] != "void" else [])
         if made:
@@ -357,7 +357,7 @@ def declared(of: list[pathlib.Path]) -> str:
 
 def only(text: str, names: set[str]) -> str:
     """Preprocessed text without the prototypes of functions that are none of these."""
-    prototype = re.compile(r"^ ?(?:const )?\w+ \*?\s*(kvp_\w+)\([^()]*\);\n", re.MULTILINE)
+    prototype = re.compile(r"^ *(?:const )?\w+ \*?\s*(kvp_\w+)\([^()]*\);\n", re.MULTILINE)
     return prototype.sub(lambda match: match[0] if match[1] in names else "", text)
 
 

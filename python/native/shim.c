@@ -34,11 +34,6 @@ void kvpy_destroy(void *pointer, int kind)
 
 /* ------------------------------------------------------------------------------- the cache */
 
-static kvp_seq seq_of(uint64_t bits)
-{
-    return (kvp_seq){.bits = bits};
-}
-
 static void *cache_of(kvpy_object *object)
 {
     return atomic_load_explicit(&object->pointer, memory_order_relaxed);

@@ -149,7 +149,7 @@ static inline void kvpi_halve_weights(const float *weights, struct kvpi_half_wei
         for (uint32_t i = 0; i < KVPI_TILE; i += LANES)
             most = kvpi_vec_max(most, kvpi_vec_load(w + i));
         const float largest = kvpi_vec_largest(most);
-        out->scale[r] = largest > 0.0f ? largest * HALF_FLUSH : HALF_FLUSH;
+        out->scale[r] = (largest > 0.0f ? largest : 1.0f) * (float)HALF_FLUSH;
         const vec times = kvpi_vec_all(1.0f / out->scale[r]);
         for (uint32_t i = 0; i < KVPI_TILE; i += LANES)
             kvpi_vec_write_f16(out->w[r] + i, kvpi_vec_mul(kvpi_vec_load(w + i), times));
