@@ -123,9 +123,10 @@ static void expect_counts(uint64_t now)
         for (uint32_t b = 0; b < KVPI_BINS; b++) {
             at_risk[uses[i].class_][b] += end >= kvpi_bins_edge(n, b + 1) ? 16 : 0;
         }
-        if (uses[i].next != 0) {
-            used[uses[i].class_][kvpi_bins_of(n, end)] += 16;
-            at_risk[uses[i].class_][kvpi_bins_of(n, end)] += 16;
+        const uint32_t bin = kvpi_bins_of(n, end);
+        if (uses[i].next != 0 && bin < KVPI_BINS) {
+            used[uses[i].class_][bin] += 16;
+            at_risk[uses[i].class_][bin] += 16;
         }
     }
     assert_memory_equal(hits.at_risk, at_risk, sizeof at_risk);
