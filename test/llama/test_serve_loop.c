@@ -22,7 +22,8 @@ static kvpi_loop loop;
 static kvpi_options options;
 static kvpi_job *jobs[CHAIN];
 static uint32_t n_samples[CHAIN];
-static uint32_t n_sent, n_ends, uncounted; /* of the engine's thread, while it runs */
+static _Atomic uint32_t n_sent;
+static uint32_t n_ends, uncounted; /* of the engine's thread, while it runs */
 static atomic_uint refused;
 
 int __real_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
