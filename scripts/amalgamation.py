@@ -88,7 +88,7 @@ class Writer:
         elif quoted:
             raise Unfit(f"{path} includes {name}, which is not there")
         elif nested > path.endswith(".h"):  # a header's guard is an #if, too
-            self.out.append(line)
+            self.out.append(SHOWN.format(line))
         else:
             self.system.add(name)
 
@@ -155,6 +155,14 @@ HIDDEN = """
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+"""
+# What a header of the system declares is in another library.
+SHOWN = """#if defined(__GNUC__)
+#pragma GCC visibility push(default)
+#endif
+{}#if defined(__GNUC__)
+#pragma GCC visibility pop
 #endif
 """
 EPILOGUE = """
