@@ -15,30 +15,18 @@
 #include "meter.h"
 #include "redis_server.h"
 #include "require.h"
+#include "store_chain.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum {
-    RECORDS = 4,
-    TOKENS = 4,
-    BLOCK_BYTES = 64,
-    MARK = 0xEE,
-    OPS_MAX = 48,
-    AT_ONCE = 3,
-    TRIES_MAX = 8
-};
+enum { RECORDS = 4, MARK = 0xEE, OPS_MAX = 48, AT_ONCE = 3, TRIES_MAX = 8 };
 
 #define TIMEOUT_NS UINT64_C(1000000000)
 
 /* What a store and its connections take whatever they are told: twice what was seen. */
 #define MEMORY (UINT64_C(8) << 20)
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    kvp_digest key;
-    uint8_t kv[BLOCK_BYTES];
-} records[RECORDS];
+static struct record records[RECORDS];
 
 /* An operation that is under way; its tag is its number. */
 static struct pending {
@@ -58,33 +46,6 @@ static uint64_t clock_of(void *context)
 {
     (void)context;
     return now;
-}
-
-/* ---------------------------------------------------------------------------------- the records */
-
-static void make_records(void)
-{
-    kvp_digester *digester;
-    require(kvp_digester_create(&digester) == KVP_OK);
-    for (int32_t r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        for (int32_t i = 0; i < TOKENS; i++)
-            record->tokens[i] = r * 10 + i;
-        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
-                                          .slice = {.n_layers = 1, .n_heads = 1},
-                                          .fingerprint = {{1}},
-                                          .digest = {{(uint8_t)(r + 1)}},
-                                          .position = (uint32_t)r * TOKENS,
-                                          .block_tokens = TOKENS,
-                                          .n_blocks = 1,
-                                          .tokens = record->tokens};
-        if (r > 0)
-            record->identity.parent = records[r - 1].key;
-        require(kvp_record_key(digester, &record->identity.digest, 0, &record->identity.slice,
-                               &record->key) == KVP_OK);
-        memset(record->kv, r + 1, sizeof record->kv);
-    }
-    kvp_digester_destroy(digester);
 }
 
 /* ------------------------------------------------------------------------------------ the store */
@@ -280,7 +241,7 @@ enum { CLUSTER = 1, SECRET = 2, LOGIN = 4, AGED = 8, ONE_CONN = 16 };
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (!records[0].identity.tokens)
-        make_records();
+        make_chain(records, RECORDS);
     input = (struct redis_input){data, size, 0};
     const unsigned how = redis_draw(&input);
     struct kvpi_backend backend = kvpi_redis_backend;

@@ -18,13 +18,14 @@
 #include "store_disk.h"
 
 #include "require.h"
+#include "store_chain.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { RECORDS = 10, OWN = 6, TOKENS = 4, BLOCK_BYTES = 64, EDIT_BYTES = 8, SLOTS = 30 };
+enum { RECORDS = 10, OWN = 6, EDIT_BYTES = 8, SLOTS = 30 };
 
 #define HOME "/kv/0100000000000000"
 
@@ -38,12 +39,7 @@ static struct store_disk files;
 static struct kvpi_disk disk;
 static uint64_t now = UINT64_C(1700000000000000000);
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    kvp_digest key;
-    uint8_t kv[BLOCK_BYTES];
-} records[RECORDS];
+static struct record records[RECORDS];
 
 static uint64_t clock_of(void *context)
 {
@@ -111,37 +107,12 @@ static uint32_t get(kvp_store *store, const struct record *record)
     return result;
 }
 
-static void make_records(void)
-{
-    kvp_digester *digester;
-    require(kvp_digester_create(&digester) == KVP_OK);
-    for (int32_t r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        for (int32_t i = 0; i < TOKENS; i++)
-            record->tokens[i] = r * 10 + i;
-        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
-                                          .slice = {.n_layers = 1, .n_heads = 1},
-                                          .fingerprint = {{1}},
-                                          .digest = {{(uint8_t)(r + 1)}},
-                                          .position = (uint32_t)r * TOKENS,
-                                          .block_tokens = TOKENS,
-                                          .n_blocks = 1,
-                                          .tokens = record->tokens};
-        if (r > 0)
-            record->identity.parent = records[r - 1].key;
-        require(kvp_record_key(digester, &record->identity.digest, 0, &record->identity.slice,
-                               &record->key) == KVP_OK);
-        memset(record->kv, r + 1, sizeof record->kv);
-    }
-    kvp_digester_destroy(digester);
-}
-
 /* A chain: six records by one writer, one of them dropped with the last, two by another. */
 static void make_good(void)
 {
     kvp_store *one;
     kvp_store *two;
-    make_records();
+    make_chain(records, RECORDS);
     disk = store_disk_interface(&files);
     require(open_store(&one) == KVP_OK && open_store(&two) == KVP_OK);
     for (int r = 0; r < OWN; r++)

@@ -48,7 +48,6 @@ static kvp_status drop_records(kvp_spill *spill, const struct kvpi_spill_space *
     if (status != KVP_OK) {
         return status;
     }
-    kvpi_wrong_sort(spill);
     kvpi_wrong_void(spill, space->serial, first,
                     &spill->digests[(first + 1) * spill->record_blocks - 1]);
     /* Others may have gone on from what is wrong, and what they computed be on its way. */

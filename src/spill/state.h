@@ -408,9 +408,8 @@ void kvpi_wrong_ended(kvp_spill *spill, uint32_t result);
 int kvpi_wrong_has(const kvp_spill *spill, const kvp_digest *key);
 /* Have so many records to be dropped that no more may be written? */
 int kvpi_wrong_is_full(const kvp_spill *spill);
-/* A record is to be dropped: for kvpi_wrong_has from the next kvpi_wrong_sort on. */
+/* A record is to be dropped: for kvpi_wrong_has from the next kvpi_wrong_work on. */
 void kvpi_wrong_add(kvp_spill *spill, const kvp_digest *key);
-void kvpi_wrong_sort(kvp_spill *spill);
 /* The record of a put is. */
 void kvpi_wrong_put(kvp_spill *spill, const struct kvpi_spill_put *put);
 /* Who has asked for the record must not load it. */

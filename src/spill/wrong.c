@@ -14,7 +14,7 @@ static int compare_marks(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-void kvpi_wrong_sort(kvp_spill *spill)
+static void sort_marks(kvp_spill *spill)
 {
     struct kvpi_spill_wrong *wrong = &spill->wrong;
     for (uint32_t i = 0; i < wrong->n_keys; i++) {
@@ -52,21 +52,26 @@ void kvpi_wrong_add(kvp_spill *spill, const kvp_digest *key)
 
 /* ------------------------------------------------------------------------------------ the store */
 
-/* One that has failed leaves its place in the store's queue to others first. */
+/* One that has failed leaves its place in the store's queue to others first. What was added since
+ * the last step is sorted in: who had asked for it was answered when it was added. */
 void kvpi_wrong_work(kvp_spill *spill)
 {
     struct kvpi_spill_wrong *wrong = &spill->wrong;
     const uint32_t n = kvpi_spill_min(wrong->n_keys, KVP_STORE_KEYS_MAX);
-    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_DROP, 0);
     const int rests = (int)wrong->rests;
     wrong->rests = 0;
-    if (n == 0 || wrong->n_out > 0 || rests || (spill->is_stopping && wrong->is_failed) ||
-        kvp_store_drop(spill->config.store, wrong->keys, n, tag) != KVP_OK) {
+    if (wrong->n_marks < wrong->n_keys) {
+        sort_marks(spill);
+    }
+    if (n == 0 || wrong->n_out > 0 || rests || (spill->is_stopping && wrong->is_failed)) {
         return;
     }
-    wrong->tag = tag;
-    wrong->n_out = n;
-    spill->n_ops++;
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_DROP, 0);
+    if (kvp_store_drop(spill->config.store, wrong->keys, n, tag) == KVP_OK) {
+        wrong->tag = tag;
+        wrong->n_out = n;
+        spill->n_ops++;
+    }
 }
 
 /* The put may take effect after the drop. */
@@ -94,7 +99,7 @@ void kvpi_wrong_ended(kvp_spill *spill, uint32_t result)
         }
     }
     wrong->n_keys = kept;
-    kvpi_wrong_sort(spill);
+    sort_marks(spill);
 }
 
 /* -------------------------------------------------------------------------------------- records */
@@ -114,7 +119,6 @@ void kvpi_wrong_void(kvp_spill *spill, uint64_t space, uint32_t record, const kv
 void kvpi_wrong_put(kvp_spill *spill, const struct kvpi_spill_put *put)
 {
     kvpi_wrong_add(spill, &put->key);
-    kvpi_wrong_sort(spill);
     kvpi_wrong_void(spill, put->space, put->identity.position / spill->record_tokens,
                     &put->identity.digest);
 }

@@ -5,16 +5,30 @@
 
 enum { RECORD = 8, LONG = 64, WRONG_FROM = 24 };
 
-/* A store of its own, which has the line; its KV is wrong from WRONG_FROM on, and nobody knows. */
-static void open_wrong(world *w, world_options *options, world_line *line)
+/* An honest liar, and the least world. */
+static void begin(world_options *options)
 {
+    memset(&liar, 0, sizeof liar);
+    world_defaults(options);
     options->lies = 1;
     options->policy = KVP_SPILL_THROUGH;
-    open_world(w, options);
-    *line = line_of(w, LONG, LONG, 0);
+}
+
+/* The line with KV that is wrong from WRONG_FROM on. */
+static world_line spoiled(const world_line *line)
+{
     world_line wrong = *line;
     for (uint32_t p = WRONG_FROM; p < LONG; p++)
         wrong.kv[p] ^= 1;
+    return wrong;
+}
+
+/* A store of its own, which has the line; its KV is wrong, and nobody knows. */
+static void open_wrong(world *w, const world_options *options, world_line *line)
+{
+    open_world(w, options);
+    *line = line_of(w, LONG, LONG, 0);
+    const world_line wrong = spoiled(line);
     compute(w, &wrong);
     world_settle(w);
     assert_int_equal(world_stats(w).written, LONG / RECORD);
@@ -41,8 +55,7 @@ static void a_store_that_is_away_is_told_again(void **state)
     world_options options;
     world_line line;
     world w;
-    memset(&liar, 0, sizeof liar);
-    world_defaults(&options);
+    begin(&options);
     open_wrong(&w, &options, &line);
     liar.drops_fail = 1;
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
@@ -75,16 +88,15 @@ static void all_records_of_the_prompt_are_dropped(void **state)
     world_options options;
     world_line line;
     world w;
-    memset(&liar, 0, sizeof liar);
+    begin(&options);
     liar.is_flat = 1;
-    world_defaults(&options);
     open_wrong(&w, &options, &line);
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     world_settle(&w);
     assert_int_equal(world_stats(&w).drops, 0);
-    const world_line begin = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
-    world_ask(&w, &begin, 1);
-    compute(&w, &begin);
+    const world_line first = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
+    world_ask(&w, &first, 1);
+    compute(&w, &first);
     world_settle(&w); /* the first of them is there again, and right */
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 2).hit_tokens, WRONG_FROM + RECORD);
@@ -99,15 +111,14 @@ static void what_is_behind_it_is_hidden(void **state)
     world_options options;
     world_line line;
     world w;
-    memset(&liar, 0, sizeof liar);
-    world_defaults(&options);
+    begin(&options);
     open_wrong(&w, &options, &line);
     liar.drops_fail = 1;
-    const world_line begin = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
-    assert_int_equal(drop(&w, &begin, WRONG_FROM), KVP_OK);
+    const world_line first = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
+    assert_int_equal(drop(&w, &first, WRONG_FROM), KVP_OK);
     world_settle(&w);
     assert_int_equal(world_stats(&w).drops, 1);
-    compute(&w, &begin);
+    compute(&w, &first);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
     assert_int_equal(compute(&w, &line).hit_tokens, WRONG_FROM + RECORD);
     close_world(&w);
@@ -132,8 +143,7 @@ static void a_flush_ends_beside_a_drop_that_fails(void **state)
     world_options options;
     world_line line;
     world w;
-    memset(&liar, 0, sizeof liar);
-    world_defaults(&options);
+    begin(&options);
     options.max_ops = 1;
     open_wrong(&w, &options, &line);
     liar.drops_fail = 1;
@@ -154,16 +164,11 @@ static void a_put_that_overtakes_its_drop_is_hidden(void **state)
     (void)state;
     world_options options;
     world w;
-    memset(&liar, 0, sizeof liar);
+    begin(&options);
     liar.is_flat = liar.puts_wait = liar.puts_untold = 1;
-    world_defaults(&options);
-    options.lies = 1;
-    options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
     const world_line line = line_of(&w, LONG, LONG, 0);
-    world_line wrong = line;
-    for (uint32_t p = WRONG_FROM; p < LONG; p++)
-        wrong.kv[p] ^= 1;
+    const world_line wrong = spoiled(&line);
     kvp_open_info info;
     kvp_seq seq;
     assert_int_equal(world_compute(&w, &wrong, &seq, &info), KVP_OK);
@@ -199,9 +204,8 @@ static void what_is_too_much_is_refused(void **state)
     world_options options;
     world_line line;
     world w;
-    memset(&liar, 0, sizeof liar);
+    begin(&options);
     liar.drops_fail = 1;
-    world_defaults(&options);
     open_wrong(&w, &options, &line);
     for (uint32_t i = 0; i < KVP_STORE_KEYS_MAX / 8; i++) { /* 8 records each */
         const world_line other = line_of(&w, LONG, 0, 1000 + 100 * (int32_t)i);
@@ -231,17 +235,15 @@ static void what_the_store_has_lost_is_written_again(void **state)
     (void)state;
     world_options options;
     world w;
-    memset(&liar, 0, sizeof liar);
-    world_defaults(&options);
-    options.policy = KVP_SPILL_THROUGH;
+    begin(&options);
     open_world(&w, &options);
     const world_line line = line_of(&w, LONG, LONG, 0);
     compute(&w, &line);
     world_settle(&w);
     forget_cache(&w);
-    const world_line begin = line_of(&w, 48, LONG, 0);
-    world_ask(&w, &begin, 1);
-    compute(&w, &begin);
+    const world_line first = line_of(&w, 48, LONG, 0);
+    world_ask(&w, &first, 1);
+    compute(&w, &first);
     kvp_digest digests[LONG / 4];
     kvp_digest root;
     kvp_digest key;

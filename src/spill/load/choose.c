@@ -24,12 +24,10 @@ struct choice {
 static void begin_choice(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                          uint32_t hit_tokens, struct choice *c)
 {
-    uint32_t offset = 0;
     *c = (struct choice){.ask = ask, .hit_tokens = hit_tokens, .n_groups = spill->cache.n_groups};
     for (uint32_t g = 0; g < c->n_groups; g++) {
         c->hit[g] = kvpi_records_kept(spill, g, hit_tokens, ask->n_tokens);
-        c->offset[g] = offset;
-        offset += ask->n_records > ask->first[g] ? ask->n_records - ask->first[g] : 0;
+        (void)kvpi_records_lookups(spill, ask, g, &c->offset[g]);
     }
 }
 
