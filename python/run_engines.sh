@@ -71,8 +71,10 @@ else
 fi
 
 install --force-reinstall --no-deps --no-build-isolation -C cmake.define.KVP_LTO=OFF "$here"
+from=$PWD
 cd "$build" # what is imported must be what was installed
 bench() {
+    cd "$from" # --json may name a file
     if "$venv/bin/python" -c 'from vllm.platforms import current_platform as p; exit(not p.is_cpu())' \
         >/dev/null 2>&1; then
         "$venv/bin/python" "$here/bench/bench_engine.py" "$@"

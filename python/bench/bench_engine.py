@@ -7,6 +7,7 @@ vLLM's CPU back end with SmolLM2-135M in f32. Every round asks for a new prompt 
 each way, so that all ways see the same machine:
 
 alone   computed by vLLM without kvpager
+kept    vLLM itself still has it: no other way can be sooner
 miss    computed beside KvpagerConnector, which looks for it in vain and keeps it
 host    vLLM has lost it, host memory has it
 disk    the next process on the same directory, past the page cache
@@ -151,6 +152,7 @@ def measure(model: pathlib.Path, threads: int, lengths: list[int], rounds: int,
         with Engine(model, threads, {"host_memory": "1GiB", "store": both}) as writer:
             for length, seed in asked:
                 times.take("alone", length, seed, alone.call("first", seed, length))
+                times.take("kept", length, seed, alone.call("first", seed, length))
                 times.take("miss", length, seed, writer.call("first", seed, length))
                 writer.call("settle")
                 writer.call("forget")
@@ -181,7 +183,7 @@ def report(threads: int, lengths: list[int], times: Times) -> list[dict[str, Any
           f"{'tokens/s':>10}{'sooner':>8}  rounds")
     for length in lengths:
         computed = statistics.median(times.all["alone", length])
-        for way in ("alone", "miss", "host", "disk", "redis"):
+        for way in ("alone", "kept", "miss", "host", "disk", "redis"):
             took = times.all.get((way, length))
             if took is None:
                 continue

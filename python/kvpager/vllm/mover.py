@@ -125,7 +125,8 @@ class Mover:
         if blocks < 2:
             raise ValueError(f"host_memory: {self._host_bytes} bytes are less than two blocks of "
                              f"{block_bytes} bytes")
-        self.host = Memory.create(layout(blocks, "NLSHD"))
+        # Touched now: pages that the system has yet to give would cost each step more than its copies.
+        self.host = Memory.create(layout(blocks, "NLSHD"), touch=True)
         self.rows: Any = self.host.tensor(0).numpy().view(np.uint8).reshape(blocks, -1)
         flat = [tensor.view(-1) for tensor in given]
         self.copier = Copier(Memory.wrap(device, flat), self.host)
