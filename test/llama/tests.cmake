@@ -69,6 +69,8 @@ if(KVP_CAN_SERVE)
                COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/page.py")
   kvp_add_test(NAME serve_clients LABELS long
                COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/clients.py" 5)
+  kvp_add_test(NAME serve_soak LABELS tools soak TIMEOUT 4200
+               COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/soak.py" 3600)
 else()
   message(STATUS "no tests of kvpager-serve: libmicrohttpd is missing (scripts/setup.sh serve)")
 endif()

@@ -3,11 +3,12 @@
 time, in alternating rounds.
 
     bench.py SERVER MODEL PEER_PYTHON [--scene NAME]... [--rounds N] [--threads N]
-             [--slots N,...] [--json FILE]
+             [--slots N,...] [--serve-args 'OPTION...'] [--json FILE]
 
-PEER_PYTHON has xllamacpp. For each scene and server: prompt tokens run through the model, divided by
-the least possible (each token of each distinct prefix once); seconds for all requests, and to the
-first token; requests that failed. Medians of the rounds.
+PEER_PYTHON has xllamacpp. --slots are those of llama-server; '' measures kvpager-serve alone. For each
+scene and server: prompt tokens run through the model, divided by the least possible (each token of each
+distinct prefix once); seconds for all requests, and to the first token; requests that failed. Medians
+of the rounds.
 
 Prompts are token ids drawn from a fixed seed. An answer in a conversation is replaced by one of the
 same length from that seed, so that all servers get the same prompts.
@@ -114,7 +115,7 @@ class Ours(Server):
     def __init__(self, options, scene):
         _, cells, _, more = SCENES[scene]
         super().__init__([options.server, "-m", options.model, "--port", "0", "-c", str(cells),
-                          "-t", str(options.threads), *more])
+                          "-t", str(options.threads), *more, *options.serve_args])
 
     def evaluated(self, n_requests):
         """The last prompt token of a request gives its first new token; the last new one is not run."""
@@ -222,7 +223,8 @@ def main():
     parser.add_argument("model")
     parser.add_argument("peer")
     parser.add_argument("--scene", action="append", choices=sorted(SCENES))
-    parser.add_argument("--slots", type=lambda text: [int(n) for n in text.split(",")])
+    parser.add_argument("--slots", type=lambda text: [int(n) for n in text.split(",") if n])
+    parser.add_argument("--serve-args", type=str.split, default=[], help="more options of kvpager-serve")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json")
