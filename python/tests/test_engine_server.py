@@ -20,6 +20,7 @@ from kvpager.vllm.metrics import COUNTED  # noqa: E402
 BLOCKS, BLOCK = 3, 32  # of each prompt below; tokens of a block
 SIZES = ("--block-size", str(BLOCK), "--max-model-len", "512", "--num-gpu-blocks-override", "20",
          "--max-num-seqs", "8")
+PATIENT = {"host_memory": "512MiB", "load": "always", "deadline": 60}  # on any machine
 
 
 def prompts(seed: int) -> list[list[int]]:
@@ -61,7 +62,7 @@ def both_ways(one: Server, other: Server) -> None:
 
 def test_a_directory(tmp_path: pathlib.Path) -> None:
     """A server is stopped, and the next one has its prefixes. Then two live on the directory."""
-    settings = {"host_memory": "512MiB", "store": f"file:{tmp_path / 'kv'}?size=2GiB"}
+    settings = {**PATIENT, "store": f"file:{tmp_path / 'kv'}?size=2GiB"}
     with Server(model_folder(), tmp_path / "first.log", settings, *SIZES) as server:
         first = answers(server, 1)
         computed(first)
@@ -91,7 +92,7 @@ def test_a_redis(tmp_path: pathlib.Path) -> None:
         reason = without_redis(url)
         if reason is not None:
             pytest.skip(f"the Python package reaches no Redis: {reason}")
-        settings = {"host_memory": "512MiB", "store": url}
+        settings = {**PATIENT, "store": url}
         one, other = (Server(model_folder(), tmp_path / f"{name}.log", settings, *SIZES)
                       for name in ("one", "other"))
         stack.enter_context(one)

@@ -22,8 +22,9 @@ ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}  # so that a scene can loo
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """vLLM without kvpager."""
-    told = life(tmp_path_factory.mktemp("alone") / "told.json", *ALL)
+    """vLLM without kvpager. In one process, all requests of a scene are there when it begins, so
+    preemptions can be counted."""
+    told = life(tmp_path_factory.mktemp("alone") / "told.json", *ALL, environment=ONE_PROCESS)
     assert of(told, "vllm:num_preemptions") > 0
     return told
 
