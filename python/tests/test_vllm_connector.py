@@ -771,3 +771,6 @@ def test_a_window_is_part_of_what_a_record_is_of(v: Any) -> None:
         groups(spec(attention_chunk_size=9)), windowed((9,)), windowed((0, 9)), windowed((0, 10)),
         windowed((9, 0)), windowed((0, 0)))]
     assert len(set(made)) == len(made)
+    plain = v.module.v.layer_groups(groups())[1]
+    assert sorted(v.module.v.engine_facts(config({}), spec(), plain)) == [
+        "draft", "kv_type", "layout", "overrides", "rope", "version"]  # as earlier versions have them
