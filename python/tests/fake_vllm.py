@@ -111,6 +111,10 @@ class Connector:
         return self._metadata
 
 
+class SupportsHMA:
+    """Connectors that know layer groups."""
+
+
 class Role(enum.Enum):
     SCHEDULER = 0
     WORKER = 1
@@ -158,7 +162,8 @@ def installed() -> contextlib.AbstractContextManager[None]:
     connector = "vllm.distributed.kv_transfer.kv_connector.v1.base"
     return fake_modules.installed({
         connector: {"KVConnectorBase_V1": Connector, "KVConnectorMetadata": Empty,
-                    "KVConnectorRole": Role, "KVConnectorWorkerMetadata": Empty},
+                    "KVConnectorRole": Role, "KVConnectorWorkerMetadata": Empty,
+                    "SupportsHMA": SupportsHMA},
         connector.replace(".base", ".metrics"): {
             "KVConnectorStats": ConnectorStats, "KVConnectorPromMetrics": ConnectorPrometheus},
         "vllm.v1.attention.backends.cpu_attn": {"_get_attn_isa": lambda *given: "vec"},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine_life import cached, life, of, same, skip_without_vllm
+from engine_life import cached, life, of, same, skip_without_vllm, windows_folder
 
 skip_without_vllm()
 
@@ -42,7 +42,7 @@ def settings(place: pathlib.Path, host_memory: str = "1GiB") -> dict[str, Any]:
 def as_alone(alone: dict[str, Any], told: dict[str, Any]) -> None:
     """The same answers to all questions that both were asked, and nothing that stays."""
     asked = 0
-    for scene in ("first", "again", "crowd"):
+    for scene in ("first", "again", "crowd", "long", "long_again"):
         if scene in told:
             same(alone[scene], told[scene])
             asked += 1
@@ -61,11 +61,14 @@ def as_alone(alone: dict[str, Any], told: dict[str, Any]) -> None:
         assert told["held"] == {"plans": 0, "fetches": 0, "sequences": 0}
 
 
-def test_alone_is_sure(alone: dict[str, Any]) -> None:
+def sure(told: dict[str, Any], *scenes: str) -> None:
     """The premise of comparing tokens: in no place are the two best tokens a rounding apart."""
-    least = min(best[0] - best[1] for scene in ("first", "again", "crowd") for one in alone[scene]
-                for best in one["best"])
-    assert least > 1e-4
+    assert min(best[0] - best[1] for scene in scenes for one in told[scene]
+               for best in one["best"]) > 1e-4
+
+
+def test_alone_is_sure(alone: dict[str, Any]) -> None:
+    sure(alone, "first", "again", "crowd")
 
 
 def test_the_same_answers(alone: dict[str, Any], place: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -108,6 +111,32 @@ def test_speculation(alone: dict[str, Any], tmp_path: pathlib.Path) -> None:
     drafted = of(told, "vllm:spec_decode_num_draft_tokens")
     assert drafted > of(told, "vllm:spec_decode_num_accepted_tokens") > 0
     assert of(told, "loaded_tokens") > 0
+
+
+# ------------------------------------------------------------------------------ sliding windows
+
+FULL, SLIDING = "FullAttentionSpec", "SlidingWindowSpec"
+
+
+@pytest.mark.parametrize("kind, hybrid, kinds", [
+    ("both", True, [FULL, SLIDING, SLIDING]), ("both", False, [FULL]), ("all", True, [SLIDING])],
+    ids=["hybrid", "without the hybrid manager", "windows only"])
+def test_windows(tmp_path: pathlib.Path, kind: str, hybrid: bool, kinds: list[str]) -> None:
+    """Prefixes of five windows, lost and found again, in host memory and after a restart on disk."""
+    given: dict[str, Any] = {
+        "model": windows_folder(kind), "environment": ONE_PROCESS,
+        "engine": {"num_gpu_blocks_override": 48, "disable_hybrid_kv_cache_manager": not hybrid}}
+    alone = life(tmp_path / "alone.json", "long", "long_again", **given)
+    sure(alone, "long", "long_again")
+    told = life(tmp_path / "told.json", "long", "long_again", connector=settings(tmp_path / "store"),
+                **given)
+    as_alone(alone, told)
+    assert sorted(alone["kinds"]) == sorted(told["kinds"]) == kinds
+    assert of(told, "loaded_tokens") > 0 and of(told, "gaps") == of(told, "load_failed") == 0
+    assert cached(told["long_again"]) > cached(alone["long_again"])
+    told = life(tmp_path / "told.json", "long", connector=settings(tmp_path / "store"), **given)
+    as_alone(alone, told)
+    assert of(told, "store_tokens") > 0 and cached(told["long"]) > cached(alone["long"])
 
 
 # ------------------------------------------------------------------------------ stores that fail

@@ -29,6 +29,7 @@ HAS_VLLM = importlib.util.find_spec("vllm") is not None
 S, LAYERS, HEADS, SIZE = 4, 3, 2, 8
 BLOCK_BYTES = LAYERS * HEADS * S * 2 * SIZE * 4
 WEIGHTS = "cd" * 32
+NULL_KV = 7.0  # what the null block has
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +71,14 @@ def config(extra: dict[str, Any], *, tensor_parallel: int = 1, rank: int = 0,
 
 def groups(*specs: Any) -> Any:
     return SimpleNamespace(kv_cache_groups=[
-        SimpleNamespace(kv_cache_spec=one, layer_names=[f"l{i}" for i in range(LAYERS)])
-        for one in specs or (spec(),)])
+        SimpleNamespace(kv_cache_spec=one, layer_names=[f"g{g}l{i}" for i in range(LAYERS)])
+        for g, one in enumerate(specs or (spec(),))])
+
+
+def windowed(windows: tuple[int, ...]) -> Any:
+    """Layer groups with these windows; 0: full attention."""
+    return groups(*(spec(SlidingWindowSpec, sliding_window=window) if window else spec()
+                    for window in windows))
 
 
 # ---------------------------------------------------------------------------------- the engine
@@ -98,9 +105,9 @@ class Tensor:
         return self.array.reshape(size)
 
 
-def content(tokens: Any, salt: str) -> Any:
+def content(tokens: Any, salt: str, group: int = 0) -> Any:
     """The KV of a block whose last token ends `tokens`: [LAYERS, HEADS * S * 2 * SIZE] f32."""
-    seed = hashlib.sha256(repr((list(map(int, tokens)), salt)).encode()).digest()
+    seed = hashlib.sha256(repr((list(map(int, tokens)), salt, group)).encode()).digest()
     return np.random.default_rng(list(seed)).random(
         (LAYERS, HEADS * S * 2 * SIZE), np.float32)
 
@@ -115,7 +122,7 @@ class Request:
     n_out: int
     all_token_ids: list[int] = field(default_factory=list)
     num_computed_tokens: int = 0
-    blocks: list[int] = field(default_factory=list)
+    blocks: list[list[int]] = field(default_factory=list)  # of each layer group
     skip_reading_prefix_cache: bool = False
     prompt_embeds: Any = None
     lora_request: Any = None
@@ -129,19 +136,31 @@ class Request:
 
 class Engine:
     """A scheduler with blocks of its own and no prefix cache, and ranks that compute. Each block's
-    KV is checked before a step uses it."""
+    KV is checked before a step uses it.
+
+    windows  of the layer groups, 0: full attention. Groups take blocks from one pool and lie in the
+             same tensors. Blocks that a window has left behind are null, 0, and others get them
+    drafts   up to so many tokens are guessed in each step that decodes; some are wrong
+    """
 
     def __init__(self, v: Any, extra: dict[str, Any], seed: int, *, n_blocks: int = 40,
-                 ranks: int = 1) -> None:
+                 ranks: int = 1, windows: tuple[int, ...] = (0,), drafts: int = 0) -> None:
         self.random, self.budget = random.Random(seed), 24
-        self.scheduler = v.Connector(config(extra, tensor_parallel=ranks), v.Role.SCHEDULER,
-                                     groups(spec()))
+        self.windows, self.drafts = windows, drafts
+        self.guessed: dict[str, list[int]] = {}
+        speculative = SimpleNamespace(model="ngram") if drafts else None
+        self.scheduler = v.Connector(
+            config(extra, tensor_parallel=ranks, speculative=speculative), v.Role.SCHEDULER,
+            windowed(windows))
         self.workers, self.layers = [], []
         for rank in range(ranks):
-            worker = v.Connector(config(extra, tensor_parallel=ranks, rank=rank), v.Role.WORKER,
-                                 groups(spec()))
+            worker = v.Connector(config(extra, tensor_parallel=ranks, rank=rank,
+                                        speculative=speculative), v.Role.WORKER, windowed(windows))
             arrays = [np.zeros((n_blocks, HEADS, S, 2 * SIZE), np.float32) for _ in range(LAYERS)]
-            worker.register_kv_caches({f"l{i}": Tensor(array) for i, array in enumerate(arrays)})
+            for array in arrays:
+                array[0] = NULL_KV
+            worker.register_kv_caches({f"g{g}l{i}": Tensor(array) for g in range(len(windows))
+                                       for i, array in enumerate(arrays)})
             self.workers.append(worker)
             self.layers.append(arrays)
         self.free = list(range(1, n_blocks))
@@ -162,7 +181,7 @@ class Engine:
         scheduled, before = self._schedule()
         output = SimpleNamespace(
             num_scheduled_tokens=scheduled, kv_connector_block_state=SimpleNamespace(
-                get_block_ids=lambda request: (self._of(request).blocks,)))
+                get_block_ids=lambda request: tuple(map(list, self._of(request).blocks))))
         message = pickle.dumps(self.scheduler.build_connector_meta(output))
         for request, n_tokens in scheduled.items():
             self._of(request).num_computed_tokens += n_tokens
@@ -178,6 +197,7 @@ class Engine:
             answers.append(worker.build_connector_worker_meta())
             worker.clear_connector_metadata()
         assert not invalid
+        assert all((array[0] == NULL_KV).all() for arrays in self.layers for array in arrays)
         meta = answers[0]
         for other in answers[1:]:
             assert (meta is None) == (other is None)
@@ -185,29 +205,45 @@ class Engine:
         self.scheduler.update_connector_output(SimpleNamespace(
             kv_connector_worker_meta=pickle.loads(pickle.dumps(meta))))
         for one in list(self.running):
-            if one.num_computed_tokens == one.num_tokens:
-                one.all_token_ids.append(self.random.randrange(50))
+            guessed = self.guessed.pop(one.request_id, [])
+            if one.num_computed_tokens == one.num_tokens + len(guessed):
+                right = self.random.randrange(len(guessed) + 1)
+                one.num_computed_tokens -= len(guessed) - right
+                one.all_token_ids += [*guessed[:right], self.random.randrange(50)]
                 if one.num_tokens - len(one.prompt_token_ids) >= one.n_out:
                     self.finish(one)
 
     def _of(self, request_id: str) -> Request:
         return next(one for one in self.running if one.request_id == request_id)
 
-    def _take(self, request: Request, n_tokens: int) -> bool:
-        lacks = (n_tokens + S - 1) // S - len(request.blocks)
-        if lacks > len(self.free):
+    def _take(self, request: Request, computed: int, n_new: int) -> bool:
+        """Blocks for tokens behind those that are computed, after windows gave back theirs."""
+        request.blocks = request.blocks or [[] for _ in self.windows]
+        for blocks, window in zip(request.blocks, self.windows):
+            left = max(0, computed - window + 1) // S if window else 0
+            self._release(blocks[:left])
+            blocks[:left] = [0] * left
+        lacks = [(computed + n_new + S - 1) // S - len(blocks) for blocks in request.blocks]
+        if sum(lacks) > len(self.free):
             return False
-        for _ in range(lacks):
-            request.blocks.append(self.free.pop(self.random.randrange(len(self.free))))
+        for blocks, n in zip(request.blocks, lacks):
+            blocks += [self.free.pop(self.random.randrange(len(self.free))) for _ in range(n)]
         return True
+
+    def _guess(self, request: Request) -> list[int]:
+        if request.num_tokens - request.num_computed_tokens != 1:
+            return []  # a prompt
+        return [self.random.randrange(50) for _ in range(self.random.randrange(self.drafts + 1))]
 
     def _schedule(self) -> tuple[dict[str, int], dict[str, int]]:
         left, made, before = self.budget, dict[str, int](), dict[str, int]()
         for request in list(self.running):
             if request not in self.running:
                 continue
-            n = min(left, request.num_tokens - request.num_computed_tokens)
-            while n > 0 and not self._take(request, request.num_computed_tokens + n):
+            guessed = self._guess(request)
+            n = min(left, request.num_tokens - request.num_computed_tokens + len(guessed))
+            self.guessed[request.request_id] = guessed[:max(0, n - 1)]
+            while n > 0 and not self._take(request, request.num_computed_tokens, n):
                 victim = self.running[-1]
                 self._preempt(victim)
                 left += made.pop(victim.request_id, 0)
@@ -225,10 +261,11 @@ class Engine:
                 continue
             assert n % S == 0 and n < request.num_tokens
             new = min(left, request.num_tokens - n)
-            if not self._take(request, n + new):
+            if not self._take(request, n, new):
+                self._give_back(request)
                 break
-            self.scheduler.update_state_after_alloc(
-                request, SimpleNamespace(get_block_ids=lambda: (request.blocks,)), n)
+            self.scheduler.update_state_after_alloc(request, SimpleNamespace(
+                get_block_ids=lambda: tuple(map(list, request.blocks))), n)
             self.loaded += n
             self.recomputed += request.num_tokens - n
             request.num_computed_tokens = n
@@ -244,37 +281,43 @@ class Engine:
         """What is in front of the scheduled tokens must be right; they are computed."""
         for name, n_tokens in scheduled.items():
             request = self._of(name)
-            tokens, salt = request.all_token_ids, f"{request.cache_salt}{request.adapter} {rank}"
-            for at, block in enumerate(request.blocks):
+            tokens = request.all_token_ids + self.guessed.get(name, [])
+            salt = f"{request.cache_salt}{request.adapter} {rank}"
+            for group, at, block in ((group, at, block) for group, blocks in enumerate(request.blocks)
+                                     for at, block in enumerate(blocks) if block):
                 end = min((at + 1) * S, before[name] + n_tokens)
-                if end <= at * S:
-                    break
-                if (at + 1) * S <= before[name]:
-                    expected = content(tokens[:end], salt)
-                    for layer, array in enumerate(self.layers[rank]):
-                        assert np.array_equal(array[block].reshape(-1), expected[layer]), \
-                            f"{name}: block {at} has foreign KV"
-                elif end == (at + 1) * S:
-                    made = content(tokens[:end], salt)
-                    for layer, array in enumerate(self.layers[rank]):
+                if end != (at + 1) * S:
+                    continue
+                made = content(tokens[:end], salt, group)
+                for layer, array in enumerate(self.layers[rank]):
+                    if end <= before[name]:
+                        assert np.array_equal(array[block].reshape(-1), made[layer]), \
+                            f"{name}: block {at} of group {group} has foreign KV"
+                    else:
                         array[block] = made[layer].reshape(array[block].shape)
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
+        self.guessed.pop(request.request_id, None)
         self._give_back(request)
         request.num_computed_tokens = 0
         self.waiting.insert(0, request)
 
     def _give_back(self, request: Request) -> None:
-        for block in request.blocks:  # whoever reads them by mistake gets nonsense
+        for blocks in request.blocks:
+            self._release(blocks)
+        request.blocks = []
+
+    def _release(self, blocks: list[int]) -> None:
+        for block in filter(None, blocks):  # whoever reads them by mistake gets nonsense
             for arrays in self.layers:
                 for array in arrays:
                     array[block] = -1
-        self.free += request.blocks
-        request.blocks = []
+            self.free.append(block)
 
     def finish(self, request: Request) -> None:
-        assert self.scheduler.request_finished(request, request.blocks) == (False, None)
+        assert self.scheduler.request_finished_all_groups(
+            request, tuple(request.blocks)) == (False, None)
         if request in self.running:
             self.running.remove(request)
         else:
@@ -376,6 +419,178 @@ def test_items_are_told_apart_by_content(v: Any) -> None:
     engine.close()
 
 
+# ------------------------------------------------------------------------- while it is not known
+
+
+def asking(v: Any, tmp_path: pathlib.Path, **engine_has: Any) -> tuple[Engine, Request]:
+    """An engine that has nothing to do but wait for a prefix of 40 tokens that its store has: what
+    the store says is held back until `answered`."""
+    extra = {"host_memory": 256 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1, "load": "always", "deadline": 1000}
+    for turn in range(2):
+        engine = Engine(v, extra, 1, **engine_has)
+        for worker in engine.workers:
+            if turn:
+                worker._move.poll = lambda: None
+        request = engine.add([i % 50 for i in range(41)])
+        if not turn:
+            engine.run()
+            engine.close()
+    for _ in range(5):
+        engine.step()
+    assert engine.waiting == [request] and not engine.running and engine.asked_again == 5
+    return engine, request
+
+
+def answered(engine: Engine) -> None:
+    for worker in engine.workers:
+        del worker._move.poll
+
+
+def nothing_stays(engine: Engine) -> None:
+    engine.step()  # with it goes what is to be forgotten
+    assert not engine.scheduler._plan._plans
+    for worker in engine.workers:
+        worker._move.settle(30)
+        assert not worker._move._fetches
+        assert worker._move.books.stats().open_seqs == 0
+        worker._move.books.check()
+    engine.close()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_waiting_with_nothing_running(v: Any, tmp_path: pathlib.Path, ranks: int) -> None:
+    """Steps that compute nothing carry the question and the answer."""
+    engine, _ = asking(v, tmp_path, ranks=ranks)
+    answered(engine)
+    engine.run()
+    assert engine.loaded == 40
+    nothing_stays(engine)
+
+
+def test_an_abort_while_it_is_not_known(v: Any, tmp_path: pathlib.Path) -> None:
+    engine, request = asking(v, tmp_path)
+    engine.finish(request)
+    engine.step()
+    answered(engine)
+    engine.add([i % 50 for i in range(41)])
+    engine.run()
+    assert engine.loaded == 40
+    nothing_stays(engine)
+
+
+def test_an_abort_before_it_is_asked(v: Any) -> None:
+    """The question has not left the scheduler yet."""
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    request = engine.add([i % 50 for i in range(41)])
+    assert engine.scheduler.get_num_new_matched_tokens(request, 0)[0] is None
+    engine.finish(request)
+    nothing_stays(engine)
+    assert engine.counts() == {}
+
+
+def test_a_reset_while_it_is_not_known(v: Any, tmp_path: pathlib.Path) -> None:
+    engine, _ = asking(v, tmp_path)
+    engine.scheduler.reset_cache()
+    engine.step()
+    answered(engine)
+    engine.run()
+    assert engine.loaded == 0 and engine.recomputed == 41
+    nothing_stays(engine)
+
+
+@pytest.mark.parametrize("then", ["", "abort", "reset"])
+def test_a_preempted_request_asks_again(v: Any, then: str) -> None:
+    """What it had computed comes back, unless it goes away or all is forgotten before that is
+    known."""
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    request = engine.add([i % 50 for i in range(41)], n_out=20)
+    while request.num_tokens < 50:
+        engine.step()
+    engine._preempt(request)
+    engine.step()
+    assert engine.waiting == [request] and engine.loaded == 0
+    if then == "abort":
+        engine.finish(request)
+    elif then == "reset":
+        engine.scheduler.reset_cache()
+    engine.run()
+    assert engine.loaded == (0 if then else 48)
+    nothing_stays(engine)
+
+
+def test_chunks_of_a_prompt_are_kept_one_by_one(v: Any) -> None:
+    """A prompt that is aborted in the middle has left what it had computed."""
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    prompt = [i % 50 for i in range(101)]
+    request = engine.add(prompt)
+    while request.num_computed_tokens < 2 * engine.budget:
+        engine.step()
+    assert engine.counts()["saved_tokens"] == 2 * engine.budget
+    engine.finish(request)
+    engine.add(prompt)
+    engine.run()
+    assert engine.loaded == 2 * engine.budget
+    nothing_stays(engine)
+
+
+@pytest.mark.parametrize("windows", [(0,), (0, 9, 14)], ids=["full", "windows"])
+def test_drafts_are_never_kept(v: Any, windows: tuple[int, ...]) -> None:
+    """Blocks that wrong guesses filled are not what the tokens behind them say."""
+    engine = Engine(v, {"host_memory": 1024 * BLOCK_BYTES}, 3, n_blocks=200, windows=windows,
+                    drafts=5)
+    for turn in range(4):
+        first = engine.add([turn] * 9, n_out=60)
+        engine.run()
+        before = engine.loaded
+        engine.add(list(first.all_token_ids), n_out=1)
+        engine.run()
+        assert engine.loaded - before >= 56
+    nothing_stays(engine)
+
+
+# ------------------------------------------------------------------------------------- windows
+
+WINDOWS = [(0, 9, 14), (6,), (0, 8), (0, 0)]
+
+
+@pytest.mark.parametrize("windows", WINDOWS, ids=str)
+def test_windows_come_back(v: Any, windows: tuple[int, ...], tmp_path: pathlib.Path) -> None:
+    """From host memory, and after a restart from a store: each prefix, though a window's blocks of
+    its beginning were given to others long ago."""
+    extra = {"host_memory": 256 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1, "load": "always", "deadline": 1000}
+    prompt = [i % 50 for i in range(61)]
+    for turn in range(2):
+        engine = Engine(v, extra, 1, windows=windows, n_blocks=80)
+        for at, n_tokens in enumerate((61, 61, 33, 21)):
+            before = engine.loaded
+            engine.add(prompt[:n_tokens], n_out=12)
+            engine.run()
+            assert engine.loaded - before == (n_tokens - 1 if turn or at else 0)
+        nothing_stays(engine)
+    assert engine.counts()["store_tokens"] == 60 and "gaps" not in engine.counts()
+
+
+def test_nothing_is_kept_behind_a_gap_of_a_window(v: Any) -> None:
+    """Host memory lost what vLLM's window has left behind: what follows would be found, and be
+    wrong."""
+    engine = Engine(v, {"host_memory": 256 * BLOCK_BYTES}, 1, windows=(0, 9), n_blocks=80)
+    prompt = [i % 50 for i in range(61)]
+    request, mover = engine.add(prompt, n_out=9), engine.workers[0]._move
+    while request.num_computed_tokens < 2 * engine.budget:
+        engine.step()
+    mover.space.flush()
+    mover.rows[:] = 1
+    engine.run()
+    assert engine.counts()["gaps"] > 0 and engine.counts()["saved_tokens"] == 2 * engine.budget
+    for loaded in (0, 60):
+        engine.add(prompt)
+        engine.run()
+        assert engine.loaded == loaded
+    nothing_stays(engine)
+
+
 def test_a_reset_forgets_all(v: Any, tmp_path: pathlib.Path) -> None:
     extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
              "record_blocks": 1, "load": "always"}
@@ -461,19 +676,22 @@ def test_a_bad_record_of_the_nearest_store_comes_from_the_farther(v: Any, tmp_pa
             damage(near, content(prompt[:4 * S], "None 0")[0].tobytes()[:64])
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("KVP_SEEDS", "4"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("KVP_SEEDS", "10"))))
 def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
-    """Small pools with preemption, chunks, aborts, resets, restarts, ranks; host memory and disks
-    that are too small. No step ever sees foreign KV, and every request ends."""
+    """Small pools with preemption, chunks, drafts, aborts, resets, restarts, ranks, windows; host
+    memory and disks that are too small. No step ever sees foreign KV, and every request ends."""
     rng = random.Random(seed)
+    windows, drafts = [(0,), *WINDOWS][seed % 5], seed // 2 % 2 * 3
     for life in range(3):
         extra: dict[str, Any] = {
-            "host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
+            "host_memory": (rng.choice([6, 30, 200]) * BLOCK_BYTES * len(windows)
+                            * (ranks := 1 + seed % 2)),
             "deadline": rng.choice([0, 0.01, 5]), "load": rng.choice(["sooner", "always"])}
         if seed % 3:
             extra["store"] = f"file:{tmp_path}?size={rng.choice(['1MiB', '64MiB'])}"
             extra["record_blocks"] = 1 + seed % 2
-        engine = Engine(v, extra, seed * 3 + life, n_blocks=rng.choice([34, 80]), ranks=ranks)
+        engine = Engine(v, extra, seed * 3 + life, n_blocks=rng.choice([34, 80]) * len(windows),
+                        ranks=ranks, windows=windows, drafts=drafts)
         for prompt in prompts(seed, 25):
             engine.add(prompt, n_out=rng.randrange(1, 30), salt=rng.choice([None, None, "t"]))
             for _ in range(rng.randrange(4)):
@@ -523,13 +741,36 @@ def test_settings_are_refused_by_name(v: Any, extra: dict[str, Any], text: str) 
         v.Connector(config(extra), v.Role.SCHEDULER, groups())
 
 
+class MambaSpec(SimpleNamespace):
+    pass
+
+
 def test_models_are_refused_by_name(v: Any) -> None:
     extra = {"host_memory": "1MiB"}
-    for wrong, text in ((groups(spec(SlidingWindowSpec)), "SlidingWindowSpec"),
-                        (groups(spec(), spec()), "FullAttentionSpec, FullAttentionSpec"),
-                        (groups(spec(dtype="torch.uint8")), "uint8"),
-                        (groups(spec(sliding_window=128)), "sliding window")):
+    for wrong, text in ((groups(spec(), spec(MambaSpec)), "FullAttentionSpec, MambaSpec"),
+                        (SimpleNamespace(kv_cache_groups=[]), "of no kind"),
+                        (groups(spec(), spec(SlidingWindowSpec, block_size=8)),
+                         "differ in block_size.* 4, 8"),
+                        (groups(*[spec()] * 9), "9 layer groups"),
+                        (groups(spec(dtype="torch.uint8")), "uint8")):
         with pytest.raises(ValueError, match=text):
             v.Connector(config(extra), v.Role.SCHEDULER, wrong)
     with pytest.raises(ValueError, match="pipeline_parallel_size"):
         v.Connector(config(extra, pipeline_parallel_size=2), v.Role.WORKER, groups())
+    worker = v.Connector(config(extra), v.Role.WORKER, windowed((0, 9)))
+    with pytest.raises(ValueError, match="layer g1l0 has no KV of its own"):
+        worker.register_kv_caches({f"g0l{i}": Tensor(np.zeros((9, HEADS, S, 2 * SIZE), np.float32))
+                                   for i in range(LAYERS)})
+
+
+def test_a_window_is_part_of_what_a_record_is_of(v: Any) -> None:
+    """Also that of layers whose blocks vLLM keeps for all tokens, without its hybrid manager."""
+    settings = v.module.Settings({"host_memory": "1MiB", "weights": WEIGHTS})
+    made = [v.module.model_of(config({}), kv_cache, settings).fingerprint() for kv_cache in (
+        groups(), groups(spec(sliding_window=9)), groups(spec(sliding_window=10)),
+        groups(spec(attention_chunk_size=9)), windowed((9,)), windowed((0, 9)), windowed((0, 10)),
+        windowed((9, 0)), windowed((0, 0)))]
+    assert len(set(made)) == len(made)
+    plain = v.module.v.layer_groups(groups())[1]
+    assert sorted(v.module.v.engine_facts(config({}), spec(), plain)) == [
+        "draft", "kv_type", "layout", "overrides", "rope", "version"]  # as earlier versions have them

@@ -88,14 +88,15 @@ class Settings:
 
 def model_of(config: Any, kv_cache: Any, settings: Settings) -> s.FingerprintInput:
     """What KV depends on. ValueError: what is not supported, and why."""
-    spec, layers = v.one_group(kv_cache)
+    spec, groups = v.layer_groups(kv_cache)
+    layers = sum(len(group.layers) for group in groups)
     dtype = str(spec.dtype).removeprefix("torch.")
     if dtype not in _TYPES:
         raise ValueError(f"KvpagerConnector: KV of type {dtype} is not supported, only "
                          f"{', '.join(_TYPES)}")
     model, parallel = config.model_config, config.parallel_config
     ranks, rank = v.ranks(parallel)
-    facts = {**v.engine_facts(config, spec), "identity": settings.identity}
+    facts = {**v.engine_facts(config, spec, groups), "identity": settings.identity}
     return s.FingerprintInput(
         weights=weights_of(settings.weights, model.model),
         compute_type=str(model.dtype).removeprefix("torch."), type=_TYPES[dtype],
@@ -107,7 +108,7 @@ def model_of(config: Any, kv_cache: Any, settings: Settings) -> s.FingerprintInp
         order=f"vllm {facts['layout']}")
 
 
-class KvpagerConnector(v.ConnectorBase):
+class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
     """What --kv-transfer-config names: Settings."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
@@ -122,7 +123,8 @@ class KvpagerConnector(v.ConnectorBase):
         else:
             ranks, _ = v.ranks(vllm_config.parallel_config)
             self._mover = Mover(model, settings.host_memory // ranks, settings.urls,
-                                settings.record_blocks, settings.secret, always=settings.always)
+                                settings.record_blocks, settings.secret,
+                                groups=v.layer_groups(kv_cache_config)[1], always=settings.always)
 
     @property
     def _plan(self) -> Planner:
@@ -145,7 +147,7 @@ class KvpagerConnector(v.ConnectorBase):
         return self._plan.answer(request, num_computed_tokens), False
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        self._plan.admitted(request, blocks.get_block_ids()[0], num_external_tokens)
+        self._plan.admitted(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
         return self._plan.step(scheduler_output)
@@ -156,6 +158,10 @@ class KvpagerConnector(v.ConnectorBase):
 
     def request_finished(self, request: Any,
                          block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
+        return self.request_finished_all_groups(request, (block_ids,))
+
+    def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]
+                                    ) -> tuple[bool, dict[str, Any] | None]:
         self._plan.finished(request)
         return False, None
 

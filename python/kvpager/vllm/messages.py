@@ -11,6 +11,8 @@ import numpy.typing as npt
 from .._sequence import Key
 from . import versions as v
 
+Blocks = tuple[list[int], ...]  # the engine's, of each layer group, all equally long
+
 
 @dataclass(frozen=True)
 class Prefix:
@@ -36,19 +38,20 @@ class Ask:
 
 @dataclass(frozen=True)
 class Load:
-    """Copy blocks [begin, begin + len(blocks)) of what was asked for to the engine's blocks."""
+    """Copy blocks begin, begin + 1 ... of what was asked for to the engine's blocks, of which each
+    layer group has a list. Null blocks get nothing."""
 
     request: str
     begin: int
-    blocks: list[int]
+    blocks: Blocks
 
 
 @dataclass(frozen=True)
 class Save:
-    """Keep a prefix whose KV lies in the engine's blocks after this step."""
+    """Keep a prefix whose KV lies in the engine's blocks after this step, but for null blocks."""
 
     prefix: Prefix
-    blocks: list[int]
+    blocks: Blocks
 
 
 @dataclass

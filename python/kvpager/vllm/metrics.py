@@ -27,6 +27,7 @@ COUNTED = {
     "refused": "Operations that a store refused.",
     "no_room": "Prefixes that were not looked for, as host memory was held by others.",
     "not_kept": "Prefixes that were not kept, as host memory was held by others.",
+    "gaps": "Prefixes that were not kept, as blocks that a window had left behind were lost.",
     "load_failed": "Copies to the engine's blocks that failed.",
     "lost": "Promises that a reset broke.",
 }

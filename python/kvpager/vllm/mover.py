@@ -4,6 +4,10 @@ Host memory is a kvpager cache with KV memory of its own: tokens decide a hit, t
 evicted, what a request waits for is held. Stores are read into its blocks and written from them. One
 thread calls everything here, once a step; stores work in threads of their own.
 
+A block of host memory holds S tokens in all layers, those with a sliding window too, so that each
+prefix of what is there can be loaded. The engine has a block for each layer group, and null blocks for
+tokens that a window has left behind: they are neither read nor written.
+
 A request waits for a store as long as loading is expected to be sooner than computing (rates.py), and
 not longer than computing takes.
 """
@@ -27,7 +31,7 @@ from .._errors import AgainError
 from .._memory import Copier, Layout, Memory
 from .._sequence import Key, Namespace, Prompt, Sequence
 from . import versions as v
-from .messages import Ask, Found, Load, Prefix, Save, Step
+from .messages import Ask, Blocks, Found, Load, Prefix, Save, Step
 from .rates import PATIENCE, Pace, Reads, how_many
 from .stores import Stores
 
@@ -87,11 +91,11 @@ class Mover:
     """
 
     def __init__(self, model: s.FingerprintInput, host_memory: int, urls: list[str],
-                 record_blocks: int, secret: bytes, *, always: bool = False,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 record_blocks: int, secret: bytes, *, groups: list[v.LayerGroup],
+                 always: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.model, self._host_bytes = model, host_memory
         self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
-        self._always, self._clock = always, clock
+        self._groups, self._always, self._clock = groups, always, clock
         self._computing, self._own = Pace(), 0.0
         self._bound: float | None = None
         self._epoch = 0
@@ -104,7 +108,8 @@ class Mover:
 
     def register(self, tensors: dict[str, Any]) -> None:
         """The engine's KV: a tensor for each layer, blocks outermost."""
-        given = list(tensors.values())
+        parts = self._of_groups(tensors)
+        given = [tensor for part in parts for tensor in part]
         n_blocks = {len(tensor) for tensor in given}
         per_block = {tensor[0].numel() for tensor in given}
         if len(n_blocks) != 1 or len(per_block) != 1:
@@ -115,21 +120,28 @@ class Mover:
                              "outermost. On GPUs, use StoreTier")
         size, block = per_block.pop() // self.model.block_tokens, self.model.block_tokens
 
-        def layout(blocks: int, order: str) -> Layout:
-            return Layout(type=self.model.type, n_blocks=blocks, block_tokens=block,
-                          n_layers=len(given), n_heads=1, k_size=size).arrange(order)
+        def layout(blocks: int, n_layers: int, order: str, first: int = 0) -> Layout:
+            return Layout(type=self.model.type, n_blocks=blocks, block_tokens=block, n_layers=n_layers,
+                          first_layer=first, n_heads=1, k_size=size).arrange(order)
 
-        device = layout(n_blocks.pop(), "NSHD")
-        block_bytes = device.block_bytes
+        block_bytes = layout(2, len(given), "NLSHD").block_bytes
         blocks = self._host_bytes // block_bytes
         if blocks < 2:
             raise ValueError(f"host_memory: {self._host_bytes} bytes are less than two blocks of "
                              f"{block_bytes} bytes")
         # Touched now: pages that the system has yet to give would cost each step more than its copies.
-        self.host = Memory.create(layout(blocks, "NLSHD"), touch=True)
-        self.rows: Any = self.host.tensor(0).numpy().view(np.uint8).reshape(blocks, -1)
-        flat = [tensor.view(-1) for tensor in given]
-        self.copier = Copier(Memory.wrap(device, flat), self.host)
+        self.host = Memory.create(layout(blocks, len(given), "NLSHD"), touch=True)
+        whole = self.host.tensor(0).numpy()
+        self.rows: Any = whole.view(np.uint8).reshape(blocks, -1)
+        device, host, first, n_device = list[Memory](), list[Memory](), 0, n_blocks.pop()
+        for part in parts:
+            n_layers = len(part)
+            device.append(Memory.wrap(layout(n_device, n_layers, "NSHD", first),
+                                      [tensor.view(-1) for tensor in part]))
+            host.append(Memory.wrap(self.host.layout.slice(
+                first_layer=first, n_layers=n_layers, first_head=0, n_heads=1), [whole]))
+            first += n_layers
+        self.copier = Copier(device, host)
         self.books = Cache(n_blocks=blocks, block_tokens=block, max_seqs=_SEQS,
                            max_seq_tokens=min(blocks * block, 2 ** 31 - 1), max_unit_keys=64)
         self.space: Namespace = self.books.namespace()
@@ -140,6 +152,17 @@ class Mover:
         logger.info("kvpager: %d blocks of %d bytes in host memory; stores: %s", blocks, block_bytes,
                     ", ".join(f"{s.show_url(store.url)} ({store.describe()})"
                               for store in self.stores.all) or "none")
+
+    def _of_groups(self, tensors: dict[str, Any]) -> list[list[Any]]:
+        """The tensors of each layer group. Of one group, in the order in which they are given:
+        records of earlier versions have it."""
+        if len(self._groups) == 1:
+            return [list(tensors.values())]
+        names = [name for group in self._groups for name in group.layers]
+        if missing := next((name for name in names if name not in tensors), None):
+            raise ValueError(f"KvpagerConnector: layer {missing} has no KV of its own, which is not "
+                             "supported in models with several layer groups")
+        return [[tensors[name] for name in group.layers] for group in self._groups]
 
     def settle(self, seconds: float) -> None:
         """Wait for what stores were told to do, but not for ever."""
@@ -155,12 +178,20 @@ class Mover:
         for store in self.stores.all:
             store.close()
 
-    def _copies(self, host: Any, device: list[int], to_host: bool) -> None:
-        made = np.zeros(len(device), COPY_DTYPE)
-        made["src_tier"], made["dst_tier"] = (c.DEVICE, c.HOST) if to_host else (c.HOST, c.DEVICE)
-        made["src_block"], made["dst_block"] = (device, host) if to_host else (host, device)
-        made["n_tokens"] = self.model.block_tokens
-        self.copier.wait(self.copier.run(made))
+    def _copies(self, host: Any, device: Blocks, to_host: bool) -> None:
+        """Between blocks of host memory and the blocks of each group beside them."""
+        plans = []
+        for group, blocks in enumerate(device):
+            given = np.array(blocks, np.int32)
+            there = given != v.NULL_BLOCK
+            made = np.zeros(int(there.sum()), COPY_DTYPE)
+            made["group"], made["n_tokens"] = group, self.model.block_tokens
+            made["src_tier"], made["dst_tier"] = ((c.DEVICE, c.HOST) if to_host
+                                                  else (c.HOST, c.DEVICE))
+            made["src_block"], made["dst_block"] = ((given[there], host[there]) if to_host
+                                                    else (host[there], given[there]))
+            plans.append(made)
+        self.copier.wait(self.copier.run(np.concatenate(plans)))
 
     def _prompt(self, prefix: Prefix) -> Prompt:
         # The epoch is no part: a reset empties host memory.
@@ -349,25 +380,32 @@ class Mover:
     # ----------------------------------------------------------------------------------- load
 
     def _load(self, load: Load) -> None:
-        fetch = self._fetches.get(load.request)
-        last = (load.begin + len(load.blocks)) * self.model.block_tokens
+        fetch, n_blocks = self._fetches.get(load.request), len(load.blocks[0])
+        last = (load.begin + n_blocks) * self.model.block_tokens
         if fetch is None or last > fetch.good:
             self.counts["lost"] += 1  # a reset came in between
-            self._failed.update(load.blocks)
+            self._fail(load)
             return
         try:
             row = fetch.sequence.row()
-            self._copies(row[load.begin:load.begin + len(load.blocks)], load.blocks, to_host=False)
-            self.counts["loaded_tokens"] += len(load.blocks) * self.model.block_tokens
+            self._copies(row[load.begin:load.begin + n_blocks], load.blocks, to_host=False)
+            self.counts["loaded_tokens"] += n_blocks * self.model.block_tokens
         except Error as error:
             self._trouble("load_failed", error)
-            self._failed.update(load.blocks)
+            self._fail(load)
         self._drop(load.request)
+
+    def _fail(self, load: Load) -> None:
+        self._failed.update(block for blocks in load.blocks for block in blocks
+                            if block != v.NULL_BLOCK)
 
     # ----------------------------------------------------------------------------------- save
 
     def _save(self, save: Save) -> None:
         try:
+            if self._has_gap(save):
+                self.counts["gaps"] += 1
+                return
             sequence = self.space.open(self._prompt(save.prefix))
         except Error as error:
             self._trouble("not_kept", error)
@@ -375,13 +413,23 @@ class Mover:
         n_tokens, block = len(save.prefix.tokens), self.model.block_tokens
         try:
             first = sequence.opened.hit_tokens // block
-            if first < len(save.blocks):
-                self._copies(sequence.row()[first:], save.blocks[first:], to_host=True)
+            if first * block < n_tokens:
+                self._copies(sequence.row()[first:], tuple(blocks[first:] for blocks in save.blocks),
+                             to_host=True)
                 sequence.commit(n_tokens)
                 self.counts["saved_tokens"] += n_tokens - first * block
             self._write(sequence, self._chain(save.prefix), n_tokens)
         except Error as error:
             self._trouble("not_kept", error)
+
+    def _has_gap(self, save: Save) -> bool:
+        """Whether host memory lacks blocks that a window has left behind: then nothing behind them
+        can be kept."""
+        null = np.flatnonzero((np.array(save.blocks) == v.NULL_BLOCK).any(axis=0))
+        if not len(null):
+            return False
+        found = self.space.match(self._prompt(save.prefix)).hit_tokens
+        return bool(found <= null[-1] * self.model.block_tokens)
 
     def _write(self, sequence: Sequence, chain: s.Chain, n_tokens: int) -> None:
         """Write the records of a sequence that stores are not believed to have. It is closed when

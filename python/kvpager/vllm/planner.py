@@ -13,7 +13,7 @@ import numpy as np
 
 from .._sequence import Key
 from . import versions as v
-from .messages import Ask, Found, Load, Prefix, Save, Step
+from .messages import Ask, Blocks, Found, Load, Prefix, Save, Step
 
 _ITEM = 1  # the type of a multimodal item's key
 
@@ -113,14 +113,15 @@ class Planner:
         plan.until = self._clock() + self._deadline
         self._step.asks.append(Ask(plan.request.request_id, self._prefix(plan, want)))
 
-    def admitted(self, request: Any, blocks: list[int], n_tokens: int) -> None:
+    def admitted(self, request: Any, blocks: Blocks, n_tokens: int) -> None:
         """The request has its blocks, all of them; n_tokens of KV are to be loaded."""
         plan = self._plan(request)
         if plan.state in ("asked", "known"):
             if n_tokens > 0:
                 first = plan.begin // self._block
                 last = (plan.begin + n_tokens) // self._block
-                self._step.loads.append(Load(request.request_id, first, blocks[first:last]))
+                self._step.loads.append(Load(request.request_id, first,
+                                             tuple(group[first:last] for group in blocks)))
                 plan.saved = plan.begin + n_tokens
             else:
                 self._step.forget.append(request.request_id)
@@ -155,9 +156,10 @@ class Planner:
         full = min(request.num_computed_tokens + n_tokens, known) // self._block
         if full * self._block > plan.saved:
             blocks = v.blocks_of(scheduled, request.request_id)
-            if blocks is not None and len(blocks) >= full:
+            if blocks is not None and all(len(group) >= full for group in blocks):
                 plan.saved = full * self._block
-                self._step.saves.append(Save(self._prefix(plan, plan.saved), blocks[:full]))
+                self._step.saves.append(Save(self._prefix(plan, plan.saved),
+                                             tuple(group[:full] for group in blocks)))
 
     def finished(self, request: Any) -> None:
         """The request ended or was aborted."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import Any
+
+from .. import _constants as c
 
 try:
     import vllm
@@ -49,6 +52,7 @@ _NAMES = {
     "Scheduler": "vllm.v1.core.sched.scheduler.Scheduler",
     "SecondaryTier": f"{_OFFLOAD}.tiering.base.SecondaryTierManager",
     "Stats": f"{_V1}.offloading.metrics.OffloadingConnectorStats",
+    "SupportsHMA": f"{_V1}.base.SupportsHMA",
     "current_platform": "vllm.platforms.current_platform",
     "init_logger": "vllm.logger.init_logger",
     "kv_events": "vllm.distributed.kv_events",
@@ -100,18 +104,53 @@ def facts(config: Any) -> dict[str, Any]:
     }
 
 
-def one_group(kv_cache: Any) -> tuple[Any, int]:
-    """The spec of the only layer group, and its layers. ValueError: others are not supported."""
-    groups = kv_cache.kv_cache_groups
-    kinds = [type(group.kv_cache_spec).__name__ for group in groups]
-    if len(groups) != 1 or kinds != ["FullAttentionSpec"]:
-        raise ValueError("KvpagerConnector: only models with full attention in all layers are "
-                         f"supported; this one has layer groups {', '.join(kinds) or 'of no kind'}")
-    spec = groups[0].kv_cache_spec
-    if getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None):
-        raise ValueError("KvpagerConnector: layers with a sliding window or with attention in "
-                         "chunks are not supported")
-    return spec, len(groups[0].layer_names)
+NULL_BLOCK = 0  # stands for a block of tokens that a window has left behind
+_KINDS = ("FullAttentionSpec", "SlidingWindowSpec")
+_SHAPE = ("block_size", "num_kv_heads", "head_size", "head_size_v", "dtype")
+
+
+@dataclass(frozen=True)
+class LayerGroup:
+    """Layers whose blocks vLLM allocates together.
+
+    layers  by name
+    window  tokens that they see and keep; 0: they keep all
+    sees    (window, chunk) of layers that keep all and see less: vLLM without its hybrid manager
+    """
+
+    layers: tuple[str, ...]
+    window: int
+    sees: tuple[int, int]
+
+
+def layer_groups(kv_cache: Any) -> tuple[Any, list[LayerGroup]]:
+    """What the layer groups have in common, and the groups. ValueError: they are not supported."""
+    specs = [group.kv_cache_spec for group in kv_cache.kv_cache_groups]
+    kinds = [type(spec).__name__ for spec in specs]
+    if not kinds or any(kind not in _KINDS for kind in kinds):
+        raise ValueError("KvpagerConnector: only layers with full attention and with sliding windows "
+                         f"are supported; this model has layer groups {', '.join(kinds) or 'of no kind'}")
+    if len(kinds) > c.GROUPS_MAX:
+        raise ValueError(f"KvpagerConnector: {len(kinds)} layer groups are not supported, at most "
+                         f"{c.GROUPS_MAX}")
+    for name in _SHAPE:
+        values = [str(getattr(spec, name)) for spec in specs]
+        if len(set(values)) != 1:
+            raise ValueError(f"KvpagerConnector: layer groups that differ in {name} are not "
+                             f"supported; this model has {', '.join(values)}")
+    made = []
+    for group, spec, kind in zip(kv_cache.kv_cache_groups, specs, kinds):
+        window = getattr(spec, "sliding_window", None) or 0
+        chunk = getattr(spec, "attention_chunk_size", None) or 0
+        slides = kind == "SlidingWindowSpec"
+        made.append(LayerGroup(tuple(group.layer_names), window if slides else 0,
+                               (0, 0) if slides else (window, chunk)))
+    return specs[0], made
+
+
+def groups_are_full(groups: list[LayerGroup]) -> bool:
+    """Whether there is one group, whose layers see all tokens."""
+    return len(groups) == 1 and groups[0].window == 0 and groups[0].sees == (0, 0)
 
 
 def ranks(parallel: Any) -> tuple[int, int]:
@@ -123,14 +162,19 @@ def ranks(parallel: Any) -> tuple[int, int]:
     return parallel.tensor_parallel_size, parallel.rank % parallel.tensor_parallel_size
 
 
-def engine_facts(config: Any, spec: Any) -> dict[str, Any]:
-    """What the bytes of KV depend on besides the model's weights and shapes."""
+def engine_facts(config: Any, spec: Any, groups: list[LayerGroup]) -> dict[str, Any]:
+    """What the bytes of KV depend on besides the model's weights and shapes. Layers that see less
+    than all come in where there are some: without them, records are those of earlier versions."""
     from vllm.v1.attention.backends import cpu_attn
 
     model, speculative = config.model_config, config.speculative_config
     kind = cpu_attn._get_attn_isa(spec.dtype, spec.block_size, spec.head_size,
                                   config.cache_config.cache_dtype)
+    windows = {} if groups_are_full(groups) else {
+        "groups": [[group.window, group.sees, group.layers] for group in groups],
+        "layer_types": getattr(model.hf_text_config, "layer_types", None)}
     return {
+        **windows,
         "version": VERSION,
         "layout": f"cpu {kind}",
         "draft": None if speculative is None else str(speculative.model),
@@ -155,7 +199,7 @@ def items(request: Any) -> list[tuple[int, int, bytes]]:
     return made
 
 
-def blocks_of(scheduled: Any, request: str) -> list[int] | None:
-    """The block ids of a request that is scheduled."""
-    found = scheduled.kv_connector_block_state.get_block_ids(request)
-    return None if found is None else list(found[0])
+def blocks_of(scheduled: Any, request: str) -> tuple[list[int], ...] | None:
+    """The block ids of a request that is scheduled, of each layer group."""
+    made: tuple[list[int], ...] | None = scheduled.kv_connector_block_state.get_block_ids(request)
+    return made
