@@ -675,12 +675,9 @@ static void work_on_merges(void *context, uint32_t index, uint32_t n)
         merge_query(call, (uint32_t)query);
 }
 
-static void run_all(struct call *call, kvpi_team_work work)
+static void run_all(struct call *call, kvp_attn_work work)
 {
-    if (call->fast->n_threads > 1)
-        kvpi_team_run(call->attention->team->team, work, call);
-    else
-        work(call, 0, 1);
+    kvpi_attn_team_run(call->attention->team, work, call);
 }
 
 /* Rows that a kernel can use as they lie. */
