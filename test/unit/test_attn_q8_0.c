@@ -55,9 +55,9 @@ static uint16_t draw_scale(uint64_t *random)
 {
     switch (attn_draw(random, 12)) {
     case 0: return 0;
-    case 1: return (uint16_t)(1 + attn_draw(random, 1023));             /* below 2^-14 */
+    case 1: return (uint16_t)(1 + attn_draw(random, 1023)); /* below 2^-14 */
     case 2: return (uint16_t)(0x8000 | (0x2000 + attn_draw(random, 1024)));
-    default: return (uint16_t)(0x2000 + attn_draw(random, 0x400));      /* 2^-7 to 2^-6 */
+    default: return (uint16_t)(0x2000 + attn_draw(random, 0x400)); /* 2^-7 to 2^-6 */
     }
 }
 
@@ -363,10 +363,8 @@ static void test_nothing_writes_it(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_implementation),
-        cmocka_unit_test(test_turned_keys),
-        cmocka_unit_test(test_layers_are_read),
-        cmocka_unit_test(test_layers_that_cannot_be),
+        cmocka_unit_test(test_every_implementation), cmocka_unit_test(test_turned_keys),
+        cmocka_unit_test(test_layers_are_read),      cmocka_unit_test(test_layers_that_cannot_be),
         cmocka_unit_test(test_nothing_writes_it),
     };
     const int status = attn_impls_choose(argc, argv);

@@ -35,8 +35,7 @@ static float kvpi_read_e4m3(uint8_t code)
 /* 32 elements of q8_0, their scale before them. */
 INLINE const unsigned char *kvpi_group_of(const void *elements, uint32_t i)
 {
-    return (const unsigned char *)elements +
-           (size_t)(i / KVP_Q8_0_ELEMENTS) * KVP_Q8_0_BYTES;
+    return (const unsigned char *)elements + (size_t)(i / KVP_Q8_0_ELEMENTS) * KVP_Q8_0_BYTES;
 }
 
 INLINE const int8_t *kvpi_element_of(const void *elements, uint32_t i)
