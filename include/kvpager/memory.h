@@ -75,8 +75,8 @@ enum {
     KVP_Q8_0 = 6  /* ggml's q8_0: see below */
 };
 
-/* KVP_Q8_0: 32 elements behind their scale. The scale is an f16, then come 32 int8, 34 bytes in all;
- * the next 32 elements follow at once. It is a type of layers that are filled by hand
+/* KVP_Q8_0: 32 elements behind their scale. The scale is an f16, then come 32 int8, 34 bytes in
+ * all; the next 32 elements follow at once. It is a type of layers that are filled by hand
  * (kvp_layer), for kvp_layer_read and attention only. D is a multiple of 32, run = size, addresses
  * and strides are multiples of 2, and there is a V. All other calls refuse it. */
 #define KVP_Q8_0_ELEMENTS 32u

@@ -1,5 +1,6 @@
-/* plan: see plan.h. Sizes: an item of few queries reads about half a MiB of KV, so that threads have
- * items to share from two thousand keys of a small model on, and beginning one costs little. */
+/* plan: see plan.h. Sizes: an item of few queries reads about half a MiB of KV, so that threads
+ * have items to share from two thousand keys of a small model on, and beginning one costs
+ * little. */
 #include "attention/plan.h"
 
 enum {

@@ -1,5 +1,5 @@
-/* other: the same library, built against another version of ggml's interface of back ends. ggml must
- * refuse it. */
+/* other: the same library, built against another version of ggml's interface of back ends. ggml
+ * must refuse it. */
 #define _GNU_SOURCE /* dladdr */
 #include <ggml-backend-impl.h>
 

@@ -1,6 +1,6 @@
-/* narrow: K and V of f16, bf16, int8 and q8_0 in place, multiplied as f32. For processors that convert
- * them to f32 in an instruction or two, but cannot multiply them. For few queries the conversion is
- * in registers, for many queries once a tile.
+/* narrow: K and V of f16, bf16, int8 and q8_0 in place, multiplied as f32. For processors that
+ * convert them to f32 in an instruction or two, but cannot multiply them. For few queries the
+ * conversion is in registers, for many queries once a tile.
  *
  * work: [64, dims] K, then [64, v_dims] V. */
 #ifndef KVPI_NARROW_H

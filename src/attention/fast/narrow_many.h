@@ -1,5 +1,6 @@
-/* narrow_many: many queries on K and V of f16, bf16, int8 and q8_0, in products of f32 as in many_rows.h:
- * K is made f32 as it is turned round, V once a tile. For few queries see narrow.h, bf16_wide.h.
+/* narrow_many: many queries on K and V of f16, bf16, int8 and q8_0, in products of f32 as in
+ * many_rows.h: K is made f32 as it is turned round, V once a tile. For few queries see narrow.h,
+ * bf16_wide.h.
  *
  * work: [dims, 64] K, then [64, v_dims] V. */
 #ifndef KVPI_NARROW_MANY_H
