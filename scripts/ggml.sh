@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds libggml-kvpager.so for one release of llama.cpp and tests it there (make ggml).
 #
-#     ggml.sh BUILD [bench]    bench: measures, too; some minutes on a quiet machine
+#     ggml.sh BUILD [bench]    bench: measures, too; half an hour on a quiet machine.
+#                              GGML_BENCH_PIECES: what of it (integrations/ggml/bench.sh)
 #
 # What it downloads: scripts/llama_files.sh. Ends with 77 where that cannot be had.
 set -euo pipefail
@@ -18,4 +19,5 @@ cmake -S "$source" -B "$build/ggml" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 ninja -C "$build/ggml" ggml_programs >"$build/build.log" || { cat "$build/build.log"; exit 1; }
 ctest --test-dir "$build/ggml" -L '^ggml$' --output-on-failure
 [ "${2:-}" = bench ] || exit 0
-"$source/integrations/ggml/bench.sh" "$build/ggml" "$llama/model.gguf"
+# shellcheck disable=SC2086
+"$source/integrations/ggml/bench.sh" "$build/ggml" "$llama/model.gguf" ${GGML_BENCH_PIECES:-}

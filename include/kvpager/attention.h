@@ -117,6 +117,27 @@ typedef struct kvp_attn_team kvp_attn_team;
  */
 KVP_API kvp_status kvp_attn_team_create(uint32_t n_threads, kvp_attn_team **out_team);
 
+/* A share of the work: `index` of n. */
+typedef void (*kvp_attn_work)(void *data, uint32_t index, uint32_t n);
+
+/* A pool of threads that are not the library's: call work(data, i, n) once for each i below n, on
+ * any threads, and return when all are done. */
+typedef void (*kvp_attn_pool)(void *pool, kvp_attn_work work, void *data, uint32_t n);
+
+/* Make a team whose threads are an engine's: its own pool, OpenMP. Then an engine has one set of
+ * threads, and those that spin between its own pieces of work do this one.
+ *
+ * Takes:   n_threads    shares, 1..KVP_ATTN_TEAM_MAX. If fewer threads do them, the result is the
+ *                       same, and scratch memory is larger than needed
+ *          run          called once or twice by each attention; not with n_threads = 1
+ *          pool         handed to `run`; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY
+ * Owns:    no threads; kvp_attn_team_destroy frees it. `pool` is the caller's and must outlive it
+ * Thread:  any. A team does one call at a time
+ */
+KVP_API kvp_status kvp_attn_team_wrap(uint32_t n_threads, kvp_attn_pool run, void *pool,
+                                      kvp_attn_team **out_team);
+
 /* End the threads; they must be idle. NULL is ignored. */
 KVP_API void kvp_attn_team_destroy(kvp_attn_team *team);
 

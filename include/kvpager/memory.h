@@ -71,10 +71,18 @@ enum {
     KVP_F16 = 2,  /* IEEE binary16 */
     KVP_BF16 = 3, /* the upper half of an f32 */
     KVP_INT8 = 4, /* -127..127 */
-    KVP_E4M3 = 5  /* fp8 E4M3FN: largest 448, NaN, no infinities */
+    KVP_E4M3 = 5, /* fp8 E4M3FN: largest 448, NaN, no infinities */
+    KVP_Q8_0 = 6  /* ggml's q8_0: see below */
 };
 
-/* Tell the bytes of an element; 0 for a number that is no type. Thread: pure. */
+/* KVP_Q8_0: 32 elements behind their scale. The scale is an f16, then come 32 int8, 34 bytes in
+ * all; the next 32 elements follow at once. It is a type of layers that are filled by hand
+ * (kvp_layer), for kvp_layer_read and attention only. D is a multiple of 32, run = size, addresses
+ * and strides are multiples of 2, and there is a V. All other calls refuse it. */
+#define KVP_Q8_0_ELEMENTS 32u
+#define KVP_Q8_0_BYTES    34u
+
+/* Tell the bytes of an element; 0 for a number that is no type, and for KVP_Q8_0. Thread: pure. */
 KVP_API size_t kvp_type_bytes(uint32_t type);
 
 /* Tell the smallest scale with which values up to max_abs fit: max_abs / 127 for KVP_INT8, max_abs
@@ -380,7 +388,7 @@ KVP_API kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slo
  *
  * Takes:   as kvp_layer_read; slot KVP_NO_SLOT: nothing is written
  *          values       [D]
- * Returns: KVP_OK; KVP_E_ARG
+ * Returns: KVP_OK; KVP_E_ARG: also KVP_Q8_0
  * Thread:  exclusive: this layer, part, head and block. Cost: O(D); O(S x D) when a scale rises
  */
 KVP_API kvp_status kvp_layer_write(const kvp_layer *layer, int which, int64_t slot, uint32_t head,

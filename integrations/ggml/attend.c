@@ -14,29 +14,44 @@
 
 #include "plain.h"
 
-/* Products that one thread makes in about 0.1 ms: less is not worth waking others for. */
-enum { ALONE_PRODUCTS = 4 << 20 };
-
 /* -------------------------------------------------------------------------------- what is taken */
 
-static int is_layer_type(enum ggml_type type)
+/* How a type of K and V lies: bytes of a group of elements, and what addresses are multiples of. */
+struct how_it_lies {
+    uint32_t type; /* KVP_...; 0: left to ggml */
+    size_t group_bytes;
+    size_t alignment;
+};
+
+static struct how_it_lies lies(enum ggml_type type)
 {
-    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+    switch (type) {
+    case GGML_TYPE_F32: return (struct how_it_lies){KVP_F32, 4, 4};
+    case GGML_TYPE_F16: return (struct how_it_lies){KVP_F16, 2, 2};
+    case GGML_TYPE_BF16: return (struct how_it_lies){KVP_BF16, 2, 2};
+    case GGML_TYPE_Q8_0: return (struct how_it_lies){KVP_Q8_0, KVP_Q8_0_BYTES, 2};
+    default: return (struct how_it_lies){0, 0, 0};
+    }
+}
+
+static int is_laid(const struct ggml_tensor *tensor, size_t group_bytes, size_t alignment)
+{
+    return tensor->nb[0] == group_bytes && tensor->nb[1] % alignment == 0 &&
+           tensor->nb[2] % alignment == 0 && tensor->nb[3] % alignment == 0;
 }
 
 static int is_aligned(const struct ggml_tensor *tensor, size_t size)
 {
-    return tensor->nb[0] == size && tensor->nb[1] % size == 0 && tensor->nb[2] % size == 0 &&
-           tensor->nb[3] % size == 0;
+    return is_laid(tensor, size, size);
 }
 
 static int takes_kv(const struct ggml_tensor *k, const struct ggml_tensor *v)
 {
-    const size_t size = k->type == GGML_TYPE_F32 ? 4 : 2;
-    return is_layer_type(k->type) && v->type == k->type && is_aligned(k, size) &&
-           is_aligned(v, size) && k->ne[0] <= KVP_HEAD_SIZE_MAX && v->ne[0] <= KVP_HEAD_SIZE_MAX &&
-           k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] && k->ne[1] > 0 &&
-           k->ne[2] > 0 && k->ne[2] <= KVP_HEADS_MAX;
+    const struct how_it_lies how = lies(k->type);
+    return how.type != 0 && v->type == k->type && is_laid(k, how.group_bytes, how.alignment) &&
+           is_laid(v, how.group_bytes, how.alignment) && k->ne[0] <= KVP_HEAD_SIZE_MAX &&
+           v->ne[0] <= KVP_HEAD_SIZE_MAX && k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] &&
+           k->ne[3] == v->ne[3] && k->ne[1] > 0 && k->ne[2] > 0 && k->ne[2] <= KVP_HEADS_MAX;
 }
 
 static int takes_mask(const struct ggml_tensor *mask, const struct ggml_tensor *q,
@@ -70,11 +85,6 @@ int kvpi_attend_takes(const struct ggml_tensor *op)
 
 /* ------------------------------------------------------------------------------------ the layer */
 
-static uint32_t type_of(enum ggml_type type)
-{
-    return type == GGML_TYPE_F32 ? KVP_F32 : type == GGML_TYPE_F16 ? KVP_F16 : KVP_BF16;
-}
-
 /* Addresses are counted as numbers: block 0, a cell before the tensor, is never read. */
 static kvp_layer_part part_of(const struct ggml_tensor *tensor, int64_t stream)
 {
@@ -102,7 +112,7 @@ static uint64_t stream_cells(const struct ggml_tensor *op)
 
 static kvp_layer layer_of(const struct ggml_tensor *op, int64_t stream, uint64_t n_cells)
 {
-    return (kvp_layer){.type = type_of(op->src[1]->type),
+    return (kvp_layer){.type = lies(op->src[1]->type).type,
                        .n_blocks = (uint32_t)n_cells + 1,
                        .block_tokens = 1,
                        .n_heads = (uint32_t)op->src[1]->ne[2],
@@ -188,7 +198,7 @@ static enum ggml_status run_lists(struct kvpi_attend *attend, kvp_attention *cal
     call->levels = visible->levels;
     call->order = visible->n_levels > 1 ? visible->order.data : NULL;
     call->tree = visible->tree;
-    call->team = count_products(call) > ALONE_PRODUCTS ? attend->team : NULL;
+    call->team = count_products(call) > attend->alone_products ? attend->team : NULL;
     if (kvp_attention_bytes(call, &n_bytes) != KVP_OK)
         return GGML_STATUS_FAILED;
     if (n_bytes > attend->scratch_bytes) {

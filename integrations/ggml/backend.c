@@ -6,9 +6,12 @@
  * Python. What the headers said when this was compiled is compared with what that library does; if
  * they differ, the back end is refused.
  */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* dladdr */
+#endif
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +21,13 @@
 
 #include "attend.h"
 #include "fits.h"
+#include "threads.h"
 
 enum { OBJECT_BYTES = 32 }; /* of ggml's struct ggml_object, which is in no header */
+
+/* Products that a thread makes in about 0.1 ms, and in an eighth of it: less is not worth waking
+ * threads for that sleep, and telling threads that spin. */
+enum { ASLEEP_PRODUCTS = 4 << 20, SPINNING_PRODUCTS = 1 << 19 };
 
 struct kvpi_ggml_state {
     uint32_t n_threads;
@@ -29,12 +37,31 @@ struct kvpi_ggml_state {
 /* What is needed of ggml; set once, before anything else is called. */
 static ggml_backend_buffer_type_t (*cpu_buffer_type)(void);
 
+/* OpenMP's, if ggml's operations run on it; else NULL. */
+static kvpi_parallel parallel;
+
+_Static_assert(sizeof(struct kvpi_feature) == sizeof(struct ggml_backend_feature) &&
+                   offsetof(struct kvpi_feature, value) ==
+                       offsetof(struct ggml_backend_feature, value),
+               "a feature is what ggml says");
+
 /* --------------------------------------------------------------------------------- the back end */
 
 static const char *name_of_backend(ggml_backend_t backend)
 {
     (void)backend;
     return "kvpager";
+}
+
+/* One number of threads for ggml and for us: its own where they can be had. */
+static void make_team(struct kvpi_attend *attend, uint32_t n)
+{
+    const kvp_status status =
+        parallel != NULL ? kvp_attn_team_wrap(n, kvpi_threads_run, &parallel, &attend->team)
+                         : kvp_attn_team_create(n, &attend->team);
+    attend->alone_products = parallel != NULL ? SPINNING_PRODUCTS : ASLEEP_PRODUCTS;
+    if (status != KVP_OK)
+        attend->team = NULL; /* then it is one thread */
 }
 
 static void set_threads(ggml_backend_t backend, int n_threads)
@@ -48,8 +75,8 @@ static void set_threads(ggml_backend_t backend, int n_threads)
     kvp_attn_team_destroy(state->attend.team);
     state->attend.team = NULL;
     state->n_threads = n;
-    if (n > 1 && kvp_attn_team_create(n, &state->attend.team) != KVP_OK)
-        state->attend.team = NULL; /* then it is one thread */
+    if (n > 1)
+        make_team(&state->attend, n);
 }
 
 static void free_backend(ggml_backend_t backend)
@@ -215,6 +242,10 @@ union function {
     size_t (*tensor_overhead)(void);
     const char *(*op_name)(int op); /* ggml's enums are passed as int */
     const char *(*type_name)(int type);
+    ggml_backend_reg_t (*registry_by_name)(const char *name);
+    void *(*registry_function)(ggml_backend_reg_t registry, const char *name);
+    const struct kvpi_feature *(*features)(ggml_backend_reg_t registry);
+    kvpi_parallel parallel;
 };
 
 static void *find_function(ggml_backend_reg_t registry, const char *name)
@@ -240,15 +271,37 @@ static void *open_caller(const void *address)
     return library != NULL ? library : dlopen(NULL, RTLD_LAZY);
 }
 
+/* OpenMP's region, if the back end of the CPU says that it uses it. */
+static kvpi_parallel find_parallel(void *library)
+{
+    const union function by_name = {.address = dlsym(library, "ggml_backend_reg_by_name")};
+    const union function function_of = {.address =
+                                            dlsym(library, "ggml_backend_reg_get_proc_address")};
+    union function features = {.address = NULL}, region = {.address = NULL};
+    if (by_name.address == NULL || function_of.address == NULL)
+        return NULL;
+    ggml_backend_reg_t cpu = by_name.registry_by_name("CPU");
+    if (cpu != NULL)
+        features.address = function_of.registry_function(cpu, "ggml_backend_get_features");
+    if (features.address == NULL || !kvpi_threads_are_openmp(features.features(cpu)))
+        return NULL;
+    region.address = dlsym(library, "GOMP_parallel");
+    if (region.address == NULL) { /* ggml's back ends are libraries of their own */
+        void *openmp = dlopen("libgomp.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        region.address = openmp != NULL ? dlsym(openmp, "GOMP_parallel") : NULL;
+    }
+    return region.parallel;
+}
+
 /* Does the library that loads us count types, operations and bytes as our headers do? */
 static const char *refusal_of(void *library)
 {
-    const struct kvpi_fits_built built = {.tensor_overhead =
-                                              sizeof(struct ggml_tensor) + OBJECT_BYTES,
-                                          .op = GGML_OP_FLASH_ATTN_EXT,
-                                          .op_name = "FLASH_ATTN_EXT",
-                                          .types = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16},
-                                          .type_names = {"f32", "f16", "bf16"}};
+    const struct kvpi_fits_built built = {
+        .tensor_overhead = sizeof(struct ggml_tensor) + OBJECT_BYTES,
+        .op = GGML_OP_FLASH_ATTN_EXT,
+        .op_name = "FLASH_ATTN_EXT",
+        .types = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0},
+        .type_names = {"f32", "f16", "bf16", "q8_0"}};
     const union function cpu = {.address = dlsym(library, "ggml_backend_cpu_buffer_type")};
     const union function nodes = {.address = dlsym(library, "ggml_graph_nodes")};
     const union function n_nodes = {.address = dlsym(library, "ggml_graph_n_nodes")};
@@ -285,6 +338,7 @@ ggml_backend_reg_t ggml_backend_init(void)
                       why);
         return NULL;
     }
+    parallel = find_parallel(library);
     (void)fputs("kvpager: attention on the CPU; it needs -fa on, because -fa auto turns flash "
                 "attention off beside this library\n",
                 stderr);

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { KVPI_FITS_TYPES = 3 };
+enum { KVPI_FITS_TYPES = 4 };
 
 /* What is needed of ggml, as found in the process; ggml's enums are int here. NULL: not there. */
 struct kvpi_fits_found {

@@ -104,6 +104,7 @@ static int append_wrong(const kvp_append *a, kvp_why *why)
     return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &impl,
                        "this processor or this build does not have it") ||
            kvpi_layer_wrong(a->layer, why) ||
+           kvpi_why_range(why, "layer.type", a->layer->type, KVP_F32, KVP_E4M3) ||
            kvpi_why_if(why, !kvpi_rope_is_valid(&a->rope, a->layer->k.size), "rope", NULL,
                        "not one for vectors of this size");
 }

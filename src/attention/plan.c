@@ -1,9 +1,12 @@
-/* plan: see plan.h. Sizes: an item of few queries reads a few MiB of KV, which takes about as long
- * as ten thousand keys of one query and head take to compute. */
+/* plan: see plan.h. Sizes: an item of few queries reads about half a MiB of KV, so that threads
+ * have items to share from two thousand keys of a small model on, and beginning one costs
+ * little. */
 #include "attention/plan.h"
 
 enum {
-    SPLIT_KEYS = 2048, /* of an item of up to SPLIT_ROWS rows */
+    SPLIT_BYTES = 512 << 10, /* of an item of up to SPLIT_ROWS rows */
+    MIN_SPLIT_KEYS = 512,    /* of it, whatever their size is */
+    MAX_SPLIT_KEYS = 2048,
     SPLIT_ROWS = 16,
     MAX_ROWS = 128,     /* of an item: rows of queries that share a KV head */
     ALL_HEADS_ROWS = 64 /* up to so many, an item has all heads: a block is read from end to end */
@@ -26,12 +29,27 @@ uint32_t kvpi_plan_heads(const kvp_attention *attention, uint32_t n_queries)
     return rows <= ALL_HEADS_ROWS ? attention->layer->n_heads : 1;
 }
 
+/* Keys of a split of few rows, whole tiles. Not of the number of threads: results are the same. */
+static uint32_t few_rows_keys(const kvp_attention *attention)
+{
+    const kvp_layer *layer = attention->layer;
+    const uint64_t elements =
+        ((uint64_t)layer->k.size + (layer->v.base != NULL ? layer->v.size : 0)) * layer->n_heads;
+    const uint64_t element = layer->type == KVP_F32                              ? 4
+                             : layer->type == KVP_F16 || layer->type == KVP_BF16 ? 2
+                                                                                 : 1;
+    const uint64_t n = SPLIT_BYTES / (elements * element) / 64 * 64;
+    return n < MIN_SPLIT_KEYS ? MIN_SPLIT_KEYS
+                              : (uint32_t)(n < MAX_SPLIT_KEYS ? n : MAX_SPLIT_KEYS);
+}
+
 /* Keys of a split. */
 static uint32_t split_keys(const kvp_attention *attention, uint32_t n_queries)
 {
     const uint64_t rows = (uint64_t)n_queries * group_of(attention);
     const uint64_t times = (rows + SPLIT_ROWS - 1) / SPLIT_ROWS;
-    return times <= 1 ? SPLIT_KEYS : (uint32_t)(SPLIT_KEYS * times);
+    const uint32_t n = few_rows_keys(attention);
+    return times <= 1 ? n : (uint32_t)(n * times);
 }
 
 /* ------------------------------------------------------------------------------------- how much */
@@ -65,14 +83,14 @@ static uint64_t count_split_queries(const kvp_attention *attention)
  * where sequences of few queries look at them, there is more than one split. */
 uint64_t kvpi_plan_max_parts(const kvp_attention *attention)
 {
-    const uint64_t n_split = count_split_queries(attention);
+    const uint64_t n_split = count_split_queries(attention), n_keys_of = few_rows_keys(attention);
     uint64_t n = 0;
     for (uint32_t i = 0; i < attention->n_levels; i++) {
         const kvp_attn_level *level = &attention->levels[i];
         for (uint32_t row = 0; row < level->n_rows; row++) {
             const uint64_t n_keys = kvpi_level_row_keys(level, row, attention->layer->block_tokens);
             const uint64_t most = n_keys < INT32_MAX ? n_keys : INT32_MAX;
-            const uint64_t n_splits = (most + SPLIT_KEYS - 1) / SPLIT_KEYS;
+            const uint64_t n_splits = (most + n_keys_of - 1) / n_keys_of;
             const uint64_t n_queries = row_queries(attention, level, row);
             if (attention->n_levels > 1)
                 n += n_queries + (n_queries < n_split ? n_queries : n_split) * n_splits;

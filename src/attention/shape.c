@@ -19,7 +19,9 @@ int kvpi_impl_is_valid(uint32_t impl)
 
 static int is_part_valid(const kvp_layer_part *part, uint32_t type)
 {
-    const size_t element = kvp_type_bytes(type);
+    const size_t element = type == KVP_Q8_0 ? sizeof(uint16_t) : kvp_type_bytes(type);
+    if (type == KVP_Q8_0 && (part->size % KVP_Q8_0_ELEMENTS != 0 || part->run != part->size))
+        return 0;
     if (part->size < 1 || part->size > KVP_HEAD_SIZE_MAX || part->run < 1 ||
         part->size % part->run != 0)
         return 0;
@@ -38,13 +40,15 @@ int kvpi_layer_wrong(const kvp_layer *layer, kvp_why *why)
 {
     if (kvpi_why_if(why, layer == NULL, "layer", NULL, "is NULL"))
         return 1;
-    return kvpi_why_range(why, "layer.type", layer->type, KVP_F32, KVP_E4M3) ||
+    return kvpi_why_range(why, "layer.type", layer->type, KVP_F32, KVP_Q8_0) ||
            kvpi_why_range(why, "layer.n_blocks", layer->n_blocks, 2, INT32_MAX) ||
            kvpi_why_range(why, "layer.block_tokens", layer->block_tokens, 1,
                           KVP_BLOCK_TOKENS_MAX) ||
            kvpi_why_range(why, "layer.n_heads", layer->n_heads, 1, KVP_HEADS_MAX) ||
            kvpi_why_if(why, layer->k.base == NULL || !is_part_valid(&layer->k, layer->type),
                        "layer.k", NULL, "no memory, or strides or sizes that cannot be") ||
+           kvpi_why_if(why, layer->type == KVP_Q8_0 && layer->v.base == NULL, "layer.v", NULL,
+                       "q8_0 needs a V") ||
            kvpi_why_if(why, layer->v.base != NULL && !is_part_valid(&layer->v, layer->type),
                        "layer.v", NULL, "strides or sizes that cannot be");
 }

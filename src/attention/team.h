@@ -7,7 +7,12 @@
 
 struct kvp_attn_team {
     uint32_t n_threads;
-    struct kvpi_team *team;
+    struct kvpi_team *team; /* NULL: the threads are another's */
+    kvp_attn_pool run;
+    void *pool;
 };
+
+/* Do the work, each thread its share; return when all have. NULL: the calling thread only. */
+void kvpi_attn_team_run(const kvp_attn_team *team, kvp_attn_work work, void *data);
 
 #endif

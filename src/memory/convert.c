@@ -151,6 +151,18 @@ static int8_t encode_int8(double value)
     return (int8_t)(whole + (away ? (rest > 0 ? 1 : -1) : 0));
 }
 
+/* The scale of each group is before it. */
+static void read_q8_0(const uint8_t *bytes, size_t n, float *values)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *group = bytes + i / KVP_Q8_0_ELEMENTS * KVP_Q8_0_BYTES;
+        uint16_t scale;
+        memcpy(&scale, group, sizeof(scale));
+        const uint8_t code = group[sizeof(scale) + i % KVP_Q8_0_ELEMENTS];
+        values[i] = decode(&F16, 15, scale) * (float)(int8_t)code;
+    }
+}
+
 void kvpi_convert_read(uint32_t type, float scale, const void *elements, size_t n, float *values)
 {
     const uint16_t *halves = elements;
@@ -173,6 +185,7 @@ void kvpi_convert_read(uint32_t type, float scale, const void *elements, size_t 
             values[i] = (float)integers[i];
         }
         break;
+    case KVP_Q8_0: read_q8_0(bytes, n, values); break;
     default:
         for (size_t i = 0; i < n; i++) {
             values[i] = decode(&E4M3, 7, bytes[i]);

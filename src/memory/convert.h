@@ -4,7 +4,7 @@
 
 #include <kvpager/memory.h>
 
-/* [n] elements, side by side, x scale. */
+/* [n] elements, side by side, x scale. Also of KVP_Q8_0, which the others here do not know. */
 void kvpi_convert_read(uint32_t type, float scale, const void *elements, size_t n, float *values);
 
 /* [n] values / scale, rounded; scale > 0. */

@@ -70,7 +70,7 @@ kvp_status kvp_layer_write(const kvp_layer *layer, int which, int64_t slot, uint
                            const float *values)
 {
     const kvp_layer_part *part = part_of_slice(layer, which, slot == KVP_NO_SLOT ? 0 : slot, head);
-    if (!part || !values) {
+    if (!part || !values || layer->type == KVP_Q8_0) {
         return KVP_E_ARG;
     }
     if (slot == KVP_NO_SLOT) {

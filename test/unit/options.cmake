@@ -73,7 +73,8 @@ kvp_unit(cache_process LABELS unit release WRAP pthread_atfork)
 
 # Tests that start threads: what ThreadSanitizer is for (make tsan).
 add_custom_target(tests_with_threads)
-foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults attn_fast attn_large)
+foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults attn_fast attn_large
+        attn_q8_0)
   kvp_unit(${name} LABELS unit threads)
   if(TARGET test_${name})
     add_dependencies(tests_with_threads test_${name})
@@ -84,4 +85,5 @@ kvp_unit(cache_threads LABELS unit threads release)
 
 # With the name of an implementation (test/mutants/kernels.diff) that the processor does not have.
 kvp_unit(attn_fast SKIP 77)
+kvp_unit(attn_q8_0 SKIP 77)
 kvp_unit(attn_large SKIP 77 LABELS unit threads long)

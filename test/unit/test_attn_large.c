@@ -396,6 +396,31 @@ static void test_teams(void **state)
     kvp_attn_team_destroy(NULL);
 }
 
+/* A pool of one thread, which does the shares from the last to the first. */
+static void run_backwards(void *pool, kvp_attn_work work, void *data, uint32_t n)
+{
+    for (uint32_t i = n; i-- > 0;)
+        work(data, i, n);
+    (*(uint32_t *)pool)++;
+}
+
+static void test_wrapped_teams(void **state)
+{
+    kvp_attn_team *team = NULL;
+    uint32_t n_runs = 0;
+    (void)state;
+    assert_int_equal(kvp_attn_team_wrap(0, run_backwards, &n_runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(KVP_ATTN_TEAM_MAX + 1, run_backwards, &n_runs, &team),
+                     KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(2, NULL, &n_runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(2, run_backwards, &n_runs, NULL), KVP_E_ARG);
+    assert_null(team);
+    assert_int_equal(kvp_attn_team_wrap(3, run_backwards, &n_runs, &team), KVP_OK);
+    check(&shapes[3], KVP_F32, KVP_ROPE_NONE, team);
+    assert_true(n_runs > 0);
+    kvp_attn_team_destroy(team);
+}
+
 static void test_implementations(void **state)
 {
     (void)state;
@@ -439,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_small_weights),
         cmocka_unit_test(test_rising_and_falling_scores),
         cmocka_unit_test(test_teams),
+        cmocka_unit_test(test_wrapped_teams),
         cmocka_unit_test(test_implementations),
         cmocka_unit_test(test_the_default_is_the_fastest),
     };

@@ -1,6 +1,6 @@
-/* model: a real model with libggml-kvpager.so and without it. Logits must differ by no more than
- * 1.5 times what ggml's own do between flash attention and none; a prompt of which twenty tokens
- * are others must differ by more.
+/* model: a real model with libggml-kvpager.so and without it, caches of f16 and of q8_0. Logits
+ * must differ by no more than 1.5 times what ggml's own do between flash attention and none (which
+ * is on f16 then); a prompt of which some tokens are others must differ by more.
  *
  *     model LIBRARY MODEL      prints the differences; status 1 if one is wrong
  */
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <ggml-backend.h>
+#include <ggml.h>
 #include <llama.h>
 
 enum { PROMPT = 256, CHUNK = 128, USERS = 3, OWN = 7, RUNS = 4 };
@@ -43,7 +44,7 @@ static int32_t token_at(int32_t i)
 
 /* A prompt that USERS share; then each has tokens of its own, all decoded at once. Gives the logits
  * [USERS, vocabulary] of the last step. 0: a call failed. */
-static int run(const struct llama_context_params *params, int32_t changed_from, float *out_logits)
+static int run(const struct llama_context_params *params, int32_t n_changed, float *out_logits)
 {
     struct llama_context *context = llama_init_from_model(model, *params);
     if (context == NULL)
@@ -53,8 +54,7 @@ static int run(const struct llama_context_params *params, int32_t changed_from, 
     for (int32_t at = 0; at < PROMPT; at += CHUNK) {
         batch.n_tokens = 0;
         for (int32_t i = at; i < PROMPT && i < at + CHUNK; i++)
-            put_token(&batch, token_at(i < changed_from || i >= changed_from + 20 ? i : i + 7), i,
-                      0, i + 1 == PROMPT);
+            put_token(&batch, token_at(i < PROMPT - n_changed ? i : i + 7), i, 0, i + 1 == PROMPT);
         failed |= llama_decode(context, batch);
     }
     for (llama_seq_id user = 1; user < USERS; user++)
@@ -84,10 +84,11 @@ static double difference(const float *a, const float *b)
     return most;
 }
 
-static int compare_runs(const char *library, int unified)
+static int compare_runs(const char *library, int unified, enum ggml_type type)
 {
     struct llama_context_params params = llama_context_default_params();
     const size_t n = (size_t)USERS * (size_t)n_vocab;
+    const int32_t n_changed = type == GGML_TYPE_F16 ? 20 : PROMPT; /* q8_0 differs by more itself */
     float *logits = calloc(RUNS * n, sizeof *logits);
     params.n_ctx = (uint32_t)(USERS * 1024);
     params.n_batch = params.n_ubatch = CHUNK;
@@ -95,12 +96,13 @@ static int compare_runs(const char *library, int unified)
     params.kv_unified = unified != 0;
     params.n_threads = params.n_threads_batch = 1; /* what runs beside does not matter then */
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    int is_run = logits != NULL && run(&params, PROMPT, logits);
+    int is_run = logits != NULL && run(&params, 0, logits);
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    is_run = is_run && run(&params, PROMPT, logits + n);
+    params.type_k = params.type_v = type;
+    is_run = is_run && run(&params, 0, logits + n);
     ggml_backend_reg_t registry = is_run ? ggml_backend_load(library) : NULL;
-    is_run = registry != NULL && run(&params, PROMPT, logits + 2 * n) &&
-             run(&params, PROMPT - 60, logits + 3 * n);
+    is_run = registry != NULL && run(&params, 0, logits + 2 * n) &&
+             run(&params, n_changed, logits + 3 * n);
     if (registry != NULL)
         ggml_backend_unload(registry);
     const double own = is_run ? difference(logits, logits + n) : 0.0;
@@ -108,9 +110,10 @@ static int compare_runs(const char *library, int unified)
     const double on = is_run ? difference(logits + n, logits + 2 * n) : 0.0;
     const double planted = is_run ? difference(logits + 2 * n, logits + 3 * n) : 0.0;
     const int is_right = is_run && off <= 1.5 * own && on <= 1.5 * own && planted > 1.5 * own;
-    printf("model, %s: -fa on to off %.3f; kvpager to off %.3f, to on %.3f; with twenty other "
+    printf("model, %s of %s: -fa on to off %.3f; kvpager to off %.3f, to on %.3f; with %d other "
            "tokens %.3f: %s\n",
-           unified ? "one cache" : "streams", own, off, on, planted,
+           unified ? "one cache" : "streams", ggml_type_name(type), own, off, on, (int)n_changed,
+           planted,
            is_right ? "right"
            : is_run ? "WRONG"
                     : "a call failed");
@@ -130,7 +133,9 @@ int main(int argc, char **argv)
     if (model == NULL)
         return 1;
     n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
-    const int is_right = compare_runs(argv[1], 1) & compare_runs(argv[1], 0);
+    const int is_right =
+        compare_runs(argv[1], 1, GGML_TYPE_F16) & compare_runs(argv[1], 0, GGML_TYPE_F16) &
+        compare_runs(argv[1], 1, GGML_TYPE_Q8_0) & compare_runs(argv[1], 0, GGML_TYPE_Q8_0);
     llama_model_free(model);
     return !is_right;
 }

@@ -85,9 +85,24 @@ static void fill_mask(const struct shape *shape, struct ggml_tensor *mask)
 
 /* -------------------------------------------------------------------------------------- tensors */
 
+static void fill_q8_0(struct ggml_tensor *tensor)
+{
+    const int64_t n = ggml_nelements(tensor);
+    float *values = malloc((size_t)n * sizeof *values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = any_float();
+    (void)ggml_quantize_chunk(GGML_TYPE_Q8_0, values, tensor->data, 0, n / tensor->ne[0],
+                              tensor->ne[0], NULL);
+    free(values);
+}
+
 static void fill(struct ggml_tensor *tensor)
 {
     const int64_t n = ggml_nelements(tensor);
+    if (tensor->type == GGML_TYPE_Q8_0) {
+        fill_q8_0(tensor);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         const float value = any_float();
         if (tensor->type == GGML_TYPE_F32)
@@ -147,6 +162,15 @@ static void free_tensors(struct tensors *t)
 
 /* ------------------------------------------------------------------------------------- the sums */
 
+/* 32 elements behind their scale, of f16. */
+static double element_q8_0(const char *row, int64_t e)
+{
+    const char *group = row + e / 32 * 34;
+    ggml_fp16_t scale;
+    memcpy(&scale, group, sizeof scale);
+    return (double)ggml_fp16_to_fp32(scale) * (int8_t)group[2 + e % 32];
+}
+
 static double element(const struct ggml_tensor *tensor, int64_t e, const int64_t at[3])
 {
     const char *row = (const char *)tensor->data + (size_t)at[0] * tensor->nb[1] +
@@ -154,6 +178,7 @@ static double element(const struct ggml_tensor *tensor, int64_t e, const int64_t
     switch (tensor->type) {
     case GGML_TYPE_F32: return ((const float *)(const void *)row)[e];
     case GGML_TYPE_F16: return ggml_fp16_to_fp32(((const ggml_fp16_t *)(const void *)row)[e]);
+    case GGML_TYPE_Q8_0: return element_q8_0(row, e);
     default: return ggml_bf16_to_fp32(((const ggml_bf16_t *)(const void *)row)[e]);
     }
 }
@@ -232,26 +257,32 @@ static double run(ggml_backend_t backend, const struct tensors *t, const double 
 
 static struct shape any_shape(uint32_t i)
 {
-    static const int64_t dims[] = {64, 128, 80, 96, 40, 256};
-    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
-    struct shape shape = {.dims = dims[below(6)], .kind = (int)(i % KINDS)};
-    shape.v_dims = below(4) == 0 ? dims[below(6)] : shape.dims;
+    static const int64_t dims[] = {64, 128, 96, 256, 80, 40};
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16,
+                                           GGML_TYPE_Q8_0};
+    struct shape shape = {.type = types[below(4)], .kind = (int)(i % KINDS)};
+    const uint32_t n_dims = shape.type == GGML_TYPE_Q8_0 ? 4 : 6; /* multiples of 32 */
+    shape.dims = dims[below(n_dims)];
+    shape.v_dims = below(4) == 0 ? dims[below(n_dims)] : shape.dims;
     shape.n_kv_heads = 1 + below(3);
     shape.n_heads = shape.n_kv_heads * (1 + below(5));
     shape.n_rows = below(3) == 0 ? 1 + below(3) : 1 + below(70);
     shape.n_cells = shape.n_rows + below(below(2) ? 60 : 500);
     shape.n_streams = below(3) == 0 ? 1 + below(3) : 1;
-    shape.type = types[below(3)];
     shape.has_mask = below(12) != 0;
     shape.has_sinks = below(4) == 0;
     shape.cap = below(4) == 0 ? 5.0f : 0.0f;
     return shape;
 }
 
-/* What rounding alone may do: ggml adds V up in f16, kvpager multiplies bf16 in bf16. */
+/* What rounding alone may do: kvpager multiplies bf16 in bf16, the others as f32. */
 static double most_of(enum ggml_type type)
 {
-    return type == GGML_TYPE_F32 ? 2e-5 : type == GGML_TYPE_F16 ? 3e-3 : 2e-2;
+    switch (type) {
+    case GGML_TYPE_F16: return 3e-3;
+    case GGML_TYPE_BF16: return 2e-2;
+    default: return 2e-5;
+    }
 }
 
 static int check(const struct shape *shape, uint32_t i)
@@ -338,6 +369,63 @@ static int check_lists(ggml_backend_reg_t registry)
     return is_right;
 }
 
+/* Is it taken, with K and V of these types? */
+static int takes_types(enum ggml_type k_type, enum ggml_type v_type)
+{
+    struct ggml_context *context = ggml_init(
+        (struct ggml_init_params){.mem_size = 16 * ggml_tensor_overhead(), .no_alloc = true});
+    struct ggml_tensor *q = ggml_new_tensor_4d(context, GGML_TYPE_F32, 64, 3, 2, 1);
+    struct ggml_tensor *k = ggml_new_tensor_4d(context, k_type, 64, 32, 1, 1);
+    struct ggml_tensor *v = ggml_new_tensor_4d(context, v_type, 64, 32, 1, 1);
+    struct ggml_tensor *op = ggml_flash_attn_ext(context, q, k, v, NULL, 0.1f, 0.0f, 0.0f);
+    const int takes = ggml_backend_dev_supports_op(ggml_backend_get_device(ours), op);
+    ggml_free(context);
+    return takes;
+}
+
+/* Threads of this process. */
+static int count_threads(void)
+{
+    char line[128];
+    int n = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status != NULL && fgets(line, sizeof line, status) != NULL)
+        (void)sscanf(line, "Threads: %d", &n);
+    if (status != NULL)
+        (void)fclose(status);
+    return n;
+}
+
+/* Ours are ggml's: when these are there, attention with as many starts none. */
+static int check_threads(void (*set_threads)(ggml_backend_t backend, int n))
+{
+    const struct shape shape = {.dims = 128,
+                                .v_dims = 128,
+                                .n_rows = 16,
+                                .n_heads = 8,
+                                .n_kv_heads = 2,
+                                .n_cells = 1000,
+                                .n_streams = 1,
+                                .type = GGML_TYPE_F16,
+                                .has_mask = 1};
+    struct tensors t = make_tensors(&shape, ggml_backend_cpu_buffer_type());
+    double *want = malloc((size_t)ggml_nelements(t.op) * sizeof *want);
+    sum_all(&shape, &t, want);
+    const int at_first = count_threads();
+    ggml_backend_cpu_set_n_threads(cpu, 3);
+    (void)run(cpu, &t, want);
+    const int with_ggml = count_threads();
+    set_threads(ours, 3);
+    const int is_right = run(ours, &t, want) <= most_of(shape.type);
+    const int with_both = count_threads();
+    ggml_backend_cpu_set_n_threads(cpu, 1);
+    if (!is_right || with_ggml <= at_first || with_both != with_ggml)
+        printf("threads: %d, with ggml's %d, with ours %d\n", at_first, with_ggml, with_both);
+    free(want);
+    free_tensors(&t);
+    return is_right && with_ggml > at_first && with_both == with_ggml;
+}
+
 /* ALiBi, and types that kvpager does not have, stay with ggml. */
 static int check_refused(void)
 {
@@ -361,7 +449,12 @@ static int check_refused(void)
     if (!takes || takes_alibi || takes_sum)
         printf("taken: attention %d, with ALiBi %d, a sum %d\n", takes, takes_alibi, takes_sum);
     free_tensors(&t);
-    return takes && !takes_alibi && !takes_sum;
+    const int takes_q8_0 = takes_types(GGML_TYPE_Q8_0, GGML_TYPE_Q8_0);
+    const int takes_q4_0 = takes_types(GGML_TYPE_Q4_0, GGML_TYPE_Q4_0);
+    const int takes_two = takes_types(GGML_TYPE_Q8_0, GGML_TYPE_F16);
+    if (!takes_q8_0 || takes_q4_0 || takes_two)
+        printf("taken: q8_0 %d, q4_0 %d, two types %d\n", takes_q8_0, takes_q4_0, takes_two);
+    return takes && !takes_alibi && !takes_sum && takes_q8_0 && !takes_q4_0 && !takes_two;
 }
 
 int main(int argc, char **argv)
@@ -375,11 +468,12 @@ int main(int argc, char **argv)
     }
     ours = ggml_backend_dev_init(ggml_backend_reg_dev_get(registry, 0), NULL);
     cpu = ggml_backend_cpu_init();
-    int is_right = check_refused() && check_changed_bit() && check_lists(registry);
     union {
         void *address;
         void (*call)(ggml_backend_t backend, int n);
     } set_threads = {ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads")};
+    int is_right = check_refused() && check_changed_bit() && check_lists(registry) &&
+                   check_threads(set_threads.call);
     for (uint32_t i = 0; i < n_cases && is_right; i++) {
         set_threads.call(ours, 1 + (int)(i / 3 % 3));
         const struct shape shape = any_shape(i);

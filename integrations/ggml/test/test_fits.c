@@ -24,7 +24,7 @@ static const char *name_of_op(int op)
 static const char *name_of_type(int type)
 {
     static const char *const names[] = {"f32", "f16", "q4_0"};
-    return type >= 0 && type < 3 ? names[type] : type == 30 ? "bf16" : NULL;
+    return type >= 0 && type < 3 ? names[type] : type == 8 ? "q8_0" : type == 30 ? "bf16" : NULL;
 }
 
 static struct kvpi_fits_found found;
@@ -40,8 +40,8 @@ static int set_up(void **state)
     built = (struct kvpi_fits_built){.tensor_overhead = OVERHEAD,
                                      .op = ATTENTION,
                                      .op_name = "FLASH_ATTN_EXT",
-                                     .types = {0, 1, 30},
-                                     .type_names = {"f32", "f16", "bf16"}};
+                                     .types = {0, 1, 30, 8},
+                                     .type_names = {"f32", "f16", "bf16", "q8_0"}};
     return 0;
 }
 

@@ -39,10 +39,17 @@ static const struct kvpi_path *path_of(const struct kvpi_kernels *kernels,
         case KVP_F16: path = kernels->f16; break;
         case KVP_BF16: path = kernels->bf16; break;
         case KVP_INT8: path = kernels->int8; break;
+        case KVP_Q8_0: path = kernels->q8_0; break;
         default: break;
         }
     }
     return path != NULL ? path : kernels->f32;
+}
+
+/* Bytes of a row, whole lines: what of it is asked for. */
+static uint32_t line_bytes(uint32_t type, uint32_t dims)
+{
+    return (uint32_t)((kvpi_row_bytes(type, dims) + KVPI_LINE - 1) / KVPI_LINE * KVPI_LINE);
 }
 
 /* The largest item's queries. */
@@ -61,11 +68,11 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     const uint64_t rows = n_heads * one_head < some_heads ? n_heads * one_head
                           : some_heads > one_head         ? some_heads
                                                           : one_head;
-    const size_t element = kvp_type_bytes(fast->path->type);
+    const uint32_t type = fast->path->type;
     const uint32_t n_pairs = kvpi_rope_pairs(&attention->rope, attention->layer->k.size);
     const int at_read = attention->rope.mode == KVP_ROPE_AT_READ;
     const uint64_t max_pieces =
-        kvpi_pieces_max(fast->dims * (uint32_t)element, fast->v_dims * (uint32_t)element);
+        kvpi_pieces_max(line_bytes(type, fast->dims), line_bytes(type, fast->v_dims));
     uint64_t max_keys = kvpi_levels_max_keys(attention);
     max_keys = max_keys < INT32_MAX ? max_keys : INT32_MAX;
     desk->rows = kvpi_scratch_take(scratch, one_head, fast->dims * sizeof *desk->rows);
@@ -82,8 +89,8 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     for (uint32_t i = 0; i < 2; i++)
         desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->pieces[i].at);
     desk->scales = kvpi_scratch_take(scratch, 2 * KVPI_TILE, sizeof *desk->scales);
-    desk->k_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->dims * element);
-    desk->v_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->v_dims * element);
+    desk->k_memory = kvpi_scratch_take(scratch, KVPI_TILE, kvpi_row_bytes(type, fast->dims));
+    desk->v_memory = kvpi_scratch_take(scratch, KVPI_TILE, kvpi_row_bytes(type, fast->v_dims));
     desk->k_rows = kvpi_scratch_take(scratch, KVPI_TILE, sizeof *desk->k_rows);
     desk->v_rows = kvpi_scratch_take(scratch, KVPI_TILE, sizeof *desk->v_rows);
     desk->work = kvpi_scratch_take(scratch, fast->path->work_bytes(fast->dims, fast->v_dims), 1);
@@ -340,7 +347,7 @@ static struct kvpi_tile_rows staged_rows(const struct job *job, int which,
                                          .type = fast->path->type,
                                          .size =
                                              is_v ? call->attention->v_size : call->layer->k.size,
-                                         .row_bytes = dims * kvp_type_bytes(fast->path->type),
+                                         .row_bytes = kvpi_row_bytes(fast->path->type, dims),
                                          .memory = is_v ? desk->v_memory : desk->k_memory,
                                          .rows = is_v ? desk->v_rows : desk->k_rows};
     const int turns = !is_v && call->rope.mode == KVP_ROPE_AT_READ;
@@ -369,15 +376,15 @@ static void cut_tile(const struct job *job, uint32_t which, uint32_t head)
 {
     const struct call *call = job->call;
     const struct kvpi_places *places = &job->desk->places[which];
-    const size_t element = kvp_type_bytes(call->fast->path->type);
+    const uint32_t type = call->fast->path->type;
     const int cuts_v = call->v_is_direct && call->layer->v.base != NULL;
     const struct kvpi_cut k = {.part = &call->layer->k,
                                .rows = places->k,
                                .row_bytes =
-                                   call->k_is_direct ? call->fast->dims * (uint32_t)element : 0};
+                                   call->k_is_direct ? line_bytes(type, call->fast->dims) : 0};
     const struct kvpi_cut v = {.part = call->v_part,
                                .rows = places->v,
-                               .row_bytes = cuts_v ? call->fast->v_dims * (uint32_t)element : 0};
+                               .row_bytes = cuts_v ? line_bytes(type, call->fast->v_dims) : 0};
     kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v, head, (int)job->path->asks_early);
 }
 
@@ -675,12 +682,9 @@ static void work_on_merges(void *context, uint32_t index, uint32_t n)
         merge_query(call, (uint32_t)query);
 }
 
-static void run_all(struct call *call, kvpi_team_work work)
+static void run_all(struct call *call, kvp_attn_work work)
 {
-    if (call->fast->n_threads > 1)
-        kvpi_team_run(call->attention->team->team, work, call);
-    else
-        work(call, 0, 1);
+    kvpi_attn_team_run(call->attention->team, work, call);
 }
 
 /* Rows that a kernel can use as they lie. */

@@ -133,7 +133,7 @@ struct kvpi_path {
 struct kvpi_kernels {
     uint32_t impl; /* KVP_ATTN_... */
     const struct kvpi_path *f32;
-    const struct kvpi_path *f16, *bf16, *int8; /* NULL: by f32 */
+    const struct kvpi_path *f16, *bf16, *int8, *q8_0; /* NULL: by f32 */
     void (*read)(uint32_t type, float scale, const void *elements, uint32_t n, float *out);
     void (*softmax)(const struct kvpi_softmax *softmax);
     /* out[e] = sum of shares[i] * rows[i][e]; shares of 0 are skipped */
@@ -146,6 +146,13 @@ struct kvpi_kernels {
     /* Numbers / scale, rounded to the nearest, ties to even. */
     void (*write_int8)(const float *values, float scale, uint32_t n, int8_t *out);
 };
+
+/* Bytes of a row of n elements side by side. */
+static inline size_t kvpi_row_bytes(uint32_t type, uint32_t n)
+{
+    return type == KVP_Q8_0 ? (size_t)n / KVP_Q8_0_ELEMENTS * KVP_Q8_0_BYTES
+                            : n * kvp_type_bytes(type);
+}
 
 /* The kernels of an implementation; NULL for the reference, and for one that this processor does
  * not have. */

@@ -32,6 +32,24 @@ static float kvpi_read_e4m3(uint8_t code)
     return code & 0x80u ? -value : value;
 }
 
+/* 32 elements of q8_0, their scale before them. */
+INLINE const unsigned char *kvpi_group_of(const void *elements, uint32_t i)
+{
+    return (const unsigned char *)elements + (size_t)(i / KVP_Q8_0_ELEMENTS) * KVP_Q8_0_BYTES;
+}
+
+INLINE const int8_t *kvpi_element_of(const void *elements, uint32_t i)
+{
+    return (const int8_t *)kvpi_group_of(elements, i) + sizeof(uint16_t) + i % KVP_Q8_0_ELEMENTS;
+}
+
+static float kvpi_read_one_q8_0(const void *elements, uint32_t i)
+{
+    float scale[16];
+    kvpi_vec_store(scale, kvpi_vec_all_f16(kvpi_group_of(elements, i)));
+    return scale[0] * (float)*kvpi_element_of(elements, i);
+}
+
 static float kvpi_read_one(uint32_t type, const void *elements, uint32_t i)
 {
     float padded[16];
@@ -40,6 +58,7 @@ static float kvpi_read_one(uint32_t type, const void *elements, uint32_t i)
     case KVP_F32: return ((const float *)elements)[i];
     case KVP_INT8: return ((const int8_t *)elements)[i];
     case KVP_E4M3: return kvpi_read_e4m3(((const uint8_t *)elements)[i]);
+    case KVP_Q8_0: return kvpi_read_one_q8_0(elements, i);
     default: break;
     }
     half[0] = ((const uint16_t *)elements)[i];
@@ -53,14 +72,18 @@ INLINE vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
     case KVP_F32: return kvpi_vec_load((const float *)elements + i);
     case KVP_F16: return kvpi_vec_read_f16((const uint16_t *)elements + i);
     case KVP_BF16: return kvpi_vec_read_bf16((const uint16_t *)elements + i);
+    case KVP_Q8_0:
+        return kvpi_vec_mul(kvpi_vec_read_int8(kvpi_element_of(elements, i)),
+                            kvpi_vec_all_f16(kvpi_group_of(elements, i)));
     default: return kvpi_vec_read_int8((const int8_t *)elements + i);
     }
 }
 
-/* Of a type that kvpi_read_vec reads; kvp_type_bytes, where it has to be a constant. */
+/* Of a type that kvpi_read_vec reads; kvp_type_bytes, where it has to be a constant. Elements of
+ * q8_0 count as a byte; for their scales a line more is asked for. */
 INLINE uint32_t kvpi_element_bytes(uint32_t type)
 {
-    return type == KVP_F32 ? 4 : type == KVP_INT8 ? 1 : 2;
+    return type == KVP_F32 ? 4 : type == KVP_INT8 || type == KVP_Q8_0 ? 1 : 2;
 }
 
 /* [n] elements side by side, x scale. */
@@ -197,6 +220,8 @@ INLINE void kvpi_score_block(const struct kvpi_tile *tile, uint32_t type, const 
         vec x[KEYS];
         if (asks && e % line == 0)
             kvpi_ask_four(tile->ahead);
+        if (asks && type == KVP_Q8_0 && e == 0)
+            kvpi_ask_four(tile->ahead);
         for (uint32_t j = 0; j < KEYS; j++)
             x[j] = kvpi_read_vec(type, k.at[j], e);
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -264,6 +289,8 @@ INLINE void kvpi_value_block(const struct kvpi_tile *tile, uint32_t type,
     for (uint32_t key = keys.from; key < keys.to; key++) {
         vec x[COLUMNS];
         if (asks && key % keys_of_four == 0)
+            kvpi_ask_four(tile->ahead);
+        if (asks && type == KVP_Q8_0 && column == 0 && key % 4 == 0)
             kvpi_ask_four(tile->ahead);
         kvpi_read_values(tile, type, key, column, n, x);
         for (uint32_t r = 0; r < ROWS; r++) {

@@ -63,6 +63,8 @@ INLINE void kvpi_turn_keys(const struct kvpi_tile *tile, uint32_t type, float *o
             for (uint32_t i = 0; i < LANES; i++) {
                 if (i % 4 == 0 && e * element % LINE == 0)
                     kvpi_ask_four(tile->ahead);
+                if (i % 4 == 0 && e == 0 && type == KVP_Q8_0)
+                    kvpi_ask_four(tile->ahead);
                 x[i] = kvpi_read_vec(type, tile->k.rows[key + i] + tile->k.offset, e);
             }
             kvpi_turn_16(x);

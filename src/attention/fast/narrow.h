@@ -1,6 +1,6 @@
-/* narrow: K and V of f16, bf16 and int8 in place, multiplied as f32. For processors that convert
- * them to f32 in an instruction or two, but cannot multiply them. For few queries the conversion is
- * in registers, for many queries once a tile.
+/* narrow: K and V of f16, bf16, int8 and q8_0 in place, multiplied as f32. For processors that
+ * convert them to f32 in an instruction or two, but cannot multiply them. For few queries the
+ * conversion is in registers, for many queries once a tile.
  *
  * work: [64, dims] K, then [64, v_dims] V. */
 #ifndef KVPI_NARROW_H
@@ -31,7 +31,8 @@ static struct kvpi_tile_rows kvpi_widen_rows(const struct kvpi_tile *tile,
                                              const struct kvpi_tile_rows *from, uint32_t dims,
                                              float *memory, struct kvpi_wide_rows *out)
 {
-    const uint32_t lines = dims * kvpi_element_bytes(tile->type) / LINE;
+    const uint32_t lines =
+        dims * kvpi_element_bytes(tile->type) / LINE + (tile->type == KVP_Q8_0 ? 1 : 0);
     for (uint32_t i = 0; i < tile->n_keys; i++) {
         float *to = memory + (size_t)i * dims;
         for (uint32_t line = 0; i % 4 == 0 && line < lines; line++)
@@ -52,6 +53,7 @@ static void kvpi_scores_in_registers(const struct kvpi_tile *tile, float *s)
     switch (tile->type) {
     case KVP_F16: kvpi_scores_of(tile, KVP_F16, 1, s); break;
     case KVP_BF16: kvpi_scores_of(tile, KVP_BF16, 1, s); break;
+    case KVP_Q8_0: kvpi_scores_of(tile, KVP_Q8_0, 1, s); break;
     default: kvpi_scores_of(tile, KVP_INT8, 1, s); break;
     }
     if (tile->k.scales != NULL)
@@ -87,6 +89,7 @@ static void kvpi_values_in_registers(const struct kvpi_tile *tile, const float *
     switch (tile->type) {
     case KVP_F16: kvpi_values_of(tile, KVP_F16, weights, sums, 1); break;
     case KVP_BF16: kvpi_values_of(tile, KVP_BF16, weights, sums, 1); break;
+    case KVP_Q8_0: kvpi_values_of(tile, KVP_Q8_0, weights, sums, 1); break;
     default: kvpi_values_of(tile, KVP_INT8, weights, sums, 1); break;
     }
 }
@@ -136,6 +139,16 @@ static const struct kvpi_path kvpi_bf16_narrow_path = {.type = KVP_BF16,
 static const struct kvpi_path kvpi_int8_narrow_path = {.type = KVP_INT8,
                                                        .row_pad = ROWS,
                                                        .dims_pad = LINE,
+                                                       .slack = 8.0f,
+                                                       .query_bytes = sizeof(float),
+                                                       .work_bytes = kvpi_narrow_bytes,
+                                                       .pack = kvpi_pack_f32,
+                                                       .scores = kvpi_scores_narrow,
+                                                       .values = kvpi_values_narrow};
+
+static const struct kvpi_path kvpi_q8_0_narrow_path = {.type = KVP_Q8_0,
+                                                       .row_pad = ROWS,
+                                                       .dims_pad = KVP_Q8_0_ELEMENTS,
                                                        .slack = 8.0f,
                                                        .query_bytes = sizeof(float),
                                                        .work_bytes = kvpi_narrow_bytes,

@@ -1,5 +1,6 @@
-/* narrow_many: many queries on K and V of f16, bf16 and int8, in products of f32 as in many_rows.h:
- * K is made f32 as it is turned round, V once a tile. For few queries see narrow.h, bf16_wide.h.
+/* narrow_many: many queries on K and V of f16, bf16, int8 and q8_0, in products of f32 as in
+ * many_rows.h: K is made f32 as it is turned round, V once a tile. For few queries see narrow.h,
+ * bf16_wide.h.
  *
  * work: [dims, 64] K, then [64, v_dims] V. */
 #ifndef KVPI_NARROW_MANY_H
@@ -14,6 +15,7 @@ static void kvpi_scores_narrow_many(const struct kvpi_tile *tile, float *s)
     switch (tile->type) {
     case KVP_F16: kvpi_scores_many(tile, KVP_F16, s); break;
     case KVP_BF16: kvpi_scores_many(tile, KVP_BF16, s); break;
+    case KVP_Q8_0: kvpi_scores_many(tile, KVP_Q8_0, s); break;
     default: kvpi_scores_many(tile, KVP_INT8, s); break;
     }
     if (tile->k.scales != NULL)
@@ -55,5 +57,17 @@ static const struct kvpi_path kvpi_int8_many_path = {.type = KVP_INT8,
                                                      .values = kvpi_values_wide,
                                                      .few_rows = NARROW_FEW,
                                                      .few = &kvpi_int8_narrow_path};
+
+static const struct kvpi_path kvpi_q8_0_many_path = {.type = KVP_Q8_0,
+                                                     .row_pad = MANY_ROWS,
+                                                     .dims_pad = KVP_Q8_0_ELEMENTS,
+                                                     .slack = 8.0f,
+                                                     .query_bytes = sizeof(float),
+                                                     .work_bytes = kvpi_narrow_bytes,
+                                                     .pack = kvpi_pack_many,
+                                                     .scores = kvpi_scores_narrow_many,
+                                                     .values = kvpi_values_wide,
+                                                     .few_rows = NARROW_FEW,
+                                                     .few = &kvpi_q8_0_narrow_path};
 
 #endif

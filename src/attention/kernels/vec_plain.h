@@ -173,6 +173,14 @@ static inline vec kvpi_vec_read_f16(const uint16_t *at)
     return x;
 }
 
+/* An f16, in all lanes. */
+static inline vec kvpi_vec_all_f16(const unsigned char *at)
+{
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+    return kvpi_vec_all(kvpi_float_of_f16(half));
+}
+
 static inline vec kvpi_vec_read_bf16(const uint16_t *at)
 {
     vec x;

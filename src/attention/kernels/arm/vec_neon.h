@@ -117,6 +117,14 @@ static inline vec kvpi_vec_read_f16(const uint16_t *at)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(at)));
 }
 
+/* An f16, in all lanes. */
+static inline vec kvpi_vec_all_f16(const unsigned char *at)
+{
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half)));
+}
+
 static inline vec kvpi_vec_read_bf16(const uint16_t *at)
 {
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(at), 16));

@@ -11,6 +11,7 @@
 #include "attention/kernels/x86/int8_rows.h"
 #include "attention/fast/kernels_body.h"
 #include "attention/fast/many_rows.h"
+#include "attention/fast/narrow_many.h"
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
@@ -19,6 +20,7 @@ const struct kvpi_kernels *kvpi_kernels_amx(void)
                                                 .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &kvpi_amx_many_path,
                                                 .int8 = &kvpi_int8_rows_path,
+                                                .q8_0 = &kvpi_q8_0_many_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

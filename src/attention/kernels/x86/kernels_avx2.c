@@ -15,6 +15,7 @@ const struct kvpi_kernels *kvpi_kernels_avx2(void)
                                                 .f16 = &kvpi_f16_narrow_path,
                                                 .bf16 = &kvpi_bf16_narrow_path,
                                                 .int8 = &kvpi_int8_narrow_path,
+                                                .q8_0 = &kvpi_q8_0_narrow_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

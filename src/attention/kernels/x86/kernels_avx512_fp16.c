@@ -19,6 +19,7 @@ const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void)
                                                 .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &kvpi_bf16_many_path,
                                                 .int8 = &kvpi_int8_rows_path,
+                                                .q8_0 = &kvpi_q8_0_many_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { LANES = 16, ROWS = 4 };
 
@@ -153,6 +154,14 @@ static inline vec kvpi_vec_exp2(vec x)
 static inline vec kvpi_vec_read_f16(const uint16_t *at)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+}
+
+/* An f16, in all lanes. */
+static inline vec kvpi_vec_all_f16(const unsigned char *at)
+{
+    uint16_t half;
+    memcpy(&half, at, sizeof half);
+    return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(half)));
 }
 
 static inline vec kvpi_vec_read_bf16(const uint16_t *at)
