@@ -270,6 +270,15 @@ class Scheduler(Uncopied):
         self._forget(step.ended)
         return step
 
+    def reclaim(self) -> int:
+        """Evict ahead of need: blocks for the next step, at most free_target of them, while this
+        one runs. Gives how many lost their content. Raises StateError when no step is out."""
+        n_reclaimed = ffi.new("uint32_t *")
+        status = lib.kvpg_sched_reclaim(self._o, n_reclaimed)
+        if status:
+            self._fail(status, "Scheduler.reclaim")
+        return int(n_reclaimed[0])
+
     def finish(self, tokens: Ints, ended: Any = None) -> npt.NDArray[Any]:
         """Report a step done: its KV is written, these tokens were sampled.
 

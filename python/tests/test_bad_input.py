@@ -208,6 +208,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
                            {"block": "number", "tier": "number"}),
     "Cache.block_keys": (lambda w, a: w.cache.block_keys(a.get("block", 1), a.get("tier", 0)),
                          {"block": "number", "tier": "number"}),
+    "Cache.reclaim": (lambda w, a: w.cache.reclaim(a.get("n_blocks", 1)), {"n_blocks": "number"}),
     "Cache.drop": (lambda w, a: w.cache.drop(a.get("blocks", [1]), a.get("tier", 0)),
                    {"blocks": "tokens", "tier": "number"}),
     "Cache.plan_done": (lambda w, a: w.cache.plan_done(a["n_plans"]), {"n_plans": "number"}),
