@@ -388,7 +388,7 @@ def test_every_public_method_is_in_the_table() -> None:
                          "recover", "sequences", "cold_cursor"},
                "Namespace": {"flush", "close", "handle", "info"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
-               "Scheduler": {"close", "step", "fail", "stats", "check"}}
+               "Scheduler": {"close", "step", "reclaim", "fail", "stats", "check"}}
     for kind in (Cache, Namespace, Sequence, Scheduler):
         methods = {name for name in dir(kind) if not name.startswith("_")}
         tested = {name.split(".")[1] for name in CALLS if name.startswith(kind.__name__ + ".")}

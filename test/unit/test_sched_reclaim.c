@@ -12,7 +12,7 @@ static sched_world full_world(uint32_t usable, uint32_t target, uint32_t max_run
     config.free_target = target;
     sched_world s = make_sched_world(&cache_config, &config);
     for (uint32_t i = 0; i < usable; i += 8) {
-        leave_cached(&s.w, ints(10000 + 4 * (int32_t)i), 32);
+        leave_cached(&s.w, ints(1500 + 4 * (int32_t)i), 32);
     }
     return s;
 }
@@ -34,12 +34,12 @@ static void test_sequences_that_fill_their_block(void **state)
 {
     (void)state;
     sched_world s = full_world(640, 10, 8);
-    (void)submit(&s, 1000, 8, 9); /* goes on with a new block */
-    (void)submit(&s, 2000, 4, 9); /* likewise */
-    (void)submit(&s, 3000, 7, 9); /* has room */
-    (void)submit(&s, 4000, 8, 1); /* ends with its first token */
-    const kvp_request gone = submit(&s, 5000, 8, 9);
-    const kvp_request paused = submit(&s, 6000, 8, 9);
+    (void)submit(&s, 100, 8, 9); /* goes on with a new block */
+    (void)submit(&s, 300, 4, 9); /* likewise */
+    (void)submit(&s, 500, 7, 9); /* has room */
+    (void)submit(&s, 700, 8, 1); /* ends with its first token */
+    const kvp_request gone = submit(&s, 900, 8, 9);
+    const kvp_request paused = submit(&s, 1100, 8, 9);
     kvp_step step = make_step(&s);
     assert_ok(kvp_sched_abort(s.sched, gone));
     assert_ok(kvp_sched_pause(s.sched, paused));
@@ -63,10 +63,10 @@ static void test_who_comes_in_next(void **state)
 {
     (void)state;
     sched_world s = full_world(640, 10, 2);
-    (void)submit(&s, 1000, 5, 9);
+    (void)submit(&s, 100, 5, 9);
     kvp_step step = make_step(&s);
-    (void)submit(&s, 2000, 9, 9);
-    (void)submit(&s, 3000, 9, 9); /* there is no place for it */
+    (void)submit(&s, 300, 9, 9);
+    (void)submit(&s, 500, 9, 9); /* there is no place for it */
     assert_int_equal(reclaim(&s), 3);
     (void)finish_step(&s, &step);
     const uint64_t before = evicted_by(&s);
@@ -81,9 +81,9 @@ static void test_no_more_than_the_target(void **state)
 {
     (void)state;
     sched_world s = full_world(640, 10, 8);
-    (void)submit(&s, 1000, 5, 9);
+    (void)submit(&s, 100, 5, 9);
     const kvp_step step = make_step(&s);
-    (void)submit(&s, 2000, 100, 9);
+    (void)submit(&s, 300, 100, 9);
     assert_int_equal(reclaim(&s), 10);
     assert_int_equal(reclaim(&s), 0);
     (void)finish_step(&s, &step);
@@ -94,11 +94,11 @@ static void test_none_for_who_does_not_fit(void **state)
 {
     (void)state;
     sched_world s = full_world(64, 1, 8);
-    (void)submit(&s, 1000, 7, 9);
-    (void)submit(&s, 2000, 200, 9);
+    (void)submit(&s, 100, 7, 9);
+    (void)submit(&s, 300, 200, 9);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 2);
-    (void)submit(&s, 3000, 60, 9); /* 12 blocks are left, and it needs 15 */
+    (void)submit(&s, 500, 60, 9); /* 12 blocks are left, and it needs 15 */
     assert_int_equal(stats_of(&s.w).cached_blocks, 12);
     assert_int_equal(stats_of(&s.w).free_blocks, 0);
     assert_int_equal(reclaim(&s), 1); /* for the second one's next block */
@@ -114,7 +114,7 @@ static void test_only_while_a_step_is_out(void **state)
     assert_status(KVP_E_ARG, kvp_sched_reclaim(NULL, &n));
     assert_status(KVP_E_STATE, kvp_sched_reclaim(s.sched, &n));
     assert_int_equal(n, 77);
-    (void)submit(&s, 1000, 4, 9);
+    (void)submit(&s, 100, 4, 9);
     const kvp_step step = make_step(&s);
     assert_ok(kvp_sched_reclaim(s.sched, NULL));
     assert_int_equal(stats_of(&s.w).free_blocks, 1);
@@ -130,7 +130,7 @@ static void test_off_by_default(void **state)
     kvp_sched_config_init(&config);
     assert_int_equal(config.free_target, 0);
     sched_world s = full_world(64, 0, 8);
-    (void)submit(&s, 1000, 4, 9);
+    (void)submit(&s, 100, 4, 9);
     const kvp_step step = make_step(&s);
     assert_int_equal(reclaim(&s), 0);
     (void)finish_step(&s, &step);
