@@ -58,8 +58,8 @@ KVP_API kvp_status kvp_cache_drop(kvp_cache *cache, uint32_t tier, const int32_t
  * takes that follow give the same blocks, in the same order, as without this call. With quotas the
  * order is that of takes for a namespace below its quota (quotas.h).
  *
- * What would have been hit before it was evicted is lost. So n_blocks should be small: a 64th of the
- * pool costs few hits (docs/TUNING.md). The cache never calls this by itself.
+ * What would have been hit before a take evicted it is lost. So ask for what the next step takes,
+ * and for no more than a 64th of the pool (docs/TUNING.md). The cache never calls this by itself.
  *
  * With a host tier the call ends at the first block whose content should be kept while the plan is
  * half full: the other half is for copies that a step needs. Take the plan, and call it again.
