@@ -52,11 +52,11 @@ KVP_API kvp_status kvp_cache_drop(kvp_cache *cache, uint32_t tier, const int32_t
 /* Evict the coldest cached blocks of the device now, until n_blocks are free.
  *
  * Call it after a pass was launched, with the number of blocks that the next step will take
- * (kvp_sched_reclaim counts them). Blocks lose their content in the order in which takes would evict
- * them, and with the same effects: as for kvp_cache_drop, and what config.keep_evicted keeps is
- * copied to the host by the plan. They become free behind the blocks that are free already. So the
- * takes that follow give the same blocks, in the same order, as without this call. With quotas the
- * order is that of takes for a namespace below its quota (quotas.h).
+ * (kvp_sched_reclaim counts them). Blocks lose their content in the order in which takes would
+ * evict them, and with the same effects: as for kvp_cache_drop, and what config.keep_evicted keeps
+ * is copied to the host by the plan. They become free behind the blocks that are free already. So
+ * the takes that follow give the same blocks, in the same order, as without this call. With quotas
+ * the order is that of takes for a namespace below its quota (quotas.h).
  *
  * What would have been hit before a take evicted it is lost. So ask for what the next step takes,
  * and for no more than a 64th of the pool (docs/TUNING.md). The cache never calls this by itself.

@@ -494,15 +494,15 @@ KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
 
 /* Evict ahead of need: blocks for the next step, while this one runs.
  *
- * Call it after the pass of a step was launched, before kvp_sched_finish. It calls kvp_cache_reclaim
- * (drop.h) for the blocks that the next step is expected to take, config.free_target at most. The
- * next step then evicts less, or nothing, while the accelerator waits for it. The scheduler never
- * does this by itself.
+ * Call it after the pass of a step was launched, before kvp_sched_finish. It calls
+ * kvp_cache_reclaim (drop.h) for the blocks that the next step is expected to take,
+ * config.free_target at most. The next step then evicts less, or nothing, while the accelerator
+ * waits for it. The scheduler never does this by itself.
  *
  * Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and
- * fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in next,
- * swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks. Hits
- * are not subtracted, and samples after the first are not counted.
+ * fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in
+ * next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks.
+ * Hits are not subtracted, and samples after the first are not counted.
  *
  * Gives:   out_n_reclaimed  blocks that lost content; may be NULL
  * Returns: KVP_OK; KVP_E_STATE when no step is out

@@ -2,9 +2,9 @@
  *
  *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--start-at N] [--verbose]
  *
- * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, reclaim, fail,
- * abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and overlapped steps
- * of the caller's own.
+ * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
+ * reclaim, abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and
+ * overlapped steps of the caller's own.
  * Compared are every field of every result, everything that can be asked of every request, and the
  * lengths and tiers of their sequences; KV is checked on a memory of sums (sched_memory.h). At the
  * end of a configuration whatever is left must finish. A run of 200,000 calls or more (of 3,000,000
@@ -109,18 +109,12 @@ static void draw_config(struct run *run)
         run->cache_config.max_copies = config->max_running + draw(run, 8);
 }
 
-/* A third of the configurations; the others are as if the call were not there. */
-static void draw_target(struct run *run)
-{
-    run->reclaim_random = run->random;
-    if (run->config_index % 3 == 1)
-        run->config.free_target = (run->cache_config.n_blocks - 1 + 63) / 64;
-}
-
 static void begin(struct run *run)
 {
     draw_config(run);
-    draw_target(run);
+    run->reclaim_random = run->random;
+    if (run->config_index % 3 == 1) /* the others are as if the call were not there */
+        run->config.free_target = (run->cache_config.n_blocks - 1 + 63) / 64;
     REQUIRE(kvp_cache_bytes(&run->cache_config, &run->arena_bytes) == KVP_OK);
     run->arena = aligned_alloc(64, run->arena_bytes);
     run->copy = aligned_alloc(64, run->arena_bytes);

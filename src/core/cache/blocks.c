@@ -216,7 +216,7 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
 }
 
 /* Is the content of a cached device block wanted on the host when it is evicted? */
-static int is_wanted(const kvp_cache *cache, uint32_t block)
+static int wants_host_copy(const kvp_cache *cache, uint32_t block)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
@@ -230,7 +230,7 @@ static int is_wanted(const kvp_cache *cache, uint32_t block)
 /* Keep the content of a device block that is about to be evicted on the host, if there is room. */
 static int keep(kvp_cache *cache, uint32_t block)
 {
-    if (!is_wanted(cache, block)) {
+    if (!wants_host_copy(cache, block)) {
         return 0;
     }
     if (!kvpi_may_copy_to_host(cache, block)) {
@@ -306,8 +306,8 @@ int kvpi_reclaim_block(kvp_cache *cache)
 {
     uint32_t turn;
     const uint32_t block = kvpi_pool_coldest(&cache->pool, &turn);
-    if (block == 0 ||
-        (cache->config.host_blocks > 0 && !has_half(&cache->plan) && is_wanted(cache, block))) {
+    if (block == 0 || (cache->config.host_blocks > 0 && !has_half(&cache->plan) &&
+                       wants_host_copy(cache, block))) {
         return 0;
     }
     prefetch_victims(cache, block);
