@@ -57,6 +57,7 @@ extern const group decode_evicted_group;
 extern const group fork_close_group;
 extern const group sched_free_group;
 extern const group sched_evicted_group;
+extern const group sched_reclaimed_group;
 extern const group follow_group;
 extern const group record_group;
 extern const group wire_group;

@@ -1,5 +1,5 @@
 /* New prompts of 131,072 tokens: every block is taken, from cached blocks (evicting them) or from
- * free ones, and committed. */
+ * free ones, and committed. And the same evictions ahead of need. */
 #include "world.h"
 
 #include <kvpager/quotas.h>
@@ -102,6 +102,33 @@ static double evict_cold_commit(void *state)
     return open_commit(s->w, PROMPT_BLOCKS, true).commit;
 }
 
+/* The evictions of such a prompt alone; ns for each block. */
+static double reclaim(world *w, bool cold)
+{
+    uint32_t n = 0;
+    if (cold)
+        world_flush(w);
+    const uint64_t start = now_ns();
+    const kvp_status status = kvp_cache_reclaim(w->cache, PROMPT_BLOCKS, &n);
+    const uint64_t end = now_ns();
+    REQUIRE_OK(status);
+    REQUIRE(n == PROMPT_BLOCKS);
+    (void)open_commit(w, 0, false); /* takes what is free, and leaves it cached */
+    return (double)(end - start) / PROMPT_BLOCKS;
+}
+
+static double reclaim_cold(void *state)
+{
+    eviction_state *s = state;
+    return reclaim(s->w, true);
+}
+
+static double reclaim_warm(void *state)
+{
+    eviction_state *s = state;
+    return reclaim(s->w, false);
+}
+
 /* When the free blocks run low everything begins anew. */
 static parts free_open_commit(world *w, bool cold)
 {
@@ -147,6 +174,8 @@ static const measurement measurements[] = {
      "warm with quotas, over one's own"},
     {"open_evict_131072", "ns", 0, 31, evict_cold_open, NULL, "of the cold one: the open"},
     {"commit_131072", "ns", 0, 31, evict_cold_commit, NULL, "of the cold one: the commit"},
+    {"reclaim_8192", "ns", 100, 31, reclaim_cold, NULL, "per block, ahead of need; cold"},
+    {"reclaim_8192_warm", "ns", 0, 31, reclaim_warm, NULL, "without the flush"},
     {"open_free_commit_131072", "ns", 0, 31, free_cold, NULL, "free blocks, ascending; cold"},
     {"open_free_commit_131072_warm", "ns", 0, 31, free_warm, NULL, "free blocks, ascending"},
 };

@@ -280,7 +280,7 @@ static const struct field sched_fields[] = {
     FIELD(kvp_sched_config, swap_cost),       FIELD(kvp_sched_config, swap_block_cost),
     FIELD(kvp_sched_config, recompute_cost),  FIELD(kvp_sched_config, recompute_token_cost),
     FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
-    FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, reserved),
+    FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, free_target),
 };
 
 /* The ranges of sched.h. */
@@ -295,7 +295,8 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
            running <= c.max_copies && is_within(s->step_tokens, running, 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
            s->swap_ahead <= 1 && s->max_loading <= s->max_requests && s->wait_for_prefix <= 1 &&
-           s->reserved == 0 && s->arena_tokens <= (uint64_t)KVP_SCHED_PAGE_TOKENS * INT32_MAX;
+           s->free_target <= (c.n_blocks - 1 + 63) / 64 &&
+           s->arena_tokens <= (uint64_t)KVP_SCHED_PAGE_TOKENS * INT32_MAX;
 }
 
 /* One request, to its end or as far as 32 steps go. */

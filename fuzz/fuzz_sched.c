@@ -149,6 +149,7 @@ static int begin(struct session *s)
     s->config.recompute_token_cost = take(s, 3);
     s->config.max_loading = shape / 4 % 4 * (shape / 4 % 4);
     s->config.wait_for_prefix = shape / 16 % 2;
+    s->config.free_target = shape / 32 % 2;
     if (shape >= 128)
         draw_groups(s);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
@@ -557,6 +558,7 @@ static void finish(struct session *s)
         require(kvp_sched_finish(s->sched, NULL, NULL, NULL) == KVP_E_STATE);
         return;
     }
+    require(kvp_sched_reclaim(s->sched, NULL) == KVP_OK);
     end_work(s);
     const uint32_t n = sample(s, tokens, ended);
     require(n == s->step.n_sampled);

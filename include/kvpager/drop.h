@@ -1,11 +1,15 @@
-/* kvpager/drop.h: drop cached content of the caller's choice.
+/* kvpager/drop.h: drop cached content: of the caller's choice, or ahead of need.
  *
  *   kvp_cache_drop(cache, KVP_DEVICE, blocks, n_blocks, NULL);    no match finds it from now on
+ *   kvp_cache_reclaim(cache, n_blocks, NULL);                     the next takes need not evict
  *
- * Takes evict what the queues put first. This call is for a caller that knows of content that must
- * not be found: the engine gave up the place where the KV of cached blocks lies, or a transfer into
- * them failed. Blocks that sequences hold are not dropped: kvp_seq_invalidate withdraws what a
+ * Takes evict what the queues put first. kvp_cache_drop is for a caller that knows of content that
+ * must not be found: the engine gave up the place where the KV of cached blocks lies, or a transfer
+ * into them failed. Blocks that sequences hold are not dropped: kvp_seq_invalidate withdraws what a
  * sequence has, and reports the others that have it.
+ *
+ * kvp_cache_reclaim is for an engine whose accelerator waits while the next step is made. It does
+ * the evictions of that step earlier, while a pass runs.
  */
 #ifndef KVPAGER_DROP_H
 #define KVPAGER_DROP_H
@@ -44,6 +48,31 @@ extern "C" {
  */
 KVP_API kvp_status kvp_cache_drop(kvp_cache *cache, uint32_t tier, const int32_t *blocks,
                                   uint32_t n_blocks, uint32_t *out_n_dropped);
+
+/* Evict the coldest cached blocks of the device now, until n_blocks are free.
+ *
+ * Call it after a pass was launched, with the number of blocks that the next step will take
+ * (kvp_sched_reclaim counts them). Blocks lose their content in the order in which takes would
+ * evict them, and with the same effects: as for kvp_cache_drop, and what config.keep_evicted keeps
+ * is copied to the host by the plan. They become free behind the blocks that are free already. So
+ * the takes that follow give the same blocks, in the same order, as without this call. With quotas
+ * the order is that of takes for a namespace below its quota (quotas.h).
+ *
+ * What would have been hit before a take evicted it is lost. So ask for what the next step takes,
+ * and for no more than a 64th of the pool (docs/TUNING.md). The cache never calls this by itself.
+ *
+ * With a host tier the call ends at the first block whose content should be kept while the plan is
+ * half full: the other half is for copies that a step needs. Take the plan, and call it again.
+ *
+ * Takes:   n_blocks         free blocks that are wanted. If fewer are free or cached, all cached
+ *                           ones lose their content
+ * Gives:   out_n_reclaimed  blocks that lost content; may be NULL
+ * Returns: KVP_OK
+ * Thread:  cache        Blocks: never
+ * Cost:    O(reclaimed x S / U), allocates nothing
+ */
+KVP_API kvp_status kvp_cache_reclaim(kvp_cache *cache, uint32_t n_blocks,
+                                     uint32_t *out_n_reclaimed);
 
 #ifdef __cplusplus
 }

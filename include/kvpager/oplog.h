@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 59 on are
+/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 60 on are
  * in no log. Numbers are frozen;
  * append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
@@ -96,9 +96,10 @@ extern "C" {
     X(LOAD_DONE, 56, "load_done")                                                                  \
     X(LOAD_CANCEL, 57, "load_cancel")                                                              \
     X(DROP, 58, "cache_drop")                                                                      \
-    X(COLD_END, 59, "cold_end")                                                                    \
-    X(BLOCK_ORIGIN, 60, "block_origin_get")                                                        \
-    X(BLOCK_PREFIX, 61, "block_prefix")
+    X(RECLAIM, 59, "cache_reclaim")                                                                \
+    X(COLD_END, 60, "cold_end")                                                                    \
+    X(BLOCK_ORIGIN, 61, "block_origin_get")                                                        \
+    X(BLOCK_PREFIX, 62, "block_prefix")
 
 /* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
  * the release that wrote them. */
@@ -114,8 +115,8 @@ typedef struct kvp_call {
     uint32_t op;       /* KVP_CALL_... */
     uint64_t handle;   /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
     uint32_t position; /* from, at, n_tokens of commit and truncate, block_idx, check's level */
-    uint32_t count;    /* n_tokens of seq_tokens, slots; ns_quota: n_blocks; else the capacity of
-                          what is asked for:
+    uint32_t count;    /* n_tokens of seq_tokens, slots; ns_quota, cache_reclaim: n_blocks; else the
+                          capacity of what is asked for:
                           max_moves of accept, which counts as n_seqs x max_tree_tokens when it
                           is more; mirror, load_begin: spare_blocks */
     uint32_t group;
@@ -180,7 +181,7 @@ typedef struct kvp_outcome {
         uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group;
-                            cache_drop: blocks that lost content */
+                            cache_drop, cache_reclaim: blocks that lost content */
     const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with
                             KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event
                             has none */

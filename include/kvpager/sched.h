@@ -211,7 +211,8 @@ typedef struct kvp_sched_config {
     uint64_t recompute_token_cost;
     uint32_t wait_for_prefix; /* 1: a waiting request whose prefix a running one computes is kept
                                  back until it can be hit (see the rules). Default 0 */
-    uint32_t reserved;        /* 0 */
+    uint32_t free_target;     /* most free blocks that kvp_sched_reclaim makes; 0 (default): it does
+                                 nothing. At most a 64th of the usable blocks, rounded up */
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -490,6 +491,23 @@ typedef struct kvp_step {
  *          and O(blocks) for each that is swapped, or tried to be; allocates nothing
  */
 KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
+
+/* Evict ahead of need: blocks for the next step, while this one runs.
+ *
+ * Call it after the pass of a step was launched, before kvp_sched_finish. It calls
+ * kvp_cache_reclaim (drop.h) for the blocks that the next step is expected to take,
+ * config.free_target at most. The next step then evicts less, or nothing, while the accelerator
+ * waits for it. The scheduler never does this by itself.
+ *
+ * Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and
+ * fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in
+ * next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks.
+ * Hits are not subtracted, and samples after the first are not counted.
+ *
+ * Gives:   out_n_reclaimed  blocks that lost content; may be NULL
+ * Returns: KVP_OK; KVP_E_STATE when no step is out
+ * Thread:  sched. Cost: O(scheduled + reclaimed) */
+KVP_API kvp_status kvp_sched_reclaim(kvp_sched *sched, uint32_t *out_n_reclaimed);
 
 /* Samples that ended in a finish: valid until the next finish. */
 typedef struct kvp_step_end {

@@ -271,6 +271,55 @@ def python_cases() -> dict[str, tuple[str, Callable[[], float]]]:
             "dense of 2": ("arrays", dense)}
 
 
+def other_cases() -> dict[str, Callable[[], object]]:
+    """Calls that make arrays, which C has no like of: {name: one call}."""
+    cache = kvpager.Cache(n_blocks=4096, block_tokens=16, max_seqs=64, host_blocks=4096,
+                          max_events=1024)
+    ns = cache.namespace("bench")
+    seqs = [ns.open(np.arange(i, i + 64, dtype=np.int32)) for i in (0, 1000)]
+    for seq in seqs:
+        seq.commit(64)
+    handles = kvpager.handles_of(seqs)
+    had = kvpager.delta(cache, handles)
+    idle = kvpager.Scheduler(kvpager.Cache(n_blocks=64, block_tokens=16))
+    pool = kvpager.Cache(n_blocks=65536, block_tokens=16, max_seqs=16, max_seq_tokens=100000)
+    busy, space = kvpager.Scheduler(pool, arena_tokens=2 ** 20), pool.namespace("bench")
+    for i in range(8):
+        busy.submit(space, np.arange(i, i + 64, dtype=np.int32), max_new_tokens=99000)
+    sampled = np.ones(8, np.int32)
+
+    def there_and_back() -> None:
+        cache.swap_out(handles)
+        cache.plan_take()
+        cache.swap_in(handles)
+        cache.plan_take()
+
+    def decode() -> None:
+        busy.finish(sampled[:busy.step().n_sampled])
+
+    return {"events, 8 of them": lambda: cache.events(1, 8),
+            "delta of 2": lambda: kvpager.delta(cache, handles, had.version, had.blocks),
+            "cascade of 2": lambda: kvpager.cascade(cache, handles),
+            "can_swap_out of 2": lambda: cache.can_swap_out(handles),
+            "swap_out and swap_in of 2, both plans": there_and_back,
+            "Scheduler.step, nothing to do": idle.step,
+            "Scheduler.step and finish, 8 decode": decode}
+
+
+def timed_others(repeat: int) -> dict[str, list[float]]:
+    """us for each call, batch by batch."""
+    times: dict[str, list[float]] = {}
+    cases = other_cases()
+    for _ in range(repeat):
+        for name, call in cases.items():
+            def run(call: Callable[[], object] = call) -> int:
+                for _ in range(BATCH // 10):
+                    call()
+                return BATCH // 10
+            times.setdefault(name, []).append(timed(run) / 1000)
+    return times
+
+
 class DecodeSteps:
     """n decoding sequences, of which each step is timed: extend, metadata, commit."""
 
@@ -382,9 +431,14 @@ def main() -> int:
                 steps[f"{side}, one after the other"] += rest
         c_side.close()
     over = show(rows, steps)
+    others = timed_others(options.repeat)
+    print(f"\n{'us a call that makes arrays':40} {'median':>8} {'quartiles':>17}")
+    for name, times in others.items():
+        low, middle, high = quartiles(times)
+        print(f"{name:40} {middle:8.2f} {low:8.2f}{high:9.2f}")
     if options.json:
         report: dict[str, Any] = {row.name: {"c": row.c, "python": row.python} for row in rows}
-        options.json.write_text(json.dumps({**report, **steps}))
+        options.json.write_text(json.dumps({**report, **steps, **others}))
     for name in over:
         print(f"over its budget: {name}", file=sys.stderr)
     return 1 if over and options.check else 0

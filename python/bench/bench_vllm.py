@@ -26,7 +26,7 @@ import kvpager  # noqa: E402
 from kvpager.adapters.vllm import KVCacheManager  # noqa: E402
 
 BLOCK, N_BLOCKS, MODEL_LEN = 16, 65536, 131072
-N_RUNNING, PROMPT = 256, 16384
+N_RUNNING, PROMPT, SHORT = 256, 16384, 32
 
 
 def timed(run: Callable[[], int]) -> float:
@@ -42,6 +42,18 @@ def lookups(manager: Any, request: Any) -> float:
             manager.get_computed_blocks(request)
         return 20
     return timed(run)
+
+
+def first_lookups(manager: Any, requests: list[Any]) -> float:
+    """Look up prompts that the manager sees for the first time."""
+    def run() -> int:
+        for request in requests:
+            manager.get_computed_blocks(request)
+        return len(requests)
+    took = timed(run)
+    for request in requests:
+        manager.free(request)
+    return took
 
 
 def prompts(manager: Any, requests: list[Any]) -> float:
@@ -95,9 +107,11 @@ def main() -> int:
     long = [test_vllm.vllm_request(parts, f"l{i}", range(PROMPT), BLOCK) for i in range(4)]
     running = [test_vllm.vllm_request(parts, f"r{i}", range(i * 100, i * 100 + 500 + i % 16), BLOCK)
                for i in range(N_RUNNING)]
+    short = [test_vllm.vllm_request(parts, f"s{i}", range(SHORT), BLOCK) for i in range(64)]
     for manager in managers.values():
-        manager.allocate_slots(long[0], PROMPT)
-        manager.free(long[0])
+        for request in (long[0], short[0]):
+            manager.allocate_slots(request, request.num_tokens)
+            manager.free(request)
         for request in running:
             manager.allocate_slots(request, request.num_tokens)
     for request in running:
@@ -109,6 +123,11 @@ def main() -> int:
         for request in running:
             request.append_output_token_ids(turn)
         for name, manager in managers.items():
+            times.setdefault(("get_computed_blocks, 32 tokens, again", name), []).append(
+                lookups(manager, short[0]))
+            manager.free(short[0])
+            times.setdefault(("get_computed_blocks, 32 tokens, a new request", name), []).append(
+                first_lookups(manager, short))
             times.setdefault(("get_computed_blocks, 16,384 cached tokens", name), []).append(
                 lookups(manager, long[0]))
             times.setdefault(("the same, allocate_slots and free", name), []).append(

@@ -131,6 +131,18 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
             fail(self._o, status, "Cache.drop", blocks=blocks, tier=tier)
         return int(n_dropped[0])
 
+    def reclaim(self, n_blocks: int) -> int:
+        """Evict the coldest cached blocks now, until n_blocks are free; gives how many. For the
+        blocks that the next step takes, while a pass runs."""
+        n_reclaimed = ffi.new("uint32_t *")
+        try:
+            status = lib.kvpg_cache_reclaim(self._o, n_blocks, n_reclaimed)
+        except _no_numbers as error:
+            raise bad_number(error, n_blocks=n_blocks) from None
+        if status:
+            fail(self._o, status, "Cache.reclaim", n_blocks=n_blocks)
+        return int(n_reclaimed[0])
+
     def reset(self) -> None:
         """Close every sequence, drop all content, empty the plan."""
         status = lib.kvpg_cache_reset(self._o)

@@ -443,6 +443,23 @@ def tree(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | No
 def cascade(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
             max_levels: int = 8, group: int = 0) -> Cascade:
     """A cascade in fresh arrays, of at most max_levels levels, 1..META_LEVELS_MAX."""
+    object_of(cache)
+    found = None
+    if type(max_levels) is int and max_levels > 0:
+        try:
+            found = calls.cascade(cache._h, seqs, begin, n_tokens, min(max_levels, 255), group)
+        except (TypeError, OverflowError) as error:
+            raise bad_number(error, group=group) from None
+    if found is None:
+        return _cascade(cache, seqs, begin, n_tokens, max_levels, group)
+    if type(found) is int:
+        fail(cache._o, found, "cascade", seqs=seqs, begin=begin, n_tokens=n_tokens, group=group)
+    return found  # type: ignore[no-any-return]
+
+
+def _cascade(cache: Cache, seqs: Any, begin: Ints | None, n_tokens: Ints | None, max_levels: int,
+             group: int) -> Cascade:
+    """What lists become arrays for, and what is wrong is found out."""
     batch = _Batch(seqs, begin, n_tokens, group)
     sizes = _measure(cache, batch)
     if not isinstance(max_levels, int):
@@ -499,6 +516,20 @@ def delta(cache: Cache, seqs: Any, had_version: Ints | None = None,
     """What changed in rows since the delta before: had_version [B] u64, had_blocks [B] u32 as that
     one gave them; None: everything is new."""
     object_of(cache)
+    try:
+        found = calls.delta(cache._h, seqs, had_version, had_blocks, group)
+    except (TypeError, OverflowError) as error:
+        raise bad_number(error, group=group) from None
+    if found is None:
+        return _delta(cache, seqs, had_version, had_blocks, group)
+    if type(found) is int:
+        fail(cache._o, found, "delta", seqs=seqs)
+    return found  # type: ignore[no-any-return]
+
+
+def _delta(cache: Cache, seqs: Any, had_version: Ints | None, had_blocks: Ints | None,
+           group: int) -> Delta:
+    """What lists become arrays for, and what is wrong is found out."""
     batch = _Batch(seqs, None, None, group)
     n = batch.n
     version = np.zeros(n, U64) if had_version is None else had_version

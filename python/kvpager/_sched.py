@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ._cache import Cache, object_of
-from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, Uncopied, bad_number,
-                    close, copied, error_of, i32, out_array, owned, pointer, same_length,
+from ._core import (I32, NULL, U8, U32, U64, Handle, I32Array, Ints, Struct, U64Array, Uncopied,
+                    bad_number, calls, close, error_of, i32, out_array, owned, pointer, same_length,
                     set_fields, struct_dtype, u32, why)
 from ._errors import ArgError, CorruptError
+from ._meta import Cascade, Delta, Level
 from ._native import ffi, lib
-from ._records import RequestInfo, SampleInfo, SchedConfigFields, SchedLimit, SchedStats
-from ._sequence import Namespace, Prompt, _check_hashes, prompt_of
+from ._records import (RequestInfo, SampleInfo, SchedConfigFields, SchedLimit, SchedStats,
+                       Swapped)
+from ._sequence import Namespace, Prompt, _check_hashes, handle_of, prompt_of
+from ._tiers import EVENT_DTYPE
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,17 +67,8 @@ class Step(NamedTuple):
         return np.ascontiguousarray(self.seqs["seq"])
 
 
-def _step_of(block: Any) -> Step:
-    step = block.step
-    return Step(step.number, step.n_sampled, step.n_decoding,
-                copied(step.seqs, step.n_seqs, STEP_SEQ_DTYPE),
-                copied(step.tokens, step.n_tokens, I32),
-                copied(step.admitted, step.n_admitted, U64),
-                copied(step.preempted, step.n_preempted, U64),
-                copied(step.swapped_out, step.n_swapped_out, U64),
-                copied(step.swapped_in, step.n_swapped_in, U64),
-                copied(step.ended, step.n_ended, ENDED_DTYPE), step.n_left_out,
-                tuple(step.waited), tuple(step.waited_swapped), step.n_loading)
+calls.setup_steps(np.empty, (I32, U32, U64, EVENT_DTYPE, STEP_SEQ_DTYPE, ENDED_DTYPE),
+                  (Delta, Level, Cascade, Step, Swapped))  # as calls_steps.c has them
 
 
 class Expired(NamedTuple):
@@ -118,6 +112,7 @@ class Scheduler(Uncopied):
         lib.kvp_sched_config_init(made)
         set_fields(made, config, "Scheduler")
         self._o, self.cache = owned(lib.KVPY_SCHED, object_of(cache)), cache
+        self._h = handle_of(Handle, self._o, 0)  # what calls take that do without cffi
         # What a request borrows until it has ended: hashes, keys, ranges.
         self._borrowed: dict[int, Prompt] = {}
         cache._children.add(self)
@@ -261,14 +256,20 @@ class Scheduler(Uncopied):
 
     def step(self) -> Step:
         """Make the next step: choose, extend, preempt, swap in, admit."""
-        place = ffi.gc(ffi.new("kvpy_step **"), lib.kvpy_step_free)
-        status = lib.kvpy_sched_step(self._o, place)
-        if status:
-            self._fail(status, "Scheduler.step")
-        step = _step_of(place[0])
-        lib.kvpy_step_free(place)
+        step = calls.sched_step(self._h)
+        if type(step) is int:
+            self._fail(step, "Scheduler.step")
         self._forget(step.ended)
-        return step
+        return step  # type: ignore[no-any-return]
+
+    def reclaim(self) -> int:
+        """Evict ahead of need: blocks for the next step, at most free_target of them, while this
+        one runs. Gives how many lost their content. Raises StateError when no step is out."""
+        n_reclaimed = ffi.new("uint32_t *")
+        status = lib.kvpg_sched_reclaim(self._o, n_reclaimed)
+        if status:
+            self._fail(status, "Scheduler.reclaim")
+        return int(n_reclaimed[0])
 
     def finish(self, tokens: Ints, ended: Any = None) -> npt.NDArray[Any]:
         """Report a step done: its KV is written, these tokens were sampled.
@@ -278,6 +279,16 @@ class Scheduler(Uncopied):
 
         Gives what ended: [n] ENDED_DTYPE (request, tag, sample, reason, status, new_tokens,
         is_last)."""
+        found = calls.sched_finish(self._h, tokens, ended)
+        if found is None:
+            found = self._finish(tokens, ended)
+        if type(found) is int:
+            self._fail(found, "Scheduler.finish", tokens=tokens)
+        self._forget(found)
+        return found  # type: ignore[no-any-return]
+
+    def _finish(self, tokens: Ints, ended: Any) -> Any:
+        """What lists become arrays for, and what is wrong is found out: a status, or what ended."""
         values = i32("tokens", tokens)
         flags = NULL
         if ended is not None:
@@ -289,11 +300,7 @@ class Scheduler(Uncopied):
         room = ffi.cast("kvp_ended *", ffi.from_buffer("uint8_t[]", self._ended.view(np.uint8)))
         status = lib.kvpy_sched_finish(self._o, values, flags, len(values), room,
                                        len(self._ended), n)
-        if status:
-            self._fail(status, "Scheduler.finish", tokens=tokens)
-        found = self._ended[:n[0]].copy()
-        self._forget(found)
-        return found
+        return status or self._ended[:n[0]].copy()
 
     def _forget(self, ended: npt.NDArray[Any]) -> None:
         if self._borrowed and len(ended):

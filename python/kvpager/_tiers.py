@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._core import (I32, NULL, I32Array, Ints, Struct, U64Array, _from_buffer, bad_number,
+from ._core import (I32, NULL, I32Array, Ints, Struct, U64Array, _from_buffer, bad_number, calls,
                     out_array, same_length, seqs_of, struct_dtype, u32)
 from ._errors import TooSmallError
 from ._native import ffi, lib
@@ -24,47 +24,64 @@ class Tiers:
     """The part of the cache that swap.h, steps.h and events.h describe."""
 
     _o: Any
+    _h: Any
     unit_tokens: int
 
     # ------------------------------------------------------------------------------ the host
 
     def swap_out(self, seqs: Any) -> Swapped:
         """Move sequences to the host, all or nothing; the plan copies their KV. seqs: [B] u64."""
-        handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
-        status = lib.kvpg_seq_swap_out(self._o, handles, len(handles), room)
-        if status:
-            fail(self._o, status, "Cache.swap_out", seqs=seqs)
-        return _SWAPPED.read(room)
+        found = calls.swap_out(self._h, seqs)
+        if found is None:
+            handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
+            found = lib.kvpg_seq_swap_out(self._o, handles, len(handles), room)
+            if found == 0:
+                found = _SWAPPED.read(room)
+        if type(found) is int:
+            fail(self._o, found, "Cache.swap_out", seqs=seqs)
+        return found  # type: ignore[no-any-return]
 
     def swap_in(self, seqs: Any, reserve: int = 0) -> Swapped:
         """Move sequences back, with room for `reserve` more tokens of each, all or nothing."""
-        handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
         try:
-            status = lib.kvpg_seq_swap_in(self._o, handles, len(handles), reserve, room)
+            found = calls.swap_in(self._h, seqs, reserve)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
-        if status:
-            fail(self._o, status, "Cache.swap_in", seqs=seqs, reserve=reserve)
-        return _SWAPPED.read(room)
+        if found is None:
+            handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
+            found = lib.kvpg_seq_swap_in(self._o, handles, len(handles), reserve, room)
+            if found == 0:
+                found = _SWAPPED.read(room)
+        if type(found) is int:
+            fail(self._o, found, "Cache.swap_in", seqs=seqs, reserve=reserve)
+        return found  # type: ignore[no-any-return]
 
     def can_swap_out(self, seqs: Any) -> Admission:
         """Whether swap_out would find its blocks now, on the host."""
-        handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
-        status = lib.kvpg_can_swap_out(self._o, handles, len(handles), room)
-        if status:
-            fail(self._o, status, "Cache.can_swap_out", seqs=seqs)
-        return _ADMISSION.read(room)
+        found = calls.can_swap_out(self._h, seqs)
+        if found is None:
+            handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
+            found = lib.kvpg_can_swap_out(self._o, handles, len(handles), room)
+            if found == 0:
+                found = _ADMISSION.read(room)
+        if type(found) is int:
+            fail(self._o, found, "Cache.can_swap_out", seqs=seqs)
+        return found  # type: ignore[no-any-return]
 
     def can_swap_in(self, seqs: Any, reserve: int = 0) -> Admission:
         """Whether swap_in would find its blocks now, on the device."""
-        handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
         try:
-            status = lib.kvpg_can_swap_in(self._o, handles, len(handles), reserve, room)
+            found = calls.can_swap_in(self._h, seqs, reserve)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
-        if status:
-            fail(self._o, status, "Cache.can_swap_in", seqs=seqs, reserve=reserve)
-        return _ADMISSION.read(room)
+        if found is None:
+            handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
+            found = lib.kvpg_can_swap_in(self._o, handles, len(handles), reserve, room)
+            if found == 0:
+                found = _ADMISSION.read(room)
+        if type(found) is int:
+            fail(self._o, found, "Cache.can_swap_in", seqs=seqs, reserve=reserve)
+        return found  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------------------ steps
 
@@ -133,6 +150,18 @@ class Tiers:
         tokens   [capacity * U] i32, written: those of event i begin at i * U
 
         BehindError: event `start` is not remembered any more; take a snapshot."""
+        try:
+            found = calls.events(self._h, start, capacity, tokens, capacity * self.unit_tokens)
+        except _no_numbers as error:
+            raise bad_number(error, start=start, capacity=capacity) from None
+        if found is None:
+            return self._events(start, capacity, tokens)
+        if type(found) is int:
+            fail(self._o, found, "Cache.events", start=start, capacity=capacity)
+        return found  # type: ignore[no-any-return]
+
+    def _events(self, start: int, capacity: int, tokens: I32Array | None) -> npt.NDArray[Any]:
+        """Events, for more of them than C reads at once; says what is wrong with `tokens`."""
         n = ffi.new("uint32_t *")
         try:
             array = np.empty(capacity, EVENT_DTYPE)

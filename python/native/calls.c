@@ -3,7 +3,8 @@
  * Through cffi a call costs about 100 ns, each array 100 more, a record 250, a Python object 100:
  * together more than open or fork takes. Here a sequence, a namespace or a cache is an object of
  * this module that has what C wants of it, so a call takes it as it is, reads an array by the
- * buffer protocol and makes its result. Those with arrays are in calls_arrays.c.
+ * buffer protocol and makes its result. Those with arrays are in calls_arrays.c and
+ * calls_steps.c.
  *
  * A call gives its result; or an int, the status (of commit and append also KVP_OK); or None: the
  * array is not one of int32 in one dimension as it lies, and has to be made one. Arguments that are
@@ -123,6 +124,7 @@ int kvpy_array_in(PyObject *value, kvpy_kind kind, Py_buffer *view)
                  [KVPY_U64] = {"LQ", 8, PyBUF_ND | PyBUF_FORMAT},
                  [KVPY_I64_OUT] = {"lq", 8, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE},
                  [KVPY_I32_OUT] = {"i", 4, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE},
+                 [KVPY_U8] = {"B?", 1, PyBUF_ND | PyBUF_FORMAT},
                  [KVPY_COPIES_OUT] = {NULL, sizeof(kvp_copy), PyBUF_ND | PyBUF_WRITABLE}};
     const char *formats = kinds[kind].formats;
     if (PyObject_GetBuffer(value, view, kinds[kind].flags) != 0) {
@@ -584,7 +586,8 @@ PyMODINIT_FUNC PyInit__calls(void)
 {
     PyObject *module = PyType_Ready(&handle_type) == 0 ? PyModule_Create(&definition) : NULL;
     if (module != NULL && (PyModule_AddObjectRef(module, "Handle", (PyObject *)&handle_type) != 0 ||
-                           PyModule_AddFunctions(module, kvpy_array_calls) != 0))
+                           PyModule_AddFunctions(module, kvpy_array_calls) != 0 ||
+                           PyModule_AddFunctions(module, kvpy_step_calls) != 0))
         Py_CLEAR(module);
     return module;
 }

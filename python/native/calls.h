@@ -31,9 +31,41 @@ typedef enum kvpy_kind {
     KVPY_U64,
     KVPY_I64_OUT,
     KVPY_I32_OUT,
+    KVPY_U8,        /* or bool */
     KVPY_COPIES_OUT /* of kvp_copy: whoever calls has looked at the fields */
 } kvpy_kind;
 int kvpy_array_in(PyObject *value, kvpy_kind kind, Py_buffer *view);
+
+/* The arrays of a call. `fits` becomes 0 when one of them is not as wanted; then and at the end
+ * those that were taken are to be given back. */
+typedef struct kvpy_arrays {
+    Py_buffer views[4];
+    int n;
+    int fits;
+} kvpy_arrays;
+
+/* Handles, as many as there are: the first array of a call. */
+const kvp_seq *kvpy_take_seqs(kvpy_arrays *all, PyObject *value, uint32_t *out_n);
+
+/* An array of `wanted` elements; NULL for None. */
+void *kvpy_take(kvpy_arrays *all, PyObject *value, kvpy_kind kind, size_t wanted);
+
+/* (cache, seqs, begin or None, n_tokens or None, ...). */
+void kvpy_take_batch(kvpy_arrays *all, PyObject *const *args, kvp_meta_batch *batch);
+
+void kvpy_give_back(kvpy_arrays *all);
+
+#define ARGUMENTS PyObject *module, PyObject *const *args, Py_ssize_t n_args
+
+/* A status as a result; None for what is no status. */
+enum { NOT_AS_WANTED = 1 };
+
+static inline PyObject *kvpy_result(int status)
+{
+    if (status == NOT_AS_WANTED)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(status);
+}
 
 /* KVP_OK, and the caller is alone inside until kvpy_come_out, for long work without the
  * interpreter's lock; or why not. */
@@ -68,7 +100,8 @@ static inline kvp_seq kvpy_seq_of(const handle *self)
         name, (PyCFunction)(void (*)(void))(call), METH_FASTCALL, NULL                             \
     }
 
-/* calls_arrays.c; ends with one that has no name. */
+/* calls_arrays.c and calls_steps.c; each ends with one that has no name. */
 extern PyMethodDef kvpy_array_calls[];
+extern PyMethodDef kvpy_step_calls[];
 
 #endif

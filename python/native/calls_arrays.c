@@ -5,18 +5,6 @@
  * arrays and what is wrong is found and named. */
 #include "calls.h"
 
-#define ARGUMENTS PyObject *module, PyObject *const *args, Py_ssize_t n_args
-
-/* A status as a result; None for what is no status. */
-enum { NOT_AS_WANTED = 1 };
-
-static PyObject *result(int status)
-{
-    if (status == NOT_AS_WANTED)
-        Py_RETURN_NONE;
-    return PyLong_FromLong(status);
-}
-
 /* ---------------------------------------------------------------------------- of one sequence */
 
 /* extend(seq, tokens, reserve). */
@@ -30,7 +18,7 @@ static PyObject *seq_extend(ARGUMENTS)
     if (self == NULL || kvpy_u32_in(args[2], &reserve) != 0)
         return NULL;
     if (!kvpy_array_in(args[1], KVPY_I32, &tokens))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     const uint32_t n = (uint32_t)tokens.shape[0];
     int status = kvpy_go_in(self, n >= LONG_TOKENS, &state);
     if (status == KVP_OK) {
@@ -38,7 +26,7 @@ static PyObject *seq_extend(ARGUMENTS)
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&tokens);
-    return result(status);
+    return kvpy_result(status);
 }
 
 /* fill(seq, tokens). */
@@ -51,7 +39,7 @@ static PyObject *seq_fill(ARGUMENTS)
     if (self == NULL)
         return NULL;
     if (!kvpy_array_in(args[1], KVPY_I32, &tokens))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     const uint32_t n = (uint32_t)tokens.shape[0];
     int status = kvpy_go_in(self, n >= LONG_TOKENS, &state);
     if (status == KVP_OK) {
@@ -59,7 +47,7 @@ static PyObject *seq_fill(ARGUMENTS)
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&tokens);
-    return result(status);
+    return kvpy_result(status);
 }
 
 /* slots(seq, group, begin, n_tokens, out). */
@@ -74,7 +62,7 @@ static PyObject *seq_slots(ARGUMENTS)
         kvpy_u32_in(args[3], &n_tokens) != 0)
         return NULL;
     if (!kvpy_array_in(args[4], KVPY_I64_OUT, &out))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     int status = NOT_AS_WANTED;
     if (n_tokens <= (size_t)out.shape[0])
         status = kvpy_go_in(self, n_tokens >= LONG_TOKENS, &state);
@@ -84,7 +72,7 @@ static PyObject *seq_slots(ARGUMENTS)
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&out);
-    return result(status);
+    return kvpy_result(status);
 }
 
 /* row(seq, group, out): the blocks of the row, of which `out` has as many as fit. */
@@ -99,7 +87,7 @@ static PyObject *seq_row(ARGUMENTS)
     if (self == NULL || kvpy_u32_in(args[1], &group) != 0)
         return NULL;
     if (!kvpy_array_in(args[2], KVPY_I32_OUT, &out))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     int status = kvpy_go_in(self, 0, &state);
     if (status == KVP_OK) {
         status = kvp_seq_row(kvpy_cache_of(self), kvpy_seq_of(self), group, &row, &n);
@@ -123,7 +111,7 @@ static PyObject *seq_tokens(ARGUMENTS)
     if (self == NULL || kvpy_u32_in(args[1], &begin) != 0 || kvpy_u32_in(args[2], &n_tokens) != 0)
         return NULL;
     if (!kvpy_array_in(args[3], KVPY_I32_OUT, &out))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     int status = NOT_AS_WANTED;
     if (n_tokens <= (size_t)out.shape[0])
         status = kvpy_go_in(self, n_tokens >= LONG_TOKENS, &state);
@@ -132,7 +120,7 @@ static PyObject *seq_tokens(ARGUMENTS)
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&out);
-    return result(status);
+    return kvpy_result(status);
 }
 
 /* can_open(ns, tokens): an Admission. */
@@ -146,7 +134,7 @@ static PyObject *ns_can_open(ARGUMENTS)
     if (self == NULL)
         return NULL;
     if (!kvpy_array_in(args[1], KVPY_I32, &tokens))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     const kvp_prompt prompt = {
         .struct_size = sizeof prompt, .tokens = tokens.buf, .n_tokens = (uint32_t)tokens.shape[0]};
     int status = kvpy_go_in(self, prompt.n_tokens >= LONG_TOKENS, &state);
@@ -156,21 +144,12 @@ static PyObject *ns_can_open(ARGUMENTS)
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&tokens);
-    return status == KVP_OK ? kvpy_record_new(KVPY_ADMISSION, &admission) : result(status);
+    return status == KVP_OK ? kvpy_record_new(KVPY_ADMISSION, &admission) : kvpy_result(status);
 }
 
 /* ---------------------------------------------------------------------------- of many sequences */
 
-/* The arrays of a call. `fits` becomes 0 when one of them is not as wanted; then and at the end
- * those that were taken are to be given back. */
-typedef struct arrays {
-    Py_buffer views[4];
-    int n;
-    int fits;
-} arrays;
-
-/* An array of `wanted` elements; NULL for None. */
-static void *take(arrays *all, PyObject *value, kvpy_kind kind, size_t wanted)
+void *kvpy_take(kvpy_arrays *all, PyObject *value, kvpy_kind kind, size_t wanted)
 {
     Py_buffer *view = &all->views[all->n];
     if (value == Py_None || !all->fits)
@@ -184,8 +163,7 @@ static void *take(arrays *all, PyObject *value, kvpy_kind kind, size_t wanted)
     return view->buf;
 }
 
-/* Handles, as many as there are. */
-static const kvp_seq *take_seqs(arrays *all, PyObject *value, uint32_t *out_n)
+const kvp_seq *kvpy_take_seqs(kvpy_arrays *all, PyObject *value, uint32_t *out_n)
 {
     all->n = 0;
     all->fits = kvpy_array_in(value, KVPY_U64, &all->views[0]);
@@ -196,7 +174,15 @@ static const kvp_seq *take_seqs(arrays *all, PyObject *value, uint32_t *out_n)
     return all->views[0].buf;
 }
 
-static void give_back(arrays *all)
+void kvpy_take_batch(kvpy_arrays *all, PyObject *const *args, kvp_meta_batch *batch)
+{
+    batch->struct_size = sizeof *batch;
+    batch->seqs = kvpy_take_seqs(all, args[1], &batch->n_seqs);
+    batch->begin = kvpy_take(all, args[2], KVPY_U32, batch->n_seqs);
+    batch->n_tokens = kvpy_take(all, args[3], KVPY_U32, batch->n_seqs);
+}
+
+void kvpy_give_back(kvpy_arrays *all)
 {
     for (int i = 0; i < all->n; i++)
         PyBuffer_Release(&all->views[i]);
@@ -218,15 +204,15 @@ static PyObject *for_batch(PyObject *const *args, Py_ssize_t n_args,
     handle *self = kvpy_handle_in(args, n_args, 6);
     kvp_batch batch = {.struct_size = sizeof batch};
     PyThreadState *state;
-    arrays all;
+    kvpy_arrays all;
     if (self == NULL || kvpy_u32_in(args[4], &batch.reserve_tokens) != 0)
         return NULL;
-    batch.seqs = take_seqs(&all, args[1], &batch.n_seqs);
-    batch.n_tokens = take(&all, args[3], KVPY_U32, batch.n_seqs);
+    batch.seqs = kvpy_take_seqs(&all, args[1], &batch.n_seqs);
+    batch.n_tokens = kvpy_take(&all, args[3], KVPY_U32, batch.n_seqs);
     const size_t n_values =
         batch.n_tokens != NULL && all.fits ? sum_of(batch.n_tokens, batch.n_seqs) : batch.n_seqs;
-    batch.tokens = take(&all, args[2], KVPY_I32, n_values);
-    batch.statuses = take(&all, args[5], KVPY_I32_OUT, batch.n_seqs);
+    batch.tokens = kvpy_take(&all, args[2], KVPY_I32, n_values);
+    batch.statuses = kvpy_take(&all, args[5], KVPY_I32_OUT, batch.n_seqs);
     batch.flags = batch.statuses != NULL ? KVP_BATCH_EACH : 0;
     int status = NOT_AS_WANTED;
     if (all.fits)
@@ -235,8 +221,8 @@ static PyObject *for_batch(PyObject *const *args, Py_ssize_t n_args,
         status = call(kvpy_cache_of(self), &batch);
         kvpy_come_out(self, state);
     }
-    give_back(&all);
-    return result(status);
+    kvpy_give_back(&all);
+    return kvpy_result(status);
 }
 
 static PyObject *extend_many(ARGUMENTS)
@@ -257,12 +243,12 @@ static PyObject *commit_many(ARGUMENTS)
     handle *self = kvpy_handle_in(args, n_args, 3);
     uint32_t n = 0;
     PyThreadState *state;
-    arrays all;
+    kvpy_arrays all;
     (void)module;
     if (self == NULL)
         return NULL;
-    const kvp_seq *seqs = take_seqs(&all, args[1], &n);
-    const uint32_t *counts = take(&all, args[2], KVPY_U32, n);
+    const kvp_seq *seqs = kvpy_take_seqs(&all, args[1], &n);
+    const uint32_t *counts = kvpy_take(&all, args[2], KVPY_U32, n);
     int status = NOT_AS_WANTED;
     if (all.fits && counts != NULL)
         status = kvpy_go_in(self, n >= LONG_SEQS, &state);
@@ -270,8 +256,8 @@ static PyObject *commit_many(ARGUMENTS)
         status = kvp_seq_commit_many(kvpy_cache_of(self), seqs, counts, n);
         kvpy_come_out(self, state);
     }
-    give_back(&all);
-    return result(status);
+    kvpy_give_back(&all);
+    return kvpy_result(status);
 }
 
 /* can_extend(cache, seqs, n_tokens, reserve): an Admission. */
@@ -281,12 +267,12 @@ static PyObject *can_extend(ARGUMENTS)
     kvp_batch batch = {.struct_size = sizeof batch};
     kvp_admission admission;
     PyThreadState *state;
-    arrays all;
+    kvpy_arrays all;
     (void)module;
     if (self == NULL || kvpy_u32_in(args[3], &batch.reserve_tokens) != 0)
         return NULL;
-    batch.seqs = take_seqs(&all, args[1], &batch.n_seqs);
-    batch.n_tokens = take(&all, args[2], KVPY_U32, batch.n_seqs);
+    batch.seqs = kvpy_take_seqs(&all, args[1], &batch.n_seqs);
+    batch.n_tokens = kvpy_take(&all, args[2], KVPY_U32, batch.n_seqs);
     int status = NOT_AS_WANTED;
     if (all.fits)
         status = kvpy_go_in(self, batch.n_seqs >= LONG_SEQS, &state);
@@ -294,8 +280,8 @@ static PyObject *can_extend(ARGUMENTS)
         status = kvp_can_extend(kvpy_cache_of(self), &batch, &admission);
         kvpy_come_out(self, state);
     }
-    give_back(&all);
-    return status == KVP_OK ? kvpy_record_new(KVPY_ADMISSION, &admission) : result(status);
+    kvpy_give_back(&all);
+    return status == KVP_OK ? kvpy_record_new(KVPY_ADMISSION, &admission) : kvpy_result(status);
 }
 
 /* plan_take(cache, out): how many copies there are; taken when `out` has room for them. */
@@ -309,7 +295,7 @@ static PyObject *plan_take(ARGUMENTS)
     if (self == NULL)
         return NULL;
     if (!kvpy_array_in(args[1], KVPY_COPIES_OUT, &out))
-        return result(NOT_AS_WANTED);
+        return kvpy_result(NOT_AS_WANTED);
     int status = kvpy_go_in(self, 0, &state);
     if (status == KVP_OK) {
         status = kvp_plan_take(kvpy_cache_of(self), out.buf, (uint32_t)out.shape[0], &n);
@@ -318,7 +304,7 @@ static PyObject *plan_take(ARGUMENTS)
     PyBuffer_Release(&out);
     if (status == KVP_OK || status == KVP_E_TOO_SMALL)
         return PyLong_FromUnsignedLong(n);
-    return result(status);
+    return kvpy_result(status);
 }
 
 /* ---------------------------------------------------------------------------- metadata */
@@ -336,15 +322,6 @@ static kvp_status fill_format(kvp_cache *cache, const kvp_meta_batch *batch, uin
     }
 }
 
-/* (cache, seqs, begin or None, n_tokens or None, group, ...). */
-static void take_batch(arrays *all, PyObject *const *args, kvp_meta_batch *batch)
-{
-    batch->struct_size = sizeof *batch;
-    batch->seqs = take_seqs(all, args[1], &batch->n_seqs);
-    batch->begin = take(all, args[2], KVPY_U32, batch->n_seqs);
-    batch->n_tokens = take(all, args[3], KVPY_U32, batch->n_seqs);
-}
-
 /* fill_meta(..., format, max_seqs, address of its struct). */
 static PyObject *fill_meta(ARGUMENTS)
 {
@@ -353,13 +330,13 @@ static PyObject *fill_meta(ARGUMENTS)
     uint32_t format, max_seqs;
     uint64_t address;
     PyThreadState *state;
-    arrays all;
+    kvpy_arrays all;
     (void)module;
     if (self == NULL || kvpy_u32_in(args[4], &batch.group) != 0 ||
         kvpy_u32_in(args[5], &format) != 0 || kvpy_u32_in(args[6], &max_seqs) != 0 ||
         kvpy_u64_in(args[7], &address) != 0)
         return NULL;
-    take_batch(&all, args, &batch);
+    kvpy_take_batch(&all, args, &batch);
     int status = NOT_AS_WANTED;
     if (all.fits && batch.n_seqs <= max_seqs)
         status = kvpy_go_in(self, batch.n_seqs >= LONG_SEQS, &state);
@@ -367,8 +344,8 @@ static PyObject *fill_meta(ARGUMENTS)
         status = fill_format(kvpy_cache_of(self), &batch, format, (void *)(uintptr_t)address);
         kvpy_come_out(self, state);
     }
-    give_back(&all);
-    return result(status);
+    kvpy_give_back(&all);
+    return kvpy_result(status);
 }
 
 /* measure(...): MetaSizes. */
@@ -378,11 +355,11 @@ static PyObject *measure(ARGUMENTS)
     kvp_meta_batch batch = {0};
     kvp_meta_sizes sizes;
     PyThreadState *state;
-    arrays all;
+    kvpy_arrays all;
     (void)module;
     if (self == NULL || kvpy_u32_in(args[4], &batch.group) != 0)
         return NULL;
-    take_batch(&all, args, &batch);
+    kvpy_take_batch(&all, args, &batch);
     int status = NOT_AS_WANTED;
     if (all.fits)
         status = kvpy_go_in(self, batch.n_seqs >= LONG_SEQS, &state);
@@ -390,8 +367,8 @@ static PyObject *measure(ARGUMENTS)
         status = kvp_meta_measure(kvpy_cache_of(self), &batch, &sizes);
         kvpy_come_out(self, state);
     }
-    give_back(&all);
-    return status == KVP_OK ? kvpy_record_new(KVPY_META_SIZES, &sizes) : result(status);
+    kvpy_give_back(&all);
+    return status == KVP_OK ? kvpy_record_new(KVPY_META_SIZES, &sizes) : kvpy_result(status);
 }
 
 PyMethodDef kvpy_array_calls[] = {

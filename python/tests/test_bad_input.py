@@ -208,6 +208,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
                            {"block": "number", "tier": "number"}),
     "Cache.block_keys": (lambda w, a: w.cache.block_keys(a.get("block", 1), a.get("tier", 0)),
                          {"block": "number", "tier": "number"}),
+    "Cache.reclaim": (lambda w, a: w.cache.reclaim(a.get("n_blocks", 1)), {"n_blocks": "number"}),
     "Cache.drop": (lambda w, a: w.cache.drop(a.get("blocks", [1]), a.get("tier", 0)),
                    {"blocks": "tokens", "tier": "number"}),
     "Cache.plan_done": (lambda w, a: w.cache.plan_done(a["n_plans"]), {"n_plans": "number"}),
@@ -387,7 +388,7 @@ def test_every_public_method_is_in_the_table() -> None:
                          "recover", "sequences", "cold_cursor"},
                "Namespace": {"flush", "close", "handle", "info"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
-               "Scheduler": {"close", "step", "fail", "stats", "check"}}
+               "Scheduler": {"close", "step", "reclaim", "fail", "stats", "check"}}
     for kind in (Cache, Namespace, Sequence, Scheduler):
         methods = {name for name in dir(kind) if not name.startswith("_")}
         tested = {name.split(".")[1] for name in CALLS if name.startswith(kind.__name__ + ".")}

@@ -507,3 +507,18 @@ def test_a_prefix_goes_to_a_store_and_comes_back() -> None:
             cache.drop([0])
         cache.load_cancel(again.number)
         assert cache.cold_end(capacity=0).shape == (0,)
+
+
+def test_evictions_ahead_of_need() -> None:
+    with kvpager.Cache(n_blocks=5, block_tokens=4) as cache:
+        space = cache.namespace()
+        tokens = np.arange(16, dtype=np.int32)
+        seq = space.open(tokens)
+        seq.commit(16)
+        seq.close()
+        assert cache.reclaim(0) == 0
+        assert cache.reclaim(3) == 3
+        assert cache.reclaim(3) == 0
+        assert space.match(tokens).hit_tokens == 4
+        assert cache.reclaim(2 ** 32 - 1) == 1
+        assert cache.stats().free_blocks == 4

@@ -123,6 +123,26 @@ def test_requests_that_wait_for_a_prefix() -> None:
         Scheduler(cache, wait_for_prefix=2)
 
 
+def test_evictions_ahead_of_need() -> None:
+    cache = Cache(n_blocks=129, block_tokens=4, max_seqs=8)
+    ns = cache.namespace()
+    seq = ns.open(np.arange(1000, 1512, dtype=np.int32))
+    seq.commit(512)
+    seq.close()
+    scheduler = Scheduler(cache, step_tokens=64, free_target=2)
+    with pytest.raises(kvpager.StateError):
+        scheduler.reclaim()
+    scheduler.submit(ns, [1, 2, 3, 4], max_new_tokens=2)
+    scheduler.step()
+    assert scheduler.reclaim() == 1
+    evicted = cache.stats().evicted_blocks
+    scheduler.finish([5])
+    scheduler.step()
+    assert cache.stats().evicted_blocks == evicted
+    with pytest.raises(kvpager.ArgError, match="free_target"):
+        Scheduler(cache, free_target=3)
+
+
 def test_end_of_sequence() -> None:
     cache, scheduler = make()
     scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=10, tag=5)

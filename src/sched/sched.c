@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
+enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24, FREE_SHARE = 64 };
 
 static const uint32_t KNOWN_FLAGS = KVP_SUBMIT_BORROW | KVP_SUBMIT_NO_LOAD | KVP_SUBMIT_NO_STORE;
 
@@ -61,7 +61,8 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
-           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
+           kvpi_why_range(why, "free_target", c->free_target, 0,
+                          kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
 }
 
 kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,

@@ -310,7 +310,8 @@ static void write_lend_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
         kvpi_record_load_done(r, number, (const uint8_t *)"\1\0\1", 3, status, &sample_loaded);
         break;
     case KVP_CALL_LOAD_CANCEL: kvpi_record_load_cancel(r, number, status); break;
-    default: kvpi_record_cache_drop(r, KVP_HOST, sample_tokens, 4, status, 300); break;
+    case KVP_CALL_DROP: kvpi_record_cache_drop(r, KVP_HOST, sample_tokens, 4, status, 300); break;
+    default: kvpi_record_cache_reclaim(r, 4711, status, 300); break;
     }
 }
 

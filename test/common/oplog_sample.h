@@ -12,7 +12,7 @@
 
 enum {
     SAMPLE_U = 4,
-    SAMPLE_CALLS = KVP_CALL_DROP, /* the last number that is recorded */
+    SAMPLE_CALLS = KVP_CALL_RECLAIM, /* the last number that is recorded */
     SAMPLE_RECORDED = SAMPLE_CALLS - 2,
     SAMPLE_OUTCOMES = 4,
     SAMPLE_EVENTS = 3,

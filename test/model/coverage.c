@@ -84,6 +84,7 @@ static const expected expectations[] = {
     {KVP_CALL_LOAD_DONE, {KVP_E_ARG, KVP_E_IN_FLIGHT}},
     {KVP_CALL_LOAD_CANCEL, {KVP_E_ARG}},
     {KVP_CALL_DROP, {KVP_E_ARG}},
+    {KVP_CALL_RECLAIM, {0}},
     {KVP_CALL_COLD_END, {KVP_E_ARG}},
     {KVP_CALL_BLOCK_ORIGIN, {KVP_E_ARG}},
     {KVP_CALL_BLOCK_PREFIX, {KVP_E_ARG, KVP_E_TOO_SMALL}},

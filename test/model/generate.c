@@ -669,6 +669,7 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_LOAD_DONE:
     case KVP_CALL_LOAD_CANCEL:
     case KVP_CALL_DROP:
+    case KVP_CALL_RECLAIM:
     case KVP_CALL_COLD_END:
     case KVP_CALL_BLOCK_ORIGIN:
     case KVP_CALL_BLOCK_PREFIX: generate_lend(g, call); break;

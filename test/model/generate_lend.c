@@ -19,6 +19,7 @@ void generate_lend_weights(generator *g)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         g->weights[table[i].op] = lends ? 10 * table[i].weight : 5;
     g->weights[KVP_CALL_DROP] = 40;
+    g->weights[KVP_CALL_RECLAIM] = 30;
     if (lends && oracle_overlapped(g->o))
         g->weights[KVP_CALL_PLAN_DONE] = 5;
 }
@@ -78,6 +79,16 @@ static void make_drop(generator *g, kvp_call *call)
         if (i && chance(g, 5))
             blocks[i] = blocks[i - 1];
     }
+}
+
+/* A few blocks more than are free, mostly: all of them would leave nothing to hit. */
+static void make_reclaim(generator *g, kvp_call *call)
+{
+    uint32_t n = g->o->pools[KVP_DEVICE].n, n_free = 0;
+
+    for (uint32_t i = 1; i < n; i++)
+        n_free += oracle_block_state(g->o, (int32_t)i) == KVP_BLOCK_FREE;
+    call->count = rarely(g) ? below(g, 2 * n) : n_free + up_to(g, 3);
 }
 
 /* A prompt, and which of its entries. */
@@ -149,6 +160,7 @@ void generate_lend(generator *g, kvp_call *call)
     case KVP_CALL_BLOCKS_LEND:
     case KVP_CALL_BLOCKS_RETURN: make_blocks(g, call); break;
     case KVP_CALL_DROP: make_drop(g, call); break;
+    case KVP_CALL_RECLAIM: make_reclaim(g, call); break;
     case KVP_CALL_LOAD_BEGIN: make_load(g, call); break;
     case KVP_CALL_LOAD_DONE:
     case KVP_CALL_LOAD_CANCEL: make_load_end(g, call); break;

@@ -421,6 +421,7 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_BLOCK_ORIGIN:
     case KVP_CALL_BLOCK_PREFIX: return oracle_lend_call(o, call, out);
     case KVP_CALL_DROP: return oracle_drop(o, call, out);
+    case KVP_CALL_RECLAIM: return oracle_reclaim(o, call, out);
     case KVP_CALL_CHECK: return check(call);
     case KVP_CALL_RESET: return reset(o);
     case KVP_CALL_CONFIG: return KVP_OK;

@@ -98,9 +98,9 @@ typedef struct oracle_block {
     bool loading;        /* a load fills it */
     uint32_t lends;      /* how often it is lent to be read */
     uint64_t used_by, written_by; /* the newest plan with a copy from or to it; to it; 0: none */
-    uint64_t ns_handle;  /* whom it was taken for last */
-    uint32_t *unit_node; /* [S/U] */
-    uint8_t *unit_kind;  /* [S/U] UNIT_... */
+    uint64_t ns_handle;           /* whom it was taken for last */
+    uint32_t *unit_node;          /* [S/U] */
+    uint8_t *unit_kind;           /* [S/U] UNIT_... */
 } oracle_block;
 
 typedef struct oracle_queue {
@@ -209,6 +209,11 @@ typedef struct oracle_seq {
     X(drop_host)        /* a host block was */                                                     \
     X(drop_parked)      /* a parked one */                                                         \
     X(drop_promotes)    /* one whose unit goes on in a duplicate */                                \
+    X(reclaim_behind)   /* a block became free behind others that were */                          \
+    X(reclaim_class)    /* one of a higher retention class */                                      \
+    X(reclaim_keeps)    /* its content is kept on the host */                                      \
+    X(reclaim_waits)    /* none: the plan is half full */                                          \
+    X(reclaim_over)     /* one of a namespace that is over its quota */                            \
     X(promotions)       /* a duplicate took a node's place */                                      \
     X(host_promotions)  /* on the host */                                                          \
     X(host_withdrawn)   /* a unit that had a block there */                                        \

@@ -270,6 +270,57 @@ kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
+static uint32_t count_free(const oracle *o)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 1; i < o->pools[KVP_DEVICE].n; i++)
+        n += oracle_block_state(o, (int32_t)i) == KVP_BLOCK_FREE;
+    return n;
+}
+
+/* Behind all free blocks, before all cached ones of class 0. */
+static void put_behind_free(oracle *o, int32_t block)
+{
+    oracle_queue *queue = &o->pools[KVP_DEVICE].queues[0];
+    uint32_t at = 0;
+
+    while (at < queue->n && !oracle_block_sealed(o, queue->items[at]))
+        at++;
+    memmove(queue->items + at + 1, queue->items + at, (queue->n - at) * sizeof *queue->items);
+    queue->items[at] = block;
+    queue->n++;
+    o->marks.reclaim_behind += at > 0;
+}
+
+/* kvp_cache_reclaim: evictions without takes, as long as too few blocks are free. */
+kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    oracle_begin_change(o);
+    while (count_free(o) < call->count) {
+        uint32_t turn = o->pools[KVP_DEVICE].turn;
+        int32_t block = oracle_coldest(o, &turn);
+        uint64_t kept = o->stats.kept_blocks;
+
+        if (!block)
+            break;
+        if (!has_plan(o) &&
+            is_wanted(o, &o->nodes[o->blocks[block].unit_node[oracle_block_depth(o, block) - 1]],
+                      o->blocks[block].group)) {
+            o->marks.reclaim_waits++;
+            break;
+        }
+        o->pools[KVP_DEVICE].turn = turn;
+        oracle_queue_remove(o, block);
+        evict(o, block);
+        o->marks.reclaim_class += o->blocks[block].retention > 0;
+        o->marks.reclaim_keeps += o->stats.kept_blocks > kept;
+        put_behind_free(o, block);
+        out->n++;
+    }
+    return KVP_OK;
+}
+
 /* One holder less. `released` counts what became free and cached, or will once it is not parked any
  * more; may be NULL. */
 void oracle_release(oracle *o, int32_t block, kvp_released *released)

@@ -57,6 +57,7 @@ void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens);
 void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released *released);
 void oracle_free_cached(oracle *o, int32_t block);
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_unpark(oracle *o, uint64_t step);
 bool oracle_is_touched(const oracle *o, int32_t block);
 
@@ -66,6 +67,7 @@ bool oracle_may_copy_to_host(oracle *o, uint64_t ns_handle);
 
 /* oracle_quotas.c: whose blocks go first. */
 int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle);
+int32_t oracle_coldest(oracle *o, uint32_t *turn);
 bool oracle_displaces(oracle *o, uint64_t ns_handle);
 kvp_status oracle_quota_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 

@@ -92,10 +92,12 @@ typedef struct step_plan {
     X(ABORTED_SWAPPED) X(TOO_LONG) X(NEVER) X(ARENA_FULL) X(REQUESTS_FULL) X(WAIT_TOKENS) \
     X(SWAPPED_WAIT_SEQS) X(HELD) X(HELD_FULL) X(RELEASED) X(EXPIRED) X(EXPIRED_EARLY) X(ALL_HELD) \
     X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED) X(KEPT_BACK) \
-    X(KEPT_BACK_AGAIN) X(KEPT_BACK_GROUPS) X(KEPT_BACK_ONCE_RUN) X(KEPT_BACK_PASSED) X(LEADER_LOST)
+    X(KEPT_BACK_AGAIN) X(KEPT_BACK_GROUPS) X(KEPT_BACK_ONCE_RUN) X(KEPT_BACK_PASSED) \
+    X(LEADER_LOST) X(RECLAIMED)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
-    X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE)
+    X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
+    X(RECLAIMED_TWO)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -134,6 +136,7 @@ void oracle_step(oracle *o, kvp_cache *copy);
 void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_ended *out_ended,
                    uint32_t *out_n_ended);
 void oracle_fail(oracle *o, const kvp_cache *cache);
+uint32_t oracle_reclaim(oracle *o, kvp_cache *copy);
 uint32_t oracle_loadable(oracle *o, uint32_t n_first, kvp_request *out);
 kvp_status oracle_hold(oracle *o, request *r, uint64_t deadline);
 kvp_status oracle_skip_load(oracle *o, request *r);

@@ -3,8 +3,8 @@
  *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--start-at N] [--verbose]
  *
  * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
- * abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and overlapped steps
- * of the caller's own.
+ * reclaim, abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and
+ * overlapped steps of the caller's own.
  * Compared are every field of every result, everything that can be asked of every request, and the
  * lengths and tiers of their sequences; KV is checked on a memory of sums (sched_memory.h). At the
  * end of a configuration whatever is left must finish. A run of 200,000 calls or more (of 3,000,000
@@ -112,6 +112,9 @@ static void draw_config(struct run *run)
 static void begin(struct run *run)
 {
     draw_config(run);
+    run->reclaim_random = run->random;
+    if (run->config_index % 3 == 1) /* the others are as if the call were not there */
+        run->config.free_target = (run->cache_config.n_blocks - 1 + 63) / 64;
     REQUIRE(kvp_cache_bytes(&run->cache_config, &run->arena_bytes) == KVP_OK);
     run->arena = aligned_alloc(64, run->arena_bytes);
     run->copy = aligned_alloc(64, run->arena_bytes);
@@ -559,6 +562,21 @@ static void finish(struct run *run)
     reorder_beams(run, has_sampled);
 }
 
+/* The oracle does it to a copy of the cache. */
+static void reclaim(struct run *run)
+{
+    uint32_t n = 0;
+    if (!run->is_out) {
+        REQUIRE(kvp_sched_reclaim(run->sched, &n) == KVP_E_STATE);
+        return;
+    }
+    memcpy(run->copy, run->arena, run->arena_bytes);
+    const uint32_t expected = oracle_reclaim(&run->o, run->copy);
+    REQUIRE(kvp_sched_reclaim(run->sched, &n) == KVP_OK);
+    REQUIRE(n == expected);
+    compare_caches(run);
+}
+
 /* With ordered steps the plan has run at least. */
 static void fail_step(struct run *run)
 {
@@ -649,6 +667,8 @@ static void call_request(struct run *run, request *r)
 static void call_anything(struct run *run)
 {
     const uint32_t call = draw(run, 288);
+    if (next_random(&run->reclaim_random) % 4 == 0)
+        reclaim(run);
     if (call < 4)
         make_step(run); /* also when one is out */
     else if (call < 8)

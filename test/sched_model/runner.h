@@ -24,6 +24,7 @@ struct run {
     uint64_t config_index;
     uint64_t n_calls; /* of this configuration */
     uint64_t random;
+    uint64_t reclaim_random; /* its own: what other calls do stays the same */
     kvp_config cache_config;
     kvp_sched_config config;
     size_t arena_bytes;

@@ -91,6 +91,7 @@
     X(lent_and_lost, "OV")                                                                         \
     X(mirrored, "OVS")                                                                             \
     X(dropped, "OV")                                                                               \
+    X(reclaimed, "OVS")                                                                            \
     X(recomputed, "S")                                                                             \
     X(recomputed_behind_windows, "S")                                                              \
     X(paused, "S")                                                                                 \

@@ -237,7 +237,7 @@ static const struct {
     {drive_extend_many_op, 4}, {drive_fork_op, 6},  {drive_beam_op, 4},    {drive_replace_op, 3},
     {drive_truncate_op, 5},    {drive_close_op, 7}, {drive_commit_op, 12}, {drive_device_op, 26},
     {drive_swap_op, 8},        {drive_space_op, 2}, {drive_mark_op, 2},    {drive_invalidate_op, 1},
-    {drive_flush_plan, 2},     {drive_reset_op, 0},  {drive_drop_op, 2},
+    {drive_flush_plan, 2},     {drive_reset_op, 0}, {drive_drop_op, 2},    {drive_reclaim_op, 3},
 };
 
 static void one_op(drive *d)

@@ -147,6 +147,7 @@ void drive_tree_op(drive *d);
 void drive_accept_op(drive *d);
 void drive_lend_op(drive *d);
 void drive_drop_op(drive *d);
+void drive_reclaim_op(drive *d);
 
 /* drive_lend.c: nothing is lent or loading any more. */
 void drive_lend_forget(drive *d);

@@ -358,6 +358,18 @@ void drive_drop_op(drive *d)
     d->seen->points[COVER_dropped] += n_dropped;
 }
 
+void drive_reclaim_op(drive *d)
+{
+    kvp_stats stats;
+    uint32_t n_reclaimed = 0;
+    (void)kvp_cache_stats(d->w->cache, &stats);
+    const uint32_t n = (uint32_t)stats.free_blocks + below(d, 4);
+    drive_trace(d, "reclaim %" PRIu32, n);
+    const kvp_status status = kvp_cache_reclaim(d->w->cache, n, &n_reclaimed);
+    (void)drive_went(d, "kvp_cache_reclaim", status, NULL, 0);
+    d->seen->points[COVER_reclaimed] += n_reclaimed;
+}
+
 void drive_lend_op(drive *d)
 {
     const uint32_t i = below(d, DRIVE_LOADS);

@@ -400,6 +400,13 @@ static void draw_sampled(sched_drive *d, int32_t *tokens, uint8_t *ended)
     }
 }
 
+static void reclaim_ahead(sched_drive *d)
+{
+    uint32_t n = 0;
+    (void)went(d, "kvp_sched_reclaim", kvp_sched_reclaim(d->sched, &n), NULL, 0);
+    d->base.seen->points[COVER_reclaimed] += n;
+}
+
 static void finish_step(sched_drive *d)
 {
     static int32_t tokens[SCHED_TOKENS];
@@ -411,6 +418,7 @@ static void finish_step(sched_drive *d)
     }
     if (d->step.n_seqs > 0) {
         draw_sampled(d, tokens, ended);
+        reclaim_ahead(d);
         (void)went(d, "kvp_sched_finish", kvp_sched_finish(d->sched, tokens, ended, &end), NULL, 0);
         note_ended(d, end.ended, end.n_ended);
     }
@@ -662,6 +670,7 @@ static bool make_sched(sched_drive *d)
     d->hold_random = d->base.options.seed * 0xbf58476d1ce4e5b9u + d->base.options.index;
     c->max_loading = below_of_holds(d, 2) * (1 + below_of_holds(d, 4));
     c->wait_for_prefix = below_of_holds(d, 2);
+    c->free_target = below_of_holds(d, 2) * ((d->base.w->config.n_blocks - 1 + 63) / 64);
     const kvp_status status = kvp_sched_create(c, d->base.w->cache, NULL, 0, &d->sched);
     if (status != KVP_OK || kvp_ns_open(d->base.w->cache, "", 0, &d->base.spaces[0]) != KVP_OK) {
         verdict_bad(d->base.verdict, "kvp_sched_create: %s", kvp_status_name(status));

@@ -19,6 +19,8 @@ OPTIONS = [
     (40, ["--no-prefix-cache", "--speedup", 5, "--max-tries", 1]),
     (2000, []),
     (2000, ["--wait-for-prefix"]),
+    (200, ["--reclaim", 4]),
+    (30, ["--reclaim", 1, "--host-blocks", 60, "--preempt", "swap"]),
     (30, ["--wait-for-prefix", "--chunk-tokens", 9, "--host-blocks", 60, "--preempt", "swap"]),
 ]
 

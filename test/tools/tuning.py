@@ -24,6 +24,7 @@ def seconds(name, part):
 COLUMNS = {
     "computed": lambda found: f"{found['prompt_tokens_scheduled']:,} tokens",
     "hit ratio": lambda found: f"{100 * found['hit_ratio']:.1f} %",
+    "hits": lambda found: f"{100 * found['hit_ratio']:.2f} %",
     "evictions": lambda found: f"{found['evictions']:,}",
     "peak held": lambda found: f"{found['peak_held_blocks'] * found['block_tokens']:,} tokens",
     "first token": seconds("time_to_first_token_ns", "mean"),

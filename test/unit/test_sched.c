@@ -573,7 +573,7 @@ static void test_configuration_refused(void **state)
     bad[7].arena_tokens = UINT64_MAX;
     bad[8].swap_ahead = 2;
     bad[9].wait_for_prefix = 2;
-    bad[10].reserved = 1;
+    bad[10].free_target = 2; /* 8 blocks allow 1 */
     for (int i = 0; i < 11; i++) {
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
     }

@@ -77,6 +77,7 @@ static const char *const calls[SAMPLE_CALLS + 1] = {
     [KVP_CALL_LOAD_DONE] = "load_done(load=2199023255552, whole=[1 0 1])",
     [KVP_CALL_LOAD_CANCEL] = "load_cancel(load=2199023255552)",
     [KVP_CALL_DROP] = "cache_drop(host, blocks=[1 2 3 4])",
+    [KVP_CALL_RECLAIM] = "cache_reclaim(n_blocks=4711)",
 };
 
 /* What these gave, as it begins; of the others `kvpager trace` is tested. */
@@ -86,6 +87,7 @@ static const char *const results[SAMPLE_CALLS + 1] = {
         "= KVP_OK load=2199023255552 after=70000 n_blocks=3 n_found=200 n_elsewhere=5",
     [KVP_CALL_LOAD_DONE] = "= KVP_OK cached=1 dropped=200 failed=30000",
     [KVP_CALL_DROP] = "= KVP_OK n_dropped=300",
+    [KVP_CALL_RECLAIM] = "= KVP_OK n_reclaimed=300",
 };
 
 static void check_text(const char *expected, const char *text, uint32_t op)

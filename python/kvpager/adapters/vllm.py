@@ -37,12 +37,13 @@ import numpy as np
 
 from .. import _constants as c
 from .._cache import Cache
-from .._core import I32Array
+from .._core import I32, I32Array, calls
 from .._hashing import hash_root, hash_units
 from .._errors import BehindError, NeverError, NoBlocksError, NoSeqsError
 from .._sequence import Key, Prompt, Sequence
 
 _SALT, _LORA = 1, 2
+_empty, _NONE = np.empty, np.empty(0, I32)
 MAX_EVENTS = 65536
 
 
@@ -98,16 +99,19 @@ class _Tokens:
     __slots__ = ("values", "n")
 
     def __init__(self) -> None:
-        self.values, self.n = np.empty(0, np.int32), 0
+        self.values, self.n = _NONE, 0
 
     def upto(self, request: Any, n_tokens: int) -> I32Array:
         if n_tokens > self.n:
             n = int(request.num_tokens)
             if n > len(self.values):
-                grown = np.empty(max(n + 64, 2 * len(self.values)), np.int32)
-                grown[:self.n] = self.values[:self.n]
+                grown = _empty(max(n + 64, 2 * len(self.values)), I32)
+                if self.n:
+                    grown[:self.n] = self.values[:self.n]
                 self.values = grown
-            self.values[self.n:n] = request.all_token_ids[self.n:n]
+            new = request.all_token_ids[self.n:n]
+            if len(new) != n - self.n or not calls.ints(new, self.values, self.n):
+                self.values[self.n:n] = new
             self.n = n
         return self.values[:n_tokens]
 
@@ -288,7 +292,10 @@ class KVCacheManager:
         held: allocate_slots does, which finds them again."""
         if not self.prefix_cache_lookup_enabled(request):
             return self.empty_kv_cache_blocks, 0, 0
-        hit = self._ns.match(self._prompt(request, request.num_tokens)).hit_tokens
+        prompt = self._prompt(request, request.num_tokens)
+        hit = None if type(prompt) is Prompt else calls.match_hit(self._ns, prompt)
+        if hit is None or hit < 0:  # with keys; or refused, which match says
+            hit = self._ns.match(prompt).hit_tokens
         if max_cache_hit_length is not None:
             hit = min(hit, max_cache_hit_length // self.block_size * self.block_size)
         # Ids are not told before the blocks are held; the scheduler hands these back as they are.

@@ -170,12 +170,17 @@ void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t 
     }
 }
 
+/* Has the plan room for a copy of which others need half? */
+static int has_half(const struct kvpi_plan *plan)
+{
+    return 2 * (plan->n + plan->n_out + plan->promised) < plan->capacity;
+}
+
 int kvpi_may_copy_to_host(kvp_cache *cache, uint32_t block)
 {
-    const struct kvpi_plan *plan = &cache->plan;
     const uint64_t owner = kvpi_owner_of(cache, KVP_DEVICE, block);
     return kvpi_pool_available(&cache->host) != 0 && !kvpi_pool_displaces(&cache->host, owner) &&
-           2 * (plan->n + plan->n_out + plan->promised) < plan->capacity;
+           has_half(&cache->plan);
 }
 
 uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
@@ -210,16 +215,22 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
     return there;
 }
 
-/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
-static int keep(kvp_cache *cache, uint32_t block)
+/* Is the content of a cached device block wanted on the host when it is evicted? */
+static int wants_host_copy(const kvp_cache *cache, uint32_t block)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
     const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
-    if (!cache->config.keep_evicted || !(n->flags & KVPI_NODE_PUBLIC) ||
-        kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block != KVP_NULL_BLOCK ||
-        !kvpi_prefix_is_live(prefix, n)) {
+    return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) &&
+           kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block == KVP_NULL_BLOCK &&
+           kvpi_prefix_is_live(prefix, n);
+}
+
+/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
+static int keep(kvp_cache *cache, uint32_t block)
+{
+    if (!wants_host_copy(cache, block)) {
         return 0;
     }
     if (!kvpi_may_copy_to_host(cache, block)) {
@@ -289,6 +300,21 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
         kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
     }
     cache->ahead[i % KVPI_POOL_JUMP] = next;
+}
+
+int kvpi_reclaim_block(kvp_cache *cache)
+{
+    uint32_t turn;
+    const uint32_t block = kvpi_pool_coldest(&cache->pool, &turn);
+    if (block == 0 || (cache->config.host_blocks > 0 && !has_half(&cache->plan) &&
+                       wants_host_copy(cache, block))) {
+        return 0;
+    }
+    prefetch_victims(cache, block);
+    evict(cache, KVP_DEVICE, block);
+    kvpi_pool_last(&cache->pool, block, turn);
+    kvpi_record_decision(&cache->recorder, (int32_t)block);
+    return 1;
 }
 
 uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner)

@@ -40,6 +40,11 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
  * more. Gives 0, and does nothing, when it is held or has none. */
 int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
 
+/* Evict the coldest cached block of the device, which becomes free, behind all free ones. Gives 0,
+ * and does nothing, when none is cached, or when its content should go to the host and the plan has
+ * no room in its half. */
+int kvpi_reclaim_block(kvp_cache *cache);
+
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
 

@@ -1,5 +1,5 @@
-/* drop: cached content that the caller wants dropped (drop.h). A take's eviction without the take.
- */
+/* drop: cached content that the caller wants dropped, or the coldest ahead of need (drop.h). A
+ * take's eviction without the take. */
 #include <kvpager/drop.h>
 
 #include "core/cache/blocks.h"
@@ -46,4 +46,33 @@ kvp_status kvp_cache_drop(kvp_cache *cache, uint32_t tier, const int32_t *blocks
         kvpi_record_cache_drop(&cache->recorder, tier, blocks, n_blocks, status, n_dropped);
     }
     return kvpi_leave(cache, status);
+}
+
+static uint32_t reclaim(kvp_cache *cache, uint32_t n_blocks)
+{
+    uint32_t n = 0;
+    kvpi_begin_change(cache);
+    while (cache->pool.n_free < n_blocks && kvpi_reclaim_block(cache)) {
+        n++;
+    }
+    return n;
+}
+
+kvp_status kvp_cache_reclaim(kvp_cache *cache, uint32_t n_blocks, uint32_t *out_n_reclaimed)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const uint32_t n_reclaimed = reclaim(cache, n_blocks);
+    if (out_n_reclaimed != NULL) {
+        *out_n_reclaimed = n_reclaimed;
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_cache_reclaim(&cache->recorder, n_blocks, KVP_OK, n_reclaimed);
+    }
+    return kvpi_leave(cache, KVP_OK);
 }

@@ -53,6 +53,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     blocks[1].prev = n; /* class 0's sentinel; block n - 1 has it as its next already */
     blocks[n].prev = n - 1;
     blocks[n].next = 1;
+    pool->last_free = n - 1;
     memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
     memset(&pool->head_trail, 0, sizeof(pool->head_trail));
     if (pool->n_lists > 0) {
@@ -98,6 +99,7 @@ static void push_free(struct kvpi_pool *pool, uint32_t block)
     blocks[first].prev = block;
     blocks[sentinel].next = block;
     pool->classes |= 1u;
+    pool->last_free = pool->n_free == 0 ? block : pool->last_free;
     *earlier = block;
     kvpi_count(&pool->n_free, 1);
 }
@@ -126,6 +128,47 @@ uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
     const uint32_t first = kvpi_pool_victim(pool);
     const uint32_t other = first_by_quota(pool, first, owner, &pool->quotas.turn);
     return other != 0 ? other : first;
+}
+
+/* The first cached block of the queues. */
+static uint32_t first_cached(const struct kvpi_pool *pool)
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    if (pool->n_free == 0 || pool->n_cached == 0) {
+        return pool->n_cached == 0 ? 0 : kvpi_pool_victim(pool);
+    }
+    const uint32_t next = blocks[pool->last_free].next;
+    return next != pool->n_blocks
+               ? next
+               : blocks[pool->n_blocks + (uint32_t)__builtin_ctz(pool->classes & ~1u)].next;
+}
+
+uint32_t kvpi_pool_coldest(const struct kvpi_pool *pool, uint32_t *out_turn)
+{
+    const uint32_t first = first_cached(pool);
+    *out_turn = pool->quotas.turn;
+    if (first == 0 || !kvpi_pool_counts(pool)) {
+        return first;
+    }
+    const uint32_t other = kvpi_quotas_first(&pool->quotas, 0, out_turn);
+    return other != 0 ? other : first;
+}
+
+void kvpi_pool_last(struct kvpi_pool *pool, uint32_t block, uint32_t turn)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t last = pool->n_free > 1 ? pool->last_free : pool->n_blocks;
+    KVPI_ASSERT(blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
+    if (blocks[last].next != block) {
+        kvpi_pool_unlink(pool, blocks, block);
+        blocks[block].prev = last;
+        blocks[block].next = blocks[last].next;
+        blocks[blocks[last].next].prev = block;
+        blocks[last].next = block;
+        pool->classes |= 1u;
+    }
+    pool->last_free = block;
+    pool->quotas.turn = turn;
 }
 
 int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner)
@@ -341,13 +384,22 @@ void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention
     b->refs = (b->refs & ~KVPI_REFS_CLASS_MASK) | retention << KVPI_REFS_CLASS_SHIFT;
 }
 
+/* A free block leaves its queue from any place. (Takes leave at the head: the last free one is
+ * theirs only when no other is left.) */
+static void leave_free(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    pool->last_free = pool->last_free == block ? blocks[block].prev : pool->last_free;
+    kvpi_pool_unlink(pool, blocks, block);
+}
+
 void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
                        uint32_t group)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t next = before == 0 ? pool->n_blocks + class_ : before;
     KVPI_ASSERT(blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
-    kvpi_pool_unlink(pool, blocks, block);
+    leave_free(pool, block);
     const uint32_t prev = blocks[next].prev;
     blocks[block].refs = class_ << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
     blocks[block].prev = prev;
@@ -370,7 +422,7 @@ void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t ow
 void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block)
 {
     KVPI_ASSERT(kvpi_block(pool, block)->content == 0 && kvpi_pool_refs(pool, block) == 0);
-    kvpi_pool_unlink(pool, kvpi_blocks(pool), block);
+    leave_free(pool, block);
     kvpi_uncount(&pool->n_free, 1);
     push_free(pool, block);
 }
@@ -397,6 +449,9 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
         }
         if (cached && kvpi_block_class(&blocks[b]) != class_) {
             return "B3 a cached block is in another class's queue";
+        }
+        if (!cached && counts[0] + 1 == pool->n_free && pool->last_free != b) {
+            return "B3 the last free block is another one";
         }
         cached_seen |= cached;
         counts[cached]++;

@@ -15,7 +15,8 @@
  * attached to the block.
  *
  * Queues (B3): per retention class a circular list, headed by the sentinel block n_blocks + class.
- * Victims leave at the head. Behind these sentinels stand those of the parked lists, one for each
+ * Victims leave at the head. While a block is free, `last_free` is the one before the first cached
+ * block. Behind these sentinels stand those of the parked lists, one for each
  * step that may be out. They hold blocks in the order of their release, which are queued when the
  * step has taken effect. A parked block is known by KVPI_REFS_PARKED at reference count 0. `jump`
  * is only a hint. It names a block that was about KVPI_POOL_JUMP places behind when the two were
@@ -74,6 +75,7 @@ struct kvpi_pool {
     uint64_t n_parked;
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
+    uint32_t last_free; /* of class 0's queue; meaningful while n_free > 0 */
     size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
     size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
                           block last lost a reference and stayed held: it may still write there */
@@ -180,6 +182,13 @@ uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
 /* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
  * that is not over its own? */
 int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner);
+
+/* The cached block that the first take for nobody would evict after all free blocks are taken; 0:
+ * none is cached. *out_turn is the turn of quotas after it. */
+uint32_t kvpi_pool_coldest(const struct kvpi_pool *pool, uint32_t *out_turn);
+
+/* The coldest block lost its content (kvpi_pool_set_content 0): it stands behind all free ones. */
+void kvpi_pool_last(struct kvpi_pool *pool, uint32_t block, uint32_t turn);
 
 /* Take a queued block that has no content: reference count 1, class `retention`. It has no owner
  * yet. */

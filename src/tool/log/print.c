@@ -325,6 +325,7 @@ static void print_block_arguments(FILE *out, int *first, const kvp_call *call)
         print_whole(out, first, call);
         break;
     case KVP_CALL_LOAD_CANCEL: print_u64(out, first, "load", call->number); break;
+    case KVP_CALL_RECLAIM: print_position(out, first, "n_blocks", call->count); break;
     default:
         print_tier(out, first, call->tier);
         print_values(out, first, "blocks", call->tokens, call->n_tokens);
@@ -382,7 +383,8 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
     case KVP_CALL_LOAD_BEGIN:
     case KVP_CALL_LOAD_DONE:
     case KVP_CALL_LOAD_CANCEL:
-    case KVP_CALL_DROP: print_block_arguments(out, &first, call); break;
+    case KVP_CALL_DROP:
+    case KVP_CALL_RECLAIM: print_block_arguments(out, &first, call); break;
     case KVP_CALL_CHECK:
         print_separator(out, &first);
         fprintf(out, "level=%" PRId32, (int32_t)call->position);
@@ -521,6 +523,7 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
                      {"failed", o->u.loaded.failed});
         break;
     case KVP_CALL_DROP: PRINT_FIELDS(out, {"n_dropped", o->n}); break;
+    case KVP_CALL_RECLAIM: PRINT_FIELDS(out, {"n_reclaimed", o->n}); break;
     default: break;
     }
 }

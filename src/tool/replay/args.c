@@ -42,6 +42,7 @@ enum {
     OPT_STORE_WRITES,
     OPT_RECORD_BLOCKS,
     OPT_NO_PREFIX_CACHE,
+    OPT_RECLAIM,
     /* the scheduler */
     OPT_MAX_RUNNING,
     OPT_STEP_TOKENS,
@@ -136,6 +137,11 @@ static const kvpi_args_option options_table[] = {
                            "(default: the least with 512 KiB of KV)",
                            0},
     [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
+    [OPT_RECLAIM] = {"--reclaim", "N",
+                     "evict ahead of need, up to N free blocks: for the next\n"
+                     "step (N at most a 64th of the blocks), or with\n"
+                     "--sequential before each request (default 0)",
+                     0},
 
     [OPT_MAX_RUNNING] = {"--max-running", "N", "requests that run at once (default 256)", 0},
     [OPT_STEP_TOKENS] = {"--step-tokens", "N", "tokens computed in a step (default 8192)", 0},
@@ -380,6 +386,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
     static const uint64_t blocks[2] = {1, KVPI_REPLAY_MAX_BLOCKS};
+    static const uint64_t reclaimed[2] = {0, KVPI_REPLAY_MAX_BLOCKS};
     kvpi_replay_options *replay = &out->load.replay;
     switch (option) {
     case OPT_BLOCK_TOKENS:
@@ -399,6 +406,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_STORE_WRITES:
     case OPT_RECORD_BLOCKS: return apply_store(args, option, value, &replay->store);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
+    case OPT_RECLAIM: return apply_number32(args, option, value, reclaimed, &replay->reclaim);
     default: return KVPI_ARGS_WRONG;
     }
 }

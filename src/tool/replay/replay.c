@@ -285,6 +285,15 @@ static kvp_status fetch(replay *run, const kvpi_request *request)
     return run->store == NULL ? KVP_OK : kvpi_attach_fetch(run->store, &prompt);
 }
 
+/* Evictions of the next request, between the two. */
+static kvp_status reclaim(replay *run)
+{
+    kvp_status status = KVP_OK;
+    if (run->options->reclaim > 0)
+        status = kvp_cache_reclaim(run->cache.cache, run->options->reclaim, NULL);
+    return status == KVP_OK && run->options->reclaim > 0 ? drop_plan(run) : status;
+}
+
 /* Gives the request's hits. */
 static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info *info)
 {
@@ -297,7 +306,9 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
         status = decode(run, request, seq);
     if (status == KVP_OK && run->store != NULL)
         status = kvpi_attach_sealed(run->store, seq);
-    return status == KVP_OK ? close_request(run, seq) : status;
+    if (status == KVP_OK)
+        status = close_request(run, seq);
+    return status == KVP_OK ? reclaim(run) : status;
 }
 
 static int replay_request(replay *run, uint64_t place)

@@ -23,6 +23,7 @@ typedef struct kvpi_replay_options {
     kvpi_trace_args trace; /* its limit: requests to replay, those behind `skip` */
     uint64_t skip;         /* requests to leave out, the first in replay order */
     bool prefix_cache;
+    uint32_t reclaim; /* free blocks that are made ahead of need, at most */
     kvpi_attach_options store;
     const char *record;       /* file for the operation log, NULL: none */
     const char *snapshot_in;  /* file to restore the cache from, NULL: it is empty */

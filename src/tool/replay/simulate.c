@@ -6,6 +6,7 @@
  *     release and hold requests                       with a store: store/loading.c
  *     make a step; take the plan                      the scheduler decides
  *     now += how long the step takes                  the model says
+ *     evict for the next step                         with --reclaim, while the step runs
  *     finish the step: every sequence that was sampled gets the trace's next token
  *   until nothing is left; while nothing can run, now = the next arrival
  *
@@ -142,6 +143,7 @@ static kvp_sched_config configure_sched(const simulation *sim)
     config.preempt = options->preempt;
     config.swap_ahead = options->swap_ahead;
     config.wait_for_prefix = options->wait_for_prefix;
+    config.free_target = options->replay.reclaim;
     if (options->replay.store.url != NULL)
         config.max_loading =
             config.max_requests < KVPI_ATTACH_ASKS ? config.max_requests : KVPI_ATTACH_ASKS;
@@ -425,6 +427,8 @@ static int finish_step(simulation *sim, uint64_t began_ns)
 {
     kvp_step_end end = {0};
     kvpi_load_interval *part = kvpi_load_timeline_at(&sim->report->timeline, began_ns);
+    if (kvp_sched_reclaim(sim->sched, NULL) != KVP_OK)
+        return kvpi_tool_fail("replay", "evicting ahead of need failed");
     sample(sim);
     if (kvpi_loading_computed(&sim->store, &sim->step) != TOOL_OK)
         return TOOL_FAILED;

@@ -95,6 +95,7 @@ static void add_scheduler(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_text(to, "preempt", means[config->preempt]);
     kvpi_figures_flag(to, "swap_ahead", config->swap_ahead);
     kvpi_figures_flag(to, "wait_for_prefix", config->wait_for_prefix);
+    kvpi_figures_integer(to, "free_target", config->free_target);
     kvpi_figures_close(to);
 }
 

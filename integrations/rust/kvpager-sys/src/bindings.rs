@@ -1115,7 +1115,7 @@ extern "C" {
         out_n_copies: *mut u32,
     ) -> kvp_status;
 }
-#[doc = " A cached block that lost its content: to a take, or by kvp_cache_drop."]
+#[doc = " A cached block that lost its content: to a take, or by drop.h."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_evicted {
@@ -1322,6 +1322,34 @@ extern "C" {
         blocks: *const i32,
         n_blocks: u32,
         out_n_dropped: *mut u32,
+    ) -> kvp_status;
+}
+extern "C" {
+    #[doc = " Evict the coldest cached blocks of the device now, until n_blocks are free."]
+    #[doc = ""]
+    #[doc = " Call it after a pass was launched, with the number of blocks that the next step will take"]
+    #[doc = " (kvp_sched_reclaim counts them). Blocks lose their content in the order in which takes would"]
+    #[doc = " evict them, and with the same effects: as for kvp_cache_drop, and what config.keep_evicted keeps"]
+    #[doc = " is copied to the host by the plan. They become free behind the blocks that are free already. So"]
+    #[doc = " the takes that follow give the same blocks, in the same order, as without this call. With quotas"]
+    #[doc = " the order is that of takes for a namespace below its quota (quotas.h)."]
+    #[doc = ""]
+    #[doc = " What would have been hit before a take evicted it is lost. So ask for what the next step takes,"]
+    #[doc = " and for no more than a 64th of the pool (docs/TUNING.md). The cache never calls this by itself."]
+    #[doc = ""]
+    #[doc = " With a host tier the call ends at the first block whose content should be kept while the plan is"]
+    #[doc = " half full: the other half is for copies that a step needs. Take the plan, and call it again."]
+    #[doc = ""]
+    #[doc = " Takes:   n_blocks         free blocks that are wanted. If fewer are free or cached, all cached"]
+    #[doc = "                           ones lose their content"]
+    #[doc = " Gives:   out_n_reclaimed  blocks that lost content; may be NULL"]
+    #[doc = " Returns: KVP_OK"]
+    #[doc = " Thread:  cache        Blocks: never"]
+    #[doc = " Cost:    O(reclaimed x S / U), allocates nothing"]
+    pub fn kvp_cache_reclaim(
+        cache: *mut kvp_cache,
+        n_blocks: u32,
+        out_n_reclaimed: *mut u32,
     ) -> kvp_status;
 }
 #[doc = " What a swap did."]
@@ -3007,8 +3035,9 @@ pub struct kvp_sched_config {
     #[doc = " 1: a waiting request whose prefix a running one computes is kept"]
     #[doc = "back until it can be hit (see the rules). Default 0"]
     pub wait_for_prefix: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " most free blocks that kvp_sched_reclaim makes; 0 (default): it does"]
+    #[doc = "nothing. At most a 64th of the usable blocks, rounded up"]
+    pub free_target: u32,
 }
 extern "C" {
     #[doc = " Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create"]
@@ -3337,6 +3366,24 @@ impl Default for kvp_step {
         }
     }
 }
+extern "C" {
+    #[doc = " Evict ahead of need: blocks for the next step, while this one runs."]
+    #[doc = ""]
+    #[doc = " Call it after the pass of a step was launched, before kvp_sched_finish. It calls"]
+    #[doc = " kvp_cache_reclaim (drop.h) for the blocks that the next step is expected to take,"]
+    #[doc = " config.free_target at most. The next step then evicts less, or nothing, while the accelerator"]
+    #[doc = " waits for it. The scheduler never does this by itself."]
+    #[doc = ""]
+    #[doc = " Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and"]
+    #[doc = " fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in"]
+    #[doc = " next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks."]
+    #[doc = " Hits are not subtracted, and samples after the first are not counted."]
+    #[doc = ""]
+    #[doc = " Gives:   out_n_reclaimed  blocks that lost content; may be NULL"]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE when no step is out"]
+    #[doc = " Thread:  sched. Cost: O(scheduled + reclaimed)"]
+    pub fn kvp_sched_reclaim(sched: *mut kvp_sched, out_n_reclaimed: *mut u32) -> kvp_status;
+}
 #[doc = " Samples that ended in a finish: valid until the next finish."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3661,9 +3708,10 @@ pub const KVP_CALL_LOAD_BEGIN: kvp_call_op = 55;
 pub const KVP_CALL_LOAD_DONE: kvp_call_op = 56;
 pub const KVP_CALL_LOAD_CANCEL: kvp_call_op = 57;
 pub const KVP_CALL_DROP: kvp_call_op = 58;
-pub const KVP_CALL_COLD_END: kvp_call_op = 59;
-pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 60;
-pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 61;
+pub const KVP_CALL_RECLAIM: kvp_call_op = 59;
+pub const KVP_CALL_COLD_END: kvp_call_op = 60;
+pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 61;
+pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 62;
 pub type kvp_call_op = ::std::os::raw::c_uint;
 #[doc = " The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles"]
 #[doc = " are portable bits (kvp_handle_flip)."]
@@ -3676,8 +3724,8 @@ pub struct kvp_call {
     pub handle: u64,
     #[doc = " from, at, n_tokens of commit and truncate, block_idx, check's level"]
     pub position: u32,
-    #[doc = " n_tokens of seq_tokens, slots; ns_quota: n_blocks; else the capacity of"]
-    #[doc = "what is asked for:"]
+    #[doc = " n_tokens of seq_tokens, slots; ns_quota, cache_reclaim: n_blocks; else the"]
+    #[doc = "capacity of what is asked for:"]
     #[doc = "max_moves of accept, which counts as n_seqs x max_tree_tokens when it"]
     #[doc = "is more; mirror, load_begin: spare_blocks"]
     pub count: u32,
@@ -3753,7 +3801,7 @@ pub struct kvp_outcome {
     pub number: u64,
     pub u: kvp_outcome__bindgen_ty_1,
     #[doc = " entries of the array that the call gives; accept: for each group;"]
-    #[doc = "cache_drop: blocks that lost content"]
+    #[doc = "cache_drop, cache_reclaim: blocks that lost content"]
     pub n: u32,
     #[doc = " row, tokens; mirror, load_begin: host blocks; statuses of a batch with"]
     #[doc = "KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event"]
