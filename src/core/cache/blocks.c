@@ -289,7 +289,7 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     const uint32_t next = blocks[victim].jump;
     const uint32_t i = cache->ahead_at++;
-    kvpi_prefetch(&blocks[blocks[next].jump]);
+    kvpi_pool_prefetch(&cache->pool, blocks[next].jump);
     if (blocks[next].content != KVPI_NO_NODE) {
         const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
         kvpi_prefetch(node);
@@ -471,8 +471,8 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
     if (u + AHEAD < end) {
         const uint32_t ahead = (u + AHEAD) / kvpi_units_per_block(cache);
         kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
-        kvpi_prefetch(
-            kvpi_block(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]));
+        kvpi_pool_prefetch(&cache->pool,
+                           (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);
     }
     seal_in(cache, seq, u, nodes[u], 0);
     for (uint32_t g = 1; g < cache->config.n_groups; g++) {

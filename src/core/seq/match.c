@@ -239,9 +239,9 @@ static inline uint32_t take_match(const kvp_cache *cache, const struct walk *wal
             return KVP_STOP_NO_KV;
         }
         entry = -(int32_t)at[KVP_HOST].block;
-        kvpi_prefetch(kvpi_block(&cache->host, at[KVP_HOST].block));
+        kvpi_pool_prefetch(&cache->host, at[KVP_HOST].block);
     } else {
-        kvpi_prefetch(kvpi_block(&cache->pool, at[KVP_DEVICE].block));
+        kvpi_pool_prefetch(&cache->pool, at[KVP_DEVICE].block);
     }
     /* The last unit's block of each row entry stands: it has all units before it too. */
     walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = entry;

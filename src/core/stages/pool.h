@@ -95,6 +95,14 @@ static inline struct kvpi_block *kvpi_block(const struct kvpi_pool *pool, uint32
     return kvpi_blocks(pool) + block;
 }
 
+/* Ask for what is known of a block, which lies in one cache line or in two. A hint. */
+static inline void kvpi_pool_prefetch(const struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    kvpi_prefetch(b);
+    kvpi_prefetch(&b->generation);
+}
+
 static inline uint32_t kvpi_block_refs(const struct kvpi_block *block)
 {
     return block->refs & KVPI_REFS_MASK;
