@@ -33,6 +33,10 @@ function(kvp_configure_target target)
   else()
     target_compile_options(${target} PRIVATE -w) # also those that the whole build asks for
   endif()
+  if(WIN32) # formats as C has them, where gcc expects those of Windows; math.h has double in macros for float
+    target_compile_definitions(${target} PRIVATE __USE_MINGW_ANSI_STDIO=1)
+    target_compile_options(${target} PRIVATE -Wno-format -Wno-float-conversion)
+  endif()
   if(KVP_CHECK GREATER 0)
     target_compile_options(${target} PRIVATE -UNDEBUG) # whatever the build type says
   endif()
@@ -92,7 +96,7 @@ endfunction()
 function(kvp_may_combine out)
   set(${out} FALSE PARENT_SCOPE)
   get_directory_property(options COMPILE_OPTIONS)
-  if(NOT KVP_LTO OR KVP_SANITIZE OR NOT KVP_CHECK EQUAL 0
+  if(NOT KVP_LTO OR WIN32 OR KVP_SANITIZE OR NOT KVP_CHECK EQUAL 0
      OR NOT CMAKE_BUILD_TYPE MATCHES "^(Release)?$" OR CMAKE_CONFIGURATION_TYPES
      OR "${CMAKE_C_FLAGS} ${options}" MATCHES "-fsanitize|--coverage|-fprofile|-ftest-coverage"
      OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR CMAKE_C_COMPILER_VERSION VERSION_LESS 9)

@@ -25,6 +25,7 @@ PUBLIC = "include/kvpager/*"
 # Structs that differ between a program and the library, why one is refused, numbers as they are
 # stored: every room's.
 SIZED = ["src/base/sized.h", "src/base/why.h", "src/base/bytes.h"]
+ALIGNED = "src/base/aligned.h"
 MAY_INCLUDE = [
     # file                    what it may include
     (PUBLIC,                  [PUBLIC]),
@@ -48,9 +49,9 @@ MAY_INCLUDE = [
     # The log is written from inside the core: calls.def is the core's list of what it reports.
     ("src/oplog/*",           [PUBLIC, *SIZED, "src/oplog/*", "src/core/record/record.h",
                                "src/core/record/calls.def"]),
-    ("src/sched/*",           [PUBLIC, *SIZED, "src/sched/*"]),
-    ("src/wire/*",            [PUBLIC, *SIZED, "src/wire/*"]),
-    ("src/memory/*",          [PUBLIC, *SIZED, "src/memory/*", "src/base/pages.h",
+    ("src/sched/*",           [PUBLIC, *SIZED, ALIGNED, "src/sched/*"]),
+    ("src/wire/*",            [PUBLIC, *SIZED, ALIGNED, "src/wire/*"]),
+    ("src/memory/*",          [PUBLIC, *SIZED, "src/memory/*", "src/base/pages/pages.h",
                                "src/base/team.h"]),
     ("src/attention/*",       [PUBLIC, *SIZED, "src/attention/*", "src/base/team.h"]),
     ("src/transfer/rows*",    [PUBLIC, "src/base/bytes.h", "src/transfer/*", "src/memory/copy/stream.h"]),

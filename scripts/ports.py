@@ -209,21 +209,21 @@ def zig_compiler(work, target):
 def xxhash_alone(work):
     """The option for a folder that has xxhash.h, and no other header of this machine."""
     headers = work.path("headers")
-    os.makedirs(headers)
+    os.makedirs(headers, exist_ok=True)
     include = subprocess.run(["pkg-config", "--variable=includedir", "libxxhash"],
                              capture_output=True, text=True).stdout.strip()
     shutil.copy(os.path.join(include, "xxhash.h"), headers)
     return f"-DKVP_XXHASH_INCLUDE_DIR={headers}"
 
 
-def unit_tests(work, cc, *options, without="^$"):
+def unit_tests(work, cc, *options, without="^$", **env):
     """The library with checks at level 1, and its unit tests; those of threads are for faster machines."""
     work.build(f"-DCMAKE_C_COMPILER={need(cc)}", "-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_UNITS=ON",
                "-DKVP_CHECK=1", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
                "-DKVP_INSTALL=OFF", "-DKVP_ATTENTION=OFF", "-DKVP_STORE=OFF", "-DKVP_UCX=OFF",
                *[f"-DKVP_BUILD_{what}=OFF" for what in ["TOOL", "EXAMPLES", "FUZZ"]],
-               xxhash_alone(work), *options)
-    work.tests("--label-exclude", "^threads$", "--exclude-regex", without)
+               xxhash_alone(work), *options, **env)
+    work.tests("--label-exclude", "^threads$", "--exclude-regex", without, **env)
 
 
 def cross(processor, system="Linux", emulator=""):
@@ -275,44 +275,43 @@ def aarch64(work):
         raise Failed("the library is not for aarch64")
 
 
-def one_file(work, processor):
-    """The same calls give the same log on both processors, and each replays the other's."""
-    compiler, qemu = need(f"{processor}-linux-gnu-gcc"), need(f"qemu-{processor}")
+def one_file(work, other, compiler, runner, libraries=(), **env):
+    """The same calls give the same log on both machines, and each replays the other's."""
     work.run(sys.executable, os.path.join(ROOT, "scripts", "amalgamation.py"), work.folder)
-    logs, machines = {}, {"x86-64": ("cc", []), processor: (compiler, [qemu])}
-    for name, (cc, runner) in machines.items():
+    logs, machines = {}, {"x86-64": ("cc", [], []), other: (compiler, runner, libraries)}
+    for name, (cc, runner, libraries) in machines.items():
         work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DKVP_CHECK=1", "-c",
                  work.path("kvpager.c"), "-o", work.path(name + ".o"))
 
-        def program(source, name=name, cc=cc, runner=runner):
+        def program(source, name=name, cc=cc, runner=runner, libraries=libraries):
             out = work.path(f"{os.path.basename(source)}-{name}")
             work.run(cc, "-std=c11", "-O1", "-static", "-I", os.path.join(ROOT, "include"),
-                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", "-o", out)
+                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", *libraries, "-o", out)
             return [*runner, out]
 
         oplog = program("test/cross/oplog.c")
         machines[name] = oplog
         logs[name] = work.path(name + ".kvplog")
-        work.run(*oplog, "record", logs[name])
-        if name == processor:
+        work.run(*oplog, "record", logs[name], **env)
+        if name == other:
             for example in ONE_FILE_EXAMPLES:
                 with open(os.path.join(ROOT, "examples", example + ".expected")) as expected:
-                    if work.run(*program(f"examples/{example}.c")) != expected.read():
+                    if work.run(*program(f"examples/{example}.c"), **env) != expected.read():
                         raise Failed(f"{example} prints something else")
     work.run("cmp", *logs.values())
-    work.run(*machines[processor], "replay", logs["x86-64"])
-    work.run(*machines["x86-64"], "replay", logs[processor])
+    work.run(*machines[other], "replay", logs["x86-64"], **env)
+    work.run(*machines["x86-64"], "replay", logs[other], **env)
     work.note = f"{len(ONE_FILE_EXAMPLES)} examples, a log of {os.path.getsize(logs['x86-64'])} bytes"
 
 
 @port("aarch64-qemu", "the one-file build on aarch64 under qemu, checks at level 1: examples, operation logs")
 def aarch64_qemu(work):
-    one_file(work, "aarch64")
+    one_file(work, "aarch64", need("aarch64-linux-gnu-gcc"), [need("qemu-aarch64")])
 
 
 @port("s390x-logs", "the same on s390x")
 def s390x_logs(work):
-    one_file(work, "s390x")
+    one_file(work, "s390x", need("s390x-linux-gnu-gcc"), [need("qemu-s390x")])
 
 
 @port("macos", "one file for macOS; not run")
@@ -327,10 +326,6 @@ def macos(work):
             raise Failed("the program is not for macOS on arm64")
 
 
-# What the tests need of Debian's packages.
-ARM64_PACKAGES = ["libcmocka-dev", "libcmocka0", "libjansson-dev", "libjansson4", "libssl-dev", "libssl3"]
-# Of stores those that do not wait for the disk. store_system forbids system calls that qemu makes.
-ARM64_TESTS = "unit_.*|store_(identity|index|record|front|random|stack|trust|url)|spill(_digests|_drops|_random)?"
 # apt for another processor, in a folder: the system's packages and lists stay as they are.
 APT_CONFIG = """#clear APT::Architectures;
 #clear APT::Update::Post-Invoke;
@@ -342,24 +337,31 @@ Dir::State "{0}/state";
 Dir::State::status "{0}/state/status";
 Dir::Cache "{0}/cache";
 """
+SOURCES_CONFIG = 'Dir::Etc::sourcelist "{0}";\nDir::Etc::sourceparts "-";\n'
+
+
+def apt(work, name, architecture, more=""):
+    """apt-get with a folder of its own, which knows what there is; the words of the command."""
+    for program in ["apt-get", "dpkg-deb"]:
+        need(program)
+    folder = work.path(name)
+    config = os.path.join(folder, "apt.conf")
+    if not os.path.exists(config):
+        for each in ["state/lists/partial", "cache/archives/partial"]:
+            os.makedirs(os.path.join(folder, each))
+        open(os.path.join(folder, "state", "status"), "w").close()
+        with open(config, "w") as file:
+            file.write(APT_CONFIG.format(folder, architecture) + more)
+        work.run("apt-get", "-c", config, "update")
+    return ["apt-get", "-c", config]
 
 
 def debian_packages(work, architecture, packages, name="root"):
     """The folder that they are unpacked in."""
-    for program in ["apt-get", "dpkg-deb"]:
-        need(program)
-    folder, downloads, root = work.path("apt"), work.path(name + ".downloads"), work.path(name)
-    config = os.path.join(folder, "apt.conf")
+    downloads, root = work.path(name + ".downloads"), work.path(name)
     os.makedirs(downloads)
     try:
-        if not os.path.exists(config):
-            for each in ["state/lists/partial", "cache/archives/partial"]:
-                os.makedirs(os.path.join(folder, each))
-            open(os.path.join(folder, "state", "status"), "w").close()
-            with open(config, "w") as file:
-                file.write(APT_CONFIG.format(folder, architecture))
-            work.run("apt-get", "-c", config, "update")
-        work.run("apt-get", "-c", config, "download", *packages, cwd=downloads)
+        work.run(*apt(work, "apt", architecture), "download", *packages, cwd=downloads)
     except Failed:
         raise Skipped(f"Debian's packages for {architecture} cannot be had") from None
     for package in glob.glob(os.path.join(downloads, "*.deb")):
@@ -367,6 +369,104 @@ def debian_packages(work, architecture, packages, name="root"):
     return root
 
 
+def debian_source(work, name):
+    """The folder with the source of Debian's package, as its authors released it."""
+    downloads, sources = work.path(name + ".source"), work.path("sources.list")
+    os.makedirs(downloads)
+    with open(sources, "w") as file:
+        codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "stable")
+        file.write(f"deb-src http://deb.debian.org/debian {codename} main\n")
+    try:
+        work.run(*apt(work, "apt.sources", "amd64", SOURCES_CONFIG.format(sources)), "source", "--download-only",
+                 name, cwd=downloads)
+    except Failed:
+        raise Skipped(f"Debian's source of {name} cannot be had") from None
+    archive, = glob.glob(os.path.join(downloads, "*.orig.tar.*"))
+    work.run("tar", "xf", archive, "--strip-components=1", "-C", downloads)
+    return downloads
+
+
+MINGW = "x86_64-w64-mingw32-gcc"
+
+
+def wine_environment(work):
+    """Programs run by wine see only this folder's settings, and say no more than they would on Windows."""
+    need("wine")
+    return {"WINEPREFIX": work.path("wine"), "WINEDEBUG": "-all", "DISPLAY": "", "WINEDLLOVERRIDES": "mscoree,mshtml="}
+
+
+def jansson_for(work, cc, system, *options):
+    """jansson for another system, from Debian's source: the folder where pkg-config finds it."""
+    source = debian_source(work, "jansson")
+    work.run("cmake", "-S", source, "-B", work.path("jansson.build"), "-G", "Ninja", f"-DCMAKE_SYSTEM_NAME={system}",
+             f"-DCMAKE_C_COMPILER={cc}", "-DCMAKE_BUILD_TYPE=Release", "-DJANSSON_BUILD_DOCS=OFF",
+             "-DJANSSON_EXAMPLES=OFF", "-DJANSSON_WITHOUT_TESTS=ON", "-DCMAKE_POLICY_VERSION_MINIMUM=3.5", "-DCMAKE_INSTALL_LIBDIR=lib",
+             f"-DCMAKE_INSTALL_PREFIX={work.path('jansson.root')}", *options)
+    work.run("cmake", "--build", work.path("jansson.build"), "--target", "install")
+    return work.path("jansson.root", "lib", "pkgconfig")
+
+
+# OUT is a file that the command writes; a name in {} is what an earlier one wrote, on Linux.
+TRACE = "data/mixed-small.jsonl"
+COMMANDS = {
+    "gen": ["gen", "--profile", "mixed", "--requests", "300", "-o", "OUT"],
+    "log": ["replay", "--no-measure", "--json", "--record", "OUT", TRACE],
+    "page": ["replay", "--no-measure", "--report", "OUT", TRACE],
+    "snapshot": ["replay", "--sequential", "--no-measure", "--snapshot-out", "OUT", TRACE],
+    "restored": ["replay", "--sequential", "--no-measure", "--json", "--snapshot-in", "{snapshot}", TRACE],
+    "inspect": ["inspect", "--json", "{snapshot}"],
+    "logged": ["trace", "replay", "--check", "2", "{log}"],
+    "shown": ["trace", "show", "--results", "--count", "1000", "{log}"],
+    "curve": ["mrc", "--json", TRACE],
+    "sizes": ["size", "--list"],
+}
+
+
+def compare_commands(work, linux, other, **env):
+    """Each command prints the same, and writes the same bytes, with the programs of both machines."""
+    folders = [work.path("by.linux"), work.path("by.other")]
+    for folder in folders:
+        os.makedirs(folder)
+    for name, words in COMMANDS.items():
+        printed, written = [], []
+        for folder, program in zip(folders, [linux, other]):
+            out = os.path.join(folder, name)
+            given = [out if word == "OUT" else re.sub("{(.*)}", rf"{folders[0]}/\1", word) for word in words]
+            printed.append(work.run(*program, *given, **env).replace(folder, ""))
+            written.append(open(out, "rb").read() if "OUT" in words else b"")
+        if printed[0] != printed[1] or written[0] != written[1]:
+            raise Failed(f"kvpager {' '.join(words)}: differs from what it is on Linux")
+
+
+def build_command(work, folder, *options, **env):
+    work.build("-DKVP_BUILD_TOOL=ON", "-DKVP_STORE=OFF", "-DKVP_UCX=OFF", "-DKVP_INSTALL=OFF", *PLAIN,
+               "-DKVP_BUILD_EXAMPLES=OFF", *options, targets=["kvpager_tool", "kvpager_shared"], folder=folder, **env)
+
+
+@port("windows", "Windows (MinGW-w64), wine: unit tests, the command, the one-file build; operation logs")
+def windows(work):
+    wine, cc = need("wine"), need(MINGW)
+    env = wine_environment(work)
+    for_windows = {**env, "PKG_CONFIG_LIBDIR": jansson_for(work, cc, "Windows")}
+    options = cross("x86_64", "Windows", wine)
+    try:
+        work.run("wineserver", "--persistent=600", **env)
+        unit_tests(work, cc, *options, "-DKVP_ATTENTION=ON", without="^unit_attn_large$", **for_windows)
+        notes = [work.note]
+        build_command(work, "linux")
+        build_command(work, "command", f"-DCMAKE_C_COMPILER={cc}", *options, xxhash_alone(work), **for_windows)
+        compare_commands(work, [work.path("linux", "kvpager")], [wine, work.path("command", "kvpager.exe")], **env)
+        notes.append(f"{len(COMMANDS)} commands")
+        one_file(work, "windows", cc, [wine], ["-lbcrypt"], **env)
+        work.note = ", ".join([*notes, work.note])
+    finally:
+        subprocess.run(["wineserver", "--kill"], env={**os.environ, **env}, check=False)
+
+
+# What the tests need of Debian's packages.
+ARM64_PACKAGES = ["libcmocka-dev", "libcmocka0", "libjansson-dev", "libjansson4", "libssl-dev", "libssl3"]
+# Of stores those that do not wait for the disk. store_system forbids system calls that qemu makes.
+ARM64_TESTS = "unit_.*|store_(identity|index|record|front|random|stack|trust|url)|spill(_digests|_drops|_random)?"
 @port("aarch64-tests", "the libraries on aarch64 under qemu, checks at level 1: unit tests, stores, random models")
 def aarch64_tests(work):
     cross, qemu = need("aarch64-linux-gnu-gcc"), need("qemu-aarch64")

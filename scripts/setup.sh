@@ -175,6 +175,8 @@ missing_packages() {
         ! is_debian || have i686-linux-gnu-gcc || echo gcc-i686-linux-gnu libc6-dev-i386-cross
         ! is_debian || have s390x-linux-gnu-gcc || echo gcc-s390x-linux-gnu libc6-dev-s390x-cross
         ! is_debian || have musl-gcc || echo musl-tools
+        ! is_debian || have x86_64-w64-mingw32-gcc || echo gcc-mingw-w64-x86-64
+        ! is_debian || have wine || echo wine64 wine
     fi
 }
 

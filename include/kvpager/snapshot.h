@@ -175,7 +175,8 @@ KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_option
  * Gives:   out_error    on KVP_E_IO: what the system said, as errno; 0: options.get failed. May be
  *                       NULL
  * Returns: as kvp_snapshot_save; KVP_E_IO also: ENOSPC, EDQUOT and EFBIG of a full disk, EACCES,
- *          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file
+ *          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file;
+ *          on Windows EBUSY or EACCES while another process has the old file open
  * After-failure: the cache is unchanged, the new file is gone and the old one is there. If the
  *          folder could not be synced (the last step), the new file is there, but after a loss of
  *          power it may be the old one again

@@ -35,11 +35,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
-#define KVP_API       __attribute__((visibility("default")))
-#define KVP_EXTENSION __extension__ /* C99 has no unions without a name */
+#if defined(_WIN32) && defined(KVP_EXPORT) /* the library itself is compiled */
+#define KVP_API __declspec(dllexport)
+#elif defined(__GNUC__) && !defined(_WIN32)
+#define KVP_API __attribute__((visibility("default")))
 #else
 #define KVP_API
+#endif
+#if defined(__GNUC__)
+#define KVP_EXTENSION __extension__ /* C99 has no unions without a name */
+#else
 #define KVP_EXTENSION
 #endif
 

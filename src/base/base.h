@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/platform/map.h"
+
 #ifndef KVP_CHECK
 #define KVP_CHECK 0
 #endif
@@ -81,13 +83,6 @@ struct kvpi_layout {
 /* Reserve n x size bytes; give their offset from the arena's start. n is a product that 64 bits
  * hold, and size_t may not. */
 size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size);
-
-/* Map zeroed memory, huge pages when the system grants them; NULL when it gives none. */
-void *kvpi_map(size_t bytes);
-
-/* The same in small pages: only what is written takes memory. For what has large gaps. */
-void *kvpi_map_thin(size_t bytes);
-void kvpi_unmap(void *memory, size_t bytes);
 
 /* A number of 16 bits, not 0, for a new cache. It comes again with every 65,535th cache: two caches
  * that are there at once have different ones if fewer were made between. */

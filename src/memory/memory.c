@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "memory/layout.h"
-#include "base/pages.h"
+#include "base/pages/pages.h"
 #include "base/sized.h"
 
 enum { TENSOR_ALIGNMENT = 4096, NUMA_NODE_ANY = -1 };

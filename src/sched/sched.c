@@ -4,6 +4,7 @@
  * come from free lists; a handle is a place and its generation, which rises when it is freed.
  */
 #include "sched/state.h"
+#include "base/aligned.h"
 #include "base/sized.h"
 #include "base/why.h"
 
@@ -230,7 +231,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     if (arena != NULL && arena_bytes < bytes) {
         return KVP_E_TOO_SMALL;
     }
-    void *memory = arena != NULL ? arena : aligned_alloc(LINE, bytes);
+    void *memory = arena != NULL ? arena : kvpi_aligned_take(LINE, bytes);
     if (memory == NULL) {
         return KVP_E_NO_MEMORY;
     }
@@ -258,7 +259,7 @@ void kvp_sched_destroy(kvp_sched *sched)
         }
     }
     if (sched->owns_memory) {
-        free(sched);
+        kvpi_aligned_free(sched);
     }
 }
 

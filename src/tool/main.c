@@ -3,19 +3,17 @@
  *
  * Exit status: 0 done, 1 failed, 2 wrong usage.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include <errno.h>
 #include <jansson.h>
 #include <kvpager/kvpager.h>
 #include <locale.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool/tool.h"
 #include "tool/input/escape.h"
+#include "tool/machine/machine.h"
 
 typedef struct subcommand {
     const char *name;
@@ -127,6 +125,6 @@ int main(int argc, char **argv)
     /* The terminal's character set, for the report; numbers stay as in "C". A closed pipe is to be
      * an error of the write, with a message, not the silent end of the process. */
     setlocale(LC_CTYPE, "");
-    signal(SIGPIPE, SIG_IGN);
+    kvpi_machine_start();
     return finish_output(dispatch(argc, argv));
 }

@@ -1,11 +1,10 @@
 /* Owns how figures look: separators, units, clock times, rows, bars. */
-#define _POSIX_C_SOURCE 200809L
-
 #include "tool/text.h"
 
 #include <inttypes.h>
-#include <langinfo.h>
 #include <string.h>
+
+#include "tool/machine/machine.h"
 
 kvpi_text kvpi_text_count(uint64_t number)
 {
@@ -77,16 +76,11 @@ void kvpi_text_row(FILE *file, const char *label, kvpi_text value, const char *m
     fprintf(file, "  %-14s %15s  %s\n", label, value.of, meaning);
 }
 
-static int is_utf8(void)
-{
-    return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-}
-
 void kvpi_text_bar(FILE *file, double ratio, int cells)
 {
     static const char *const parts[] = {"",       "\u258f", "\u258e", "\u258d",
                                         "\u258c", "\u258b", "\u258a", "\u2589"};
-    int eighths = (int)(ratio * cells * 8 + 0.5), utf8 = is_utf8();
+    int eighths = (int)(ratio * cells * 8 + 0.5), utf8 = kvpi_machine_shows_utf8();
     if (!utf8)
         eighths = (eighths + 4) / 8 * 8;
     if (eighths > 0)

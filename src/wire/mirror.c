@@ -12,6 +12,7 @@
 
 #include "wire/bytes.h"
 #include "wire/table.h"
+#include "base/aligned.h"
 #include "base/sized.h"
 
 struct kvp_wire_mirror {
@@ -117,7 +118,7 @@ kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, s
 void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
 {
     if (m != NULL && m->owned)
-        free(m);
+        kvpi_aligned_free(m);
 }
 
 /* -------------------------------------------------------------------------------- closed, plan */

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "wire/send.h"
+#include "base/aligned.h"
 #include "base/sized.h"
 
 #define XXH_INLINE_ALL
@@ -116,7 +117,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
 void kvp_wire_sender_destroy(kvp_wire_sender *s)
 {
     if (s != NULL && s->owned)
-        free(s);
+        kvpi_aligned_free(s);
 }
 
 #if KVP_CHECK >= 1

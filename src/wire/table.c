@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "wire/bytes.h"
+#include "base/aligned.h"
 #include "base/sized.h"
 #include "base/why.h"
 
@@ -151,7 +152,7 @@ kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, ui
             return KVP_E_ARG;
         return memory_bytes < bytes ? KVP_E_TOO_SMALL : KVP_OK;
     }
-    *memory = aligned_alloc(ALIGN, bytes);
+    *memory = kvpi_aligned_take(ALIGN, bytes);
     *out_owned = *memory != NULL;
     return *memory != NULL ? KVP_OK : KVP_E_NO_MEMORY;
 }

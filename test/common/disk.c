@@ -85,8 +85,9 @@ static int kind_of(void *context, int folder, const char *name)
     assert_int_equal(folder, FOLDER);
     if (wrong != 0)
         return wrong;
-    return found == NULL ? KVPI_SYSTEM_NOTHING : found->file < 0 ? -1 - found->file
-                                                                 : KVPI_SYSTEM_FILE;
+    return found == NULL     ? KVPI_SYSTEM_NOTHING
+           : found->file < 0 ? -1 - found->file
+                             : KVPI_SYSTEM_FILE;
 }
 
 static int create(void *context, int folder, const char *name)
@@ -183,8 +184,9 @@ static int close_file(void *context, int file)
 
 struct kvpi_system disk_system(disk *d)
 {
-    return (struct kvpi_system){d,         open_folder, kind_of,     create,      write_bytes,
-                                sync_file, sync_folder, rename_file, remove_file, close_file};
+    return (struct kvpi_system){d,           "/",         open_folder, kind_of,
+                                create,      write_bytes, sync_file,   sync_folder,
+                                rename_file, remove_file, close_file};
 }
 
 /* --------------------------------------------------------------------------- before and after */

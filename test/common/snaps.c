@@ -280,3 +280,14 @@ void run_close(load_run *run)
         run->open[first] = run->open[--run->n_open];
     }
 }
+
+load_run run_again(kvp_cache *cache, const load_run *half)
+{
+    load_run run = run_begin(cache, 0);
+    run.random = half->random;
+    run.digest = half->digest;
+    run.cached_tokens = half->cached_tokens;
+    run.n_evicted = half->n_evicted;
+    run_on(&run, 300);
+    return run;
+}

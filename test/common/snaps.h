@@ -59,6 +59,7 @@ typedef struct load_run {
 
 load_run run_begin(kvp_cache *cache, uint64_t seed); /* opens the namespaces */
 void run_on(load_run *run, uint32_t n);
+load_run run_again(kvp_cache *cache, const load_run *half); /* from where `half` is, 300 more */
 void run_close(load_run *run); /* all that are open, in the order of places */
 
 #endif

@@ -42,7 +42,7 @@ kvp_unit(wire_process LABELS unit release)
 kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
 kvp_unit(mrc_learned SOURCES src/tool/mrc/learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
-kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c)
+kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/posix.c)
 kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES
          src/tool/models/step_model.c src/tool/models/models.c src/tool/models/devices.c src/tool/size/size.c)

@@ -1,12 +1,8 @@
 /* Snapshots: what is saved, what comes back, and that everything goes on as if nothing had been:
- * the same block ids, hits, plans and victims, on eight kinds of cache, also in another process. */
-#define _POSIX_C_SOURCE 200809L
-
+ * the same block ids, hits, plans and victims, on eight kinds of cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/snapshot/frames.h"
 #include "snaps.h"
@@ -16,18 +12,6 @@ static kvp_cache *cache_of(const kvp_config *config)
     kvp_cache *cache;
     assert_ok(kvp_cache_create(config, NULL, 0, &cache));
     return cache;
-}
-
-/* The second half of the workload, on a restored cache. */
-static load_run go_on(kvp_cache *cache, const load_run *half)
-{
-    load_run run = run_begin(cache, 0);
-    run.random = half->random;
-    run.digest = half->digest;
-    run.cached_tokens = half->cached_tokens;
-    run.n_evicted = half->n_evicted;
-    run_on(&run, 300);
-    return run;
 }
 
 static void check_goes_on(int which, uint64_t seed)
@@ -48,7 +32,7 @@ static void check_goes_on(int which, uint64_t seed)
     assert_int_equal(report.namespaces, SNAP_SPACES);
     assert_int_equal(report.complete, 1);
     run_close(&run);
-    const load_run other = go_on(restored, &run);
+    const load_run other = run_again(restored, &run);
     const uint64_t evicted_before = run.n_evicted;
     run_on(&run, 300);
     assert_int_equal(run.cached_tokens, other.cached_tokens);
@@ -67,42 +51,6 @@ static void test_hits_and_victims_go_on_as_if_nothing_had_happened(void **state)
         for (uint64_t seed = 1; seed <= 6; seed++)
             check_goes_on(which, seed * 77);
     }
-}
-
-static void test_another_process_goes_on(void **state)
-{
-    (void)state;
-    const kvp_config config = snap_config(SNAP_GROUPS);
-    kvp_cache *cache = cache_of(&config);
-    load_run run = run_begin(cache, 5);
-    run_on(&run, 200);
-    snap s = snap_of(cache, NULL);
-    int ends[2];
-    assert_int_equal(pipe(ends), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-        kvp_cache *restored;
-        uint64_t digest = 0;
-        if (kvp_cache_recover(cache, NULL) != KVP_OK) /* a child's own copy */
-            _exit(1);
-        run_close(&run); /* the same order of draws */
-        if (kvp_cache_create(&config, NULL, 0, &restored) == KVP_OK &&
-            snap_load(&s, restored, NULL) == KVP_OK)
-            digest = go_on(restored, &run).digest;
-        _exit(write(ends[1], &digest, sizeof(digest)) != sizeof(digest));
-    }
-    uint64_t digest = 0;
-    int status;
-    assert_int_equal(read(ends[0], &digest, sizeof(digest)), sizeof(digest));
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-    close(ends[0]);
-    close(ends[1]);
-    run_close(&run);
-    run_on(&run, 300);
-    assert_true(run.digest == digest);
-    snap_drop(&s);
-    kvp_cache_destroy(cache);
 }
 
 static void test_saving_changes_nothing(void **state)
@@ -419,8 +367,7 @@ static void test_many_namespaces(void **state)
         char name[12];
         kvp_ns ns;
         kvp_open_info info;
-        const kvp_prompt prompt = {
-            .struct_size = sizeof(prompt), .tokens = ints(i), .n_tokens = 5};
+        const kvp_prompt prompt = {.struct_size = sizeof(prompt), .tokens = ints(i), .n_tokens = 5};
         snprintf(name, sizeof(name), "%d", i);
         assert_ok(kvp_ns_open(restored, name, strlen(name), &ns));
         assert_ok(kvp_match(restored, ns, &prompt, &info));
@@ -519,7 +466,6 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hits_and_victims_go_on_as_if_nothing_had_happened),
-        cmocka_unit_test(test_another_process_goes_on),
         cmocka_unit_test(test_saving_changes_nothing),
         cmocka_unit_test(test_a_saved_cache_saves_the_same_bytes_again),
         cmocka_unit_test(test_copies_and_steps_must_be_over),

@@ -1,4 +1,4 @@
-/* posix: the system's own files. The only file of the library that opens one.
+/* posix: the system's own files. Only this one and windows.c open any in the library.
  *
  * New files are their owner's alone (0600): what is saved holds users' prompts. Nothing is opened
  * through a symbolic link, and no descriptor is handed on to a child.
@@ -6,13 +6,16 @@
 #define _POSIX_C_SOURCE  200809L
 #define _DARWIN_C_SOURCE /* O_NOFOLLOW, O_DIRECTORY */
 
+#include "base/platform/system.h"
+#include "base/platform/which.h"
+
+#if !KVPI_WINDOWS
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/platform/system.h"
 
 static int error_of(int result)
 {
@@ -84,6 +87,8 @@ static int close_file(void *context, int file)
     return close(file) != 0 && errno != EINTR ? -errno : 0;
 }
 
-const struct kvpi_system kvpi_system_posix = {
-    NULL,      open_directory, kind_of_file, create_file, write_bytes,
-    sync_file, sync_directory, rename_file,  remove_file, close_file};
+const struct kvpi_system kvpi_system_files = {
+    NULL,           "/",         open_directory, kind_of_file, create_file, write_bytes, sync_file,
+    sync_directory, rename_file, remove_file,    close_file};
+
+#endif

@@ -1,10 +1,21 @@
 /* process: see process.h. */
 #define _POSIX_C_SOURCE 200809L /* pthread_atfork */
-#include "base/platform/process.h"
 
-#include <pthread.h>
+#include "base/platform/process.h"
+#include "base/platform/which.h"
 
 uint64_t kvpi_process_number;
+
+#if KVPI_WINDOWS /* no process is a copy of another */
+
+int kvpi_process_watch(void)
+{
+    return 1;
+}
+
+#else
+
+#include <pthread.h>
 
 static void raise_in_child(void)
 {
@@ -23,3 +34,5 @@ int kvpi_process_watch(void)
     }
     return 1;
 }
+
+#endif

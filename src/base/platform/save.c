@@ -193,14 +193,23 @@ static kvp_status save_in_folder(struct file_save *save, kvp_cache *cache,
     return save_part(save, cache, options);
 }
 
+/* What is behind the last separator. */
+static const char *name_in(const char *path, const char *separators)
+{
+    const char *name = path;
+    for (size_t n = strcspn(name, separators); name[n] != '\0'; n = strcspn(name, separators)) {
+        name += n + 1;
+    }
+    return name;
+}
+
 kvp_status kvpi_save_snapshot(kvp_cache *cache, const kvp_snapshot_options *options,
                               const char *path, const struct kvpi_system *system, int *out_error)
 {
     if (path == NULL || *path == '\0') {
         return KVP_E_ARG;
     }
-    const char *slash = strrchr(path, '/');
-    struct file_save save = {.system = system, .name = slash == NULL ? path : slash + 1};
+    struct file_save save = {.system = system, .name = name_in(path, system->separators)};
     kvp_status status = KVP_E_IO;
     save.buffer = malloc(BUFFER_BYTES);
     if (save.buffer == NULL) {
@@ -222,5 +231,5 @@ kvp_status kvpi_save_snapshot(kvp_cache *cache, const kvp_snapshot_options *opti
 kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_options *options,
                                   const char *path, int *out_error)
 {
-    return kvpi_save_snapshot(cache, options, path, &kvpi_system_posix, out_error);
+    return kvpi_save_snapshot(cache, options, path, &kvpi_system_files, out_error);
 }

@@ -1,4 +1,4 @@
-/* seed: random bits from the system. The one place that asks for any.
+/* seed: random bits from the system. Only this file and seed_windows.c ask for any.
  *
  * getrandom first: it needs no file, and waits at boot until there is something to give. Where it
  * is not there (an old kernel) or not allowed (a sandbox), /dev/urandom, if that is a device: a
@@ -9,6 +9,8 @@
 #include <kvpager/seed.h>
 
 #include "base/platform/which.h"
+
+#if !KVPI_WINDOWS
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,3 +96,5 @@ kvp_status kvp_random_seed(uint64_t *out_seed)
     memcpy(out_seed, bytes, sizeof(bytes));
     return KVP_OK;
 }
+
+#endif

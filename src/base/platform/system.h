@@ -11,11 +11,17 @@
 #include <stdint.h>
 
 /* What a name stands for; a symbolic link is not followed. */
-enum { KVPI_SYSTEM_NOTHING = 0, KVPI_SYSTEM_FILE, KVPI_SYSTEM_FOLDER, KVPI_SYSTEM_LINK,
-       KVPI_SYSTEM_OTHER };
+enum {
+    KVPI_SYSTEM_NOTHING = 0,
+    KVPI_SYSTEM_FILE,
+    KVPI_SYSTEM_FOLDER,
+    KVPI_SYSTEM_LINK,
+    KVPI_SYSTEM_OTHER
+};
 
 struct kvpi_system {
     void *context;
+    const char *separators; /* each may end the folder's part of a path */
     int (*open_folder)(void *context, const char *path);
     int (*kind_of)(void *context, int folder, const char *name); /* KVPI_SYSTEM_... */
     int (*create)(void *context, int folder, const char *name);  /* -EEXIST: something is there */
@@ -27,7 +33,7 @@ struct kvpi_system {
     int (*close)(void *context, int file_or_folder);
 };
 
-/* Files as POSIX has them. */
-extern const struct kvpi_system kvpi_system_posix;
+/* The system's own files. */
+extern const struct kvpi_system kvpi_system_files;
 
 #endif

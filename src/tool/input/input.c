@@ -3,6 +3,8 @@
 
 #include "tool/input/input.h"
 
+#if !defined(_WIN32)
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -63,8 +65,7 @@ static bool take(kvpi_input *input, int fd, bool pipes_too)
     if (!S_ISFIFO(about.st_mode))
         return refuse(input, "is a device, expected a regular file");
     return take_pipe(input, fd, pipes_too) &&
-           (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0 ||
-            refuse_open(input, errno));
+           (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0 || refuse_open(input, errno));
 }
 
 bool kvpi_input_open(kvpi_input *input, const char *path, bool pipes_too)
@@ -100,3 +101,19 @@ void kvpi_input_close(kvpi_input *input)
         fclose(input->file);
     input->file = NULL;
 }
+
+bool kvpi_input_read_at(const kvpi_input *input, uint64_t offset, void *out, size_t n)
+{
+    char *at = out;
+    while (n > 0) {
+        const ssize_t got = pread(fileno(input->file), at, n, (off_t)offset);
+        if (got <= 0)
+            return false;
+        at += got;
+        offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+#endif

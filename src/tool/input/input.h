@@ -25,4 +25,8 @@ typedef struct kvpi_input {
 bool kvpi_input_open(kvpi_input *input, const char *path, bool pipes_too);
 void kvpi_input_close(kvpi_input *input);
 
+/* Read n bytes of a regular file from `offset`, as they are there now; its place stays. False: it
+ * does not have them. */
+bool kvpi_input_read_at(const kvpi_input *input, uint64_t offset, void *out, size_t n);
+
 #endif

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "tool/inspect/inspect.h"
 #include "tool/tool.h"
@@ -33,16 +32,7 @@ static const char *const states[] = {"whole", "moving", "damaged"};
 
 static int read_at(void *context, uint64_t offset, void *out, size_t n)
 {
-    char *at = out;
-    while (n > 0) {
-        const ssize_t got = pread(fileno(context), at, n, (off_t)offset);
-        if (got <= 0)
-            return 1;
-        at += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
+    return !kvpi_input_read_at(context, offset, out, n);
 }
 
 static void note(void *context, const kvp_snapshot_item *item)
@@ -75,7 +65,7 @@ static void note_seq(void *context, const kvp_arena_seq *seq)
 static kvp_status look(inspection *in, const kvpi_input *input)
 {
     kvp_arena_options options;
-    const kvp_arena_source source = {input->file, input->n_bytes, read_at};
+    const kvp_arena_source source = {(void *)(uintptr_t)input, input->n_bytes, read_at};
     kvp_arena_options_init(&options);
     options.context = in;
     options.tell = note;

@@ -16,18 +16,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tool/log/trace.h"
 #include "tool/progress.h"
 #include "tool/tool.h"
 #include "tool/input/escape.h"
+#include "tool/machine/machine.h"
 #include "oplog/rerun.h"
 #include "oplog/shrink.h"
 
 #define COMMAND "trace shrink"
+#define MOST    (1u << 30) /* bytes of a write */
 
 static const kvpi_args_option options[] = {
     {"--output", "OUT", "where to write the smaller log; it must not be LOG", 'o'},
@@ -93,6 +93,8 @@ static int parse(int argc, char **argv, struct settings *settings)
         return kvpi_args_wrong(&args, "-o OUT says where the smaller log goes");
     if (strcmp(settings->path, settings->out) == 0)
         return kvpi_args_wrong(&args, "-o is the log itself");
+    if (settings->command != NULL && !kvpi_machine_can_run_apart())
+        return kvpi_args_wrong(&args, "--command needs processes that this system does not have");
     if (settings->command != NULL && strstr(settings->command, "{}") == NULL)
         return kvpi_args_wrong(&args, "--command is '%s', expected {} where the log's path goes",
                                settings->command);
@@ -147,7 +149,8 @@ static int write_file(void *context, const void *bytes, size_t n_bytes)
     int fd = *(const int *)context;
     const uint8_t *at = bytes;
     while (n_bytes > 0) {
-        ssize_t n = write(fd, at, n_bytes);
+        const unsigned most = n_bytes < MOST ? (unsigned)n_bytes : MOST; /* as Windows has it */
+        ssize_t n = write(fd, at, most);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -182,37 +185,36 @@ static kvp_status write_candidate(struct shrinking *s, const uint32_t *items, si
     return status;
 }
 
+struct candidate {
+    struct shrinking *s;
+    const uint32_t *items;
+    size_t n_items;
+};
+
+static int write_in_child(void *context)
+{
+    const struct candidate *c = context;
+    return write_candidate(c->s, c->items, c->n_items, 0) == KVP_E_IO ? 2 : 0;
+}
+
 /* The same in a child. What it wrote counts, even if it crashed: an audit after the call that broke
  * the cache is a crash. */
 static kvp_status write_candidate_apart(struct shrinking *s, const uint32_t *items, size_t n_items)
 {
-    fflush(stdout);
-    pid_t child = fork();
-    if (child < 0)
-        return KVP_E_NO_MEMORY;
-    if (child == 0) {
-        kvp_status status = write_candidate(s, items, n_items, 0);
-        _exit(status == KVP_E_IO ? 2 : 0);
-    }
-    int result;
-    while (waitpid(child, &result, 0) < 0)
-        if (errno != EINTR)
-            return KVP_E_IO;
-    return WIFEXITED(result) && WEXITSTATUS(result) == 2 ? KVP_E_IO : KVP_OK;
+    struct candidate candidate = {s, items, n_items};
+    const int result = kvpi_machine_run_apart(write_in_child, &candidate);
+    return result < 0 ? KVP_E_NO_MEMORY : result == 2 ? KVP_E_IO : KVP_OK;
 }
 
 /* Gives 1 when the command fails, 0 when not, -1 when it could not be run or was interrupted. */
 static int command_fails(struct shrinking *s)
 {
-    int result = system(s->line);
-    int status = result != -1 && WIFEXITED(result) ? WEXITSTATUS(result) : 0;
-    if (result == -1 || status == 126 || status == 127) {
+    const int status = kvpi_machine_shell(s->line);
+    if (status == -1 || status == 126 || status == 127) {
         kvpi_progress_end(&s->progress);
         kvpi_tool_fail(COMMAND, "cannot run '%s'", s->settings->command);
         return -1;
     }
-    if (WIFSIGNALED(result))
-        return WTERMSIG(result) == SIGINT ? -1 : 1;
     return status == 128 + SIGINT ? -1 : status != 0;
 }
 
@@ -245,7 +247,7 @@ static int write_result(struct shrinking *s, const uint32_t *items, size_t n_ite
                                         : write_candidate(s, items, n_items, 3);
     if (status != KVP_OK && status != KVP_E_CORRUPT)
         return kvpi_tool_fail(COMMAND, "%s: %s", s->candidate, kvp_status_text(status));
-    if (rename(s->candidate, s->settings->out) != 0)
+    if (kvpi_machine_rename(s->candidate, s->settings->out) != 0)
         return kvpi_tool_fail(COMMAND, "%s: %s", s->settings->out, strerror(errno));
     printf("%" PRIu32 " calls -> %zu after %" PRIu64 " tries, written to %s\n", s->rerun.n_records,
            n_items, s->tries, kvpi_escape(s->settings->out).of);

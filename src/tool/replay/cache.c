@@ -1,15 +1,13 @@
 /* Owns the life of a replay's cache: created if the machine can hold it, recorded from its first
  * call, and destroyed. A log is only complete if every byte of it was written.
  */
-#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
-
 #include "tool/replay/cache.h"
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tool/tool.h"
+#include "tool/machine/machine.h"
 
 int kvpi_replay_cache_fail(const char *call, kvp_status status)
 {
@@ -27,8 +25,8 @@ static int refuse_too_large(const kvp_config *config)
     kvp_status status = kvp_cache_bytes(config, &needed);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("sizing the cache", status);
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page_bytes <= 0 || needed / (size_t)page_bytes <= (size_t)pages)
+    const uint64_t memory_bytes = kvpi_machine_memory_bytes();
+    if (memory_bytes == 0 || needed <= memory_bytes)
         return TOOL_OK;
     return kvpi_tool_fail("replay",
                           "%u blocks need %zu MiB of bookkeeping, more than the machine has",
