@@ -23,6 +23,7 @@ INSTEAD = {
     "kvp_snapshot_save": "kvp_snapshot_save_file",
     "kvp_sched_bytes": "no memory is given", "kvp_wire_sender_bytes": "no memory is given",
     "kvp_wire_mirror_bytes": "no memory is given",
+    "kvp_attn_team_wrap": "Team: an engine's own threads are not Python's",
     # One record at a time is for the tool that shrinks logs; OpLog.replay runs a whole one.
     "kvp_call_run": "OpLog.replay", "kvp_handle_flip": "OpLog.replay",
     "kvp_outcome_free": "OpLog.replay",
