@@ -24,7 +24,7 @@ from . import _constants as c
 from ._base_errors import Error
 from ._cache import Cache, object_of
 from ._core import (NULL, Struct, Uncopied, _from_buffer, bad_number, bare, bytes_in, close,
-                    error_of, fail, instance, number, owned, set_fields, struct_dtype)
+                    error_of, fail, instance, number, owned, set_fields, struct_dtype, why)
 from ._errors import BY_STATUS, AgainError, ArgError, PeerError
 from ._memory import Memory, memories_of
 from ._native import ffi, lib
@@ -218,7 +218,8 @@ class _Side(_Closing):
         cache._children.add(self)  # before there is what has to be closed before the cache
         status = getattr(lib, f"kvpy_{self._name}_create")(cache._o, made, self._o)
         if status:
-            fail(status, type(self).__name__, **config)
+            said = why(status, lib.kvp_transfer_config_check, made)
+            fail(status, type(self).__name__, said=said, **config)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(lib, f"kvpg_{self._name}_{name}")(self._o, *arguments)
@@ -315,7 +316,8 @@ class TransferSender(_Side):
         status = lib.kvpg_sender_mark(self._o, want, id)
         if status:
             fail(status, "TransferSender.mark", seq=seq, ticket=f"<{len(data)} bytes>", link=link,
-                 ready_tokens=ready_tokens)
+                 ready_tokens=ready_tokens,
+                 said=why(status, lib.kvpg_send_check, self._o, want))
         return Outgoing(self, int(id[0]))
 
     def progress(self) -> int:

@@ -78,6 +78,11 @@ def test_layer_groups() -> None:
     assert said.runs["n_tokens"].sum() == 14
     with pytest.raises(kvpager.ArgError):
         kvpager.ticket_read(incoming.ticket, group=2)
+    other = Cache(n_blocks=32, block_tokens=4, groups=[(0, 0), (2, 5)])
+    with pytest.raises(kvpager.MismatchError, match=r"groups\[1\].recent_tokens is 9, expected 5"):
+        narrow = TransferSender(other, sources)
+        narrow.mark(other.namespace("m").open(range(23)), incoming.ticket,
+                    narrow.attach(Loopback().ends[0]))
     outgoing = sender.mark(a, incoming.ticket, link)
     for memory, value in zip(sources, (7, 8)):
         memory.layer(0).tensor(kvpager.K).numpy()[:] = value
