@@ -205,6 +205,7 @@ class _Side(_Closing):
         made, name = ffi.new("kvp_transfer_config *"), _bytes("model", model)
         lib.kvp_transfer_config_init(made)
         set_fields(made, config, type(self).__name__)
+        owner = object_of(cache)
         memories = memories_of("memory", memory)
         if len(memories) != len(cache.groups):
             raise ArgError(f"memory: has {len(memories)}, the cache has {len(cache.groups)} groups")
@@ -213,7 +214,7 @@ class _Side(_Closing):
         made.model, made.model_bytes = name, len(name)
         # By number; kept until detached.
         self._links: dict[int, Link] = {}
-        self._o = owned(self._kind, object_of(cache), (cache._o, memories, self._links))
+        self._o = owned(self._kind, owner, (cache._o, memories, self._links))
         self.cache = cache
         cache._children.add(self)  # before there is what has to be closed before the cache
         status = getattr(lib, f"kvpy_{self._name}_create")(cache._o, made, self._o)
