@@ -212,7 +212,7 @@ typedef struct kvp_ticket {
     uint32_t end;
     uint32_t n_runs;
     uint64_t n_groups; /* 64 bits: it lies where no field was */
-    kvp_range gap; /* tokens of [begin, end) that the window has dropped; 0, 0: none */
+    kvp_range gap;     /* tokens of [begin, end) that the window has dropped; 0, 0: none */
     kvp_window window;
 } kvp_ticket;
 
