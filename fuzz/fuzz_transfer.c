@@ -240,7 +240,8 @@ static void read_ticket(struct world *w, const uint8_t *bytes, size_t n)
             require(runs[i].slot >= 0 && runs[i].n_tokens > 0);
             n_tokens += runs[i].n_tokens;
         }
-        require(ticket.begin < ticket.end && n_tokens == ticket.end - ticket.begin);
+        const uint32_t n_gap = ticket.gap.end - ticket.gap.begin;
+        require(ticket.begin < ticket.end && n_tokens == ticket.end - ticket.begin - n_gap);
     }
     if (kvp_sender_mark(w->sender, &send, &id) == KVP_OK) {
         require(kvp_sender_progress(w->sender, NULL) == KVP_OK);

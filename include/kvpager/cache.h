@@ -285,8 +285,10 @@ KVP_API kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns);
 
 /* Flags of kvp_prompt. */
 enum {
-    KVP_OPEN_NO_MATCH = 1u,   /* take no hit, compute everything (prompt log-probabilities) */
-    KVP_OPEN_DEVICE_ONLY = 2u /* take no hit that would have to be copied from the host */
+    KVP_OPEN_NO_MATCH = 1u,    /* take no hit, compute everything (prompt log-probabilities) */
+    KVP_OPEN_DEVICE_ONLY = 2u, /* take no hit that would have to be copied from the host */
+    KVP_OPEN_RECEIVE = 4u      /* what is not hit is computed elsewhere and comes as a whole: take
+                                  no block for what windows drop on the way there (windows.h) */
 };
 
 /* A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}. */
@@ -490,7 +492,8 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
  * cached for its sealed units, they stay. If n_tokens are computed already, the call does nothing.
  *
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the sequence's tokens; KVP_E_STATE when slots up
- *          to n_tokens were never made writable (after invalidate: extend first)
+ *          to n_tokens were never made writable (after invalidate: extend first); KVP_E_DROPPED
+ *          after KVP_OPEN_RECEIVE: fewer tokens than were to be received
  * Thread:  cache. Cost: O(units sealed) */
 KVP_API kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
 

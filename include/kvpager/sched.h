@@ -260,7 +260,8 @@ enum {
 /* A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}. */
 typedef struct kvp_submission {
     size_t struct_size;
-    const kvp_prompt *prompt; /* at least one token, reserve_tokens 0. Read during the call; its
+    const kvp_prompt *prompt; /* at least one token, reserve_tokens 0, without KVP_OPEN_RECEIVE (a
+                                 scheduler computes its prompts). Read during the call; its
                                  tokens are copied (or borrowed, see flags); hashes, keys and
                                  uncached ranges are always borrowed until the request ends. Its
                                  tag is the request's, and that of its sequences */

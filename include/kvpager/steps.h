@@ -89,7 +89,7 @@ KVP_API kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32
  *          n_tokens     [n_seqs]; 0 does nothing
  * Returns: KVP_OK; KVP_E_ARG: `step` is not out, a sequence is named twice, or n_tokens[i] exceeds
  *          its tokens; KVP_E_STATE: swapped out, or its slots up to n_tokens[i] were never made
- *          writable
+ *          writable; KVP_E_DROPPED as kvp_seq_commit
  * After-failure: unchanged
  * Thread:  cache        Cost: O(n_seqs)
  */

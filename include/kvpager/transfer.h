@@ -45,6 +45,12 @@
  * block_tokens must be equal, begin a multiple of it, and a block is sent when it is full, or is
  * the last one.
  *
+ * Layer groups (windows.h). The cache has a row for each group, and the configuration a memory for
+ * each. Both sides must have the same groups: as many, with the same windows, and each with the
+ * type and sizes that it has on the other side. A layer is numbered in its group. Tokens of [begin,
+ * end) that a window of the receiver has dropped, as kvp_seq_window_get shows them when the
+ * transfer is reserved, are not sent in that group.
+ *
  * States, of both sides; every other call is KVP_E_STATE:
  *
  *   state      receiver                          sender                            calls
@@ -134,10 +140,10 @@ KVP_API void kvp_loopback_destroy(kvp_loopback *loopback);
 
 /* What a sender or a receiver is made for. */
 typedef struct kvp_transfer_config {
-    size_t struct_size; /* set by kvp_transfer_config_init */
-    kvp_cache *cache;   /* of one layer group; read only: what its sequences are is looked up */
+    size_t struct_size;       /* set by kvp_transfer_config_init */
+    kvp_cache *cache;         /* read only: what its sequences are is looked up */
     const kvp_memory *memory; /* of the cache's device tier: block_tokens as the cache's, n_blocks
-                                 not below it. Memory that the CPU reaches */
+                                 not below it. Memory that the CPU reaches. NULL: see memories */
     const void *model;        /* [model_bytes] what the KV is computed with: both sides' must be
                                  equal. Copied, as a hash */
     uint32_t model_bytes;     /* default 0 */
@@ -147,10 +153,20 @@ typedef struct kvp_transfer_config {
                                  sender may still know; default 0 */
     uint32_t max_links;       /* attached at once, 1..KVP_TRANSFER_LINKS_MAX; default 8 */
     uint32_t reserved;        /* 0 */
+    const kvp_memory *const *memories; /* [n_groups] the same for each layer group, copied, with
+                                          memory NULL; NULL (default): one group, in memory */
 } kvp_transfer_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
 KVP_SIZED void kvp_transfer_config_init(kvp_transfer_config *config);
+
+/* Tell whether a sender or receiver can be made of a configuration, and if not, why.
+ *
+ * Gives:   out_why      the first field that is wrong; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG
+ * Thread:  read
+ */
+KVP_API kvp_status kvp_transfer_config_check(const kvp_transfer_config *config, kvp_why *out_why);
 
 enum {
     KVP_TRANSFER_WAITING = 1,
@@ -187,7 +203,7 @@ typedef struct kvp_ticket {
     uint64_t epoch; /* of the receiver */
     uint64_t id;    /* of the transfer there */
     uint64_t model_version;
-    uint32_t type; /* KVP_F32 ... */
+    uint32_t type; /* KVP_F32 ...; type, sizes, slice, n_runs, gap, window: of one layer group */
     uint32_t k_size;
     uint32_t v_size;
     uint32_t block_tokens;
@@ -195,6 +211,9 @@ typedef struct kvp_ticket {
     uint32_t begin;  /* tokens [begin, end) */
     uint32_t end;
     uint32_t n_runs;
+    uint64_t n_groups; /* 64 bits: it lies where no field was */
+    kvp_range gap;     /* tokens of [begin, end) that the window has dropped; 0, 0: none */
+    kvp_window window;
 } kvp_ticket;
 
 /* Read a ticket: for those who move KV by other means, straight into the slots.
@@ -202,13 +221,19 @@ typedef struct kvp_ticket {
  * Takes:   bytes        [n_bytes]
  *          capacity     of out_runs; 0 asks for the number only
  * Gives:   out_ticket   written also on KVP_E_TOO_SMALL; may be NULL
- *          out_runs     [n_runs] the slots of tokens begin .. end-1, in order; no run can be joined
- *                       with the next
+ *          out_runs     [n_runs] the slots of tokens begin .. end-1 without those of the gap, in
+ *                       order; no run can be joined with the next
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL
  * Thread:  pure. Cost: O(n_bytes)
  */
 KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
                                      kvp_slot_run *out_runs, uint32_t capacity);
+
+/* The same for another layer group than the first.
+ * Returns: as kvp_ticket_read; KVP_E_ARG: also a group that the ticket has not */
+KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t group,
+                                      kvp_ticket *out_ticket, kvp_slot_run *out_runs,
+                                      uint32_t capacity);
 
 /* --------------------------------------------------------------------------------- the receiver */
 
@@ -217,8 +242,8 @@ typedef struct kvp_receiver kvp_receiver;
 /* Make a receiver.
  *
  * Takes:   config       copied; cache and memory are used until destroy
- * Returns: KVP_OK; KVP_E_ARG: also a memory that does not fit the cache, or several layer groups;
- *          KVP_E_TOO_LONG; KVP_E_NO_MEMORY
+ * Returns: KVP_OK; KVP_E_ARG: also a memory that does not fit the cache, or none for a layer group
+ *          (kvp_transfer_config_check names it); KVP_E_TOO_LONG; KVP_E_NO_MEMORY
  * Thread:  cache. Cost: O(max_transfers x L x H): with attach the only calls that allocate
  */
 KVP_API kvp_status kvp_receiver_create(const kvp_transfer_config *config,
@@ -258,8 +283,8 @@ typedef struct kvp_receive {
 
 /* Reserve a transfer: from now on a sender's KV goes into its slots.
  *
- * The ticket takes about 160 bytes and, for each run of slots, 2 to 12. A copy that waits in the
- * plan for this sequence may run before or after KV arrives.
+ * The ticket takes 128 bytes, 52 for each layer group and, for each run of slots, 2 to 12. A copy
+ * that waits in the plan for this sequence may run before or after KV arrives.
  *
  * Gives:   out_bytes    [out_n_bytes] the ticket
  *          out_n_bytes  written also on KVP_E_TOO_SMALL; capacity 0 asks for the size only, and
@@ -267,9 +292,9 @@ typedef struct kvp_receive {
  *          out_id       never 0, and never twice: a place is used up after 2^32 - 1 transfers
  * Returns: KVP_OK; KVP_E_ARG: end exceeds the tokens, or every token before it is computed;
  *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, or a
- *          transfer of this sequence that is not closed; KVP_E_MISMATCH: scales, and begin is not
- *          at the start of a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed, or
- *          used up
+ *          transfer of this sequence that is not closed; KVP_E_DROPPED: after `end` tokens a window
+ *          keeps some that it has dropped; KVP_E_MISMATCH: scales, and begin is not at the start of
+ *          a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed, or used up
  * After-failure: unchanged
  * Thread:  cache. Cost: O(end + L x H)
  */
@@ -285,7 +310,7 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
  *   KVP_E_VERSION   another version
  *   KVP_E_HANDLE    the transfer is not here; KVP_E_STATE: it has ended, or another sender has
  *                   begun these layers or heads
- *   KVP_E_MISMATCH  another type, size, model, namespace, range, slice or ticket
+ *   KVP_E_MISMATCH  other groups, another type, size, model, namespace, range, slice or ticket
  *
  * After that, a part that is wrong fails the transfer:
  *
@@ -356,7 +381,7 @@ KVP_API kvp_status kvp_sender_detach(kvp_sender *sender, uint32_t link);
 /* Tell whether a link works. Returns: as kvp_receiver_link. */
 KVP_API kvp_status kvp_sender_link(const kvp_sender *sender, uint32_t link);
 
-/* All layers of the memory: for kvp_sender_ready. */
+/* All layers of all groups: for kvp_sender_ready. */
 #define KVP_LAYERS_ALL UINT32_MAX
 
 /* What is to be sent. Initialise it by name: {.struct_size = sizeof(kvp_send), ...}. */
@@ -382,8 +407,9 @@ typedef struct kvp_send {
  *
  * Returns: KVP_OK; KVP_E_ARG: also no such link; KVP_E_FORMAT, KVP_E_VERSION: no ticket that this
  *          library reads; KVP_E_HANDLE; KVP_E_STATE: this ticket is marked on this link already;
- *          KVP_E_MISMATCH: another type, size, model, version, space, scales and other blocks, no
- *          layer or head in common, or other tokens, as far as both know them by now;
+ *          KVP_E_MISMATCH: other layer groups, another type, size, model, version, space, scales
+ *          and other blocks (kvp_send_check names the first of these), no layer or head in common,
+ *          or other tokens, as far as both know them by now;
  *          KVP_E_TOO_SMALL: the link's messages do not hold one token (with scales: one block);
  *          KVP_E_PEER: the link is broken; KVP_E_AGAIN: max_transfers are not closed, or used up
  * After-failure: unchanged
@@ -391,13 +417,25 @@ typedef struct kvp_send {
  */
 KVP_API kvp_status kvp_sender_mark(kvp_sender *sender, const kvp_send *send, uint64_t *out_id);
 
+/* Tell what a ticket asks for that this sender has not: how the two sides differ.
+ *
+ * Takes:   send         as for kvp_sender_mark; of it only ticket and space are looked at
+ * Gives:   out_why      the first field that differs, as in the ticket and as here, for example
+ *                       "groups[1].recent_tokens is 512, expected 128"; may be NULL
+ * Returns: KVP_OK: the two fit; KVP_E_ARG; KVP_E_FORMAT, KVP_E_VERSION: no ticket that this library
+ *          reads; KVP_E_MISMATCH
+ * Thread:  read. Cost: O(ticket)
+ */
+KVP_API kvp_status kvp_send_check(const kvp_sender *sender, const kvp_send *send, kvp_why *out_why);
+
 /* Say that K and V of the first n_tokens tokens are written in a layer, and send what is new there.
  * The call sends as much as the link takes; progress sends the rest.
  *
  * Do not write them again until the transfer has sent them (it reads them where they are). If you
  * take back KV that was ready (kvp_seq_invalidate, a step that failed), abort the transfer.
  *
- * Takes:   layer        0..L-1 of this memory, or KVP_LAYERS_ALL
+ * Takes:   layer        0..L-1 of this memory, or KVP_LAYERS_ALL. With several groups the layers
+ *                       of each memory follow those of the one before
  *          n_tokens     of the sequence; below what was said before: nothing happens
  * Returns: KVP_OK; KVP_E_HANDLE: no such transfer; KVP_E_ARG: no such layer, or more than the
  *          sequence's tokens; KVP_E_STATE: it has ended. (It may end in this call: see info)

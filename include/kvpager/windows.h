@@ -69,6 +69,14 @@
  *
  * Row entries of the prefix that a group does not keep are null from the start.
  *
+ * Received. With KVP_OPEN_RECEIVE the rows are as if all tokens but the last were computed: entries
+ * that are not kept with q = n_tokens - 1 are null, hit or not, and no block is held or taken for
+ * them. The match is not different. Until the caller commits that many tokens, which have come from
+ * another process (transfer.h) or a store, the sequence lacks what its next query would need, and
+ * cannot be extended or be part of a step (KVP_E_DROPPED). A commit is refused, too, while a
+ * window keeps, with q = the tokens then computed, what is null. It seals, in each group, the units
+ * whose entries are there.
+ *
  * A sequence's own window changes the KV of what it computes. A token that cannot see what others
  * see does not have the same KV as theirs. So the units of the sequence are private from the first
  * such position on: max(computed, the smaller of K + R of the two windows), where a full window

@@ -497,7 +497,7 @@ def _blame(arguments: dict[str, Any]) -> str:
 
 def why(status: int, check: Any, *given: Any) -> str:
     """What a check of the library says is wrong: "; n_blocks is 1, expected 2 to 2^31-1"."""
-    if status not in (lib.KVP_E_ARG, lib.KVP_E_TOO_LONG):
+    if status not in (lib.KVP_E_ARG, lib.KVP_E_TOO_LONG, lib.KVP_E_MISMATCH):
         return ""
     room = ffi.new("kvp_why *")
     check(*given, room)

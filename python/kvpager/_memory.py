@@ -450,7 +450,7 @@ class Copier(Uncopied):
 
     def __init__(self, device: Memory | Iterable[Memory], host: Memory | Iterable[Memory] | None
                  = None, *, n_threads: int = 1, max_moves: int = 1024) -> None:
-        devices, hosts = _memories("device", device), _memories("host", host or [])
+        devices, hosts = memories_of("device", device), memories_of("host", host or [])
         if not devices:
             raise ArgError("device: needs a memory")
         if hosts and len(hosts) != len(devices):
@@ -517,7 +517,8 @@ class Copier(Uncopied):
             fail(status, "Copier.wait", fence=fence)
 
 
-def _memories(name: str, value: Any) -> list[Any]:
+def memories_of(name: str, value: Any) -> list[Any]:
+    """A memory, or one for each layer group, as pointers that keep them."""
     given = [value] if isinstance(value, Memory) else listed(name, value)
     for memory in given:
         if not isinstance(memory, Memory):

@@ -69,12 +69,14 @@ class Prompt:
     uncached   [(begin, end)]: positions that must not be cached
     no_match   take no hit, compute everything
     device_only  take no hit that would have to be copied from the host
+    receive    what is not hit comes from another process: no blocks for what windows drop
     retention  class, 0..7, of the blocks that the sequence takes
     """
 
     def __init__(self, tokens: Ints, *, reserve: int = 0, tag: int = 0, hashes: Any = None,
                  keys: Iterable[Key] = (), uncached: Iterable[tuple[int, int]] = (),
-                 no_match: bool = False, device_only: bool = False, retention: int = 0) -> None:
+                 no_match: bool = False, device_only: bool = False, receive: bool = False,
+                 retention: int = 0) -> None:
         values = i32("tokens", tokens)
         made = ffi.new("kvp_prompt *")
         made.struct_size = ffi.sizeof("kvp_prompt")
@@ -85,7 +87,8 @@ class Prompt:
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve, tag=tag, retention=retention) from None
         made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
-                      | (c.OPEN_DEVICE_ONLY if device_only else 0))
+                      | (c.OPEN_DEVICE_ONLY if device_only else 0)
+                      | (c.OPEN_RECEIVE if receive else 0))
         self._c, self._keep = made, [values]
         self._at = int(ffi.cast("uintptr_t", made))
         self.tokens = tokens

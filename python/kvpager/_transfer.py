@@ -14,7 +14,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,9 +24,9 @@ from . import _constants as c
 from ._base_errors import Error
 from ._cache import Cache, object_of
 from ._core import (NULL, Struct, Uncopied, _from_buffer, bad_number, bare, bytes_in, close,
-                    error_of, fail, instance, number, owned, set_fields, struct_dtype)
+                    error_of, fail, instance, number, owned, set_fields, struct_dtype, why)
 from ._errors import BY_STATUS, AgainError, ArgError, PeerError
-from ._memory import Memory
+from ._memory import Memory, memories_of
 from ._native import ffi, lib
 from ._records import ReceiverStats, Ticket, TransferConfigFields, TransferInfo
 from ._sequence import Sequence
@@ -103,23 +103,23 @@ class Loopback(Uncopied):
 
 
 class TicketInfo(NamedTuple):
-    """What a ticket says; runs [n] SLOT_RUN_DTYPE (slot, n_tokens): where tokens begin .. end - 1
-    go, in order."""
+    """What a ticket says of a layer group; runs [n] SLOT_RUN_DTYPE (slot, n_tokens): where tokens
+    begin .. end - 1 without those of ticket.gap go, in order."""
 
     ticket: Ticket
     runs: npt.NDArray[Any]
 
 
-def ticket_read(ticket: bytes) -> TicketInfo:
+def ticket_read(ticket: bytes, group: int = 0) -> TicketInfo:
     """Read a ticket: for those who move KV by other means, straight into the slots."""
-    data, room = _bytes("ticket", ticket), _TICKET.new()
-    status = lib.kvp_ticket_read(data, len(data), room, NULL, 0)
+    data, room, of = _bytes("ticket", ticket), _TICKET.new(), number("group", group)
+    status = lib.kvp_ticket_group(data, len(data), of, room, NULL, 0)
     runs = np.empty(room.n_runs, SLOT_RUN_DTYPE)
     if not status and len(runs):
         out = ffi.cast("kvp_slot_run *", _from_buffer("uint8_t[]", runs.view(np.uint8)))
-        status = lib.kvp_ticket_read(data, len(data), room, out, len(runs))
+        status = lib.kvp_ticket_group(data, len(data), of, room, out, len(runs))
     if status:
-        fail(status, "ticket_read", ticket=f"<{len(data)} bytes>")
+        fail(status, "ticket_read", ticket=f"<{len(data)} bytes>", group=group)
     return TicketInfo(_TICKET.read(room), runs)
 
 
@@ -200,22 +200,27 @@ class _Side(_Closing):
     _name: str
     _kind: int
 
-    def __init__(self, cache: Cache, memory: Memory, *, model: str | bytes = b"",
-                 **config: Unpack[TransferConfigFields]) -> None:
+    def __init__(self, cache: Cache, memory: Memory | Iterable[Memory], *,
+                 model: str | bytes = b"", **config: Unpack[TransferConfigFields]) -> None:
         made, name = ffi.new("kvp_transfer_config *"), _bytes("model", model)
         lib.kvp_transfer_config_init(made)
         set_fields(made, config, type(self).__name__)
-        if not isinstance(memory, Memory):
-            raise TypeError(f"memory: needs a Memory, not {type(memory).__name__}")
-        made.memory, made.model, made.model_bytes = memory._open(), name, len(name)
+        owner = object_of(cache)
+        memories = memories_of("memory", memory)
+        if len(memories) != len(cache.groups):
+            raise ArgError(f"memory: has {len(memories)}, the cache has {len(cache.groups)} groups")
+        pointers = ffi.new("kvp_memory *[]", memories)
+        made.memories = ffi.cast("const kvp_memory *const *", pointers)
+        made.model, made.model_bytes = name, len(name)
         # By number; kept until detached.
         self._links: dict[int, Link] = {}
-        self._o = owned(self._kind, object_of(cache), (cache._o, memory._m, self._links))
+        self._o = owned(self._kind, owner, (cache._o, memories, self._links))
         self.cache = cache
         cache._children.add(self)  # before there is what has to be closed before the cache
         status = getattr(lib, f"kvpy_{self._name}_create")(cache._o, made, self._o)
         if status:
-            fail(status, type(self).__name__, **config)
+            said = why(status, lib.kvp_transfer_config_check, made)
+            fail(status, type(self).__name__, said=said, **config)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(lib, f"kvpg_{self._name}_{name}")(self._o, *arguments)
@@ -249,7 +254,7 @@ class _Side(_Closing):
 class TransferReceiver(_Side):
     """Takes KV into the slots of its cache's sequences, when all of it is right.
 
-    memory   the cache's KV memory, which the CPU reaches
+    memory   the cache's KV memory, which the CPU reaches; with layer groups a list, one for each
     model    what the KV is computed with: both sides' must be equal; also model_version
     Keywords: max_transfers, model_version, epoch, max_links; see TransferConfigFields
     """
@@ -312,7 +317,8 @@ class TransferSender(_Side):
         status = lib.kvpg_sender_mark(self._o, want, id)
         if status:
             fail(status, "TransferSender.mark", seq=seq, ticket=f"<{len(data)} bytes>", link=link,
-                 ready_tokens=ready_tokens)
+                 ready_tokens=ready_tokens,
+                 said=why(status, lib.kvpg_send_check, self._o, want))
         return Outgoing(self, int(id[0]))
 
     def progress(self) -> int:

@@ -20,7 +20,7 @@ INSTEAD = {
     "kvp_cache_config": "Cache.config, which copies it",
     "kvp_status_name": "Error.name", "kvp_status_text": "Error.text",
     "kvp_status_class": "base classes of exceptions",
-    "kvp_snapshot_save": "kvp_snapshot_save_file",
+    "kvp_snapshot_save": "kvp_snapshot_save_file", "kvp_ticket_read": "kvp_ticket_group",
     "kvp_sched_bytes": "no memory is given", "kvp_wire_sender_bytes": "no memory is given",
     "kvp_wire_mirror_bytes": "no memory is given",
     "kvp_attn_team_wrap": "Team: an engine's own threads are not Python's",

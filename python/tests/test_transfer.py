@@ -54,6 +54,49 @@ class Pair:
         self.a.seq.commit(N)
 
 
+def test_layer_groups() -> None:
+    """Full attention beside 2 sinks and 9 recent tokens: tokens 4 .. 11 are not sent in group 1."""
+    sides = []
+    for receive in (False, True):
+        cache = Cache(n_blocks=32, block_tokens=4, groups=[(0, 0), (2, 9)])
+        memories = [Memory.create(Layout(type=kvpager.F32, n_blocks=32, block_tokens=4, n_layers=1,
+                                         n_heads=1, k_size=2, v_size=2).arrange("NSHD"))
+                    for _ in range(2)]
+        prompt = kvpager.Prompt(np.arange(23, dtype=np.int32), receive=receive)
+        sides.append((cache, memories, cache.namespace("m").open(prompt)))
+    (here, sources, a), (there, targets, b) = sides
+    assert b.row(group=1).tolist()[1:3] == [0, 0]
+    with pytest.raises(kvpager.ArgError):
+        TransferSender(here, sources[0])
+    loop = Loopback()
+    sender, receiver = TransferSender(here, sources), TransferReceiver(there, targets)
+    link = sender.attach(loop.ends[0])
+    receiver.attach(loop.ends[1])
+    incoming = receiver.reserve(b, end=22)
+    said = kvpager.ticket_read(incoming.ticket, group=1)
+    assert (said.ticket.gap, said.ticket.window, said.ticket.n_groups) == ((4, 12), (2, 9), 2)
+    assert said.runs["n_tokens"].sum() == 14
+    with pytest.raises(kvpager.ArgError):
+        kvpager.ticket_read(incoming.ticket, group=2)
+    other = Cache(n_blocks=32, block_tokens=4, groups=[(0, 0), (2, 5)])
+    with pytest.raises(kvpager.MismatchError, match=r"groups\[1\].recent_tokens is 9, expected 5"):
+        narrow = TransferSender(other, sources)
+        narrow.mark(other.namespace("m").open(range(23)), incoming.ticket,
+                    narrow.attach(Loopback().ends[0]))
+    outgoing = sender.mark(a, incoming.ticket, link)
+    for memory, value in zip(sources, (7, 8)):
+        memory.layer(0).tensor(kvpager.K).numpy()[:] = value
+    outgoing.ready(22, layer=0)
+    outgoing.ready(22, layer=1)
+    a.commit(22)
+    sender.progress()
+    assert receiver.progress() == 1 and incoming.state == kvpager.TRANSFER_COMPLETE
+    b.commit(22)
+    keys = targets[1].gather(b.row(group=1), 0, 0, 22)[0].reshape(22, 2)
+    assert (keys[:4] == 8).all() and np.isnan(keys[4:12]).all() and (keys[12:] == 8).all()
+    assert (targets[0].gather(b.row(), 0, 0, 22)[0] == 7).all()
+
+
 def test_layer_by_layer() -> None:
     pair = Pair()
     incoming, outgoing = pair.start()

@@ -326,7 +326,8 @@ static int submission_is_sound(const kvp_sched *sched, const kvp_submission *sub
 {
     const kvp_prompt *prompt = submission->prompt;
     return prompt != NULL && prompt->n_tokens >= 1 && prompt->tokens != NULL &&
-           prompt->reserve_tokens == 0 && submission->n_samples <= sched->config.max_running &&
+           prompt->reserve_tokens == 0 && (prompt->flags & KVP_OPEN_RECEIVE) == 0 &&
+           submission->n_samples <= sched->config.max_running &&
            (submission->n_samples < 2 ||
             (uint64_t)submission->n_samples * sched->n_groups <= sched->max_copies) &&
            submission->max_new_tokens >= 1 && (submission->flags & ~KNOWN_FLAGS) == 0;

@@ -8,6 +8,7 @@
 
 #include "base/checksum.h"
 #include "base/sized.h"
+#include "base/why.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -105,60 +106,140 @@ static uint32_t meet(uint64_t a, uint64_t n_a, uint64_t b, uint64_t n_b, uint32_
 
 int kvpi_slice_meet(const kvp_slice *a, const kvp_slice *b, kvp_slice *out_slice)
 {
-    out_slice->n_layers =
-        meet(a->first_layer, a->n_layers, b->first_layer, b->n_layers, &out_slice->first_layer);
-    out_slice->n_heads =
-        meet(a->first_head, a->n_heads, b->first_head, b->n_heads, &out_slice->first_head);
-    return out_slice->n_layers > 0 && out_slice->n_heads > 0;
+    kvp_slice both;
+    both.n_layers =
+        meet(a->first_layer, a->n_layers, b->first_layer, b->n_layers, &both.first_layer);
+    both.n_heads = meet(a->first_head, a->n_heads, b->first_head, b->n_heads, &both.first_head);
+    const int is_there = both.n_layers > 0 && both.n_heads > 0;
+    *out_slice = is_there ? both : (kvp_slice){0, 0, 0, 0};
+    return is_there;
+}
+
+static void put_group(const struct kvpi_shape_group *group, uint8_t *out)
+{
+    const uint32_t numbers[4] = {group->type, group->flags, group->k_size, group->v_size};
+    const uint32_t ranges[4] = {group->window.sink_tokens, group->window.recent_tokens,
+                                group->gap.begin, group->gap.end};
+    for (int i = 0; i < 4; i++) {
+        kvpi_bytes_store(out + 4 * i, numbers[i], 4);
+        kvpi_bytes_store(out + 32 + 4 * i, ranges[i], 4);
+    }
+    kvpi_slice_put(&group->slice, out + 16);
 }
 
 void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out)
 {
-    const uint32_t numbers[5] = {shape->type, shape->flags, shape->k_size, shape->v_size,
-                                 shape->block_tokens};
-    for (int i = 0; i < 5; i++)
+    const uint32_t numbers[4] = {shape->begin, shape->end, shape->block_tokens, shape->n_groups};
+    for (int i = 0; i < 4; i++)
         kvpi_bytes_store(out + 4 * i, numbers[i], 4);
-    kvpi_slice_put(&shape->slice, out + 20);
-    kvpi_bytes_store(out + 36, shape->begin, 4);
-    kvpi_bytes_store(out + 40, shape->end, 4);
-    kvpi_bytes_store(out + 44, 0, 4);
-    kvpi_bytes_store(out + 48, shape->model_version, 8);
-    memcpy(out + 56, shape->model.bytes, 16);
-    memcpy(out + 72, shape->space.bytes, 16);
+    kvpi_bytes_store(out + 16, shape->model_version, 8);
+    memcpy(out + 24, shape->model.bytes, 16);
+    memcpy(out + 40, shape->space.bytes, 16);
+    for (uint32_t g = 0; g < shape->n_groups; g++)
+        put_group(&shape->groups[g], out + KVPI_TRANSFER_SHAPE_BYTES(g));
 }
 
-void kvpi_shape_get(const uint8_t *in, struct kvpi_shape *out_shape)
+static void get_group(const uint8_t *in, struct kvpi_shape_group *out_group)
 {
-    out_shape->type = kvpi_bytes_load32(in);
-    out_shape->flags = kvpi_bytes_load32(in + 4);
-    out_shape->k_size = kvpi_bytes_load32(in + 8);
-    out_shape->v_size = kvpi_bytes_load32(in + 12);
-    out_shape->block_tokens = kvpi_bytes_load32(in + 16);
-    kvpi_slice_get(in + 20, &out_shape->slice);
-    out_shape->begin = kvpi_bytes_load32(in + 36);
-    out_shape->end = kvpi_bytes_load32(in + 40);
-    out_shape->model_version = kvpi_bytes_load(in + 48, 8);
-    memcpy(out_shape->model.bytes, in + 56, 16);
-    memcpy(out_shape->space.bytes, in + 72, 16);
+    out_group->type = kvpi_bytes_load32(in);
+    out_group->flags = kvpi_bytes_load32(in + 4);
+    out_group->k_size = kvpi_bytes_load32(in + 8);
+    out_group->v_size = kvpi_bytes_load32(in + 12);
+    kvpi_slice_get(in + 16, &out_group->slice);
+    out_group->window = (kvp_window){kvpi_bytes_load32(in + 32), kvpi_bytes_load32(in + 36)};
+    out_group->gap = (kvp_range){kvpi_bytes_load32(in + 40), kvpi_bytes_load32(in + 44)};
 }
 
-int kvpi_shape_fits(const struct kvpi_shape *a, const struct kvpi_shape *b)
+int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_shape)
 {
-    if (a->type != b->type || a->flags != b->flags || a->k_size != b->k_size ||
-        a->v_size != b->v_size || a->model_version != b->model_version ||
-        memcmp(&a->model, &b->model, sizeof a->model) != 0 ||
-        memcmp(&a->space, &b->space, sizeof a->space) != 0)
+    if (n_bytes < KVPI_TRANSFER_SHAPE_BYTES(1))
         return 0;
-    /* A scale is of a block: only an equal block can take it over. */
-    return !kvpi_shape_has_scales(a) || a->block_tokens == b->block_tokens;
+    out_shape->begin = kvpi_bytes_load32(in);
+    out_shape->end = kvpi_bytes_load32(in + 4);
+    out_shape->block_tokens = kvpi_bytes_load32(in + 8);
+    out_shape->n_groups = kvpi_bytes_load32(in + 12);
+    out_shape->model_version = kvpi_bytes_load(in + 16, 8);
+    memcpy(out_shape->model.bytes, in + 24, 16);
+    memcpy(out_shape->space.bytes, in + 40, 16);
+    if (out_shape->n_groups < 1 || out_shape->n_groups > KVP_GROUPS_MAX ||
+        n_bytes < KVPI_TRANSFER_SHAPE_BYTES(out_shape->n_groups))
+        return 0;
+    for (uint32_t g = 0; g < out_shape->n_groups; g++)
+        get_group(in + KVPI_TRANSFER_SHAPE_BYTES(g), &out_shape->groups[g]);
+    return 1;
+}
+
+static int is_other(kvp_why *why, uint32_t group, const char *field, uint64_t theirs, uint64_t ours)
+{
+    return kvpi_why_element(why, "groups", group, field, theirs, ours, ours);
+}
+
+static int group_differs(const struct kvpi_shape *theirs, const struct kvpi_shape *ours, uint32_t g,
+                         kvp_why *why)
+{
+    const struct kvpi_shape_group *a = &theirs->groups[g], *b = &ours->groups[g];
+    return is_other(why, g, ".sink_tokens", a->window.sink_tokens, b->window.sink_tokens) ||
+           is_other(why, g, ".recent_tokens", a->window.recent_tokens, b->window.recent_tokens) ||
+           is_other(why, g, ".type", a->type, b->type) ||
+           is_other(why, g, ".k_size", a->k_size, b->k_size) ||
+           is_other(why, g, ".v_size", a->v_size, b->v_size) ||
+           is_other(why, g, ".flags", a->flags, b->flags) ||
+           /* A scale is of a block: only an equal block can take it over. */
+           (kvpi_group_has_scales(b) && kvpi_why_range(why, "block_tokens", theirs->block_tokens,
+                                                       ours->block_tokens, ours->block_tokens));
+}
+
+int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape *ours, kvp_why *why)
+{
+    if (kvpi_why_range(why, "model_version", theirs->model_version, ours->model_version,
+                       ours->model_version) ||
+        kvpi_why_if(why, memcmp(&theirs->model, &ours->model, sizeof ours->model) != 0, "model",
+                    NULL, "is another one") ||
+        kvpi_why_if(why, memcmp(&theirs->space, &ours->space, sizeof ours->space) != 0, "space",
+                    NULL, "is another one") ||
+        kvpi_why_range(why, "n_groups", theirs->n_groups, ours->n_groups, ours->n_groups))
+        return 1;
+    for (uint32_t g = 0; g < ours->n_groups; g++)
+        if (group_differs(theirs, ours, g, why))
+            return 1;
+    return 0;
+}
+
+static int same_ranges(const struct kvpi_shape *theirs, const struct kvpi_shape *ours)
+{
+    for (uint32_t g = 0; g < ours->n_groups; g++)
+        if (theirs->groups[g].gap.begin != ours->groups[g].gap.begin ||
+            theirs->groups[g].gap.end != ours->groups[g].gap.end)
+            return 0;
+    return theirs->begin == ours->begin && theirs->end == ours->end;
+}
+
+int kvpi_shape_is_part(const struct kvpi_shape *theirs, const struct kvpi_shape *ours)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < ours->n_groups; g++) {
+        const kvp_slice *slice = &theirs->groups[g].slice;
+        if (kvpi_slice_is_empty(slice))
+            continue;
+        if (!kvpi_slice_within(slice, &ours->groups[g].slice))
+            return 0;
+        n++;
+    }
+    return n > 0 && same_ranges(theirs, ours);
 }
 
 /* --------------------------------------------------------------------------------------- chunks */
 
 void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out)
 {
-    const uint32_t numbers[8] = {
-        chunk->layer, chunk->first_head, chunk->n_heads, chunk->position, chunk->n_tokens, 0, 0, 0};
+    const uint32_t numbers[8] = {chunk->layer,
+                                 chunk->first_head,
+                                 chunk->n_heads,
+                                 chunk->position,
+                                 chunk->n_tokens,
+                                 chunk->group,
+                                 0,
+                                 0};
     for (int i = 0; i < 8; i++)
         kvpi_bytes_store(out + 4 * i, numbers[i], 4);
 }
@@ -170,6 +251,7 @@ void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
     out_chunk->n_heads = kvpi_bytes_load32(in + 8);
     out_chunk->position = kvpi_bytes_load32(in + 12);
     out_chunk->n_tokens = kvpi_bytes_load32(in + 16);
+    out_chunk->group = kvpi_bytes_load32(in + 20);
 }
 
 /* --------------------------------------------------------------------------------------- hashes */
@@ -251,21 +333,29 @@ static int get_run(const uint8_t **at, const uint8_t *end, int64_t *slot, kvp_sl
     return 1;
 }
 
-static int get_runs(const struct kvpi_ticket *ticket, kvp_slot_run *out_runs, uint32_t capacity)
+/* The tokens of a group that are to come: those of the range that are not in its gap. */
+static uint32_t tokens_of(const struct kvpi_shape *shape, uint32_t group)
 {
-    const uint8_t *at = ticket->runs;
+    const kvp_range *gap = &shape->groups[group].gap;
+    return shape->end - shape->begin - (gap->end - gap->begin);
+}
+
+/* Read the runs of a group, the first `capacity` of them into out_runs; `at` goes to their end. */
+static int get_runs(const struct kvpi_ticket *ticket, uint32_t group, const uint8_t **at,
+                    kvp_slot_run *out_runs, uint32_t capacity)
+{
     uint64_t n_tokens = 0;
     int64_t slot = 0;
-    for (uint32_t i = 0; i < ticket->n_runs; i++) {
+    for (uint32_t i = 0; i < ticket->n_runs[group]; i++) {
         const int64_t before = slot;
         kvp_slot_run run;
-        if (!get_run(&at, ticket->runs_end, &slot, &run) || (i > 0 && run.slot == before))
+        if (!get_run(at, ticket->runs_end, &slot, &run) || (i > 0 && run.slot == before))
             return 0;
         n_tokens += run.n_tokens;
         if (i < capacity)
             out_runs[i] = run;
     }
-    return at == ticket->runs_end && n_tokens == ticket->shape.end - ticket->shape.begin;
+    return n_tokens == tokens_of(&ticket->shape, group);
 }
 
 static int has_slice(const kvp_slice *slice)
@@ -275,8 +365,24 @@ static int has_slice(const kvp_slice *slice)
            kvpi_slice_within(slice, &WHOLE);
 }
 
-kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket *out_ticket,
-                           kvp_slot_run *out_runs, uint32_t capacity)
+static int has_range(const struct kvpi_ticket *t)
+{
+    const struct kvpi_shape *shape = &t->shape;
+    if (shape->begin >= shape->end || shape->end > INT32_MAX || t->n_checked > shape->end ||
+        shape->block_tokens == 0 || shape->block_tokens > KVP_BLOCK_TOKENS_MAX)
+        return 0;
+    for (uint32_t g = 0; g < shape->n_groups; g++) {
+        const kvp_range *gap = &shape->groups[g].gap;
+        const int is_none = gap->begin == 0 && gap->end == 0;
+        if (!has_slice(&shape->groups[g].slice) ||
+            (!is_none &&
+             (gap->begin < shape->begin || gap->begin >= gap->end || gap->end > shape->end)))
+            return 0;
+    }
+    return 1;
+}
+
+kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket *out_ticket)
 {
     struct kvpi_ticket *t = out_ticket;
     const uint8_t *body = (const uint8_t *)bytes + KVPI_TRANSFER_HEAD_BYTES;
@@ -285,61 +391,85 @@ kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket
     const kvp_status status = kvpi_transfer_verify(&t->head, bytes, n_bytes);
     if (status != KVP_OK)
         return status;
+    const size_t n_body = n_bytes - KVPI_TRANSFER_HEAD_BYTES;
     if (t->head.kind != KVPI_TRANSFER_TICKET || t->head.id == 0 ||
-        n_bytes < KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES)
+        !kvpi_shape_get(body, n_body, &t->shape) ||
+        n_body < KVPI_TRANSFER_TICKET_BYTES(t->shape.n_groups))
         return KVP_E_FORMAT;
-    kvpi_shape_get(body, &t->shape);
-    t->n_checked = kvpi_bytes_load32(body + 88);
-    t->n_runs = kvpi_bytes_load32(body + 92);
-    memcpy(t->tokens.bytes, body + 96, 16);
-    t->runs = body + KVPI_TRANSFER_TICKET_BYTES;
+    const uint8_t *rest = body + KVPI_TRANSFER_SHAPE_BYTES(t->shape.n_groups);
+    t->n_checked = kvpi_bytes_load32(rest);
+    memcpy(t->tokens.bytes, rest + 8, 16);
+    if (!has_range(t))
+        return KVP_E_FORMAT;
+    const uint8_t *at = body + KVPI_TRANSFER_TICKET_BYTES(t->shape.n_groups);
     t->runs_end = (const uint8_t *)bytes + n_bytes;
-    if (t->shape.begin >= t->shape.end || t->shape.end > INT32_MAX || t->n_checked > t->shape.end ||
-        t->shape.block_tokens == 0 || t->shape.block_tokens > KVP_BLOCK_TOKENS_MAX ||
-        !has_slice(&t->shape.slice))
-        return KVP_E_FORMAT;
-    return get_runs(t, out_runs, capacity) ? KVP_OK : KVP_E_FORMAT;
+    for (uint32_t g = 0; g < t->shape.n_groups; g++) {
+        t->n_runs[g] = kvpi_bytes_load32(rest + 24 + (size_t)4 * g);
+        t->runs[g] = at;
+        if (!get_runs(t, g, &at, NULL, 0))
+            return KVP_E_FORMAT;
+    }
+    return at == t->runs_end ? KVP_OK : KVP_E_FORMAT;
 }
 
-static kvp_status ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
-                              kvp_slot_run *out_runs, uint32_t capacity)
+static kvp_ticket tell_ticket(const struct kvpi_ticket *t, uint32_t group)
+{
+    const struct kvpi_shape_group *g = &t->shape.groups[group];
+    return (kvp_ticket){.epoch = t->head.epoch,
+                        .id = t->head.id,
+                        .model_version = t->shape.model_version,
+                        .type = g->type,
+                        .k_size = g->k_size,
+                        .v_size = g->v_size,
+                        .block_tokens = t->shape.block_tokens,
+                        .slice = g->slice,
+                        .begin = t->shape.begin,
+                        .end = t->shape.end,
+                        .n_runs = t->n_runs[group],
+                        .n_groups = t->shape.n_groups,
+                        .gap = g->gap,
+                        .window = g->window};
+}
+
+static kvp_status ticket_read(const void *bytes, size_t n_bytes, uint32_t group,
+                              kvp_ticket *out_ticket, kvp_slot_run *out_runs, uint32_t capacity)
 {
     struct kvpi_ticket t;
     if (!bytes || (!out_runs && capacity > 0))
         return KVP_E_ARG;
-    /* Twice: runs are written only when all of them are right. */
-    kvp_status status = kvpi_ticket_get(bytes, n_bytes, &t, NULL, 0);
+    const kvp_status status = kvpi_ticket_get(bytes, n_bytes, &t);
     if (status != KVP_OK)
         return status;
+    if (group >= t.shape.n_groups)
+        return KVP_E_ARG;
     if (out_ticket)
-        *out_ticket = (kvp_ticket){.epoch = t.head.epoch,
-                                   .id = t.head.id,
-                                   .model_version = t.shape.model_version,
-                                   .type = t.shape.type,
-                                   .k_size = t.shape.k_size,
-                                   .v_size = t.shape.v_size,
-                                   .block_tokens = t.shape.block_tokens,
-                                   .slice = t.shape.slice,
-                                   .begin = t.shape.begin,
-                                   .end = t.shape.end,
-                                   .n_runs = t.n_runs};
+        *out_ticket = tell_ticket(&t, group);
     if (capacity == 0)
         return KVP_OK;
-    if (capacity < t.n_runs)
+    if (capacity < t.n_runs[group])
         return KVP_E_TOO_SMALL;
-    return kvpi_ticket_get(bytes, n_bytes, &t, out_runs, capacity);
+    const uint8_t *at = t.runs[group];
+    (void)get_runs(&t, group, &at, out_runs, capacity); /* they were right before */
+    return KVP_OK;
 }
 
 kvp_status kvp_ticket_read_sized(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
                                  size_t ticket_size, kvp_slot_run *out_runs, uint32_t capacity)
+{
+    return kvp_ticket_group_sized(bytes, n_bytes, 0, out_ticket, ticket_size, out_runs, capacity);
+}
+
+kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t group,
+                                  kvp_ticket *out_ticket, size_t ticket_size,
+                                  kvp_slot_run *out_runs, uint32_t capacity)
 {
     kvp_ticket full;
     if (kvpi_sized_bad(out_ticket, ticket_size)) {
         return KVP_E_ARG;
     }
     const kvp_status status =
-        ticket_read(bytes, n_bytes, out_ticket == NULL ? NULL : &full, out_runs, capacity);
-    if (status == KVP_OK) {
+        ticket_read(bytes, n_bytes, group, out_ticket == NULL ? NULL : &full, out_runs, capacity);
+    if (status == KVP_OK || status == KVP_E_TOO_SMALL) {
         kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
     }
     return status;

@@ -11,15 +11,17 @@
 #include "base/bytes.h"
 
 enum {
-    KVPI_TRANSFER_VERSION = 2,
+    KVPI_TRANSFER_VERSION = 3,
     KVPI_TRANSFER_HEAD_BYTES = 48,
-    KVPI_TRANSFER_SHAPE_BYTES = 88,
-    KVPI_TRANSFER_TICKET_BYTES = 112, /* of the body before the runs */
-    KVPI_TRANSFER_BEGIN_BYTES = 96,
     KVPI_TRANSFER_CHUNK_BYTES = 32, /* before K and V */
-    KVPI_TRANSFER_DONE_BYTES = 32,
     KVPI_TRANSFER_STATUS_BYTES = 8
 };
+
+/* Bytes of the parts of bodies, which depend on the number of layer groups. */
+#define KVPI_TRANSFER_SHAPE_BYTES(n_groups)  (56u + 48u * (n_groups))
+#define KVPI_TRANSFER_TICKET_BYTES(n_groups) (80u + 52u * (n_groups)) /* before the runs */
+#define KVPI_TRANSFER_BEGIN_BYTES(n_groups)  (64u + 48u * (n_groups))
+#define KVPI_TRANSFER_DONE_BYTES(n_groups)   (16u + 16u * (n_groups))
 
 /* Kinds of messages, and who sends them. */
 enum {
@@ -59,28 +61,36 @@ struct kvpi_transfer_head {
     uint64_t body;
 };
 
-/* What KV is, and of whom: all that must be equal, and the slice and range. */
-struct kvpi_shape {
+/* What the KV of one layer group is, and which part of it. */
+struct kvpi_shape_group {
     uint32_t type;
     uint32_t flags;
     uint32_t k_size;
     uint32_t v_size;
-    uint32_t block_tokens;
-    kvp_slice slice;
+    kvp_slice slice; /* layers in the numbers of the group; BEGIN: all 0 if it has none of them */
+    kvp_window window;
+    kvp_range gap; /* tokens that the window has dropped at the receiver; 0, 0: none */
+};
+
+/* What KV is, and of whom: all that must be equal, and the slices and range. */
+struct kvpi_shape {
     uint32_t begin;
     uint32_t end;
+    uint32_t block_tokens;
+    uint32_t n_groups;
     uint64_t model_version;
     kvp_hash model;
     kvp_hash space;
+    struct kvpi_shape_group groups[KVP_GROUPS_MAX];
 };
 
 struct kvpi_ticket {
     struct kvpi_transfer_head head;
     struct kvpi_shape shape;
     uint32_t n_checked; /* tokens whose values the receiver knows */
-    uint32_t n_runs;
-    kvp_hash tokens; /* of their values */
-    const uint8_t *runs;
+    kvp_hash tokens;    /* of their values */
+    uint32_t n_runs[KVP_GROUPS_MAX];
+    const uint8_t *runs[KVP_GROUPS_MAX];
     const uint8_t *runs_end;
 };
 
@@ -91,6 +101,7 @@ struct kvpi_chunk {
     uint32_t n_heads;
     uint32_t position;
     uint32_t n_tokens;
+    uint32_t group;
 };
 
 /* Write the head of a message whose body is there: kind, part, epoch and id are `head`'s. */
@@ -105,23 +116,49 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
                                 size_t n_bytes);
 
 void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out);
-void kvpi_shape_get(const uint8_t *in, struct kvpi_shape *out_shape);
 
-/* Tell whether KV of one shape can be the other's: all but slice and range. */
-int kvpi_shape_fits(const struct kvpi_shape *a, const struct kvpi_shape *b);
+/* Read a shape from n_bytes. 0: they are too few, or there are too many groups. */
+int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_shape);
 
-static inline int kvpi_shape_has_scales(const struct kvpi_shape *shape)
+/* Can KV of one shape not be the other's? All but slices, range and gaps is compared; `why`, which
+ * may be NULL, names the first difference. */
+int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape *ours,
+                       kvp_why *why);
+
+/* Is one of as many groups a part of the other: the same range and gaps, and in each group a slice
+ * of its own, or none, but not none in all? */
+int kvpi_shape_is_part(const struct kvpi_shape *theirs, const struct kvpi_shape *ours);
+
+static inline int kvpi_group_has_scales(const struct kvpi_shape_group *group)
 {
-    return (shape->flags & (KVPI_SHAPE_K_SCALES | KVPI_SHAPE_V_SCALES)) != 0;
+    return (group->flags & (KVPI_SHAPE_K_SCALES | KVPI_SHAPE_V_SCALES)) != 0;
+}
+
+/* The position after `at` tokens of a group: behind the gap, when the gap begins there. */
+static inline uint32_t kvpi_gap_skip(const kvp_range *gap, uint32_t at)
+{
+    return at >= gap->begin && at < gap->end ? gap->end : at;
+}
+
+/* Where tokens from `at` on end that are without the gap: at it, or at `end`. */
+static inline uint32_t kvpi_gap_until(const kvp_range *gap, uint32_t at, uint32_t end)
+{
+    return at < gap->begin && gap->begin < end ? gap->begin : end;
 }
 
 void kvpi_slice_put(const kvp_slice *slice, uint8_t *out);
 void kvpi_slice_get(const uint8_t *in, kvp_slice *out_slice);
 
+/* Is nothing in the slice, and said so in the one form for that? */
+static inline int kvpi_slice_is_empty(const kvp_slice *slice)
+{
+    return (slice->first_layer | slice->n_layers | slice->first_head | slice->n_heads) == 0;
+}
+
 /* Tell whether a slice is not empty, does not wrap, and lies in another one. */
 int kvpi_slice_within(const kvp_slice *slice, const kvp_slice *whole);
 
-/* What two slices have in common. 0: nothing. */
+/* What two slices have in common. 0: nothing, and the slice is empty. */
 int kvpi_slice_meet(const kvp_slice *a, const kvp_slice *b, kvp_slice *out_slice);
 
 void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out);
@@ -134,8 +171,8 @@ kvp_hash kvpi_transfer_hash(const void *bytes, size_t n_bytes);
 kvp_status kvpi_transfer_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                                 kvp_hash *out_hash);
 
-/* Append a run to a ticket: slot and length as LEB128, the slot as the way from the end of the run
- * before. Counts on when the buffer is full. */
+/* Append a run to a ticket: slot and length as LEB128, the slot as the way from `at`, the end of
+ * the run before in its group. Counts on when the buffer is full. */
 struct kvpi_run_writer {
     uint8_t *bytes;
     size_t capacity;
@@ -146,7 +183,6 @@ struct kvpi_run_writer {
 void kvpi_run_put(struct kvpi_run_writer *out, const kvp_slot_run *run);
 
 /* Read a ticket to its end, and verify it. Nothing is believed. */
-kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket *out_ticket,
-                           kvp_slot_run *out_runs, uint32_t capacity);
+kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket *out_ticket);
 
 #endif

@@ -1,13 +1,15 @@
 /* receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
  *
- *   cells of a transfer [L, H]:  next        position that must come next in this layer and head
+ *   cells of a transfer, [L, H] of each group, group after group:
+ *                                next        position that must come next in this layer and head
  *                                link, part  who began it, in which attempt: alone may go on
  *                                phase       OPEN nobody has; BEGUN; DONE: all of it is there, and
  *                                            the sender stands by it
  *
  * T1  A cell is begun once. A transfer is MOVING when one is, and COMPLETE when all are done.
- * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, after the
- *     checksum, and while the sequence is what it was when its slots were handed out.
+ * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, not into the
+ *     gap, where the row has null entries, after the checksum, and while the sequence is what it
+ *     was when its slots were handed out.
  * T3  A link that has begun nothing of a transfer cannot make it fail.
  * T4  A message is taken from a link only while a reply fits: a refusal is never lost for room.
  *     How a transfer ended is owed to every link that began a part, until it takes it.
@@ -38,7 +40,8 @@ struct receiving {
     uint64_t ticket; /* its body's checksum */
     uint64_t begun;  /* a bit for each link that began a part */
     uint32_t cells_left;
-    struct cell *cells; /* [L, H] */
+    kvp_range gaps[KVP_GROUPS_MAX]; /* what windows have dropped, and does not come */
+    struct cell *cells;             /* [n_cells] */
 };
 
 struct kvp_receiver {
@@ -78,7 +81,7 @@ kvp_status kvp_receiver_create(const kvp_transfer_config *config, kvp_receiver *
     if (status != KVP_OK)
         goto fail;
     const uint32_t n = self->side.config.max_transfers;
-    const uint64_t n_cells = (uint64_t)n * self->side.layout.n_layers * self->side.layout.n_heads;
+    const uint64_t n_cells = (uint64_t)n * self->side.n_cells;
     status = n_cells > SIZE_MAX / sizeof(struct cell) ? KVP_E_TOO_LONG : KVP_E_NO_MEMORY;
     if (status == KVP_E_TOO_LONG)
         goto fail;
@@ -111,11 +114,6 @@ void kvpi_receiver_start_at(receiver *self, uint64_t start)
         self->receivings[i].t.generation = kvpi_transfer_start(start);
 }
 #endif
-
-static uint32_t n_cells_of(const receiver *self)
-{
-    return self->side.layout.n_layers * self->side.layout.n_heads;
-}
 
 static struct receiving *find_receiving(const receiver *self, uint64_t id)
 {
@@ -213,10 +211,19 @@ static kvp_status look_at_seq(const receiver *self, const struct receiving *r)
     return same ? KVP_OK : KVP_E_STATE;
 }
 
+/* Scales are of whole blocks, in some group, and the transfer begins inside one? */
+static int cuts_scales(const receiver *self, uint32_t begin)
+{
+    for (uint32_t g = 0; g < self->side.shape.n_groups; g++)
+        if (kvpi_group_has_scales(&self->side.shape.groups[g]) &&
+            begin % self->side.shape.block_tokens != 0)
+            return 1;
+    return 0;
+}
+
 static kvp_status check_reserve(const receiver *self, const kvp_receive *receive,
                                 kvp_seq_info *info, uint32_t *out_end)
 {
-    const uint32_t S = self->side.layout.block_tokens;
     const kvp_status status = kvp_seq_info_get(self->side.config.cache, receive->seq, info);
     if (status != KVP_OK)
         return status;
@@ -231,24 +238,25 @@ static kvp_status check_reserve(const receiver *self, const kvp_receive *receive
             return KVP_E_STATE;
     }
     *out_end = end_;
-    return kvpi_shape_has_scales(&self->side.shape) && info->computed_tokens % S != 0
-               ? KVP_E_MISMATCH
-               : KVP_OK;
+    return cuts_scales(self, info->computed_tokens) ? KVP_E_MISMATCH : KVP_OK;
 }
 
-/* Blocks that follow each other in the pool are one run. */
-static uint32_t put_runs(const receiver *self, const struct kvpi_transfer *t,
+/* The runs of a group. Blocks that follow each other in the pool are one run. */
+static uint32_t put_runs(const receiver *self, const struct receiving *r, uint32_t g,
                          struct kvpi_run_writer *out)
 {
-    const uint32_t S = self->side.layout.block_tokens;
+    const uint32_t S = self->side.shape.block_tokens;
     const int32_t *row = NULL;
     uint32_t n_row, n_runs = 0;
     kvp_slot_run run = {0, 0};
-    if (kvp_seq_row(self->side.config.cache, t->seq, 0, &row, &n_row) != KVP_OK)
+    if (kvp_seq_row(self->side.config.cache, r->t.seq, g, &row, &n_row) != KVP_OK)
         return 0;
-    for (uint32_t at = t->begin, n; at < t->end; at += n) {
+    out->at = 0;
+    for (uint32_t at = kvpi_gap_skip(&r->gaps[g], r->t.begin), n; at < r->t.end;
+         at = kvpi_gap_skip(&r->gaps[g], at + n)) {
         const int64_t slot = (int64_t)row[at / S] * S + at % S;
-        n = S - at % S < t->end - at ? S - at % S : t->end - at;
+        const uint32_t until = kvpi_gap_until(&r->gaps[g], at, r->t.end);
+        n = S - at % S < until - at ? S - at % S : until - at;
         if (run.n_tokens > 0 && slot == run.slot + run.n_tokens) {
             run.n_tokens += n;
             continue;
@@ -258,7 +266,8 @@ static uint32_t put_runs(const receiver *self, const struct kvpi_transfer *t,
         run = (kvp_slot_run){slot, n};
         n_runs++;
     }
-    kvpi_run_put(out, &run);
+    if (run.n_tokens > 0)
+        kvpi_run_put(out, &run);
     return n_runs;
 }
 
@@ -268,6 +277,8 @@ static struct kvpi_shape shape_of(const receiver *self, const struct receiving *
     shape.begin = r->t.begin;
     shape.end = r->t.end;
     shape.space = r->space;
+    for (uint32_t g = 0; g < shape.n_groups; g++)
+        shape.groups[g].gap = r->gaps[g];
     return shape;
 }
 
@@ -275,10 +286,13 @@ static struct kvpi_shape shape_of(const receiver *self, const struct receiving *
 static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t *out,
                              size_t capacity, size_t *out_n_bytes)
 {
-    const size_t fixed = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES;
+    const uint32_t n_groups = self->side.shape.n_groups;
+    const size_t fixed = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES(n_groups);
     const size_t room = capacity > fixed ? capacity - fixed : 0;
     struct kvpi_run_writer runs = {room > 0 ? out + fixed : NULL, room, 0, 0};
-    const uint32_t n_runs = put_runs(self, &r->t, &runs);
+    uint32_t n_runs[KVP_GROUPS_MAX];
+    for (uint32_t g = 0; g < n_groups; g++)
+        n_runs[g] = put_runs(self, r, g, &runs);
     const struct kvpi_shape shape = shape_of(self, r);
     const uint32_t place = (uint32_t)(r - self->receivings);
     *out_n_bytes = fixed + runs.n;
@@ -287,11 +301,14 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     if (capacity < fixed + runs.n)
         return KVP_E_TOO_SMALL;
     assert(out != NULL);
-    uint8_t *body = out + KVPI_TRANSFER_HEAD_BYTES;
-    kvpi_shape_put(&shape, body);
-    kvpi_bytes_store(body + 88, r->n_checked, 4);
-    kvpi_bytes_store(body + 92, n_runs, 4);
-    memcpy(body + 96, r->tokens.bytes, 16);
+    uint8_t *at = out + KVPI_TRANSFER_HEAD_BYTES;
+    kvpi_shape_put(&shape, at);
+    at += KVPI_TRANSFER_SHAPE_BYTES(n_groups);
+    kvpi_bytes_store(at, r->n_checked, 4);
+    kvpi_bytes_store(at + 4, 0, 4);
+    memcpy(at + 8, r->tokens.bytes, 16);
+    for (uint32_t g = 0; g < n_groups; g++)
+        kvpi_bytes_store(at + 24 + (size_t)4 * g, n_runs[g], 4);
     const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
                                             .epoch = self->side.config.epoch,
                                             .id = kvpi_transfer_id(&r->t, place)};
@@ -331,10 +348,12 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
                               .row_version = info.row_version,
                               .n_checked = info.kept_tokens < end_ ? info.kept_tokens : end_,
                               .space = kvpi_transfer_hash(receive->space, receive->space_bytes),
-                              .cells_left = n_cells_of(self),
+                              .cells_left = self->side.n_cells,
                               .cells = r->cells};
-    status =
-        kvpi_transfer_tokens(self->side.config.cache, receive->seq, fresh.n_checked, &fresh.tokens);
+    status = kvpi_side_gaps(&self->side, &fresh.t, fresh.gaps);
+    if (status == KVP_OK)
+        status = kvpi_transfer_tokens(self->side.config.cache, receive->seq, fresh.n_checked,
+                                      &fresh.tokens);
     if (status != KVP_OK)
         return status;
     const struct receiving before = *r;
@@ -344,7 +363,7 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
         *r = before;
         return status;
     }
-    memset(r->cells, 0, n_cells_of(self) * sizeof *r->cells);
+    memset(r->cells, 0, self->side.n_cells * sizeof *r->cells);
     r->t.state = KVP_TRANSFER_WAITING;
     *out_id = kvpi_transfer_id(&r->t, (uint32_t)(r - self->receivings));
     return KVP_OK;
@@ -352,21 +371,22 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
 
 /* --------------------------------------------------------------------------------------- begin */
 
-static struct cell *cell_at(const receiver *self, const struct receiving *r, uint32_t layer,
-                            uint32_t head)
+static struct cell *cell_at(const receiver *self, const struct receiving *r, uint32_t group,
+                            uint32_t layer, uint32_t head)
 {
-    const kvp_layout *layout = &self->side.layout;
-    return &r->cells[(size_t)(layer - layout->first_layer) * layout->n_heads + head -
-                     layout->first_head];
+    const kvp_slice *slice = &self->side.shape.groups[group].slice;
+    return &r->cells[self->side.groups[group].first_cell +
+                     (size_t)(layer - slice->first_layer) * slice->n_heads + head -
+                     slice->first_head];
 }
 
-/* Are all cells of a slice in a phase (and, unless it is OPEN, of this message's sender)? */
-static int all_cells(const receiver *self, const struct incoming *in, const kvp_slice *slice,
-                     uint32_t phase)
+/* Are all cells of a group's slice in a phase (and, but for OPEN, of this message's sender)? */
+static int all_cells(const receiver *self, const struct incoming *in, uint32_t group,
+                     const kvp_slice *slice, uint32_t phase)
 {
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++) {
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++) {
-            const struct cell *cell = cell_at(self, in->r, l, h);
+            const struct cell *cell = cell_at(self, in->r, group, l, h);
             const int is_theirs = cell->link == in->link && cell->part == in->head.part;
             if (cell->phase != phase || (phase != CELL_OPEN && !is_theirs))
                 return 0;
@@ -375,12 +395,12 @@ static int all_cells(const receiver *self, const struct incoming *in, const kvp_
     return 1;
 }
 
-static void set_cells(const receiver *self, const struct receiving *r, const kvp_slice *slice,
-                      const struct cell *value)
+static void set_cells(const receiver *self, const struct receiving *r, uint32_t group,
+                      const kvp_slice *slice, const struct cell *value)
 {
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
-            *cell_at(self, r, l, h) = *value;
+            *cell_at(self, r, group, l, h) = *value;
 }
 
 static void refuse(receiver *self, const struct incoming *in, kvp_status status)
@@ -395,19 +415,22 @@ static void refuse(receiver *self, const struct incoming *in, kvp_status status)
 static kvp_status check_begin(const receiver *self, const struct incoming *in,
                               struct kvpi_shape *theirs)
 {
-    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES)
+    const size_t n_body = in->n_bytes - KVPI_TRANSFER_HEAD_BYTES;
+    if (!kvpi_shape_get(body_of(in), n_body, theirs) ||
+        n_body != KVPI_TRANSFER_BEGIN_BYTES(theirs->n_groups))
         return KVP_E_FORMAT;
     if (!in->r)
         return KVP_E_HANDLE;
     if (!kvpi_transfer_lives(&in->r->t))
         return KVP_E_STATE;
     const struct kvpi_shape ours = shape_of(self, in->r);
-    kvpi_shape_get(body_of(in), theirs);
-    if (!kvpi_shape_fits(&ours, theirs) || theirs->begin != ours.begin || theirs->end != ours.end ||
-        !kvpi_slice_within(&theirs->slice, &ours.slice) ||
-        kvpi_bytes_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES, 8) != in->r->ticket)
+    if (kvpi_shape_differs(theirs, &ours, NULL) || !kvpi_shape_is_part(theirs, &ours) ||
+        kvpi_bytes_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES(ours.n_groups), 8) != in->r->ticket)
         return KVP_E_MISMATCH;
-    return all_cells(self, in, &theirs->slice, CELL_OPEN) ? KVP_OK : KVP_E_STATE;
+    for (uint32_t g = 0; g < ours.n_groups; g++)
+        if (!all_cells(self, in, g, &theirs->groups[g].slice, CELL_OPEN))
+            return KVP_E_STATE;
+    return KVP_OK;
 }
 
 static void on_begin(receiver *self, const struct incoming *in)
@@ -424,8 +447,11 @@ static void on_begin(receiver *self, const struct incoming *in)
         refuse(self, in, status);
         return;
     }
-    const struct cell begun = {in->head.part, r->t.begin, (uint16_t)in->link, CELL_BEGUN};
-    set_cells(self, r, &theirs.slice, &begun);
+    for (uint32_t g = 0; g < theirs.n_groups; g++) {
+        const struct cell begun = {in->head.part, kvpi_gap_skip(&r->gaps[g], r->t.begin),
+                                   (uint16_t)in->link, CELL_BEGUN};
+        set_cells(self, r, g, &theirs.groups[g].slice, &begun);
+    }
     r->begun |= UINT64_C(1) << in->link;
     r->t.state = KVP_TRANSFER_MOVING;
 }
@@ -436,7 +462,7 @@ static void on_begin(receiver *self, const struct incoming *in)
 static int is_own_block(const receiver *self, const struct receiving *r,
                         const struct kvpi_chunk *chunk)
 {
-    const uint32_t S = self->side.layout.block_tokens;
+    const uint32_t S = self->side.shape.block_tokens;
     const uint32_t rest = r->t.end - chunk->position;
     return chunk->position % S == 0 && chunk->n_tokens == (rest < S ? rest : S);
 }
@@ -447,42 +473,48 @@ static int chunk_fits(const receiver *self, const struct incoming *in,
 {
     const struct receiving *r = in->r;
     const kvp_slice slice = {chunk->layer, 1, chunk->first_head, chunk->n_heads};
-    if (!kvpi_slice_within(&slice, &self->side.shape.slice) ||
-        !all_cells(self, in, &slice, CELL_BEGUN))
+    if (chunk->group >= self->side.shape.n_groups)
+        return 0;
+    const struct kvpi_shape_group *group = &self->side.shape.groups[chunk->group];
+    if (!kvpi_slice_within(&slice, &group->slice) ||
+        !all_cells(self, in, chunk->group, &slice, CELL_BEGUN))
         return 0;
     for (uint32_t h = 0; h < chunk->n_heads; h++)
-        if (cell_at(self, r, chunk->layer, chunk->first_head + h)->next != chunk->position)
+        if (cell_at(self, r, chunk->group, chunk->layer, chunk->first_head + h)->next !=
+            chunk->position)
             return 0;
-    if (chunk->n_tokens == 0 || chunk->n_tokens > r->t.end - chunk->position)
+    const uint32_t until = kvpi_gap_until(&r->gaps[chunk->group], chunk->position, r->t.end);
+    if (chunk->n_tokens == 0 || chunk->n_tokens > until - chunk->position)
         return 0;
-    return !kvpi_shape_has_scales(&self->side.shape) || is_own_block(self, r, chunk);
+    return !kvpi_group_has_scales(group) || is_own_block(self, r, chunk);
 }
 
 /* Write a chunk that fits and is of the right length. */
 static kvp_status take_chunk(receiver *self, const struct incoming *in,
                              const struct kvpi_chunk *chunk)
 {
-    const kvp_layout *layout = &self->side.layout;
-    kvp_layer layer;
+    const uint32_t g = chunk->group;
+    const kvp_layer layer = kvpi_side_memory(&self->side, g, chunk->layer);
     uint32_t n_row;
     struct kvpi_rows rows = {.layer = &layer,
-                             .first_head = chunk->first_head - layout->first_head,
+                             .first_head =
+                                 chunk->first_head - self->side.shape.groups[g].slice.first_head,
                              .n_heads = chunk->n_heads,
                              .position = chunk->position,
                              .n_tokens = chunk->n_tokens};
-    (void)kvp_memory_layer(self->side.config.memory, chunk->layer - layout->first_layer, &layer);
     const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk->n_heads) * chunk->n_tokens +
                             kvpi_rows_scale_bytes(&layer, chunk->n_heads);
     if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes)
         return KVP_E_FORMAT;
     kvp_status status = look_at_seq(self, in->r);
     if (status == KVP_OK)
-        status = kvp_seq_row(self->side.config.cache, in->r->t.seq, 0, &rows.row, &n_row);
+        status = kvp_seq_row(self->side.config.cache, in->r->t.seq, g, &rows.row, &n_row);
     if (status != KVP_OK)
         return status;
     kvpi_rows_scatter(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+    const uint32_t next = kvpi_gap_skip(&in->r->gaps[g], chunk->position + chunk->n_tokens);
     for (uint32_t h = 0; h < chunk->n_heads; h++)
-        cell_at(self, in->r, chunk->layer, chunk->first_head + h)->next += chunk->n_tokens;
+        cell_at(self, in->r, g, chunk->layer, chunk->first_head + h)->next = next;
     in->r->t.chunks++;
     in->r->t.bytes += kv_bytes;
     self->stats.chunks++;
@@ -505,36 +537,56 @@ static void on_chunk(receiver *self, const struct incoming *in)
 
 /* ------------------------------------------------------------------------------- done, give up */
 
-static kvp_status check_done(const receiver *self, const struct incoming *in, kvp_slice *slice)
+/* Is the slice of a group this sender's, and is all of it there? */
+static int has_all(const receiver *self, const struct incoming *in, uint32_t g,
+                   const kvp_slice *slice)
 {
-    const struct receiving *r = in->r;
-    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES)
-        return KVP_E_FORMAT;
-    kvpi_slice_get(body_of(in), slice);
-    if (!kvpi_slice_within(slice, &self->side.shape.slice) ||
-        !all_cells(self, in, slice, CELL_BEGUN))
-        return KVP_E_FORMAT;
+    if (!kvpi_slice_within(slice, &self->side.shape.groups[g].slice) ||
+        !all_cells(self, in, g, slice, CELL_BEGUN))
+        return 0;
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
-            if (cell_at(self, r, l, h)->next != r->t.end)
-                return KVP_E_FORMAT;
-    if (memcmp(body_of(in) + 16, r->tokens.bytes, 16) != 0)
+            if (cell_at(self, in->r, g, l, h)->next != in->r->t.end)
+                return 0;
+    return 1;
+}
+
+/* slices [n_groups] is written in any case but that of a wrong length. */
+static kvp_status check_done(const receiver *self, const struct incoming *in, kvp_slice *slices)
+{
+    const uint32_t n_groups = self->side.shape.n_groups;
+    uint32_t n = 0;
+    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES(n_groups))
+        return KVP_E_FORMAT;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        kvpi_slice_get(body_of(in) + (size_t)16 * g, &slices[g]);
+        if (kvpi_slice_is_empty(&slices[g]))
+            continue;
+        if (!has_all(self, in, g, &slices[g]))
+            return KVP_E_FORMAT;
+        n++;
+    }
+    if (n == 0)
+        return KVP_E_FORMAT;
+    if (memcmp(body_of(in) + (size_t)16 * n_groups, in->r->tokens.bytes, 16) != 0)
         return KVP_E_MISMATCH;
-    return look_at_seq(self, r);
+    return look_at_seq(self, in->r);
 }
 
 static void on_done(receiver *self, const struct incoming *in)
 {
-    kvp_slice slice;
+    kvp_slice slices[KVP_GROUPS_MAX];
     struct receiving *r = in->r;
-    const kvp_status status = check_done(self, in, &slice);
+    const kvp_status status = check_done(self, in, slices);
     if (status != KVP_OK) {
         fail_receiving(self, r, status);
         return;
     }
     const struct cell done = {in->head.part, r->t.end, (uint16_t)in->link, CELL_DONE};
-    set_cells(self, r, &slice, &done);
-    r->cells_left -= slice.n_layers * slice.n_heads;
+    for (uint32_t g = 0; g < self->side.shape.n_groups; g++) {
+        set_cells(self, r, g, &slices[g], &done);
+        r->cells_left -= slices[g].n_layers * slices[g].n_heads;
+    }
     if (r->cells_left == 0)
         end_receiving(self, r, KVP_TRANSFER_COMPLETE, KVP_OK);
 }

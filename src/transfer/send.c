@@ -1,9 +1,9 @@
 /* send: the side that computes. KV out of slots that are ready, into messages.
  *
- *   layers of a transfer [L]:  sent    tokens before it were sent
+ *   layers of a transfer [L]:  sent    tokens before it were sent, but for those of the gap
  *                              ready   tokens before it are written
  *
- *   begin <= sent <= min(ready, end_sending)
+ *   begin <= sent <= min(ready, end), or sent is the end of the gap
  *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
  *     must stay until all is sent, and is looked at before, and its window for tokens that it has
@@ -17,11 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvpager/windows.h>
-
 #include "transfer/rows.h"
 #include "transfer/side.h"
 #include "base/sized.h"
+#include "base/why.h"
 
 struct send_progress {
     uint32_t sent;
@@ -31,16 +30,16 @@ struct send_progress {
 struct sending {
     struct kvpi_transfer t;
     uint32_t link;
-    uint32_t computed;     /* as last seen: it must not fall */
-    uint32_t n_checked;    /* tokens whose values the receiver knows */
-    uint32_t chunk_tokens; /* that a message holds at most */
-    int follows;           /* what is computed is ready */
-    uint64_t epoch;        /* the receiver's */
+    uint32_t computed;  /* as last seen: it must not fall */
+    uint32_t n_checked; /* tokens whose values the receiver knows */
+    int follows;        /* what is computed is ready */
+    uint64_t epoch;     /* the receiver's */
     uint64_t ticket_id;
     uint64_t ticket; /* its body's checksum */
     kvp_hash tokens;
-    struct kvpi_shape shape;      /* what is sent */
-    struct send_progress *layers; /* [L] */
+    struct kvpi_shape shape;               /* what is sent */
+    struct send_progress *layers;          /* [L] of all groups */
+    uint32_t chunk_tokens[KVP_GROUPS_MAX]; /* that a message holds at most */
 };
 
 struct kvp_sender {
@@ -66,7 +65,7 @@ kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out
     if (status != KVP_OK)
         goto fail;
     const uint32_t n = self->side.config.max_transfers;
-    const uint32_t n_layers = self->side.layout.n_layers;
+    const uint32_t n_layers = self->side.n_layers;
     self->sendings = calloc(n, sizeof *self->sendings);
     self->layers = calloc((size_t)n * n_layers, sizeof *self->layers);
     status = KVP_E_NO_MEMORY;
@@ -183,13 +182,13 @@ kvp_status kvp_sender_link(const kvp_sender *self, uint32_t link)
 /* ---------------------------------------------------------------------------------------- mark */
 
 /* Tokens that a message holds; 0: not even the least that must go together. */
-static uint32_t tokens_of_message(const sender *self, uint32_t link, const kvp_slice *slice)
+static uint32_t tokens_of_message(const sender *self, uint32_t link, uint32_t group,
+                                  const kvp_slice *slice)
 {
-    const uint32_t S = self->side.layout.block_tokens;
+    const uint32_t S = self->side.shape.block_tokens;
     size_t room = self->side.links[link].link.max_message - KVPI_TRANSFER_HEAD_BYTES -
                   KVPI_TRANSFER_CHUNK_BYTES;
-    kvp_layer layer;
-    (void)kvp_memory_layer(self->side.config.memory, 0, &layer);
+    const kvp_layer layer = kvpi_side_memory(&self->side, group, slice->first_layer);
     const size_t scales = kvpi_rows_scale_bytes(&layer, slice->n_heads);
     const size_t token = kvpi_rows_token_bytes(&layer, slice->n_heads);
     room = room > scales ? room - scales : 0;
@@ -224,34 +223,71 @@ static kvp_status check_tokens(const sender *self, const struct sending *s,
     return memcmp(&tokens, &s->tokens, sizeof tokens) == 0 ? KVP_OK : KVP_E_MISMATCH;
 }
 
+/* What this side can send of what the ticket asks for. KVP_E_MISMATCH: nothing; `why` says what is
+ * in the way, if it is in the shapes. */
+static kvp_status meet_ticket(const sender *self, const kvp_send *send,
+                              const struct kvpi_ticket *ticket, struct kvpi_shape *shape,
+                              kvp_why *why)
+{
+    int has_part = 0;
+    *shape = self->side.shape;
+    shape->space = kvpi_transfer_hash(send->space, send->space_bytes);
+    shape->begin = ticket->shape.begin;
+    shape->end = ticket->shape.end;
+    if (kvpi_shape_differs(&ticket->shape, shape, why))
+        return KVP_E_MISMATCH;
+    for (uint32_t g = 0; g < shape->n_groups; g++) {
+        struct kvpi_shape_group *group = &shape->groups[g];
+        const uint64_t begin = shape->begin;
+        group->gap = ticket->shape.groups[g].gap;
+        has_part |= kvpi_slice_meet(&self->side.shape.groups[g].slice,
+                                    &ticket->shape.groups[g].slice, &group->slice);
+        if (kvpi_why_if(why, kvpi_group_has_scales(group) && begin % shape->block_tokens != 0,
+                        "begin", &begin, "with scales it must be the start of a block"))
+            return KVP_E_MISMATCH;
+    }
+    return kvpi_why_if(why, !has_part, "slice", NULL, "there is no layer and head in common")
+               ? KVP_E_MISMATCH
+               : KVP_OK;
+}
+
+/* Measure what a message holds; KVP_E_TOO_SMALL: not even the least of some group. */
+static kvp_status measure_chunks(const sender *self, struct sending *s)
+{
+    for (uint32_t g = 0; g < s->shape.n_groups; g++) {
+        const kvp_slice *slice = &s->shape.groups[g].slice;
+        if (kvpi_slice_is_empty(slice))
+            continue;
+        s->chunk_tokens[g] = tokens_of_message(self, s->link, g, slice);
+        if (s->chunk_tokens[g] == 0)
+            return KVP_E_TOO_SMALL;
+    }
+    return KVP_OK;
+}
+
 /* What the transfer is to be, but for its place and state. */
 static kvp_status describe_sending(const sender *self, const kvp_send *send,
                                    const kvp_seq_info *info, const struct kvpi_ticket *ticket,
                                    struct sending *out)
 {
-    struct kvpi_shape shape = self->side.shape;
-    shape.space = kvpi_transfer_hash(send->space, send->space_bytes);
-    shape.begin = ticket->shape.begin;
-    shape.end = ticket->shape.end;
-    if (!kvpi_shape_fits(&shape, &ticket->shape) ||
-        !kvpi_slice_meet(&self->side.shape.slice, &ticket->shape.slice, &shape.slice) ||
-        (kvpi_shape_has_scales(&shape) && shape.begin % shape.block_tokens != 0))
-        return KVP_E_MISMATCH;
+    struct kvpi_shape shape;
+    kvp_status status = meet_ticket(self, send, ticket, &shape, NULL);
+    if (status != KVP_OK)
+        return status;
     *out = (struct sending){.t = {.begin = shape.begin, .end = shape.end, .seq = send->seq},
                             .link = send->link,
                             .computed = info->computed_tokens,
                             .n_checked = ticket->n_checked,
-                            .chunk_tokens = tokens_of_message(self, send->link, &shape.slice),
                             .follows = send->ready_tokens == KVP_END,
                             .epoch = ticket->head.epoch,
                             .ticket_id = ticket->head.id,
                             .ticket = ticket->head.body,
                             .tokens = ticket->tokens,
                             .shape = shape};
-    const kvp_status status = check_tokens(self, out, info);
-    if (status != KVP_OK)
-        return status;
-    return out->chunk_tokens == 0 ? KVP_E_TOO_SMALL : self->side.links[send->link].broken;
+    status = check_tokens(self, out, info);
+    if (status == KVP_OK)
+        status = measure_chunks(self, out);
+    return status == KVP_OK ? self->side.links[send->link].broken : status;
 }
 
 static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_info *info,
@@ -259,7 +295,7 @@ static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_i
 {
     if (!kvpi_side_has_link(&self->side, send->link))
         return KVP_E_ARG;
-    kvp_status status = kvpi_ticket_get(send->ticket, send->ticket_bytes, ticket, NULL, 0);
+    kvp_status status = kvpi_ticket_get(send->ticket, send->ticket_bytes, ticket);
     if (status == KVP_OK)
         status = kvp_seq_info_get(self->side.config.cache, send->seq, info);
     if (status != KVP_OK)
@@ -298,10 +334,33 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     fresh.layers = s->layers;
     *s = fresh;
     const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
-    for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
-        s->layers[l] = (struct send_progress){s->t.begin, ready};
+    for (uint32_t g = 0; g < s->shape.n_groups; g++) {
+        struct send_progress *layers = s->layers + self->side.groups[g].first_layer;
+        const uint32_t sent = kvpi_gap_skip(&s->shape.groups[g].gap, s->t.begin);
+        for (uint32_t l = 0; l < self->side.shape.groups[g].slice.n_layers; l++)
+            layers[l] = (struct send_progress){sent, ready};
+    }
     *out_id = kvpi_transfer_id(&s->t, place);
     return KVP_OK;
+}
+
+kvp_status kvp_send_check(const kvp_sender *self, const kvp_send *send, kvp_why *out_why)
+{
+    kvp_send own = {0};
+    struct kvpi_ticket ticket;
+    struct kvpi_shape shape;
+    const kvp_send *known = kvpi_sized_take(send, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    if (kvpi_why_if(out_why, !self, "sender", NULL, "is NULL") ||
+        kvpi_why_missing(out_why, send, known, "send") ||
+        kvpi_why_if(out_why, !known->ticket, "ticket", NULL, "is NULL") ||
+        kvpi_why_if(out_why, !known->space && known->space_bytes > 0, "space", NULL,
+                    "is NULL, and space_bytes is not 0"))
+        return KVP_E_ARG;
+    const kvp_status status = kvpi_ticket_get(known->ticket, known->ticket_bytes, &ticket);
+    (void)kvpi_why_if(out_why, status == KVP_E_FORMAT, "ticket", NULL, "is none, or is damaged");
+    (void)kvpi_why_if(out_why, status == KVP_E_VERSION, "ticket", NULL, "is of another version");
+    return status == KVP_OK ? meet_ticket(self, known, &ticket, &shape, out_why) : status;
 }
 
 /* ------------------------------------------------------------------------------------- sending */
@@ -311,20 +370,21 @@ static uint32_t min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* Tokens before this one may be sent in a layer: with scales whole blocks, for a scale may rise as
- * long as tokens come to its block. */
-static uint32_t sendable(const struct sending *s, const struct send_progress *layer)
+/* Tokens before this one may be sent in a layer of a group, the gap aside: with scales whole
+ * blocks, for a scale may rise as long as tokens come to its block. */
+static uint32_t sendable(const struct sending *s, uint32_t g, const struct send_progress *layer)
 {
-    const uint32_t up_to = min(layer->ready, s->t.end);
-    if (kvpi_shape_has_scales(&s->shape) && up_to < s->t.end)
-        return up_to - up_to % s->shape.block_tokens;
-    return up_to;
+    const struct kvpi_shape_group *group = &s->shape.groups[g];
+    uint32_t up_to = min(layer->ready, s->t.end);
+    if (kvpi_group_has_scales(group) && up_to < s->t.end)
+        up_to -= up_to % s->shape.block_tokens;
+    return layer->sent < up_to ? kvpi_gap_until(&group->gap, layer->sent, up_to) : layer->sent;
 }
 
 static uint32_t most_ready(const sender *self, const struct sending *s)
 {
     uint32_t most = 0;
-    for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
+    for (uint32_t l = 0; l < self->side.n_layers; l++)
         most = s->layers[l].ready > most ? s->layers[l].ready : most;
     return most;
 }
@@ -347,65 +407,68 @@ static kvp_status look_at_sent_seq(const sender *self, struct sending *s, kvp_se
         return KVP_E_STATE;
     s->computed = info->computed_tokens;
     if (s->follows)
-        set_ready(s, 0, self->side.layout.n_layers, s->computed);
+        set_ready(s, 0, self->side.n_layers, s->computed);
     return KVP_OK;
 }
 
 static kvp_status send_begin(sender *self, struct sending *s)
 {
     const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_BEGIN);
-    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES;
+    const uint32_t n_groups = s->shape.n_groups;
+    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES(n_groups);
     uint8_t *message;
     kvp_status status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
         return status;
     uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     kvpi_shape_put(&s->shape, body);
-    kvpi_bytes_store(body + KVPI_TRANSFER_SHAPE_BYTES, s->ticket, 8);
+    kvpi_bytes_store(body + KVPI_TRANSFER_SHAPE_BYTES(n_groups), s->ticket, 8);
     status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
     if (status == KVP_OK)
         s->t.state = KVP_TRANSFER_MOVING;
     return status;
 }
 
-/* Has a window dropped tokens that a layer of the slice has still to send, ready or not? */
-static int is_sent_off(const sender *self, const struct sending *s)
+/* Has a window dropped tokens that a layer of the group has still to send, ready or not? */
+static int is_sent_off(const sender *self, const struct sending *s, uint32_t g)
 {
-    const uint64_t S = self->side.layout.block_tokens;
-    const uint32_t first = s->shape.slice.first_layer - self->side.layout.first_layer;
-    kvp_window_info window;
-    if (kvp_seq_window_get(self->side.config.cache, s->t.seq, 0, &window) != KVP_OK)
+    const struct kvpi_shape_group *group = &s->shape.groups[g];
+    kvp_range dropped;
+    if (kvpi_side_dropped(&self->side, s->t.seq, g, &dropped) != KVP_OK)
         return 1;
-    const uint64_t dropped_end =
-        window.dropped_end * S < s->t.end ? window.dropped_end * S : s->t.end;
-    for (uint32_t l = first; l < first + s->shape.slice.n_layers; l++) {
-        const uint64_t sent = s->layers[l].sent, dropped_begin = window.dropped_begin * S;
-        if ((sent > dropped_begin ? sent : dropped_begin) < dropped_end)
+    dropped.end = min(dropped.end, s->t.end);
+    for (uint32_t l = 0; l < group->slice.n_layers; l++) {
+        const uint32_t at = kvpi_side_layer(&self->side, g, group->slice.first_layer + l);
+        uint32_t from = s->layers[at].sent;
+        from = kvpi_gap_skip(&group->gap, from > dropped.begin ? from : dropped.begin);
+        if (from < dropped.end)
             return 1;
     }
     return 0;
 }
 
-/* One message of a layer (of this memory). */
-static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32_t n_tokens)
+/* One message of a layer (of the model). */
+static kvp_status send_chunk(sender *self, struct sending *s, uint32_t g, uint32_t l,
+                             uint32_t n_tokens)
 {
     const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_CHUNK);
-    const kvp_layout *layout = &self->side.layout;
-    const struct kvpi_chunk chunk = {layout->first_layer + l, s->shape.slice.first_head,
-                                     s->shape.slice.n_heads, s->layers[l].sent, n_tokens};
-    kvp_layer layer;
+    const struct kvpi_shape_group *group = &s->shape.groups[g];
+    struct send_progress *progress = &s->layers[kvpi_side_layer(&self->side, g, l)];
+    const kvp_layer layer = kvpi_side_memory(&self->side, g, l);
+    const struct kvpi_chunk chunk = {
+        l, group->slice.first_head, group->slice.n_heads, progress->sent, n_tokens, g};
     uint32_t n_row;
     struct kvpi_rows rows = {.layer = &layer,
-                             .first_head = chunk.first_head - layout->first_head,
+                             .first_head =
+                                 chunk.first_head - self->side.shape.groups[g].slice.first_head,
                              .n_heads = chunk.n_heads,
                              .position = chunk.position,
                              .n_tokens = n_tokens};
     uint8_t *message;
-    (void)kvp_memory_layer(self->side.config.memory, l, &layer);
     const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk.n_heads) * n_tokens +
                             kvpi_rows_scale_bytes(&layer, chunk.n_heads);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes;
-    kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, 0, &rows.row, &n_row);
+    kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, g, &rows.row, &n_row);
     if (status == KVP_OK)
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
@@ -415,18 +478,33 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32
     status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
     if (status != KVP_OK)
         return status;
-    s->layers[l].sent += n_tokens;
+    progress->sent = kvpi_gap_skip(&group->gap, progress->sent + n_tokens);
     s->t.chunks++;
     s->t.bytes += kv_bytes;
     return KVP_OK;
 }
 
-static kvp_status send_layer(sender *self, struct sending *s, uint32_t l)
+static kvp_status send_layer(sender *self, struct sending *s, uint32_t g, uint32_t l)
 {
+    const struct send_progress *layer = &s->layers[kvpi_side_layer(&self->side, g, l)];
     kvp_status status = KVP_OK;
-    while (status == KVP_OK && s->layers[l].sent < sendable(s, &s->layers[l])) {
-        const uint32_t rest = sendable(s, &s->layers[l]) - s->layers[l].sent;
-        status = send_chunk(self, s, l, min(rest, s->chunk_tokens));
+    while (status == KVP_OK && layer->sent < sendable(s, g, layer)) {
+        const uint32_t rest = sendable(s, g, layer) - layer->sent;
+        status = send_chunk(self, s, g, l, min(rest, s->chunk_tokens[g]));
+    }
+    return status;
+}
+
+/* Send what there is of a group. out_all becomes 0 if there will be more. */
+static kvp_status send_group(sender *self, struct sending *s, uint32_t g, int *out_all)
+{
+    const kvp_slice *slice = &s->shape.groups[g].slice;
+    kvp_status status = is_sent_off(self, s, g) ? KVP_E_DROPPED : KVP_OK;
+    for (uint32_t i = 0; status == KVP_OK && i < slice->n_layers; i++) {
+        const uint32_t l = slice->first_layer + i;
+        status = send_layer(self, s, g, l);
+        if (s->layers[kvpi_side_layer(&self->side, g, l)].sent < s->t.end)
+            *out_all = 0;
     }
     return status;
 }
@@ -434,7 +512,8 @@ static kvp_status send_layer(sender *self, struct sending *s, uint32_t l)
 static kvp_status send_done(sender *self, struct sending *s, const kvp_seq_info *info)
 {
     const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_DONE);
-    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES;
+    const uint32_t n_groups = s->shape.n_groups;
+    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES(n_groups);
     uint8_t *message;
     if (info->kept_tokens < s->n_checked)
         return info->known_tokens < s->n_checked ? KVP_E_AGAIN : KVP_E_UNKNOWN;
@@ -443,8 +522,10 @@ static kvp_status send_done(sender *self, struct sending *s, const kvp_seq_info 
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
         return status;
-    kvpi_slice_put(&s->shape.slice, message + KVPI_TRANSFER_HEAD_BYTES);
-    memcpy(message + KVPI_TRANSFER_HEAD_BYTES + 16, s->tokens.bytes, 16);
+    uint8_t *at = message + KVPI_TRANSFER_HEAD_BYTES;
+    for (uint32_t g = 0; g < n_groups; g++, at += 16)
+        kvpi_slice_put(&s->shape.groups[g].slice, at);
+    memcpy(at, s->tokens.bytes, 16);
     status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
     if (status == KVP_OK)
         s->t.state = KVP_TRANSFER_SENT;
@@ -454,19 +535,13 @@ static kvp_status send_done(sender *self, struct sending *s, const kvp_seq_info 
 /* Send all that can be sent now. Returns KVP_OK, KVP_E_AGAIN, or why the transfer cannot go on. */
 static kvp_status send_ready(sender *self, struct sending *s)
 {
-    const kvp_slice *slice = &s->shape.slice;
-    const uint32_t first = slice->first_layer - self->side.layout.first_layer;
     kvp_seq_info info;
     int all = 1;
     kvp_status status = look_at_sent_seq(self, s, &info);
     if (status == KVP_OK && s->t.state == KVP_TRANSFER_WAITING)
         status = send_begin(self, s);
-    if (status == KVP_OK && is_sent_off(self, s))
-        status = KVP_E_DROPPED;
-    for (uint32_t l = first; status == KVP_OK && l < first + slice->n_layers; l++) {
-        status = send_layer(self, s, l);
-        all = all && s->layers[l].sent == s->t.end;
-    }
+    for (uint32_t g = 0; status == KVP_OK && g < s->shape.n_groups; g++)
+        status = send_group(self, s, g, &all);
     if (status == KVP_OK && all && info.computed_tokens >= s->t.end)
         status = send_done(self, s, &info);
     return status;
@@ -490,7 +565,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
-    if (layer != KVP_LAYERS_ALL && layer >= self->side.layout.n_layers)
+    if (layer != KVP_LAYERS_ALL && layer >= self->side.n_layers)
         return KVP_E_ARG;
     if (!kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
@@ -498,7 +573,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
         n_tokens > info.n_tokens)
         return KVP_E_ARG;
     if (layer == KVP_LAYERS_ALL)
-        set_ready(s, 0, self->side.layout.n_layers, n_tokens);
+        set_ready(s, 0, self->side.n_layers, n_tokens);
     else
         set_ready(s, layer, layer + 1, n_tokens);
     push(self, s);

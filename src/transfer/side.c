@@ -1,6 +1,9 @@
 /* side: links and shapes, as a sender and a receiver both need them. */
 #include "transfer/side.h"
 #include "base/sized.h"
+#include "base/why.h"
+
+#include <kvpager/windows.h>
 
 #include <string.h>
 
@@ -17,44 +20,141 @@ void kvp_transfer_config_init_sized(kvp_transfer_config *config, size_t config_s
     kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
-static struct kvpi_shape shape_of_side(const kvp_transfer_config *config, const kvp_layout *layout)
+/* What is the same for all groups; 1: the machine is big-endian. */
+static uint32_t is_big_endian(void)
 {
     const uint32_t one = 1;
     uint8_t first_byte;
     memcpy(&first_byte, &one, 1);
-    return (struct kvpi_shape){
+    return first_byte != 1;
+}
+
+static struct kvpi_shape_group side_group_of(const kvp_layout *layout, const kvp_window *window)
+{
+    return (struct kvpi_shape_group){
         .type = layout->type,
         .flags = (layout->k_scales.size > 0 ? KVPI_SHAPE_K_SCALES : 0u) |
                  (layout->v_scales.size > 0 ? KVPI_SHAPE_V_SCALES : 0u) |
-                 (first_byte == 1 ? 0u : KVPI_SHAPE_BIG_ENDIAN),
+                 (is_big_endian() ? KVPI_SHAPE_BIG_ENDIAN : 0u),
         .k_size = layout->k.size,
         .v_size = layout->v.size,
-        .block_tokens = layout->block_tokens,
         .slice = {layout->first_layer, layout->n_layers, layout->first_head, layout->n_heads},
-        .model_version = config->model_version,
-        .model = kvpi_transfer_hash(config->model, config->model_bytes)};
+        .window = *window};
+}
+
+static int fields_wrong(const kvp_transfer_config *config, kvp_why *why)
+{
+    return kvpi_why_if(why, !config->cache, "cache", NULL, "is NULL") ||
+           kvpi_why_if(why, !config->model && config->model_bytes > 0, "model", NULL,
+                       "is NULL, and model_bytes is not 0") ||
+           kvpi_why_range(why, "max_transfers", config->max_transfers, 1, 4096) ||
+           kvpi_why_range(why, "max_links", config->max_links, 1, KVP_TRANSFER_LINKS_MAX) ||
+           kvpi_why_range(why, "reserved", config->reserved, 0, 0);
+}
+
+static int memory_wrong(const kvp_memory *memory, const kvp_config *cache, uint32_t group,
+                        kvp_layout *layout, kvp_why *why)
+{
+    const uint64_t number = group;
+    if (kvpi_why_if(why, !memory, "memories", &number, "the layer group that has no memory"))
+        return 1;
+    (void)kvp_memory_describe(memory, layout, NULL);
+    return kvpi_why_element(why, "memories", group, ".block_tokens", layout->block_tokens,
+                            cache->block_tokens, cache->block_tokens) ||
+           kvpi_why_element(why, "memories", group, ".n_blocks", layout->n_blocks, cache->n_blocks,
+                            INT32_MAX);
+}
+
+/* Fill in the groups; KVP_E_ARG: `why` says which is wrong. */
+static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
+{
+    const kvp_transfer_config *config = &side->config;
+    kvp_config cache;
+    uint64_t n_cells = 0;
+    if (kvpi_why_if(why, kvp_cache_config(config->cache, &cache) != KVP_OK, "cache", NULL,
+                    "is none of this process") ||
+        kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
+                    "must be NULL beside memories") ||
+        kvpi_why_if(why, cache.n_groups > 1 && !config->memories, "memories", NULL,
+                    "is NULL, and the cache has several layer groups"))
+        return KVP_E_ARG;
+    side->shape.n_groups = cache.n_groups;
+    side->shape.block_tokens = cache.block_tokens;
+    for (uint32_t g = 0; g < cache.n_groups; g++) {
+        const kvp_memory *memory = config->memories ? config->memories[g] : config->memory;
+        kvp_layout layout;
+        if (memory_wrong(memory, &cache, g, &layout, why))
+            return KVP_E_ARG;
+        side->shape.groups[g] = side_group_of(&layout, &cache.groups[g]);
+        side->groups[g] = (struct kvpi_side_group){memory, side->n_layers, (uint32_t)n_cells};
+        side->n_layers += layout.n_layers;
+        n_cells += (uint64_t)layout.n_layers * layout.n_heads;
+    }
+    side->n_cells = (uint32_t)n_cells;
+    return KVP_OK; /* 8 groups x 1,024 layers x 65,536 heads are below 2^32 */
+}
+
+/* Check a configuration, and make a side of it. */
+static kvp_status make_side(const kvp_transfer_config *config, struct kvpi_side *side, kvp_why *why)
+{
+    kvp_transfer_config own;
+    transfer_defaults(&own);
+    const kvp_transfer_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    if (kvpi_why_missing(why, config, known, "config") || fields_wrong(known, why))
+        return KVP_E_ARG;
+    *side = (struct kvpi_side){
+        .config = *known,
+        .shape = {.model_version = known->model_version,
+                  .model = kvpi_transfer_hash(known->model, known->model_bytes)}};
+    return add_groups(side, why);
 }
 
 kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *config)
 {
-    kvp_transfer_config own;
-    kvp_config cache;
-    kvp_layout layout;
-    transfer_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
-    if (!config || !config->cache || !config->memory ||
-        (!config->model && config->model_bytes > 0) || config->max_transfers < 1 ||
-        config->max_transfers > 4096 || config->max_links < 1 ||
-        config->max_links > KVP_TRANSFER_LINKS_MAX || config->reserved != 0)
-        return KVP_E_ARG;
-    if (kvp_cache_config(config->cache, &cache) != KVP_OK ||
-        kvp_memory_describe(config->memory, &layout, NULL) != KVP_OK ||
-        layout.block_tokens != cache.block_tokens || layout.n_blocks < cache.n_blocks ||
-        cache.n_groups != 1) /* a row of each group would need a memory of each */
-        return KVP_E_ARG;
-    *side = (struct kvpi_side){
-        .config = *config, .layout = layout, .shape = shape_of_side(config, &layout)};
-    side->config.model = NULL;
+    const kvp_status status = make_side(config, side, NULL);
+    if (status == KVP_OK) {
+        side->config.model = NULL;
+        side->config.memories = NULL;
+    }
+    return status;
+}
+
+kvp_status kvp_transfer_config_check(const kvp_transfer_config *config, kvp_why *out_why)
+{
+    struct kvpi_side side;
+    kvpi_why_clear(out_why);
+    return make_side(config, &side, out_why);
+}
+
+kvp_status kvpi_side_dropped(const struct kvpi_side *side, kvp_seq seq, uint32_t group,
+                             kvp_range *out_dropped)
+{
+    const uint32_t S = side->shape.block_tokens;
+    kvp_window_info info;
+    const kvp_status status = kvp_seq_window_get(side->config.cache, seq, group, &info);
+    if (status == KVP_OK)
+        *out_dropped = (kvp_range){info.dropped_begin * S, info.dropped_end * S};
+    return status;
+}
+
+kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transfer *t,
+                          kvp_range *out_gaps)
+{
+    for (uint32_t g = 0; g < side->shape.n_groups; g++) {
+        kvp_window_info info;
+        kvp_range dropped;
+        kvp_status status = kvpi_side_dropped(side, t->seq, g, &dropped);
+        if (status == KVP_OK)
+            status = kvp_seq_window_get(side->config.cache, t->seq, g, &info);
+        if (status != KVP_OK)
+            return status;
+        if (dropped.begin < dropped.end &&
+            (uint64_t)dropped.end + info.window.recent_tokens > (uint64_t)t->end + 1)
+            return KVP_E_DROPPED;
+        dropped.begin = dropped.begin > t->begin ? dropped.begin : t->begin;
+        dropped.end = dropped.end < t->end ? dropped.end : t->end;
+        out_gaps[g] = dropped.begin < dropped.end ? dropped : (kvp_range){0, 0};
+    }
     return KVP_OK;
 }
 

@@ -13,10 +13,20 @@ struct kvpi_side_link {
     kvp_status broken; /* KVP_OK: it works */
 };
 
+/* A layer group. Its layers follow those of the group before, and so do its cells: the layers times
+ * the heads. */
+struct kvpi_side_group {
+    const kvp_memory *memory;
+    uint32_t first_layer;
+    uint32_t first_cell;
+};
+
 struct kvpi_side {
-    kvp_transfer_config config; /* model is NULL: its hash is in shape */
-    kvp_layout layout;
-    struct kvpi_shape shape; /* range and space are set for each transfer */
+    kvp_transfer_config config; /* model and memories are NULL: see shape, groups */
+    struct kvpi_shape shape;    /* range, gaps and space are set for each transfer */
+    struct kvpi_side_group groups[KVP_GROUPS_MAX];
+    uint32_t n_layers; /* of all groups */
+    uint32_t n_cells;
     struct kvpi_side_link links[KVP_TRANSFER_LINKS_MAX];
 };
 
@@ -40,6 +50,32 @@ struct kvpi_transfer {
 kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *config);
 
 kvp_status kvpi_side_attach(struct kvpi_side *side, const kvp_link *link, uint32_t *out_link);
+
+/* Find the place of a layer of a group, in the model's number, among the layers of all groups. */
+static inline uint32_t kvpi_side_layer(const struct kvpi_side *side, uint32_t group, uint32_t layer)
+{
+    return side->groups[group].first_layer + layer - side->shape.groups[group].slice.first_layer;
+}
+
+/* Describe a layer of a group, in the model's number. */
+static inline kvp_layer kvpi_side_memory(const struct kvpi_side *side, uint32_t group,
+                                         uint32_t layer)
+{
+    kvp_layer out;
+    (void)kvp_memory_layer(side->groups[group].memory,
+                           layer - side->shape.groups[group].slice.first_layer, &out);
+    return out;
+}
+
+/* Tell what a sequence's window in a group has dropped, as tokens; 0, 0: nothing. */
+kvp_status kvpi_side_dropped(const struct kvpi_side *side, kvp_seq seq, uint32_t group,
+                             kvp_range *out_dropped);
+
+/* Find what the receiver's windows have dropped of a transfer's range, for each group.
+ * KVP_E_DROPPED: something of it, or of what lies before it, is kept after `end` tokens, and so
+ * will be read. */
+kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transfer *t,
+                          kvp_range *out_gaps);
 
 static inline int kvpi_side_has_link(const struct kvpi_side *side, uint32_t link)
 {

@@ -28,25 +28,38 @@ static kvp_memory *make_memory(const kvp_layout *layout)
     return memory;
 }
 
+static kvp_layout layout_of(const place_shape *shape, uint32_t group)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = shape->type;
+    layout.n_blocks = shape->usable + 1;
+    layout.block_tokens = shape->S;
+    layout.n_layers = shape->slice.n_layers;
+    layout.n_heads = shape->slice.n_heads;
+    layout.first_layer = shape->slice.first_layer;
+    layout.first_head = shape->slice.first_head;
+    layout.k.size = shape->k_size + group * shape->more;
+    layout.v.size = shape->v_size;
+    assert_ok(kvp_layout_arrange(&layout, shape->order, NULL));
+    if (shape->has_scales)
+        assert_ok(kvp_layout_add_scales(&layout, "2NH"));
+    return layout;
+}
+
 place make_place(const place_shape *shape)
 {
-    const kvp_config config = config_of(shape->S, shape->S, shape->usable);
-    place p = {.w = make_world(&config)};
-    kvp_layout_init(&p.layout);
-    p.layout.type = shape->type;
-    p.layout.n_blocks = shape->usable + 1;
-    p.layout.block_tokens = shape->S;
-    p.layout.n_layers = shape->slice.n_layers;
-    p.layout.n_heads = shape->slice.n_heads;
-    p.layout.first_layer = shape->slice.first_layer;
-    p.layout.first_head = shape->slice.first_head;
-    p.layout.k.size = shape->k_size;
-    p.layout.v.size = shape->v_size;
-    assert_ok(kvp_layout_arrange(&p.layout, shape->order, NULL));
-    if (shape->has_scales)
-        assert_ok(kvp_layout_add_scales(&p.layout, "2NH"));
-    p.memory = make_memory(&p.layout);
-    p.before = make_memory(&p.layout);
+    kvp_config config = config_of(shape->S, shape->S, shape->usable);
+    place p = {.n_groups = shape->n_groups > 0 ? shape->n_groups : 1};
+    config.n_groups = p.n_groups;
+    for (uint32_t g = 0; g < p.n_groups; g++) {
+        config.groups[g] = shape->windows[g];
+        p.layouts[g] = layout_of(shape, g);
+        p.memories[g] = make_memory(&p.layouts[g]);
+        p.before[g] = make_memory(&p.layouts[g]);
+    }
+    p.layout = p.layouts[0];
+    p.w = make_world(&config);
     return p;
 }
 
@@ -56,8 +69,10 @@ void end_place(place *p)
     assert_int_equal(stats.held_blocks, 0);
     assert_int_equal(stats.open_seqs, 0);
     assert_int_equal(stats.free_blocks + stats.cached_blocks, stats.usable_blocks);
-    kvp_memory_destroy(p->memory);
-    kvp_memory_destroy(p->before);
+    for (uint32_t g = 0; g < p->n_groups; g++) {
+        kvp_memory_destroy(p->memories[g]);
+        kvp_memory_destroy(p->before[g]);
+    }
     end_world(&p->w);
 }
 
@@ -66,7 +81,8 @@ kvp_transfer_config transfer_config_of(place *p)
     kvp_transfer_config config;
     kvp_transfer_config_init(&config);
     config.cache = p->w.cache;
-    config.memory = p->memory;
+    config.memory = p->n_groups == 1 ? p->memories[0] : NULL;
+    config.memories = p->n_groups == 1 ? NULL : (const kvp_memory *const *)p->memories;
     config.model = "test";
     config.model_bytes = 4;
     config.model_version = 3;
@@ -84,24 +100,35 @@ static float value_of(uint32_t position, uint32_t layer, uint32_t head, uint32_t
     return (float)(1 + (mixed >> 8) % 120);
 }
 
-static int64_t slot_of(const place *p, kvp_seq seq, uint32_t position)
+/* A layer of a group. */
+typedef struct layer_at {
+    uint32_t group;
+    uint32_t l; /* of the memory */
+} layer_at;
+
+/* The slot of a token in a group; 0, which no token has: its window has dropped it. */
+static int64_t slot_of(const place *p, kvp_seq seq, uint32_t group, uint32_t position)
 {
     const uint32_t S = p->layout.block_tokens;
-    return (int64_t)row_entry(&p->w, seq, position / S) * S + position % S;
+    const int32_t *row;
+    uint32_t n;
+    assert_ok(kvp_seq_row(p->w.cache, seq, group, &row, &n));
+    assert_true(position / S < n);
+    return row[position / S] == 0 ? 0 : (int64_t)row[position / S] * S + position % S;
 }
 
-/* One token of one layer (of the memory), all heads; 0: it is not what it should be. */
-static int each_token(const place *p, kvp_seq seq, uint32_t position, uint32_t l, int write)
+/* One token of one layer, all heads; 0: it is not what it should be. */
+static int each_token(const place *p, kvp_seq seq, uint32_t position, layer_at at, int write)
 {
     kvp_layer layer;
     float values[64], found[64];
-    const int64_t slot = slot_of(p, seq, position);
-    assert_ok(kvp_memory_layer(p->memory, l, &layer));
-    for (uint32_t i = 0; i < 2 * layer.n_heads; i++) {
+    const int64_t slot = slot_of(p, seq, at.group, position);
+    const uint32_t number = at.group << 12 | (p->layout.first_layer + at.l);
+    assert_ok(kvp_memory_layer(p->memories[at.group], at.l, &layer));
+    for (uint32_t i = 0; slot != 0 && i < 2 * layer.n_heads; i++) {
         const uint32_t which = i % 2, size = which == KVP_K ? layer.k.size : layer.v.size;
         for (uint32_t e = 0; e < size; e++)
-            values[e] = value_of(position, p->layout.first_layer + l, p->layout.first_head + i / 2,
-                                 which, e);
+            values[e] = value_of(position, number, p->layout.first_head + i / 2, which, e);
         if (size > 0 && write) {
             assert_ok(kvp_layer_write(&layer, (int)which, slot, i / 2, values));
         } else if (size > 0) {
@@ -117,39 +144,54 @@ static int each_token(const place *p, kvp_seq seq, uint32_t position, uint32_t l
 
 void write_kv(place *p, kvp_seq seq, kvp_range range, uint32_t layer)
 {
-    for (uint32_t l = 0; l < p->layout.n_layers; l++)
-        for (uint32_t at = range.begin; at < range.end; at++)
-            if (layer == l || layer == KVP_LAYERS_ALL)
-                (void)each_token(p, seq, at, l, 1);
+    for (uint32_t i = 0; i < p->n_groups * p->layout.n_layers; i++) {
+        const layer_at at = {i / p->layout.n_layers, i % p->layout.n_layers};
+        for (uint32_t t = range.begin; t < range.end; t++)
+            if (layer == at.l || layer == KVP_LAYERS_ALL)
+                (void)each_token(p, seq, t, at, 1);
+    }
 }
 
 int has_kv(const place *p, kvp_seq seq, kvp_range range)
 {
-    for (uint32_t l = 0; l < p->layout.n_layers; l++)
-        for (uint32_t at = range.begin; at < range.end; at++)
-            if (!each_token(p, seq, at, l, 0))
+    for (uint32_t i = 0; i < p->n_groups * p->layout.n_layers; i++) {
+        const layer_at at = {i / p->layout.n_layers, i % p->layout.n_layers};
+        for (uint32_t t = range.begin; t < range.end; t++)
+            if (!each_token(p, seq, t, at, 0))
                 return 0;
+    }
+    return 1;
+}
+
+/* The same of one layer of both, and of one token. */
+static int same_token(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, uint32_t t,
+                      layer_at at)
+{
+    const int64_t slots[2] = {slot_of(a, seq_a, at.group, t), slot_of(b, seq_b, at.group, t)};
+    kvp_layer from, to;
+    float x[64], y[64];
+    assert_ok(kvp_memory_layer(a->memories[at.group], at.l, &from));
+    assert_ok(kvp_memory_layer(b->memories[at.group], at.l, &to));
+    for (uint32_t i = 0; slots[0] != 0 && slots[1] != 0 && i < 2 * a->layout.n_heads; i++) {
+        const uint32_t size = i % 2 ? from.v.size : from.k.size;
+        const int which = i % 2 ? KVP_V : KVP_K;
+        if (size == 0)
+            continue;
+        assert_ok(kvp_layer_read(&from, which, slots[0], i / 2, x));
+        assert_ok(kvp_layer_read(&to, which, slots[1], i / 2, y));
+        if (memcmp(x, y, size * sizeof(float)) != 0)
+            return 0;
+    }
     return 1;
 }
 
 int same_kv(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, kvp_range range)
 {
-    for (uint32_t at = range.begin; at < range.end; at++) {
-        for (uint32_t i = 0; i < a->layout.n_layers * a->layout.n_heads * 2; i++) {
-            kvp_layer from, to;
-            float x[64], y[64];
-            const uint32_t l = i / 2 / a->layout.n_heads, h = i / 2 % a->layout.n_heads;
-            assert_ok(kvp_memory_layer(a->memory, l, &from));
-            assert_ok(kvp_memory_layer(b->memory, l, &to));
-            const uint32_t size = i % 2 ? from.v.size : from.k.size;
-            if (size == 0)
-                continue;
-            const int which = i % 2 ? KVP_V : KVP_K;
-            assert_ok(kvp_layer_read(&from, which, slot_of(a, seq_a, at), h, x));
-            assert_ok(kvp_layer_read(&to, which, slot_of(b, seq_b, at), h, y));
-            if (memcmp(x, y, size * sizeof(float)) != 0)
+    for (uint32_t i = 0; i < a->n_groups * a->layout.n_layers; i++) {
+        const layer_at at = {i / a->layout.n_layers, i % a->layout.n_layers};
+        for (uint32_t t = range.begin; t < range.end; t++)
+            if (!same_token(a, seq_a, b, seq_b, t, at))
                 return 0;
-        }
     }
     return 1;
 }
@@ -166,20 +208,22 @@ static size_t tensor_bytes(const kvp_layout *layout, uint32_t tensor)
 
 void watch_place(place *p)
 {
-    for (uint32_t i = 0; i < p->layout.n_tensors; i++) {
-        const void *from = kvp_memory_tensor(p->memory, i);
-        if (from)
-            memcpy(kvp_memory_tensor(p->before, i), from, tensor_bytes(&p->layout, i));
+    for (uint32_t g = 0; g < p->n_groups; g++) {
+        for (uint32_t i = 0; i < p->layouts[g].n_tensors; i++) {
+            const void *from = kvp_memory_tensor(p->memories[g], i);
+            if (from)
+                memcpy(kvp_memory_tensor(p->before[g], i), from, tensor_bytes(&p->layouts[g], i));
+        }
     }
 }
 
 /* Put the slots of the range back to what they were, in the copy that is thrown away after. */
-static void undo(const place *p, int64_t slot, uint32_t l)
+static void undo(const place *p, int64_t slot, layer_at where)
 {
     kvp_layer now, then;
     const size_t bytes = kvp_type_bytes(p->layout.type);
-    assert_ok(kvp_memory_layer(p->memory, l, &now));
-    assert_ok(kvp_memory_layer(p->before, l, &then));
+    assert_ok(kvp_memory_layer(p->memories[where.group], where.l, &now));
+    assert_ok(kvp_memory_layer(p->before[where.group], where.l, &then));
     const kvp_layer_part *parts[2][2] = {{&now.k, &then.k}, {&now.v, &then.v}};
     const size_t block = (size_t)slot / now.block_tokens, token = (size_t)slot % now.block_tokens;
     for (int i = 0; i < 2; i++) {
@@ -198,13 +242,21 @@ static void undo(const place *p, int64_t slot, uint32_t l)
 
 void assert_nothing_else_changed(const place *p, kvp_seq seq, kvp_range range)
 {
-    for (uint32_t at = range.begin; at < range.end; at++)
-        for (uint32_t l = 0; l < p->layout.n_layers; l++)
-            undo(p, slot_of(p, seq, at), l);
-    for (uint32_t i = 0; i < p->layout.n_tensors; i++) {
-        const void *now = kvp_memory_tensor(p->memory, i);
-        if (now)
-            assert_memory_equal(now, kvp_memory_tensor(p->before, i), tensor_bytes(&p->layout, i));
+    for (uint32_t i = 0; i < p->n_groups * p->layout.n_layers; i++) {
+        const layer_at at = {i / p->layout.n_layers, i % p->layout.n_layers};
+        for (uint32_t t = range.begin; t < range.end; t++) {
+            const int64_t slot = slot_of(p, seq, at.group, t);
+            if (slot != 0)
+                undo(p, slot, at);
+        }
+    }
+    for (uint32_t g = 0; g < p->n_groups; g++) {
+        for (uint32_t i = 0; i < p->layouts[g].n_tensors; i++) {
+            const void *now = kvp_memory_tensor(p->memories[g], i);
+            if (now)
+                assert_memory_equal(now, kvp_memory_tensor(p->before[g], i),
+                                    tensor_bytes(&p->layouts[g], i));
+        }
     }
 }
 
@@ -354,8 +406,10 @@ void open_both(pair *p, uint32_t n, uint32_t cached)
         assert_ok(kvp_seq_commit(p->b.w.cache, seq, cached));
         close_seq(&p->b.w, seq);
     }
+    kvp_prompt prompt = prompt_of(ints(1), n);
+    prompt.flags = KVP_OPEN_RECEIVE;
     p->seq_a = open_seq(&p->a.w, ints(1), n, NULL);
-    p->seq_b = open_seq(&p->b.w, ints(1), n, NULL);
+    p->seq_b = open_with(&p->b.w, &prompt, NULL);
 }
 
 kvp_receive receive_of(const pair *p)
@@ -394,11 +448,13 @@ void mark(pair *p)
 
 void prefill(pair *p, kvp_range range)
 {
-    for (uint32_t l = 0; l < p->a.layout.n_layers; l++) {
-        write_kv(&p->a, p->seq_a, range, l);
+    const uint32_t n_layers = p->a.n_groups * p->a.layout.n_layers;
+    write_kv(&p->a, p->seq_a, range, KVP_LAYERS_ALL);
+    for (uint32_t l = 0; l < n_layers; l++)
         if (p->id_a != 0 && info_a(p).state < KVP_TRANSFER_COMPLETE)
             assert_ok(kvp_sender_ready(p->sender, p->id_a, l, range.end));
-    }
+    for (int i = 0; i < 8 && p->a.n_groups > 1; i++) /* before windows drop it */
+        progress_both(p, 1);
     assert_ok(kvp_seq_commit(p->a.w.cache, p->seq_a, range.end));
 }
 

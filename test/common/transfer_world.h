@@ -10,6 +10,8 @@
 
 /* --------------------------------------------------------------------------------------- places */
 
+enum { PLACE_GROUPS = 3 };
+
 typedef struct place_shape {
     const char *order;
     uint32_t type;
@@ -19,6 +21,9 @@ typedef struct place_shape {
     uint32_t k_size;
     uint32_t v_size;
     int has_scales;
+    uint32_t n_groups;                /* layer groups; 0: one, without a window */
+    kvp_window windows[PLACE_GROUPS]; /* [n_groups] */
+    uint32_t more;                    /* elements that K has more in each further group */
 } place_shape;
 
 /* f32, S = 4, 2 layers, 2 heads of 4. */
@@ -26,9 +31,11 @@ place_shape small_place(void);
 
 typedef struct place {
     world w;
-    kvp_layout layout;
-    kvp_memory *memory;
-    kvp_memory *before; /* what watch_place saw */
+    uint32_t n_groups;
+    kvp_layout layout; /* of the first group */
+    kvp_layout layouts[PLACE_GROUPS];
+    kvp_memory *memories[PLACE_GROUPS];
+    kvp_memory *before[PLACE_GROUPS]; /* what watch_place saw */
 } place;
 
 place make_place(const place_shape *shape);
@@ -36,7 +43,8 @@ void end_place(place *p); /* nothing is held, and every invariant holds */
 
 kvp_transfer_config transfer_config_of(place *p);
 
-/* Write K and V of tokens [from, to): of one layer of the memory, or KVP_LAYERS_ALL. */
+/* Write K and V of tokens [from, to): of one layer of each group's memory, or KVP_LAYERS_ALL. Here
+ * and below, what windows have dropped is passed over. */
 void write_kv(place *p, kvp_seq seq, kvp_range range, uint32_t layer);
 
 /* Everything of tokens [from, to) is as write_kv has it; nothing of it is. */
@@ -111,7 +119,8 @@ typedef struct pair {
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
 void end_pair(pair *p); /* closes what is open */
 
-/* Open `n` tokens on both sides; the first `cached` of them are computed, at the receiver. */
+/* Open `n` tokens on both sides; the first `cached` of them are computed, at the receiver. It is
+ * opened with KVP_OPEN_RECEIVE. */
 void open_both(pair *p, uint32_t n, uint32_t cached);
 
 kvp_receive receive_of(const pair *p);

@@ -341,8 +341,10 @@ static void make_prompt(generator *g, kvp_call *call)
     call->flags = chance(g, 4) ? KVP_OPEN_NO_MATCH : 0;
     if (chance(g, 8))
         call->flags |= KVP_OPEN_DEVICE_ONLY;
+    if (chance(g, 8))
+        call->flags |= KVP_OPEN_RECEIVE;
     if (below(g, 300) == 0)
-        call->flags |= 1u << (2 + below(g, 30));
+        call->flags |= 1u << (3 + below(g, 29));
     call->retention = chance(g, 70) ? 0 : below(g, rarely(g) ? 10 : 8);
     call->tag = call->op == KVP_CALL_OPEN ? stream : 0;
 }

@@ -267,6 +267,9 @@ typedef struct oracle_seq {
     X(window_private)   /* public units became private by a window of its own */                   \
     X(match_other_keys) /* a known unit but for its keys */                                        \
     X(match_hole)       /* a hit that has null entries */                                          \
+    X(open_absent)      /* entries that no hit left null, as they are received */                  \
+    X(commit_received)  /* a commit of a sequence that lacked what the tokens before it see */     \
+    X(open_absent_hit)  /* a hit lost entries, as the rest is received */                          \
     X(match_back)       /* a prefix was found behind a shorter one that has no KV */               \
     X(match_passed)     /* over: a longer prefix, for the plan's room */                           \
     X(group_evicts)     /* a block was taken by another group than before */                       \
@@ -419,6 +422,9 @@ typedef struct oracle_match {
     uint32_t query;           /* the position that comes next */
     uint32_t dropped;         /* blocks of them that windows do not keep */
     uint32_t shared, on_host; /* blocks of them */
+    bool receives;            /* KVP_OPEN_RECEIVE: query is the last token's */
+    bool lost;                /* and so a hit has lost some of its blocks */
+    uint32_t absent;          /* blocks of the other entries that windows will not keep */
     uint32_t host_tokens;
     uint32_t cached, copied;
     int32_t source; /* of a hit inside a block */

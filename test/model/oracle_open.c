@@ -95,7 +95,7 @@ kvp_status oracle_prompt_status(const oracle *o, const kvp_call *call, uint32_t 
     if (ns == ORACLE_NONE)
         return KVP_E_HANDLE;
     *out_root = o->namespaces[ns].root;
-    if (call->flags > (KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY) ||
+    if (call->flags > (KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY | KVP_OPEN_RECEIVE) ||
         call->retention >= KVP_RETENTION_CLASSES || !ranges_valid(call) ||
         !tokens_valid(call->tokens, call->n_tokens) ||
         !oracle_keys_valid(o, call, 0, call->n_tokens, NULL, 0) ||
@@ -192,6 +192,12 @@ static bool is_hit(const oracle *o, const oracle_match *m, uint32_t group, uint3
     return i < m->full && oracle_keeps(o, o->config.groups[group], i, m->query);
 }
 
+/* Is entry i null from the start, in this group? */
+static bool is_absent(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
+{
+    return (i < m->full || m->receives) && !oracle_keeps(o, o->config.groups[group], i, m->query);
+}
+
 /* One block of the row that is hit. */
 static void count_entry(const oracle *o, oracle_match *m, uint32_t group, uint32_t i)
 {
@@ -218,7 +224,7 @@ static void count_entries(const oracle *o, const kvp_call *call, oracle_match *m
         m->source = last->at[0][KVP_DEVICE].block ? last->at[0][KVP_DEVICE].block
                                                   : last->at[0][KVP_HOST].block;
     }
-    m->query = next_query(call, hit_tokens);
+    m->query = next_query(call, m->receives ? call->n_tokens : hit_tokens);
     m->shared = m->on_host = m->cached = m->dropped = m->host_tokens = 0;
     for (uint32_t i = 0; i < m->full; i++) {
         uint32_t before = m->on_host;
@@ -244,7 +250,10 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
     count_entries(o, call, m);
     m->entries =
         oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
-    m->total = m->entries * o->config.n_groups - m->dropped;
+    m->absent = 0;
+    for (uint32_t at = m->full * o->config.n_groups; at < m->entries * o->config.n_groups; at++)
+        m->absent += is_absent(o, m, at % o->config.n_groups, at / o->config.n_groups);
+    m->total = m->entries * o->config.n_groups - m->dropped - m->absent;
     m->taken = m->total - m->shared;
     m->need = m->taken + m->cached + source_leaves(o, m);
     m->limit = oracle_usable(o, KVP_DEVICE) - watermark;
@@ -327,8 +336,13 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     m->root = root;
     m->hit_units = walk(o, call, root, &m->stop);
     if (!oracle_is_plain(o)) {
+        uint32_t dropped;
+
         choose_prefix(o, call, m);
+        dropped = m->dropped;
+        m->receives = (call->flags & KVP_OPEN_RECEIVE) != 0;
         count_blocks(o, call, m);
+        m->lost = m->dropped > dropped;
         return;
     }
     if (o->config.full_hit == KVP_FULL_HIT_RECOMPUTE && n && m->hit_units * o->unit == n) {
@@ -496,7 +510,7 @@ static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_
 {
     int32_t block = seq->rows[group][i];
 
-    if (block || (i < m->full && !is_hit(o, m, group, i)))
+    if (block || is_absent(o, m, group, i))
         return;
     block = seq->rows[group][i] = oracle_take(o, KVP_DEVICE, group, seq->retention, seq->ns_handle);
     if (!source)
@@ -521,6 +535,8 @@ static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
         take_rest(o, seq, m, i % n_groups, i / n_groups, sources[i]);
     seq->n_row = m->entries;
     o->marks.match_hole += m->dropped > 0;
+    o->marks.open_absent += m->absent > 0;
+    o->marks.open_absent_hit += m->lost;
     for (uint32_t i = 0; i < n; i++) {
         if (sources[i])
             oracle_release(o, sources[i], NULL);

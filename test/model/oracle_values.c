@@ -277,7 +277,8 @@ kvp_status oracle_commit_status(const oracle *o, const oracle_seq *seq, uint32_t
         return KVP_E_ARG;
     if (oracle_is_out(seq) || (n_tokens > seq->computed && n_tokens > seq->writable))
         return KVP_E_STATE;
-    return n_tokens > seq->computed && oracle_lacks(o, seq) ? KVP_E_DROPPED : KVP_OK;
+    return n_tokens > seq->computed && oracle_lacks_at(o, seq, seq->n_row, n_tokens) ? KVP_E_DROPPED
+                                                                                     : KVP_OK;
 }
 
 void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens)
@@ -286,6 +287,7 @@ void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens)
 
     if (n_tokens <= seq->computed)
         return;
+    o->marks.commit_received += oracle_lacks(o, seq);
     seq->computed = n_tokens;
     oracle_seal(o, seq, from);
     o->marks.dropped += oracle_windows_drop(o, seq, n_tokens, NULL);

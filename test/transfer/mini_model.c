@@ -17,35 +17,44 @@ struct step {
     int64_t slots[MINI_MAX_TOKENS];
 };
 
-mini_model mini_make(uint32_t block_tokens, const char *order)
+static const kvp_window WINDOW = {2, 9};
+
+mini_model mini_make(uint32_t block_tokens, const char *order, uint32_t n_groups)
 {
-    mini_model m = {0};
+    mini_model m = {.n_groups = n_groups};
     kvp_config config;
     kvp_layout layout;
     kvp_ns ns;
     kvp_config_init(&config);
     config.block_tokens = block_tokens;
-    config.n_blocks = 2 * MINI_MAX_TOKENS / block_tokens + 2;
+    config.n_blocks = 2 * n_groups * MINI_MAX_TOKENS / block_tokens + 2;
+    config.n_groups = n_groups;
+    if (n_groups > 1)
+        config.groups[1] = WINDOW;
     config.max_seqs = 4;
     config.max_seq_tokens = MINI_MAX_TOKENS;
     kvp_layout_init(&layout);
     layout.type = KVP_F32;
     layout.n_blocks = config.n_blocks;
     layout.block_tokens = block_tokens;
-    layout.n_layers = MINI_LAYERS;
+    layout.n_layers = MINI_LAYERS / n_groups;
     layout.n_heads = MINI_HEADS;
     layout.k.size = layout.v.size = MINI_SIZE;
     if (kvp_cache_create(&config, NULL, 0, &m.cache) != KVP_OK ||
         kvp_ns_open(m.cache, NULL, 0, &ns) != KVP_OK ||
-        kvp_layout_arrange(&layout, order, NULL) != KVP_OK ||
-        kvp_memory_create(&layout, NULL, &m.memory) != KVP_OK)
+        kvp_layout_arrange(&layout, order, NULL) != KVP_OK)
         abort();
+    for (uint32_t g = 0; g < n_groups; g++)
+        if (kvp_memory_create(&layout, NULL, &m.memories[g]) != KVP_OK)
+            abort();
+    m.memory = n_groups == 1 ? m.memories[0] : NULL;
     return m;
 }
 
 void mini_end(mini_model *m)
 {
-    kvp_memory_destroy(m->memory);
+    for (uint32_t g = 0; g < m->n_groups; g++)
+        kvp_memory_destroy(m->memories[g]);
     kvp_cache_destroy(m->cache);
 }
 
@@ -85,13 +94,14 @@ static int append(const struct step *step, const kvp_layer *layer)
     return status == KVP_OK;
 }
 
-static int attend(const mini_model *m, struct step *step, const kvp_layer *layer, uint32_t to)
+static int attend(const mini_model *m, struct step *step, uint32_t group, const kvp_layer *layer,
+                  uint32_t to)
 {
     const int32_t query_start[2] = {0, (int32_t)step->n}, length = (int32_t)to;
     const int32_t *row;
     uint32_t n_row;
     size_t n_bytes;
-    if (kvp_seq_row(m->cache, m->seq, 0, &row, &n_row) != KVP_OK)
+    if (kvp_seq_row(m->cache, m->seq, group, &row, &n_row) != KVP_OK)
         return 0;
     const kvp_attn_level level = {
         .n_rows = 1, .n_blocks = n_row, .blocks = row, .row_stride = n_row, .lengths = &length};
@@ -103,6 +113,10 @@ static int attend(const mini_model *m, struct step *step, const kvp_layer *layer
     a.n_tokens = step->n;
     a.n_heads = MINI_QUERY_HEADS;
     a.query_start = query_start;
+    if (group > 0) {
+        a.window.sink_tokens = WINDOW.sink_tokens;
+        a.window.recent_tokens = WINDOW.recent_tokens;
+    }
     a.n_levels = 1;
     a.levels = &level;
     a.q = (kvp_rows){step->q[0], 0, 0};
@@ -119,7 +133,9 @@ static int attend(const mini_model *m, struct step *step, const kvp_layer *layer
 static int run_layer(mini_model *m, struct step *step, uint32_t l, uint32_t to)
 {
     kvp_layer layer;
-    if (kvp_memory_layer(m->memory, l, &layer) != KVP_OK)
+    const uint32_t group = m->n_groups > 1 ? l : 0;
+    if (kvp_memory_layer(m->memories[group], m->n_groups > 1 ? 0 : l, &layer) != KVP_OK ||
+        kvp_seq_slots(m->cache, m->seq, group, to - step->n, step->n, step->slots) != KVP_OK)
         return 0;
     for (uint32_t t = 0; t < step->n; t++) {
         multiply(3 * l, step->x[t], HIDDEN, step->q[t]);
@@ -130,7 +146,7 @@ static int run_layer(mini_model *m, struct step *step, uint32_t l, uint32_t to)
         return 0;
     if (m->written)
         m->written(m->context, l, to);
-    if (!attend(m, step, &layer, to))
+    if (!attend(m, step, group, &layer, to))
         return 0;
     for (uint32_t t = 0; t < step->n; t++)
         for (uint32_t i = 0; i < HIDDEN; i++)
@@ -152,8 +168,7 @@ int mini_forward(mini_model *m, uint32_t from, uint32_t to)
     static struct step step;
     int32_t tokens[MINI_MAX_TOKENS];
     step.n = to - from;
-    if (kvp_seq_tokens(m->cache, m->seq, from, step.n, tokens) != KVP_OK ||
-        kvp_seq_slots(m->cache, m->seq, 0, from, step.n, step.slots) != KVP_OK)
+    if (kvp_seq_tokens(m->cache, m->seq, from, step.n, tokens) != KVP_OK)
         return 0;
     for (uint32_t t = 0; t < step.n; t++)
         for (uint32_t i = 0; i < HIDDEN; i++)

@@ -11,7 +11,9 @@ enum { MINI_LAYERS = 2, MINI_HEADS = 2, MINI_QUERY_HEADS = 4, MINI_SIZE = 8, MIN
 
 typedef struct mini_model {
     kvp_cache *cache;
-    kvp_memory *memory;
+    uint32_t n_groups;
+    kvp_memory *memory;                /* of all layers; NULL with two groups */
+    kvp_memory *memories[MINI_LAYERS]; /* of a group, with one layer each */
     kvp_seq seq;
     uint64_t digest;    /* of everything that attention gave */
     int32_t next_token; /* after the last one computed */
@@ -20,8 +22,9 @@ typedef struct mini_model {
     void *context;
 } mini_model;
 
-/* A cache and its memory, with so many tokens in a block, in that order. */
-mini_model mini_make(uint32_t block_tokens, const char *order);
+/* A cache and its memory, with so many tokens in a block, in that order. Two groups: the second
+ * layer has 2 sinks and a window of 9 tokens. */
+mini_model mini_make(uint32_t block_tokens, const char *order, uint32_t n_groups);
 void mini_end(mini_model *model);
 
 /* Compute tokens [from, to) of the sequence and commit them. 0: a call failed. */

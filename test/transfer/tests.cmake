@@ -4,6 +4,7 @@ set(transfer "${CMAKE_CURRENT_SOURCE_DIR}/transfer")
 kvp_add_test_program(kvp_two_processes
     "${transfer}/two_processes.c" "${transfer}/mini_model.c" "${transfer}/socket_link.c")
 kvp_add_test(NAME transfer_socket COMMAND kvp_two_processes socket LABELS transfer)
+kvp_add_test(NAME transfer_groups COMMAND kvp_two_processes groups LABELS transfer)
 if(TARGET kvpager_ucx)
   target_compile_definitions(kvp_two_processes PRIVATE KVP_TEST_UCX)
   target_sources(kvp_two_processes PRIVATE "${transfer}/ucx_way.c")
@@ -33,7 +34,7 @@ if(TARGET kvpager_ucx)
   set_property(TEST transfer_ucx_rendezvous APPEND PROPERTY ENVIRONMENT UCX_RNDV_THRESH=64)
   # UCX reads these when it is loaded. That peers die is the point, and no news; and its hooks in
   # the system's calls do not go with ThreadSanitizer's.
-  set_property(TEST transfer_socket transfer_ucx_link transfer_ucx_faults transfer_ucx_posix
+  set_property(TEST transfer_socket transfer_groups transfer_ucx_link transfer_ucx_faults transfer_ucx_posix
                transfer_ucx_tcp transfer_ucx_rendezvous
                APPEND PROPERTY ENVIRONMENT
                UCX_LOG_LEVEL=fatal UCX_HANDLE_ERRORS=none UCX_WARN_UNUSED_ENV_VARS=n

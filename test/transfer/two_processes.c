@@ -1,7 +1,8 @@
 /* A prefills, B decodes. A sequence moves from one process to the other, and one of them is killed
  * at every message; the other must be left with a clean cache, and go on to the same bits.
  *
- *     two_processes socket | TLS...      links over sockets, or over UCX with UCX_TLS=TLS
+ *     two_processes socket | groups | TLS...     links over sockets, with two layer groups, or over
+ *                                                UCX with UCX_TLS=TLS
  *
  *   parent   starts both, carries cards and the ticket, sees who dies and (if it is to) says so
  *   A        blocks of 4; computes the prompt in steps, sends layer by layer, then decodes alone
@@ -85,7 +86,7 @@ static int hear(int fd, struct word *word, int flags)
 /* -------------------------------------------------------------------------- both processes */
 
 struct scenario {
-    const char *tls; /* "socket", or what UCX may use */
+    const char *tls; /* "socket", "groups" (over a socket), or what UCX may use */
     int victim;      /* 0: A, 1: B, -1: nobody */
     uint32_t at;     /* which of its events is the last; 0: before the first */
     int told;        /* the parent says that the other one is gone */
@@ -183,6 +184,16 @@ static int is_gone(void)
     return self.gone;
 }
 
+static int is_grouped(const char *tls)
+{
+    return strcmp(tls, "groups") == 0;
+}
+
+static int is_socket(const char *tls)
+{
+    return strcmp(tls, "socket") == 0 || is_grouped(tls);
+}
+
 static int is_tcp(const char *tls)
 {
     return strncmp(tls, "tcp", 3) == 0;
@@ -240,7 +251,7 @@ static int connect_ucx(void)
 /* 0: there is nobody there. */
 static int connect_link(kvp_link *out_link)
 {
-    if (strcmp(self.scenario.tls, "socket") == 0) {
+    if (is_socket(self.scenario.tls)) {
         self.inner = socket_link_end(&self.socket, self.data);
     } else {
 #ifdef KVP_TEST_UCX
@@ -262,19 +273,22 @@ static kvp_transfer_config config_of(void)
     kvp_transfer_config_init(&config);
     config.cache = self.model.cache;
     config.memory = self.model.memory;
+    if (self.model.n_groups > 1)
+        config.memories = (const kvp_memory *const *)self.model.memories;
     config.model = "mini";
     config.model_bytes = 4;
     return config;
 }
 
-static kvp_seq open_prompt(uint32_t n, kvp_open_info *info)
+static kvp_seq open_prompt(uint32_t n, uint32_t flags, kvp_open_info *info)
 {
     int32_t tokens[N_PROMPT];
     kvp_ns ns;
     kvp_seq seq;
     for (int32_t i = 0; i < N_PROMPT; i++)
         tokens[i] = 7 * i % 31;
-    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n, .flags = flags};
     require(kvp_ns_open(self.model.cache, NULL, 0, &ns) == KVP_OK);
     require(kvp_seq_open(self.model.cache, ns, &prompt, &seq, info) == KVP_OK);
     require(kvp_ns_close(self.model.cache, ns) == KVP_OK);
@@ -360,8 +374,10 @@ static void run_a(void)
 {
     struct sending sending = {0};
     uint32_t computed = 13;
-    self.model = mini_make(4, KVP_ORDER_VLLM_NHD);
-    self.model.seq = open_prompt(N_PROMPT, NULL);
+    /* With two groups B keeps tokens from 12 on, which A must not have dropped: blocks of 8. */
+    const int grouped = is_grouped(self.scenario.tls);
+    self.model = mini_make(grouped ? 8 : 4, KVP_ORDER_VLLM_NHD, grouped ? 2 : 1);
+    self.model.seq = open_prompt(N_PROMPT, 0, NULL);
     require(mini_forward(&self.model, 0, computed)); /* there already when it is marked */
     const uint32_t state = send_it(&sending, &computed);
     for (; computed < N_PROMPT; computed += STEP)
@@ -408,11 +424,12 @@ static void run_b(void)
     kvp_receiver *receiver;
     kvp_open_info open;
     kvp_seq_info info;
-    self.model = mini_make(8, KVP_ORDER_CPU);
-    self.model.seq = open_prompt(N_CACHED, NULL);
+    const int grouped = is_grouped(self.scenario.tls);
+    self.model = mini_make(grouped ? 4 : 8, KVP_ORDER_CPU, grouped ? 2 : 1);
+    self.model.seq = open_prompt(N_CACHED, 0, NULL);
     require(mini_forward(&self.model, 0, N_CACHED));
     require(kvp_seq_close(self.model.cache, self.model.seq, NULL) == KVP_OK);
-    self.model.seq = open_prompt(N_PROMPT, &open);
+    self.model.seq = open_prompt(N_PROMPT, grouped ? KVP_OPEN_RECEIVE : 0, &open);
     require(open.hit_tokens == N_CACHED);
     const uint32_t state = receive_it(&receiver);
     kvp_receiver_destroy(receiver);
@@ -424,6 +441,11 @@ static void run_b(void)
         require(kvp_seq_commit(self.model.cache, self.model.seq, N_PROMPT - 1) == KVP_OK);
         require(mini_forward(&self.model, N_PROMPT - 1, N_PROMPT));
     } else {
+        if (grouped) { /* it has dropped what computing it needs */
+            require(kvp_seq_close(self.model.cache, self.model.seq, NULL) == KVP_OK);
+            self.model.seq = open_prompt(N_PROMPT, 0, &open);
+            require(open.hit_tokens == N_CACHED);
+        }
         require(mini_forward(&self.model, N_CACHED, N_PROMPT));
     }
     finish(state);
@@ -548,7 +570,7 @@ static void sweep(const char *tls, int told, uint64_t digest)
 
 static int has_way(const char *tls)
 {
-    if (strcmp(tls, "socket") == 0)
+    if (is_socket(tls))
         return 1;
 #ifdef KVP_TEST_UCX
     return ucx_has_way(tls, peers_over(tls));
@@ -560,18 +582,20 @@ static int has_way(const char *tls)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: two_processes socket | UCX_TLS...\n");
+        fprintf(stderr, "usage: two_processes socket | groups | UCX_TLS...\n");
         return 2;
     }
-    const uint64_t digest = undisturbed("socket");
+    const uint64_t plain = undisturbed("socket"), grouped = undisturbed("groups");
+    require(plain != grouped);
     for (int i = 1; i < argc; i++) {
         if (!has_way(argv[i])) {
             printf("skipped: UCX has no way over %s here\n", argv[i]);
             return 77;
         }
+        const uint64_t digest = is_grouped(argv[i]) ? grouped : plain;
         require(undisturbed(argv[i]) == digest);
         sweep(argv[i], 1, digest);
-        if (strcmp(argv[i], "socket") == 0 || is_tcp(argv[i]))
+        if (is_socket(argv[i]) || is_tcp(argv[i]))
             sweep(argv[i], 0, digest);
     }
     return 0;

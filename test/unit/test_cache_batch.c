@@ -262,7 +262,7 @@ static void test_unknown_flags_are_refused(void **state)
     }
     kvp_prompt prompt = prompt_of(ints(0), 4);
     kvp_seq seq;
-    prompt.flags = 4;
+    prompt.flags = 8;
     assert_unchanged(
         &t.w, assert_status(KVP_E_ARG, kvp_seq_open(t.w.cache, t.w.ns, &prompt, &seq, NULL)));
     prompt.flags = 0;

@@ -523,6 +523,34 @@ static void test_hits_are_retained_and_released_like_any_blocks(void **state)
     end_world(&w);
 }
 
+/* Full attention beside K = 2, R = 9: of 23 tokens, q = 22 keeps entries 0 and from 3 on. */
+static void test_a_received_prompt_has_no_blocks_for_what_windows_drop(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 11);
+    config.n_groups = 2;
+    config.groups[1] = (kvp_window){2, 9};
+    world w = make_world(&config);
+    kvp_prompt prompt = prompt_of(ints(1), 23);
+    kvp_open_info info;
+    assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_NEVER); /* 12 blocks */
+    prompt.flags = KVP_OPEN_RECEIVE;
+    assert_int_equal(can_open(&w, &prompt).need_blocks, 10);
+    const kvp_seq seq = open_with(&w, &prompt, &info);
+    assert_int_equal(info.taken_blocks, 10);
+    assert_row_in(&w, 0, seq, 1, 3, 4, 5, 7, 9);
+    assert_row_in(&w, 1, seq, 2, 0, 0, 6, 8, 10);
+    assert_status(KVP_E_DROPPED, kvp_seq_extend(w.cache, seq, NULL, 0, 1));
+    assert_status(KVP_E_DROPPED, kvp_seq_commit(w.cache, seq, 19));
+    assert_ok(kvp_seq_commit(w.cache, seq, 22));
+    assert_int_equal(stats_of(&w).sealed_units, 5 + 3);
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 1));
+    assert_int_equal(match(&w, ints(1), 23).hit_tokens, 20);
+    assert_int_equal(match(&w, ints(1), 20).hit_tokens, 4); /* its last token sees entry 2 */
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_hits_hold_nothing_for_the_watermark),
         cmocka_unit_test(test_hits_on_the_host_come_back_entry_by_entry),
         cmocka_unit_test(test_hits_are_retained_and_released_like_any_blocks),
+        cmocka_unit_test(test_a_received_prompt_has_no_blocks_for_what_windows_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

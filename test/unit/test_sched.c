@@ -601,8 +601,10 @@ static void test_submission_refused(void **state)
         .struct_size = sizeof base, .prompt = &good, .ns = s.w.ns, .max_new_tokens = 2};
     kvp_request r;
     reserving.reserve_tokens = 1;
-    kvp_submission bad[8];
-    for (int i = 0; i < 8; i++) {
+    kvp_prompt received = good;
+    received.flags = KVP_OPEN_RECEIVE;
+    kvp_submission bad[9];
+    for (int i = 0; i < 9; i++) {
         bad[i] = base;
     }
     bad[0].struct_size = 3;
@@ -613,7 +615,8 @@ static void test_submission_refused(void **state)
     bad[5].n_samples = 9;
     bad[6].max_new_tokens = 0;
     bad[7].flags = 8;
-    for (int i = 0; i < 8; i++) {
+    bad[8].prompt = &received;
+    for (int i = 0; i < 9; i++) {
         assert_status(KVP_E_ARG, kvp_sched_submit(s.sched, &bad[i], &r, NULL));
     }
     assert_int_equal(sched_stats_of(&s).refused, 1); /* only what reached the cache counts */

@@ -146,8 +146,8 @@ static void a_block_with_scales_goes_when_it_is_full(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         kvp_hash a, b;
         const uint32_t n = i < 2 ? 4 : 2;
-        assert_ok(kvp_memory_checksum(p.a.memory, row_entry(&p.a.w, p.seq_a, i), n, &a));
-        assert_ok(kvp_memory_checksum(p.b.memory, row_entry(&p.b.w, p.seq_b, i), n, &b));
+        assert_ok(kvp_memory_checksum(p.a.memories[0], row_entry(&p.a.w, p.seq_a, i), n, &a));
+        assert_ok(kvp_memory_checksum(p.b.memories[0], row_entry(&p.b.w, p.seq_b, i), n, &b));
         assert_memory_equal(&a, &b, sizeof a);
     }
     end_pair(&p);

@@ -381,7 +381,10 @@ static void configurations(void **state)
         kvp_receiver *receiver = NULL;
         c.struct_size -= wrong == 0;
         c.cache = wrong == 1 ? NULL : wrong == 11 ? grouped : c.cache;
-        c.memory = wrong == 2 ? NULL : wrong == 3 ? q.memory : wrong == 4 ? small.memory : c.memory;
+        c.memory = wrong == 2   ? NULL
+                   : wrong == 3 ? q.memories[0]
+                   : wrong == 4 ? small.memories[0]
+                                : c.memory;
         c.model = wrong == 5 ? NULL : c.model;
         c.max_transfers = wrong == 6 ? 0 : wrong == 7 ? 4097 : 3;
         c.max_links = wrong == 8 ? 0 : wrong == 9 ? KVP_TRANSFER_LINKS_MAX + 1 : 3;

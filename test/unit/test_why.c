@@ -139,7 +139,7 @@ static void test_prompt(void **state)
     REFUSED(KVP_E_ARG, p.n_keys = 1, "keys", "keys: is NULL, and n_keys is not 0");
     REFUSED(KVP_E_ARG, p.n_uncached = 1, "uncached", "uncached: is NULL, and n_uncached is not 0");
     REFUSED(KVP_E_ARG, p.retention = 8, "retention", "retention is 8, expected 0 to 7");
-    REFUSED(KVP_E_ARG, p.flags = 4, "flags", "flags is 4, expected 0 to 3");
+    REFUSED(KVP_E_ARG, p.flags = 8, "flags", "flags is 8, expected 0 to 7");
     REFUSED(KVP_E_ARG, p.tokens = negative;
             p.n_tokens = 3, "tokens[2]", "tokens[2] is -7, expected 0 to 2^31-1");
     assert_true(why.value <= -7 && why.value >= -7);

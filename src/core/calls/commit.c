@@ -41,7 +41,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);

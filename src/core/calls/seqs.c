@@ -36,7 +36,9 @@
 /* Take blocks until the row has n. */
 static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
-    if (seq->n_blocks < n) {
+    if (kvpi_unlikely(seq->windowed != 0)) {
+        kvpi_windows_take(cache, seq, n);
+    } else if (seq->n_blocks < n) {
         kvpi_take_blocks(cache, seq, n - seq->n_blocks);
     }
 }
@@ -203,7 +205,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     kvpi_set32(&seq->writable, prompt->n_tokens + prompt->reserve_tokens);
     kvpi_set32(&seq->n_units, match->n_hits); /* their nodes are in the row */
     kvpi_set32(&seq->n_public, match->n_hits);
-    kvpi_windows_open(cache, seq);
+    kvpi_windows_open(cache, seq, (prompt->flags & KVP_OPEN_RECEIVE) != 0);
     for (uint32_t i = 0; i < prompt->n_uncached; i++) {
         seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
     }
@@ -214,7 +216,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     open_hits(cache, match, seq);
     open_rest(cache, match, seq);
     kvpi_note_last(cache, seq);
-    seq->exclusive = seq->n_blocks * cache->config.block_tokens;
+    seq->exclusive = match->n_absent > 0 ? 0 : seq->n_blocks * cache->config.block_tokens;
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
     kvpi_count(&cache->counters.opens, 1);
     kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);

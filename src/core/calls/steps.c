@@ -187,7 +187,7 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);

@@ -43,8 +43,7 @@ static int values_wrong(const kvp_cache *cache, const kvp_prompt *p, kvp_why *wh
         }
     }
     if (kvpi_why_range(why, "retention", p->retention, 0, KVP_RETENTION_CLASSES - 1) ||
-        kvpi_why_range(why, "flags", p->flags, 0, KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY) ||
-        keys_wrong(cache, p, why)) {
+        kvpi_why_range(why, "flags", p->flags, 0, KVPI_OPEN_FLAGS) || keys_wrong(cache, p, why)) {
         return 1;
     }
     for (uint32_t i = 0; i < p->n_tokens; i++) {

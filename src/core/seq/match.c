@@ -46,7 +46,7 @@ static kvp_status check_prompt_values(const kvp_cache *cache, const kvp_prompt *
         }
     }
     if (prompt->retention >= KVP_RETENTION_CLASSES ||
-        (prompt->flags & ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY)) != 0 ||
+        (prompt->flags & ~(uint32_t)KVPI_OPEN_FLAGS) != 0 ||
         !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
         !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
         kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
@@ -422,7 +422,8 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     const uint64_t usable = cache->config.n_blocks - 1;
     const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
     const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
-    const uint64_t n_new = (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups;
+    const uint64_t n_new =
+        (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
     const uint64_t n_all = n_new + match->n_kept;
     uint64_t need = n_new + match->n_unheld + match->n_host;
     if (match->source != 0 && match->source_tier == KVP_DEVICE &&
@@ -463,8 +464,8 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
     out->host_tokens = match->n_host_entries * cache->config.block_tokens +
                        (match->source_tier == KVP_HOST ? out->copied_tokens : 0);
-    out->taken_blocks =
-        (match->n_blocks - match->n_shared) * cache->config.n_groups + match->n_host;
+    out->taken_blocks = (match->n_blocks - match->n_shared) * cache->config.n_groups -
+                        match->n_absent + match->n_host;
 }
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)

@@ -28,10 +28,14 @@ struct kvpi_match {
     uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
                                memory is at hand; kvpi_match_let_go puts them back exactly */
     uint32_t n_blocks; /* that the sequence will have */
+    uint32_t n_absent; /* entries of all groups, not hit, that get no block: KVP_OPEN_RECEIVE */
     uint32_t source;   /* block to copy hits inside a block from; 0: none */
     uint32_t source_tier;
     uint32_t first_host; /* host blocks that are copied from, held until the open is done */
 };
+
+/* Flags of a prompt that are known. */
+#define KVPI_OPEN_FLAGS (KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY | KVP_OPEN_RECEIVE)
 
 /* A pointer missing, the prompt itself among them. */
 int kvpi_bad_prompt(const kvp_prompt *prompt);

@@ -131,14 +131,18 @@ static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match,
     }
 }
 
-/* Cut the rows to the prefix; what is not kept of it becomes null. */
-static void cut_rows(const kvp_cache *cache, const struct kvpi_match *match,
+/* Cut the rows to the prefix; what is not kept of it becomes null. If the rest is received, so does
+ * what is not kept when it is there. */
+static void cut_rows(const kvp_cache *cache, struct kvpi_match *match,
                      const struct group_judge *judge)
 {
-    const uint32_t q = query_after(cache, match, judge->best);
+    const int receives = (match->prompt->flags & KVP_OPEN_RECEIVE) != 0;
+    const uint32_t q = query_after(cache, match, receives ? match->n_blocks : judge->best);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         const struct judged *g = &judge->groups[k];
         const uint32_t begin = kvpi_window_begin(&g->window, q, cache->config.block_tokens);
+        const uint32_t from = kvpi_max_u32(g->sinks, judge->best);
+        match->n_absent += receives && begin > from ? begin - from : 0;
         for (uint32_t i = g->sinks; i < begin && i < judge->best; i++) {
             g->row[i] = KVP_NULL_BLOCK;
         }
@@ -189,11 +193,11 @@ void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match)
         }
         judge_prefix(cache, match, i + 1, &judge);
     }
-    cut_rows(cache, match, &judge);
     match->n_shared = judge.best;
     match->n_hits = judge.best * kvpi_units_per_block(cache);
     match->n_blocks = kvpi_ceil_div(match->prompt->n_tokens + match->prompt->reserve_tokens,
                                     cache->config.block_tokens);
+    cut_rows(cache, match, &judge);
     if (judge.no_room > judge.best) {
         match->stop = KVP_STOP_NO_ROOM;
     } else if (judge.full) {

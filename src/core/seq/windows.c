@@ -25,17 +25,36 @@ static uint32_t next_query(const struct kvpi_seq *seq)
     return kvpi_min_u32(seq->computed, seq->tokens - (seq->tokens > 0));
 }
 
-void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq)
+void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receives)
 {
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    const uint32_t n_blocks = seq->computed / cache->config.block_tokens;
+    const uint32_t q = receives ? seq->tokens - (seq->tokens > 0) : next_query(seq);
+    const uint32_t n_blocks = (receives ? seq->tokens : seq->computed) / cache->config.block_tokens;
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
         seq->windowed = seq->windowed || w->recent_tokens > 0;
-        kvpi_set_dropped(
-            cache, &windows[g],
-            kvpi_min_u32(kvpi_window_end(cache, &windows[g], next_query(seq)), n_blocks));
+        kvpi_set_dropped(cache, &windows[g],
+                         kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), n_blocks));
+    }
+    if (receives && seq->windowed) {
+        seq->windowed = KVPI_WINDOWED_AHEAD;
+    }
+}
+
+void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    for (uint32_t i = seq->n_blocks; i < n; i++) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const int is_dropped =
+                i < windows[g].dropped && i >= kvpi_sink_blocks(cache, &windows[g]);
+            kvpi_row(cache, seq, g)[i] =
+                is_dropped ? KVP_NULL_BLOCK
+                           : (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g),
+                                                      seq->retention, seq->ns.bits);
+        }
+        kvpi_set32(&seq->n_blocks, i + 1);
     }
 }
 
@@ -115,6 +134,7 @@ void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *rel
         }
     }
     drop(cache, seq, seq->computed, begin, released);
+    seq->windowed = 1; /* what was received is there */
 }
 
 /* --------------------------------------------------------------------- a sequence's own window */
@@ -182,7 +202,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
-    seq->windowed = 1;
+    seq->windowed = seq->windowed > 0 ? seq->windowed : 1;
     end_window_publishing(cache, seq, group, window);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;

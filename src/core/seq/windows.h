@@ -4,8 +4,12 @@
 
 #include "core/cache/state.h"
 
-/* The sequence has the configured windows, and nothing dropped. */
-void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq);
+/* The sequence has the configured windows, and has dropped what they do not keep: of what is
+ * computed or, if `receives`, of all tokens but the last. */
+void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receives);
+
+/* Take blocks until the rows have n entries, but for those that are dropped. */
+void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
 
 /* The sequence closes. */
 void kvpi_windows_close(const kvp_cache *cache, struct kvpi_seq *seq);

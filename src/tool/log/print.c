@@ -171,8 +171,11 @@ static void print_prompt(FILE *out, int *first, const kvp_call *call)
         print_flag(out, first, "NO_MATCH");
     if ((call->flags & KVP_OPEN_DEVICE_ONLY) != 0)
         print_flag(out, first, "DEVICE_ONLY");
+    if ((call->flags & KVP_OPEN_RECEIVE) != 0)
+        print_flag(out, first, "RECEIVE");
     print_number(out, first, "flags",
-                 call->flags & ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY));
+                 call->flags &
+                     ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY | KVP_OPEN_RECEIVE));
     print_number(out, first, "retention", call->retention);
     print_number(out, first, "tag", call->tag);
 }

@@ -605,6 +605,9 @@ extern "C" {
 pub const KVP_OPEN_NO_MATCH: _bindgen_ty_6 = 1;
 #[doc = " take no hit that would have to be copied from the host"]
 pub const KVP_OPEN_DEVICE_ONLY: _bindgen_ty_6 = 2;
+#[doc = " what is not hit is computed elsewhere and comes as a whole: take"]
+#[doc = "no block for what windows drop on the way there (windows.h)"]
+pub const KVP_OPEN_RECEIVE: _bindgen_ty_6 = 4;
 #[doc = " Flags of kvp_prompt."]
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 #[doc = " A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}."]
@@ -820,7 +823,8 @@ extern "C" {
     #[doc = " cached for its sealed units, they stay. If n_tokens are computed already, the call does nothing."]
     #[doc = ""]
     #[doc = " Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the sequence's tokens; KVP_E_STATE when slots up"]
-    #[doc = "          to n_tokens were never made writable (after invalidate: extend first)"]
+    #[doc = "          to n_tokens were never made writable (after invalidate: extend first); KVP_E_DROPPED"]
+    #[doc = "          after KVP_OPEN_RECEIVE: fewer tokens than were to be received"]
     #[doc = " Thread:  cache. Cost: O(units sealed)"]
     pub fn kvp_seq_commit(cache: *mut kvp_cache, seq: kvp_seq, n_tokens: u32) -> kvp_status;
 }
@@ -1727,7 +1731,7 @@ extern "C" {
     #[doc = "          n_tokens     [n_seqs]; 0 does nothing"]
     #[doc = " Returns: KVP_OK; KVP_E_ARG: `step` is not out, a sequence is named twice, or n_tokens[i] exceeds"]
     #[doc = "          its tokens; KVP_E_STATE: swapped out, or its slots up to n_tokens[i] were never made"]
-    #[doc = "          writable"]
+    #[doc = "          writable; KVP_E_DROPPED as kvp_seq_commit"]
     #[doc = " After-failure: unchanged"]
     #[doc = " Thread:  cache        Cost: O(n_seqs)"]
     pub fn kvp_step_commit(
@@ -3096,7 +3100,8 @@ pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_submission {
     pub struct_size: usize,
-    #[doc = " at least one token, reserve_tokens 0. Read during the call; its"]
+    #[doc = " at least one token, reserve_tokens 0, without KVP_OPEN_RECEIVE (a"]
+    #[doc = "scheduler computes its prompts). Read during the call; its"]
     #[doc = "tokens are copied (or borrowed, see flags); hashes, keys and"]
     #[doc = "uncached ranges are always borrowed until the request ends. Its"]
     #[doc = "tag is the request's, and that of its sequences"]

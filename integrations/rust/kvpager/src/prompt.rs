@@ -28,6 +28,8 @@ pub struct Prompt<'a> {
     pub no_match: bool,
     /// Take no hit that would have to be copied from the host.
     pub device_only: bool,
+    /// What is not hit comes from another process: take no block for what windows drop.
+    pub receive: bool,
     /// Class 0..7 of the blocks that this sequence takes: lower ones are evicted first. Default 0.
     pub retention: u32,
     /// The caller's own.
@@ -48,6 +50,9 @@ impl<'a> Prompt<'a> {
         }
         if self.device_only {
             flags |= sys::KVP_OPEN_DEVICE_ONLY;
+        }
+        if self.receive {
+            flags |= sys::KVP_OPEN_RECEIVE;
         }
         Ok(sys::kvp_prompt {
             struct_size: std::mem::size_of::<sys::kvp_prompt>(),
