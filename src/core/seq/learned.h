@@ -1,0 +1,20 @@
+/* learned: what the learned policy is told of requests (core/policy). With another, nothing. */
+#ifndef KVPI_SEQ_LEARNED_H
+#define KVPI_SEQ_LEARNED_H
+
+#include "core/cache/state.h"
+
+static inline int kvpi_learns(const kvp_cache *cache)
+{
+    return kvpi_unlikely(cache->pool.leaves.on != 0);
+}
+
+/* A sequence was opened, whose row begins with n_shared hit entries, those on the host negative; or
+ * forked: it is no request of its own. */
+void kvpi_learned_open(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n_shared);
+void kvpi_learned_fork(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* Its request is over: it will be closed. */
+void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq);
+
+#endif
