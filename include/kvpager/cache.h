@@ -85,8 +85,7 @@ enum {
 /* Which cached block a take evicts: docs/POLICY.md. */
 enum {
     KVP_POLICY_LRU = 0,    /* the head of the queue (default) */
-    KVP_POLICY_LEARNED = 1 /* on the device, what is worth its place least by what came back. With
-                              one group without window, KVP_ADOPT, and without quotas */
+    KVP_POLICY_LEARNED = 1 /* by what came back; no quotas, groups, windows, KVP_KEEP */
 };
 
 typedef struct kvp_config {

@@ -233,6 +233,7 @@ void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block)
     KVPI_ASSERT(!b->queued);
     b->stamp = policy->references;
     b->number = ++policy->rests;
+    policy->changes++;
 }
 
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block)
@@ -264,55 +265,48 @@ static uint32_t at_age(const struct kvpi_policy *policy, const uint32_t index[KV
 static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
                                              struct kvpi_policy_worth *worth, uint32_t block)
 {
-    const struct kvpi_order_block *b = block_of(policy, block);
-    if (worth->change != policy->changes || worth->block != block || worth->stamp != b->stamp) {
+    if (worth->change != policy->changes || worth->block != block) {
+        const struct kvpi_order_block *b = block_of(policy, block);
         const uint64_t age = policy->references - b->stamp;
         worth->change = policy->changes;
         worth->block = block;
         worth->stamp = b->stamp;
+        worth->number = b->number;
         worth->near = at_age(policy, policy->hits.near[b->class_], age);
         worth->far = at_age(policy, policy->hits.far[b->class_], age);
     }
     return worth;
 }
 
-/* The class whose oldest block is the oldest of all. There is one. */
-static uint32_t oldest_class(const struct kvpi_order *order)
+static int is_older(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    uint32_t best = (uint32_t)__builtin_ctzll(order->filled);
-    for (uint64_t left = order->filled; left != 0; left &= left - 1) {
-        const uint32_t c = (uint32_t)__builtin_ctzll(left);
-        best = kvpi_order_is_older(order, order->oldest[c], order->oldest[best]) ? c : best;
-    }
-    return best;
+    return a->stamp < b->stamp || (a->stamp == b->stamp && a->number < b->number);
 }
 
 /* Is a worth less than b, or as much and older? */
-static int goes_before(const struct kvpi_order *order, const struct kvpi_policy_worth *a,
-                       const struct kvpi_policy_worth *b)
+static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    return a->far < b->far || (a->far == b->far && kvpi_order_is_older(order, a->block, b->block));
+    return a->far < b->far || (a->far == b->far && is_older(a, b));
 }
 
 uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
 {
     const struct kvpi_order *order = &policy->order[lane];
-    const struct kvpi_policy_worth *oldest, *old, *young = NULL;
-    if (order->filled == 0) {
-        return KVPI_POLICY_NONE;
-    }
-    const uint32_t first = oldest_class(order);
-    if (kvpi_policy_is_lru(policy)) {
-        return order->oldest[first];
-    }
-    old = oldest = value(policy, &policy->oldest[first], order->oldest[first]);
+    const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
     for (uint64_t left = order->filled; left != 0; left &= left - 1) {
         const uint32_t c = (uint32_t)__builtin_ctzll(left);
         const struct kvpi_policy_worth *end;
         end = value(policy, &policy->oldest[c], order->oldest[c]);
-        old = goes_before(order, end, old) ? end : old;
+        oldest = oldest == NULL || is_older(end, oldest) ? end : oldest;
+        old = old == NULL || goes_before(end, old) ? end : old;
         end = value(policy, &policy->youngest[c], order->youngest[c]);
         young = young == NULL || end->near < young->near ? end : young;
+    }
+    if (oldest == NULL) {
+        return KVPI_POLICY_NONE;
+    }
+    if (kvpi_policy_is_lru(policy)) {
+        return oldest->block;
     }
     old = IS_LESS(old->far, oldest->far) ? old : oldest;
     return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;

@@ -50,7 +50,8 @@ static inline uint32_t kvpi_policy_group_blocks(uint32_t n_blocks, uint32_t bloc
 /* What a block at the end of a class is worth, as long as neither time nor index changes. */
 struct kvpi_policy_worth {
     uint64_t change; /* of the policy, when it was valued; 0: never */
-    uint64_t stamp;  /* of the block */
+    uint64_t stamp;  /* of the block, as is: */
+    uint64_t number;
     uint32_t block;
     uint32_t near;
     uint32_t far;
@@ -62,7 +63,7 @@ struct kvpi_policy {
     uint32_t ungated;       /* 1: learn also where little comes back that LRU lost */
     uint32_t group_blocks;  /* of an entry of the ghost; 0 before the layout: 512 tokens */
     uint64_t references;    /* time; never wraps */
-    uint64_t changes;       /* of time and indexes; never wraps */
+    uint64_t changes;       /* of stamps, time and indexes; never wraps */
     uint64_t rests;         /* numbers given to blocks that were left; never wraps */
     uint64_t hit_blocks;    /* in whole groups of prompts; never wraps, as does not: */
     uint64_t lru_blocks;    /* what LRU would have hit of them */

@@ -327,7 +327,7 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
                                uint32_t begin, uint32_t *n_cached)
 {
     uint32_t queued = 0;
-    for (; pool->parking == 0 && !kvpi_pool_is_watched(pool);) {
+    for (; pool->parking == 0 && !kvpi_pool_counts(pool);) {
         end = release_shared(kvpi_blocks(pool), row, end, begin);
         if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
             break;
@@ -335,6 +335,9 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
         const uint32_t stop = release_cached(pool, row, end, begin);
         if (stop == end) {
             break; /* it was parked when it was hit */
+        }
+        if (kvpi_unlikely(pool->leaves.on != 0)) {
+            kvpi_leaves_enter_run(pool, row, end, stop);
         }
         queued += end - stop;
         end = stop;

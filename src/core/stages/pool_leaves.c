@@ -96,6 +96,14 @@ void kvpi_leaves_enter(struct kvpi_pool *pool, uint32_t block)
     }
 }
 
+void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end, uint32_t begin)
+{
+    for (uint32_t i = end; i > begin; i--) {
+        kvpi_leaves_rest(&pool->leaves, (uint32_t)row[i - 1]);
+        kvpi_leaves_enter(pool, (uint32_t)row[i - 1]);
+    }
+}
+
 void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_leaves *leaves = &pool->leaves;

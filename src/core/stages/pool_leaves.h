@@ -69,6 +69,11 @@ void kvpi_leaves_rest(struct kvpi_leaves *leaves, uint32_t block);
 void kvpi_leaves_enter(struct kvpi_pool *pool, uint32_t block);
 void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block);
 
+/* Row entries from `end` down to `begin`, last first, were left by their last holder, and are
+ * cached: kvpi_leaves_rest and kvpi_leaves_enter for each. */
+void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                           uint32_t begin);
+
 /* The block will have other content; 0: none, and if it was cached, it is no more. */
 void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
