@@ -162,6 +162,8 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->quotas = 0;
         config->groups[0] = (kvp_window){0, 0};
         config->commit_policy = KVP_ADOPT;
+        if (likely(&state, 75)) /* few blocks: it has learned something soon */
+            config->n_blocks = 3 + draw(&state, 14);
     }
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;

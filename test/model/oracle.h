@@ -219,7 +219,6 @@ typedef struct oracle_seq {
     X(removed_copies)   /* from the plan: the destination became free */                           \
     X(evicted_copies)   /* the destination was evicted */                                          \
     X(needed_copies)    /* stayed, as a later one reads the destination */                         \
-    X(learned_gated)    /* a victim by age, as little else comes back */                           \
     X(learned_oldest)   /* a victim that is the oldest and worth least */                          \
     X(learned_old)      /* another old one */                                                      \
     X(learned_young)    /* a young one: new content does not stay */                               \

@@ -59,8 +59,8 @@ static bool is_continued(const oracle *o, int32_t block)
 int32_t oracle_learned_choose(oracle *o, int32_t first)
 {
     bool *leaves = oracle_allocate(o->config.n_blocks, sizeof *leaves);
-    uint64_t gated = o->policy->chose_gated, oldest = o->policy->chose_oldest;
-    uint64_t old = o->policy->chose_old, young = o->policy->chose_young;
+    uint64_t oldest = o->policy->chose_oldest, old = o->policy->chose_old;
+    uint64_t young = o->policy->chose_young;
     uint32_t block;
 
     for (uint32_t i = 1; i < o->config.n_blocks; i++)
@@ -69,7 +69,6 @@ int32_t oracle_learned_choose(oracle *o, int32_t first)
                     !is_continued(o, (int32_t)i);
     block = plain_choose(o->policy, leaves);
     free(leaves);
-    o->marks.learned_gated += o->policy->chose_gated > gated;
     o->marks.learned_oldest += o->policy->chose_oldest > oldest;
     o->marks.learned_old += o->policy->chose_old > old;
     o->marks.learned_young += o->policy->chose_young > young;
