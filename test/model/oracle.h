@@ -36,7 +36,7 @@
 #include "kvpager/swap.h"
 #include "kvpager/trees.h"
 #include "kvpager/windows.h"
-#include "plain_policy.h"
+#include "oracle_policy.h"
 
 #define ORACLE_NONE UINT32_MAX
 

@@ -1,5 +1,5 @@
 /* The learned policy: what it is told of sequences, and who may go. How it chooses is in
- * plain_policy.h.
+ * oracle_policy.h.
  *
  * Nothing is kept here but how many leading blocks a sequence hit when it was opened. Which cached
  * blocks are leaves is looked up anew for every victim.

@@ -213,6 +213,36 @@ static void test_a_snapshot_brings_blocks_in_their_order(void **state)
     end_world(&w);
 }
 
+static int read_world(void *context, uint64_t offset, void *out_bytes, size_t n_bytes)
+{
+    const world *w = context;
+    memcpy(out_bytes, (const char *)w->arena + offset, n_bytes);
+    return 0;
+}
+
+/* Another process sees it whole, and sees damage. */
+static void test_it_can_be_inspected(void **state)
+{
+    (void)state;
+    world w = learned_world(8);
+    leave_cached(&w, ints(0), 12);
+    const kvp_arena_source source = {&w, w.arena_bytes, read_world};
+    kvp_arena_options options;
+    kvp_arena_report report;
+    kvp_arena_options_init(&options);
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    assert_int_equal(report.config.policy, KVP_POLICY_LEARNED);
+    assert_int_equal(report.stats.references, 3);
+    struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
+    policy->order[0].n_queued++;
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_DAMAGED);
+    assert_string_equal(report.violation.invariant, "O2");
+    policy->order[0].n_queued--;
+    end_world(&w);
+}
+
 /* ------------------------------------------------------------------------------------ the audit */
 
 #define EXPECT_WRONG(w, place, value, invariant_)                                                  \
@@ -296,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
         cmocka_unit_test(test_a_refused_open_leaves_no_trace),
         cmocka_unit_test(test_a_snapshot_brings_blocks_in_their_order),
+        cmocka_unit_test(test_it_can_be_inspected),
         cmocka_unit_test(test_the_audit_sees_what_is_wrong),
         cmocka_unit_test(test_foreign_sizes_are_not_believed),
     };

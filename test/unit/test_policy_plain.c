@@ -1,4 +1,4 @@
-/* The learned policy against plain code (test/model/plain_policy.h): random requests to a small
+/* The learned policy against plain code (test/model/oracle_policy.h): random requests to a small
  * cache of contents. Both must choose the same victims, and know the same of all blocks and
  * classes. Requests change their habits, so that every way to choose a victim comes up. */
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "../model/plain_policy.h"
+#include "../model/oracle_policy.h"
 #include "core/policy/policy.h"
 
 enum { MOST_CONTENTS = 40000, LANES = 3 };

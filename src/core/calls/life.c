@@ -209,12 +209,13 @@ static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
 }
 
 /* The device's blocks alone: the host's queue stays as it is. */
-static void plan_leaves(const kvp_cache *cache, struct kvpi_leaves *leaves)
+static void plan_leaves(const kvp_cache *cache, struct kvpi_pool *pool)
 {
-    leaves->on = cache->config.policy == KVP_POLICY_LEARNED;
-    leaves->n_blocks = cache->config.n_blocks;
-    leaves->n_contents = cache->config.n_nodes;
-    leaves->block_tokens = cache->config.block_tokens;
+    pool->leaves = (struct kvpi_leaves){.on = pool == &cache->pool &&
+                                              cache->config.policy == KVP_POLICY_LEARNED,
+                                        .n_blocks = pool->n_blocks,
+                                        .n_contents = cache->config.n_nodes,
+                                        .block_tokens = cache->config.block_tokens};
 }
 
 static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
@@ -261,7 +262,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
     plan_quotas(cache, &cache->pool);
     plan_quotas(cache, &cache->host);
-    plan_leaves(cache, &cache->pool.leaves);
+    plan_leaves(cache, &cache->pool);
+    plan_leaves(cache, &cache->host);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));

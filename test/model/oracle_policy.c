@@ -1,5 +1,5 @@
-/* The learned policy, slowly: see plain_policy.h. */
-#include "plain_policy.h"
+/* The learned policy, slowly: see oracle_policy.h. */
+#include "oracle_policy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void *plain_memory(void *old, size_t n, size_t size)
     void *memory = realloc(old, (n ? n : 1) * size);
 
     if (!memory) {
-        fprintf(stderr, "plain_policy: no memory\n");
+        fprintf(stderr, "oracle_policy: no memory\n");
         exit(2);
     }
     return memory;

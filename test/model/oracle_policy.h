@@ -1,8 +1,8 @@
 /* The learned policy (docs/POLICY.md) as slow and plain code: the oracle of src/core/policy, which
  * it shares nothing with. Entries and blocks lie in arrays that are searched from end to end, and
  * every sum is made anew. Only the order of roundings is the same, or victims could not be. */
-#ifndef KVP_TEST_MODEL_PLAIN_POLICY_H
-#define KVP_TEST_MODEL_PLAIN_POLICY_H
+#ifndef KVP_TEST_MODEL_ORACLE_POLICY_H
+#define KVP_TEST_MODEL_ORACLE_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>
