@@ -177,6 +177,38 @@ static void test_a_refused_open_leaves_no_trace(void **state)
     end_world(&w);
 }
 
+/* -------------------------------------------------------------------------------------- victims */
+
+/* 48 prompts of two blocks in turn, and room for 32: LRU hits nothing. Gives the hit blocks of the
+ * last 20 of 100 rounds. */
+static uint32_t hits_of_a_scan(uint32_t policy)
+{
+    kvp_config config = config_of(4, 4, 64);
+    uint32_t n_hits = 0;
+    config.policy = policy;
+    world w = make_world(&config);
+    for (int round = 0; round < 100; round++) {
+        for (int32_t i = 0; i < 48; i++) {
+            kvp_open_info info;
+            const kvp_seq seq = open_seq(&w, ints(80 * i), 8, &info);
+            assert_ok(kvp_seq_commit(w.cache, seq, 8));
+            close_seq(&w, seq);
+            n_hits += round < 80 ? 0 : info.hit_tokens / 4;
+        }
+    }
+    end_world(&w);
+    return n_hits;
+}
+
+/* At most 31 of the 47 prompts between two uses can stay: 20 rounds of them, two blocks each. */
+static void test_a_scan_that_does_not_fit(void **state)
+{
+    (void)state;
+    const uint32_t optimum = 20 * 48 * 2 * 31 / 47;
+    assert_int_equal(hits_of_a_scan(KVP_POLICY_LRU), 0);
+    assert_in_range(hits_of_a_scan(KVP_POLICY_LEARNED), optimum * 9 / 10, optimum);
+}
+
 /* ------------------------------------------------------------------------- copies and snapshots */
 
 static void test_a_snapshot_brings_blocks_in_their_order(void **state)
@@ -325,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
         cmocka_unit_test(test_a_refused_open_leaves_no_trace),
+        cmocka_unit_test(test_a_scan_that_does_not_fit),
         cmocka_unit_test(test_a_snapshot_brings_blocks_in_their_order),
         cmocka_unit_test(test_it_can_be_inspected),
         cmocka_unit_test(test_the_audit_sees_what_is_wrong),
