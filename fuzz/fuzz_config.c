@@ -147,6 +147,7 @@ static const struct field cache_fields[] = {
     FIELD(kvp_config, groups[7].recent_tokens),
     FIELD(kvp_config, watermark),
     FIELD(kvp_config, struct_size),
+    FIELD(kvp_config, policy),
 };
 
 static int is_within(uint64_t value, uint64_t least, uint64_t most)
