@@ -32,17 +32,21 @@ static uint32_t node_before_block(const kvp_cache *cache, uint32_t node)
 }
 
 /* The node has the block attached now: the block's content is at least that deep. */
-static void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
+static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
 {
     struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
-    const uint32_t content = kvpi_block(pool, block)->content;
-    if (content == KVPI_NO_NODE ||
-        kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
-        if (content == KVPI_NO_NODE && kvpi_unlikely(pool->leaves.on != 0)) {
+    struct kvpi_block *b = kvpi_block(pool, block);
+    if (b->content != KVPI_NO_NODE &&
+        kvpi_node(&cache->prefix, b->content)->depth >= kvpi_node(&cache->prefix, node)->depth) {
+        return;
+    }
+    if (kvpi_unlikely(pool->leaves.on != 0)) {
+        if (b->content == KVPI_NO_NODE) {
             *kvpi_leaves_above(&pool->leaves, block) = node_before_block(cache, node);
         }
-        kvpi_pool_set_content(pool, block, node);
+        kvpi_leaves_content(pool, block, node);
     }
+    b->content = node;
 }
 
 /* The node, which had no block there, gets one. */
