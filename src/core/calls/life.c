@@ -17,6 +17,7 @@
 #include "core/cache/state.h"
 #include "core/calls/life.h"
 #include "core/lend/load.h"
+#include "core/seq/learned.h"
 #include "core/calls/spaces.h"
 #include "core/calls/steps.h"
 #include "core/snapshot/ranges.h"
@@ -370,6 +371,7 @@ static void reset_parts(kvp_cache *cache, int fresh)
     kvpi_plan_reset(&cache->plan);
     kvpi_steps_reset(cache);
     kvpi_loads_reset(cache);
+    kvpi_learned_reset(cache);
     kvpi_set(&cache->counters.swapped_seqs, 0);
     cache->n_evicted = 0;
 }

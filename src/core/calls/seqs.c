@@ -524,9 +524,6 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     if (child->windowed) {
         kvpi_windows_fork(cache, parent, child);
     }
-    if (kvpi_learns(cache)) {
-        kvpi_learned_fork(cache, child);
-    }
     hold_rows(cache, child);
     kvpi_cut_tokens(cache, parent, child, at);
     if (child->windowed) {

@@ -4,10 +4,12 @@
  *   uses       <-------------- sealed, each in the block of its node ------->
  *   hits       <------------->  blocks that were on the device when it was opened
  *
- *   hits   [max_seqs]   by place: these; NO_REQUEST: a fork
+ *   hits   [max_seqs]   by place: these; NO_REQUEST: a fork, or free
  *   names  [max_blocks] scratch: of the groups of blocks, 32 bits of the last unit's hash
  */
 #include "core/seq/learned.h"
+
+#include <string.h>
 
 #define NO_REQUEST UINT32_MAX
 
@@ -27,9 +29,12 @@ void kvpi_learned_open(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n_
     *hits_of(cache, seq) = n;
 }
 
-void kvpi_learned_fork(kvp_cache *cache, const struct kvpi_seq *seq)
+void kvpi_learned_reset(kvp_cache *cache)
 {
-    *hits_of(cache, seq) = NO_REQUEST;
+    if (kvpi_learns(cache)) {
+        memset(kvpi_at(cache, cache->learning.hits_at), 0xff,
+               cache->table.max_seqs * sizeof(uint32_t));
+    }
 }
 
 /* Leading entries of the row whose block has the KV of the whole entry as its content. */
@@ -50,6 +55,7 @@ static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
 void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint32_t n_hits = *hits_of(cache, seq);
+    *hits_of(cache, seq) = NO_REQUEST;
     if (n_hits == NO_REQUEST || seq->tier != KVP_DEVICE) {
         return;
     }

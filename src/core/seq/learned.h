@@ -9,12 +9,14 @@ static inline int kvpi_learns(const kvp_cache *cache)
     return kvpi_unlikely(cache->pool.leaves.on != 0);
 }
 
-/* A sequence was opened, whose row begins with n_shared hit entries, those on the host negative; or
- * forked: it is no request of its own. */
-void kvpi_learned_open(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n_shared);
-void kvpi_learned_fork(kvp_cache *cache, const struct kvpi_seq *seq);
+/* No sequence is a request. */
+void kvpi_learned_reset(kvp_cache *cache);
 
-/* Its request is over: it will be closed. */
+/* A sequence was opened, whose row begins with n_shared hit entries, those on the host negative. A
+ * sequence that was not is a fork, and no request. */
+void kvpi_learned_open(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n_shared);
+
+/* It will be closed: if it is a request, that is over. */
 void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq);
 
 #endif
