@@ -233,7 +233,8 @@ struct part {
 #if defined(__x86_64__)
 __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #endif
-static void *read_part(void *argument)
+static void *
+read_part(void *argument)
 {
     struct part *part = argument;
     uint64_t sums[32] = {0};

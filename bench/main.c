@@ -28,7 +28,7 @@ static const group *const groups[] = {
     &store_64k_group,      &store_512k_group,
     &store_2m_group,       &store_redis_512k_group,
     &store_redis_2m_group, &store_miss_group,
-    &spill_long_group,
+    &spill_long_group,     &learned_group,
 };
 
 /* Named after the worse of its variants. */

@@ -23,7 +23,7 @@ static void *map_arena(size_t n_bytes)
 }
 
 static world *create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
-                     const kvp_sink *sink, uint32_t quotas)
+                     const kvp_sink *sink, uint32_t quotas, uint32_t policy)
 {
     world *w = allocate(sizeof *w);
     kvp_config config;
@@ -35,6 +35,7 @@ static world *create(const bench_options *options, uint32_t max_seqs, uint32_t m
     config.max_seqs = max_seqs;
     config.max_seq_tokens = max_seq_tokens;
     config.quotas = quotas;
+    config.policy = policy;
     REQUIRE_OK(kvp_cache_bytes(&config, &w->arena_bytes));
     w->arena_bytes = (w->arena_bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     w->arena = map_arena(w->arena_bytes);
@@ -50,13 +51,19 @@ static world *create(const bench_options *options, uint32_t max_seqs, uint32_t m
 world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
                     const kvp_sink *sink)
 {
-    return create(options, max_seqs, max_seq_tokens, sink, 0);
+    return create(options, max_seqs, max_seq_tokens, sink, 0, KVP_POLICY_LRU);
 }
 
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens)
 {
-    return create(options, max_seqs, max_seq_tokens, NULL, 1);
+    return create(options, max_seqs, max_seq_tokens, NULL, 1, KVP_POLICY_LRU);
+}
+
+world *world_create_learning(const bench_options *options, uint32_t max_seqs,
+                             uint32_t max_seq_tokens)
+{
+    return create(options, max_seqs, max_seq_tokens, NULL, 0, KVP_POLICY_LEARNED);
 }
 
 void world_destroy(world *w)

@@ -24,6 +24,10 @@ world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t ma
 /* The same with quotas: blocks are counted for namespaces. */
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens);
+
+/* The same with the learned policy. */
+world *world_create_learning(const bench_options *options, uint32_t max_seqs,
+                             uint32_t max_seq_tokens);
 void world_destroy(world *w);
 
 /* Fill the pool with cached blocks in an order that is a random permutation: one prompt for each

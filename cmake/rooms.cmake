@@ -58,7 +58,6 @@ function(kvp_list_sources out)
   endif()
   list(TRANSFORM patterns PREPEND "${PROJECT_SOURCE_DIR}/src/")
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-  list(FILTER sources EXCLUDE REGEX "/core/policy/") # the cache does not use it yet: kvpager_policy
   if(NOT sources MATCHES "/src/core/")
     message(FATAL_ERROR "no sources in ${PROJECT_SOURCE_DIR}/src/core: the checkout is incomplete")
   endif()

@@ -46,6 +46,7 @@ static kvp_config config_of(uint32_t kind)
     config.groups[1].recent_tokens = kind == 2 ? 6 : 0;
     config.quotas = kind == 2 || kind == 3;
     config.max_loads = kind == 2 ? 2 : 0;
+    config.policy = kind == 0 ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
     return config;
 }
 

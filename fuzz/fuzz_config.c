@@ -147,6 +147,7 @@ static const struct field cache_fields[] = {
     FIELD(kvp_config, groups[7].recent_tokens),
     FIELD(kvp_config, watermark),
     FIELD(kvp_config, struct_size),
+    FIELD(kvp_config, policy),
 };
 
 static int is_within(uint64_t value, uint64_t least, uint64_t most)
@@ -167,6 +168,14 @@ static int windows_are_right(const kvp_config *c)
     return is_within(c->n_groups, 1, KVP_GROUPS_MAX);
 }
 
+/* The learned policy is for one group that keeps all, for KVP_ADOPT, and without quotas. */
+static int policy_is_right(const kvp_config *c)
+{
+    return c->policy == KVP_POLICY_LRU ||
+           (c->policy == KVP_POLICY_LEARNED && c->n_groups == 1 && c->quotas == 0 &&
+            c->groups[0].recent_tokens == 0 && c->commit_policy == KVP_ADOPT);
+}
+
 /* The ranges of cache.h, field by field. */
 static int cache_is_right(const kvp_config *c)
 {
@@ -184,7 +193,8 @@ static int cache_is_right(const kvp_config *c)
            (c->host_blocks == 0 || is_within(c->host_blocks, 2, INT32_MAX)) &&
            c->keep_evicted <= 1 && c->quotas <= 1 && c->steps <= KVP_STEPS_OVERLAPPED &&
            is_within(c->max_steps_out, 1, 64) && c->max_tree_tokens <= KVP_TREE_TOKENS_MAX &&
-           windows_are_right(c) && n_blocks * (c->block_tokens / unit) < UINT32_MAX;
+           windows_are_right(c) && policy_is_right(c) &&
+           n_blocks * (c->block_tokens / unit) < UINT32_MAX;
 }
 
 /* What the header says that the arena holds at least: rows, trees' tokens left out. */

@@ -34,8 +34,9 @@ MAY_INCLUDE = [
     ("src/core/stages/hash*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
     ("src/core/stages/prefix*",
                               [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
+    # What is evicted next is the pool's to decide: with the learned policy, among leaves.
     ("src/core/stages/pool*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*",
-                               "src/core/stages/pool*"]),
+                               "src/core/stages/pool*", "src/core/policy/*"]),
     ("src/core/stages/table*",
                               [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
     ("src/core/stages/*",     [PUBLIC, "src/base/base.h"]),

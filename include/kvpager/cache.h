@@ -51,6 +51,7 @@
  * its class. A released block without content goes to the head of class 0. After creation and reset
  * the queue is 1, 2, ... N-1. A call that releases several blocks of a sequence releases the last
  * of its row first, so tails are evicted before the prefixes that they need.
+ * KVP_POLICY_LEARNED chooses among the cached blocks of the lowest class (docs/POLICY.md).
  */
 #ifndef KVPAGER_CACHE_H
 #define KVPAGER_CACHE_H
@@ -79,6 +80,12 @@ enum {
 enum {
     KVP_STEPS_ORDERED = 0,   /* at once: later work runs after earlier work (default) */
     KVP_STEPS_OVERLAPPED = 1 /* when the steps that may still touch it are done */
+};
+
+/* Which cached block a take evicts: docs/POLICY.md. */
+enum {
+    KVP_POLICY_LRU = 0,    /* the head of the queue (default) */
+    KVP_POLICY_LEARNED = 1 /* by what came back; no quotas, groups, windows, KVP_KEEP */
 };
 
 typedef struct kvp_config {
@@ -116,6 +123,8 @@ typedef struct kvp_config {
     uint32_t quotas;                   /* 1: quotas of namespaces can be set; default 0; quotas.h */
     uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
     uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
+    uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
+    uint32_t reserved;    /* 0 */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -129,12 +138,10 @@ KVP_API kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why);
 /* Say how many bytes of bookkeeping a configuration needs: the size of the arena.
  * Each unit of the pool needs about 128 + 4 U bytes; the system backs only what is touched. Each
  * sequence needs 4 bytes for each block and each unit of max_seq_tokens.
- * Returns: KVP_OK; KVP_E_ARG when the configuration is not valid; KVP_E_TOO_LONG when the size does
- *          not fit size_t. Thread: pure */
+ * Returns: KVP_OK; KVP_E_ARG: not valid; KVP_E_TOO_LONG: more than size_t. Thread: pure */
 KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
 
 /* Create a cache.
- *
  * Takes:   config       copied
  *          arena        NULL: the library maps memory (huge pages when the system grants them).
  *                       Else the caller's memory, 64-byte aligned, arena_bytes >= kvp_cache_bytes;
@@ -161,8 +168,8 @@ KVP_API void kvp_cache_destroy(kvp_cache *cache);
  * Returns: KVP_OK. Thread: cache. Cost: O(N + nodes + sequences) */
 KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 
-/* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies).
- * uncached_tokens points into the cache. Returns: KVP_OK. Thread: read. */
+/* Read the configuration back, defaults resolved; uncached_tokens points into the cache.
+ * Returns: KVP_OK. Thread: read. */
 KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
@@ -223,6 +230,10 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t dropped_loads;       /* blocks that were whole and not needed any more */
     uint64_t failed_loads;        /* blocks that were not whole */
     uint64_t mirrored_blocks;
+    uint64_t references;          /* blocks used by sequences, as they closed: KVP_POLICY_LEARNED */
+    uint64_t fallback_references; /* of these, while the policy was LRU */
+    uint64_t learned_hits;        /* blocks that leading groups of prompts hit on the device, and */
+    uint64_t lru_hits;            /* that LRU would have hit of them: docs/POLICY.md */
 } kvp_stats;
 
 /* Read counters and gauges. Each number is right by itself, also beside a running call. Together
@@ -572,6 +583,7 @@ KVP_API kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_to
                                     kvp_released *out_released);
 
 /* Close a sequence: release every block, the last of the row first. Sealed content stays cached.
+ * KVP_POLICY_LEARNED counts a use of its sealed blocks; truncate to 0 before, to count none.
  * Gives: out_released may be NULL. Returns: KVP_OK; KVP_E_HANDLE. Thread: cache.
  * Cost: O(blocks), 1 to 2 ns each. */
 KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released);

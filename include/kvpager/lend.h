@@ -69,7 +69,8 @@ typedef struct kvp_cold {
 
 /* List cached blocks in the order in which takes evict them, from a cursor on.
  *
- * The order is that of the queue (cache.h): quotas may put others before it. While nothing changes,
+ * The order is that of the queue (cache.h): quotas may put others before it, and KVP_POLICY_LEARNED
+ * evicts in another order. While nothing changes,
  * the same blocks come in the same order, however the list is cut into calls. When the block that
  * was given last has lost its content or is held, the list begins at the cold end again; when it
  * was queued anew, it goes on from there.

@@ -203,8 +203,9 @@ void kvpi_life_leave(kvp_sched *sched, struct kvpi_request *request, uint32_t qu
 
 /* ------------------------------------------------------------------------------ release and end */
 
-/* Close a sample's sequence, and take the sample from wherever it is. */
-static void close_sample(kvp_sched *sched, struct kvpi_sample *sample)
+/* Close a sample's sequence, and take the sample from wherever it is. If it comes back, the cache's
+ * policy must not count it twice. */
+static void close_sample(kvp_sched *sched, struct kvpi_sample *sample, int comes_back)
 {
     if (sample->stage == KVPI_STAGE_PREFILL) {
         kvpi_life_unlist(sched, sample);
@@ -219,6 +220,9 @@ static void close_sample(kvp_sched *sched, struct kvpi_sample *sample)
         }
     }
     if (sample->seq.bits != 0) {
+        if (comes_back && sched->learns) {
+            (void)kvp_seq_truncate(sched->cache, sample->seq, 0, NULL);
+        }
         (void)kvp_seq_close(sched->cache, sample->seq, NULL);
     }
     sample->seq = no_seq;
@@ -244,7 +248,7 @@ void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t 
     }
     while (n > 0) {
         struct kvpi_sample *sample = &sched->samples[sched->more_ids[--n]];
-        close_sample(sched, sample);
+        close_sample(sched, sample, queue != KVPI_QUEUE_UNUSED);
         sample->stage = KVPI_STAGE_NONE;
     }
     kvpi_life_unpromise(sched, request);
@@ -257,7 +261,7 @@ void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t 
 void kvpi_life_end_sample(kvp_sched *sched, struct kvpi_sample *sample, uint32_t reason)
 {
     struct kvpi_request *request = &sched->requests[sample->request];
-    close_sample(sched, sample);
+    close_sample(sched, sample, 0);
     sample->stage = KVPI_STAGE_ENDED;
     request->n_live--;
     sched->n_running--;

@@ -204,6 +204,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     for (uint32_t g = 0; g < cache_config->n_groups; g++) {
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
     }
+    sched->learns = cache_config->policy == KVP_POLICY_LEARNED;
     sched->hit_tokens = sched->n_groups > 1 || sched->has_windows ? cache_config->block_tokens
                                                                   : cache_config->unit_tokens;
     sched->max_seqs = cache_config->max_seqs;

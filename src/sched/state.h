@@ -143,6 +143,7 @@ struct kvp_sched {
     uint32_t hit_tokens; /* hits are of whole ones of so many tokens */
     uint32_t n_groups;   /* of layers: blocks for each S tokens */
     int has_windows;     /* a group has one: what is behind it is dropped */
+    int learns;          /* what closes tell the cache counts: KVP_POLICY_LEARNED */
     uint32_t max_seqs;   /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;

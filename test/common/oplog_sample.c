@@ -43,6 +43,7 @@ kvp_config sample_config(void)
     config.quotas = 1;
     config.max_loads = 300;
     config.lent_blocks = 20000;
+    config.policy = KVP_POLICY_LEARNED;
     config.groups[1] = (kvp_window){4, 1024};
     config.groups[2] = (kvp_window){0, UINT32_MAX};
     config.n_uncached_tokens = 3;

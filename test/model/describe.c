@@ -175,6 +175,10 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, dropped_loads),
     FIELD(kvp_stats, failed_loads),
     FIELD(kvp_stats, mirrored_blocks),
+    FIELD(kvp_stats, references),
+    FIELD(kvp_stats, fallback_references),
+    FIELD(kvp_stats, learned_hits),
+    FIELD(kvp_stats, lru_hits),
     {NULL, 0, 0},
 };
 static const field shortage_fields[] = {

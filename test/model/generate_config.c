@@ -157,6 +157,14 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->lent_blocks = likely(&state, 50) ? 0 : 1 + draw(&state, config->host_blocks - 1);
     }
     config->quotas = likely(&state, 50);
+    if (config->n_groups == 1 && likely(&state, 45)) {
+        config->policy = KVP_POLICY_LEARNED;
+        config->quotas = 0;
+        config->groups[0] = (kvp_window){0, 0};
+        config->commit_policy = KVP_ADOPT;
+        if (likely(&state, 75)) /* few blocks: it has learned something soon */
+            config->n_blocks = 3 + draw(&state, 14);
+    }
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;
         config->n_nodes += config->n_nodes ? 2 : 0;

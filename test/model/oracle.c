@@ -96,6 +96,7 @@ oracle *oracle_create(const kvp_config *resolved)
     o->watermark = (uint32_t)floor(resolved->watermark * (resolved->n_blocks - 1));
     o->node_limit = resolved->n_nodes;
     o->free_node = ORACLE_NONE;
+    oracle_learned_create(o);
     create_blocks(o);
     create_seqs(o);
     o->namespaces = oracle_allocate(resolved->max_namespaces, sizeof *o->namespaces);
@@ -172,6 +173,7 @@ void oracle_destroy(oracle *o)
     free(o->events);
     free(o->moves);
     free(o->prompt_nodes);
+    plain_destroy(o->policy);
     free(o);
 }
 

@@ -36,6 +36,7 @@
 #include "kvpager/swap.h"
 #include "kvpager/trees.h"
 #include "kvpager/windows.h"
+#include "oracle_policy.h"
 
 #define ORACLE_NONE UINT32_MAX
 
@@ -188,7 +189,8 @@ typedef struct oracle_seq {
     bool flushed;       /* private because no node was free for a new root */
     uint64_t cut_by; /* newest step that was out when slots to be written were cut off; 0: none */
     bool is_fork;
-    bool version_known; /* row_version: the cache's number at the last look, and */
+    uint32_t hit_blocks; /* leading ones, on the device, when it was opened */
+    bool version_known;  /* row_version: the cache's number at the last look, and */
     uint64_t version;
     bool row_changed; /* whether it must have risen since */
     uint32_t moves;   /* swaps since: each raises it by one */
@@ -222,6 +224,12 @@ typedef struct oracle_seq {
     X(removed_copies)   /* from the plan: the destination became free */                           \
     X(evicted_copies)   /* the destination was evicted */                                          \
     X(needed_copies)    /* stayed, as a later one reads the destination */                         \
+    X(learned_oldest)   /* a victim that is the oldest and worth least */                          \
+    X(learned_old)      /* another old one */                                                      \
+    X(learned_young)    /* a young one: new content does not stay */                               \
+    X(learned_leaf)     /* not the first of the queue, which is continued */                       \
+    X(learned_no_leaf)  /* all of the class are continued */                                       \
+    X(learned_returned) /* content was used again */                                               \
     X(spared)           /* an eviction while blocks of a higher class waited */                    \
     X(kept_roots)       /* a flush without a free node */                                          \
     X(kept_hits)        /* an open copied from a block that was kept */                            \
@@ -331,6 +339,8 @@ typedef struct oracle {
     uint32_t n_commitments, commitments_capacity;
     int32_t *parked; /* [n_parked] in the order of their release */
     uint32_t n_parked;
+
+    plain_policy *policy; /* NULL: the queue decides */
 
     oracle_load *loads; /* [max_loads] */
     uint64_t load_number;

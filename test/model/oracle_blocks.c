@@ -337,6 +337,7 @@ void oracle_release(oracle *o, int32_t block, kvp_released *released)
     released->freed_blocks += !sealed;
     if (!sealed)
         lose_content(o, block);
+    oracle_learned_rest(o, block);
     if (steps)
         park(o, block);
     else

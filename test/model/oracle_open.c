@@ -530,6 +530,8 @@ static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
     oracle_rows_grow(seq, n_groups, m->entries);
     for (uint32_t i = 0; i < n; i++)
         sources[i] = hold_hit(o, seq, m, i % n_groups, i / n_groups);
+    while (seq->hit_blocks < m->full && seq->rows[0][seq->hit_blocks])
+        seq->hit_blocks++;
     o->to_come = m->copies;
     for (uint32_t i = 0; i < n; i++)
         take_rest(o, seq, m, i % n_groups, i / n_groups, sources[i]);

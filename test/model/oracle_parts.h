@@ -71,6 +71,13 @@ int32_t oracle_coldest(oracle *o, uint32_t *turn);
 bool oracle_displaces(oracle *o, uint64_t ns_handle);
 kvp_status oracle_quota_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 
+/* oracle_learned.c: the learned policy. */
+void oracle_learned_create(oracle *o);
+int32_t oracle_learned_choose(oracle *o, int32_t first);
+void oracle_learned_close(oracle *o, const oracle_seq *seq);
+void oracle_learned_rest(oracle *o, int32_t block);
+void oracle_learned_lost(oracle *o, int32_t block);
+
 /* oracle_plan.c: copies. */
 uint32_t oracle_plan_room(const oracle *o);
 void oracle_plan_add(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens);

@@ -272,6 +272,7 @@ kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (place == ORACLE_NONE)
         return oracle_fail(o, KVP_E_HANDLE, 0, 0);
     oracle_begin_change(o);
+    oracle_learned_close(o, &o->seqs[place]);
     oracle_commitments_forget(o, place);
     close_seq(o, &o->seqs[place], &out->u.released);
     o->free_places[o->n_free_places++] = place;
@@ -343,6 +344,8 @@ void oracle_reset(oracle *o)
     o->n_steps = o->n_commitments = o->n_parked = 0;
     o->effective = o->step_number; /* nothing is awaited any more */
     oracle_lend_reset(o);
+    if (o->policy)
+        plain_reset(o->policy);
     o->told++;
     for (uint32_t i = 0; i < o->n_nodes; i++) {
         if (o->nodes[i].used)

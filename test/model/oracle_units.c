@@ -136,6 +136,7 @@ void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
     }
     if (kind != UNIT_SEALED)
         return;
+    oracle_learned_lost(o, block);
     if (raise) {
         o->stats.detached_units++;
         raise_generation(o, block);

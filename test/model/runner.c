@@ -98,7 +98,10 @@ static void print_config(FILE *file, const kvp_config *c)
             c->watermark, c->test_hash_bits, c->n_uncached_tokens, c->host_blocks,
             c->keep_evicted ? "" : " keep nothing",
             c->steps == KVP_STEPS_OVERLAPPED ? "overlapped" : "ordered", c->max_steps_out,
-            c->max_events, c->max_tree_tokens, c->quotas ? " quotas" : "");
+            c->max_events, c->max_tree_tokens,
+            c->quotas                         ? " quotas"
+            : c->policy == KVP_POLICY_LEARNED ? " learned"
+                                              : "");
     fprintf(file, " loads %" PRIu32 " of %" PRIu32, c->max_loads, c->lent_blocks);
     for (uint32_t k = 0; k < c->n_groups; k++)
         fprintf(file, " {%" PRIu32 ",%" PRIu32 "}", c->groups[k].sink_tokens,

@@ -88,6 +88,10 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
         config->lent_blocks =
             random_percent(&random, 40) ? 0 : 1 + random_below(&random, config->host_blocks - 1);
     }
+    if (options->planted == PLANT_NOTHING && config->commit_policy == KVP_ADOPT &&
+        config->n_groups == 1 && config->groups[0].recent_tokens == 0) {
+        config->policy = random_percent(&random, 60) ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
+    }
 }
 
 static void make_stream(drive *d, uint32_t i)

@@ -42,6 +42,8 @@ kvp_unit(wire_process LABELS unit release)
 kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
 kvp_unit(mrc_learned SOURCES src/tool/mrc/learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
+# The policy twice: the library's, and the model's.
+kvp_unit(policy_plain SOURCES test/model/oracle_policy.c)
 kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/posix.c)
 kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES

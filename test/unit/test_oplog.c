@@ -18,8 +18,8 @@
 #include "oplog/oplog.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
-#define FROZEN_BYTES   5265
-#define FROZEN_ADLER32 1208933708u
+#define FROZEN_BYTES   5249
+#define FROZEN_ADLER32 3129661287u
 
 #define SEQ sample_seqs[0]
 

@@ -49,12 +49,12 @@ static void use_one(uint32_t block, uint32_t name, int is_hit)
 
 static uint32_t class_of(uint32_t block)
 {
-    return kvpi_order_block(&policy->order, block)->class_;
+    return kvpi_order_block(policy->order, block)->class_;
 }
 
 static uint32_t count_of(uint32_t block)
 {
-    return kvpi_order_block(&policy->order, block)->count;
+    return kvpi_order_block(policy->order, block)->count;
 }
 
 /* ---------------------------------------------------------------------------------- the classes */
@@ -274,14 +274,14 @@ static double line(const uint32_t *index, uint64_t age)
 static double worth(uint32_t index[KVPI_CLASSES][KVPI_BINS + 1], uint32_t block)
 {
     return line(index[class_of(block)],
-                policy->references - kvpi_order_block(&policy->order, block)->stamp);
+                policy->references - kvpi_order_block(policy->order, block)->stamp);
 }
 
 static int goes_before(uint32_t a, uint32_t b)
 {
     const double of_a = worth(policy->hits.far, a), of_b = worth(policy->hits.far, b);
-    return of_a < of_b || (of_a == of_b && kvpi_order_block(&policy->order, a)->stamp <
-                                               kvpi_order_block(&policy->order, b)->stamp);
+    return of_a < of_b || (of_a == of_b && kvpi_order_block(policy->order, a)->stamp <
+                                               kvpi_order_block(policy->order, b)->stamp);
 }
 
 /* The rule, over all blocks. */
@@ -289,17 +289,17 @@ static uint32_t slow_choice(const uint8_t *queued)
 {
     uint32_t oldest = UINT32_MAX, old = UINT32_MAX, young = UINT32_MAX;
     for (uint32_t b = 0; b < policy->n_blocks; b++) {
-        const struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+        const struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
         int first = queued[b], last = queued[b];
         for (uint32_t o = 0; o < policy->n_blocks; o++) { /* at an end of its class? */
-            const struct kvpi_order_block *other = kvpi_order_block(&policy->order, o);
+            const struct kvpi_order_block *other = kvpi_order_block(policy->order, o);
             if (queued[o] && other->class_ == block->class_) {
                 first = first && other->stamp >= block->stamp;
                 last = last && other->stamp <= block->stamp;
             }
         }
         if (first && (oldest == UINT32_MAX ||
-                      block->stamp < kvpi_order_block(&policy->order, oldest)->stamp)) {
+                      block->stamp < kvpi_order_block(policy->order, oldest)->stamp)) {
             oldest = b;
         }
         if (first && (old == UINT32_MAX || goes_before(b, old))) {
@@ -319,8 +319,8 @@ static uint32_t slow_choice(const uint8_t *queued)
 static int is_youngest(const uint8_t *queued, uint32_t block)
 {
     for (uint32_t b = 0; b < policy->n_blocks; b++) {
-        if (queued[b] && kvpi_order_block(&policy->order, b)->stamp >
-                             kvpi_order_block(&policy->order, block)->stamp) {
+        if (queued[b] && kvpi_order_block(policy->order, b)->stamp >
+                             kvpi_order_block(policy->order, block)->stamp) {
             return 0;
         }
     }
@@ -346,16 +346,16 @@ static uint32_t choose_at_random(uint64_t seed)
     policy->references = 2000;
     policy->changes = 1;
     for (uint32_t b = 0; b < 64; b++) {
-        struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+        struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
         block->class_ = (uint8_t)draw(&seed, n_classes);
         block->stamp = 2000 - b - 64 * draw(&seed, 20);
         block->count = 1;
         queued[b] = 1;
-        kvpi_policy_queue(policy, b);
+        kvpi_policy_queue(policy, 0, b);
     }
     assert_false(kvpi_policy_is_lru(policy));
     for (uint32_t left = 64; left > 0; left--) {
-        const uint32_t chosen = kvpi_policy_choose(policy);
+        const uint32_t chosen = kvpi_policy_choose(policy, 0);
         assert_int_equal(chosen, slow_choice(queued));
         assert_null(kvpi_policy_check(policy));
         n_young += left > 1 && is_youngest(queued, chosen);
@@ -363,7 +363,7 @@ static uint32_t choose_at_random(uint64_t seed)
         kvpi_policy_unqueue(policy, chosen);
         kvpi_policy_forget(policy, chosen);
     }
-    assert_int_equal(kvpi_policy_choose(policy), KVPI_POLICY_NONE);
+    assert_int_equal(kvpi_policy_choose(policy, 0), KVPI_POLICY_NONE);
     return n_young;
 }
 
@@ -386,16 +386,16 @@ static void test_choose_older(void **state)
         policy->references = 200;
         policy->changes = 1;
         for (uint32_t b = 0; b < 3; b++) {
-            struct kvpi_order_block *block = kvpi_order_block(&policy->order, b);
+            struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
             for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
                 policy->hits.near[b][bin] = policy->hits.far[b][bin] = b == 0 ? 1000 : 10;
             }
             block->class_ = (uint8_t)b;
             block->stamp = b == 0 ? 10 : b == older ? 40 : 50;
             block->count = 1;
-            kvpi_policy_queue(policy, b);
+            kvpi_policy_queue(policy, 0, b);
         }
-        assert_int_equal(kvpi_policy_choose(policy), older);
+        assert_int_equal(kvpi_policy_choose(policy, 0), older);
     }
 }
 
@@ -406,14 +406,14 @@ static void test_choose_again(void **state)
     make(16, 512);
     policy->references = 100;
     policy->changes = 1;
-    kvpi_order_block(&policy->order, 1)->stamp = 90;
-    kvpi_order_block(&policy->order, 2)->stamp = 100;
+    kvpi_order_block(policy->order, 1)->stamp = 90;
+    kvpi_order_block(policy->order, 2)->stamp = 100;
     for (uint32_t b = 1; b <= 2; b++) {
-        kvpi_order_block(&policy->order, b)->class_ = (uint8_t)(b - 1);
-        kvpi_order_block(&policy->order, b)->count = 1;
-        kvpi_policy_queue(policy, b);
+        kvpi_order_block(policy->order, b)->class_ = (uint8_t)(b - 1);
+        kvpi_order_block(policy->order, b)->count = 1;
+        kvpi_policy_queue(policy, 0, b);
     }
-    assert_int_equal(kvpi_policy_choose(policy), 1);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     for (uint32_t i = 0; i < 2000; i++) { /* class 0 comes back at once, class 1 does not */
         kvpi_hits_used(&policy->hits, 0, 3 + i % 8);
         for (uint32_t b = 0; b < KVPI_BINS; b++) {
@@ -421,9 +421,9 @@ static void test_choose_again(void **state)
         }
     }
     kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
-    assert_int_equal(kvpi_policy_choose(policy), 1);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     policy->changes++;
-    assert_int_equal(kvpi_policy_choose(policy), 2);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 2);
 }
 
 /* As long as it has seen less than twice its size, the oldest goes. */
@@ -432,7 +432,7 @@ static void test_cold(void **state)
     (void)state;
     make(10, 512);
     for (uint32_t i = 0; i < 19; i++) {
-        const uint32_t block = i < 10 ? i : kvpi_policy_choose(policy);
+        const uint32_t block = i < 10 ? i : kvpi_policy_choose(policy, 0);
         assert_int_equal(block, i % 10);
         if (i >= 10) {
             kvpi_policy_unqueue(policy, block);
@@ -440,7 +440,7 @@ static void test_cold(void **state)
         }
         assert_true(kvpi_policy_is_lru(policy));
         use_one(block, i, 0);
-        kvpi_policy_queue(policy, block);
+        kvpi_policy_queue(policy, 0, block);
         assert_null(kvpi_policy_check(policy));
     }
     kvpi_policy_unqueue(policy, 3);
@@ -456,11 +456,11 @@ static void test_touch(void **state)
     for (uint32_t b = 0; b < 3; b++) {
         use_one(b, b, 0);
     }
-    kvpi_policy_touch(policy, 0);
+    kvpi_policy_rest(policy, 0);
     for (uint32_t b = 0; b < 3; b++) {
-        kvpi_policy_queue(policy, b);
+        kvpi_policy_queue(policy, 0, b);
     }
-    assert_int_equal(kvpi_policy_choose(policy), 1);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     assert_int_equal(count_of(0), 1);
     assert_int_equal(policy->references, 3);
     assert_null(kvpi_policy_check(policy));
@@ -584,7 +584,7 @@ static uint64_t go_on(struct kvpi_policy *p, uint64_t seed)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < 500; i++) {
-        const uint32_t block = kvpi_policy_choose(p);
+        const uint32_t block = kvpi_policy_choose(p, 0);
         const uint32_t name = draw(&seed, 300);
         sum = sum * 31 + block;
         kvpi_policy_unqueue(p, block);
@@ -596,7 +596,7 @@ static uint64_t go_on(struct kvpi_policy *p, uint64_t seed)
                                                          .n_prompt = 1,
                                                          .prompt_tokens = draw(&seed, 40000),
                                                          .output_tokens = draw(&seed, 600)});
-        kvpi_policy_queue(p, block);
+        kvpi_policy_queue(p, 0, block);
     }
     assert_null(kvpi_policy_check(p));
     return sum;
@@ -612,7 +612,7 @@ static void test_copy(void **state)
         make(64, 512);
         policy->ungated = 1;
         for (uint32_t b = 0; b < 64; b++) {
-            kvpi_policy_queue(policy, b);
+            kvpi_policy_queue(policy, 0, b);
         }
         sums[i] = go_on(policy, 5);
     }
@@ -643,18 +643,18 @@ static void test_audit(void **state)
     (void)state;
     make(64, 512);
     for (uint32_t b = 0; b < 32; b++) {
-        kvpi_policy_queue(policy, b);
+        kvpi_policy_queue(policy, 0, b);
     }
     go_on(policy, 3);
-    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->class_, KVPI_CLASSES, "V");
-    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->class_, 16, "V");
-    EXPECT_WRONG(kvpi_order_block(&policy->order, 40)->stamp, policy->references + 1, "V");
-    EXPECT_WRONG(policy->credit, INT64_MAX, "T");
-    EXPECT_WRONG(policy->credit, INT64_MIN, "T");
-    EXPECT_WRONG(policy->returned_late, policy->returned + 1, "T");
+    EXPECT_WRONG(kvpi_order_block(policy->order, 40)->class_, KVPI_CLASSES, "V1");
+    EXPECT_WRONG(kvpi_order_block(policy->order, 40)->class_, 16, "V1");
+    EXPECT_WRONG(kvpi_order_block(policy->order, 40)->stamp, policy->references + 1, "V1");
+    EXPECT_WRONG(policy->credit, INT64_MAX, "V2");
+    EXPECT_WRONG(policy->credit, INT64_MIN, "V2");
+    EXPECT_WRONG(policy->returned_late, policy->returned + 1, "V2");
     EXPECT_WRONG(policy->hits.turn, KVPI_CLASSES, "P");
     EXPECT_WRONG(policy->ghost.lru_blocks, UINT64_MAX, "G");
-    EXPECT_WRONG(policy->order.filled, 0, "O");
+    EXPECT_WRONG(policy->order[0].filled, 0, "O");
 }
 
 int main(void)

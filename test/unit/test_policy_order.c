@@ -22,6 +22,7 @@ static void make(struct made *made)
     struct kvpi_layout layout = {0, 0};
     memset(made, 0xA5, sizeof *made);
     made->order.n_blocks = N;
+    made->order.lane = 0;
     (void)kvpi_layout_take(&layout, 1, sizeof made->order);
     kvpi_order_layout(&made->order, &layout, 0);
     assert_true(layout.bytes <= sizeof *made);

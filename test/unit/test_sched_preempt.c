@@ -65,6 +65,27 @@ static void test_recompute_hits_the_cache(void **state)
     end_sched_world(&s);
 }
 
+/* With the learned policy a request that comes back counts as one use. */
+static void test_a_preemption_is_no_use(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(4, 4, 4);
+    const kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.policy = KVP_POLICY_LEARNED;
+    sched_world s = make_sched_world(&cache_config, &config);
+    kvp_request a;
+    kvp_request b;
+    start_two(&s, &a, &b, 0);
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(stats_of(&s.w).references, 0);
+    while (sched_stats_of(&s).ended < 2) {
+        (void)run_step(&s);
+    }
+    assert_int_equal(stats_of(&s.w).references, 2 * 3); /* 8 + 7 computed tokens: 3 full blocks */
+    end_sched_world(&s);
+}
+
 /* Of two groups one has a window, which drops the prompt's end as samples go on. */
 static sched_world windowed_world(uint32_t usable)
 {
@@ -501,6 +522,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_latest_is_preempted),
         cmocka_unit_test(test_lower_priority_is_preempted_first),
+        cmocka_unit_test(test_a_preemption_is_no_use),
         cmocka_unit_test(test_recompute_hits_the_cache),
         cmocka_unit_test(test_samples_come_back_behind_a_window),
         cmocka_unit_test(test_a_trunk_behind_a_window_is_promised_its_blocks),

@@ -20,15 +20,33 @@
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 
+/* The last node of the block before the one that a unit lies in; of the first: the root. */
+static uint32_t node_before_block(const kvp_cache *cache, uint32_t node)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    for (uint32_t i = 0; i <= place; i++) {
+        node = kvpi_node(prefix, node)->parent;
+    }
+    return node;
+}
+
 /* The node has the block attached now: the block's content is at least that deep. */
-static void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
+static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
 {
     struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
-    const uint32_t content = kvpi_block(pool, block)->content;
-    if (content == KVPI_NO_NODE ||
-        kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
-        kvpi_pool_set_content(pool, block, node);
+    struct kvpi_block *b = kvpi_block(pool, block);
+    if (b->content != KVPI_NO_NODE &&
+        kvpi_node(&cache->prefix, b->content)->depth >= kvpi_node(&cache->prefix, node)->depth) {
+        return;
     }
+    if (kvpi_unlikely(pool->leaves.on != 0)) {
+        if (b->content == KVPI_NO_NODE) {
+            *kvpi_leaves_above(&pool->leaves, block) = node_before_block(cache, node);
+        }
+        kvpi_leaves_content(pool, block, node);
+    }
+    b->content = node;
 }
 
 /* The node, which had no block there, gets one. */
@@ -322,7 +340,7 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, u
     const uint32_t tier = KVPI_TIER_OF(where);
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     const uint32_t victim =
-        kvpi_pool_counts(pool) ? kvpi_pool_choose(pool, owner) : kvpi_pool_victim(pool);
+        kvpi_pool_is_watched(pool) ? kvpi_pool_choose(pool, owner) : kvpi_pool_victim(pool);
     if (tier == KVP_DEVICE) {
         prefetch_victims(cache, victim);
     }

@@ -70,6 +70,10 @@ struct kvpi_counters {
     uint64_t dropped_loads;
     uint64_t failed_loads;
     uint64_t mirrored_blocks;
+    uint64_t references;
+    uint64_t fallback_references;
+    uint64_t learned_hits;
+    uint64_t lru_hits;
 };
 
 #define KVPI_STEPS_OUT_MAX 64u
@@ -138,6 +142,12 @@ struct kvpi_lending {
     size_t loads_at;     /* struct kvpi_load [max_loads] */
 };
 
+/* What is known of requests for the learned policy; with another, there are no arrays. */
+struct kvpi_learning {
+    size_t hits_at;  /* u32 [max_seqs] */
+    size_t names_at; /* u32 [max_blocks] */
+};
+
 /* The first two say whether a cache is here, and lies as ours do. */
 struct kvp_cache {
     uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
@@ -167,6 +177,7 @@ struct kvp_cache {
     struct kvpi_steps steps;
     struct kvpi_events events;
     struct kvpi_lending lending;
+    struct kvpi_learning learning;
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */

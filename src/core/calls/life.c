@@ -17,6 +17,7 @@
 #include "core/cache/state.h"
 #include "core/calls/life.h"
 #include "core/lend/load.h"
+#include "core/seq/learned.h"
 #include "core/calls/spaces.h"
 #include "core/calls/steps.h"
 #include "core/snapshot/ranges.h"
@@ -94,16 +95,34 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
            kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
            kvpi_why_range(why, "quotas", c->quotas, 0, 1) ||
+           kvpi_why_range(why, "policy", c->policy, 0, KVP_POLICY_LEARNED) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0) ||
            kvpi_why_range(why, "max_loads", c->max_loads, 0,
                           c->host_blocks == 0 ? 0 : KVPI_LOADS_MAX) ||
            kvpi_why_range(why, "lent_blocks", c->lent_blocks, 0,
                           c->max_loads == 0 ? 0 : c->host_blocks - 1);
 }
 
+/* Leaves are of one group that keeps all its blocks, and each unit is in one block. */
+static int policy_wrong(const kvp_config *c, kvp_why *why)
+{
+    const uint64_t quotas = c->quotas, n_groups = c->n_groups, keep = c->commit_policy;
+    return c->policy == KVP_POLICY_LEARNED &&
+           (kvpi_why_if(why, c->quotas != 0, "quotas", &quotas,
+                        "expected 0 with KVP_POLICY_LEARNED") ||
+            kvpi_why_if(why, c->n_groups > 1, "n_groups", &n_groups,
+                        "expected 1 with KVP_POLICY_LEARNED") ||
+            kvpi_why_if(why, c->groups[0].recent_tokens > 0, "groups", NULL,
+                        "expected no window with KVP_POLICY_LEARNED") ||
+            kvpi_why_if(why, c->commit_policy == KVP_KEEP, "commit_policy", &keep,
+                        "expected KVP_ADOPT with KVP_POLICY_LEARNED"));
+}
+
 /* Is a field wrong? The first one that is goes to `why`. */
 static int config_wrong(const kvp_config *config, kvp_why *why)
 {
-    if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why)) {
+    if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why) ||
+        policy_wrong(config, why)) {
         return 1;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -190,6 +209,25 @@ static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
     pool->quotas.place_mask = (1u << cache->space_bits) - 1;
 }
 
+/* The device's blocks alone: the host's queue stays as it is. */
+static void plan_leaves(const kvp_cache *cache, struct kvpi_pool *pool)
+{
+    pool->leaves = (struct kvpi_leaves){.on = pool == &cache->pool &&
+                                              cache->config.policy == KVP_POLICY_LEARNED,
+                                        .n_blocks = pool->n_blocks,
+                                        .n_contents = cache->config.n_nodes,
+                                        .block_tokens = cache->config.block_tokens};
+}
+
+static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const int learns = cache->pool.leaves.on != 0;
+    cache->learning.hits_at =
+        kvpi_layout_take(layout, learns ? cache->table.max_seqs : 0, sizeof(uint32_t));
+    cache->learning.names_at =
+        kvpi_layout_take(layout, learns ? cache->table.max_blocks : 0, sizeof(uint32_t));
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
@@ -225,6 +263,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
     plan_quotas(cache, &cache->pool);
     plan_quotas(cache, &cache->host);
+    plan_leaves(cache, &cache->pool);
+    plan_leaves(cache, &cache->host);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
@@ -232,6 +272,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan));
     plan_steps_and_events(cache, layout);
     plan_lending(cache, layout);
+    plan_learning(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
     const uint64_t n_evicted =
@@ -265,7 +306,8 @@ uint64_t kvpi_arena_layout(void)
                                      sizeof(struct kvpi_window),  sizeof(struct kvpi_copy),
                                      sizeof(struct kvpi_space),   sizeof(struct kvpi_owned),
                                      sizeof(struct kvpi_account), sizeof(struct kvpi_lent),
-                                     sizeof(struct kvpi_load)};
+                                     sizeof(struct kvpi_load),    sizeof(struct kvpi_policy),
+                                     sizeof(struct kvpi_leaf)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;
@@ -329,6 +371,7 @@ static void reset_parts(kvp_cache *cache, int fresh)
     kvpi_plan_reset(&cache->plan);
     kvpi_steps_reset(cache);
     kvpi_loads_reset(cache);
+    kvpi_learned_reset(cache);
     kvpi_set(&cache->counters.swapped_seqs, 0);
     cache->n_evicted = 0;
 }

@@ -108,6 +108,10 @@ static void fill_lending_stats(const kvp_cache *cache, kvp_stats *out)
     out->dropped_loads = kvpi_read(&c->dropped_loads);
     out->failed_loads = kvpi_read(&c->failed_loads);
     out->mirrored_blocks = kvpi_read(&c->mirrored_blocks);
+    out->references = kvpi_read(&c->references);
+    out->fallback_references = kvpi_read(&c->fallback_references);
+    out->learned_hits = kvpi_read(&c->learned_hits);
+    out->lru_hits = kvpi_read(&c->lru_hits);
 }
 
 static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)

@@ -26,6 +26,7 @@
 #include "core/seq/match.h"
 #include "core/cache/state.h"
 #include "core/cache/tokens.h"
+#include "core/seq/learned.h"
 #include "core/seq/windows.h"
 #include "core/calls/steps.h"
 
@@ -212,6 +213,9 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
     if (match->stale_hints) {
         lead_along(cache, match);
+    }
+    if (kvpi_learns(cache)) {
+        kvpi_learned_open(cache, seq, match->n_shared);
     }
     open_hits(cache, match, seq);
     open_rest(cache, match, seq);
@@ -629,6 +633,9 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
         const uint32_t node = kvpi_last_node(cache, s);
         kvpi_begin_change(cache);
         kvpi_prefetch(kvpi_node(&cache->prefix, node));
+        if (kvpi_learns(cache)) {
+            kvpi_learned_close(cache, s);
+        }
         kvpi_release_row(cache, s, 0, &released);
         if (s->windowed) {
             kvpi_windows_close(cache, s);

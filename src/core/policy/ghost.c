@@ -197,10 +197,10 @@ const char *kvpi_ghost_check(const struct kvpi_ghost *ghost)
     uint64_t n_live = 0, lru_blocks = 0;
     const uint64_t n_listed = count_listed(ghost);
     if (!cursors_are_in_order(ghost)) {
-        return "G3: the cursors are not in order";
+        return "G3 the cursors are not in order";
     }
     if (n_listed > ghost->n_places) {
-        return "G2: the index is broken";
+        return "G2 the index is broken";
     }
     const uint32_t lru = distance(ghost, ghost->lru);
     for (uint32_t at = ghost->cursors[TAIL]; at != ghost->head; at = after(ghost, at)) {
@@ -210,19 +210,32 @@ const char *kvpi_ghost_check(const struct kvpi_ghost *ghost)
         const int dead = (entry->class_ & KVPI_GHOST_DEAD) != 0;
         if (next != ghost->head &&
             kvpi_ghost_entry(ghost, next)->stamp - entry->stamp > INT32_MAX) {
-            return "G1: an entry is older than the one before it";
+            return "G1 an entry is older than the one before it";
         }
         if (!dead && kvpi_ghost_find(ghost, entry->name) != at) {
-            return "G2: a live entry is not found";
+            return "G2 a live entry is not found";
         }
         if (in_lru != (!dead && distance(ghost, at) >= lru)) {
-            return "G4: an entry's mark does not say whether LRU has it";
+            return "G4 an entry's mark does not say whether LRU has it";
         }
         n_live += !dead;
         lru_blocks += in_lru ? entry->blocks : 0;
     }
     if (n_listed != n_live) {
-        return "G2: the index has entries that are not live";
+        return "G2 the index has entries that are not live";
     }
-    return lru_blocks == ghost->lru_blocks ? NULL : "G4: LRU's blocks do not add up";
+    return lru_blocks == ghost->lru_blocks ? NULL : "G4 LRU's blocks do not add up";
+}
+
+int kvpi_ghost_ages_are_wrong(const struct kvpi_ghost *ghost, uint64_t now)
+{
+    uint64_t before = (uint64_t)INT32_MAX << kvpi_bins_shift(ghost->n_blocks);
+    for (uint32_t at = ghost->cursors[TAIL]; at != ghost->head; at = after(ghost, at)) {
+        const uint64_t age = age_of(ghost, kvpi_ghost_entry(ghost, at), now);
+        if (age > before) {
+            return 1;
+        }
+        before = age;
+    }
+    return 0;
 }

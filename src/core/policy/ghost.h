@@ -90,6 +90,9 @@ void kvpi_ghost_trim(struct kvpi_ghost *ghost, uint64_t n_blocks);
  * marks are set here. */
 void kvpi_ghost_enter(struct kvpi_ghost *ghost, const struct kvpi_ghost_entry *entry, uint64_t now);
 
+/* Audit G1: is an entry from the future, or older than the next one? */
+int kvpi_ghost_ages_are_wrong(const struct kvpi_ghost *ghost, uint64_t now);
+
 /* Audit G1 to G4: NULL, or what is wrong. Cost: O(entries). */
 const char *kvpi_ghost_check(const struct kvpi_ghost *ghost);
 

@@ -131,21 +131,21 @@ static const char *check_bin(const struct kvpi_hits *hits, uint32_t b)
         used += hits->hits[c][b];
         at_risk += hits->at_risk[c][b];
         if (hits->hits[c][b] > hits->at_risk[c][b]) {
-            return "P1: more of a class was used in a bin than was there";
+            return "P1 more of a class was used in a bin than was there";
         }
         if (hits->far[c][b] != kvpi_max_u32(hits->near[c][b], hits->far[c][b + 1])) {
-            return "P3: a class's index is not the best of what follows";
+            return "P3 a class's index is not the best of what follows";
         }
     }
     return used == hits->hits[KVPI_CLASSES][b] && at_risk == hits->at_risk[KVPI_CLASSES][b]
                ? NULL
-               : "P2: the classes do not add up to their sum";
+               : "P2 the classes do not add up to their sum";
 }
 
 const char *kvpi_hits_check(const struct kvpi_hits *hits)
 {
     if (hits->turn >= KVPI_CLASSES) {
-        return "P3: there is no such class to learn of next";
+        return "P3 there is no such class to learn of next";
     }
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
         const char *detail = check_bin(hits, b);

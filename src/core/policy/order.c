@@ -21,7 +21,9 @@ void kvpi_order_layout(struct kvpi_order *order, struct kvpi_layout *layout, siz
 
 void kvpi_order_reset(struct kvpi_order *order)
 {
-    memset(kvpi_order_block(order, 0), 0, order->n_blocks * sizeof(struct kvpi_order_block));
+    if (order->lane == 0) {
+        memset(kvpi_order_block(order, 0), 0, order->n_blocks * sizeof(struct kvpi_order_block));
+    }
     memset(order->roots, 0xff, sizeof(order->roots));
     memset(order->oldest, 0xff, sizeof(order->oldest));
     memset(order->youngest, 0xff, sizeof(order->youngest));
@@ -83,20 +85,20 @@ void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
     while (*link != NONE) {
         struct kvpi_order_block *up = kvpi_order_block(order, *link);
         b->up = *link;
-        link = b->stamp < up->stamp ? &up->older : &up->younger;
+        link = kvpi_order_is_older(order, block, *link) ? &up->older : &up->younger;
     }
     *link = block;
     while (b->up != NONE && priority(block) > priority(b->up)) {
         lift(order, block);
     }
     const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
-    if (oldest == NONE || b->stamp < kvpi_order_block(order, oldest)->stamp) {
+    if (oldest == NONE || kvpi_order_is_older(order, block, oldest)) {
         order->oldest[c] = block;
     }
-    if (youngest == NONE || b->stamp >= kvpi_order_block(order, youngest)->stamp) {
+    if (youngest == NONE || !kvpi_order_is_older(order, block, youngest)) {
         order->youngest[c] = block;
     }
-    b->queued = 1;
+    b->queued = (uint8_t)(1 + order->lane);
     order->filled |= (uint64_t)1 << c;
     order->n_queued++;
 }
@@ -105,7 +107,7 @@ void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
 {
     struct kvpi_order_block *b = kvpi_order_block(order, block);
     const uint32_t c = b->class_;
-    KVPI_ASSERT(b->queued);
+    KVPI_ASSERT(b->queued == 1 + order->lane);
     if (order->oldest[c] == block) { /* so nothing is on its older side */
         order->oldest[c] = b->younger == NONE ? b->up : far_end(order, b->younger, 0);
     }
@@ -142,10 +144,15 @@ static uint32_t successor(const struct kvpi_order *order, uint32_t block)
     return up;
 }
 
+static int is_queued(const struct kvpi_order *order, uint32_t block)
+{
+    return kvpi_order_block(order, block)->queued == 1 + order->lane;
+}
+
 /* NONE, or a block of the class that may go. */
 static int is_of_class(const struct kvpi_order *order, uint32_t class_, uint32_t block)
 {
-    return block == NONE || (block < order->n_blocks && kvpi_order_block(order, block)->queued &&
+    return block == NONE || (block < order->n_blocks && is_queued(order, block) &&
                              kvpi_order_block(order, block)->class_ == class_);
 }
 
@@ -177,35 +184,35 @@ static const char *check_links(const struct kvpi_order *order)
 {
     uint64_t n_queued = 0;
     for (uint32_t b = 0; b < order->n_blocks; b++) {
-        const struct kvpi_order_block *block = kvpi_order_block(order, b);
-        if (block->queued && (block->class_ >= KVPI_CLASSES || !links_fit(order, b))) {
-            return "O1: a block does not stand between what is above and below it";
+        const int queued = is_queued(order, b);
+        if (queued &&
+            (kvpi_order_block(order, b)->class_ >= KVPI_CLASSES || !links_fit(order, b))) {
+            return "O1 a block does not stand between what is above and below it";
         }
-        n_queued += block->queued;
+        n_queued += (uint64_t)queued;
     }
     for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
         if (!is_of_class(order, c, order->roots[c])) {
-            return "O1: a class has no tree of its own";
+            return "O1 a class has no tree of its own";
         }
     }
-    return n_queued == order->n_queued ? NULL : "O2: blocks that may go are not counted";
+    return n_queued == order->n_queued ? NULL : "O2 blocks that may go are not counted";
 }
 
 static const char *check_class(const struct kvpi_order *order, uint32_t c)
 {
     const uint32_t root = order->roots[c];
     if ((root != NONE) != (order->filled >> c & 1)) {
-        return "O4: a class is not marked as it is";
+        return "O4 a class is not marked as it is";
     }
     if (order->oldest[c] != (root == NONE ? NONE : far_end(order, root, 0)) ||
         order->youngest[c] != (root == NONE ? NONE : far_end(order, root, 1))) {
-        return "O3: an end is not the end of its class";
+        return "O3 an end is not the end of its class";
     }
     for (uint32_t b = order->oldest[c]; b != NONE;) {
         const uint32_t next = successor(order, b);
-        if (next != NONE &&
-            kvpi_order_block(order, next)->stamp < kvpi_order_block(order, b)->stamp) {
-            return "O2: a younger block stands before an older one";
+        if (next != NONE && kvpi_order_is_older(order, next, b)) {
+            return "O2 a younger block stands before an older one";
         }
         b = next;
     }

@@ -8,7 +8,10 @@
  * 1996.)
  *
  * Both ends of each class are kept at hand (O3), and bit c is set if class c is not empty (O4). Of
- * two blocks with one stamp, the one that was queued first is the older.
+ * two blocks with one stamp, the one with the lower number is the older; with one number, too, the
+ * one that was queued first.
+ *
+ * Several orders may share their blocks: each block is in one of them at most.
  */
 #ifndef KVPI_POLICY_ORDER_H
 #define KVPI_POLICY_ORDER_H
@@ -20,19 +23,21 @@
 
 /* All that the policy knows of a block. */
 struct kvpi_order_block {
-    uint64_t stamp; /* time of its last use */
-    uint32_t up;    /* in its class's tree, as are: */
+    uint64_t stamp;  /* time of its last use */
+    uint64_t number; /* of its last rest, of all: among blocks with one stamp; never wraps */
+    uint32_t up;     /* in its class's tree, as are: */
     uint32_t older;
     uint32_t younger;
     uint8_t class_;
     uint8_t count;  /* uses; 0: content that was never used */
-    uint8_t queued; /* 1: in the tree */
-    uint8_t reserved;
+    uint8_t queued; /* 1 + the lane of the order that it is in; 0: in none */
+    uint8_t mark;   /* the owner's */
 };
 
 struct kvpi_order {
     uint32_t n_blocks;
     uint32_t n_queued;
+    uint32_t lane; /* which of the orders of its blocks this is */
     uint64_t filled;
     uint32_t roots[KVPI_CLASSES]; /* NONE: the class is empty, as for: */
     uint32_t oldest[KVPI_CLASSES];
@@ -46,8 +51,18 @@ static inline struct kvpi_order_block *kvpi_order_block(const struct kvpi_order 
     return (struct kvpi_order_block *)kvpi_at(order, order->blocks_at) + block;
 }
 
-/* Plan the array; n_blocks is set. `self`: the order's own offset. */
+/* Is block a the older one? */
+static inline int kvpi_order_is_older(const struct kvpi_order *order, uint32_t a, uint32_t b)
+{
+    const struct kvpi_order_block *x = kvpi_order_block(order, a);
+    const struct kvpi_order_block *y = kvpi_order_block(order, b);
+    return x->stamp < y->stamp || (x->stamp == y->stamp && x->number < y->number);
+}
+
+/* Plan the array; n_blocks and lane are set. `self`: the order's own offset. */
 void kvpi_order_layout(struct kvpi_order *order, struct kvpi_layout *layout, size_t self);
+
+/* Forget everything; of lane 0: and all blocks. */
 void kvpi_order_reset(struct kvpi_order *order);
 
 /* A block may go, or may not any more. Its stamp and class stay while it may.

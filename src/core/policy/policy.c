@@ -18,7 +18,7 @@ enum {
 
 static struct kvpi_order_block *block_of(const struct kvpi_policy *policy, uint32_t block)
 {
-    return kvpi_order_block(&policy->order, block);
+    return kvpi_order_block(policy->order, block);
 }
 
 /* -------------------------------------------------------------------------------------- life */
@@ -26,12 +26,21 @@ static struct kvpi_order_block *block_of(const struct kvpi_policy *policy, uint3
 void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, size_t self)
 {
     const uint32_t n = policy->n_blocks;
-    policy->group_blocks = kvpi_max_u32(1, KVPI_POLICY_GROUP_TOKENS / policy->block_tokens);
+    if (policy->group_blocks == 0) {
+        policy->group_blocks = kvpi_max_u32(1, KVPI_POLICY_GROUP_TOKENS / policy->block_tokens);
+    }
     policy->ghost.n_blocks = n;
     kvpi_ghost_layout(&policy->ghost, policy->group_blocks, layout,
                       self + offsetof(struct kvpi_policy, ghost));
-    policy->order.n_blocks = n;
-    kvpi_order_layout(&policy->order, layout, self + offsetof(struct kvpi_policy, order));
+    struct kvpi_order *first = &policy->order[0];
+    first->n_blocks = n + 1;
+    first->lane = 0;
+    kvpi_order_layout(first, layout, self + offsetof(struct kvpi_policy, order));
+    for (uint32_t lane = 1; lane < KVPI_POLICY_LANES; lane++) {
+        policy->order[lane].n_blocks = n + 1;
+        policy->order[lane].lane = lane;
+        policy->order[lane].blocks_at = first->blocks_at - lane * sizeof(*first);
+    }
 }
 
 void kvpi_policy_reset(struct kvpi_policy *policy)
@@ -41,7 +50,9 @@ void kvpi_policy_reset(struct kvpi_policy *policy)
     memset((char *)policy + begin, 0, end - begin);
     kvpi_hits_reset(&policy->hits);
     kvpi_ghost_reset(&policy->ghost);
-    kvpi_order_reset(&policy->order);
+    for (uint32_t lane = 0; lane < KVPI_POLICY_LANES; lane++) {
+        kvpi_order_reset(&policy->order[lane]);
+    }
 }
 
 /* --------------------------------------------------------------------------- gate and guard */
@@ -216,11 +227,13 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
     kvpi_hits_learn(&policy->hits, LEARNED_EACH_USE);
 }
 
-void kvpi_policy_touch(struct kvpi_policy *policy, uint32_t block)
+void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block)
 {
     struct kvpi_order_block *b = block_of(policy, block);
     KVPI_ASSERT(!b->queued);
     b->stamp = policy->references;
+    b->number = ++policy->rests;
+    policy->changes++;
 }
 
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block)
@@ -258,53 +271,42 @@ static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
         worth->change = policy->changes;
         worth->block = block;
         worth->stamp = b->stamp;
+        worth->number = b->number;
         worth->near = at_age(policy, policy->hits.near[b->class_], age);
         worth->far = at_age(policy, policy->hits.far[b->class_], age);
     }
     return worth;
 }
 
-/* The class whose oldest block is the oldest of all. There is one. */
-static uint32_t oldest_class(const struct kvpi_policy *policy)
+static int is_older(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    uint64_t left = policy->order.filled, best_stamp = UINT64_MAX;
-    uint32_t best = 0;
-    for (; left != 0; left &= left - 1) {
-        const uint32_t c = (uint32_t)__builtin_ctzll(left);
-        const uint64_t stamp = block_of(policy, policy->order.oldest[c])->stamp;
-        if (stamp < best_stamp) {
-            best = c;
-            best_stamp = stamp;
-        }
-    }
-    return best;
+    return a->stamp < b->stamp || (a->stamp == b->stamp && a->number < b->number);
 }
 
 /* Is a worth less than b, or as much and older? */
 static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    return a->far < b->far || (a->far == b->far && a->stamp < b->stamp);
+    return a->far < b->far || (a->far == b->far && is_older(a, b));
 }
 
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy)
+uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
 {
-    const struct kvpi_order *order = &policy->order;
-    const struct kvpi_policy_worth *oldest, *old, *young = NULL;
-    if (order->filled == 0) {
-        return KVPI_POLICY_NONE;
-    }
-    const uint32_t first = oldest_class(policy);
-    if (kvpi_policy_is_lru(policy)) {
-        return order->oldest[first];
-    }
-    old = oldest = value(policy, &policy->oldest[first], order->oldest[first]);
+    const struct kvpi_order *order = &policy->order[lane];
+    const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
     for (uint64_t left = order->filled; left != 0; left &= left - 1) {
         const uint32_t c = (uint32_t)__builtin_ctzll(left);
         const struct kvpi_policy_worth *end;
         end = value(policy, &policy->oldest[c], order->oldest[c]);
-        old = goes_before(end, old) ? end : old;
+        oldest = oldest == NULL || is_older(end, oldest) ? end : oldest;
+        old = old == NULL || goes_before(end, old) ? end : old;
         end = value(policy, &policy->youngest[c], order->youngest[c]);
         young = young == NULL || end->near < young->near ? end : young;
+    }
+    if (oldest == NULL) {
+        return KVPI_POLICY_NONE;
+    }
+    if (kvpi_policy_is_lru(policy)) {
+        return oldest->block;
     }
     old = IS_LESS(old->far, oldest->far) ? old : oldest;
     return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
@@ -314,13 +316,16 @@ uint32_t kvpi_policy_choose(struct kvpi_policy *policy)
 
 static const char *check_known(const struct kvpi_policy *policy)
 {
-    for (uint32_t i = 0; i < policy->n_blocks; i++) {
+    for (uint32_t i = 0; i <= policy->n_blocks; i++) {
         const struct kvpi_order_block *b = block_of(policy, i);
         if (b->class_ >= KVPI_CLASSES || b->stamp > policy->references) {
-            return "V: a block's class is none, or it was used in the future";
+            return "V1 a block's class is none, or it was used in the future";
         }
         if (b->class_ / 16 != kind_of_count(b->count)) {
-            return "V: a block's class and its uses do not fit";
+            return "V1 a block's class and its uses do not fit";
+        }
+        if (b->queued > KVPI_POLICY_LANES || b->number > policy->rests) {
+            return "V1 a block is in no lane, or rested in the future";
         }
     }
     return NULL;
@@ -331,12 +336,18 @@ const char *kvpi_policy_check(const struct kvpi_policy *policy)
     const char *detail = check_known(policy);
     if (detail == NULL && (policy->credit > allowed(policy, 4) ||
                            (policy->credit < -allowed(policy, 8) && !policy->distrusted))) {
-        detail = "T: the credit is out of its limits";
+        detail = "V2 the credit is out of its limits";
     }
     if (detail == NULL && policy->returned_late > policy->returned) {
-        detail = "T: more came back late than came back";
+        detail = "V2 more came back late than came back";
     }
     detail = detail != NULL ? detail : kvpi_hits_check(&policy->hits);
     detail = detail != NULL ? detail : kvpi_ghost_check(&policy->ghost);
-    return detail != NULL ? detail : kvpi_order_check(&policy->order);
+    if (detail == NULL && kvpi_ghost_ages_are_wrong(&policy->ghost, policy->references)) {
+        detail = "G1 an entry is of the future";
+    }
+    for (uint32_t lane = 0; lane < KVPI_POLICY_LANES && detail == NULL; lane++) {
+        detail = kvpi_order_check(&policy->order[lane]);
+    }
+    return detail;
 }

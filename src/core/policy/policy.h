@@ -21,12 +21,13 @@
  * Integers only, and no clock: time is the number of block references, so that the same calls give
  * the same victims.
  *
- *   V          a block's class is below 64 and has the s of its count; no stamp is ahead of time
- *   T          credit <= its limit; it is below its floor only while the policy is distrusted
+ *   V1         a block's class is below 64 and has the s of its count; no stamp is ahead of time,
+ *              and no number of a rest
+ *   V2         credit <= its limit; it is below its floor only while the policy is distrusted
  *   P, G, O    in hits.h, ghost.h and order.h
  *
- * Memory: 24 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
- * blocks of 16 tokens these are 35 to 37 bytes a block.
+ * Memory: 32 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
+ * blocks of 16 tokens these are 43 to 45 bytes a block.
  */
 #ifndef KVPI_POLICY_POLICY_H
 #define KVPI_POLICY_POLICY_H
@@ -37,24 +38,33 @@
 
 #define KVPI_POLICY_NONE KVPI_ORDER_NONE
 
-enum { KVPI_POLICY_GROUP_TOKENS = 512 };
+enum { KVPI_POLICY_GROUP_TOKENS = 512, KVPI_POLICY_LANES = 8 };
+
+/* Blocks of a group: 512 tokens, but at most a 128th of a small cache. */
+static inline uint32_t kvpi_policy_group_blocks(uint32_t n_blocks, uint32_t block_tokens)
+{
+    const uint32_t most = kvpi_max_u32(1, n_blocks / 128);
+    return kvpi_min_u32(most, kvpi_max_u32(1, KVPI_POLICY_GROUP_TOKENS / block_tokens));
+}
 
 /* What a block at the end of a class is worth, as long as neither time nor index changes. */
 struct kvpi_policy_worth {
     uint64_t change; /* of the policy, when it was valued; 0: never */
-    uint64_t stamp;  /* of the block */
+    uint64_t stamp;  /* of the block, as is: */
+    uint64_t number;
     uint32_t block;
     uint32_t near;
     uint32_t far;
 };
 
 struct kvpi_policy {
-    uint32_t n_blocks;      /* C */
+    uint32_t n_blocks;      /* C; their numbers are 0 .. C */
     uint32_t block_tokens;  /* set before the layout, as is: */
     uint32_t ungated;       /* 1: learn also where little comes back that LRU lost */
-    uint32_t group_blocks;  /* of an entry of the ghost */
+    uint32_t group_blocks;  /* of an entry of the ghost; 0 before the layout: 512 tokens */
     uint64_t references;    /* time; never wraps */
-    uint64_t changes;       /* of stamps and indexes; never wraps */
+    uint64_t changes;       /* of stamps, time and indexes; never wraps */
+    uint64_t rests;         /* numbers given to blocks that were left; never wraps */
     uint64_t hit_blocks;    /* in whole groups of prompts; never wraps, as does not: */
     uint64_t lru_blocks;    /* what LRU would have hit of them */
     int64_t credit;         /* what is gained over LRU, in blocks / KVPI_POLICY_CREDIT_ONE */
@@ -69,7 +79,7 @@ struct kvpi_policy {
     struct kvpi_policy_worth youngest[KVPI_CLASSES];
     struct kvpi_hits hits;
     struct kvpi_ghost ghost;
-    struct kvpi_order order;
+    struct kvpi_order order[KVPI_POLICY_LANES]; /* the one of a lower lane goes first */
 };
 
 enum { KVPI_POLICY_CREDIT_ONE = 200 };
@@ -86,8 +96,8 @@ struct kvpi_policy_request {
     uint64_t output_tokens;
 };
 
-/* Plan the arrays; n_blocks (at least 1), block_tokens and ungated are set. `self`: the policy's
- * own offset in the arena. */
+/* Plan the arrays; n_blocks (at least 1), block_tokens, group_blocks and ungated are set. `self`:
+ * the policy's own offset in the arena. */
 void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, size_t self);
 
 /* Forget everything. */
@@ -97,22 +107,30 @@ void kvpi_policy_reset(struct kvpi_policy *policy);
  * nobody holds them any more. Cost: O(blocks). */
 void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_request *use);
 
-/* A block that is not queued is as if used now, by something that is no use: it keeps its class. */
-void kvpi_policy_touch(struct kvpi_policy *policy, uint32_t block);
+/* Nobody holds a block any more, which is not queued: it is as if used now, and younger than all
+ * before it. That is no use: it keeps its class. */
+void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block);
 
 /* A block that is not queued lost its content. */
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block);
 
+static inline int kvpi_policy_is_queued(const struct kvpi_policy *policy, uint32_t block)
+{
+    return kvpi_order_block(policy->order, block)->queued != 0;
+}
+
 /* A block may go: it is cached, and nothing that is continues it. Or it may not any more.
  * Cost: O(log blocks) expected. */
-static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t block)
+static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t lane, uint32_t block)
 {
-    kvpi_order_insert(&policy->order, block);
+    kvpi_order_insert(&policy->order[lane], block);
 }
 
 static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t block)
 {
-    kvpi_order_remove(&policy->order, block);
+    const uint32_t lane = kvpi_order_block(policy->order, block)->queued - 1u;
+    KVPI_ASSERT(lane < KVPI_POLICY_LANES);
+    kvpi_order_remove(&policy->order[lane], block);
 }
 
 /* Does the oldest block go, whatever was learned? */
@@ -122,8 +140,9 @@ static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
            policy->gated;
 }
 
-/* Choose the block that goes. Gives NONE if nothing may go. Cost: O(classes with a block). */
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy);
+/* Choose the block of a lane that goes. Gives NONE if none of it may go. Cost: O(classes with a
+ * block). */
+uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane);
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
 const char *kvpi_policy_check(const struct kvpi_policy *policy);

@@ -116,6 +116,16 @@ static void fetch_pool(struct inspection *in, const struct kvpi_pool *pool)
     }
 }
 
+static void fetch_leaves(struct inspection *in, const struct kvpi_leaves *leaves)
+{
+    if (leaves->on) {
+        fetch_array(in, kvpi_leaves_policy(leaves), leaves->above_at - leaves->policy_at, 1);
+        fetch_array(in, kvpi_leaves_above(leaves, 0), leaves->n_blocks, sizeof(uint32_t));
+        fetch_array(in, kvpi_leaf(leaves, 0), (uint64_t)leaves->n_contents + 1,
+                    sizeof(struct kvpi_leaf));
+    }
+}
+
 static void fetch_prefix(struct inspection *in)
 {
     const struct kvpi_prefix *prefix = &in->copy->prefix;
@@ -173,6 +183,7 @@ static void fetch_rest(struct inspection *in)
     kvp_cache *copy = in->copy;
     fetch_pool(in, &copy->pool);
     fetch_pool(in, &copy->host);
+    fetch_leaves(in, &copy->pool.leaves);
     fetch_prefix(in);
     fetch_table(in);
     fetch_lent(in);

@@ -509,6 +509,7 @@ static void load_all(struct load *load)
         drop_block(load, KVP_DROP_KV);
     }
     reap_nodes(load);
+    kvpi_leaves_restored(&load->cache->pool);
     count_missing(load);
 }
 

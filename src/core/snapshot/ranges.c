@@ -16,6 +16,7 @@
  *   namespaces  root
  *   copies      tiers, blocks
  *   loads       nodes, groups, blocks
+ *   leaves      the policy's sizes and offsets
  */
 #include "core/cache/state.h"
 #include "core/snapshot/ranges.h"
@@ -247,6 +248,12 @@ static int loads_in_range(struct ranges *r)
     return 1;
 }
 
+static int leaves_in_range(struct ranges *r)
+{
+    return kvpi_leaves_are_planned(&r->cache->pool.leaves) ||
+           out_of_range(r, 0, "F4 the policy has other sizes than were planned");
+}
+
 int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
 {
     struct ranges r = {cache, NULL, 0};
@@ -255,8 +262,8 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
                                  rings_in_range(&r, &cache->pool) &&
                                  rings_in_range(&r, &cache->host) && nodes_in_range(&r) &&
                                  check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
-                                 check_spaces(&r) && copies_in_range(&r) &&
-                                 loads_in_range(&r)
+                                 check_spaces(&r) && copies_in_range(&r) && loads_in_range(&r) &&
+                                 leaves_in_range(&r)
                            : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));

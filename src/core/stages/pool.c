@@ -23,6 +23,8 @@ void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t
     pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
     pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
     kvpi_quotas_layout(&pool->quotas, layout, self + offsetof(struct kvpi_pool, quotas));
+    kvpi_leaves_layout(&pool->leaves, layout, self + offsetof(struct kvpi_pool, leaves));
+    pool->watched = pool->quotas.n_accounts != 0 || pool->leaves.on;
 }
 
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
@@ -67,7 +69,52 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     kvpi_set(&pool->n_held, 0);
     kvpi_set(&pool->n_parked, 0);
     kvpi_quotas_reset(&pool->quotas, fresh);
+    kvpi_leaves_reset(&pool->leaves);
 }
+
+/* ------------------------------------------------------------------------ who has to know of it */
+
+void kvpi_pool_tell_cached(struct kvpi_pool *pool, uint32_t block)
+{
+    if (pool->leaves.on) {
+        kvpi_leaves_enter(pool, block);
+    } else {
+        kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(kvpi_block(pool, block)), 0);
+    }
+}
+
+void kvpi_pool_tell_uncached(struct kvpi_pool *pool, uint32_t block)
+{
+    if (pool->leaves.on) {
+        kvpi_leaves_leave(pool, block);
+    } else {
+        kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(kvpi_block(pool, block)));
+    }
+}
+
+void kvpi_pool_tell_back(struct kvpi_pool *pool, uint32_t block)
+{
+    if (pool->leaves.on) {
+        kvpi_leaves_enter(pool, block);
+    } else {
+        kvpi_quotas_relink(&pool->quotas, block, kvpi_block_class(kvpi_block(pool, block)));
+    }
+}
+
+/* A block will have no content, and nobody holds it. */
+static void tell_lost(struct kvpi_pool *pool, uint32_t block)
+{
+    if (pool->leaves.on) {
+        kvpi_leaves_content(pool, block, 0);
+        return;
+    }
+    if (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED)) {
+        kvpi_pool_tell_uncached(pool, block);
+    }
+    kvpi_quotas_disown(&pool->quotas, block);
+}
+
+/* ----------------------------------------------------------------------------------- the queues */
 
 static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
 {
@@ -126,6 +173,9 @@ static uint32_t first_by_quota(const struct kvpi_pool *pool, uint32_t first, uin
 uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
 {
     const uint32_t first = kvpi_pool_victim(pool);
+    if (pool->leaves.on) {
+        return kvpi_block(pool, first)->content == 0 ? first : kvpi_leaves_choose(pool, first);
+    }
     const uint32_t other = first_by_quota(pool, first, owner, &pool->quotas.turn);
     return other != 0 ? other : first;
 }
@@ -211,8 +261,8 @@ static void enqueue(struct kvpi_pool *pool, uint32_t block)
     if (b->content != 0) {
         push_tail(pool, block, kvpi_block_class(b));
         kvpi_count(&pool->n_cached, 1);
-        if (kvpi_pool_counts(pool)) {
-            kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(b), 0);
+        if (kvpi_pool_is_watched(pool)) {
+            kvpi_pool_tell_cached(pool, block);
         }
     } else {
         push_free(pool, block);
@@ -237,6 +287,8 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
         if (kvpi_pool_counts(pool)) {
             kvpi_quotas_disown(&pool->quotas, block);
         }
+    } else if (kvpi_unlikely(pool->leaves.on != 0)) {
+        kvpi_leaves_rest(&pool->leaves, block);
     }
     kvpi_uncount(&pool->n_held, 1);
     if (kvpi_unlikely(pool->parking != 0)) {
@@ -327,6 +379,9 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
         if (stop == end) {
             break; /* it was parked when it was hit */
         }
+        if (kvpi_unlikely(pool->leaves.on != 0)) {
+            kvpi_leaves_enter_run(pool, row, end, stop);
+        }
         queued += end - stop;
         end = stop;
     }
@@ -336,27 +391,19 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
     return end;
 }
 
-/* Nobody holds it, and its content is gone. */
-static void forget_owner(struct kvpi_pool *pool, uint32_t block)
-{
-    const struct kvpi_block *b = kvpi_block(pool, block);
-    if (!(b->refs & KVPI_REFS_PARKED)) {
-        kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(b));
-    }
-    kvpi_quotas_disown(&pool->quotas, block);
-}
-
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)
 {
     struct kvpi_block *b = kvpi_block(pool, block);
     if (content == 0 && b->content != 0 && kvpi_block_refs(b) == 0) {
         const int queued = (b->refs & KVPI_REFS_PARKED) == 0; /* stays where it is */
-        if (kvpi_pool_counts(pool)) {
-            forget_owner(pool, block);
+        if (kvpi_pool_is_watched(pool)) {
+            tell_lost(pool, block);
         }
         kvpi_uncount(&pool->n_cached, (uint64_t)queued);
         kvpi_count(&pool->n_free, (uint64_t)queued);
         kvpi_pool_raise(pool, block);
+    } else if (kvpi_unlikely(pool->leaves.on != 0)) {
+        kvpi_leaves_content(pool, block, content);
     }
     b->content = content;
 }
@@ -365,11 +412,11 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     KVPI_ASSERT(kvpi_block_refs(&blocks[block]) == 0 && blocks[block].content != 0);
+    if (kvpi_pool_is_watched(pool)) {
+        tell_lost(pool, block);
+    }
     blocks[block].content = 0;
     kvpi_pool_raise(pool, block);
-    if (kvpi_pool_counts(pool)) {
-        forget_owner(pool, block);
-    }
     if (!(blocks[block].refs & KVPI_REFS_PARKED)) {
         kvpi_pool_unlink(pool, blocks, block);
         kvpi_uncount(&pool->n_cached, 1);
@@ -520,5 +567,6 @@ int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const cha
         return 0;
     }
     *out_detail = kvpi_quotas_check(pool, out_block);
+    *out_detail = *out_detail != NULL ? *out_detail : kvpi_leaves_check(pool, out_block);
     return *out_detail == NULL;
 }

@@ -35,6 +35,7 @@
 #include <kvpager/types.h>
 
 #include "base/base.h"
+#include "core/stages/pool_leaves.h"
 #include "core/stages/pool_quotas.h"
 
 #define KVPI_POOL_JUMP 16u
@@ -82,7 +83,9 @@ struct kvpi_pool {
     size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
     size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
     uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
+    uint32_t watched;   /* 1: quotas or leaves have to know what is cached */
     struct kvpi_quotas quotas;
+    struct kvpi_leaves leaves;
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
@@ -150,6 +153,17 @@ static inline int kvpi_pool_counts(const struct kvpi_pool *pool)
     return kvpi_unlikely(pool->quotas.n_accounts != 0);
 }
 
+/* Must quotas or leaves (pool_leaves.h) know what becomes cached, and what is no more? */
+static inline int kvpi_pool_is_watched(const struct kvpi_pool *pool)
+{
+    return kvpi_unlikely(pool->watched != 0);
+}
+
+/* A block became cached (at the tail of its queue), or is no more; or is again, where it stood. */
+void kvpi_pool_tell_cached(struct kvpi_pool *pool, uint32_t block);
+void kvpi_pool_tell_uncached(struct kvpi_pool *pool, uint32_t block);
+void kvpi_pool_tell_back(struct kvpi_pool *pool, uint32_t block);
+
 /* Raise a block's generation. Its high half lies apart: it changes once in 2^32 times. */
 static inline void kvpi_pool_raise(struct kvpi_pool *pool, uint32_t block)
 {
@@ -165,8 +179,8 @@ static inline uint64_t kvpi_pool_generation(const struct kvpi_pool *pool, uint32
     return (uint64_t)wraps[block] << 32 | kvpi_block(pool, block)->generation;
 }
 
-/* Plan the arrays of n_blocks blocks, n_lists parked lists and the quotas' accounts, which are set;
- * `self` is the pool's own offset in the arena. A pool of 0 blocks has none. */
+/* Plan the arrays of n_blocks blocks, n_lists parked lists, the quotas' accounts and the leaves,
+ * which are set; `self` is the pool's own offset in the arena. A pool of 0 blocks has none. */
 void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self);
 
 /* Make every block free, 1 .. N-1 in order. `fresh`: the arrays' content does not matter. */
@@ -182,9 +196,9 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
 /* The block that is first in the queues, 0 when none is available. */
 uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
 
-/* The block that a take for `owner` takes (pool_quotas.h), which follows. There is one. Its content
- * must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). For a pool that counts; without,
- * it is the victim. */
+/* The block that a take for `owner` takes (pool_quotas.h, pool_leaves.h), which follows. There is
+ * one. Its content must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). For a pool that
+ * is watched; without, it is the victim. */
 uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
 
 /* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
@@ -237,8 +251,8 @@ void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t ow
 /* A free block goes to the head of class 0. */
 void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block);
 
-/* Audit B1 to B3, Q1 to Q4: 1 when they hold; else 0, the block (or place), and text that begins
- * with the invariant. */
+/* Audit B1 to B3, Q1 to Q4, F1 to F4: 1 when they hold; else 0, the block (or place), and text that
+ * begins with the invariant. */
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
 
 static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
@@ -260,8 +274,8 @@ static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
     if ((refs & KVPI_REFS_MASK) == 0) {
         KVPI_ASSERT(blocks[block].content != 0); /* only cached blocks are hit */
         kvpi_pool_unlink(pool, blocks, block);
-        if (kvpi_pool_counts(pool) && !(refs & KVPI_REFS_PARKED)) {
-            kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(&blocks[block]));
+        if (kvpi_pool_is_watched(pool) && !(refs & KVPI_REFS_PARKED)) {
+            kvpi_pool_tell_uncached(pool, block);
         }
         kvpi_uncount(refs & KVPI_REFS_PARKED ? &pool->n_parked : &pool->n_cached, 1);
         kvpi_count(&pool->n_held, 1);
@@ -281,8 +295,8 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block)
         } else {
             pool->classes |= 1u << kvpi_block_class(b);
             kvpi_count(&pool->n_cached, 1);
-            if (kvpi_pool_counts(pool)) {
-                kvpi_quotas_relink(&pool->quotas, block, kvpi_block_class(b));
+            if (kvpi_pool_is_watched(pool)) {
+                kvpi_pool_tell_back(pool, block);
             }
         }
     }

@@ -635,6 +635,8 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
     if (config->max_loads != 0)
         fprintf(out, " max_loads=%" PRIu32 " lent_blocks=%" PRIu32, config->max_loads,
                 config->lent_blocks);
+    if (config->policy == KVP_POLICY_LEARNED)
+        fputs(" policy=learned", out);
     if (config->max_tree_tokens != 0)
         fprintf(out, " max_tree_tokens=%" PRIu32, config->max_tree_tokens);
     if (has_windows(config)) {

@@ -43,12 +43,12 @@ typedef struct cache {
 static void queue(cache *c, uint32_t block)
 {
     c->place[block] = QUEUED;
-    kvpi_policy_queue(c->policy, block);
+    kvpi_policy_queue(c->policy, 0, block);
 }
 
 static void evict(cache *c)
 {
-    uint32_t block = kvpi_policy_choose(c->policy);
+    uint32_t block = kvpi_policy_choose(c->policy, 0);
     uint32_t content = c->content[block], parent = c->parent[content];
     kvpi_policy_unqueue(c->policy, block);
     c->place[block] = FREE;
@@ -168,8 +168,10 @@ static void count_hits(cache *c, const kvpi_mrc_request *request, uint32_t n_hit
 static int make_policy(cache *c, uint32_t n_blocks)
 {
     struct kvpi_layout layout = {0, 0};
-    struct kvpi_policy plan = {.n_blocks = n_blocks,
-                               .block_tokens = (uint32_t)c->refs->block_tokens};
+    struct kvpi_policy plan = {
+        .n_blocks = n_blocks,
+        .block_tokens = (uint32_t)c->refs->block_tokens,
+        .group_blocks = kvpi_policy_group_blocks(n_blocks, (uint32_t)c->refs->block_tokens)};
     kvpi_layout_take(&layout, 1, sizeof plan);
     kvpi_policy_layout(&plan, &layout, 0);
     if (!layout.overflow)

@@ -36,6 +36,7 @@ enum {
     OPT_HOST_BLOCKS,
     OPT_HOST_MEMORY,
     OPT_KEEP_EVICTED,
+    OPT_POLICY,
     OPT_STORE,
     OPT_DISK,
     OPT_REMOTE,
@@ -115,6 +116,10 @@ static const kvpi_args_option options_table[] = {
     [OPT_HOST_MEMORY] = {"--host-memory", "SIZE", "instead of --host-blocks", 0},
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
+    [OPT_POLICY] = {"--policy", "WHICH",
+                    "what is evicted from the device: lru (default), or\n"
+                    "learned: docs/POLICY.md",
+                    0},
     [OPT_STORE] = {"--store", "URL",
                    "write KV to this store, load it, and compare every\n"
                    "byte that comes back. KV is made up. For example,\n"
@@ -382,6 +387,17 @@ static int add_store(const kvpi_args *args, const char *url, kvpi_attach_options
     return 0;
 }
 
+static int apply_policy(const kvpi_args *args, const char *value, kvpi_replay_options *replay)
+{
+    static const char *const names[] = {"lru", "learned", NULL};
+    static const uint32_t numbers[] = {KVP_POLICY_LRU, KVP_POLICY_LEARNED};
+    size_t choice = 0;
+    if (kvpi_args_choice(args, OPT_POLICY, value, names, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    replay->policy = numbers[choice];
+    return 0;
+}
+
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
@@ -400,6 +416,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
+    case OPT_POLICY: return apply_policy(args, value, replay);
     case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
     case OPT_REMOTE: return apply_model(args, option, value, &replay->store);

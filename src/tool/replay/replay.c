@@ -115,6 +115,7 @@ static kvp_config configure(const replay *run)
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
+    config.policy = run->options->policy;
     config.n_groups = run->options->n_groups;
     memcpy(config.groups, run->options->groups, sizeof config.groups);
     if (run->options->host_blocks > 0) {
@@ -366,6 +367,7 @@ static int read_counters(replay *run)
     kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
+    run->report->cache = stats;
     run->report->evictions = stats.evicted_blocks;
     run->report->host_evictions = stats.host_evicted_blocks;
     run->report->peak_held_blocks = stats.peak_held_blocks;

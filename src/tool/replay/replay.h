@@ -18,6 +18,7 @@ typedef struct kvpi_replay_options {
     uint64_t blocks;                   /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
     uint64_t host_blocks;              /* usable ones of the host tier; 0: there is none */
     bool keep_evicted;                 /* on the host */
+    uint32_t policy;                   /* KVP_POLICY_... */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */
     uint32_t n_groups;
     kvpi_trace_args trace; /* its limit: requests to replay, those behind `skip` */

@@ -100,6 +100,7 @@ static kvp_config configure_cache(const simulation *sim)
     config.max_seq_tokens = (uint32_t)longest(sim);
     config.max_namespaces = 1;
     config.prefix_cache = options->replay.prefix_cache;
+    config.policy = options->replay.policy;
     config.watermark = (double)options->watermark_milli / 1000;
     if (options->replay.watch != NULL)
         kvpi_watch_configure(&config);

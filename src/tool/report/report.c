@@ -17,6 +17,17 @@
 
 /* --------------------------------------------------------------------------------- the figures */
 
+void kvpi_report_add_policy(kvpi_figures *to, const kvp_stats *cache)
+{
+    if (cache->references == 0)
+        return; /* LRU counts none */
+    kvpi_figures_text(to, "policy", "learned");
+    kvpi_figures_integer(to, "references", cache->references);
+    kvpi_figures_integer(to, "fallback_references", cache->fallback_references);
+    kvpi_figures_integer(to, "learned_hits", cache->learned_hits);
+    kvpi_figures_integer(to, "lru_hits", cache->lru_hits);
+}
+
 void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size)
 {
     if (size == NULL) {
@@ -75,6 +86,7 @@ static void add_counts(kvpi_figures *to, const kvpi_report *report)
     kvpi_figures_integer(to, "block_hits", report->block_hits);
     kvpi_figures_integer(to, "evictions", report->evictions);
     kvpi_figures_integer(to, "host_evictions", report->host_evictions);
+    kvpi_report_add_policy(to, &report->cache);
     kvpi_figures_integer(to, "peak_held_blocks", report->peak_held_blocks);
 }
 
@@ -188,6 +200,7 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
     bool host = report->host_blocks > 0;
     const char *appended =
         report->output ? "appended one at a time" : "not appended: --output-tokens off";
+    const bool learned = report->cache.references > 0;
     const kvpi_figures_row rows[] = {
         {true, "requests", "{requests}", "{rejected} rejected: would not fit an empty cache"},
         {report->skipped > 0, "skipped", "{skipped}", "requests before them"},
@@ -203,6 +216,9 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
          "{block_hits/blocks_looked_up} of these: found in the cache"},
         {true, "evictions", "{evictions}", "cached blocks dropped to make room"},
         {host, "  host", "{host_evictions}", "blocks dropped on the host"},
+        {learned, "learned hits", "{learned_hits}",
+         "blocks, of leading groups; with LRU {lru_hits} of them"},
+        {learned, "LRU for", "{fallback_references/references}", "of all block references"},
         {true, "peak held", "{peak_held_blocks}",
          "blocks in use at once, {peak_held_blocks/blocks} of all"},
     };

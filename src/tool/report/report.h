@@ -67,6 +67,7 @@ typedef struct kvpi_report {
     uint64_t block_hits;
     uint64_t evictions;
     uint64_t host_evictions;
+    kvp_stats cache; /* when all is done */
     uint64_t peak_held_blocks;
     uint64_t open_ns;   /* sums over all calls */
     uint64_t commit_ns; /* of the prompt */
@@ -116,6 +117,9 @@ typedef struct kvpi_report_pool {
 } kvpi_report_pool;
 
 void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file);
+
+/* With the learned policy, add what it did; else nothing. */
+void kvpi_report_add_policy(kvpi_figures *to, const kvp_stats *cache);
 
 /* Add the array of a model's layer groups; null without a model. */
 void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size);

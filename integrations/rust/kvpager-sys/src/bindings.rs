@@ -298,6 +298,12 @@ pub const KVP_STEPS_ORDERED: _bindgen_ty_5 = 0;
 pub const KVP_STEPS_OVERLAPPED: _bindgen_ty_5 = 1;
 #[doc = " When a released block may be taken again: see steps.h."]
 pub type _bindgen_ty_5 = ::std::os::raw::c_uint;
+#[doc = " the head of the queue (default)"]
+pub const KVP_POLICY_LRU: _bindgen_ty_6 = 0;
+#[doc = " by what came back; no quotas, groups, windows, KVP_KEEP"]
+pub const KVP_POLICY_LEARNED: _bindgen_ty_6 = 1;
+#[doc = " Which cached block a take evicts: docs/POLICY.md."]
+pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq)]
 pub struct kvp_config {
@@ -364,6 +370,10 @@ pub struct kvp_config {
     pub max_loads: u32,
     #[doc = " most host blocks lent at once; 0 = half of them, with max_loads"]
     pub lent_blocks: u32,
+    #[doc = " KVP_POLICY_LRU, KVP_POLICY_LEARNED"]
+    pub policy: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
 }
 impl Default for kvp_config {
     fn default() -> Self {
@@ -384,13 +394,11 @@ extern "C" {
     #[doc = " Say how many bytes of bookkeeping a configuration needs: the size of the arena."]
     #[doc = " Each unit of the pool needs about 128 + 4 U bytes; the system backs only what is touched. Each"]
     #[doc = " sequence needs 4 bytes for each block and each unit of max_seq_tokens."]
-    #[doc = " Returns: KVP_OK; KVP_E_ARG when the configuration is not valid; KVP_E_TOO_LONG when the size does"]
-    #[doc = "          not fit size_t. Thread: pure"]
+    #[doc = " Returns: KVP_OK; KVP_E_ARG: not valid; KVP_E_TOO_LONG: more than size_t. Thread: pure"]
     pub fn kvp_cache_bytes(config: *const kvp_config, out_bytes: *mut usize) -> kvp_status;
 }
 extern "C" {
     #[doc = " Create a cache."]
-    #[doc = ""]
     #[doc = " Takes:   config       copied"]
     #[doc = "          arena        NULL: the library maps memory (huge pages when the system grants them)."]
     #[doc = "                       Else the caller's memory, 64-byte aligned, arena_bytes >= kvp_cache_bytes;"]
@@ -524,6 +532,14 @@ pub struct kvp_stats {
     #[doc = " blocks that were not whole"]
     pub failed_loads: u64,
     pub mirrored_blocks: u64,
+    #[doc = " blocks used by sequences, as they closed: KVP_POLICY_LEARNED"]
+    pub references: u64,
+    #[doc = " of these, while the policy was LRU"]
+    pub fallback_references: u64,
+    #[doc = " blocks that leading groups of prompts hit on the device, and"]
+    pub learned_hits: u64,
+    #[doc = " that LRU would have hit of them: docs/POLICY.md"]
+    pub lru_hits: u64,
 }
 #[doc = " Why the most recent failing call failed."]
 #[repr(C)]
@@ -602,14 +618,14 @@ extern "C" {
     pub fn kvp_ns_flush(cache: *mut kvp_cache, ns: kvp_ns) -> kvp_status;
 }
 #[doc = " take no hit, compute everything (prompt log-probabilities)"]
-pub const KVP_OPEN_NO_MATCH: _bindgen_ty_6 = 1;
+pub const KVP_OPEN_NO_MATCH: _bindgen_ty_7 = 1;
 #[doc = " take no hit that would have to be copied from the host"]
 pub const KVP_OPEN_DEVICE_ONLY: _bindgen_ty_6 = 2;
 #[doc = " what is not hit is computed elsewhere and comes as a whole: take"]
 #[doc = "no block for what windows drop on the way there (windows.h)"]
 pub const KVP_OPEN_RECEIVE: _bindgen_ty_6 = 4;
 #[doc = " Flags of kvp_prompt."]
-pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 #[doc = " A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -649,24 +665,24 @@ impl Default for kvp_prompt {
     }
 }
 #[doc = " nothing more to match: every full unit of the prompt was hit"]
-pub const KVP_STOP_END: _bindgen_ty_7 = 0;
+pub const KVP_STOP_END: _bindgen_ty_8 = 0;
 #[doc = " the next unit is not known after this prefix"]
-pub const KVP_STOP_MISS: _bindgen_ty_7 = 1;
+pub const KVP_STOP_MISS: _bindgen_ty_8 = 1;
 #[doc = " the next unit is known but no block has its KV: a sequence is still"]
 #[doc = "computing it, or it was evicted while something after it stayed"]
-pub const KVP_STOP_NO_KV: _bindgen_ty_7 = 2;
+pub const KVP_STOP_NO_KV: _bindgen_ty_8 = 2;
 #[doc = " the next unit holds a token that must not be cached"]
-pub const KVP_STOP_UNCACHED: _bindgen_ty_7 = 3;
+pub const KVP_STOP_UNCACHED: _bindgen_ty_8 = 3;
 #[doc = " prefix_cache is 0, or KVP_OPEN_NO_MATCH"]
-pub const KVP_STOP_OFF: _bindgen_ty_7 = 4;
+pub const KVP_STOP_OFF: _bindgen_ty_8 = 4;
 #[doc = " all was there; cut back by KVP_FULL_HIT_RECOMPUTE"]
-pub const KVP_STOP_FULL_HIT: _bindgen_ty_7 = 5;
+pub const KVP_STOP_FULL_HIT: _bindgen_ty_8 = 5;
 #[doc = " a hit inside a block was given up: its source and a block to copy it"]
 #[doc = "to did not both fit. Or more blocks were on the host than the plan"]
 #[doc = "can ever hold: max_copies - 1"]
-pub const KVP_STOP_NO_ROOM: _bindgen_ty_7 = 6;
+pub const KVP_STOP_NO_ROOM: _bindgen_ty_8 = 6;
 #[doc = " Why a match ended where it did."]
-pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_open_info {
@@ -740,8 +756,8 @@ impl Default for kvp_batch {
 }
 #[doc = " each sequence by itself, in order. One that fails is left unchanged and"]
 #[doc = "gets its status; the others continue. The call returns KVP_OK"]
-pub const KVP_BATCH_EACH: _bindgen_ty_8 = 1;
-pub type _bindgen_ty_8 = ::std::os::raw::c_uint;
+pub const KVP_BATCH_EACH: _bindgen_ty_9 = 1;
+pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
 extern "C" {
     #[doc = " Make room for more tokens of a sequence."]
     #[doc = ""]
@@ -928,6 +944,7 @@ extern "C" {
 }
 extern "C" {
     #[doc = " Close a sequence: release every block, the last of the row first. Sealed content stays cached."]
+    #[doc = " KVP_POLICY_LEARNED counts a use of its sealed blocks; truncate to 0 before, to count none."]
     #[doc = " Gives: out_released may be NULL. Returns: KVP_OK; KVP_E_HANDLE. Thread: cache."]
     #[doc = " Cost: O(blocks), 1 to 2 ns each."]
     pub fn kvp_seq_close(
@@ -1048,11 +1065,11 @@ extern "C" {
     #[doc = "          public already"]
     pub fn kvp_seq_uncache(cache: *mut kvp_cache, seq: kvp_seq, range: kvp_range) -> kvp_status;
 }
-pub const KVP_ADMIT_OK: _bindgen_ty_9 = 0;
-pub const KVP_ADMIT_LATER: _bindgen_ty_9 = 1;
-pub const KVP_ADMIT_NEVER: _bindgen_ty_9 = 2;
+pub const KVP_ADMIT_OK: _bindgen_ty_10 = 0;
+pub const KVP_ADMIT_LATER: _bindgen_ty_10 = 1;
+pub const KVP_ADMIT_NEVER: _bindgen_ty_10 = 2;
 #[doc = " ------------------------------------------------------------------------------------ admission"]
-pub type _bindgen_ty_9 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_admission {
@@ -1145,13 +1162,13 @@ extern "C" {
         out_n: *mut u32,
     ) -> kvp_status;
 }
-pub const KVP_BLOCK_NULL: _bindgen_ty_10 = 0;
-pub const KVP_BLOCK_FREE: _bindgen_ty_10 = 1;
-pub const KVP_BLOCK_CACHED: _bindgen_ty_10 = 2;
-pub const KVP_BLOCK_HELD: _bindgen_ty_10 = 3;
-pub const KVP_BLOCK_PARKED: _bindgen_ty_10 = 4;
+pub const KVP_BLOCK_NULL: _bindgen_ty_11 = 0;
+pub const KVP_BLOCK_FREE: _bindgen_ty_11 = 1;
+pub const KVP_BLOCK_CACHED: _bindgen_ty_11 = 2;
+pub const KVP_BLOCK_HELD: _bindgen_ty_11 = 3;
+pub const KVP_BLOCK_PARKED: _bindgen_ty_11 = 4;
 #[doc = " --------------------------------------------------------------------------------------- blocks"]
-pub type _bindgen_ty_10 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_block_info {
@@ -1451,7 +1468,8 @@ pub struct kvp_cold {
 extern "C" {
     #[doc = " List cached blocks in the order in which takes evict them, from a cursor on."]
     #[doc = ""]
-    #[doc = " The order is that of the queue (cache.h): quotas may put others before it. While nothing changes,"]
+    #[doc = " The order is that of the queue (cache.h): quotas may put others before it, and KVP_POLICY_LEARNED"]
+    #[doc = " evicts in another order. While nothing changes,"]
     #[doc = " the same blocks come in the same order, however the list is cut into calls. When the block that"]
     #[doc = " was given last has lost its content or is held, the list begins at the cold end again; when it"]
     #[doc = " was queued anew, it goes on from there."]
@@ -1785,12 +1803,12 @@ extern "C" {
         out_n_seqs: *mut u32,
     ) -> kvp_status;
 }
-pub const KVP_EVENT_STORED: _bindgen_ty_11 = 1;
-pub const KVP_EVENT_REMOVED: _bindgen_ty_11 = 2;
+pub const KVP_EVENT_STORED: _bindgen_ty_12 = 1;
+pub const KVP_EVENT_REMOVED: _bindgen_ty_12 = 2;
 #[doc = " hash: the namespace's root hash: what was stored with this root goes;"]
 #[doc = "zero: everything (reset)"]
-pub const KVP_EVENT_CLEARED: _bindgen_ty_11 = 3;
-pub type _bindgen_ty_11 = ::std::os::raw::c_uint;
+pub const KVP_EVENT_CLEARED: _bindgen_ty_12 = 3;
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_event {
@@ -2062,9 +2080,9 @@ pub struct kvp_snapshot_block {
     #[doc = " slots with KV, from the block's start; the rest does not matter"]
     pub n_tokens: u32,
 }
-pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_12 = 0;
-pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_12 = 1;
-pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_13 = 0;
+pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_13 = 1;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 #[doc = " What was restored, one by one."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2140,18 +2158,18 @@ impl Default for kvp_snapshot_options {
     }
 }
 #[doc = " its record, or one that it depends on, is damaged or missing"]
-pub const KVP_DROP_DAMAGED: _bindgen_ty_13 = 0;
+pub const KVP_DROP_DAMAGED: _bindgen_ty_14 = 0;
 #[doc = " the file ends before it"]
-pub const KVP_DROP_CUT: _bindgen_ty_13 = 1;
+pub const KVP_DROP_CUT: _bindgen_ty_14 = 1;
 #[doc = " no block, node, key or namespace is left for it"]
-pub const KVP_DROP_NO_ROOM: _bindgen_ty_13 = 2;
+pub const KVP_DROP_NO_ROOM: _bindgen_ty_14 = 2;
 #[doc = " it holds a token that this cache must not match"]
-pub const KVP_DROP_UNCACHED: _bindgen_ty_13 = 3;
+pub const KVP_DROP_UNCACHED: _bindgen_ty_14 = 3;
 #[doc = " its KV is damaged or missing, or put refused it"]
-pub const KVP_DROP_KV: _bindgen_ty_13 = 4;
-pub const KVP_DROP_REASONS: _bindgen_ty_13 = 5;
+pub const KVP_DROP_KV: _bindgen_ty_14 = 4;
+pub const KVP_DROP_REASONS: _bindgen_ty_14 = 5;
 #[doc = " Why something was not restored."]
-pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
 #[doc = " saved = restored + the sum of dropped, always."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2350,17 +2368,17 @@ impl Default for kvp_arena_options {
     }
 }
 #[doc = " of one moment, and every invariant holds"]
-pub const KVP_ARENA_WHOLE: _bindgen_ty_14 = 0;
+pub const KVP_ARENA_WHOLE: _bindgen_ty_15 = 0;
 #[doc = " calls were made while it was read, or one was inside all the time"]
-pub const KVP_ARENA_MOVING: _bindgen_ty_14 = 1;
+pub const KVP_ARENA_MOVING: _bindgen_ty_15 = 1;
 #[doc = " of one moment, and `violation` says what is wrong"]
-pub const KVP_ARENA_DAMAGED: _bindgen_ty_14 = 2;
-pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
-pub const KVP_ARENA_HELD: _bindgen_ty_15 = 0;
-pub const KVP_ARENA_CACHED: _bindgen_ty_15 = 1;
-pub const KVP_ARENA_PARKED: _bindgen_ty_15 = 2;
-pub const KVP_ARENA_STATES: _bindgen_ty_15 = 3;
+pub const KVP_ARENA_DAMAGED: _bindgen_ty_15 = 2;
 pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
+pub const KVP_ARENA_HELD: _bindgen_ty_16 = 0;
+pub const KVP_ARENA_CACHED: _bindgen_ty_16 = 1;
+pub const KVP_ARENA_PARKED: _bindgen_ty_16 = 2;
+pub const KVP_ARENA_STATES: _bindgen_ty_16 = 3;
+pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct kvp_arena_report {
@@ -2691,11 +2709,11 @@ extern "C" {
     ) -> kvp_status;
 }
 #[doc = " slots 0 .. length - 1 of the row: with dense and CSR (default)"]
-pub const KVP_MASK_ROWS: _bindgen_ty_16 = 0;
+pub const KVP_MASK_ROWS: _bindgen_ty_17 = 0;
 #[doc = " slots of the list of kvp_meta_windowed, gap included"]
-pub const KVP_MASK_WINDOWED: _bindgen_ty_16 = 1;
+pub const KVP_MASK_WINDOWED: _bindgen_ty_17 = 1;
 #[doc = " Which keys the columns of a mask stand for."]
-pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
 #[doc = " The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries, too. A"]
 #[doc = " sequence without nodes has none here, and is causal."]
 #[doc = ""]
@@ -2970,11 +2988,11 @@ pub struct kvp_request {
     pub bits: u64,
 }
 #[doc = " close; compute anew when admitted again (default)"]
-pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_17 = 0;
+pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_18 = 0;
 #[doc = " to the host; recompute when that has no room"]
-pub const KVP_PREEMPT_SWAP: _bindgen_ty_17 = 1;
+pub const KVP_PREEMPT_SWAP: _bindgen_ty_18 = 1;
 #[doc = " whichever costs less; recompute when the host has no room"]
-pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_17 = 2;
+pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_18 = 2;
 #[doc = " How a victim gives its blocks up."]
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
@@ -2994,7 +3012,7 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_17 = 2;
 #[doc = ""]
 #[doc = " A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that"]
 #[doc = " others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed."]
-pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_sched_config {
@@ -3087,14 +3105,14 @@ extern "C" {
 }
 #[doc = " prompt->tokens stays the caller's, unchanged until the request"]
 #[doc = "ends"]
-pub const KVP_SUBMIT_BORROW: _bindgen_ty_18 = 1;
+pub const KVP_SUBMIT_BORROW: _bindgen_ty_19 = 1;
 #[doc = " it is never held for loading"]
-pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_18 = 2;
+pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_19 = 2;
 #[doc = " for the caller's stores, which read it in kvp_request_info. The"]
 #[doc = "scheduler does nothing with it"]
-pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_18 = 4;
+pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_19 = 4;
 #[doc = " Flags of kvp_submission."]
-pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
 #[doc = " A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3271,32 +3289,32 @@ pub struct kvp_step_seq {
     pub n_sampled: u32,
 }
 #[doc = " tried, and its blocks are not there"]
-pub const KVP_WAIT_BLOCKS: _bindgen_ty_19 = 0;
+pub const KVP_WAIT_BLOCKS: _bindgen_ty_20 = 0;
 #[doc = " tried, and its sequences would exceed max_running (or the cache's)"]
-pub const KVP_WAIT_SEQS: _bindgen_ty_19 = 1;
+pub const KVP_WAIT_SEQS: _bindgen_ty_20 = 1;
 #[doc = " the token budget is spent (never for swapped ones)"]
-pub const KVP_WAIT_TOKENS: _bindgen_ty_19 = 2;
+pub const KVP_WAIT_TOKENS: _bindgen_ty_20 = 2;
 #[doc = " tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT)"]
-pub const KVP_WAIT_PLAN: _bindgen_ty_19 = 3;
+pub const KVP_WAIT_PLAN: _bindgen_ty_20 = 3;
 #[doc = " the step preempted or left out a request: it admits none"]
-pub const KVP_WAIT_PREEMPTION: _bindgen_ty_19 = 4;
+pub const KVP_WAIT_PREEMPTION: _bindgen_ty_20 = 4;
 #[doc = " behind one that may not be passed over, or max_tries were tried"]
-pub const KVP_WAIT_ORDER: _bindgen_ty_19 = 5;
+pub const KVP_WAIT_ORDER: _bindgen_ty_20 = 5;
 #[doc = " kept back: another request computes its prefix (never swapped ones)"]
-pub const KVP_WAIT_PREFIX: _bindgen_ty_19 = 6;
-pub const KVP_WAIT_REASONS: _bindgen_ty_19 = 7;
+pub const KVP_WAIT_PREFIX: _bindgen_ty_20 = 6;
+pub const KVP_WAIT_REASONS: _bindgen_ty_20 = 7;
 #[doc = " Why requests wait, or stay swapped out."]
-pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
 #[doc = " kvp_sched_finish was told so"]
-pub const KVP_END_STOPPED: _bindgen_ty_20 = 0;
+pub const KVP_END_STOPPED: _bindgen_ty_21 = 0;
 #[doc = " max_new_tokens are generated"]
-pub const KVP_END_LENGTH: _bindgen_ty_20 = 1;
+pub const KVP_END_LENGTH: _bindgen_ty_21 = 1;
 #[doc = " the cache refused it, `status` tells why: its namespace was closed"]
 #[doc = "before it was admitted, borrowed memory was changed, or one of its"]
 #[doc = "sequences was closed by the caller"]
-pub const KVP_END_REFUSED: _bindgen_ty_20 = 2;
+pub const KVP_END_REFUSED: _bindgen_ty_21 = 2;
 #[doc = " Why a sample ended."]
-pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_ended {
@@ -3452,15 +3470,15 @@ extern "C" {
         tokens: *const i32,
     ) -> kvp_status;
 }
-pub const KVP_REQUEST_WAITING: _bindgen_ty_21 = 0;
-pub const KVP_REQUEST_RUNNING: _bindgen_ty_21 = 1;
-pub const KVP_REQUEST_PAUSED: _bindgen_ty_21 = 2;
+pub const KVP_REQUEST_WAITING: _bindgen_ty_22 = 0;
+pub const KVP_REQUEST_RUNNING: _bindgen_ty_22 = 1;
+pub const KVP_REQUEST_PAUSED: _bindgen_ty_22 = 2;
 #[doc = " and not paused"]
-pub const KVP_REQUEST_SWAPPED: _bindgen_ty_21 = 3;
+pub const KVP_REQUEST_SWAPPED: _bindgen_ty_22 = 3;
 #[doc = " held by kvp_sched_hold"]
-pub const KVP_REQUEST_LOADING: _bindgen_ty_21 = 4;
+pub const KVP_REQUEST_LOADING: _bindgen_ty_22 = 4;
 #[doc = " --------------------------------------------------------------------------- what can be asked"]
-pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_request_info {

@@ -64,6 +64,8 @@ pub struct Config {
     pub max_loads: u32,
     /// Most host blocks lent at once; 0 = half of them, with `max_loads`.
     pub lent_blocks: u32,
+    /// Evict what is worth its place least by what came back, and not what was released longest ago.
+    pub learned_policy: bool,
 }
 
 impl Default for Config {
@@ -148,6 +150,7 @@ impl Config {
             quotas: self.quotas.into(),
             max_loads: self.max_loads,
             lent_blocks: self.lent_blocks,
+            policy: self.learned_policy.into(),
             ..Default::default()
         })
     }
@@ -184,6 +187,7 @@ impl Config {
             quotas: raw.quotas != 0,
             max_loads: raw.max_loads,
             lent_blocks: raw.lent_blocks,
+            learned_policy: raw.policy != 0,
         }
     }
 }

@@ -62,8 +62,11 @@ fn a_configuration_comes_back() {
         quotas: true,
         max_loads: 2,
         lent_blocks: 4,
+        learned_policy: false,
     };
     assert_eq!(Cache::new(&config).unwrap().config(), Ok(config));
+    let learned = Config { learned_policy: true, ..small() };
+    assert!(Cache::new(&learned).unwrap().config().unwrap().learned_policy);
     let resolved = Cache::new(&Config::default()).unwrap().config().unwrap();
     assert_eq!((resolved.unit_tokens, resolved.max_copies), (16, 256 + 64));
     let larger = Config { n_blocks: 9999, ..small() };

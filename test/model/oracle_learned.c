@@ -1,0 +1,139 @@
+/* The learned policy: what it is told of sequences, and who may go. How it chooses is in
+ * oracle_policy.h.
+ *
+ * Nothing is kept here but how many leading blocks a sequence hit when it was opened. Which cached
+ * blocks are leaves is looked up anew for every victim.
+ */
+#include "oracle_parts.h"
+
+#include <stdlib.h>
+
+/* Groups of 512 tokens, or of a 128th of a small cache. */
+static uint64_t group_blocks(const kvp_config *config)
+{
+    uint64_t tokens = 512 / config->block_tokens, share = (config->n_blocks - 1) / 128;
+    uint64_t group = tokens < share ? tokens : share;
+
+    return group ? group : 1;
+}
+
+void oracle_learned_create(oracle *o)
+{
+    if (o->config.policy == KVP_POLICY_LEARNED)
+        o->policy =
+            plain_create(o->config.n_blocks - 1, o->config.block_tokens, group_blocks(&o->config));
+}
+
+static bool is_cached(const oracle *o, int32_t block)
+{
+    return !o->blocks[block].refs && !o->blocks[block].parked_for && oracle_block_sealed(o, block);
+}
+
+/* The last unit before the block that has this unit; a root, if there is none. */
+static uint32_t before_block(const oracle *o, uint32_t node)
+{
+    uint32_t in_block = o->nodes[node].depth % o->block_units + 1;
+
+    for (uint32_t i = 0; i < in_block; i++)
+        node = o->nodes[node].parent;
+    return node;
+}
+
+static uint32_t deepest_of(const oracle *o, int32_t block)
+{
+    return o->blocks[block].unit_node[oracle_block_depth(o, block) - 1];
+}
+
+/* Does another cached block of the device continue this one? */
+static bool is_continued(const oracle *o, int32_t block)
+{
+    uint32_t last = deepest_of(o, block);
+
+    for (uint32_t i = 1; i < o->config.n_blocks; i++) {
+        if (is_cached(o, (int32_t)i) && before_block(o, deepest_of(o, (int32_t)i)) == last)
+            return true;
+    }
+    return false;
+}
+
+int32_t oracle_learned_choose(oracle *o, int32_t first)
+{
+    bool *leaves = oracle_allocate(o->config.n_blocks, sizeof *leaves);
+    uint64_t oldest = o->policy->chose_oldest, old = o->policy->chose_old;
+    uint64_t young = o->policy->chose_young;
+    uint32_t block;
+
+    for (uint32_t i = 1; i < o->config.n_blocks; i++)
+        leaves[i] = is_cached(o, (int32_t)i) &&
+                    o->blocks[i].retention == o->blocks[first].retention &&
+                    !is_continued(o, (int32_t)i);
+    block = plain_choose(o->policy, leaves);
+    free(leaves);
+    o->marks.learned_oldest += o->policy->chose_oldest > oldest;
+    o->marks.learned_old += o->policy->chose_old > old;
+    o->marks.learned_young += o->policy->chose_young > young;
+    o->marks.learned_no_leaf += block == PLAIN_NONE;
+    o->marks.learned_leaf += block != PLAIN_NONE && is_continued(o, first);
+    return block == PLAIN_NONE ? first : (int32_t)block;
+}
+
+/* Leading entries that are in the block of their last unit. */
+static uint32_t count_sealed(const oracle *o, const oracle_seq *seq)
+{
+    uint32_t n = 0, last = o->block_units - 1;
+
+    while (n < seq->n_row && (n + 1) * o->block_units <= seq->n_chain) {
+        int32_t block = seq->rows[0][n];
+
+        if (!block || o->blocks[block].unit_kind[last] != UNIT_SEALED ||
+            o->blocks[block].unit_node[last] != seq->chain[n * o->block_units + last])
+            break;
+        n++;
+    }
+    return n;
+}
+
+void oracle_learned_close(oracle *o, const oracle_seq *seq)
+{
+    uint32_t n, group, *names;
+    plain_request request = {0};
+
+    if (!o->policy || seq->is_fork || seq->tier != KVP_DEVICE)
+        return;
+    n = count_sealed(o, seq);
+    group = (uint32_t)o->policy->group;
+    names = oracle_allocate(n / group, sizeof *names);
+    for (uint32_t g = 0; g < n / group; g++) {
+        const uint8_t *hash = o->nodes[seq->chain[(g + 1) * group * o->block_units - 1]].hash.bytes;
+
+        for (uint32_t i = 12; i < 16; i++)
+            names[g] = names[g] << 8 | hash[i];
+    }
+    request.blocks = seq->rows[0];
+    request.names = names;
+    request.n_blocks = n;
+    request.n_held = seq->n_row;
+    request.n_prompt = oracle_lower(n, seq->prompt / o->config.block_tokens);
+    request.n_hits = seq->hit_blocks;
+    request.prompt_tokens = seq->prompt;
+    request.output_tokens = seq->tokens - seq->prompt;
+    o->stats.references += n;
+    o->stats.fallback_references += plain_is_lru(o->policy) ? n : 0;
+    o->marks.learned_returned += o->policy->returned;
+    plain_use(o->policy, &request);
+    o->stats.learned_hits = o->policy->hit_blocks;
+    o->stats.lru_hits = o->policy->lru_blocks;
+    free(names);
+}
+
+void oracle_learned_rest(oracle *o, int32_t block)
+{
+    if (o->policy && oracle_tier(o, block) == KVP_DEVICE && oracle_block_sealed(o, block))
+        plain_rest(o->policy, (uint32_t)block);
+}
+
+void oracle_learned_lost(oracle *o, int32_t block)
+{
+    if (o->policy && oracle_tier(o, block) == KVP_DEVICE && !oracle_block_sealed(o, block))
+        plain_forget(o->policy, (uint32_t)block);
+}

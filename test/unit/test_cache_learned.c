@@ -1,0 +1,368 @@
+/* The learned policy in a cache: what is refused, what counts as a use, who may go, what is kept in
+ * copies and snapshots, and what the audit sees. Which of those that may go is chosen, is
+ * test_policy_plain's, and random calls are test/model's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "snaps.h"
+
+#include "core/cache/audit.h"
+#include "core/cache/state.h"
+#include "core/snapshot/ranges.h"
+
+#include <kvpager/drop.h>
+#include <kvpager/inspect.h>
+#include <kvpager/recover.h>
+#include <kvpager/windows.h>
+
+static kvp_config learned_config(uint32_t usable)
+{
+    kvp_config config = config_of(4, 4, usable);
+    config.policy = KVP_POLICY_LEARNED;
+    return config;
+}
+
+static world learned_world(uint32_t usable)
+{
+    const kvp_config config = learned_config(usable);
+    return make_world(&config);
+}
+
+/* ------------------------------------------------------------------------------------- refusals */
+
+static void expect_refused(const kvp_config *config, const char *field, const char *text)
+{
+    kvp_why why;
+    kvp_cache *cache = NULL;
+    assert_status(KVP_E_ARG, kvp_config_check(config, &why));
+    assert_string_equal(why.field, field);
+    assert_string_equal(why.text, text);
+    assert_status(KVP_E_ARG, kvp_cache_create(config, NULL, 0, &cache));
+}
+
+static void test_what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    kvp_config good = learned_config(7), c = good;
+    assert_ok(kvp_config_check(&good, NULL));
+    c.policy = 2;
+    expect_refused(&c, "policy", "policy is 2, expected 0 or 1");
+    c = good;
+    c.reserved = 1;
+    expect_refused(&c, "reserved", "reserved is 1, expected 0");
+    c = good;
+    c.quotas = 1;
+    expect_refused(&c, "quotas", "quotas is 1: expected 0 with KVP_POLICY_LEARNED");
+    c = good;
+    c.n_groups = 2;
+    expect_refused(&c, "n_groups", "n_groups is 2: expected 1 with KVP_POLICY_LEARNED");
+    c = good;
+    c.groups[0] = (kvp_window){0, 8};
+    expect_refused(&c, "groups", "groups: expected no window with KVP_POLICY_LEARNED");
+    c = good;
+    c.commit_policy = KVP_KEEP;
+    expect_refused(&c, "commit_policy",
+                   "commit_policy is 1: expected KVP_ADOPT with KVP_POLICY_LEARNED");
+}
+
+/* ----------------------------------------------------------------------------------------- uses */
+
+static void test_only_closes_of_requests_count(void **state)
+{
+    (void)state;
+    world w = learned_world(16);
+    const kvp_seq a = open_done(&w, ints(0), 10); /* two full blocks, and a part of one */
+    const kvp_seq fork = fork_seq(&w, a, 10);
+    close_seq(&w, fork);
+    assert_int_equal(stats_of(&w).references, 0);
+    close_seq(&w, a);
+    assert_int_equal(stats_of(&w).references, 2);
+    assert_int_equal(stats_of(&w).fallback_references, 2); /* not warm yet */
+    const kvp_seq b = open_done(&w, ints(0), 10);
+    assert_ok(kvp_seq_truncate(w.cache, b, 0, NULL)); /* as for a preemption */
+    close_seq(&w, b);
+    assert_int_equal(stats_of(&w).references, 2);
+    const kvp_seq c = open_seq(&w, ints(100), 8, NULL); /* never computed: nothing is sealed */
+    close_seq(&w, c);
+    assert_int_equal(stats_of(&w).references, 2);
+    leave_cached(&w, ints(0), 10);
+    assert_int_equal(stats_of(&w).references, 4);
+    assert_int_equal(stats_of(&w).learned_hits, 2);
+    assert_int_equal(stats_of(&w).lru_hits, 2);
+    end_world(&w);
+}
+
+static void test_a_reset_forgets_all_but_the_counters(void **state)
+{
+    (void)state;
+    world w = learned_world(16);
+    leave_cached(&w, ints(0), 8);
+    leave_cached(&w, ints(0), 8);
+    assert_int_equal(stats_of(&w).lru_hits, 2);
+    assert_ok(kvp_cache_reset(w.cache));
+    assert_int_equal(stats_of(&w).references, 4);
+    leave_cached(&w, ints(0), 8);
+    assert_int_equal(stats_of(&w).references, 6);
+    assert_int_equal(kvpi_leaves_policy(&w.cache->pool.leaves)->references, 2);
+    end_world(&w);
+}
+
+/* A sequence that is swapped out when it is closed: its device blocks were left before. */
+static void test_a_close_on_the_host_is_no_use(void **state)
+{
+    (void)state;
+    kvp_config config = learned_config(8);
+    config.host_blocks = 9;
+    world w = make_world(&config);
+    const kvp_seq seq = open_done(&w, ints(0), 8);
+    kvp_swapped swapped;
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, &swapped));
+    close_seq(&w, seq);
+    assert_int_equal(stats_of(&w).references, 0);
+    end_world(&w);
+}
+
+/* --------------------------------------------------------------------------------------- leaves */
+
+/* A window of its own drops the first block, which is released before what continues it: it stands
+ * first in the queue, and is no leaf. */
+static void test_what_is_continued_stays(void **state)
+{
+    (void)state;
+    world w = learned_world(4);
+    const kvp_seq a = open_done(&w, ints(0), 12); /* blocks 1, 2, 3 */
+    assert_ok(kvp_seq_window(w.cache, a, 0, (kvp_window){0, 4}, NULL));
+    assert_int_equal(stats_of(&w).cached_blocks, 2);
+    close_seq(&w, a);
+    const kvp_evicted *evicted;
+    const kvp_seq b = open_seq(&w, ints(500), 8, NULL); /* takes the free block, and one */
+    assert_int_equal(evicted_of(&w, &evicted), 1);
+    assert_int_equal(evicted[0].block, 3);
+    assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
+    close_seq(&w, b);
+    end_world(&w);
+}
+
+/* The class that goes first has only blocks that others continue: its oldest goes all the same. */
+static void test_a_take_never_fails_for_lack_of_leaves(void **state)
+{
+    (void)state;
+    world w = learned_world(3);
+    const kvp_seq a = open_done(&w, ints(0), 12);
+    assert_ok(kvp_seq_retain(w.cache, a, (kvp_range){8, 12}, 3));
+    close_seq(&w, a);
+    const kvp_evicted *evicted;
+    const kvp_seq b = open_seq(&w, ints(500), 12, NULL);
+    assert_int_equal(evicted_of(&w, &evicted), 3);
+    assert_int_equal(evicted[0].block, 2); /* queued before block 1, and continued by 3 */
+    assert_int_equal(evicted[1].block, 1); /* a leaf by then: nothing of its group is left */
+    assert_int_equal(evicted[2].block, 3);
+    close_seq(&w, b);
+    end_world(&w);
+}
+
+/* A refused open holds and lets go: nothing may show of it, though the ends of classes change. */
+static void test_a_refused_open_leaves_no_trace(void **state)
+{
+    (void)state;
+    world w = learned_world(6);
+    leave_cached(&w, ints(0), 8);
+    leave_cached(&w, ints(100), 8);
+    const kvp_seq held = open_done(&w, ints(200), 8);
+    const kvp_prompt prompt = prompt_of(ints(0), 24);
+    kvp_seq seq;
+    assert_unchanged(
+        &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
+    close_seq(&w, held);
+    end_world(&w);
+}
+
+/* -------------------------------------------------------------------------------------- victims */
+
+/* 48 prompts of two blocks in turn, and room for 32: LRU hits nothing. Gives the hit blocks of the
+ * last 20 of 100 rounds. */
+static uint32_t hits_of_a_scan(uint32_t policy)
+{
+    kvp_config config = config_of(4, 4, 64);
+    uint32_t n_hits = 0;
+    config.policy = policy;
+    world w = make_world(&config);
+    for (int round = 0; round < 100; round++) {
+        for (int32_t i = 0; i < 48; i++) {
+            kvp_open_info info;
+            const kvp_seq seq = open_seq(&w, ints(80 * i), 8, &info);
+            assert_ok(kvp_seq_commit(w.cache, seq, 8));
+            close_seq(&w, seq);
+            n_hits += round < 80 ? 0 : info.hit_tokens / 4;
+        }
+    }
+    end_world(&w);
+    return n_hits;
+}
+
+/* Of 47 prompts between two uses, 31 can stay beside the one that is used: the optimum, of many
+ * rounds. */
+static void test_a_scan_that_does_not_fit(void **state)
+{
+    (void)state;
+    const uint32_t optimum = 20 * 48 * 2 * 31 / 47;
+    assert_int_equal(hits_of_a_scan(KVP_POLICY_LRU), 0);
+    assert_in_range(hits_of_a_scan(KVP_POLICY_LEARNED), optimum * 9 / 10, 20 * 32 * 2);
+}
+
+/* ------------------------------------------------------------------------- copies and snapshots */
+
+static void test_a_snapshot_brings_blocks_in_their_order(void **state)
+{
+    (void)state;
+    const kvp_config config = learned_config(6);
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 8);
+    leave_cached(&w, ints(100), 12);
+    kvp_snapshot_options options = snap_options();
+    snap s = snap_of(w.cache, &options);
+    kvp_cache *cache = NULL;
+    kvp_snapshot_report report;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    assert_ok(snap_load(&s, cache, &report));
+    assert_sound(cache);
+    assert_int_equal(report.blocks, 5);
+    kvp_ns ns;
+    kvp_seq seq;
+    const kvp_evicted *evicted;
+    uint32_t n;
+    const kvp_prompt prompt = prompt_of(ints(500), 24);
+    assert_ok(kvp_ns_open(cache, "", 0, &ns));
+    assert_ok(kvp_seq_open(cache, ns, &prompt, &seq, NULL));
+    assert_ok(kvp_cache_evicted(cache, &evicted, &n));
+    const int32_t expected[] = {2, 1, 5, 4, 3}; /* the older request's first; tails first */
+    assert_int_equal(n, 5);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(evicted[i].block, expected[i]);
+    }
+    assert_sound(cache);
+    kvp_cache_destroy(cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static int read_world(void *context, uint64_t offset, void *out_bytes, size_t n_bytes)
+{
+    const world *w = context;
+    memcpy(out_bytes, (const char *)w->arena + offset, n_bytes);
+    return 0;
+}
+
+/* Another process sees it whole, and sees damage. */
+static void test_it_can_be_inspected(void **state)
+{
+    (void)state;
+    world w = learned_world(8);
+    leave_cached(&w, ints(0), 12);
+    const kvp_arena_source source = {&w, w.arena_bytes, read_world};
+    kvp_arena_options options;
+    kvp_arena_report report;
+    kvp_arena_options_init(&options);
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    assert_int_equal(report.config.policy, KVP_POLICY_LEARNED);
+    assert_int_equal(report.stats.references, 3);
+    struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
+    policy->order[0].n_queued++;
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_DAMAGED);
+    assert_string_equal(report.violation.invariant, "O2");
+    policy->order[0].n_queued--;
+    end_world(&w);
+}
+
+/* ------------------------------------------------------------------------------------ the audit */
+
+#define EXPECT_WRONG(w, place, value, invariant_)                                                  \
+    do {                                                                                           \
+        kvp_violation found_;                                                                      \
+        const uint64_t old_ = (uint64_t)(place);                                                   \
+        (place) = (value);                                                                         \
+        assert_int_equal(kvpi_audit((w)->cache, 2, &found_), 0);                                   \
+        assert_string_equal(found_.invariant, invariant_);                                         \
+        (place) = (__typeof__(place))old_;                                                         \
+        assert_int_equal(kvpi_audit((w)->cache, 3, NULL), 1);                                      \
+    } while (0)
+
+static void test_the_audit_sees_what_is_wrong(void **state)
+{
+    (void)state;
+    world w = learned_world(8);
+    leave_cached(&w, ints(0), 12); /* blocks 1, 2, 3 */
+    const kvp_seq held = open_done(&w, ints(100), 8);
+    const struct kvpi_leaves *leaves = &w.cache->pool.leaves;
+    struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
+    const uint32_t first = kvpi_block(&w.cache->pool, 1)->content;
+    EXPECT_WRONG(&w, kvpi_leaf(leaves, first)->block, 2, "F1");
+    EXPECT_WRONG(&w, kvpi_leaf(leaves, first)->block, 0, "F1");
+    EXPECT_WRONG(&w, kvpi_leaf(leaves, leaves->n_contents)->block, 1, "F1");
+    EXPECT_WRONG(&w, *kvpi_leaves_above(leaves, 2), leaves->n_contents + 1, "F2");
+    EXPECT_WRONG(&w, *kvpi_leaves_above(leaves, 2), 0, "F2");
+    EXPECT_WRONG(&w, kvpi_leaf(leaves, first)->continued, 2, "F2");
+    EXPECT_WRONG(&w, kvpi_order_block(policy->order, 3)->mark, 0, "F4");
+    EXPECT_WRONG(&w, kvpi_order_block(policy->order, 4)->mark, 1, "F4");
+    EXPECT_WRONG(&w, kvpi_order_block(policy->order, 3)->queued, 0, "F3");
+    EXPECT_WRONG(&w, kvpi_order_block(policy->order, 2)->queued, 1, "F3");
+    EXPECT_WRONG(&w, kvpi_order_block(policy->order, 3)->queued, 2, "F3");
+    EXPECT_WRONG(&w, policy->credit, INT64_MAX, "V2");
+    EXPECT_WRONG(&w, policy->references, 2, "V1");
+    EXPECT_WRONG(&w, policy->rests, 2, "V1");
+    EXPECT_WRONG(&w, kvpi_ghost_entry(&policy->ghost, policy->ghost.cursors[16])->stamp, 77, "G1");
+    close_seq(&w, held);
+    end_world(&w);
+}
+
+/* Foreign bytes: the sizes by which everything else would be found. */
+static void test_foreign_sizes_are_not_believed(void **state)
+{
+    (void)state;
+    world w = learned_world(8);
+    leave_cached(&w, ints(0), 12);
+    struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
+    kvp_violation found;
+    assert_true(kvpi_in_range(w.cache, &found));
+    uint32_t *const sizes[] = {&policy->n_blocks,          &policy->block_tokens,
+                               &policy->ungated,           &policy->group_blocks,
+                               &policy->ghost.n_blocks,    &policy->ghost.n_places,
+                               &policy->ghost.n_lists,     &policy->order[0].n_blocks,
+                               &policy->order[7].n_blocks, &policy->order[3].lane};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        ++*sizes[i];
+        assert_false(kvpi_in_range(w.cache, &found));
+        assert_string_equal(found.invariant, "F4");
+        --*sizes[i];
+    }
+    size_t *const offsets[] = {&policy->ghost.entries_at, &policy->ghost.lists_at,
+                               &policy->order[0].blocks_at, &policy->order[5].blocks_at};
+    for (size_t i = 0; i < sizeof(offsets) / sizeof(*offsets); i++) {
+        *offsets[i] += 64;
+        assert_false(kvpi_in_range(w.cache, &found));
+        *offsets[i] -= 64;
+    }
+    assert_ok(kvp_cache_recover(w.cache, &found));
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_does_not_fit_is_refused),
+        cmocka_unit_test(test_only_closes_of_requests_count),
+        cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
+        cmocka_unit_test(test_a_close_on_the_host_is_no_use),
+        cmocka_unit_test(test_what_is_continued_stays),
+        cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
+        cmocka_unit_test(test_a_refused_open_leaves_no_trace),
+        cmocka_unit_test(test_a_scan_that_does_not_fit),
+        cmocka_unit_test(test_a_snapshot_brings_blocks_in_their_order),
+        cmocka_unit_test(test_it_can_be_inspected),
+        cmocka_unit_test(test_the_audit_sees_what_is_wrong),
+        cmocka_unit_test(test_foreign_sizes_are_not_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
