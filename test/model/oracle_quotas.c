@@ -134,6 +134,8 @@ int32_t oracle_coldest(oracle *o, uint32_t *turn)
         for (uint32_t i = 0; i < queue->n && !first; i++)
             first = oracle_block_sealed(o, queue->items[i]) ? queue->items[i] : 0;
     }
+    if (first && o->policy)
+        return oracle_learned_choose(o, first);
     other = o->config.quotas ? next_over(o, KVP_DEVICE) : ORACLE_NONE;
     if (!first || other == ORACLE_NONE)
         return first;

@@ -197,6 +197,9 @@ uint32_t kvpi_pool_coldest(const struct kvpi_pool *pool, uint32_t *out_turn)
 {
     const uint32_t first = first_cached(pool);
     *out_turn = pool->quotas.turn;
+    if (first != 0 && pool->leaves.on) {
+        return kvpi_leaves_choose(pool, first);
+    }
     if (first == 0 || !kvpi_pool_counts(pool)) {
         return first;
     }
