@@ -50,7 +50,8 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
     if (kvp_cache_config(config->cache, &cache) != KVP_OK ||
         kvp_memory_describe(config->memory, &layout, NULL) != KVP_OK ||
         layout.block_tokens != cache.block_tokens || layout.n_blocks < cache.n_blocks ||
-        cache.n_groups != 1) /* a row of each group would need a memory of each */
+        cache.n_groups != 1 || /* a row of each group would need a memory of each */
+        cache.state_slots > 0)
         return KVP_E_ARG;
     *side = (struct kvpi_side){
         .config = *config, .layout = layout, .shape = shape_of_side(config, &layout)};

@@ -32,7 +32,7 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq)
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
-        seq->windowed = seq->windowed || w->recent_tokens > 0;
+        seq->windowed |= w->recent_tokens > 0 ? KVPI_WINDOWED : 0;
         kvpi_set_dropped(
             cache, &windows[g],
             kvpi_min_u32(kvpi_window_end(cache, &windows[g], next_query(seq)), n_blocks));
@@ -182,7 +182,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
-    seq->windowed = 1;
+    seq->windowed |= KVPI_WINDOWED;
     end_window_publishing(cache, seq, group, window);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;

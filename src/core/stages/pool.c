@@ -60,6 +60,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
         memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint64_t));
     }
     pool->classes = 1;
+    pool->last_free = n - 1;
     pool->parking = 0;
     kvpi_set(&pool->n_free, n - 1);
     kvpi_set(&pool->n_cached, 0);
@@ -99,6 +100,9 @@ static void push_free(struct kvpi_pool *pool, uint32_t block)
     blocks[sentinel].next = block;
     pool->classes |= 1u;
     *earlier = block;
+    if (pool->n_free == 0) {
+        pool->last_free = block;
+    }
     kvpi_count(&pool->n_free, 1);
 }
 
@@ -341,12 +345,21 @@ void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention
     b->refs = (b->refs & ~KVPI_REFS_CLASS_MASK) | retention << KVPI_REFS_CLASS_SHIFT;
 }
 
+/* A free block is about to leave its place. (As the only one it leaves none behind.) */
+static void leave_free(struct kvpi_pool *pool, uint32_t block)
+{
+    if (block == pool->last_free && pool->n_free > 1) {
+        pool->last_free = kvpi_block(pool, block)->prev;
+    }
+}
+
 void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
                        uint32_t group)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t next = before == 0 ? pool->n_blocks + class_ : before;
     KVPI_ASSERT(blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
+    leave_free(pool, block);
     kvpi_pool_unlink(pool, blocks, block);
     const uint32_t prev = blocks[next].prev;
     blocks[block].refs = class_ << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
@@ -357,6 +370,23 @@ void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, 
     pool->classes |= 1u << class_;
     kvpi_uncount(&pool->n_free, 1);
     kvpi_count(&pool->n_cached, 1);
+}
+
+void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t class_ = kvpi_block_class(&blocks[block]);
+    KVPI_ASSERT(kvpi_block_is_cached(&blocks[block]) && block != after);
+    kvpi_pool_unlink(pool, blocks, block);
+    const uint32_t prev = after != 0                        ? after
+                          : class_ == 0 && pool->n_free > 0 ? pool->last_free
+                                                            : pool->n_blocks + class_;
+    const uint32_t next = blocks[prev].next;
+    blocks[block].prev = prev;
+    blocks[block].next = next;
+    blocks[prev].next = block;
+    blocks[next].prev = block;
+    pool->classes |= 1u << class_;
 }
 
 void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner)
@@ -370,6 +400,7 @@ void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t ow
 void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block)
 {
     KVPI_ASSERT(kvpi_block(pool, block)->content == 0 && kvpi_pool_refs(pool, block) == 0);
+    leave_free(pool, block);
     kvpi_pool_unlink(pool, kvpi_blocks(pool), block);
     kvpi_uncount(&pool->n_free, 1);
     push_free(pool, block);
@@ -382,6 +413,7 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
     const struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t sentinel = pool->n_blocks + class_;
     int cached_seen = 0;
+    uint32_t last_free = 0;
     uint32_t before = sentinel;
     for (uint32_t b = blocks[sentinel].next; b != sentinel; b = blocks[b].next) {
         *out_block = b;
@@ -400,7 +432,11 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
         }
         cached_seen |= cached;
         counts[cached]++;
+        last_free = cached ? last_free : b;
         before = b; /* links that agree both ways do not lead round before the sentinel */
+    }
+    if (last_free != 0 && last_free != pool->last_free) {
+        return "B3 the last free block is not the one that is noted";
     }
     if (((pool->classes >> class_) & 1u) != (blocks[sentinel].next != sentinel)) {
         return "B3 the mask of non-empty classes is wrong";

@@ -65,9 +65,11 @@ struct kvpi_trail {
 
 struct kvpi_pool {
     uint32_t n_blocks;
-    uint32_t classes; /* bit c: queue of class c is not empty */
-    uint32_t n_lists; /* parked lists */
-    uint32_t parking; /* 0: releases are queued; else 1 + the list that they go to */
+    uint32_t classes;   /* bit c: queue of class c is not empty */
+    uint32_t n_lists;   /* parked lists */
+    uint32_t parking;   /* 0: releases are queued; else 1 + the list that they go to */
+    uint32_t last_free; /* the one before the cached blocks of class 0, when there is any */
+    uint32_t reserved;
     uint64_t n_free;
     uint64_t n_cached;
     uint64_t n_held;
@@ -208,6 +210,10 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
 
 /* Change the class of a held block: where it is queued when it is released with content. */
 void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention);
+
+/* A queued block with content goes before all others of its class that have some; or right behind
+ * `after`, which went there before, if that is not 0. */
+void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after);
 
 /* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
  * content is set by the caller. For what is restored, the block that goes first as the last. */
