@@ -13,6 +13,7 @@ pub const KVP_KEY_MAX_BYTES: u32 = 52;
 pub const KVP_RETENTION_CLASSES: u32 = 8;
 pub const KVP_GROUPS_MAX: u32 = 8;
 pub const KVP_TREE_TOKENS_MAX: u32 = 65536;
+pub const KVP_STATE_SLOTS: u32 = 2;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
 pub const KVP_SNAPSHOT_VERSION: u32 = 2;
 pub const KVP_ARENA_MARK: &[u8; 9usize] = b"kvparena\0";
@@ -21,7 +22,7 @@ pub const KVP_META_LEVELS_MAX: u32 = 32;
 pub const KVP_META_ALIGN: u32 = 64;
 pub const KVP_SCHED_PAGE_TOKENS: u32 = 64;
 pub const KVP_ALL_SAMPLES: u32 = 4294967295;
-pub const KVP_OPLOG_VERSION: u32 = 4;
+pub const KVP_OPLOG_VERSION: u32 = 5;
 pub type __uint8_t = ::std::os::raw::c_uchar;
 pub type __uint16_t = ::std::os::raw::c_ushort;
 pub type __int32_t = ::std::os::raw::c_int;
@@ -364,6 +365,11 @@ pub struct kvp_config {
     pub max_loads: u32,
     #[doc = " most host blocks lent at once; 0 = half of them, with max_loads"]
     pub lent_blocks: u32,
+    #[doc = " of recurrent state, slot 0 included; 0 (default): no layers have any,"]
+    #[doc = "else 2..2^30; states.h says with what it cannot be combined"]
+    pub state_slots: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
 }
 impl Default for kvp_config {
     fn default() -> Self {
@@ -536,7 +542,7 @@ pub struct kvp_shortage {
     #[doc = " KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the"]
     #[doc = "limit that can never be passed; else 0"]
     pub missing_blocks: u64,
-    #[doc = " whose blocks: KVP_DEVICE, KVP_HOST"]
+    #[doc = " whose blocks: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS: states.h"]
     pub tier: u32,
     #[doc = " 0"]
     pub reserved: u32,
@@ -1958,6 +1964,99 @@ extern "C" {
         out_n_nodes: *mut u32,
     ) -> kvp_status;
 }
+#[doc = " nothing: no slot was available to go on with, others read the"]
+#[doc = "slot, or the unit is not public or was flushed"]
+pub const KVP_CHECKPOINT_SKIPPED: _bindgen_ty_12 = 0;
+#[doc = " the state is kept"]
+pub const KVP_CHECKPOINT_MADE: _bindgen_ty_12 = 1;
+#[doc = " the node has one already"]
+pub const KVP_CHECKPOINT_THERE: _bindgen_ty_12 = 2;
+#[doc = " What kvp_seq_checkpoint did."]
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+extern "C" {
+    #[doc = " Keep the state after the computed tokens, which end a unit, for prompts that begin alike."]
+    #[doc = ""]
+    #[doc = " The slot with that state becomes the checkpoint of the unit's node. The next step reads it, and"]
+    #[doc = " writes a slot that this call takes, evicting another checkpoint if need be. If there is none,"]
+    #[doc = " nothing is kept (stats.skipped): the call never fails for lack of slots, and the sequence goes on"]
+    #[doc = " as before. Call it before a step is ordered that computes more, because that one may write the"]
+    #[doc = " slot: after the commit of a chunk, or when it is scheduled if commits are made then."]
+    #[doc = ""]
+    #[doc = " Gives:   out_outcome  KVP_CHECKPOINT_...; may be NULL"]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the computed tokens are 0, or end no"]
+    #[doc = "          unit; or their values are not known, or not kept; KVP_E_DROPPED: the state is lost"]
+    #[doc = " After-failure: unchanged"]
+    #[doc = " Thread:  cache. Cost: O(units before it)"]
+    pub fn kvp_seq_checkpoint(
+        cache: *mut kvp_cache,
+        seq: kvp_seq,
+        out_outcome: *mut u32,
+    ) -> kvp_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_state_info {
+    #[doc = " that the next step reads; 0: the initial state, or it is lost"]
+    pub read_slot: u32,
+    #[doc = " that it writes; 0: extend first"]
+    pub write_slot: u32,
+    #[doc = " 1: the state after the computed tokens is nowhere"]
+    pub lost: u32,
+    #[doc = " where to end a chunk: the prompt leaves the known path; 0: nowhere"]
+    pub branch_end: u32,
+    #[doc = " and: the last unit ends before the last token; 0: nowhere. Both as of"]
+    #[doc = "open; 0 for a fork"]
+    pub prompt_end: u32,
+}
+extern "C" {
+    #[doc = " Give the slots of the sequences of a step, in the order of the batch."]
+    #[doc = " Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only"]
+    #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no"]
+    #[doc = "          slot to write (extend it); KVP_E_DROPPED: the state of one is lost"]
+    #[doc = " Thread:  read. Cost: O(n_seqs)"]
+    pub fn kvp_meta_states(
+        cache: *const kvp_cache,
+        seqs: *const kvp_seq,
+        n_seqs: u32,
+        out_read: *mut i32,
+        out_write: *mut i32,
+    ) -> kvp_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_state_stats {
+    #[doc = " state_slots - 1 = free + cached + held; or 0"]
+    pub usable_slots: u64,
+    pub free_slots: u64,
+    #[doc = " checkpoints that no sequence holds"]
+    pub cached_slots: u64,
+    pub held_slots: u64,
+    #[doc = " slots, evicting or not"]
+    pub taken: u64,
+    #[doc = " checkpoints"]
+    pub made: u64,
+    #[doc = " that found no slot, or could not be reached"]
+    pub skipped: u64,
+    #[doc = " opens that began at a checkpoint"]
+    pub hits: u64,
+    #[doc = " checkpoints: by a take, or with their block"]
+    pub evicted: u64,
+}
+extern "C" {
+    pub fn kvp_seq_state_get_sized(
+        cache: *const kvp_cache,
+        seq: kvp_seq,
+        out_info: *mut kvp_state_info,
+        info_size: usize,
+    ) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_cache_state_stats_sized(
+        cache: *const kvp_cache,
+        out_stats: *mut kvp_state_stats,
+        stats_size: usize,
+    ) -> kvp_status;
+}
 extern "C" {
     #[doc = " Set the quota of a namespace on a tier, from the next take on."]
     #[doc = ""]
@@ -2030,9 +2129,9 @@ pub struct kvp_snapshot_block {
     #[doc = " slots with KV, from the block's start; the rest does not matter"]
     pub n_tokens: u32,
 }
-pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_12 = 0;
-pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_12 = 1;
-pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_13 = 0;
+pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_13 = 1;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 #[doc = " What was restored, one by one."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2108,18 +2207,18 @@ impl Default for kvp_snapshot_options {
     }
 }
 #[doc = " its record, or one that it depends on, is damaged or missing"]
-pub const KVP_DROP_DAMAGED: _bindgen_ty_13 = 0;
+pub const KVP_DROP_DAMAGED: _bindgen_ty_14 = 0;
 #[doc = " the file ends before it"]
-pub const KVP_DROP_CUT: _bindgen_ty_13 = 1;
+pub const KVP_DROP_CUT: _bindgen_ty_14 = 1;
 #[doc = " no block, node, key or namespace is left for it"]
-pub const KVP_DROP_NO_ROOM: _bindgen_ty_13 = 2;
+pub const KVP_DROP_NO_ROOM: _bindgen_ty_14 = 2;
 #[doc = " it holds a token that this cache must not match"]
-pub const KVP_DROP_UNCACHED: _bindgen_ty_13 = 3;
+pub const KVP_DROP_UNCACHED: _bindgen_ty_14 = 3;
 #[doc = " its KV is damaged or missing, or put refused it"]
-pub const KVP_DROP_KV: _bindgen_ty_13 = 4;
-pub const KVP_DROP_REASONS: _bindgen_ty_13 = 5;
+pub const KVP_DROP_KV: _bindgen_ty_14 = 4;
+pub const KVP_DROP_REASONS: _bindgen_ty_14 = 5;
 #[doc = " Why something was not restored."]
-pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
 #[doc = " saved = restored + the sum of dropped, always."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2181,8 +2280,9 @@ extern "C" {
     #[doc = " Takes:   options      get is needed when block_bytes is not 0; put and tell are not used"]
     #[doc = "          sink         gets whole records; must not call the cache"]
     #[doc = " Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they"]
-    #[doc = "          bring is not there yet. Take the plan, run it, report the steps; KVP_E_NO_MEMORY;"]
-    #[doc = "          KVP_E_IO when the sink or get failed: what was written is a cut file"]
+    #[doc = "          bring is not there yet. Take the plan, run it, report the steps; or always with"]
+    #[doc = "          recurrent state (states.h); KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what"]
+    #[doc = "          was written is a cut file"]
     #[doc = " After-failure: unchanged, as is the cache on success"]
     #[doc = " Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call"]
     pub fn kvp_snapshot_save(
@@ -2318,17 +2418,17 @@ impl Default for kvp_arena_options {
     }
 }
 #[doc = " of one moment, and every invariant holds"]
-pub const KVP_ARENA_WHOLE: _bindgen_ty_14 = 0;
+pub const KVP_ARENA_WHOLE: _bindgen_ty_15 = 0;
 #[doc = " calls were made while it was read, or one was inside all the time"]
-pub const KVP_ARENA_MOVING: _bindgen_ty_14 = 1;
+pub const KVP_ARENA_MOVING: _bindgen_ty_15 = 1;
 #[doc = " of one moment, and `violation` says what is wrong"]
-pub const KVP_ARENA_DAMAGED: _bindgen_ty_14 = 2;
-pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
-pub const KVP_ARENA_HELD: _bindgen_ty_15 = 0;
-pub const KVP_ARENA_CACHED: _bindgen_ty_15 = 1;
-pub const KVP_ARENA_PARKED: _bindgen_ty_15 = 2;
-pub const KVP_ARENA_STATES: _bindgen_ty_15 = 3;
+pub const KVP_ARENA_DAMAGED: _bindgen_ty_15 = 2;
 pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
+pub const KVP_ARENA_HELD: _bindgen_ty_16 = 0;
+pub const KVP_ARENA_CACHED: _bindgen_ty_16 = 1;
+pub const KVP_ARENA_PARKED: _bindgen_ty_16 = 2;
+pub const KVP_ARENA_STATES: _bindgen_ty_16 = 3;
+pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct kvp_arena_report {
@@ -2659,11 +2759,11 @@ extern "C" {
     ) -> kvp_status;
 }
 #[doc = " slots 0 .. length - 1 of the row: with dense and CSR (default)"]
-pub const KVP_MASK_ROWS: _bindgen_ty_16 = 0;
+pub const KVP_MASK_ROWS: _bindgen_ty_17 = 0;
 #[doc = " slots of the list of kvp_meta_windowed, gap included"]
-pub const KVP_MASK_WINDOWED: _bindgen_ty_16 = 1;
+pub const KVP_MASK_WINDOWED: _bindgen_ty_17 = 1;
 #[doc = " Which keys the columns of a mask stand for."]
-pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
 #[doc = " The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries, too. A"]
 #[doc = " sequence without nodes has none here, and is causal."]
 #[doc = ""]
@@ -2938,11 +3038,11 @@ pub struct kvp_request {
     pub bits: u64,
 }
 #[doc = " close; compute anew when admitted again (default)"]
-pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_17 = 0;
+pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_18 = 0;
 #[doc = " to the host; recompute when that has no room"]
-pub const KVP_PREEMPT_SWAP: _bindgen_ty_17 = 1;
+pub const KVP_PREEMPT_SWAP: _bindgen_ty_18 = 1;
 #[doc = " whichever costs less; recompute when the host has no room"]
-pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_17 = 2;
+pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_18 = 2;
 #[doc = " How a victim gives its blocks up."]
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
@@ -2962,7 +3062,7 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_17 = 2;
 #[doc = ""]
 #[doc = " A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that"]
 #[doc = " others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed."]
-pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_sched_config {
@@ -3054,14 +3154,14 @@ extern "C" {
 }
 #[doc = " prompt->tokens stays the caller's, unchanged until the request"]
 #[doc = "ends"]
-pub const KVP_SUBMIT_BORROW: _bindgen_ty_18 = 1;
+pub const KVP_SUBMIT_BORROW: _bindgen_ty_19 = 1;
 #[doc = " it is never held for loading"]
-pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_18 = 2;
+pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_19 = 2;
 #[doc = " for the caller's stores, which read it in kvp_request_info. The"]
 #[doc = "scheduler does nothing with it"]
-pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_18 = 4;
+pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_19 = 4;
 #[doc = " Flags of kvp_submission."]
-pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
 #[doc = " A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3237,32 +3337,32 @@ pub struct kvp_step_seq {
     pub n_sampled: u32,
 }
 #[doc = " tried, and its blocks are not there"]
-pub const KVP_WAIT_BLOCKS: _bindgen_ty_19 = 0;
+pub const KVP_WAIT_BLOCKS: _bindgen_ty_20 = 0;
 #[doc = " tried, and its sequences would exceed max_running (or the cache's)"]
-pub const KVP_WAIT_SEQS: _bindgen_ty_19 = 1;
+pub const KVP_WAIT_SEQS: _bindgen_ty_20 = 1;
 #[doc = " the token budget is spent (never for swapped ones)"]
-pub const KVP_WAIT_TOKENS: _bindgen_ty_19 = 2;
+pub const KVP_WAIT_TOKENS: _bindgen_ty_20 = 2;
 #[doc = " tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT)"]
-pub const KVP_WAIT_PLAN: _bindgen_ty_19 = 3;
+pub const KVP_WAIT_PLAN: _bindgen_ty_20 = 3;
 #[doc = " the step preempted or left out a request: it admits none"]
-pub const KVP_WAIT_PREEMPTION: _bindgen_ty_19 = 4;
+pub const KVP_WAIT_PREEMPTION: _bindgen_ty_20 = 4;
 #[doc = " behind one that may not be passed over, or max_tries were tried"]
-pub const KVP_WAIT_ORDER: _bindgen_ty_19 = 5;
+pub const KVP_WAIT_ORDER: _bindgen_ty_20 = 5;
 #[doc = " kept back: another request computes its prefix (never swapped ones)"]
-pub const KVP_WAIT_PREFIX: _bindgen_ty_19 = 6;
-pub const KVP_WAIT_REASONS: _bindgen_ty_19 = 7;
+pub const KVP_WAIT_PREFIX: _bindgen_ty_20 = 6;
+pub const KVP_WAIT_REASONS: _bindgen_ty_20 = 7;
 #[doc = " Why requests wait, or stay swapped out."]
-pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
 #[doc = " kvp_sched_finish was told so"]
-pub const KVP_END_STOPPED: _bindgen_ty_20 = 0;
+pub const KVP_END_STOPPED: _bindgen_ty_21 = 0;
 #[doc = " max_new_tokens are generated"]
-pub const KVP_END_LENGTH: _bindgen_ty_20 = 1;
+pub const KVP_END_LENGTH: _bindgen_ty_21 = 1;
 #[doc = " the cache refused it, `status` tells why: its namespace was closed"]
 #[doc = "before it was admitted, borrowed memory was changed, or one of its"]
 #[doc = "sequences was closed by the caller"]
-pub const KVP_END_REFUSED: _bindgen_ty_20 = 2;
+pub const KVP_END_REFUSED: _bindgen_ty_21 = 2;
 #[doc = " Why a sample ended."]
-pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_ended {
@@ -3400,15 +3500,15 @@ extern "C" {
         tokens: *const i32,
     ) -> kvp_status;
 }
-pub const KVP_REQUEST_WAITING: _bindgen_ty_21 = 0;
-pub const KVP_REQUEST_RUNNING: _bindgen_ty_21 = 1;
-pub const KVP_REQUEST_PAUSED: _bindgen_ty_21 = 2;
+pub const KVP_REQUEST_WAITING: _bindgen_ty_22 = 0;
+pub const KVP_REQUEST_RUNNING: _bindgen_ty_22 = 1;
+pub const KVP_REQUEST_PAUSED: _bindgen_ty_22 = 2;
 #[doc = " and not paused"]
-pub const KVP_REQUEST_SWAPPED: _bindgen_ty_21 = 3;
+pub const KVP_REQUEST_SWAPPED: _bindgen_ty_22 = 3;
 #[doc = " held by kvp_sched_hold"]
-pub const KVP_REQUEST_LOADING: _bindgen_ty_21 = 4;
+pub const KVP_REQUEST_LOADING: _bindgen_ty_22 = 4;
 #[doc = " --------------------------------------------------------------------------- what can be asked"]
-pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_request_info {
@@ -3664,6 +3764,9 @@ pub const KVP_CALL_DROP: kvp_call_op = 58;
 pub const KVP_CALL_COLD_END: kvp_call_op = 59;
 pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 60;
 pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 61;
+pub const KVP_CALL_CHECKPOINT: kvp_call_op = 62;
+pub const KVP_CALL_STATE_GET: kvp_call_op = 63;
+pub const KVP_CALL_STATE_STATS: kvp_call_op = 64;
 pub type kvp_call_op = ::std::os::raw::c_uint;
 #[doc = " The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles"]
 #[doc = " are portable bits (kvp_handle_flip)."]
@@ -3753,7 +3856,7 @@ pub struct kvp_outcome {
     pub number: u64,
     pub u: kvp_outcome__bindgen_ty_1,
     #[doc = " entries of the array that the call gives; accept: for each group;"]
-    #[doc = "cache_drop: blocks that lost content"]
+    #[doc = "cache_drop: blocks that lost content; seq_checkpoint: what it did"]
     pub n: u32,
     #[doc = " row, tokens; mirror, load_begin: host blocks; statuses of a batch with"]
     #[doc = "KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event"]
@@ -3798,6 +3901,8 @@ pub union kvp_outcome__bindgen_ty_1 {
     #[doc = " .ns in portable bits"]
     pub origin: kvp_block_origin,
     pub cursor: kvp_cold_cursor,
+    pub state: kvp_state_info,
+    pub state_stats: kvp_state_stats,
     pub room: [u64; 128usize],
 }
 impl Default for kvp_outcome__bindgen_ty_1 {
