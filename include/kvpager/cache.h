@@ -124,7 +124,8 @@ typedef struct kvp_config {
     uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
     uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
     uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
-    uint32_t reserved;    /* 0 */
+    uint32_t state_slots; /* of recurrent state, slot 0 included; 0 (default): no layers have any,
+                             else 2..2^30; states.h says with what it cannot be combined */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -246,7 +247,7 @@ typedef struct kvp_shortage {
     uint32_t index;          /* of the sequence in a call for many, else 0 */
     uint64_t missing_blocks; /* KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the
                                 limit that can never be passed; else 0 */
-    uint32_t tier;           /* whose blocks: KVP_DEVICE, KVP_HOST */
+    uint32_t tier;           /* whose blocks: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS: states.h */
     uint32_t reserved;       /* 0 */
 } kvp_shortage;
 

@@ -13,6 +13,7 @@
 #include "events.h"
 #include "windows.h"
 #include "trees.h"
+#include "states.h"
 #include "quotas.h"
 #include "snapshot.h"
 #include "inspect.h"

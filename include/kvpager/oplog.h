@@ -8,12 +8,13 @@
  * Not recorded are calls refused for a NULL pointer or a wrong struct_size, destroy, record_start,
  * recover and checks (kvp_prompt_check). Reads that may run beside a change are not recorded either
  * (kvp_seq_info_get, kvp_events_read), nor those by which a store looks for work (kvp_cold_end,
- * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys). Other reads write to a running
- * recording, so they need exclusive access to the cache. Handles in a log are portable: they lack
- * the cache's number, so they are equal in every run.
+ * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys), nor those of recurrent state
+ * (kvp_seq_state_get, kvp_cache_state_stats). Other reads write to a running recording, so they
+ * need exclusive access to the cache. Handles in a log are portable: they lack the cache's number,
+ * so they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
- *   "kvplog4\n", configuration, then records: op (1 byte), arguments, status, results.
+ *   "kvplog4\n" or "kvplog5\n", configuration, records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
 #define KVPAGER_OPLOG_H
@@ -28,15 +29,15 @@
 #include "steps.h"
 #include "swap.h"
 #include "windows.h"
+#include "states.h"
 #include "trees.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 60 on are
- * in no log. Numbers are frozen;
- * append only. X(NAME, number, text) */
+/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 61 on are in no log. Numbers
+ * are frozen; append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
     X(NS_OPEN, 1, "ns_open")                                                                       \
     X(NS_CLOSE, 2, "ns_close")                                                                     \
@@ -97,13 +98,17 @@ extern "C" {
     X(LOAD_CANCEL, 57, "load_cancel")                                                              \
     X(DROP, 58, "cache_drop")                                                                      \
     X(RECLAIM, 59, "cache_reclaim")                                                                \
-    X(COLD_END, 60, "cold_end")                                                                    \
-    X(BLOCK_ORIGIN, 61, "block_origin_get")                                                        \
-    X(BLOCK_PREFIX, 62, "block_prefix")
+    X(CHECKPOINT, 60, "seq_checkpoint")                                                            \
+    X(COLD_END, 61, "cold_end")                                                                    \
+    X(BLOCK_ORIGIN, 62, "block_origin_get")                                                        \
+    X(BLOCK_PREFIX, 63, "block_prefix")                                                            \
+    X(STATE_GET, 64, "seq_state_get")                                                              \
+    X(STATE_STATS, 65, "cache_state_stats")
 
-/* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
+/* Of the bytes of a log. A cache without recurrent state writes version 4, which is read, too. Logs
+ * of another version are KVP_E_VERSION: record anew, or run them with
  * the release that wrote them. */
-#define KVP_OPLOG_VERSION 4
+#define KVP_OPLOG_VERSION 5
 
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
@@ -178,10 +183,13 @@ typedef struct kvp_outcome {
         kvp_mirrored mirrored;
         kvp_block_origin origin; /* .ns in portable bits */
         kvp_cold_cursor cursor;
+        kvp_state_info state;
+        kvp_state_stats state_stats;
         uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group;
-                            cache_drop, cache_reclaim: blocks that lost content */
+                            cache_drop, cache_reclaim: blocks that lost content; seq_checkpoint:
+                            what it did */
     const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with
                             KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event
                             has none */

@@ -152,8 +152,9 @@ typedef struct kvp_snapshot_info {
  * Takes:   options      get is needed when block_bytes is not 0; put and tell are not used
  *          sink         gets whole records; must not call the cache
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they
- *          bring is not there yet. Take the plan, run it, report the steps; KVP_E_NO_MEMORY;
- *          KVP_E_IO when the sink or get failed: what was written is a cut file
+ *          bring is not there yet. Take the plan, run it, report the steps; or always with
+ *          recurrent state (states.h); KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what
+ *          was written is a cut file
  * After-failure: unchanged, as is the cache on success
  * Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call
  */
@@ -195,7 +196,8 @@ KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_o
  *          source       read from its start to its end mark
  * Gives:   out_report   on KVP_OK; may be NULL
  * Returns: KVP_OK, also when much or all was dropped: read the report; KVP_E_ARG; KVP_E_STATE: a
- *          namespace was opened, a recording runs, or prefix_cache is 0; KVP_E_FORMAT: no snapshot,
+ *          namespace was opened, a recording runs, prefix_cache is 0, or the cache has recurrent
+ *          state; KVP_E_FORMAT: no snapshot,
  *          or its configuration is damaged; KVP_E_VERSION; KVP_E_MISMATCH: another S, U, group,
  *          hash seed, model or block_bytes, or without bytes other n_blocks or host_blocks;
  *          KVP_E_NO_MEMORY

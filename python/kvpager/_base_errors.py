@@ -11,7 +11,7 @@ class Error(Exception):
     missing  blocks: how many more must become available (NoBlocksError), or by how many the need
              exceeds what can ever be had (NeverError); else 0
     index    in a call for many: of the first sequence at fault; else 0
-    tier     whose blocks are missing: DEVICE, HOST
+    tier     whose blocks are missing: DEVICE, HOST; STATE_SLOTS
     """
 
     status: int = 0

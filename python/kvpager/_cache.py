@@ -21,7 +21,7 @@ from ._core import fail as plain_fail
 from ._errors import ArgError, CorruptError, HandleError, TooSmallError
 from ._lend import Lending
 from ._native import ffi, lib
-from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats, Window
+from ._records import Admission, BlockInfo, ConfigFields, Shortage, StateStats, Stats, Window
 from ._sequence import Namespace, Sequence, accept, extend_tree, fail, handle_of
 from ._snapshot import Snapshots
 from ._tiers import Tiers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 COPY_DTYPE = struct_dtype("kvp_copy")
 EVICTED_DTYPE = struct_dtype("kvp_evicted")
-_ADMISSION, _BLOCK_INFO = Struct(Admission), Struct(BlockInfo)
+_ADMISSION, _BLOCK_INFO, _STATE_STATS = Struct(Admission), Struct(BlockInfo), Struct(StateStats)
 _plan_take, _empty = calls.plan_take, np.empty
 _extend_many, _fill_many, _commit_many = calls.extend_many, calls.fill_many, calls.commit_many
 _no_numbers = (TypeError, OverflowError)
@@ -178,6 +178,14 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         if type(found) is int:
             fail(self._o, found, "Cache.stats")
         return found  # type: ignore[no-any-return]
+
+    def state_stats(self) -> StateStats:
+        """Slots of recurrent state and checkpoints; all 0 without Cache(state_slots=...)."""
+        room = _STATE_STATS.new()
+        status = lib.kvpg_cache_state_stats(self._o, room)
+        if status:
+            fail(self._o, status, "Cache.state_stats")
+        return _STATE_STATS.read(room)
 
     def shortage(self) -> Shortage:
         """Why the most recent failing call failed."""

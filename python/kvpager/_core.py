@@ -520,8 +520,9 @@ def error_of(status: int, call: str, arguments: dict[str, Any],
     if shortage is None or shortage.status != status:
         return kind(message)
     if shortage.missing_blocks:
-        tier = "host" if shortage.tier == lib.KVP_HOST else "device"
-        message += f"; {shortage.missing_blocks} {tier} blocks missing"
+        what = {lib.KVP_HOST: "host blocks", lib.KVP_STATE_SLOTS: "slots of state"}
+        message += (f"; {shortage.missing_blocks} {what.get(shortage.tier, 'device blocks')}"
+                    " missing")
     return kind(message, int(shortage.missing_blocks), shortage.index, shortage.tier)
 
 

@@ -204,6 +204,18 @@ def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
     return _SIZES.read(room)
 
 
+def states(cache: Cache, seqs: Any) -> tuple[I32Array, I32Array]:
+    """The slots of recurrent state that the step of each sequence reads, and writes: [B] i32 each.
+    Slot 0 is read where there is no state yet."""
+    handles = seqs_of("seqs", seqs)
+    arrays = np.empty(len(handles), I32), np.empty(len(handles), I32)
+    status = lib.kvpg_meta_states(object_of(cache), handles, len(handles),
+                                  *(pointer("out", array, I32) for array in arrays))
+    if status:
+        fail(cache._o, status, "states", seqs=seqs)
+    return arrays
+
+
 _SIZE_OF = {"max_tokens": "n_tokens", "max_entries": "n_entries", "max_blocks": "max_blocks",
             "max_kept": "n_kept", "max_nodes": "n_nodes", "max_mask_bytes": "n_mask_bytes"}
 

@@ -16,11 +16,12 @@ from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, Un
                     same_length, seqs_of, struct_dtype, u32, unusable, why)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
-from ._records import (Admission, MetaSizes, NsInfo, OpenInfo, Released, SeqInfo, Shortage, Stats,
-                       Window, WindowInfo)
+from ._records import (Admission, MetaSizes, NsInfo, OpenInfo, Released, SeqInfo, Shortage,
+                       StateInfo, Stats, Window, WindowInfo)
 
 _ADMISSION, _SHORTAGE = Struct(Admission), Struct(Shortage)
 _RELEASED_ROOM, _WINDOW_INFO, _NS_INFO = Struct(Released), Struct(WindowInfo), Struct(NsInfo)
+_STATE_INFO = Struct(StateInfo)
 _MOVE_DTYPE = struct_dtype("kvp_slot_move")
 _END = c.END
 _commit, _append, _extend = calls.commit, calls.append, calls.extend
@@ -412,6 +413,24 @@ class Sequence(Handle, Uncopied):
         if status:
             fail(self._o, status, "Sequence.window_info", seq=self, group=group)
         return _WINDOW_INFO.read(room)
+
+    def checkpoint(self) -> int:
+        """Keep the recurrent state after the computed tokens, which end a unit, for prompts that
+        begin alike: CHECKPOINT_MADE, _THERE or _SKIPPED. It never fails for lack of slots."""
+        out = ffi.new("uint32_t *")
+        status = lib.kvpg_seq_checkpoint(self._o, self.handle, out)
+        if status:
+            fail(self._o, status, "Sequence.checkpoint", seq=self)
+        return int(out[0])
+
+    def state(self) -> StateInfo:
+        """The slots of recurrent state that the next step reads and writes, whether the state is
+        lost, and where chunks of the prompt should end. Cache(state_slots=...)."""
+        room = _STATE_INFO.new()
+        status = lib.kvpg_seq_state_get(self._o, self.handle, room)
+        if status:
+            fail(self._o, status, "Sequence.state", seq=self)
+        return _STATE_INFO.read(room)
 
     def extend_tree(self, tokens: Ints, parents: Ints, reserve: int = 0) -> None:
         """Add nodes to the sequence's tree: tokens [n] i32; parents [n] i32, the index of each one's

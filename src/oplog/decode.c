@@ -468,7 +468,8 @@ static int take_whole_config(decoder *d, kvp_config *config)
     uint64_t watermark;
     if (!take_config(d, config) || !take_groups(d, config) || !take_fixed(d, 8, &watermark) ||
         !take_fixed(d, 8, &config->hash_seed) || !take_u32(d, &config->n_uncached_tokens) ||
-        !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
+        !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens) ||
+        (d->has_states && !take_u32(d, &config->state_slots)))
         return 0;
     memcpy(&config->watermark, &watermark, sizeof config->watermark);
     return 1;
@@ -554,7 +555,8 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     const uint8_t *magic;
     if (!take_bytes(d, 8, &magic))
         return d->status;
-    if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
+    d->has_states = memcmp(magic, KVPI_RECORD_MAGIC, 8) == 0;
+    if (!d->has_states && memcmp(magic, KVPI_RECORD_MAGIC_STATELESS, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
         wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
@@ -566,7 +568,8 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     if (!take_whole_config(d, &config))
         return d->status;
     /* Only what reading needs; the rest is for kvp_cache_create to judge. */
-    if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX)
+    if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX ||
+        (d->has_states && config.state_slots == 0))
         damaged(d, start);
     if (d->status == KVP_OK) {
         d->unit_tokens = config.unit_tokens;
@@ -576,7 +579,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
 }
 
 /* After a mistake the rest takes nothing (D3). */
-#define HANDLE(type, value)     take_u64(d, &call->handle);
+#define HANDLE(type, value) take_u64(d, &call->handle);
 /* NOLINTBEGIN(bugprone-macro-parentheses): lists of statements, too */
 #define ARG(kind, value, field) take_##kind(d, &call->field);
 #define ARGS(kind, ...)         take_##kind(d, call);

@@ -494,6 +494,16 @@ static kvp_status run_cold_end(run *r)
     return status;
 }
 
+static kvp_status run_seq_state_get(run *r)
+{
+    return kvp_seq_state_get(r->cache, seq_of(r), &r->out->u.state);
+}
+
+static kvp_status run_cache_state_stats(run *r)
+{
+    return kvp_cache_state_stats(r->cache, &r->out->u.state_stats);
+}
+
 static kvp_status run_block_origin_get(run *r)
 {
     kvp_block_origin *origin = &r->out->u.origin;

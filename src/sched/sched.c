@@ -63,7 +63,8 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
-                          kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
+                          kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE)) ||
+           kvpi_why_range(why, "state_slots", cache->state_slots, 0, 0); /* the cache's */
 }
 
 kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,

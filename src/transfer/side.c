@@ -75,6 +75,7 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
                     "is none of this process") ||
         kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
                     "must be NULL beside memories") ||
+        kvpi_why_if(why, cache.state_slots > 0, "cache", NULL, "has recurrent state") ||
         kvpi_why_if(why, cache.n_groups > 1 && !config->memories, "memories", NULL,
                     "is NULL, and the cache has several layer groups"))
         return KVP_E_ARG;

@@ -96,7 +96,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
         return status;
     if (config->block_tokens != cache_config.block_tokens ||
         config->n_groups != cache_config.n_groups || config->n_blocks < cache_config.n_blocks ||
-        config->host_blocks < cache_config.host_blocks)
+        config->host_blocks < cache_config.host_blocks || cache_config.state_slots > 0)
         return KVP_E_ARG;
     status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
     if (status != KVP_OK)

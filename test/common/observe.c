@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvpager/states.h>
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
@@ -89,6 +90,27 @@ static void put_rows(observed *o, const world *w, kvp_seq seq, const kvp_seq_inf
     free(slots);
 }
 
+static void put_state(observed *o, const world *w, kvp_seq seq)
+{
+    kvp_state_info info;
+    if (kvp_seq_state_get(w->cache, seq, &info) == KVP_OK) {
+        put(o, &info, sizeof(info));
+    }
+}
+
+static void put_slots(observed *o, const world *w)
+{
+    const uint32_t group = w->cache->config.n_groups;
+    for (uint32_t s = 0; s < w->cache->config.state_slots; s++) {
+        kvp_block_info info;
+        assert_ok(kvp_block_info_get(w->cache, group, KVP_DEVICE, (int32_t)s, &info));
+        put(o, &info, sizeof(info));
+    }
+    if (w->cache->config.state_slots > 0) {
+        put_queues(o, &w->cache->states.pool);
+    }
+}
+
 static void put_tree(observed *o, const world *w, kvp_seq seq, uint32_t n_tree)
 {
     int32_t *nodes = calloc(2 * (size_t)n_tree + 1, sizeof(*nodes));
@@ -111,6 +133,7 @@ static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
     put(o, tokens, info.kept_tokens * sizeof(*tokens));
     put_rows(o, w, seq, &info);
     put_tree(o, w, seq, info.tree_tokens);
+    put_state(o, w, seq);
     put_u32(o, s->uncached_from);
     put_u32(o, s->n_partial_keys);
     put(o, &s->tree_step, info.tree_tokens > 0 ? sizeof(s->tree_step) : 0);
@@ -176,6 +199,7 @@ observed observe(const world *w)
         put_block(&o, w, KVP_HOST, (int32_t)b, tokens);
     }
     free(tokens);
+    put_slots(&o, w);
     put_queues(&o, &cache->pool);
     put_quotas(&o, &cache->pool.quotas);
     if (cache->config.host_blocks > 0) {

@@ -6,7 +6,7 @@
 
 #include "oracle.h"
 
-enum { COVERAGE_OPS = 64, COVERAGE_STATUSES = 32, COVERAGE_STOPS = 7 };
+enum { COVERAGE_OPS = 80, COVERAGE_STATUSES = 32, COVERAGE_STOPS = 7 };
 
 /* The calls that ask for admission. */
 enum { COVERAGE_ASKED = 4 };

@@ -185,6 +185,18 @@ static const field shortage_fields[] = {
     FIELD(kvp_shortage, status), FIELD(kvp_shortage, index),    FIELD(kvp_shortage, missing_blocks),
     FIELD(kvp_shortage, tier),   FIELD(kvp_shortage, reserved), {NULL, 0, 0},
 };
+static const field state_fields[] = {
+    FIELD(kvp_state_info, read_slot),  FIELD(kvp_state_info, write_slot),
+    FIELD(kvp_state_info, lost),       FIELD(kvp_state_info, branch_end),
+    FIELD(kvp_state_info, prompt_end), {NULL, 0, 0},
+};
+static const field state_stats_fields[] = {
+    FIELD(kvp_state_stats, usable_slots), FIELD(kvp_state_stats, free_slots),
+    FIELD(kvp_state_stats, cached_slots), FIELD(kvp_state_stats, held_slots),
+    FIELD(kvp_state_stats, taken),        FIELD(kvp_state_stats, made),
+    FIELD(kvp_state_stats, skipped),      FIELD(kvp_state_stats, hits),
+    FIELD(kvp_state_stats, evicted),      {NULL, 0, 0},
+};
 static const field no_fields[] = {{NULL, 0, 0}};
 
 static const field *fields_of(const kvp_call *call)
@@ -212,6 +224,8 @@ static const field *fields_of(const kvp_call *call)
     case KVP_CALL_MIRROR: return mirrored_fields;
     case KVP_CALL_COLD_END: return cursor_fields;
     case KVP_CALL_BLOCK_ORIGIN: return origin_fields;
+    case KVP_CALL_STATE_GET: return state_fields;
+    case KVP_CALL_STATE_STATS: return state_stats_fields;
     default: return no_fields;
     }
 }

@@ -86,6 +86,7 @@ static void draw_weights(generator *g)
     generate_tier_weights(g);
     generate_group_weights(g);
     generate_lend_weights(g);
+    generate_state_weights(g);
     if (chance(g, 30)) /* plans that grow long */
         g->weights[KVP_CALL_PLAN_TAKE] = 12;
     for (uint32_t i = 0; i < GENERATE_OPS; i++)
@@ -456,10 +457,10 @@ static void make_fill(generator *g, kvp_call *call)
 uint32_t generate_commit(generator *g, const oracle_seq *seq)
 {
     if (!seq || chance(g, 60))
-        return seq ? seq->tokens : 1;
+        return seq ? generate_step_end(g, seq, seq->tokens) : 1;
     if (rarely(g))
         return seq->tokens + 1 + below(g, 3);
-    return seq->computed + up_to(g, seq->tokens - seq->computed);
+    return generate_step_end(g, seq, seq->computed + up_to(g, seq->tokens - seq->computed));
 }
 
 static void make_commit_many(generator *g, kvp_call *call)
@@ -482,6 +483,7 @@ static uint32_t draw_position(generator *g, const oracle_seq *seq)
 
     if (!seq)
         return at;
+    at = generate_kept_place(g, seq, at);
     switch (below(g, 8)) {
     case 0: return seq->tokens;
     case 1: return seq->computed;
@@ -637,6 +639,8 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_INVALIDATE: make_invalidate(g, call); break;
     case KVP_CALL_FORK: make_fork(g, call); break;
     case KVP_CALL_TRUNCATE: call->position = draw_position(g, generate_seq(g, call)); break;
+    case KVP_CALL_CHECKPOINT: generate_checkpoint(g, call); break;
+    case KVP_CALL_STATE_GET:
     case KVP_CALL_CLOSE: generate_seq(g, call); break;
     case KVP_CALL_RETAIN:
     case KVP_CALL_UNCACHE: make_range(g, call); break;

@@ -10,7 +10,7 @@
 #include "oracle.h"
 
 enum { GENERATE_STREAMS = 6, GENERATE_STALE = 32, GENERATE_KEYS = 4, GENERATE_MEMBERS = 64 };
-enum { GENERATE_OPS = 64 };
+enum { GENERATE_OPS = 80 };
 
 typedef struct generate_stream {
     int32_t *tokens; /* [max_tokens] */

@@ -118,6 +118,22 @@ static void draw_groups(uint64_t *state, kvp_config *config)
         config->host_blocks *= config->n_groups;
 }
 
+/* Recurrent state: few slots, or enough of them; without what it cannot be combined with. */
+static void draw_states(uint64_t *state, kvp_config *config)
+{
+    uint32_t kind = draw(state, 100);
+
+    if (kind < 85)
+        return;
+    config->state_slots = kind < 95 ? 2 + draw(state, 8) : 2 + draw(state, 4 * config->max_seqs);
+    config->host_blocks = config->max_loads = config->lent_blocks = 0;
+    config->steps = KVP_STEPS_ORDERED;
+    config->max_tree_tokens = 0;
+    config->quotas = 0;
+    config->policy = KVP_POLICY_LRU;
+    config->keep_evicted = 1;
+}
+
 void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
 {
     static const double watermarks[] = {0.05, 0.1, 0.25, 0.5, 0.99};
@@ -165,6 +181,7 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         if (likely(&state, 75)) /* few blocks: it has learned something soon */
             config->n_blocks = 3 + draw(&state, 14);
     }
+    draw_states(&state, config);
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;
         config->n_nodes += config->n_nodes ? 2 : 0;

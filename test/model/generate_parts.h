@@ -56,4 +56,10 @@ void generate_follow(generator *g, const kvp_call *call, const kvp_outcome *outc
 void generate_window_call(generator *g, kvp_call *call);
 void generate_tree_call(generator *g, kvp_call *call);
 
+/* generate_states.c: recurrent state. */
+void generate_state_weights(generator *g);
+uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t position);
+uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position);
+void generate_checkpoint(generator *g, kvp_call *call);
+
 #endif

@@ -99,6 +99,7 @@ oracle *oracle_create(const kvp_config *resolved)
     oracle_learned_create(o);
     create_blocks(o);
     create_seqs(o);
+    oracle_states_create(o);
     o->namespaces = oracle_allocate(resolved->max_namespaces, sizeof *o->namespaces);
     o->copies = oracle_allocate(resolved->max_copies, sizeof *o->copies);
     o->loads = oracle_allocate(resolved->max_loads, sizeof *o->loads);
@@ -115,6 +116,8 @@ void oracle_start(oracle *o, uint64_t start)
         for (uint32_t i = 1; i < o->pools[tier].n; i++)
             o->blocks[o->pools[tier].first + (int32_t)i].generation = start;
     }
+    for (uint32_t s = 1; s < o->config.state_slots; s++)
+        o->slots[s].generation = start;
 }
 
 static void destroy_seq(oracle_seq *seq)
@@ -145,10 +148,12 @@ void oracle_destroy(oracle *o)
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
         free(o->pools[KVP_DEVICE].queues[c].items);
         free(o->pools[KVP_HOST].queues[c].items);
+        free(o->slot_queues[c].items);
     }
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         destroy_seq(&o->seqs[i]);
     free(o->uncached_tokens);
+    free(o->slots);
     free(o->nodes);
     free(o->blocks);
     free(o->block_count);
@@ -424,6 +429,9 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_BLOCK_PREFIX: return oracle_lend_call(o, call, out);
     case KVP_CALL_DROP: return oracle_drop(o, call, out);
     case KVP_CALL_RECLAIM: return oracle_reclaim(o, call, out);
+    case KVP_CALL_CHECKPOINT: return oracle_checkpoint_call(o, call, out);
+    case KVP_CALL_STATE_GET:
+    case KVP_CALL_STATE_STATS: return oracle_state_read(o, call, out);
     case KVP_CALL_CHECK: return check(call);
     case KVP_CALL_RESET: return reset(o);
     case KVP_CALL_CONFIG: return KVP_OK;

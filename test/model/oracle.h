@@ -32,6 +32,7 @@
 #include "kvpager/lend.h"
 #include "kvpager/oplog.h"
 #include "kvpager/quotas.h"
+#include "kvpager/states.h"
 #include "kvpager/steps.h"
 #include "kvpager/swap.h"
 #include "kvpager/trees.h"
@@ -150,6 +151,13 @@ typedef struct oracle_load {
     uint32_t *nodes;         /* [n] of each entry's last unit */
 } oracle_load;
 
+/* A slot of recurrent state. */
+typedef struct oracle_slot {
+    uint32_t refs, retention;
+    uint64_t generation;
+    uint32_t node; /* whose checkpoint it is; ORACLE_NONE */
+} oracle_slot;
+
 typedef struct oracle_ns {
     bool open;
     uint64_t handle;
@@ -192,8 +200,11 @@ typedef struct oracle_seq {
     uint32_t hit_blocks; /* leading ones, on the device, when it was opened */
     bool version_known;  /* row_version: the cache's number at the last look, and */
     uint64_t version;
-    bool row_changed; /* whether it must have risen since */
-    uint32_t moves;   /* swaps since: each raises it by one */
+    bool row_changed;               /* whether it must have risen since */
+    uint32_t moves;                 /* swaps since: each raises it by one */
+    uint32_t read_slot, write_slot; /* of recurrent state; 0: none */
+    bool lost;                      /* the state after its computed tokens */
+    uint32_t branch_end, prompt_end;
 } oracle_seq;
 
 /* X(name): things that happen inside and that no result tells: for the runner's coverage. */
@@ -295,7 +306,22 @@ typedef struct oracle_seq {
     X(quota_held)       /* and had none of its own to give */                                      \
     X(quota_others)     /* a block was taken from one that is over */                              \
     X(quota_turns)      /* and another one was over, too */                                        \
-    X(quota_unkept)     /* not kept on the host, for others' sake */
+    X(quota_unkept)     /* not kept on the host, for others' sake */                               \
+    X(state_alone)      /* a sequence writes the slot that it shared before */                     \
+    X(state_evicts)     /* a checkpoint went for a slot */                                         \
+    X(state_exposes)    /* a block that only it made reachable */                                  \
+    X(state_follows)    /* or with its block */                                                    \
+    X(state_released)   /* a commit let go of the slot that was read */                            \
+    X(state_back)       /* truncated to a checkpoint */                                            \
+    X(state_unharmed)   /* an invalidation left what was read */                                   \
+    X(state_lost)       /* or not */                                                               \
+    X(state_shared)     /* a fork reads what its parent reads */                                   \
+    X(state_there)      /* a checkpoint of a node that has one */                                  \
+    X(state_no_slot)    /* skipped for lack of a slot */                                           \
+    X(state_cut)        /* a hit was shorter for want of a checkpoint */                           \
+    X(state_cut_groups) /* of several groups of blocks */                                          \
+    X(state_room)       /* a hit inside a block was given up for an earlier one */                 \
+    X(chunk_branches)   /* two places where to end chunks */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;
 typedef struct oracle_marks {
@@ -319,6 +345,10 @@ typedef struct oracle {
     oracle_block *blocks; /* [of both tiers] */
     uint32_t n_all_blocks;
     oracle_pool pools[ORACLE_TIERS];
+
+    oracle_slot *slots; /* [state_slots] */
+    oracle_queue slot_queues[KVP_RETENTION_CLASSES];
+    kvp_state_stats state_stats; /* counters */
 
     oracle_ns *namespaces; /* [max_namespaces] */
     uint32_t open_namespaces;
@@ -437,7 +467,8 @@ typedef struct oracle_match {
     uint32_t absent;          /* blocks of the other entries that windows will not keep */
     uint32_t host_tokens;
     uint32_t cached, copied;
-    int32_t source; /* of a hit inside a block */
+    uint32_t checkpoint; /* the slot with the state after it */
+    int32_t source;      /* of a hit inside a block */
     uint32_t copies;
     uint32_t entries; /* of the row */
     uint32_t total;   /* blocks of all rows */

@@ -144,6 +144,7 @@ static void evict(oracle *o, int32_t block)
     if (kept)
         oracle_copy_to_host(o, block, deepest);
     o->stats.kept_blocks += kept;
+    oracle_state_follow(o, block);
     tell_evicted(o, block, deepest, kept);
     o->stats.evicted_blocks += on_device;
     o->stats.host_evicted_blocks += !on_device;
@@ -258,6 +259,7 @@ kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
         o->marks.drop_held += o->blocks[block].refs > 0;
         if (o->blocks[block].refs || !depth)
             continue;
+        oracle_state_follow(o, block);
         tell_evicted(o, block, o->blocks[block].unit_node[depth - 1], false);
         o->stats.evicted_blocks += call->tier == KVP_DEVICE;
         o->stats.host_evicted_blocks += call->tier == KVP_HOST;

@@ -91,6 +91,7 @@ typedef struct growth {
     uint64_t blocks;      /* of all rows afterwards */
     uint32_t need;        /* blocks to take */
     uint32_t copies;
+    uint32_t slots; /* of state, to take */
 } growth;
 
 /* Must a sequence that writes into the block copy it? block_count: sequences of the batch that have
@@ -127,6 +128,7 @@ static growth measure(oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint3
     g.entries = wanted > seq->n_row ? wanted : seq->n_row;
     g.need = (g.entries - seq->n_row) * n_groups;
     g.blocks = (uint64_t)oracle_n_blocks(o, seq) + g.need;
+    g.slots = oracle_slots_needed(o, seq, g.target);
     for (uint32_t i = g.first_block; i < g.end_block; i++) {
         for (uint32_t k = 0; k < n_groups; k++)
             measure_block(o, seq, seq->rows[k][i], seq->computed > i * S, &g);
@@ -258,6 +260,7 @@ void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t re
             seq->rows[k][seq->n_row] =
                 oracle_take(o, KVP_DEVICE, k, seq->retention, seq->ns_handle);
     }
+    oracle_state_grow(o, seq, g.target);
     if (seq->writable < g.target)
         seq->writable = (uint32_t)g.target;
 }
@@ -278,14 +281,14 @@ static void extend_member(oracle *o, const kvp_call *call, const oracle_member *
 
 /* What a batch, or one sequence of it, needs. */
 typedef struct demand {
-    uint64_t need, copies, excess;
-    uint32_t never_at, short_at, full_at; /* the sequences at fault; n: none */
+    uint64_t need, copies, excess, slots;
+    uint32_t never_at, short_at, full_at, slot_at; /* the sequences at fault; n: none */
 } demand;
 
 static demand add_up(oracle *o, const kvp_call *call, const oracle_member *members, uint32_t n)
 {
     uint32_t usable = oracle_usable(o, KVP_DEVICE), available = oracle_available(o, KVP_DEVICE);
-    demand d = {0, 0, 0, n, n, n};
+    demand d = {0, 0, 0, 0, n, n, n, n};
 
     for (uint32_t i = 0; i < n; i++) {
         const oracle_seq *seq = &o->seqs[members[i].place];
@@ -297,6 +300,8 @@ static demand add_up(oracle *o, const kvp_call *call, const oracle_member *membe
         }
         d.need += g.need;
         d.copies += g.copies;
+        d.slots += g.slots;
+        d.slot_at = d.slots > oracle_free_slots(o) ? oracle_lower(d.slot_at, i) : d.slot_at;
         d.short_at = d.need > available ? oracle_lower(d.short_at, i) : d.short_at;
         d.full_at = d.copies > oracle_plan_room(o) ? oracle_lower(d.full_at, i) : d.full_at;
     }
@@ -323,6 +328,12 @@ static kvp_status room_status(oracle *o, const kvp_call *call, const oracle_memb
         why->missing_blocks = d.need - oracle_available(o, KVP_DEVICE);
         return KVP_E_NO_BLOCKS;
     }
+    if (d.slot_at < n) {
+        why->index = d.slot_at;
+        why->tier = KVP_STATE_SLOTS;
+        why->missing_blocks = d.slots - oracle_free_slots(o);
+        return KVP_E_NO_BLOCKS;
+    }
     why->index = d.full_at < n ? d.full_at : 0;
     return d.full_at < n ? KVP_E_PLAN_FULL : KVP_OK;
 }
@@ -343,7 +354,9 @@ static kvp_status batch_status(oracle *o, const kvp_call *call, const oracle_bat
     forget_counts(o);
     status = room_status(o, call, batch->members, batch->n, &why);
     o->stats.refused += status == KVP_E_NEVER || status == KVP_E_NO_BLOCKS;
-    return status == KVP_OK ? KVP_OK : oracle_fail(o, status, why.index, why.missing_blocks);
+    return status == KVP_OK
+               ? KVP_OK
+               : oracle_fail_blocks(o, status, why.index, why.tier, why.missing_blocks);
 }
 
 static kvp_status member_status(oracle *o, const kvp_call *call, const oracle_batch *batch,
@@ -357,7 +370,8 @@ static kvp_status member_status(oracle *o, const kvp_call *call, const oracle_ba
     forget_counts(o);
     if (status == KVP_OK)
         status = room_status(o, call, &batch->members[i], 1, &why);
-    return status == KVP_OK ? KVP_OK : oracle_fail(o, status, i, why.missing_blocks);
+    return status == KVP_OK ? KVP_OK
+                            : oracle_fail_blocks(o, status, i, why.tier, why.missing_blocks);
 }
 
 /* Is a NULL where none may be? A tree's values and parents may be left out only when there are no
@@ -444,6 +458,8 @@ kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
         return status;
     admission->need_blocks = (uint32_t)d.need;
     admission->available = oracle_available(o, KVP_DEVICE);
+    if (d.need <= admission->available && !d.excess && d.slots > oracle_free_slots(o))
+        admission->verdict = KVP_ADMIT_LATER;
     if (d.need <= admission->available)
         return KVP_OK;
     admission->verdict = d.excess ? KVP_ADMIT_NEVER : KVP_ADMIT_LATER;

@@ -29,6 +29,12 @@ bool oracle_keys_put(oracle_keys *keys, uint32_t limit, const kvp_key *key, uint
     return true;
 }
 
+void oracle_keys_free(oracle_keys *keys)
+{
+    free(keys->items);
+    *keys = (oracle_keys){0};
+}
+
 /* Copy those keys that begin below an offset. */
 void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_offset)
 {

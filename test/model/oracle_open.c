@@ -146,6 +146,8 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
     uint32_t n = call->n_tokens / o->unit, parent = root, i;
     oracle_keys keys = {0};
 
+    if (oracle_has_states(o) && call->n_tokens)
+        n = (call->n_tokens - 1) / o->unit; /* the last token is always computed */
     o->prompt_nodes =
         oracle_grow(o->prompt_nodes, &o->prompt_nodes_capacity, n, sizeof *o->prompt_nodes);
     *out_stop = KVP_STOP_OFF;
@@ -278,11 +280,12 @@ static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
     m->stop = KVP_STOP_NO_ROOM;
 }
 
-/* The first group that lacks the KV of something that it keeps after so many row entries; n_groups:
- * none does. */
+/* The first group that lacks the KV of something that it keeps after so many row entries; n_groups
+ * is the one of state, n_groups + 1: none does. */
 static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_entries)
 {
     uint32_t query = next_query(call, n_entries * o->config.block_tokens), k;
+    uint32_t end = n_entries * o->block_units;
 
     for (k = 0; k < o->config.n_groups; k++) {
         for (uint32_t unit = 0; unit < n_entries * o->block_units; unit++) {
@@ -291,7 +294,8 @@ static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_
                 return k;
         }
     }
-    return k;
+    return k +
+           (oracle_has_states(o) && end && !oracle_checkpoint(o, o->prompt_nodes[end - 1]) ? 0 : 1);
 }
 
 /* Of the whole blocks of the path that was walked, the longest prefix for which every group has
@@ -305,7 +309,7 @@ static void choose_prefix(oracle *o, const kvp_call *call, oracle_match *m)
         bool all = (uint64_t)best * S == call->n_tokens && best;
 
         m->hit_units = best * o->block_units;
-        if (lacking_group(o, call, best) < o->config.n_groups)
+        if (lacking_group(o, call, best) <= o->config.n_groups)
             continue;
         count_entries(o, call, m);
         if (all && o->config.full_hit == KVP_FULL_HIT_RECOMPUTE)
@@ -325,7 +329,22 @@ static void choose_prefix(oracle *o, const kvp_call *call, oracle_match *m)
     } else if (best < path) {
         m->stop = KVP_STOP_NO_KV;
         m->stop_group = lacking_group(o, call, best + 1);
+        o->marks.state_cut_groups += m->stop_group == o->config.n_groups;
     }
+}
+
+/* The longest prefix of so many units, of whole blocks or any, that ends at a checkpoint. */
+static uint32_t cut_to_checkpoint(const oracle *o, uint32_t units, bool whole_blocks)
+{
+    while (units && ((whole_blocks && units % o->block_units) ||
+                     !oracle_checkpoint(o, o->prompt_nodes[units - 1])))
+        units--;
+    return units;
+}
+
+static void note_checkpoint(const oracle *o, oracle_match *m)
+{
+    m->checkpoint = m->hit_units ? oracle_checkpoint(o, o->prompt_nodes[m->hit_units - 1]) : 0;
 }
 
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
@@ -341,9 +360,20 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
         choose_prefix(o, call, m);
         dropped = m->dropped;
         m->receives = (call->flags & KVP_OPEN_RECEIVE) != 0;
+        note_checkpoint(o, m);
         count_blocks(o, call, m);
         m->lost = m->dropped > dropped;
         return;
+    }
+    if (oracle_has_states(o)) {
+        uint32_t path = m->hit_units;
+
+        m->hit_units = cut_to_checkpoint(o, path, false);
+        if (m->hit_units < path) {
+            o->marks.state_cut++;
+            m->stop = KVP_STOP_NO_KV;
+            m->stop_group = o->config.n_groups;
+        }
     }
     if (o->config.full_hit == KVP_FULL_HIT_RECOMPUTE && n && m->hit_units * o->unit == n) {
         m->hit_units = (n - 1) / S * S / o->unit;
@@ -354,8 +384,14 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     if (with_room && source_leaves(o, m) && !m->fits) {
         m->hit_units = m->full * o->block_units;
         m->stop = KVP_STOP_NO_ROOM;
+        m->stop_group = 0;
+        if (oracle_has_states(o)) {
+            m->hit_units = cut_to_checkpoint(o, m->hit_units, true);
+            o->marks.state_room++;
+        }
         count_blocks(o, call, m);
     }
+    note_checkpoint(o, m);
 }
 
 static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, kvp_open_info *info)
@@ -398,8 +434,10 @@ static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *adm
     admission->available = oracle_available(o, KVP_DEVICE);
     admission->missing_blocks = 0;
     admission->verdict = KVP_ADMIT_OK;
+    if (m->fits && oracle_slots_missing(o, m->entries, m->checkpoint))
+        admission->verdict = KVP_ADMIT_LATER;
     if (m->fits)
-        return KVP_ADMIT_OK;
+        return admission->verdict;
     if (m->total > m->limit) {
         admission->missing_blocks = m->total - m->limit;
         return admission->verdict = KVP_ADMIT_NEVER;
@@ -462,6 +500,9 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
     verdict = admit(o, m, &admission);
     if (verdict != KVP_ADMIT_OK) {
         o->stats.refused++;
+        if (m->fits)
+            return oracle_fail_blocks(o, KVP_E_NO_BLOCKS, 0, KVP_STATE_SLOTS,
+                                      oracle_slots_missing(o, m->entries, m->checkpoint));
         return oracle_fail(o, verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS, 0,
                            admission.missing_blocks);
     }
@@ -574,6 +615,7 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     o->new_place = oracle_place_take(o);
     seq = &o->seqs[o->new_place];
     start_seq(o, seq, call, &m);
+    oracle_state_open(o, seq, call, m.hit_units, m.checkpoint);
     fill_row(o, seq, &m);
     seq->tokens = call->n_tokens;
     seq->known = hit;
@@ -582,6 +624,7 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     seq->cached = out->u.open.cached_tokens;
     seq->computed = hit;
     seq->writable = call->n_tokens + call->reserve_tokens;
+    oracle_state_grow(o, seq, seq->writable);
     out->u.open.evicted_blocks = (uint32_t)(o->stats.evicted_blocks - evicted);
     o->stats.opens++;
     o->stats.prompt_tokens += seq->prompt;

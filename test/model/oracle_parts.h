@@ -30,6 +30,7 @@ void oracle_node_prune(oracle *o, uint32_t node);
 void oracle_unit_hash(const oracle *o, uint32_t parent, const int32_t *tokens,
                       const oracle_keys *keys, kvp_hash *out_hash);
 bool oracle_keys_put(oracle_keys *keys, uint32_t limit, const kvp_key *key, uint32_t unit_begin);
+void oracle_keys_free(oracle_keys *keys);
 void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_offset);
 
 /* oracle_units.c: which block has which node's KV. */
@@ -98,6 +99,7 @@ kvp_status oracle_swap(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_can_swap(oracle *o, const kvp_call *call, kvp_outcome *out);
 
 /* oracle_told.c: what events tell. */
+uint32_t oracle_n_told(const oracle *o); /* groups */
 kvp_status oracle_events_read(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_learn_snapshot(oracle *o, const kvp_call *call, const kvp_outcome *seen,
@@ -144,6 +146,30 @@ void oracle_windows_cut(const oracle *o, oracle_seq *seq);
 kvp_status oracle_window(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *call,
                              kvp_outcome *out);
+
+/* oracle_states.c: recurrent state. */
+bool oracle_has_states(const oracle *o);
+uint32_t oracle_checkpoint(const oracle *o, uint32_t node);
+uint32_t oracle_free_slots(const oracle *o);
+void oracle_states_create(oracle *o);
+void oracle_states_reset(oracle *o, bool fresh);
+uint32_t oracle_slots_needed(const oracle *o, const oracle_seq *seq, uint64_t end);
+uint32_t oracle_slots_missing(const oracle *o, uint32_t n_entries, uint32_t checkpoint);
+void oracle_state_grow(oracle *o, oracle_seq *seq, uint64_t end);
+void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_t hit_units,
+                       uint32_t checkpoint);
+void oracle_state_commit(oracle *o, oracle_seq *seq);
+bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n);
+void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n);
+void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before);
+kvp_status oracle_state_fork_status(const oracle *o, const oracle_seq *parent, uint32_t at);
+void oracle_state_fork(oracle *o, oracle_seq *parent, oracle_seq *child, uint32_t at);
+void oracle_state_close(oracle *o, oracle_seq *seq);
+void oracle_state_withdraw(oracle *o, uint32_t node);
+void oracle_state_follow(oracle *o, int32_t block);
+kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome *out);
+bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *info);
 
 /* oracle_trees.c */
 bool oracle_tree_drop(oracle *o, oracle_seq *seq);

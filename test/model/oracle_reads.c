@@ -152,6 +152,8 @@ static kvp_status block_info(const oracle *o, const kvp_call *call, kvp_outcome 
     const oracle_block *b;
     uint32_t depth;
 
+    if (oracle_slot_info(o, call, info))
+        return KVP_OK;
     if (block < 0)
         return KVP_E_ARG;
     b = &o->blocks[block];

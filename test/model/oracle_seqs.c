@@ -62,12 +62,14 @@ static void withdraw(oracle *o, const oracle_seq *seq, uint32_t from_unit)
     for (uint32_t i = from_unit; i < end; i++) {
         for (uint32_t k = 0; k < o->config.n_groups; k++)
             oracle_node_withdraw(o, seq->chain[i], k);
+        oracle_state_withdraw(o, seq->chain[i]);
     }
 }
 
 kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), from = call->position;
+    uint32_t computed;
     bool lacked;
     oracle_seq *seq;
 
@@ -88,8 +90,11 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     }
     oracle_begin_change(o);
     lacked = oracle_lacks(o, seq);
+    computed = seq->computed;
     withdraw(o, seq, from / o->unit);
     oracle_cut_slots(o, seq, from);
+    if (from < seq->tokens)
+        oracle_state_back(o, seq, computed);
     o->marks.tree_dropped += oracle_tree_drop(o, seq);
     o->marks.lacking += !lacked && oracle_lacks(o, seq);
     oracle_commitments_cut(o, place, from);
@@ -158,8 +163,7 @@ static void fork_rows(oracle *o, oracle_seq *child, const oracle_seq *parent)
 kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), at = call->position;
-    const oracle_seq *parent;
-    oracle_seq *child;
+    oracle_seq *parent, *child;
 
     (void)out;
     if (place == ORACLE_NONE)
@@ -171,7 +175,10 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(parent) || at > parent->computed || at > parent->known)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
-    if (oracle_lacks_at(o, parent, oracle_ceil(at, o->config.block_tokens), at))
+    if (oracle_state_fork_status(o, parent, at) == KVP_E_STATE)
+        return oracle_fail(o, KVP_E_STATE, 0, 0);
+    if (oracle_lacks_at(o, parent, oracle_ceil(at, o->config.block_tokens), at) ||
+        oracle_state_fork_status(o, parent, at) == KVP_E_DROPPED)
         return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     if (o->open_seqs == o->config.max_seqs)
         return oracle_fail(o, KVP_E_NO_SEQS, 0, 0);
@@ -197,6 +204,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     for (uint32_t i = 0; i < oracle_lower(at, oracle_kept_tokens(o, parent)) / o->unit; i++)
         oracle_chain_push(o, child, parent->chain[i]);
     fork_rows(o, child, parent);
+    oracle_state_fork(o, parent, child, at);
     o->stats.forks++;
     return KVP_OK;
 }
@@ -237,10 +245,12 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(seq))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
-    if (oracle_lacks_at(o, seq, oracle_ceil(n, S), oracle_lower(seq->computed, n)))
+    if (oracle_lacks_at(o, seq, oracle_ceil(n, S), oracle_lower(seq->computed, n)) ||
+        oracle_state_lacks(o, seq, n))
         return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     oracle_begin_change(o);
     lacked = oracle_lacks(o, seq);
+    oracle_state_cut(o, seq, n);
     oracle_row_release(o, seq, oracle_ceil(n, S), &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
@@ -257,6 +267,7 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
 static void close_seq(oracle *o, oracle_seq *seq, kvp_released *released)
 {
     oracle_row_release(o, seq, 0, released);
+    oracle_state_close(o, seq);
     o->marks.tree_dropped += oracle_tree_drop(o, seq);
     release_chain(o, seq, 0);
     o->nodes[seq->root].users--;
@@ -337,6 +348,7 @@ void oracle_reset(oracle *o)
     for (uint32_t i = 0; i < max; i++) {
         o->seqs[i].open = false;
         o->seqs[i].n_row = o->seqs[i].n_chain = o->seqs[i].n_tree = 0;
+        o->seqs[i].read_slot = o->seqs[i].write_slot = 0;
         o->free_places[i] = max - 1 - i;
     }
     o->n_free_places = max;
@@ -353,6 +365,7 @@ void oracle_reset(oracle *o)
     }
     for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
         forget_pool(o, &o->pools[tier]);
+    oracle_states_reset(o, false);
 }
 
 /* ------------------------------------------------------------------------------ retain, uncache */

@@ -169,7 +169,7 @@ static kvp_status read_move(oracle *o, const kvp_call *call, move *m, uint32_t *
 
         m->places[i] = batch.members[i].place;
         *out_fault = i;
-        if (seq->tier == m->tier)
+        if (seq->tier == m->tier || oracle_has_states(o))
             status = KVP_E_STATE;
         else if (in && oracle_lacks(o, seq))
             status = KVP_E_DROPPED;

@@ -28,12 +28,17 @@ static bool told_before(const oracle *o, uint32_t i, uint32_t tier, uint32_t gro
     return false;
 }
 
+uint32_t oracle_n_told(const oracle *o)
+{
+    return o->config.n_groups + oracle_has_states(o);
+}
+
 static uint32_t count_told(const oracle *o)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < o->n_nodes; i++) {
-        for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+        for (uint32_t k = 0; k < ORACLE_TIERS * oracle_n_told(o); k++) {
             uint32_t tier = k % ORACLE_TIERS, group = k / ORACLE_TIERS;
 
             n += oracle_is_told(o, i, tier, group) && !told_before(o, i, tier, group);
@@ -82,7 +87,7 @@ kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *
 /* The next node after i that tells what an event says; ORACLE_NONE: there is none. */
 static uint32_t next_told(const oracle *o, const kvp_event *event, uint32_t i)
 {
-    bool is_place = event->tier < ORACLE_TIERS && event->group < o->config.n_groups;
+    bool is_place = event->tier < ORACLE_TIERS && event->group < oracle_n_told(o);
 
     for (i++; i < o->n_nodes && is_place; i++) {
         if (oracle_is_told(o, i, event->tier, event->group) &&
@@ -103,7 +108,7 @@ static bool is_listed(const kvp_outcome *snapshot, uint32_t n, const kvp_hash *h
 
 static bool is_told_anywhere(const oracle *o, uint32_t i)
 {
-    for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+    for (uint32_t k = 0; k < ORACLE_TIERS * oracle_n_told(o); k++) {
         if (oracle_is_told(o, i, k % ORACLE_TIERS, k / ORACLE_TIERS))
             return true;
     }

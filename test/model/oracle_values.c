@@ -290,6 +290,7 @@ void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens)
     o->marks.commit_received += oracle_lacks(o, seq);
     seq->computed = n_tokens;
     oracle_seal(o, seq, from);
+    oracle_state_commit(o, seq);
     o->marks.dropped += oracle_windows_drop(o, seq, n_tokens, NULL);
 }
 

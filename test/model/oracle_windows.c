@@ -41,7 +41,7 @@ bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries,
 
 bool oracle_lacks(const oracle *o, const oracle_seq *seq)
 {
-    return oracle_lacks_at(o, seq, seq->n_row, seq->computed);
+    return seq->lost || oracle_lacks_at(o, seq, seq->n_row, seq->computed);
 }
 
 /* Entries of all rows that are not null. */

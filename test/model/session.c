@@ -67,7 +67,8 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
            (wanted->lent_blocks ? resolved->lent_blocks == wanted->lent_blocks
                                 : resolved->lent_blocks ==
                                       (wanted->max_loads ? half_of(wanted->host_blocks) : 0)) &&
-           resolved->max_tree_tokens == wanted->max_tree_tokens;
+           resolved->max_tree_tokens == wanted->max_tree_tokens &&
+           resolved->state_slots == wanted->state_slots;
 }
 
 /* The fields of tiers, steps, events, groups and trees. */
@@ -222,7 +223,8 @@ static bool check(session *s)
 static bool is_recorded(const kvp_call *call)
 {
     return call->op != KVP_CALL_SEQ_INFO && call->op != KVP_CALL_EVENTS_READ &&
-           call->op < KVP_CALL_COLD_END && !oracle_lacks_pointers(call);
+           (call->op < KVP_CALL_COLD_END || call->op == KVP_CALL_CHECKPOINT) &&
+           !oracle_lacks_pointers(call);
 }
 
 static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_outcome *foretold)
@@ -295,7 +297,8 @@ static bool audit_call(session *s, kvp_call *call)
 
 static bool audit_seq(session *s, const oracle_seq *seq)
 {
-    static const uint32_t ops[] = {KVP_CALL_SEQ_INFO, KVP_CALL_TREE, KVP_CALL_SEQ_TOKENS};
+    static const uint32_t ops[] = {KVP_CALL_SEQ_INFO, KVP_CALL_TREE, KVP_CALL_SEQ_TOKENS,
+                                   KVP_CALL_STATE_GET};
     static const uint32_t group_ops[] = {KVP_CALL_ROW, KVP_CALL_WINDOW_GET};
     kvp_call call = {.with_tokens = 1, .with_parents = 1};
 
@@ -334,6 +337,18 @@ static bool audit_blocks(session *s, uint32_t tier)
     return audit_call(s, &call);
 }
 
+static bool audit_slots(session *s)
+{
+    kvp_call call = {.op = KVP_CALL_BLOCK_INFO, .group = s->o->config.n_groups};
+
+    for (uint32_t slot = 0; slot < s->o->config.state_slots; slot++) {
+        call.block = (int32_t)slot;
+        if (!audit_call(s, &call))
+            return false;
+    }
+    return true;
+}
+
 static bool audit_spaces(session *s)
 {
     kvp_call call = {.op = KVP_CALL_NS_INFO};
@@ -348,7 +363,8 @@ static bool audit_spaces(session *s)
 
 bool session_audit(session *s)
 {
-    static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE};
+    static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE,
+                                   KVP_CALL_STATE_STATS};
     kvp_call call = {0};
 
     for (uint32_t i = 0; i < sizeof ops / sizeof *ops; i++) {
@@ -356,7 +372,8 @@ bool session_audit(session *s)
         if (!audit_call(s, &call))
             return false;
     }
-    if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST) || !audit_spaces(s))
+    if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST) || !audit_spaces(s) ||
+        !audit_slots(s))
         return false;
     for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
         if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))

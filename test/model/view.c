@@ -101,7 +101,7 @@ static bool stored_well(const view *v, const kvp_event *event, const int32_t *to
     const oracle_node *node = find_node(v->o, &event->hash);
 
     if (event->n_tokens != v->o->unit || event->tier >= ORACLE_TIERS || event->reserved ||
-        event->group >= v->o->config.n_groups)
+        event->group >= oracle_n_told(v->o))
         return false;
     if (!node)
         return true;
@@ -242,7 +242,7 @@ static const char *compare(view *v)
 
     v->round++;
     for (uint32_t i = 0; i < o->n_nodes; i++) {
-        for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+        for (uint32_t k = 0; k < ORACLE_TIERS * oracle_n_told(o); k++) {
             uint32_t tier = k % ORACLE_TIERS, group = k / ORACLE_TIERS;
             view_element *e;
 

@@ -120,7 +120,7 @@ def check_damaged(path, owner):
     good = inspect(path)
     with open(path, "rb") as file:
         data = bytearray(file.read())
-    for begin in range(4096, len(data), 4):
+    for begin in range(8192, len(data), 4):  # behind the cache itself
         data[begin:begin + 4] = b"\xff\xff\xff\x7f"
     bad = path + ".bad"
     with open(bad, "wb") as file:

@@ -48,9 +48,6 @@ static void test_what_does_not_fit_is_refused(void **state)
     c.policy = 2;
     expect_refused(&c, "policy", "policy is 2, expected 0 or 1");
     c = good;
-    c.reserved = 1;
-    expect_refused(&c, "reserved", "reserved is 1, expected 0");
-    c = good;
     c.quotas = 1;
     expect_refused(&c, "quotas", "quotas is 1: expected 0 with KVP_POLICY_LEARNED");
     c = good;

@@ -463,7 +463,7 @@ static int claim(const char *path, uint32_t n_blocks)
     assert_true(memory != MAP_FAILED);
     assert_ok(kvp_cache_create(&config, memory, n, &cache));
     const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    const int done = file >= 0 && write(file, memory, 4096) == 4096 &&
+    const int done = file >= 0 && write(file, memory, 8192) == 8192 &&
                      ftruncate(file, (off_t)n) == 0 && close(file) == 0;
     munmap(memory, n);
     return !done;

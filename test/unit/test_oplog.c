@@ -688,6 +688,56 @@ static void test_long_arrays(void **state)
     free(made.memory.bytes);
 }
 
+/* A cache with recurrent state writes the next version. */
+static void test_a_log_with_states(void **state)
+{
+    (void)state;
+    static const uint8_t kept[] = {62, 0x81, 0x80, 0x40, 0, KVP_CHECKPOINT_MADE};
+    static const uint8_t refused[] = {62, 0x81, 0x80, 0x40, 3};
+    kvp_config config;
+    kvp_record record;
+    int at_end;
+    struct sample_log made = {.recorder.cache_bits = SAMPLE_CACHE_BITS};
+    const kvp_sink sink = {&made.memory, kvpi_oplog_memory_write};
+    config = sample_config();
+    config.host_blocks = config.steps = config.max_loads = 0;
+    config.state_slots = 300;
+    assert_int_equal(kvpi_record_begin(&made.recorder, &sink, &config), KVP_OK);
+    assert_memory_equal(made.memory.bytes, "kvplog5\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
+    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - 2, "\xac\x02", 2);
+    kvpi_record_seq_checkpoint(&made.recorder, SEQ, KVP_OK, KVP_CHECKPOINT_MADE);
+    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof kept, kept, sizeof kept);
+    kvpi_record_seq_checkpoint(&made.recorder, SEQ, KVP_E_STATE, KVP_CHECKPOINT_SKIPPED);
+    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof refused, refused,
+                        sizeof refused);
+    kvpi_record_cache_config(&made.recorder, KVP_OK, &config);
+    sample_end(&made);
+    kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
+    assert_int_equal(kvp_oplog_config(log, &config), KVP_OK);
+    assert_int_equal(config.state_slots, 300);
+    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+    assert_int_equal(record.call.op, KVP_CALL_CHECKPOINT);
+    assert_true(record.call.handle == portable(SEQ.bits));
+    assert_int_equal(kvpi_oplog_results(log)->outcome.n, KVP_CHECKPOINT_MADE);
+    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+    assert_int_equal(record.status, KVP_E_STATE);
+    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+    assert_int_equal(record.call.op, KVP_CALL_CONFIG);
+    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+    assert_int_equal(at_end, 1);
+    kvp_oplog_close(log);
+    free(made.memory.bytes);
+    sample_begin(&made);
+    sample_end(&made);
+    assert_int_equal(made.memory.bytes[6], '4');
+    assert_int_equal(kvp_oplog_open(made.memory.bytes, 8, &log), KVP_E_FORMAT);
+    made.memory.bytes[6] = '5';
+    assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_FORMAT);
+    made.memory.bytes[6] = '6';
+    assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_VERSION);
+    free(made.memory.bytes);
+}
+
 /* --------------------------------------------------------------------------------------- frozen */
 
 static void test_the_bytes_are_frozen(void **state)
@@ -732,6 +782,7 @@ int main(void)
         cmocka_unit_test(test_trees_have_what_was_asked_for),
         cmocka_unit_test(test_tokens_that_no_event_has_are_not_looked_at),
         cmocka_unit_test(test_long_arrays),
+        cmocka_unit_test(test_a_log_with_states),
         cmocka_unit_test(test_the_bytes_are_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,7 +200,7 @@ static void test_header_is_looked_at(void **state)
     free(memory.bytes);
     for (uint8_t version = '0'; version <= '9'; version++) {
         made.memory.bytes[6] = version;
-        if (version != '4')
+        if (version != '4' && version != '5')
             assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log),
                              KVP_E_VERSION);
     }

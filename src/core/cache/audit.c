@@ -9,6 +9,7 @@
 #include "core/cache/inflight.h"
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/cache/tokens.h"
 
 #include <string.h>
@@ -44,6 +45,11 @@ static int check_sums(struct audit *audit)
         (host->n_blocks > 0 &&
          1 + host->n_free + host->n_cached + host->n_held != host->n_blocks)) {
         return fail(audit, 0, "B2 the counts do not sum to the number of blocks");
+    }
+    const struct kvpi_pool *slots = &cache->states.pool;
+    if (slots->n_blocks > 0 &&
+        1 + slots->n_free + slots->n_cached + slots->n_held != slots->n_blocks) {
+        return fail(audit, 0, "B2 the counts do not sum to the number of slots");
     }
     if (cache->prefix.n_used > cache->prefix.n_nodes ||
         cache->plan.n + cache->plan.n_out > cache->plan.capacity ||
@@ -111,7 +117,7 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
     const uint32_t sinks = kvpi_ceil_div(window->sink, cache->config.block_tokens);
     const int32_t *row = kvpi_row(cache, seq, group);
     for (uint32_t i = 0; i < seq->n_blocks; i++) {
-        if (seq->windowed && i >= sinks && i < window->dropped) {
+        if ((seq->windowed & KVPI_WINDOWED) && i >= sinks && i < window->dropped) {
             if (row[i] != KVP_NULL_BLOCK) {
                 return fail(audit, place, "T2 a dropped entry is not null");
             }
@@ -125,10 +131,11 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
             return fail(audit, place, "M2 a row's block is of another group");
         }
     }
-    return seq->windowed ? window->dropped <= seq->n_blocks ||
-                               fail(audit, place, "T2 more is dropped than there is")
-                         : (window->recent | window->dropped) == 0 ||
-                               fail(audit, place, "T2 a window that nobody knows of");
+    return seq->windowed & KVPI_WINDOWED
+               ? window->dropped <= seq->n_blocks ||
+                     fail(audit, place, "T2 more is dropped than there is")
+               : (window->recent | window->dropped) == 0 ||
+                     fail(audit, place, "T2 a window that nobody knows of");
 }
 
 static int check_path(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
@@ -215,6 +222,16 @@ static void move_lent(kvp_cache *cache, uint32_t by)
     }
 }
 
+/* The same for slots of state: of the one that is read, and another one that is written. */
+static void move_states(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
+{
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    struct kvpi_pool *pool = &cache->states.pool;
+    kvpi_block(pool, state->read)->refs += state->read != 0 ? by : 0;
+    kvpi_block(pool, state->write)->refs +=
+        state->write != 0 && state->write != state->read ? by : 0;
+}
+
 /* Add `by` to the count of every block once for each row entry, and to users and children once for
  * each that there is. */
 static void move_counts(kvp_cache *cache, uint32_t by)
@@ -233,6 +250,9 @@ static void move_counts(kvp_cache *cache, uint32_t by)
         }
         if (is_open(seq)) {
             kvpi_node(prefix, kvpi_last_node(cache, seq))->users += by;
+        }
+        if (is_open(seq) && kvpi_has_states(cache)) {
+            move_states(cache, seq, by);
         }
     }
     const struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
@@ -290,6 +310,11 @@ static int check_references(struct audit *audit)
     for (uint32_t b = 0; b < cache->config.host_blocks; b++) {
         if (kvpi_pool_refs(&cache->host, b) != 0) {
             (void)fail(audit, b, "T1 a host block's reference count is not the number of entries");
+        }
+    }
+    for (uint32_t s = 0; s < cache->config.state_slots; s++) {
+        if (kvpi_pool_refs(&cache->states.pool, s) != 0) {
+            (void)fail(audit, s, "T1 a slot's reference count is not the number of sequences");
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -373,7 +398,7 @@ static int check_node(struct audit *audit, uint32_t index)
         node->root != kvpi_node(prefix, node->parent)->root) {
         return fail(audit, index, "N2 a node's depth or root is not its parent's");
     }
-    for (uint32_t where = 0; where < prefix->n_where; where++) {
+    for (uint32_t where = 0; where < kvpi_block_wheres(audit->cache); where++) {
         if (!check_place(audit, index, where)) {
             return 0;
         }
@@ -425,7 +450,7 @@ static int check_content(struct audit *audit, uint32_t tier)
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
-        for (uint32_t where = tier; where < prefix->n_where; where += KVPI_TIERS) {
+        for (uint32_t where = tier; where < kvpi_block_wheres(audit->cache); where += KVPI_TIERS) {
             n_blocks_of_nodes +=
                 is_alive(prefix, i) && kvpi_node_at(prefix, i, where)->block != KVP_NULL_BLOCK;
         }
@@ -620,6 +645,93 @@ static int check_lent(struct audit *audit)
            fail(audit, n_reading, "L3 more is lent than may be");
 }
 
+/* --------------------------------------------------------------------- level 3: recurrent state */
+
+/* S1 to S3, of a sequence. */
+static int check_state(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
+{
+    const kvp_cache *cache = audit->cache;
+    const struct kvpi_pool *pool = &cache->states.pool;
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    if (state->read >= pool->n_blocks || state->write >= pool->n_blocks) {
+        return fail(audit, place, "S2 a sequence's slot is none");
+    }
+    const struct kvpi_block *write = kvpi_block(pool, state->write);
+    if (state->write != 0 && (kvpi_block_refs(write) != 1 || write->content != KVPI_NO_NODE)) {
+        return fail(audit, place, "S1 a slot that is written is shared, or a checkpoint");
+    }
+    if ((state->read != 0) != (seq->computed > 0 && !state->lost)) {
+        return fail(audit, place, "S2 a sequence reads a slot without need, or lacks it");
+    }
+    return (state->write != 0 ? !state->lost
+                              : seq->exclusive == 0 && seq->writable <= seq->computed) ||
+           fail(audit, place, "S3 slots are writable, and there is no slot of state to write");
+}
+
+/* S4, from both sides. */
+static int check_checkpoints(struct audit *audit)
+{
+    const kvp_cache *cache = audit->cache;
+    const struct kvpi_pool *pool = &cache->states.pool;
+    uint64_t n_content = 0;
+    for (uint32_t s = 1; s < pool->n_blocks; s++) {
+        const uint32_t node = kvpi_block(pool, s)->content;
+        n_content += node != KVPI_NO_NODE;
+        if (node != KVPI_NO_NODE && kvpi_checkpoint_of(cache, node) != s) {
+            return fail(audit, s, "S4 a slot's node has another checkpoint");
+        }
+    }
+    for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
+        const struct kvpi_place *at = kvpi_node_at(&cache->prefix, i, kvpi_states_where(cache));
+        if (is_alive(&cache->prefix, i) && (at->block | at->dups) != 0) {
+            n_content--;
+            if (at->dups != 0) {
+                return fail(audit, i, "S4 a checkpoint has duplicates");
+            }
+        }
+    }
+    return n_content == 0 || fail(audit, n_content, "S4 a node's checkpoint is no slot's content");
+}
+
+/* Add `by` to what each checkpoint counts for. */
+static void move_below(const kvp_cache *cache, uint32_t by)
+{
+    for (uint32_t s = 1; s < cache->config.state_slots; s++) {
+        uint32_t node = kvpi_block(&cache->states.pool, s)->content;
+        for (; node != KVPI_NO_NODE; node = kvpi_node(&cache->prefix, node)->parent) {
+            *kvpi_node_below(&cache->prefix, node) += by;
+        }
+    }
+}
+
+static int check_below(struct audit *audit)
+{
+    const kvp_cache *cache = audit->cache;
+    move_below(cache, UINT32_MAX);
+    for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
+        if (is_alive(&cache->prefix, i) && *kvpi_node_below(&cache->prefix, i) != 0) {
+            (void)fail(audit, i, "S5 the checkpoints below a node are miscounted");
+        }
+    }
+    move_below(cache, 1);
+    return audit->failed == NULL;
+}
+
+static int check_states(struct audit *audit)
+{
+    const struct kvpi_table *table = &audit->cache->table;
+    if (!kvpi_has_states(audit->cache)) {
+        return 1;
+    }
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if (is_open(seq) && !check_state(audit, seq, place)) {
+            return 0;
+        }
+    }
+    return check_checkpoints(audit) && check_below(audit);
+}
+
 /* ------------------------------------------------------------------------------------ the audit */
 
 static int audit_pool(struct audit *audit)
@@ -628,7 +740,9 @@ static int audit_pool(struct audit *audit)
     const char *detail = NULL;
     return (kvpi_pool_check(&audit->cache->pool, &block, &detail) &&
             (audit->cache->host.n_blocks == 0 ||
-             kvpi_pool_check(&audit->cache->host, &block, &detail))) ||
+             kvpi_pool_check(&audit->cache->host, &block, &detail)) &&
+            (audit->cache->states.pool.n_blocks == 0 ||
+             kvpi_pool_check(&audit->cache->states.pool, &block, &detail))) ||
            fail(audit, block, detail);
 }
 
@@ -643,7 +757,7 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
                 check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
                 check_dups(&audit) && check_owners(&audit) && check_plan(&audit) &&
-                check_lent(&audit);
+                check_lent(&audit) && check_states(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -16,6 +16,7 @@
 #include "core/cache/events.h"
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/seq/windows.h"
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
@@ -282,6 +283,9 @@ static void lose_content(kvp_cache *cache, uint32_t tier, uint32_t block, int ke
 static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
+    if (kvpi_unlikely(kvpi_has_states(cache))) {
+        kvpi_states_follow(cache, block); /* there is no other tier then */
+    }
     lose_content(cache, tier, block, kept);
 }
 
@@ -291,6 +295,9 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
     const struct kvpi_block *b = kvpi_block(pool, block);
     if (kvpi_block_refs(b) > 0 || b->content == KVPI_NO_NODE) {
         return 0;
+    }
+    if (kvpi_has_states(cache)) {
+        kvpi_states_follow(cache, block);
     }
     lose_content(cache, tier, block, 0);
     if (!(b->refs & KVPI_REFS_PARKED)) {
@@ -410,14 +417,14 @@ static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
             }
         }
     }
-    if (seq->windowed) {
+    if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_cut(cache, seq);
     }
 }
 
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
-    if (kvpi_unlikely(cache->config.n_groups > 1 || seq->windowed != 0)) {
+    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0)) {
         release_rows(cache, seq, keep, released);
         return;
     }

@@ -1,5 +1,6 @@
 /* dropped: which entries of a row its window has dropped. */
 #include "core/cache/dropped.h"
+#include "core/cache/states.h"
 
 int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
                       uint32_t n_blocks)
@@ -30,4 +31,13 @@ void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq)
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         kvpi_set_dropped(cache, &windows[g], kvpi_min_u32(windows[g].dropped, seq->n_blocks));
     }
+}
+
+kvp_status kvpi_check_parts(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return ((seq->windowed & KVPI_WINDOWED) &&
+            kvpi_windows_lack(cache, seq, seq->computed, seq->n_blocks)) ||
+                   ((seq->windowed & KVPI_STATEFUL) && kvpi_states_of(cache, seq)->lost)
+               ? KVP_E_DROPPED
+               : KVP_OK;
 }

@@ -35,12 +35,12 @@ static inline void kvpi_set_dropped(const kvp_cache *cache, struct kvpi_window *
 int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
                       uint32_t n_blocks);
 
-/* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped. */
+/* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped, or of its state. */
+kvp_status kvpi_check_parts(const kvp_cache *cache, const struct kvpi_seq *seq);
+
 static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    return seq->windowed && kvpi_windows_lack(cache, seq, seq->computed, seq->n_blocks)
-               ? KVP_E_DROPPED
-               : KVP_OK;
+    return kvpi_unlikely(seq->windowed != 0) ? kvpi_check_parts(cache, seq) : KVP_OK;
 }
 
 /* The rows were cut to n_blocks entries. */

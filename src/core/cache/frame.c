@@ -60,6 +60,13 @@ kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64
     return status;
 }
 
+kvp_status kvpi_fail_slots(kvp_cache *cache, uint32_t index, uint64_t missing)
+{
+    (void)kvpi_fail(cache, KVP_E_NO_BLOCKS, index, missing);
+    cache->shortage.tier = KVP_STATE_SLOTS;
+    return KVP_E_NO_BLOCKS;
+}
+
 kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults)
 {
     const struct kvpi_fault *fault = faults->handle.status != KVP_OK  ? &faults->handle

@@ -62,6 +62,9 @@ static inline int kvpi_recording(const kvp_cache *cache)
 /* Note why a changing call fails; gives `status` back. The blocks are the device's. */
 kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing);
 
+/* The same for slots of recurrent state. */
+kvp_status kvpi_fail_slots(kvp_cache *cache, uint32_t index, uint64_t missing);
+
 /* A changing call goes ahead: what the last one evicted is forgotten. */
 void kvpi_begin_change(kvp_cache *cache);
 

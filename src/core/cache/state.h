@@ -11,6 +11,7 @@
 #include <kvpager/events.h>
 #include <kvpager/lend.h>
 #include <kvpager/quotas.h>
+#include <kvpager/states.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 #include <kvpager/trees.h>
@@ -148,6 +149,26 @@ struct kvpi_learning {
     size_t names_at; /* u32 [max_blocks] */
 };
 
+/* A sequence's recurrent state (states.c). */
+struct kvpi_state {
+    uint32_t read;  /* slot with the state after the computed tokens; 0: none are, or it is lost */
+    uint32_t write; /* slot that the next step writes; 0: none yet */
+    uint32_t lost;
+    uint32_t branch_end; /* as kvp_state_info */
+    uint32_t prompt_end;
+};
+
+/* Slots of recurrent state; no blocks in the pool: there is no such group. */
+struct kvpi_states {
+    struct kvpi_pool pool;
+    uint64_t taken; /* this and the following never wrap */
+    uint64_t made;
+    uint64_t skipped;
+    uint64_t hits;
+    uint64_t evicted;
+    size_t seqs_at; /* struct kvpi_state [max_seqs] */
+};
+
 /* The first two say whether a cache is here, and lies as ours do. */
 struct kvp_cache {
     uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
@@ -178,11 +199,13 @@ struct kvp_cache {
     struct kvpi_events events;
     struct kvpi_lending lending;
     struct kvpi_learning learning;
+    struct kvpi_states states;
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
-    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks]: each take on the device
-                           evicts at most one block here and one there, a swap out the host's */
+    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks + state_slots]: each take
+                           on the device evicts at most one block here and one there, a swap out
+                           the host's */
     size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
 };
 
@@ -212,6 +235,12 @@ static inline uint64_t kvpi_plans_over(const struct kvp_cache *cache)
 static inline uint64_t kvpi_plans_taken(const struct kvp_cache *cache)
 {
     return cache->config.steps == KVP_STEPS_OVERLAPPED ? cache->steps.begun : cache->lending.plans;
+}
+
+/* The places of a node for blocks: behind them is the one for its checkpoint. */
+static inline uint32_t kvpi_block_wheres(const struct kvp_cache *cache)
+{
+    return KVPI_TIERS * cache->config.n_groups;
 }
 
 /* Where a block's content is attached: on its tier, for its group. */

@@ -4,6 +4,7 @@
 #include "core/cache/blocks.h"
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/seq/windows.h"
 
 /* n_tokens are computed, more than before: seal the units that are complete. */
@@ -22,12 +23,23 @@ static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n
     }
 }
 
+/* What windows do not keep goes; the state is the one that was written. */
+__attribute__((noinline)) static void after_commit(kvp_cache *cache, struct kvpi_seq *seq)
+{
+    if (seq->windowed & KVPI_WINDOWED) {
+        kvpi_windows_drop(cache, seq, NULL);
+    }
+    if (seq->windowed & KVPI_STATEFUL) {
+        kvpi_states_commit(cache, seq);
+    }
+}
+
 void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
 {
     if (n_tokens > seq->computed) {
         seal_up_to(cache, seq, n_tokens);
         if (kvpi_unlikely(seq->windowed != 0)) {
-            kvpi_windows_drop(cache, seq, NULL);
+            after_commit(cache, seq);
         }
     }
 }

@@ -14,7 +14,7 @@ static inline kvp_status kvpi_check_commit(const kvp_cache *cache, const struct 
     if (seq->tier != KVP_DEVICE || (n_tokens > seq->computed && n_tokens > seq->writable)) {
         return KVP_E_STATE;
     }
-    return kvpi_unlikely(seq->windowed == KVPI_WINDOWED_AHEAD) && n_tokens > seq->computed &&
+    return kvpi_unlikely((seq->windowed & KVPI_WINDOWED_AHEAD) != 0) && n_tokens > seq->computed &&
                    kvpi_windows_lack(cache, seq, n_tokens, seq->n_blocks)
                ? KVP_E_DROPPED
                : KVP_OK;

@@ -15,6 +15,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
@@ -30,7 +31,8 @@ struct need {
     uint64_t rows;   /* entries that the rows will have, null ones not counted */
     uint32_t shared; /* references that the count took off */
     uint32_t copies;
-    int in_flight; /* a copy would read what a step that is out still writes */
+    uint32_t slots; /* of state */
+    int in_flight;  /* a copy would read what a step that is out still writes */
 };
 
 /* The arguments of one sequence of a batch. */
@@ -120,8 +122,11 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
     if (n_blocks > seq->n_blocks) {
         need.blocks += (n_blocks - seq->n_blocks) * n_groups;
     }
-    if (seq->windowed) {
+    if (seq->windowed & KVPI_WINDOWED) {
         need.rows -= kvpi_windows_count_null(cache, seq);
+    }
+    if (seq->windowed & KVPI_STATEFUL) {
+        need.slots = kvpi_states_need(cache, seq);
     }
     return need;
 }
@@ -211,6 +216,9 @@ void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
     if (n_blocks > seq->n_blocks) {
         kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
     }
+    if (seq->windowed & KVPI_STATEFUL) {
+        kvpi_states_grow(cache, seq);
+    }
     seq->exclusive = seq->n_blocks * S;
 }
 
@@ -293,10 +301,12 @@ struct batch_need {
     uint64_t blocks;
     uint64_t shared;
     uint64_t copies;
+    uint64_t slots;        /* of state */
     uint64_t excess;       /* of the one that is longest beyond the pool */
     uint32_t first_excess; /* the first one that can never fit */
     uint32_t first_short;  /* the first one at which available blocks run out */
     uint32_t first_full;   /* the first one at which the plan is full */
+    uint32_t first_slot;   /* the first one at which slots of state run out */
 };
 
 static void add_need(const kvp_cache *cache, const struct need *need, uint32_t index,
@@ -322,6 +332,12 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
     total->blocks += need->blocks;
     total->shared += need->shared;
     total->copies += need->copies;
+    if (kvpi_unlikely(need->slots > 0)) {
+        total->slots += need->slots;
+        if (total->slots == kvpi_pool_available(&cache->states.pool) + 1) {
+            total->first_slot = index;
+        }
+    }
 }
 
 static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
@@ -332,6 +348,10 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
     }
     if (need->blocks > available) {
         return kvpi_fail(cache, KVP_E_NO_BLOCKS, need->first_short, need->blocks - available);
+    }
+    if (kvpi_unlikely(need->slots > 0) && need->slots > kvpi_pool_available(&cache->states.pool)) {
+        return kvpi_fail_slots(cache, need->first_slot,
+                               need->slots - kvpi_pool_available(&cache->states.pool));
     }
     if (need->copies > kvpi_plan_room(&cache->plan)) {
         return kvpi_fail(cache, KVP_E_PLAN_FULL, need->first_full, 0);
@@ -738,6 +758,8 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
     } else if (need.blocks > available) {
         out->verdict = KVP_ADMIT_LATER;
         out->missing_blocks = (uint32_t)(need.blocks - available);
+    } else if (need.slots > kvpi_pool_available(&cache->states.pool)) {
+        out->verdict = KVP_ADMIT_LATER;
     }
     return KVP_OK;
 }

@@ -96,7 +96,6 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
            kvpi_why_range(why, "quotas", c->quotas, 0, 1) ||
            kvpi_why_range(why, "policy", c->policy, 0, KVP_POLICY_LEARNED) ||
-           kvpi_why_range(why, "reserved", c->reserved, 0, 0) ||
            kvpi_why_range(why, "max_loads", c->max_loads, 0,
                           c->host_blocks == 0 ? 0 : KVPI_LOADS_MAX) ||
            kvpi_why_range(why, "lent_blocks", c->lent_blocks, 0,
@@ -118,11 +117,28 @@ static int policy_wrong(const kvp_config *c, kvp_why *why)
                         "expected KVP_ADOPT with KVP_POLICY_LEARNED"));
 }
 
+/* With what does recurrent state not go together yet? */
+static int states_wrong(const kvp_config *c, kvp_why *why)
+{
+    const uint64_t n_groups = c->n_groups;
+    if (kvpi_why_range(why, "state_slots", c->state_slots, c->state_slots == 0 ? 0 : 2, 1u << 30)) {
+        return 1;
+    }
+    return c->state_slots > 0 &&
+           (kvpi_why_range(why, "host_blocks", c->host_blocks, 0, 0) ||
+            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_ORDERED) ||
+            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
+            kvpi_why_range(why, "quotas", c->quotas, 0, 0) ||
+            kvpi_why_range(why, "policy", c->policy, KVP_POLICY_LRU, KVP_POLICY_LRU) ||
+            kvpi_why_if(why, n_groups == KVP_GROUPS_MAX, "n_groups", &n_groups,
+                        "with state_slots it is 7 at most"));
+}
+
 /* Is a field wrong? The first one that is goes to `why`. */
 static int config_wrong(const kvp_config *config, kvp_why *why)
 {
     if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why) ||
-        policy_wrong(config, why)) {
+        policy_wrong(config, why) || states_wrong(config, why)) {
         return 1;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -228,6 +244,14 @@ static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
         kvpi_layout_take(layout, learns ? cache->table.max_blocks : 0, sizeof(uint32_t));
 }
 
+static void plan_states(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const uint64_t n_seqs = cache->config.state_slots == 0 ? 0 : cache->config.max_seqs;
+    kvpi_pool_layout(&cache->states.pool, layout,
+                     offsetof(kvp_cache, states) + offsetof(struct kvpi_states, pool));
+    cache->states.seqs_at = kvpi_layout_take(layout, n_seqs, sizeof(struct kvpi_state));
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
@@ -238,7 +262,9 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     (void)kvpi_layout_take(layout, 1, sizeof(*cache));
     cache->prefix.unit_tokens = U;
     cache->prefix.units_per_block = S / U;
-    cache->prefix.n_where = KVPI_TIERS * config->n_groups;
+    cache->states.pool.n_blocks = config->state_slots;
+    cache->prefix.has_below = config->state_slots > 0;
+    cache->prefix.n_where = KVPI_TIERS * (config->n_groups + (config->state_slots > 0));
     cache->prefix.n_nodes = config->n_nodes;
     cache->prefix.max_unit_keys = config->max_unit_keys;
     cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
@@ -273,10 +299,12 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_steps_and_events(cache, layout);
     plan_lending(cache, layout);
     plan_learning(cache, layout);
+    plan_states(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
     const uint64_t n_evicted =
-        (uint64_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks;
+        (uint64_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks +
+        config->state_slots;
     cache->evicted_at = kvpi_layout_take(layout, n_evicted, sizeof(kvp_evicted));
     cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
 }
@@ -307,7 +335,7 @@ uint64_t kvpi_arena_layout(void)
                                      sizeof(struct kvpi_space),   sizeof(struct kvpi_owned),
                                      sizeof(struct kvpi_account), sizeof(struct kvpi_lent),
                                      sizeof(struct kvpi_load),    sizeof(struct kvpi_policy),
-                                     sizeof(struct kvpi_leaf)};
+                                     sizeof(struct kvpi_leaf),    sizeof(struct kvpi_state)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;
@@ -366,6 +394,11 @@ static void reset_parts(kvp_cache *cache, int fresh)
 {
     kvpi_pool_reset(&cache->pool, fresh);
     kvpi_pool_reset(&cache->host, fresh);
+    kvpi_pool_reset(&cache->states.pool, fresh);
+    if (cache->config.state_slots > 0) {
+        memset(kvpi_at(cache, cache->states.seqs_at), 0,
+               cache->config.max_seqs * sizeof(struct kvpi_state));
+    }
     kvpi_prefix_reset(&cache->prefix);
     kvpi_table_reset(&cache->table, fresh);
     kvpi_plan_reset(&cache->plan);

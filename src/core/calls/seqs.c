@@ -25,6 +25,7 @@
 #include "core/cache/frame.h"
 #include "core/seq/match.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/seq/learned.h"
 #include "core/seq/windows.h"
@@ -185,6 +186,18 @@ static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
     }
 }
 
+/* Where chunks of the prompt should end, for a checkpoint to be made there (states.h). */
+static void note_chunk_ends(kvp_cache *cache, struct kvpi_match *match, const struct kvpi_seq *seq)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t n_tokens = match->prompt->n_tokens;
+    const uint32_t last = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
+    const uint32_t known = kvpi_match_known(cache, match);
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    state->branch_end = known > match->n_hits && known < last ? known * U : 0;
+    state->prompt_end = last > match->n_hits ? last * U : 0;
+}
+
 /* Everything is checked: make the sequence. */
 static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_match *match,
                                      kvp_open_info *info)
@@ -217,8 +230,15 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     if (kvpi_learns(cache)) {
         kvpi_learned_open(cache, seq, match->n_shared);
     }
+    if (kvpi_has_states(cache)) {
+        kvpi_states_open(cache, seq, match->state);
+        note_chunk_ends(cache, match, seq);
+    }
     open_hits(cache, match, seq);
     open_rest(cache, match, seq);
+    if (kvpi_has_states(cache) && seq->n_blocks > 0) {
+        kvpi_states_grow(cache, seq);
+    }
     kvpi_note_last(cache, seq);
     seq->exclusive = match->n_absent > 0 ? 0 : seq->n_blocks * cache->config.block_tokens;
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
@@ -247,6 +267,9 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     kvpi_match_admit(cache, &match, &admission);
     if (admission.verdict != KVP_ADMIT_OK) {
         kvpi_match_let_go(cache, &match);
+        if (admission.verdict == KVP_ADMIT_LATER && admission.missing_blocks == 0) {
+            return kvpi_fail_slots(cache, 0, kvpi_match_slots_missing(cache, &match));
+        }
         status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
         return kvpi_fail(cache, status, 0, admission.missing_blocks);
     }
@@ -387,7 +410,7 @@ static void withdraw_unit(kvp_cache *cache, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     kvpi_withdraw_node(cache, node);
-    for (uint32_t where = 0; where < prefix->n_where; where++) {
+    for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
         const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
         while (at->dups != 0) {
             kvpi_prefix_remove_dup(prefix, where, at->dups);
@@ -397,6 +420,9 @@ static void withdraw_unit(kvp_cache *cache, uint32_t node)
             kvpi_detach_node(cache, where, node);
         }
     }
+    if (kvpi_has_states(cache)) {
+        kvpi_states_withdraw(cache, node);
+    }
 }
 
 static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
@@ -405,9 +431,10 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t first = from / cache->config.unit_tokens;
     const uint32_t n_public = seq->n_public;
+    const uint32_t computed = seq->computed;
     for (uint32_t u = first; u < n_public;) {
         const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
-        for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+        for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
             raise_generations(cache, where, nodes + u, end - u);
         }
         for (; u < end; u++) {
@@ -422,8 +449,11 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
     seq->exclusive = 0;
     kvpi_set32(&seq->n_tree, 0);
-    if (seq->windowed) {
+    if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_back(cache, seq);
+    }
+    if ((seq->windowed & KVPI_STATEFUL) && from < seq->tokens) {
+        kvpi_states_back(cache, seq, computed);
     }
 }
 
@@ -480,9 +510,17 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
     if (at > parent->computed || at > parent->known || parent->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
-    if (parent->windowed &&
+    const kvp_status state =
+        parent->windowed & KVPI_STATEFUL ? kvpi_states_check_fork(cache, parent, at) : KVP_OK;
+    if (state == KVP_E_STATE) {
+        return state;
+    }
+    if ((parent->windowed & KVPI_WINDOWED) &&
         kvpi_windows_lack(cache, parent, at, kvpi_ceil_div(at, cache->config.block_tokens))) {
         return KVP_E_DROPPED;
+    }
+    if (state != KVP_OK) {
+        return state;
     }
     return kvpi_table_next(&cache->table) < 0 ? KVP_E_NO_SEQS : KVP_OK;
 }
@@ -523,13 +561,16 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
         memcpy(kvpi_group_row(table, g, place), kvpi_group_row(table, g, from),
                child->n_blocks * sizeof(int32_t));
     }
-    if (child->windowed) {
+    if (child->windowed & KVPI_WINDOWED) {
         kvpi_windows_fork(cache, parent, child);
     }
     hold_rows(cache, child);
     kvpi_cut_tokens(cache, parent, child, at);
-    if (child->windowed) {
+    if (child->windowed & KVPI_WINDOWED) {
         kvpi_windows_back(cache, child);
+    }
+    if (child->windowed & KVPI_STATEFUL) {
+        kvpi_states_fork(cache, parent, child, at);
     }
     kvpi_count(&cache->counters.forks, 1);
     return child;
@@ -570,6 +611,9 @@ static void cut_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
                      kvp_released *released)
 {
     const uint32_t n_blocks = seq->n_blocks;
+    if (seq->windowed & KVPI_STATEFUL) {
+        kvpi_states_cut(cache, seq, n_tokens);
+    }
     kvpi_steps_cut(cache, seq, n_tokens);
     kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
     kvpi_cut_tokens(cache, seq, seq, n_tokens);
@@ -578,7 +622,7 @@ static void cut_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_tokens));
     seq->exclusive = 0;
     kvpi_set32(&seq->n_tree, 0);
-    if (seq->windowed) {
+    if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_back(cache, seq);
     }
 }
@@ -600,8 +644,10 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
         status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
     } else if (s->tier != KVP_DEVICE) {
         status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
-    } else if (s->windowed && kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
-                                                kvpi_ceil_div(n_tokens, S))) {
+    } else if (((s->windowed & KVPI_WINDOWED) &&
+                kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
+                                  kvpi_ceil_div(n_tokens, S))) ||
+               ((s->windowed & KVPI_STATEFUL) && kvpi_states_lacks(cache, s, n_tokens))) {
         status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
     } else {
         kvpi_begin_change(cache);
@@ -614,6 +660,15 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
         kvpi_record_seq_truncate(&cache->recorder, seq, n_tokens, status, &released);
     }
     return kvpi_leave(cache, status);
+}
+
+/* What only some sequences have. */
+static void close_parts(kvp_cache *cache, struct kvpi_seq *seq)
+{
+    if (seq->windowed & KVPI_STATEFUL) {
+        kvpi_states_close(cache, seq);
+    }
+    kvpi_windows_close(cache, seq);
 }
 
 kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released)
@@ -638,7 +693,7 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
         }
         kvpi_release_row(cache, s, 0, &released);
         if (s->windowed) {
-            kvpi_windows_close(cache, s);
+            close_parts(cache, s);
         }
         kvpi_prefix_unuse(&cache->prefix, node);
         kvpi_steps_cut(cache, s, 0);

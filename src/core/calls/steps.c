@@ -457,7 +457,7 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
             kvpi_set32(&seq->computed, n_good);
             kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_good));
             seq->exclusive = 0;
-            if (seq->windowed) {
+            if (seq->windowed & KVPI_WINDOWED) {
                 kvpi_windows_back(cache, seq);
             }
         }

@@ -17,6 +17,7 @@
 #include "core/cache/dropped.h"
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
 #include "core/calls/steps.h"
@@ -295,7 +296,7 @@ static void run_move(kvp_cache *cache, const struct move *move, kvp_released *re
 static kvp_status check_moved_seq(const kvp_cache *cache, const struct kvpi_seq *seq,
                                   const struct move *move)
 {
-    if (seq->tier != move->from) {
+    if (seq->tier != move->from || kvpi_has_states(cache)) {
         return KVP_E_STATE;
     }
     const kvp_status status =

@@ -27,7 +27,7 @@ struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *ba
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t q = kvpi_span_query(span);
     struct kvpi_kept kept = {0, 0, 0, 0, 0, 0};
-    if (span->seq->windowed == 0 || window->recent == 0) {
+    if ((span->seq->windowed & KVPI_WINDOWED) == 0 || window->recent == 0) {
         return kept;
     }
     kept.sinks = window->sink;

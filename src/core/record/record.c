@@ -115,6 +115,10 @@ static void log_configuration(record_writer *writer, const kvp_config *config)
     kvpi_put_fixed(writer, config->hash_seed, 8);
     log_u32(writer, config->n_uncached_tokens);
     kvpi_put_array(writer, config->uncached_tokens, config->n_uncached_tokens, KVPI_ELEMENT_32);
+    if (config->state_slots > 0) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        log_u32(writer, config->state_slots);
+    }
 }
 
 /* ------------------------------------------------------------------------------- begin and end */
@@ -133,7 +137,8 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     record_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
-    kvpi_put_bytes(&writer, KVPI_RECORD_MAGIC, 8);
+    kvpi_put_bytes(&writer,
+                   resolved->state_slots > 0 ? KVPI_RECORD_MAGIC : KVPI_RECORD_MAGIC_STATELESS, 8);
     log_configuration(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {

@@ -36,13 +36,17 @@
 #include <kvpager/lend.h>
 #include <kvpager/oplog.h>
 #include <kvpager/quotas.h>
+#include <kvpager/states.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
 /* How a log begins: ends with KVP_OPLOG_VERSION and a line's end. */
-#define KVPI_RECORD_MAGIC "kvplog4\n"
+#define KVPI_RECORD_MAGIC "kvplog5\n"
+
+/* Without recurrent state a log is what it was before there was any. */
+#define KVPI_RECORD_MAGIC_STATELESS "kvplog4\n"
 
 /* Which pointers were given: a bit each, so that "none" and "none of them" stay two things. */
 enum {

@@ -20,6 +20,7 @@
 #include "core/seq/match_groups.h"
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/stages/hash_chain.h"
 
@@ -151,11 +152,37 @@ static void hash_run(const kvp_cache *cache, const struct kvpi_match *match, uin
 
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
 {
-    if (match->scratch != NULL && match->n_hits < match->n_public) {
+    if (match->scratch != NULL && !match->hashed && match->n_hits < match->n_public) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
         hash_run(cache, match, match->n_hits == 0 ? match->root : nodes[match->n_hits - 1],
                  match->n_hits, match->n_public);
     }
+    match->hashed = 1;
+}
+
+uint32_t kvpi_match_known(const kvp_cache *cache, struct kvpi_match *match)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    uint32_t node = match->n_hits == 0 ? match->root : nodes[match->n_hits - 1];
+    uint32_t cursor = 0;
+    uint64_t n_collisions = 0;
+    uint32_t u = match->n_hits;
+    kvpi_match_hash_rest(cache, match);
+    for (; u < match->n_public; u++) {
+        struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
+        if (prompt->n_keys > 0) {
+            unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
+                                            KVPI_UNIT_KEYS_MAX, &cursor);
+        }
+        node = kvpi_prefix_look(&cache->prefix, node, &match->hashes[u], &unit, &n_collisions);
+        if (node == KVPI_NO_NODE) {
+            break;
+        }
+    }
+    return u;
 }
 
 /* See a block on the host. 0: the plan would never have room for so many. */
@@ -388,19 +415,58 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
     }
 }
 
+/* Whole units that may be matched: with recurrent state not the one with the last token. */
+static uint32_t count_matchable(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint32_t n_tokens = match->prompt->n_tokens;
+    return kvpi_has_states(cache) && n_tokens > 0 ? (n_tokens - 1) / cache->config.unit_tokens
+                                                  : match->n_units;
+}
+
+/* The hit ends at the longest prefix of its first `most` units, a multiple of `step`, that a
+ * checkpoint has the state after. */
+static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint32_t most,
+                         uint32_t step)
+{
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    uint32_t u = most;
+    while (u > 0 && kvpi_checkpoint_of(cache, nodes[u - 1]) == 0) {
+        u -= step;
+    }
+    match->n_hits = u;
+    match->state = u == 0 ? 0 : kvpi_checkpoint_of(cache, nodes[u - 1]);
+}
+
+/* Cut what was hit to where its state was kept. The last entry may be another block then. */
+static void cut_to_checkpoint(const kvp_cache *cache, struct kvpi_match *match)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t n_hits = match->n_hits;
+    cut_to_state(cache, match, n_hits, 1);
+    if (match->n_hits < n_hits) {
+        match->stop = KVP_STOP_NO_KV;
+        match->stop_group = cache->config.n_groups;
+    }
+    if (match->n_hits % units_per_block != 0) {
+        const uint32_t last = kvpi_row_nodes(&cache->table, match->place)[match->n_hits - 1];
+        kvpi_row_blocks(&cache->table, match->place)[match->n_hits / units_per_block] =
+            (int32_t)kvpi_node_at(&cache->prefix, last, KVPI_WHERE(KVP_DEVICE, 0))->block;
+    }
+}
+
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 {
     const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
+    const uint32_t matchable = count_matchable(cache, match);
+    const uint32_t n_public = kvpi_min_u32(match->n_public, matchable);
     const struct walk walk = {kvpi_row_nodes(&cache->table, place),
                               kvpi_row_blocks(&cache->table, place),
-                              off ? 0 : match->n_public,
+                              off ? 0 : n_public,
                               kvpi_units_per_block(cache),
                               !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY),
                               cache->grouped != 0};
     match->place = place;
-    match->stop = off                                ? KVP_STOP_OFF
-                  : match->n_public < match->n_units ? KVP_STOP_UNCACHED
-                                                     : KVP_STOP_END;
+    match->stop = off ? KVP_STOP_OFF : n_public < matchable ? KVP_STOP_UNCACHED : KVP_STOP_END;
     if (match->prompt->n_keys > 0) {
         walk_keyed(cache, match, &walk);
     } else {
@@ -410,11 +476,44 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
         kvpi_match_groups(cache, match);
     } else {
         cut_full_hit(cache, match);
+        if (kvpi_has_states(cache)) {
+            cut_to_checkpoint(cache, match);
+        }
         count_blocks(cache, match);
     }
 }
 
-void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
+uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const struct kvpi_pool *pool = &cache->states.pool;
+    const uint64_t available = kvpi_has_states(cache) ? kvpi_pool_available(pool) : UINT64_MAX;
+    uint32_t need = match->n_blocks > 0;
+    need += match->state != 0 && kvpi_pool_refs(pool, match->state) == 0;
+    return need > available ? (uint32_t)(need - available) : 0;
+}
+
+/* No room for the source of a hit inside a block: end the hit at a block boundary before. */
+static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    match->n_hits -= match->n_hits % units_per_block;
+    match->source = 0;
+    match->stop = KVP_STOP_NO_ROOM;
+    if (kvpi_has_states(cache)) {
+        match->stop_group = 0;
+        cut_to_state(cache, match, match->n_hits, units_per_block);
+        match->n_shared = match->n_kept = match->n_hits / units_per_block;
+        unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), match->n_shared, match);
+    }
+}
+
+static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
+           match->n_absent;
+}
+
+void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
 {
     /* As it was before the walk, which may hold the hits already. */
     const uint64_t n_taken_out = match->hold ? match->n_unheld : 0;
@@ -422,25 +521,22 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     const uint64_t usable = cache->config.n_blocks - 1;
     const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
     const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
-    const uint64_t n_new =
-        (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
-    const uint64_t n_all = n_new + match->n_kept;
-    uint64_t need = n_new + match->n_unheld + match->n_host;
+    uint64_t need = count_new(cache, match) + match->n_unheld + match->n_host;
     if (match->source != 0 && match->source_tier == KVP_DEVICE &&
         kvpi_block_is_cached(kvpi_block(&cache->pool, match->source))) {
         if (need + 1 + watermark <= available) {
             need++;
-        } else { /* no room for the source besides: end the hit at the block boundary before */
-            match->n_hits -= match->n_hits % kvpi_units_per_block(cache);
-            match->source = 0;
-            match->stop = KVP_STOP_NO_ROOM;
+        } else {
+            cut_inside(cache, match);
+            need = count_new(cache, match) + match->n_unheld + match->n_host;
         }
     }
+    const uint64_t n_all = count_new(cache, match) + match->n_kept;
     memset(out, 0, sizeof(*out));
     out->need_blocks = (uint32_t)need;
     out->available = (uint32_t)available;
     if (need + watermark <= available) {
-        out->verdict = KVP_ADMIT_OK;
+        out->verdict = kvpi_match_slots_missing(cache, match) > 0 ? KVP_ADMIT_LATER : KVP_ADMIT_OK;
     } else if (n_all + watermark > usable) {
         out->verdict = KVP_ADMIT_NEVER;
         out->missing_blocks = (uint32_t)(n_all + watermark - usable);

@@ -31,6 +31,8 @@ struct kvpi_match {
     uint32_t n_absent; /* entries of all groups, not hit, that get no block: KVP_OPEN_RECEIVE */
     uint32_t source;   /* block to copy hits inside a block from; 0: none */
     uint32_t source_tier;
+    uint32_t state;      /* the checkpoint that the hit ends at; 0: none */
+    uint32_t hashed;     /* 1: the units that were not hit are hashed */
     uint32_t first_host; /* host blocks that are copied from, held until the open is done */
 };
 
@@ -53,8 +55,14 @@ void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match);
 /* Hash the public units that were not hit. */
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
 
+/* Leading public units of the prompt whose nodes are there; hashes them all. */
+uint32_t kvpi_match_known(const kvp_cache *cache, struct kvpi_match *match);
+
+/* Slots of state that an open lacks; 0: none. */
+uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match);
+
 /* Count the blocks; cut a hit inside a block when there is no room for its source. */
-void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out);
+void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out);
 
 void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out);
 

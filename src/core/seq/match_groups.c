@@ -14,6 +14,7 @@
 #include "core/seq/match.h"
 #include "core/seq/match_groups.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 
 /* What is known of one group while the prefixes are judged. */
 struct judged {
@@ -102,13 +103,22 @@ static int has_prefix(const kvp_cache *cache, struct judged *g, uint32_t n, uint
     return g->sinks_there == kvpi_min_u32(g->sinks, n) && (g->run <= begin || begin >= n);
 }
 
+/* Is there recurrent state, and none after the prefix of n entries? */
+static int lacks_checkpoint(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n)
+{
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    return kvpi_has_states(cache) &&
+           kvpi_checkpoint_of(cache, nodes[n * kvpi_units_per_block(cache) - 1]) == 0;
+}
+
 /* Judge the prefix of n entries. */
 static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n,
                          struct group_judge *judge)
 {
     const uint32_t n_tokens = match->prompt->n_tokens;
     uint64_t n_host = 0;
-    uint32_t lacking = judge->n_groups;
+    const uint32_t none = judge->n_groups + 1;
+    uint32_t lacking = lacks_checkpoint(cache, match, n) ? judge->n_groups : none;
     for (uint32_t k = judge->n_groups; k > 0; k--) {
         struct judged *g = &judge->groups[k - 1];
         if (!has_prefix(cache, g, n, query_after(cache, match, n))) {
@@ -116,7 +126,7 @@ static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match,
         }
         n_host += g->sinks_host + g->host;
     }
-    if (lacking < judge->n_groups) {
+    if (lacking != none) {
         judge->lacking = judge->valid + 1 == n ? lacking : judge->lacking;
         return;
     }
@@ -194,6 +204,11 @@ void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match)
         judge_prefix(cache, match, i + 1, &judge);
     }
     match->n_shared = judge.best;
+    if (kvpi_has_states(cache) && judge.best > 0) {
+        const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+        match->state =
+            kvpi_checkpoint_of(cache, nodes[judge.best * kvpi_units_per_block(cache) - 1]);
+    }
     match->n_hits = judge.best * kvpi_units_per_block(cache);
     match->n_blocks = kvpi_ceil_div(match->prompt->n_tokens + match->prompt->reserve_tokens,
                                     cache->config.block_tokens);

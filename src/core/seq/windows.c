@@ -33,12 +33,12 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receive
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
-        seq->windowed = seq->windowed || w->recent_tokens > 0;
+        seq->windowed |= w->recent_tokens > 0 ? KVPI_WINDOWED : 0;
         kvpi_set_dropped(cache, &windows[g],
                          kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), n_blocks));
     }
-    if (receives && seq->windowed) {
-        seq->windowed = KVPI_WINDOWED_AHEAD;
+    if (receives && (seq->windowed & KVPI_WINDOWED)) {
+        seq->windowed |= KVPI_WINDOWED_AHEAD;
     }
 }
 
@@ -134,7 +134,7 @@ void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *rel
         }
     }
     drop(cache, seq, seq->computed, begin, released);
-    seq->windowed = 1; /* what was received is there */
+    seq->windowed &= (uint16_t)~KVPI_WINDOWED_AHEAD; /* what was received is there */
 }
 
 /* --------------------------------------------------------------------- a sequence's own window */
@@ -202,7 +202,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
-    seq->windowed = seq->windowed > 0 ? seq->windowed : 1;
+    seq->windowed |= KVPI_WINDOWED;
     end_window_publishing(cache, seq, group, window);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;

@@ -178,12 +178,21 @@ static void fetch_lent(struct inspection *in)
     fetch_array(in, kvpi_load_at(in->copy, 0), max_loads, sizeof(struct kvpi_load));
 }
 
+static void fetch_states(struct inspection *in)
+{
+    const struct kvpi_states *states = &in->copy->states;
+    const uint32_t n_seqs = states->pool.n_blocks == 0 ? 0 : in->copy->table.max_seqs;
+    fetch_pool(in, &states->pool);
+    fetch_array(in, kvpi_at(in->copy, states->seqs_at), n_seqs, sizeof(struct kvpi_state));
+}
+
 static void fetch_rest(struct inspection *in)
 {
     kvp_cache *copy = in->copy;
     fetch_pool(in, &copy->pool);
     fetch_pool(in, &copy->host);
     fetch_leaves(in, &copy->pool.leaves);
+    fetch_states(in);
     fetch_prefix(in);
     fetch_table(in);
     fetch_lent(in);

@@ -593,7 +593,8 @@ static kvp_status snapshot_load(kvp_cache *cache, const kvp_snapshot_options *op
     }
     struct load load = {.cache = cache, .options = options};
     load.reader = (struct kvpi_snap_reader){source, buffer, sizeof(buffer), 0, 0};
-    if (cache->used || kvpi_recording(cache) || !cache->config.prefix_cache) {
+    if (cache->used || kvpi_recording(cache) || !cache->config.prefix_cache ||
+        cache->config.state_slots > 0) {
         status = KVP_E_STATE;
     } else {
         status = kvpi_snap_open(&load.reader, &load.info);

@@ -12,13 +12,14 @@
  *               so that every walk up ends
  *   index       nodes; one slot at least is empty, so that every look-up ends
  *   duplicates  node, neighbours
- *   sequences   rows' lengths, root, tier
+ *   sequences   rows' lengths, root, tier; slots of state
  *   namespaces  root
  *   copies      tiers, blocks
  *   loads       nodes, groups, blocks
  *   leaves      the policy's sizes and offsets
  */
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/snapshot/ranges.h"
 
 #include <string.h>
@@ -106,7 +107,9 @@ static int check_places(struct ranges *r, uint32_t index)
     const struct kvpi_prefix *prefix = &r->cache->prefix;
     for (uint32_t where = 0; where < prefix->n_where; where++) {
         const struct kvpi_place *at = kvpi_node_at(prefix, index, where);
-        const uint32_t n_blocks = blocks_of(r->cache, KVPI_TIER_OF(where));
+        const uint32_t n_blocks = where < kvpi_block_wheres(r->cache)
+                                      ? blocks_of(r->cache, KVPI_TIER_OF(where))
+                                      : r->cache->states.pool.n_blocks;
         if (at->block != 0 && at->block >= n_blocks) {
             return out_of_range(r, index, "N3 a node's block is none");
         }
@@ -200,6 +203,20 @@ static int seqs_in_range(struct ranges *r)
     return 1;
 }
 
+/* The slots of sequences are looked at by the audit of their references. */
+static int states_in_range(struct ranges *r)
+{
+    const kvp_cache *cache = r->cache;
+    const uint32_t n = cache->states.pool.n_blocks;
+    for (uint32_t place = 0; n > 0 && place < cache->table.max_seqs; place++) {
+        const struct kvpi_state *state = kvpi_states_of(cache, kvpi_seq_at(&cache->table, place));
+        if (state->read >= n || state->write >= n) {
+            return out_of_range(r, place, "S2 a sequence's slot is none");
+        }
+    }
+    return 1;
+}
+
 static int check_spaces(struct ranges *r)
 {
     const struct kvpi_space *spaces = kvpi_at(r->cache, r->cache->spaces_at);
@@ -259,11 +276,12 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
     struct ranges r = {cache, NULL, 0};
     const int inside = kvpi_counts_in_range(cache)
                            ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
+                                 check_blocks(&r, &cache->states.pool) &&
                                  rings_in_range(&r, &cache->pool) &&
                                  rings_in_range(&r, &cache->host) && nodes_in_range(&r) &&
                                  check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
                                  check_spaces(&r) && copies_in_range(&r) && loads_in_range(&r) &&
-                                 leaves_in_range(&r)
+                                 states_in_range(&r) && leaves_in_range(&r)
                            : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -372,7 +372,8 @@ kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *optio
     if (status != KVP_OK) {
         return status;
     }
-    status = cache->plan.n + cache->plan.n_out + kvpi_steps_out(cache) > 0
+    status = cache->plan.n + cache->plan.n_out + kvpi_steps_out(cache) > 0 ||
+                     cache->states.pool.n_blocks > 0
                  ? KVP_E_STATE
                  : save_copy(cache, options, sink);
     return kvpi_leave(cache, status);

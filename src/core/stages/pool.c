@@ -63,6 +63,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
         memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint64_t));
     }
     pool->classes = 1;
+    pool->last_free = n - 1;
     pool->parking = 0;
     kvpi_set(&pool->n_free, n - 1);
     kvpi_set(&pool->n_cached, 0);
@@ -459,6 +460,23 @@ void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, 
     pool->classes |= 1u << class_;
     kvpi_uncount(&pool->n_free, 1);
     kvpi_count(&pool->n_cached, 1);
+}
+
+void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t class_ = kvpi_block_class(&blocks[block]);
+    KVPI_ASSERT(kvpi_block_is_cached(&blocks[block]) && block != after);
+    kvpi_pool_unlink(pool, blocks, block);
+    const uint32_t prev = after != 0                        ? after
+                          : class_ == 0 && pool->n_free > 0 ? pool->last_free
+                                                            : pool->n_blocks + class_;
+    const uint32_t next = blocks[prev].next;
+    blocks[block].prev = prev;
+    blocks[block].next = next;
+    blocks[prev].next = block;
+    blocks[next].prev = block;
+    pool->classes |= 1u << class_;
 }
 
 void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner)

@@ -67,23 +67,23 @@ struct kvpi_trail {
 
 struct kvpi_pool {
     uint32_t n_blocks;
-    uint32_t classes; /* bit c: queue of class c is not empty */
-    uint32_t n_lists; /* parked lists */
-    uint32_t parking; /* 0: releases are queued; else 1 + the list that they go to */
+    uint32_t classes;   /* bit c: queue of class c is not empty */
+    uint32_t n_lists;   /* parked lists */
+    uint32_t watched;   /* 1: quotas or leaves have to know what is cached */
+    uint32_t parking;   /* 0: releases are queued; else 1 + the list that they go to */
+    uint32_t last_free; /* the one before the cached blocks of class 0; set while n_free > 0 */
     uint64_t n_free;
     uint64_t n_cached;
     uint64_t n_held;
     uint64_t n_parked;
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
-    uint32_t last_free; /* of class 0's queue; meaningful while n_free > 0 */
     size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
     size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
                           block last lost a reference and stayed held: it may still write there */
     size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
     size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
     uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
-    uint32_t watched;   /* 1: quotas or leaves have to know what is cached */
     struct kvpi_quotas quotas;
     struct kvpi_leaves leaves;
 };
@@ -239,6 +239,10 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
 
 /* Change the class of a held block: where it is queued when it is released with content. */
 void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention);
+
+/* A queued block with content goes before all others of its class that have some; or right behind
+ * `after`, which went there before, if that is not 0. */
+void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after);
 
 /* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
  * content is set by the caller. For what is restored, the block that goes first as the last. */

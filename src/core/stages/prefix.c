@@ -26,7 +26,9 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     const uint64_t n = (uint64_t)prefix->n_nodes + 1;
     const size_t more = (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place);
     prefix->more_at = sizeof(struct kvpi_node) + tokens;
-    prefix->node_bytes = (prefix->more_at + more + align - 1) / align * align;
+    prefix->below_at = prefix->more_at + more;
+    const size_t end = prefix->below_at + prefix->has_below * sizeof(uint32_t);
+    prefix->node_bytes = (end + align - 1) / align * align;
     /* 12 nodes to 19 slots: a search reads 1.9 slots on average, most of them in one line. */
     const uint64_t slots = (uint64_t)prefix->n_nodes * 19 / 12 + 8;
     prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
@@ -76,7 +78,8 @@ static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node
     memset(node, 0, sizeof(*node));
     if (prefix->n_where > KVPI_TIERS) {
         memset(kvpi_at(node, prefix->more_at), 0,
-               (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place));
+               (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place) +
+                   prefix->has_below * sizeof(uint32_t));
     }
 }
 

@@ -16,7 +16,8 @@
  *
  *   |hash 16|parent|users|children|depth|flags|n_keys|block, dups of 2 tiers|jump|root|tokens [U]|
  *
- * and behind the tokens, where there are several groups, block and dups of 2 tiers for each more.
+ * and behind the tokens, where there are several groups, block and dups of 2 tiers for each more;
+ * with recurrent state also the slot of its checkpoint, and how many checkpoints are below.
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H
@@ -92,9 +93,10 @@ struct kvpi_prefix {
     uint32_t n_nodes; /* node indices 1 .. n_nodes */
     uint32_t max_unit_keys;
     uint32_t n_index_slots;
-    uint32_t tag_mask; /* tests cut it to few bits */
-    uint32_t has_dups; /* KVPI_DUPS_... */
-    uint32_t n_where;  /* tiers x groups */
+    uint32_t tag_mask;  /* tests cut it to few bits */
+    uint32_t has_dups;  /* KVPI_DUPS_... */
+    uint32_t n_where;   /* tiers x groups */
+    uint32_t has_below; /* 1: nodes count the checkpoints below them */
     uint32_t n_blocks;
     uint32_t host_blocks;
     uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
@@ -106,6 +108,7 @@ struct kvpi_prefix {
     uint64_t n_collisions; /* never wraps */
     size_t node_bytes;     /* stride */
     size_t more_at;        /* places of groups from 1 on, in a node */
+    size_t below_at;       /* u32 in a node, behind them, with has_below */
     size_t nodes_at;
     size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
@@ -143,6 +146,12 @@ static inline int kvpi_node_has_block(const struct kvpi_prefix *prefix, uint32_t
         any |= kvpi_node_at(prefix, node, where)->block;
     }
     return any != 0;
+}
+
+/* Checkpoints of recurrent state at the node and in its subtree, with has_below. */
+static inline uint32_t *kvpi_node_below(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    return kvpi_at(kvpi_node(prefix, node), prefix->below_at);
 }
 
 static inline const int32_t *kvpi_node_tokens(const struct kvpi_node *node)

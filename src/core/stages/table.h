@@ -30,9 +30,12 @@
 
 #define KVPI_NO_TOKEN UINT32_MAX /* tokens are not negative */
 
-/* kvpi_seq.windowed: since it was opened, the windows have dropped what they will not keep when its
- * tokens have been received, and nothing was committed. */
-#define KVPI_WINDOWED_AHEAD 2
+enum {
+    KVPI_WINDOWED = 1,      /* it has, or had, a window in some group */
+    KVPI_STATEFUL = 2,      /* it has recurrent state */
+    KVPI_WINDOWED_AHEAD = 4 /* since it was opened, the windows have dropped what they will not keep
+                               when its tokens have been received, and nothing was committed */
+};
 
 /* Two cache lines. What kvp_seq_info_get reads beside a change is stored by kvpi_set*: all but
  * root, exclusive, uncached_from, n_partial_keys, batch, windowed and the steps. */
@@ -59,7 +62,7 @@ struct kvpi_seq {
     uint16_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
     uint32_t n_tree;      /* tokens of its tree */
     uint16_t unkept;      /* 1: no node was free, tokens from n_units * U on are not kept */
-    uint16_t windowed;    /* 1: it has, or had, a window in some group; or KVPI_WINDOWED_AHEAD */
+    uint16_t windowed;    /* bits: KVPI_WINDOWED and so on; 0: most calls need not look */
     uint32_t last;        /* value of the last known token; KVPI_NO_TOKEN: none, or not kept */
     uint64_t row_version; /* never wraps */
     uint64_t batch;       /* number of the last batch that named it; never wraps */

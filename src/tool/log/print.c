@@ -89,7 +89,10 @@ static void print_u64(FILE *out, int *first, const char *name, uint64_t value)
 
 static const char *tier_name(uint32_t tier)
 {
-    return tier == KVP_DEVICE ? "device" : tier == KVP_HOST ? "host" : "?";
+    return tier == KVP_DEVICE        ? "device"
+           : tier == KVP_HOST        ? "host"
+           : tier == KVP_STATE_SLOTS ? "state_slots"
+                                     : "?";
 }
 
 static void print_counts(FILE *out, int *first, const char *name, const kvp_call *call)
@@ -527,6 +530,7 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
         break;
     case KVP_CALL_DROP: PRINT_FIELDS(out, {"n_dropped", o->n}); break;
     case KVP_CALL_RECLAIM: PRINT_FIELDS(out, {"n_reclaimed", o->n}); break;
+    case KVP_CALL_CHECKPOINT: PRINT_FIELDS(out, {"outcome", o->n}); break;
     default: break;
     }
 }
@@ -639,6 +643,8 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
         fputs(" policy=learned", out);
     if (config->max_tree_tokens != 0)
         fprintf(out, " max_tree_tokens=%" PRIu32, config->max_tree_tokens);
+    if (config->state_slots != 0)
+        fprintf(out, " state_slots=%" PRIu32, config->state_slots);
     if (has_windows(config)) {
         fprintf(out, " n_groups=%" PRIu32, config->n_groups);
         for (uint32_t i = 0; i < config->n_groups; i++) {

@@ -13,6 +13,7 @@ pub const KVP_KEY_MAX_BYTES: u32 = 52;
 pub const KVP_RETENTION_CLASSES: u32 = 8;
 pub const KVP_GROUPS_MAX: u32 = 8;
 pub const KVP_TREE_TOKENS_MAX: u32 = 65536;
+pub const KVP_STATE_SLOTS: u32 = 2;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
 pub const KVP_SNAPSHOT_VERSION: u32 = 2;
 pub const KVP_ARENA_MARK: &[u8; 9usize] = b"kvparena\0";
@@ -21,7 +22,7 @@ pub const KVP_META_LEVELS_MAX: u32 = 32;
 pub const KVP_META_ALIGN: u32 = 64;
 pub const KVP_SCHED_PAGE_TOKENS: u32 = 64;
 pub const KVP_ALL_SAMPLES: u32 = 4294967295;
-pub const KVP_OPLOG_VERSION: u32 = 4;
+pub const KVP_OPLOG_VERSION: u32 = 5;
 pub type __uint8_t = ::std::os::raw::c_uchar;
 pub type __uint16_t = ::std::os::raw::c_ushort;
 pub type __int32_t = ::std::os::raw::c_int;
@@ -552,7 +553,7 @@ pub struct kvp_shortage {
     #[doc = " KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the"]
     #[doc = "limit that can never be passed; else 0"]
     pub missing_blocks: u64,
-    #[doc = " whose blocks: KVP_DEVICE, KVP_HOST"]
+    #[doc = " whose blocks: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS: states.h"]
     pub tier: u32,
     #[doc = " 0"]
     pub reserved: u32,
@@ -2008,6 +2009,99 @@ extern "C" {
         out_n_nodes: *mut u32,
     ) -> kvp_status;
 }
+#[doc = " nothing: no slot was available to go on with, others read the"]
+#[doc = "slot, or the unit is not public or was flushed"]
+pub const KVP_CHECKPOINT_SKIPPED: _bindgen_ty_12 = 0;
+#[doc = " the state is kept"]
+pub const KVP_CHECKPOINT_MADE: _bindgen_ty_12 = 1;
+#[doc = " the node has one already"]
+pub const KVP_CHECKPOINT_THERE: _bindgen_ty_12 = 2;
+#[doc = " What kvp_seq_checkpoint did."]
+pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+extern "C" {
+    #[doc = " Keep the state after the computed tokens, which end a unit, for prompts that begin alike."]
+    #[doc = ""]
+    #[doc = " The slot with that state becomes the checkpoint of the unit's node. The next step reads it, and"]
+    #[doc = " writes a slot that this call takes, evicting another checkpoint if need be. If there is none,"]
+    #[doc = " nothing is kept (stats.skipped): the call never fails for lack of slots, and the sequence goes on"]
+    #[doc = " as before. Call it before a step is ordered that computes more, because that one may write the"]
+    #[doc = " slot: after the commit of a chunk, or when it is scheduled if commits are made then."]
+    #[doc = ""]
+    #[doc = " Gives:   out_outcome  KVP_CHECKPOINT_...; may be NULL"]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the computed tokens are 0, or end no"]
+    #[doc = "          unit; or their values are not known, or not kept; KVP_E_DROPPED: the state is lost"]
+    #[doc = " After-failure: unchanged"]
+    #[doc = " Thread:  cache. Cost: O(units before it)"]
+    pub fn kvp_seq_checkpoint(
+        cache: *mut kvp_cache,
+        seq: kvp_seq,
+        out_outcome: *mut u32,
+    ) -> kvp_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_state_info {
+    #[doc = " that the next step reads; 0: the initial state, or it is lost"]
+    pub read_slot: u32,
+    #[doc = " that it writes; 0: extend first"]
+    pub write_slot: u32,
+    #[doc = " 1: the state after the computed tokens is nowhere"]
+    pub lost: u32,
+    #[doc = " where to end a chunk: the prompt leaves the known path; 0: nowhere"]
+    pub branch_end: u32,
+    #[doc = " and: the last unit ends before the last token; 0: nowhere. Both as of"]
+    #[doc = "open; 0 for a fork"]
+    pub prompt_end: u32,
+}
+extern "C" {
+    #[doc = " Give the slots of the sequences of a step, in the order of the batch."]
+    #[doc = " Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only"]
+    #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no"]
+    #[doc = "          slot to write (extend it); KVP_E_DROPPED: the state of one is lost"]
+    #[doc = " Thread:  read. Cost: O(n_seqs)"]
+    pub fn kvp_meta_states(
+        cache: *const kvp_cache,
+        seqs: *const kvp_seq,
+        n_seqs: u32,
+        out_read: *mut i32,
+        out_write: *mut i32,
+    ) -> kvp_status;
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_state_stats {
+    #[doc = " state_slots - 1 = free + cached + held; or 0"]
+    pub usable_slots: u64,
+    pub free_slots: u64,
+    #[doc = " checkpoints that no sequence holds"]
+    pub cached_slots: u64,
+    pub held_slots: u64,
+    #[doc = " slots, evicting or not"]
+    pub taken: u64,
+    #[doc = " checkpoints"]
+    pub made: u64,
+    #[doc = " that found no slot, or could not be reached"]
+    pub skipped: u64,
+    #[doc = " opens that began at a checkpoint"]
+    pub hits: u64,
+    #[doc = " checkpoints: by a take, or with their block"]
+    pub evicted: u64,
+}
+extern "C" {
+    pub fn kvp_seq_state_get_sized(
+        cache: *const kvp_cache,
+        seq: kvp_seq,
+        out_info: *mut kvp_state_info,
+        info_size: usize,
+    ) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_cache_state_stats_sized(
+        cache: *const kvp_cache,
+        out_stats: *mut kvp_state_stats,
+        stats_size: usize,
+    ) -> kvp_status;
+}
 extern "C" {
     #[doc = " Set the quota of a namespace on a tier, from the next take on."]
     #[doc = ""]
@@ -2231,8 +2325,9 @@ extern "C" {
     #[doc = " Takes:   options      get is needed when block_bytes is not 0; put and tell are not used"]
     #[doc = "          sink         gets whole records; must not call the cache"]
     #[doc = " Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they"]
-    #[doc = "          bring is not there yet. Take the plan, run it, report the steps; KVP_E_NO_MEMORY;"]
-    #[doc = "          KVP_E_IO when the sink or get failed: what was written is a cut file"]
+    #[doc = "          bring is not there yet. Take the plan, run it, report the steps; or always with"]
+    #[doc = "          recurrent state (states.h); KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what"]
+    #[doc = "          was written is a cut file"]
     #[doc = " After-failure: unchanged, as is the cache on success"]
     #[doc = " Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call"]
     pub fn kvp_snapshot_save(
@@ -3869,6 +3964,8 @@ pub union kvp_outcome__bindgen_ty_1 {
     #[doc = " .ns in portable bits"]
     pub origin: kvp_block_origin,
     pub cursor: kvp_cold_cursor,
+    pub state: kvp_state_info,
+    pub state_stats: kvp_state_stats,
     pub room: [u64; 128usize],
 }
 impl Default for kvp_outcome__bindgen_ty_1 {

@@ -1,0 +1,163 @@
+/* kvpager/states.h: layers with recurrent state (hybrid models).
+ *
+ *   config.state_slots = 512;                               slots of state, slot 0 included
+ *   ...
+ *   kvp_seq_open(cache, ns, &prompt, &seq, &info);          hits end where a state was kept
+ *   kvp_seq_state_get(cache, seq, &state);                  where to end chunks of the prompt
+ *   ... extend; before the step: ...
+ *   kvp_meta_states(cache, seqs, n_seqs, read, write);      the slots that kernels read and write
+ *   kvp_seq_commit(cache, seq, n);                          the state is the one after n tokens
+ *   kvp_seq_checkpoint(cache, seq, &outcome);               keep it, for prompts that begin alike
+ *
+ * Layers such as Mamba, gated delta nets, linear attention and short convolutions keep one state of
+ * fixed size for a sequence. Only the state after exactly p tokens lets a sequence go on from p.
+ * With config.state_slots such layers are one more layer group, the *state group*. Its number is
+ * n_groups, behind the groups of blocks. A *slot* holds one state of all these layers. Slots are
+ * a pool of their own, with the states and the order of a pool of blocks (cache.h). Slot 0 is never
+ * handed out. A slot is taken with the retention class of its sequence.
+ *
+ *   Reads, writes  A step reads one slot and writes one. They are the same in most steps. They
+ *                  differ after a hit, a checkpoint or a fork: what is read then is kept. Read slot
+ *                  0 stands for the initial state, before any token. A commit that raises the
+ *                  computed tokens says that the state is the one after them, in the slot that was
+ *                  written. The slot that was read is released.
+ *   Slots          A sequence has a slot to write while it has writable slots for tokens. It takes
+ *                  one in kvp_seq_open (unless it takes no block), or in the next kvp_seq_extend
+ *                  that makes slots writable. It needs none if it alone holds the slot that it
+ *                  reads and that is no checkpoint: then it writes that one. A slot is taken after
+ *                  the sequence's blocks, and stays the sequence's until it is closed.
+ *   Checkpoint     A slot with the state after a node's last token. It is sealed, and never written
+ *                  again. A node has at most one. Held by no sequence, it is cached.
+ *   Match          The last token of a prompt is always computed, so only the full units of its
+ *                  first n_tokens - 1 tokens are matched. A hit is the longest prefix of which
+ *                  each group of blocks has what it needs and which ends at a checkpoint. With one
+ *                  group without a window it may end inside a block. If there is no room for the
+ *                  source of such a hit (kvp_can_open), the longest prefix of whole blocks that
+ *                  ends at a checkpoint is hit. With windows, or several groups of blocks, only
+ *                  prefixes of whole blocks are. If checkpoints end the hit, info.stop is
+ *                  KVP_STOP_NO_KV and info.stop_group is n_groups.
+ *   Open           holds the checkpoint, and copies nothing: the first step reads it.
+ *   Chunks         The state at a place exists only if a step ends there. kvp_seq_state_get names
+ *                  at most two places where a chunk of the prompt should end, for a checkpoint:
+ *                  where the prompt leaves the path of known nodes (branch_end), and the last unit
+ *                  boundary before its last token (prompt_end, behind the other one). Both lie
+ *                  behind the hit, in units that are public.
+ *   Admission      kvp_can_open and kvp_can_extend count both pools. If blocks suffice and slots do
+ *                  not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The calls themselves
+ *                  return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in kvp_cache_shortage. An open
+ *                  needs one slot, unless it takes no block, and one more for a checkpoint that no
+ *                  sequence holds. There is no watermark for slots.
+ *   Fork           needs the state at that place: a checkpoint there, or the one that the parent
+ *                  reads next; no state is needed at 0. Else KVP_E_DROPPED. What the parent reads
+ *                  is shared. If the parent would write that slot, too, it must be extended (by 0
+ *                  tokens will do) before its next step: its slots behind the computed tokens are
+ *                  not writable any more. If it has tokens then that are not computed, a step may
+ *                  be writing that slot: KVP_E_STATE.
+ *   Truncate       to fewer than the computed tokens needs a checkpoint there, or 0. Else
+ *                  KVP_E_DROPPED. Tokens that a step has run must be committed before they are
+ *                  truncated, or invalidated.
+ *   Invalidate     takes back the checkpoints of the units that it withdraws. The sequence goes
+ *                  back to what it read, if that was not written and is the state at the computed
+ *                  tokens that are left. Else it goes back to a checkpoint there. Else its state
+ *                  is lost. Then the sequence cannot be extended, forked at that place or be part
+ *                  of a step (KVP_E_DROPPED): truncate it to a checkpoint, or close it. Nothing
+ *                  behind the computed tokens is writable afterwards.
+ *   Close          releases the slots. Then the cached checkpoints of the sequence's nodes go to
+ *                  the tail of their queue, the last one first. So a long row loses its last
+ *                  checkpoint before its first.
+ *   Eviction       When a block is evicted, the checkpoints of its units that nobody holds are
+ *                  evicted before it, the last one first: without the block they cannot be reached.
+ *                  When a checkpoint is evicted for its slot, blocks may be left that no other
+ *                  checkpoint makes reachable: their units, up from the one that the checkpoint
+ *                  was of, have none at them or after them. Those that are cached go before all
+ *                  others with content in their queue, the last one first. kvp_cache_evicted lists
+ *                  checkpoints with their group.
+ *
+ * Events tell checkpoints like units that are stored, on the device, in the state group.
+ * kvp_block_info_get reads a slot (group n_groups, KVP_DEVICE): sealed_units is 1 for a checkpoint,
+ * sealed_tokens is 0, and hash is the one of the unit that it ends.
+ *
+ * state_slots cannot be combined with host_blocks, overlapped steps, trees, quotas, or 8 groups of
+ * blocks (kvp_config_check names the field). The scheduler, senders of wire messages and both ends
+ * of transfers refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
+ */
+#ifndef KVPAGER_STATES_H
+#define KVPAGER_STATES_H
+
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In kvp_shortage.tier: slots of state were missing. */
+#define KVP_STATE_SLOTS 2
+
+/* What kvp_seq_checkpoint did. */
+enum {
+    KVP_CHECKPOINT_SKIPPED = 0, /* nothing: no slot was available to go on with, others read the
+                                   slot, or the unit is not public or was flushed */
+    KVP_CHECKPOINT_MADE = 1,    /* the state is kept */
+    KVP_CHECKPOINT_THERE = 2    /* the node has one already */
+};
+
+/* Keep the state after the computed tokens, which end a unit, for prompts that begin alike.
+ *
+ * The slot with that state becomes the checkpoint of the unit's node. The next step reads it, and
+ * writes a slot that this call takes, evicting another checkpoint if need be. If there is none,
+ * nothing is kept (stats.skipped): the call never fails for lack of slots, and the sequence goes on
+ * as before. Call it before a step is ordered that computes more, because that one may write the
+ * slot: after the commit of a chunk, or when it is scheduled if commits are made then.
+ *
+ * Gives:   out_outcome  KVP_CHECKPOINT_...; may be NULL
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the computed tokens are 0, or end no
+ *          unit; or their values are not known, or not kept; KVP_E_DROPPED: the state is lost
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(units before it)
+ */
+KVP_API kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome);
+
+typedef struct kvp_state_info {
+    uint32_t read_slot;  /* that the next step reads; 0: the initial state, or it is lost */
+    uint32_t write_slot; /* that it writes; 0: extend first */
+    uint32_t lost;       /* 1: the state after the computed tokens is nowhere */
+    uint32_t branch_end; /* where to end a chunk: the prompt leaves the known path; 0: nowhere */
+    uint32_t prompt_end; /* and: the last unit ends before the last token; 0: nowhere. Both as of
+                            open; 0 for a fork */
+} kvp_state_info;
+
+/* Read what is known of a sequence's state. Not recorded.
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group. Thread: read. Cost: O(1) */
+KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
+                                       kvp_state_info *out_info);
+
+/* Give the slots of the sequences of a step, in the order of the batch.
+ * Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no
+ *          slot to write (extend it); KVP_E_DROPPED: the state of one is lost
+ * Thread:  read. Cost: O(n_seqs) */
+KVP_API kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                   int32_t *out_read, int32_t *out_write);
+
+typedef struct kvp_state_stats { /* gauges, then counters since creation */
+    uint64_t usable_slots;       /* state_slots - 1 = free + cached + held; or 0 */
+    uint64_t free_slots;
+    uint64_t cached_slots; /* checkpoints that no sequence holds */
+    uint64_t held_slots;
+    uint64_t taken;   /* slots, evicting or not */
+    uint64_t made;    /* checkpoints */
+    uint64_t skipped; /* that found no slot, or could not be reached */
+    uint64_t hits;    /* opens that began at a checkpoint */
+    uint64_t evicted; /* checkpoints: by a take, or with their block */
+} kvp_state_stats;
+
+/* Read counters and gauges of the state group; all 0 without one. Not recorded.
+ * Returns: KVP_OK. Thread: any. Cost: O(1). */
+KVP_SIZED kvp_status kvp_cache_state_stats(const kvp_cache *cache, kvp_state_stats *out_stats);
+
+#include "sized/states.h"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,54 @@
+"""Recurrent state: the example of states.h, from Python."""
+
+from __future__ import annotations
+
+import pytest
+
+import kvpager
+from kvpager import Cache
+
+
+def test_states_h() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=6) as cache:
+        assert cache.config["state_slots"] == 6
+        ns = cache.namespace()
+        seq = ns.open(range(9))
+        state = seq.state()
+        assert (state.read_slot, state.write_slot, state.lost) == (0, 1, 0)
+        assert (state.branch_end, state.prompt_end) == (0, 8)
+        seq.commit(8)
+        assert seq.checkpoint() == kvpager.CHECKPOINT_MADE
+        assert seq.checkpoint() == kvpager.CHECKPOINT_THERE
+        read, write = kvpager.states(cache, [seq])
+        assert (read.tolist(), write.tolist()) == ([1], [2])
+        seq.commit(9)
+
+        other = ns.open(range(9))
+        assert other.cached_tokens == 8
+        assert kvpager.states(cache, [seq, other])[0].tolist() == [2, 1]
+        stats = cache.state_stats()
+        assert (stats.usable_slots, stats.made, stats.hits) == (5, 1, 1)
+        with pytest.raises(kvpager.DroppedError):
+            seq.truncate(4)
+        cache.check()
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(kvpager.ArgError, match="host_blocks"):
+        Cache(n_blocks=32, state_slots=6, host_blocks=8)
+    with Cache(n_blocks=32) as cache:
+        seq = cache.namespace().open(range(16))
+        for call in (seq.checkpoint, seq.state, lambda: kvpager.states(cache, [seq])):
+            with pytest.raises(kvpager.StateError):
+                call()
+        assert cache.state_stats().usable_slots == 0
+
+
+def test_a_shortage_of_slots_says_so() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=2) as cache:
+        ns = cache.namespace()
+        ns.open([1])
+        with pytest.raises(kvpager.NoBlocksError) as error:
+            ns.open([2])
+        assert error.value.tier == kvpager.STATE_SLOTS
+        assert "1 slots of state missing" in str(error.value)

@@ -1,0 +1,356 @@
+/* states: slots of recurrent state, and the sequences that read and write them.
+ *
+ *   - Configured by kvp_config.state_slots. The state group is number n_groups: all layers of this
+ *     kind share one slot, so there is one group at most.
+ *   - Slots are the blocks of a pool of their own, cache->states.pool, the same pool.c. `content`
+ *     is the one node whose checkpoint the slot is.
+ *   - A node has one place more, KVPI_WHERE(device, n_groups): the slot of its checkpoint. It never
+ *     has duplicates. A checkpoint keeps its node alive as a block does.
+ *   - Sequences have a struct kvpi_state each, in an array beside the table:
+ *
+ *        read  K ----step----> write W        after a hit: K is a checkpoint, held
+ *        commit: K released,   read = write = W
+ *        read  W ----step----> write W        most steps
+ *        checkpoint:           W is the node's, a slot F is taken
+ *        read  W ----step----> write F
+ *
+ *   S1  The slot that a sequence writes has one reference, its, and no content.
+ *   S2  A sequence reads a slot exactly if it has computed tokens, and its state is not lost.
+ *   S3  While slots of tokens are writable, there is a slot of state to write. A sequence whose
+ *       state is lost has neither. (So the fast path of extend, `exclusive`, needs to know nothing:
+ *       it is 0 while there is no slot to write.)
+ *   S4  A slot's content and the node's place name each other.
+ *   S5  A node counts the checkpoints at it and below it.
+ *
+ * Refuses nothing: callers have counted before they take.
+ */
+#include "core/cache/states.h"
+
+#include "core/cache/events.h"
+
+/* Mixed into the digest of decisions: no block of a small pool has such an id. */
+#define SLOT_DECISION 0x40000000u
+
+static struct kvpi_pool *slots_of(kvp_cache *cache)
+{
+    return &cache->states.pool;
+}
+
+/* The node has a checkpoint, or none any more: 1 or -1 more below it and its ancestors. */
+static void count_below(const kvp_cache *cache, uint32_t node, uint32_t by)
+{
+    for (; node != KVPI_NO_NODE; node = kvpi_node(&cache->prefix, node)->parent) {
+        *kvpi_node_below(&cache->prefix, node) += by;
+    }
+}
+
+/* The node has no checkpoint any more. Whoever calls lets it die if nothing keeps it. */
+static void detach(kvp_cache *cache, uint32_t node)
+{
+    const uint32_t where = kvpi_states_where(cache);
+    kvpi_node_at(&cache->prefix, node, where)->block = 0;
+    count_below(cache, node, UINT32_MAX);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_removed(cache, where, node);
+    }
+}
+
+/* Is the node the first one of its block's units that has the block attached? */
+static int is_topmost(const kvp_cache *cache, uint32_t node, uint32_t where)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t block = kvpi_node_at(prefix, node, where)->block;
+    for (uint32_t n = kvpi_prefix_place(prefix, kvpi_node(prefix, node)); n > 0; n--) {
+        node = kvpi_node(prefix, node)->parent;
+        if (kvpi_node_at(prefix, node, where)->block == block) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The node's checkpoint has gone alone: blocks that can be reached by no other one, and that nobody
+ * holds, go first in their queue, the last of the path before the ones that it needs. */
+static void expose(kvp_cache *cache, uint32_t node)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    uint32_t after[KVP_RETENTION_CLASSES] = {0};
+    const uint32_t root = kvpi_node(prefix, node)->root;
+    for (; node != root && *kvpi_node_below(prefix, node) == 0;
+         node = kvpi_node(prefix, node)->parent) {
+        for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+            const uint32_t where = KVPI_WHERE(KVP_DEVICE, g - 1);
+            const uint32_t block = kvpi_node_at(prefix, node, where)->block;
+            const struct kvpi_block *b = kvpi_block(&cache->pool, block);
+            if (block != 0 && kvpi_block_is_cached(b) && is_topmost(cache, node, where)) {
+                kvpi_pool_expose(&cache->pool, block, after[kvpi_block_class(b)]);
+                after[kvpi_block_class(b)] = block;
+            }
+        }
+    }
+}
+
+/* List a checkpoint that is evicted. */
+static void tell_evicted(kvp_cache *cache, uint32_t slot)
+{
+    kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
+    const uint32_t node = kvpi_block(slots_of(cache), slot)->content;
+    evicted[cache->n_evicted++] = (kvp_evicted){.hash = kvpi_node(&cache->prefix, node)->hash,
+                                                .block = (int32_t)slot,
+                                                .tier = KVP_DEVICE,
+                                                .group = (uint16_t)cache->config.n_groups};
+    kvpi_count(&cache->states.evicted, 1);
+}
+
+static uint32_t take(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_pool *pool = slots_of(cache);
+    const uint32_t slot = kvpi_pool_victim(pool);
+    const uint32_t node = kvpi_block(pool, slot)->content;
+    if (node != KVPI_NO_NODE) {
+        tell_evicted(cache, slot);
+        kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
+        detach(cache, node);
+        expose(cache, node);
+        kvpi_prefix_reap(&cache->prefix, node);
+    }
+    kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
+    kvpi_pool_take(pool, slot, seq->retention, 0);
+    kvpi_count(&cache->states.taken, 1);
+    return slot;
+}
+
+static void release(kvp_cache *cache, uint32_t slot)
+{
+    if (slot != 0) {
+        (void)kvpi_pool_release(slots_of(cache), slot);
+    }
+}
+
+/* Read another slot, which is held for it already; 0: none. */
+static void read_other(kvp_cache *cache, struct kvpi_state *state, uint32_t slot)
+{
+    if (state->read != state->write) {
+        release(cache, state->read);
+    }
+    state->read = slot;
+    state->lost = 0;
+}
+
+/* Hold the checkpoint after n tokens, and read it. */
+static void read_kept(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    const uint32_t slot = kvpi_states_kept(cache, seq, n);
+    if (slot != 0) {
+        kvpi_pool_hold(slots_of(cache), slot);
+    }
+    read_other(cache, kvpi_states_of(cache, seq), slot);
+}
+
+uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    return n == 0 || n % U != 0 || n / U > seq->n_public
+               ? 0
+               : kvpi_checkpoint_of(cache, nodes[n / U - 1]);
+}
+
+/* May it write the slot that it reads? */
+static int may_write_over(const kvp_cache *cache, const struct kvpi_state *state)
+{
+    const struct kvpi_block *slot = kvpi_block(&cache->states.pool, state->read);
+    return state->read != 0 && kvpi_block_refs(slot) == 1 && slot->content == KVPI_NO_NODE;
+}
+
+uint32_t kvpi_states_need(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    return state->write == 0 && !may_write_over(cache, state);
+}
+
+void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    if (state->write == 0) {
+        state->write = may_write_over(cache, state) ? state->read : take(cache, seq);
+    }
+}
+
+void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoint)
+{
+    seq->windowed |= KVPI_STATEFUL;
+    *kvpi_states_of(cache, seq) = (struct kvpi_state){.read = checkpoint};
+    if (checkpoint != 0) {
+        kvpi_pool_hold(slots_of(cache), checkpoint);
+        kvpi_count(&cache->states.hits, 1);
+    }
+}
+
+void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    KVPI_ASSERT(state->write != 0 && !state->lost);
+    read_other(cache, state, state->write);
+}
+
+/* ------------------------------------------------------------------------- back, and to others */
+
+int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    const int is_there = n >= seq->computed && !kvpi_states_of(cache, seq)->lost;
+    n = kvpi_min_u32(n, seq->computed);
+    return n > 0 && !is_there && kvpi_states_kept(cache, seq, n) == 0;
+}
+
+void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    if (n < seq->computed || kvpi_states_of(cache, seq)->lost) {
+        read_kept(cache, seq, kvpi_min_u32(n, seq->computed));
+    }
+}
+
+void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const int is_whole = !state->lost && state->read != state->write && seq->computed == computed;
+    kvpi_set32(&seq->writable, seq->computed);
+    if (is_whole) {
+        return;
+    }
+    if (seq->computed == 0 || kvpi_states_kept(cache, seq, seq->computed) != 0) {
+        read_kept(cache, seq, seq->computed);
+        return;
+    }
+    const uint32_t write = state->write;
+    read_other(cache, state, 0);
+    release(cache, write);
+    state->write = 0;
+    state->lost = 1;
+}
+
+kvp_status kvpi_states_check_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
+                                  uint32_t at)
+{
+    const struct kvpi_state *state = kvpi_states_of(cache, parent);
+    if (at == 0 || kvpi_states_kept(cache, parent, at) != 0) {
+        return KVP_OK;
+    }
+    if (at != parent->computed || state->lost) {
+        return KVP_E_DROPPED;
+    }
+    const int is_written = state->read == state->write; /* by a step that is ordered, perhaps */
+    return is_written && parent->tokens > parent->computed ? KVP_E_STATE : KVP_OK;
+}
+
+void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kvpi_seq *child,
+                      uint32_t at)
+{
+    struct kvpi_state *from = kvpi_states_of(cache, parent);
+    struct kvpi_state *state = kvpi_states_of(cache, child);
+    const uint32_t kept = kvpi_states_kept(cache, parent, at);
+    *state = (struct kvpi_state){.read = kept != 0 ? kept : at == 0 ? 0 : from->read};
+    if (state->read != 0) {
+        kvpi_pool_hold(slots_of(cache), state->read);
+    }
+    if (state->read != 0 && state->read == from->write) {
+        from->write = 0; /* shared now: never written again */
+        kvpi_set32(&parent->writable, parent->computed);
+    }
+}
+
+void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_pool *pool = slots_of(cache);
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t write = state->write;
+    if (state->read != write) {
+        release(cache, write);
+    }
+    release(cache, state->read);
+    *state = (struct kvpi_state){0};
+    for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
+        const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
+        if (slot != 0 && kvpi_pool_refs(pool, slot) == 0) {
+            kvpi_pool_hold(pool, slot);
+            (void)kvpi_pool_release(pool, slot);
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------------- checkpoints */
+
+/* Could the state be kept in the node? Others who read the slot without a checkpoint could go on
+ * in it alone, later: they must not need another one for our sake. */
+static int may_keep(kvp_cache *cache, const struct kvpi_seq *seq, const struct kvpi_state *state)
+{
+    const uint32_t u = seq->computed / cache->config.unit_tokens;
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    return u <= seq->n_public &&
+           kvpi_prefix_is_live(&cache->prefix, kvpi_node(&cache->prefix, nodes[u - 1])) &&
+           kvpi_pool_refs(slots_of(cache), state->read) == 1 &&
+           ((state->write != 0 && state->write != state->read) ||
+            kvpi_pool_available(slots_of(cache)) > 0);
+}
+
+uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const uint32_t where = kvpi_states_where(cache);
+    if (kvpi_states_kept(cache, seq, seq->computed) != 0) {
+        return KVP_CHECKPOINT_THERE;
+    }
+    if (!may_keep(cache, seq, state)) {
+        kvpi_count(&cache->states.skipped, 1);
+        return KVP_CHECKPOINT_SKIPPED;
+    }
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t node = nodes[seq->computed / cache->config.unit_tokens - 1];
+    if (state->write == 0 || state->write == state->read) {
+        state->write = take(cache, seq);
+    }
+    kvpi_node_at(&cache->prefix, node, where)->block = state->read;
+    count_below(cache, node, 1);
+    kvpi_pool_set_content(slots_of(cache), state->read, node);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_stored(cache, where, node);
+    }
+    kvpi_count(&cache->states.made, 1);
+    return KVP_CHECKPOINT_MADE;
+}
+
+void kvpi_states_withdraw(kvp_cache *cache, uint32_t node)
+{
+    struct kvpi_pool *pool = slots_of(cache);
+    const uint32_t slot = kvpi_checkpoint_of(cache, node);
+    if (slot == 0) {
+        return;
+    }
+    if (kvpi_pool_refs(pool, slot) == 0) {
+        kvpi_pool_uncache(pool, slot);
+    } else {
+        kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
+    }
+    detach(cache, node); /* lives: sequences have it */
+}
+
+void kvpi_states_follow(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    struct kvpi_pool *pool = slots_of(cache);
+    const uint32_t where = kvpi_where(cache, KVP_DEVICE, block);
+    uint32_t node = kvpi_block(&cache->pool, block)->content;
+    while (node != KVPI_NO_NODE) {
+        const struct kvpi_node *n = kvpi_node(prefix, node);
+        const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+        const uint32_t slot = kvpi_checkpoint_of(cache, node);
+        const uint32_t above = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        if (slot != 0 && at->block == block && at->dups == 0 && kvpi_pool_refs(pool, slot) == 0) {
+            tell_evicted(cache, slot);
+            kvpi_pool_uncache(pool, slot);
+            detach(cache, node); /* lives: the block is attached still */
+        }
+        node = above;
+    }
+}

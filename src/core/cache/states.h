@@ -1,0 +1,71 @@
+/* states: slots of recurrent state, and the sequences that read and write them (states.h). */
+#ifndef KVPI_CACHE_STATES_H
+#define KVPI_CACHE_STATES_H
+
+#include "core/cache/state.h"
+
+static inline int kvpi_has_states(const kvp_cache *cache)
+{
+    return cache->states.pool.n_blocks != 0;
+}
+
+static inline struct kvpi_state *kvpi_states_of(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return (struct kvpi_state *)kvpi_at(cache, cache->states.seqs_at) +
+           kvpi_seq_place(&cache->table, seq);
+}
+
+/* Where a node's checkpoint is attached. */
+static inline uint32_t kvpi_states_where(const kvp_cache *cache)
+{
+    return KVPI_WHERE(KVP_DEVICE, cache->config.n_groups);
+}
+
+/* The slot with the state after a node's last token; 0: none. */
+static inline uint32_t kvpi_checkpoint_of(const kvp_cache *cache, uint32_t node)
+{
+    return kvpi_node_at(&cache->prefix, node, kvpi_states_where(cache))->block;
+}
+
+/* The checkpoint after the sequence's first n tokens; 0: none, or n is 0. */
+uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
+/* Has it a slot to write, or must it take one? 1: one. */
+uint32_t kvpi_states_need(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* Make sure that it has a slot to write; there is one if it must be taken. */
+void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* A new sequence begins at a checkpoint, or with 0 at the initial state. */
+void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoint);
+
+/* More tokens are computed: the state is in the slot that was written. */
+void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* Could the sequence be taken back to n tokens? */
+int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
+/* It will be, and has more computed tokens still. */
+void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
+/* A step failed: `computed` tokens were, and seq->computed are left. */
+void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed);
+
+kvp_status kvpi_states_check_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
+                                  uint32_t at);
+void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kvpi_seq *child,
+                      uint32_t at);
+
+/* The sequence closes; its nodes are in its row still. */
+void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* Keep the state after the computed tokens. Gives KVP_CHECKPOINT_... */
+uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* The node's checkpoint is none any more: it was withdrawn. */
+void kvpi_states_withdraw(kvp_cache *cache, uint32_t node);
+
+/* A cached block is about to lose its content: so do the checkpoints that need it. */
+void kvpi_states_follow(kvp_cache *cache, uint32_t block);
+
+#endif

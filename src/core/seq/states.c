@@ -1,0 +1,126 @@
+/* states: the public calls of states.h. What they do to slots is in core/cache/states.c. */
+#include <kvpager/states.h>
+
+#include "core/cache/frame.h"
+#include "core/cache/state.h"
+#include "core/cache/states.h"
+
+static kvp_status check_checkpoint(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    if (!kvpi_has_states(cache) || seq->computed == 0 || seq->computed % U != 0 ||
+        seq->computed / U > seq->n_units) {
+        return KVP_E_STATE;
+    }
+    return kvpi_states_of(cache, seq)->lost ? KVP_E_DROPPED : KVP_OK;
+}
+
+kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome)
+{
+    uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    status = s == NULL ? KVP_E_HANDLE : check_checkpoint(cache, s);
+    if (status != KVP_OK) {
+        (void)kvpi_fail(cache, status, 0, 0);
+    } else {
+        kvpi_begin_change(cache);
+        outcome = kvpi_states_checkpoint(cache, s);
+        if (out_outcome != NULL) {
+            *out_outcome = outcome;
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_checkpoint(&cache->recorder, seq, status, outcome);
+    }
+    return kvpi_leave(cache, status);
+}
+
+static kvp_status get_state(const kvp_cache *cache, kvp_seq seq, kvp_state_info *out)
+{
+    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    if (s == NULL || !kvpi_has_states(cache)) {
+        return s == NULL ? KVP_E_HANDLE : KVP_E_STATE;
+    }
+    const struct kvpi_state *state = kvpi_states_of(cache, s);
+    *out = (kvp_state_info){state->read, state->write, state->lost, state->branch_end,
+                            state->prompt_end};
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_state_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_state_info *out_info,
+                                   size_t info_size)
+{
+    kvp_state_info full;
+    if (cache == NULL || out_info == NULL || kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = get_state(cache, seq, &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status check_member(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (!kvpi_has_states(cache)) {
+        return KVP_E_STATE;
+    }
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    return state->lost ? KVP_E_DROPPED : state->write == 0 ? KVP_E_STATE : KVP_OK;
+}
+
+kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                           int32_t *out_read, int32_t *out_write)
+{
+    if (cache == NULL || (seqs == NULL && n_seqs > 0)) {
+        return KVP_E_ARG;
+    }
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        const kvp_status status = check_member(cache, kvpi_find_seq(cache, seqs[i]));
+        if (status != KVP_OK) {
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        const struct kvpi_state *state = kvpi_states_of(cache, kvpi_known_seq(cache, seqs[i]));
+        if (out_read != NULL) {
+            out_read[i] = (int32_t)state->read;
+        }
+        if (out_write != NULL) {
+            out_write[i] = (int32_t)state->write;
+        }
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_cache_state_stats_sized(const kvp_cache *cache, kvp_state_stats *out_stats,
+                                       size_t stats_size)
+{
+    if (cache == NULL || out_stats == NULL || kvpi_sized_bad(out_stats, stats_size)) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_states *states = &cache->states;
+    const struct kvpi_pool *pool = &states->pool;
+    const kvp_state_stats full = {.usable_slots = pool->n_blocks == 0 ? 0 : pool->n_blocks - 1,
+                                  .free_slots = kvpi_read(&pool->n_free),
+                                  .cached_slots = kvpi_read(&pool->n_cached),
+                                  .held_slots = kvpi_read(&pool->n_held),
+                                  .taken = kvpi_read(&states->taken),
+                                  .made = kvpi_read(&states->made),
+                                  .skipped = kvpi_read(&states->skipped),
+                                  .hits = kvpi_read(&states->hits),
+                                  .evicted = kvpi_read(&states->evicted)};
+    kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
+    return KVP_OK;
+}
