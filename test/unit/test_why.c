@@ -218,7 +218,7 @@ static void test_attention_shapes(void **state)
     expect(&why, "causal", 2, 0, 1, "causal is 2, expected 0 or 1");
     b.layer = &layer;
     assert_status(KVP_E_ARG, kvp_append_check(&b, &why));
-    expect(&why, "layer.type", 9, 1, 5, "layer.type is 9, expected 1 to 5");
+    expect(&why, "layer.type", 9, 1, 6, "layer.type is 9, expected 1 to 6");
     b.impl = 99;
     assert_status(KVP_E_ARG, kvp_append_check(&b, &why));
     assert_string_equal(why.text, "impl is 99: this processor or this build does not have it");
