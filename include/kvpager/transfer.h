@@ -231,7 +231,7 @@ KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_tick
 
 /* The same for another layer group than the first.
  * Returns: as kvp_ticket_read; KVP_E_ARG: also a group that the ticket has not */
-KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t group,
+KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t of_group,
                                       kvp_ticket *out_ticket, kvp_slot_run *out_runs,
                                       uint32_t capacity);
 

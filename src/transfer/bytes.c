@@ -459,7 +459,7 @@ kvp_status kvp_ticket_read_sized(const void *bytes, size_t n_bytes, kvp_ticket *
     return kvp_ticket_group_sized(bytes, n_bytes, 0, out_ticket, ticket_size, out_runs, capacity);
 }
 
-kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t group,
+kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t of_group,
                                   kvp_ticket *out_ticket, size_t ticket_size,
                                   kvp_slot_run *out_runs, uint32_t capacity)
 {
@@ -468,7 +468,7 @@ kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t gr
         return KVP_E_ARG;
     }
     const kvp_status status =
-        ticket_read(bytes, n_bytes, group, out_ticket == NULL ? NULL : &full, out_runs, capacity);
+        ticket_read(bytes, n_bytes, of_group, out_ticket == NULL ? NULL : &full, out_runs, capacity);
     if (status == KVP_OK || status == KVP_E_TOO_SMALL) {
         kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
     }

@@ -30,14 +30,14 @@ KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_tick
                                  capacity);
 }
 
-KVP_API kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t group,
+KVP_API kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t of_group,
                                           kvp_ticket *out_ticket, size_t ticket_size,
                                           kvp_slot_run *out_runs, uint32_t capacity);
-KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t group,
+KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t of_group,
                                       kvp_ticket *out_ticket, kvp_slot_run *out_runs,
                                       uint32_t capacity)
 {
-    return kvp_ticket_group_sized(bytes, n_bytes, group, out_ticket, sizeof *out_ticket, out_runs,
+    return kvp_ticket_group_sized(bytes, n_bytes, of_group, out_ticket, sizeof *out_ticket, out_runs,
                                   capacity);
 }
 
