@@ -79,6 +79,9 @@ def classify(text, comment, file, line):
         item = Item("struct" if match[2] else "opaque", match[3], text, comment, file, line)
         item.fields = parse_fields(match[2] or "")
         return item
+    match = re.match(r"typedef \w+ \(\*(kvp_\w+)\)\(", code)
+    if match:
+        return Item("opaque", match[1], text, comment, file, line)
     match = re.match(r"(?:typedef )?enum (\w+ )?\{(.*)\}", code)
     if match:
         constants = re.findall(r"\b(KVP_[A-Z0-9_]+)\b\s*(?==|,|$)", match[2])

@@ -82,11 +82,9 @@ enum {
     KVP_STEPS_OVERLAPPED = 1 /* when the steps that may still touch it are done */
 };
 
-/* Which cached block a take evicts: docs/POLICY.md. */
-enum {
-    KVP_POLICY_LRU = 0,    /* the head of the queue (default) */
-    KVP_POLICY_LEARNED = 1 /* by what came back; no quotas, groups, windows, KVP_KEEP */
-};
+/* Which cached block a take evicts: the head of the queue (default), or by what came back, without
+ * quotas, groups, windows and KVP_KEEP (docs/POLICY.md). */
+enum { KVP_POLICY_LRU = 0, KVP_POLICY_LEARNED = 1 };
 
 typedef struct kvp_config {
     size_t struct_size;         /* set by kvp_config_init */
@@ -124,8 +122,7 @@ typedef struct kvp_config {
     uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
     uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
     uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
-    uint32_t state_slots; /* of recurrent state, slot 0 included; 0 (default): no layers have any,
-                             else 2..2^30; states.h says with what it cannot be combined */
+    uint32_t state_slots; /* of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -577,9 +574,8 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
  * writable, prompt and cached are cut to n_tokens. Extra keys of the unit that is cut stay if they
  * begin before it, and then belong to that unit only. The call cannot fail for lack of anything.
  * kvp_seq_extend makes writable what the sequence writes next.
- * Gives:   out_released may be NULL
- * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens
- * Thread:  cache. Cost: O(blocks released) */
+ * Gives: out_released may be NULL. Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens
+ * Thread: cache. Cost: O(blocks released) */
 KVP_API kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                                     kvp_released *out_released);
 

@@ -175,6 +175,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
             n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
         {"seqs": "seqs", "tokens": "tokens", "parents": "nodes", "n_tokens": "counts",
          "reserve": "number"}),
+    "Cache.state_stats": (lambda w, a: w.cache.state_stats(), {}),
     "Cache.accept": (lambda w, a: w.cache.accept(a.get("seqs", w.handles), a.get("leaves", ROOTS)),
                      {"seqs": "seqs", "leaves": "nodes"}),
     "Cache": (lambda w, a: Cache(groups=a["groups"]), {"groups": "windows"}),

@@ -467,8 +467,8 @@ kvp_status kvp_ticket_group_sized(const void *bytes, size_t n_bytes, uint32_t of
     if (kvpi_sized_bad(out_ticket, ticket_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status =
-        ticket_read(bytes, n_bytes, of_group, out_ticket == NULL ? NULL : &full, out_runs, capacity);
+    const kvp_status status = ticket_read(bytes, n_bytes, of_group,
+                                          out_ticket == NULL ? NULL : &full, out_runs, capacity);
     if (status == KVP_OK || status == KVP_E_TOO_SMALL) {
         kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
     }

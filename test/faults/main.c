@@ -136,8 +136,8 @@ fault_call fault_begin(const world *w)
 static void change(const world *w)
 {
     kvp_ns ns;
-    if (w != NULL) {
-        (void)kvp_ns_open(w->cache, "planted", 7, &ns);
+    if (w != NULL && kvp_ns_open(w->cache, "planted", 7, &ns) != KVP_OK) {
+        (void)kvp_cache_reset(w->cache); /* it has all the namespaces that it can have */
     }
 }
 

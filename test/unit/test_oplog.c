@@ -692,8 +692,8 @@ static void test_long_arrays(void **state)
 static void test_a_log_with_states(void **state)
 {
     (void)state;
-    static const uint8_t kept[] = {62, 0x81, 0x80, 0x40, 0, KVP_CHECKPOINT_MADE};
-    static const uint8_t refused[] = {62, 0x81, 0x80, 0x40, 3};
+    static const uint8_t kept[] = {60, 0x81, 0x80, 0x40, 0, KVP_CHECKPOINT_MADE};
+    static const uint8_t refused[] = {60, 0x81, 0x80, 0x40, 3};
     kvp_config config;
     kvp_record record;
     int at_end;

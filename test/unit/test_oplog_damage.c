@@ -122,7 +122,7 @@ static void test_hostile_bytes(void **state)
 {
     (void)state;
     EXPECT_DAMAGE("\0", 0);                                               /* no call 0 */
-    EXPECT_DAMAGE("\x3c", 0);                                             /* 60 is in no log */
+    EXPECT_DAMAGE("\x3d", 0);                                             /* 61 is in no log */
     EXPECT_DAMAGE("\x02\x80", 1);                                         /* a varint that is cut */
     EXPECT_DAMAGE("\x02\x80\x00\x00", 1);                                 /* longer than needed */
     EXPECT_DAMAGE("\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00", 1); /* 2^64 */

@@ -37,8 +37,8 @@ KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_
                                       kvp_ticket *out_ticket, kvp_slot_run *out_runs,
                                       uint32_t capacity)
 {
-    return kvp_ticket_group_sized(bytes, n_bytes, of_group, out_ticket, sizeof *out_ticket, out_runs,
-                                  capacity);
+    return kvp_ticket_group_sized(bytes, n_bytes, of_group, out_ticket, sizeof *out_ticket,
+                                  out_runs, capacity);
 }
 
 KVP_API kvp_status kvp_receiver_info_sized(const kvp_receiver *receiver, uint64_t id,

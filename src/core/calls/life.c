@@ -291,6 +291,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_quotas(cache, &cache->host);
     plan_leaves(cache, &cache->pool);
     plan_leaves(cache, &cache->host);
+    plan_leaves(cache, &cache->states.pool);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
