@@ -299,11 +299,10 @@ pub const KVP_STEPS_ORDERED: _bindgen_ty_5 = 0;
 pub const KVP_STEPS_OVERLAPPED: _bindgen_ty_5 = 1;
 #[doc = " When a released block may be taken again: see steps.h."]
 pub type _bindgen_ty_5 = ::std::os::raw::c_uint;
-#[doc = " the head of the queue (default)"]
 pub const KVP_POLICY_LRU: _bindgen_ty_6 = 0;
-#[doc = " by what came back; no quotas, groups, windows, KVP_KEEP"]
 pub const KVP_POLICY_LEARNED: _bindgen_ty_6 = 1;
-#[doc = " Which cached block a take evicts: docs/POLICY.md."]
+#[doc = " Which cached block a take evicts: the head of the queue (default), or by what came back, without"]
+#[doc = " quotas, groups, windows and KVP_KEEP (docs/POLICY.md)."]
 pub type _bindgen_ty_6 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone, PartialEq)]
@@ -373,8 +372,8 @@ pub struct kvp_config {
     pub lent_blocks: u32,
     #[doc = " KVP_POLICY_LRU, KVP_POLICY_LEARNED"]
     pub policy: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h"]
+    pub state_slots: u32,
 }
 impl Default for kvp_config {
     fn default() -> Self {
@@ -621,10 +620,10 @@ extern "C" {
 #[doc = " take no hit, compute everything (prompt log-probabilities)"]
 pub const KVP_OPEN_NO_MATCH: _bindgen_ty_7 = 1;
 #[doc = " take no hit that would have to be copied from the host"]
-pub const KVP_OPEN_DEVICE_ONLY: _bindgen_ty_6 = 2;
+pub const KVP_OPEN_DEVICE_ONLY: _bindgen_ty_7 = 2;
 #[doc = " what is not hit is computed elsewhere and comes as a whole: take"]
 #[doc = "no block for what windows drop on the way there (windows.h)"]
-pub const KVP_OPEN_RECEIVE: _bindgen_ty_6 = 4;
+pub const KVP_OPEN_RECEIVE: _bindgen_ty_7 = 4;
 #[doc = " Flags of kvp_prompt."]
 pub type _bindgen_ty_7 = ::std::os::raw::c_uint;
 #[doc = " A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}."]
@@ -933,9 +932,8 @@ extern "C" {
     #[doc = " writable, prompt and cached are cut to n_tokens. Extra keys of the unit that is cut stay if they"]
     #[doc = " begin before it, and then belong to that unit only. The call cannot fail for lack of anything."]
     #[doc = " kvp_seq_extend makes writable what the sequence writes next."]
-    #[doc = " Gives:   out_released may be NULL"]
-    #[doc = " Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens"]
-    #[doc = " Thread:  cache. Cost: O(blocks released)"]
+    #[doc = " Gives: out_released may be NULL. Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens"]
+    #[doc = " Thread: cache. Cost: O(blocks released)"]
     pub fn kvp_seq_truncate(
         cache: *mut kvp_cache,
         seq: kvp_seq,
@@ -2011,13 +2009,13 @@ extern "C" {
 }
 #[doc = " nothing: no slot was available to go on with, others read the"]
 #[doc = "slot, or the unit is not public or was flushed"]
-pub const KVP_CHECKPOINT_SKIPPED: _bindgen_ty_12 = 0;
+pub const KVP_CHECKPOINT_SKIPPED: _bindgen_ty_13 = 0;
 #[doc = " the state is kept"]
-pub const KVP_CHECKPOINT_MADE: _bindgen_ty_12 = 1;
+pub const KVP_CHECKPOINT_MADE: _bindgen_ty_13 = 1;
 #[doc = " the node has one already"]
-pub const KVP_CHECKPOINT_THERE: _bindgen_ty_12 = 2;
+pub const KVP_CHECKPOINT_THERE: _bindgen_ty_13 = 2;
 #[doc = " What kvp_seq_checkpoint did."]
-pub type _bindgen_ty_12 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
 extern "C" {
     #[doc = " Keep the state after the computed tokens, which end a unit, for prompts that begin alike."]
     #[doc = ""]
@@ -2174,9 +2172,9 @@ pub struct kvp_snapshot_block {
     #[doc = " slots with KV, from the block's start; the rest does not matter"]
     pub n_tokens: u32,
 }
-pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_13 = 0;
-pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_13 = 1;
-pub type _bindgen_ty_13 = ::std::os::raw::c_uint;
+pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_14 = 0;
+pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_14 = 1;
+pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
 #[doc = " What was restored, one by one."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2252,18 +2250,18 @@ impl Default for kvp_snapshot_options {
     }
 }
 #[doc = " its record, or one that it depends on, is damaged or missing"]
-pub const KVP_DROP_DAMAGED: _bindgen_ty_14 = 0;
+pub const KVP_DROP_DAMAGED: _bindgen_ty_15 = 0;
 #[doc = " the file ends before it"]
-pub const KVP_DROP_CUT: _bindgen_ty_14 = 1;
+pub const KVP_DROP_CUT: _bindgen_ty_15 = 1;
 #[doc = " no block, node, key or namespace is left for it"]
-pub const KVP_DROP_NO_ROOM: _bindgen_ty_14 = 2;
+pub const KVP_DROP_NO_ROOM: _bindgen_ty_15 = 2;
 #[doc = " it holds a token that this cache must not match"]
-pub const KVP_DROP_UNCACHED: _bindgen_ty_14 = 3;
+pub const KVP_DROP_UNCACHED: _bindgen_ty_15 = 3;
 #[doc = " its KV is damaged or missing, or put refused it"]
-pub const KVP_DROP_KV: _bindgen_ty_14 = 4;
-pub const KVP_DROP_REASONS: _bindgen_ty_14 = 5;
+pub const KVP_DROP_KV: _bindgen_ty_15 = 4;
+pub const KVP_DROP_REASONS: _bindgen_ty_15 = 5;
 #[doc = " Why something was not restored."]
-pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
 #[doc = " saved = restored + the sum of dropped, always."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2352,7 +2350,8 @@ extern "C" {
     #[doc = " Gives:   out_error    on KVP_E_IO: what the system said, as errno; 0: options.get failed. May be"]
     #[doc = "                       NULL"]
     #[doc = " Returns: as kvp_snapshot_save; KVP_E_IO also: ENOSPC, EDQUOT and EFBIG of a full disk, EACCES,"]
-    #[doc = "          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file"]
+    #[doc = "          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file;"]
+    #[doc = "          on Windows EBUSY or EACCES while another process has the old file open"]
     #[doc = " After-failure: the cache is unchanged, the new file is gone and the old one is there. If the"]
     #[doc = "          folder could not be synced (the last step), the new file is there, but after a loss of"]
     #[doc = "          power it may be the old one again"]
@@ -2463,17 +2462,17 @@ impl Default for kvp_arena_options {
     }
 }
 #[doc = " of one moment, and every invariant holds"]
-pub const KVP_ARENA_WHOLE: _bindgen_ty_15 = 0;
+pub const KVP_ARENA_WHOLE: _bindgen_ty_16 = 0;
 #[doc = " calls were made while it was read, or one was inside all the time"]
-pub const KVP_ARENA_MOVING: _bindgen_ty_15 = 1;
+pub const KVP_ARENA_MOVING: _bindgen_ty_16 = 1;
 #[doc = " of one moment, and `violation` says what is wrong"]
-pub const KVP_ARENA_DAMAGED: _bindgen_ty_15 = 2;
-pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
-pub const KVP_ARENA_HELD: _bindgen_ty_16 = 0;
-pub const KVP_ARENA_CACHED: _bindgen_ty_16 = 1;
-pub const KVP_ARENA_PARKED: _bindgen_ty_16 = 2;
-pub const KVP_ARENA_STATES: _bindgen_ty_16 = 3;
+pub const KVP_ARENA_DAMAGED: _bindgen_ty_16 = 2;
 pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
+pub const KVP_ARENA_HELD: _bindgen_ty_17 = 0;
+pub const KVP_ARENA_CACHED: _bindgen_ty_17 = 1;
+pub const KVP_ARENA_PARKED: _bindgen_ty_17 = 2;
+pub const KVP_ARENA_STATES: _bindgen_ty_17 = 3;
+pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct kvp_arena_report {
@@ -2804,11 +2803,11 @@ extern "C" {
     ) -> kvp_status;
 }
 #[doc = " slots 0 .. length - 1 of the row: with dense and CSR (default)"]
-pub const KVP_MASK_ROWS: _bindgen_ty_17 = 0;
+pub const KVP_MASK_ROWS: _bindgen_ty_18 = 0;
 #[doc = " slots of the list of kvp_meta_windowed, gap included"]
-pub const KVP_MASK_WINDOWED: _bindgen_ty_17 = 1;
+pub const KVP_MASK_WINDOWED: _bindgen_ty_18 = 1;
 #[doc = " Which keys the columns of a mask stand for."]
-pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
 #[doc = " The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries, too. A"]
 #[doc = " sequence without nodes has none here, and is causal."]
 #[doc = ""]
@@ -3083,11 +3082,11 @@ pub struct kvp_request {
     pub bits: u64,
 }
 #[doc = " close; compute anew when admitted again (default)"]
-pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_18 = 0;
+pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_19 = 0;
 #[doc = " to the host; recompute when that has no room"]
-pub const KVP_PREEMPT_SWAP: _bindgen_ty_18 = 1;
+pub const KVP_PREEMPT_SWAP: _bindgen_ty_19 = 1;
 #[doc = " whichever costs less; recompute when the host has no room"]
-pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_18 = 2;
+pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_19 = 2;
 #[doc = " How a victim gives its blocks up."]
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
@@ -3107,7 +3106,7 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_18 = 2;
 #[doc = ""]
 #[doc = " A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that"]
 #[doc = " others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed."]
-pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_sched_config {
@@ -3200,14 +3199,14 @@ extern "C" {
 }
 #[doc = " prompt->tokens stays the caller's, unchanged until the request"]
 #[doc = "ends"]
-pub const KVP_SUBMIT_BORROW: _bindgen_ty_19 = 1;
+pub const KVP_SUBMIT_BORROW: _bindgen_ty_20 = 1;
 #[doc = " it is never held for loading"]
-pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_19 = 2;
+pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_20 = 2;
 #[doc = " for the caller's stores, which read it in kvp_request_info. The"]
 #[doc = "scheduler does nothing with it"]
-pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_19 = 4;
+pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_20 = 4;
 #[doc = " Flags of kvp_submission."]
-pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
 #[doc = " A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3384,32 +3383,32 @@ pub struct kvp_step_seq {
     pub n_sampled: u32,
 }
 #[doc = " tried, and its blocks are not there"]
-pub const KVP_WAIT_BLOCKS: _bindgen_ty_20 = 0;
+pub const KVP_WAIT_BLOCKS: _bindgen_ty_21 = 0;
 #[doc = " tried, and its sequences would exceed max_running (or the cache's)"]
-pub const KVP_WAIT_SEQS: _bindgen_ty_20 = 1;
+pub const KVP_WAIT_SEQS: _bindgen_ty_21 = 1;
 #[doc = " the token budget is spent (never for swapped ones)"]
-pub const KVP_WAIT_TOKENS: _bindgen_ty_20 = 2;
+pub const KVP_WAIT_TOKENS: _bindgen_ty_21 = 2;
 #[doc = " tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT)"]
-pub const KVP_WAIT_PLAN: _bindgen_ty_20 = 3;
+pub const KVP_WAIT_PLAN: _bindgen_ty_21 = 3;
 #[doc = " the step preempted or left out a request: it admits none"]
-pub const KVP_WAIT_PREEMPTION: _bindgen_ty_20 = 4;
+pub const KVP_WAIT_PREEMPTION: _bindgen_ty_21 = 4;
 #[doc = " behind one that may not be passed over, or max_tries were tried"]
-pub const KVP_WAIT_ORDER: _bindgen_ty_20 = 5;
+pub const KVP_WAIT_ORDER: _bindgen_ty_21 = 5;
 #[doc = " kept back: another request computes its prefix (never swapped ones)"]
-pub const KVP_WAIT_PREFIX: _bindgen_ty_20 = 6;
-pub const KVP_WAIT_REASONS: _bindgen_ty_20 = 7;
+pub const KVP_WAIT_PREFIX: _bindgen_ty_21 = 6;
+pub const KVP_WAIT_REASONS: _bindgen_ty_21 = 7;
 #[doc = " Why requests wait, or stay swapped out."]
-pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
 #[doc = " kvp_sched_finish was told so"]
-pub const KVP_END_STOPPED: _bindgen_ty_21 = 0;
+pub const KVP_END_STOPPED: _bindgen_ty_22 = 0;
 #[doc = " max_new_tokens are generated"]
-pub const KVP_END_LENGTH: _bindgen_ty_21 = 1;
+pub const KVP_END_LENGTH: _bindgen_ty_22 = 1;
 #[doc = " the cache refused it, `status` tells why: its namespace was closed"]
 #[doc = "before it was admitted, borrowed memory was changed, or one of its"]
 #[doc = "sequences was closed by the caller"]
-pub const KVP_END_REFUSED: _bindgen_ty_21 = 2;
+pub const KVP_END_REFUSED: _bindgen_ty_22 = 2;
 #[doc = " Why a sample ended."]
-pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_ended {
@@ -3565,15 +3564,15 @@ extern "C" {
         tokens: *const i32,
     ) -> kvp_status;
 }
-pub const KVP_REQUEST_WAITING: _bindgen_ty_22 = 0;
-pub const KVP_REQUEST_RUNNING: _bindgen_ty_22 = 1;
-pub const KVP_REQUEST_PAUSED: _bindgen_ty_22 = 2;
+pub const KVP_REQUEST_WAITING: _bindgen_ty_23 = 0;
+pub const KVP_REQUEST_RUNNING: _bindgen_ty_23 = 1;
+pub const KVP_REQUEST_PAUSED: _bindgen_ty_23 = 2;
 #[doc = " and not paused"]
-pub const KVP_REQUEST_SWAPPED: _bindgen_ty_22 = 3;
+pub const KVP_REQUEST_SWAPPED: _bindgen_ty_23 = 3;
 #[doc = " held by kvp_sched_hold"]
-pub const KVP_REQUEST_LOADING: _bindgen_ty_22 = 4;
+pub const KVP_REQUEST_LOADING: _bindgen_ty_23 = 4;
 #[doc = " --------------------------------------------------------------------------- what can be asked"]
-pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_23 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_request_info {
@@ -3827,9 +3826,12 @@ pub const KVP_CALL_LOAD_DONE: kvp_call_op = 56;
 pub const KVP_CALL_LOAD_CANCEL: kvp_call_op = 57;
 pub const KVP_CALL_DROP: kvp_call_op = 58;
 pub const KVP_CALL_RECLAIM: kvp_call_op = 59;
-pub const KVP_CALL_COLD_END: kvp_call_op = 60;
-pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 61;
-pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 62;
+pub const KVP_CALL_CHECKPOINT: kvp_call_op = 60;
+pub const KVP_CALL_COLD_END: kvp_call_op = 61;
+pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 62;
+pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 63;
+pub const KVP_CALL_STATE_GET: kvp_call_op = 64;
+pub const KVP_CALL_STATE_STATS: kvp_call_op = 65;
 pub type kvp_call_op = ::std::os::raw::c_uint;
 #[doc = " The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles"]
 #[doc = " are portable bits (kvp_handle_flip)."]
@@ -3919,7 +3921,8 @@ pub struct kvp_outcome {
     pub number: u64,
     pub u: kvp_outcome__bindgen_ty_1,
     #[doc = " entries of the array that the call gives; accept: for each group;"]
-    #[doc = "cache_drop, cache_reclaim: blocks that lost content"]
+    #[doc = "cache_drop, cache_reclaim: blocks that lost content; seq_checkpoint:"]
+    #[doc = "what it did"]
     pub n: u32,
     #[doc = " row, tokens; mirror, load_begin: host blocks; statuses of a batch with"]
     #[doc = "KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event"]
