@@ -175,6 +175,8 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
             n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
         {"seqs": "seqs", "tokens": "tokens", "parents": "nodes", "n_tokens": "counts",
          "reserve": "number"}),
+    "Sequence.checkpoint": (lambda w, a: seq0(w).checkpoint(), {}),
+    "Sequence.state": (lambda w, a: seq0(w).state(), {}),
     "Cache.state_stats": (lambda w, a: w.cache.state_stats(), {}),
     "Cache.accept": (lambda w, a: w.cache.accept(a.get("seqs", w.handles), a.get("leaves", ROOTS)),
                      {"seqs": "seqs", "leaves": "nodes"}),

@@ -143,8 +143,8 @@ static const kvpi_args_option options_table[] = {
                            0},
     [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
     [OPT_RECLAIM] = {"--reclaim", "N",
-                     "evict ahead of need, up to N free blocks: for the next\n"
-                     "step (N at most a 64th of the blocks), or with\n"
+                     "evict ahead of need, up to N free blocks: for the\n"
+                     "next step (N at most a 64th of the blocks), or with\n"
                      "--sequential before each request (default 0)",
                      0},
 
