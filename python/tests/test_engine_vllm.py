@@ -125,16 +125,17 @@ def test_windows(tmp_path: pathlib.Path, kind: str, hybrid: bool, kinds: list[st
     """Prefixes of five windows, lost and found again, in host memory and after a restart on disk."""
     given: dict[str, Any] = {
         "model": windows_folder(kind), "environment": ONE_PROCESS,
-        "engine": {"num_gpu_blocks_override": 48, "disable_hybrid_kv_cache_manager": not hybrid}}
+        "engine": {"num_gpu_blocks_override": 48 if kind == "both" else 14,
+                   "disable_hybrid_kv_cache_manager": not hybrid}}
+    connector = {**settings(tmp_path / "store"), "record_blocks": 2}  # prompts have six blocks
     alone = life(tmp_path / "alone.json", "long", "long_again", **given)
     sure(alone, "long", "long_again")
-    told = life(tmp_path / "told.json", "long", "long_again", connector=settings(tmp_path / "store"),
-                **given)
+    told = life(tmp_path / "told.json", "long", "long_again", connector=connector, **given)
     as_alone(alone, told)
     assert sorted(alone["kinds"]) == sorted(told["kinds"]) == kinds
     assert of(told, "loaded_tokens") > 0 and of(told, "gaps") == of(told, "load_failed") == 0
     assert cached(told["long_again"]) > cached(alone["long_again"])
-    told = life(tmp_path / "told.json", "long", connector=settings(tmp_path / "store"), **given)
+    told = life(tmp_path / "told.json", "long", connector=connector, **given)
     as_alone(alone, told)
     assert of(told, "store_tokens") > 0 and cached(told["long"]) > cached(alone["long"])
 
