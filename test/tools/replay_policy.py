@@ -46,7 +46,7 @@ def check_load():
 def check_refusals():
     done = run("replay", "--policy", "fifo", MIXED)
     check_equal(done.returncode, 2)
-    check(b"--policy is 'fifo', expected lru or learned" in done.stderr, done.stderr)
+    check(b"--policy is 'fifo', expected one of: lru, learned" in done.stderr, done.stderr)
     done = run("replay", "--policy", "learned", "--model", "gpt-oss-20b", MIXED)
     check(done.returncode != 0 and b"layers keep all tokens" in done.stderr, done.stderr)
 

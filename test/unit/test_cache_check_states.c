@@ -1,0 +1,174 @@
+/* The audit, of recurrent state: broken by hand, it is seen and named. See test_cache_check.c. */
+#include <stdlib.h>
+
+#include <kvpager/states.h>
+
+#include "groups.h"
+
+#include "core/cache/audit.h"
+#include "core/cache/state.h"
+#include "core/cache/states.h"
+
+/* A sequence of 9 tokens in units of 4, of which 8 are computed, with a checkpoint after 4. It reads
+ * one slot and writes another. */
+struct scene {
+    world w;
+    kvp_cache *cache;
+    struct kvpi_seq *seq;
+    struct kvpi_state *state;
+    uint32_t nodes[2];
+    uint32_t kept; /* the slot of the checkpoint */
+};
+
+static void make_scene(struct scene *scene)
+{
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 6;
+    scene->w = make_world(&config);
+    const kvp_seq seq = open_seq(&scene->w, ints(0), 9, NULL);
+    assert_ok(kvp_seq_commit(scene->w.cache, seq, 4));
+    uint32_t outcome;
+    assert_ok(kvp_seq_checkpoint(scene->w.cache, seq, &outcome));
+    assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    assert_ok(kvp_seq_commit(scene->w.cache, seq, 8));
+    scene->cache = scene->w.cache;
+    scene->seq = kvpi_find_seq(scene->cache, seq);
+    scene->state = kvpi_states_of(scene->cache, scene->seq);
+    const uint32_t *row =
+        kvpi_row_nodes(&scene->cache->table, kvpi_seq_place(&scene->cache->table, scene->seq));
+    scene->nodes[0] = row[0];
+    scene->nodes[1] = row[1];
+    scene->kept = kvpi_checkpoint_of(scene->cache, row[0]);
+    assert_int_not_equal(scene->kept, 0);
+    assert_int_not_equal(scene->state->write, 0);
+}
+
+static struct kvpi_place *checkpoint_at(const struct scene *s, uint32_t i)
+{
+    return kvpi_node_at(&s->cache->prefix, s->nodes[i], kvpi_states_where(s->cache));
+}
+
+/* ------------------------------------------------------------------------------ what is planted */
+
+static void s2_no_such_slot(struct scene *s)
+{
+    s->state->read = 6;
+}
+
+static void s2_no_such_slot_to_write(struct scene *s)
+{
+    s->state->write = 6;
+}
+
+static void s1_a_checkpoint_is_written(struct scene *s)
+{
+    kvpi_block(&s->cache->states.pool, s->state->write)->content = s->nodes[1];
+}
+
+static void s2_reads_nothing(struct scene *s)
+{
+    s->state->read = 0;
+}
+
+static void s3_lost_and_written(struct scene *s)
+{
+    s->state->read = 0;
+    s->state->lost = 1;
+}
+
+static void s3_nothing_to_write(struct scene *s)
+{
+    s->state->write = 0;
+}
+
+static void s4_of_another_node(struct scene *s)
+{
+    kvpi_block(&s->cache->states.pool, s->kept)->content = s->nodes[1];
+}
+
+static void s4_duplicates(struct scene *s)
+{
+    checkpoint_at(s, 0)->dups = 1;
+}
+
+static void s4_no_content(struct scene *s)
+{
+    checkpoint_at(s, 1)->block = s->kept;
+}
+
+static void s5_miscounted(struct scene *s)
+{
+    ++*kvpi_node_below(&s->cache->prefix, s->nodes[0]);
+}
+
+static void test_every_planted_fault_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *detail;
+    } faults[] = {
+        {s2_no_such_slot, "S2 a sequence's slot is none"},
+        {s2_no_such_slot_to_write, "S2 a sequence's slot is none"},
+        {s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint"},
+        {s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it"},
+        {s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write"},
+        {s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write"},
+        {s4_of_another_node, "S4 a slot's node has another checkpoint"},
+        {s4_duplicates, "S4 a checkpoint has duplicates"},
+        {s4_no_content, "S4 a node's checkpoint is no slot's content"},
+        {s5_miscounted, "S5 the checkpoints below a node are miscounted"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_scene(&scene);
+        assert_true(kvpi_audit(scene.cache, 3, NULL));
+        faults[i].plant(&scene);
+        assert_false(kvpi_audit(scene.cache, 3, &violation));
+        assert_string_equal(violation.detail, faults[i].detail);
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
+/* ------------------------------------------------------------------------------------ arguments */
+
+static void test_wrong_arguments(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 6;
+    world w = make_world(&config);
+    const kvp_seq seq = open_done(&w, ints(0), 4);
+    kvp_seq none = seq;
+    none.bits ^= 1;
+    kvp_state_info info;
+    kvp_state_stats stats;
+    int32_t read = 7, write = 7;
+    assert_status(KVP_E_ARG, kvp_seq_checkpoint(NULL, seq, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_state_get(NULL, seq, &info));
+    assert_status(KVP_E_ARG, kvp_seq_state_get(w.cache, seq, NULL));
+    assert_status(KVP_E_HANDLE, kvp_seq_state_get(w.cache, none, &info));
+    assert_status(KVP_E_ARG, kvp_cache_state_stats(NULL, &stats));
+    assert_status(KVP_E_ARG, kvp_cache_state_stats(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_meta_states(NULL, &seq, 1, &read, &write));
+    assert_status(KVP_E_ARG, kvp_meta_states(w.cache, NULL, 1, &read, &write));
+    assert_status(KVP_E_HANDLE, kvp_meta_states(w.cache, &none, 1, &read, &write));
+    assert_int_equal(read, 7);
+    assert_ok(kvp_meta_states(w.cache, NULL, 0, &read, &write));
+    const int32_t token = 5;
+    assert_ok(kvp_seq_extend(w.cache, seq, &token, 1, 0));
+    assert_ok(kvp_meta_states(w.cache, &seq, 1, NULL, NULL));
+    assert_ok(kvp_meta_states(w.cache, &seq, 1, &read, &write));
+    assert_true(read > 0 && write > 0);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_planted_fault_is_named),
+        cmocka_unit_test(test_wrong_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
