@@ -9,8 +9,8 @@
 #include "core/cache/state.h"
 #include "core/cache/states.h"
 
-/* A sequence of 9 tokens in units of 4, of which 8 are computed, with a checkpoint after 4. It reads
- * one slot and writes another. */
+/* A sequence of 9 tokens in units of 4, of which 8 are computed, with a checkpoint after 4. It
+ * reads one slot and writes another. */
 struct scene {
     world w;
     kvp_cache *cache;
