@@ -401,23 +401,25 @@ static void run_backwards(void *pool, kvp_attn_work work, void *data, uint32_t n
 {
     for (uint32_t i = n; i-- > 0;)
         work(data, i, n);
-    (*(uint32_t *)pool)++;
+    ((uint32_t *)pool)[0]++;
+    ((uint32_t *)pool)[1] = n;
 }
 
 static void test_wrapped_teams(void **state)
 {
     kvp_attn_team *team = NULL;
-    uint32_t n_runs = 0;
+    uint32_t runs[2] = {0, 0}; /* how many, and the shares of the last one */
     (void)state;
-    assert_int_equal(kvp_attn_team_wrap(0, run_backwards, &n_runs, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(KVP_ATTN_TEAM_MAX + 1, run_backwards, &n_runs, &team),
+    assert_int_equal(kvp_attn_team_wrap(0, run_backwards, runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(KVP_ATTN_TEAM_MAX + 1, run_backwards, runs, &team),
                      KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(2, NULL, &n_runs, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(2, run_backwards, &n_runs, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(2, NULL, runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_wrap(2, run_backwards, runs, NULL), KVP_E_ARG);
     assert_null(team);
-    assert_int_equal(kvp_attn_team_wrap(3, run_backwards, &n_runs, &team), KVP_OK);
+    assert_int_equal(kvp_attn_team_wrap(3, run_backwards, runs, &team), KVP_OK);
     check(&shapes[3], KVP_F32, KVP_ROPE_NONE, team);
-    assert_true(n_runs > 0);
+    assert_true(runs[0] > 0);
+    assert_int_equal(runs[1], 3);
     kvp_attn_team_destroy(team);
 }
 
