@@ -29,14 +29,17 @@ class Tiers:
 
     # ------------------------------------------------------------------------------ the host
 
+    def _of_seqs(self, call: Any, record: Any, seqs: Any, *more: int) -> Any:
+        """What _calls does not take: the record that a call on sequences fills, or a status."""
+        handles, room = seqs_of("seqs", seqs), record.new()
+        status = call(self._o, handles, len(handles), *more, room)
+        return status if status else record.read(room)
+
     def swap_out(self, seqs: Any) -> Swapped:
         """Move sequences to the host, all or nothing; the plan copies their KV. seqs: [B] u64."""
         found = calls.swap_out(self._h, seqs)
         if found is None:
-            handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
-            found = lib.kvpg_seq_swap_out(self._o, handles, len(handles), room)
-            if found == 0:
-                found = _SWAPPED.read(room)
+            found = self._of_seqs(lib.kvpg_seq_swap_out, _SWAPPED, seqs)
         if type(found) is int:
             fail(self._o, found, "Cache.swap_out", seqs=seqs)
         return found  # type: ignore[no-any-return]
@@ -48,10 +51,7 @@ class Tiers:
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if found is None:
-            handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
-            found = lib.kvpg_seq_swap_in(self._o, handles, len(handles), reserve, room)
-            if found == 0:
-                found = _SWAPPED.read(room)
+            found = self._of_seqs(lib.kvpg_seq_swap_in, _SWAPPED, seqs, reserve)
         if type(found) is int:
             fail(self._o, found, "Cache.swap_in", seqs=seqs, reserve=reserve)
         return found  # type: ignore[no-any-return]
@@ -60,10 +60,7 @@ class Tiers:
         """Whether swap_out would find its blocks now, on the host."""
         found = calls.can_swap_out(self._h, seqs)
         if found is None:
-            handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
-            found = lib.kvpg_can_swap_out(self._o, handles, len(handles), room)
-            if found == 0:
-                found = _ADMISSION.read(room)
+            found = self._of_seqs(lib.kvpg_can_swap_out, _ADMISSION, seqs)
         if type(found) is int:
             fail(self._o, found, "Cache.can_swap_out", seqs=seqs)
         return found  # type: ignore[no-any-return]
@@ -75,10 +72,7 @@ class Tiers:
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if found is None:
-            handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
-            found = lib.kvpg_can_swap_in(self._o, handles, len(handles), reserve, room)
-            if found == 0:
-                found = _ADMISSION.read(room)
+            found = self._of_seqs(lib.kvpg_can_swap_in, _ADMISSION, seqs, reserve)
         if type(found) is int:
             fail(self._o, found, "Cache.can_swap_in", seqs=seqs, reserve=reserve)
         return found  # type: ignore[no-any-return]

@@ -99,44 +99,26 @@ static PyObject *swapped_of(const kvp_swapped *swapped)
     return tuple_of(tuples[SWAPPED], items, 3);
 }
 
-/* swap_out(cache, seqs), swap_in(cache, seqs, reserve). */
-static PyObject *swap(PyObject *const *args, Py_ssize_t n_args, int is_in)
+enum swap { SWAP_OUT, SWAP_IN, CAN_SWAP_OUT, CAN_SWAP_IN };
+
+static int call_swap(kvp_cache *cache, enum swap which, const kvp_seq *seqs, uint32_t n,
+                     uint32_t reserve, kvp_swapped *swapped, kvp_admission *admission)
 {
+    switch (which) {
+    case SWAP_OUT: return kvp_seq_swap_out(cache, seqs, n, swapped);
+    case SWAP_IN: return kvp_seq_swap_in(cache, seqs, n, reserve, swapped);
+    case CAN_SWAP_OUT: return kvp_can_swap_out(cache, seqs, n, admission);
+    default: return kvp_can_swap_in(cache, seqs, n, reserve, admission);
+    }
+}
+
+/* swap_out(cache, seqs), swap_in(cache, seqs, reserve); with can_ before it an Admission. */
+static PyObject *swap(PyObject *const *args, Py_ssize_t n_args, enum swap which)
+{
+    const int is_in = which == SWAP_IN || which == CAN_SWAP_IN;
     handle *self = kvpy_handle_in(args, n_args, is_in ? 3 : 2);
     uint32_t n = 0, reserve = 0;
     kvp_swapped swapped;
-    PyThreadState *state;
-    kvpy_arrays all;
-    if (self == NULL || (is_in && kvpy_u32_in(args[2], &reserve) != 0))
-        return NULL;
-    const kvp_seq *seqs = kvpy_take_seqs(&all, args[1], &n);
-    int status = all.fits ? kvpy_go_in(self, n >= LONG_SEQS, &state) : NOT_AS_WANTED;
-    if (status == KVP_OK) {
-        status = is_in ? kvp_seq_swap_in(kvpy_cache_of(self), seqs, n, reserve, &swapped)
-                       : kvp_seq_swap_out(kvpy_cache_of(self), seqs, n, &swapped);
-        kvpy_come_out(self, state);
-    }
-    kvpy_give_back(&all);
-    return status == KVP_OK ? swapped_of(&swapped) : kvpy_result(status);
-}
-
-static PyObject *swap_out(ARGUMENTS)
-{
-    (void)module;
-    return swap(args, n_args, 0);
-}
-
-static PyObject *swap_in(ARGUMENTS)
-{
-    (void)module;
-    return swap(args, n_args, 1);
-}
-
-/* can_swap_out(cache, seqs), can_swap_in(cache, seqs, reserve): an Admission. */
-static PyObject *can_swap(PyObject *const *args, Py_ssize_t n_args, int is_in)
-{
-    handle *self = kvpy_handle_in(args, n_args, is_in ? 3 : 2);
-    uint32_t n = 0, reserve = 0;
     kvp_admission admission;
     PyThreadState *state;
     kvpy_arrays all;
@@ -145,24 +127,38 @@ static PyObject *can_swap(PyObject *const *args, Py_ssize_t n_args, int is_in)
     const kvp_seq *seqs = kvpy_take_seqs(&all, args[1], &n);
     int status = all.fits ? kvpy_go_in(self, n >= LONG_SEQS, &state) : NOT_AS_WANTED;
     if (status == KVP_OK) {
-        status = is_in ? kvp_can_swap_in(kvpy_cache_of(self), seqs, n, reserve, &admission)
-                       : kvp_can_swap_out(kvpy_cache_of(self), seqs, n, &admission);
+        status = call_swap(kvpy_cache_of(self), which, seqs, n, reserve, &swapped, &admission);
         kvpy_come_out(self, state);
     }
     kvpy_give_back(&all);
-    return status == KVP_OK ? kvpy_record_new(KVPY_ADMISSION, &admission) : kvpy_result(status);
+    if (status != KVP_OK)
+        return kvpy_result(status);
+    return which < CAN_SWAP_OUT ? swapped_of(&swapped)
+                                : kvpy_record_new(KVPY_ADMISSION, &admission);
+}
+
+static PyObject *swap_out(ARGUMENTS)
+{
+    (void)module;
+    return swap(args, n_args, SWAP_OUT);
+}
+
+static PyObject *swap_in(ARGUMENTS)
+{
+    (void)module;
+    return swap(args, n_args, SWAP_IN);
 }
 
 static PyObject *can_swap_out(ARGUMENTS)
 {
     (void)module;
-    return can_swap(args, n_args, 0);
+    return swap(args, n_args, CAN_SWAP_OUT);
 }
 
 static PyObject *can_swap_in(ARGUMENTS)
 {
     (void)module;
-    return can_swap(args, n_args, 1);
+    return swap(args, n_args, CAN_SWAP_IN);
 }
 
 /* ------------------------------------------------------------------------------------ events */

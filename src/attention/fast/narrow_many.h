@@ -22,52 +22,21 @@ static void kvpi_scores_narrow_many(const struct kvpi_tile *tile, float *s)
         kvpi_scale_keys(s, tile->n_rows, tile->k.scales, s);
 }
 
-static const struct kvpi_path kvpi_f16_many_path = {.type = KVP_F16,
-                                                    .row_pad = MANY_ROWS,
-                                                    .dims_pad = LINE / 2,
-                                                    .slack = 8.0f,
-                                                    .query_bytes = sizeof(float),
-                                                    .work_bytes = kvpi_narrow_bytes,
-                                                    .pack = kvpi_pack_many,
-                                                    .scores = kvpi_scores_narrow_many,
-                                                    .values = kvpi_values_wide,
-                                                    .few_rows = NARROW_FEW,
-                                                    .few = &kvpi_f16_narrow_path};
+#define NARROW_MANY_PATH(type_, dims_, few_)                                                       \
+    {                                                                                              \
+        .type = (type_), .row_pad = MANY_ROWS, .dims_pad = (dims_), .slack = 8.0f,                 \
+        .query_bytes = sizeof(float), .work_bytes = kvpi_narrow_bytes, .pack = kvpi_pack_many,     \
+        .scores = kvpi_scores_narrow_many, .values = kvpi_values_wide, .few_rows = NARROW_FEW,     \
+        .few = (few_)                                                                              \
+    }
 
-static const struct kvpi_path kvpi_bf16_many_path = {.type = KVP_BF16,
-                                                     .row_pad = MANY_ROWS,
-                                                     .dims_pad = LINE / 2,
-                                                     .slack = 8.0f,
-                                                     .query_bytes = sizeof(float),
-                                                     .work_bytes = kvpi_narrow_bytes,
-                                                     .pack = kvpi_pack_many,
-                                                     .scores = kvpi_scores_narrow_many,
-                                                     .values = kvpi_values_wide,
-                                                     .few_rows = NARROW_FEW,
-                                                     .few = &kvpi_bf16_wide_path};
-
-static const struct kvpi_path kvpi_int8_many_path = {.type = KVP_INT8,
-                                                     .row_pad = MANY_ROWS,
-                                                     .dims_pad = LINE,
-                                                     .slack = 8.0f,
-                                                     .query_bytes = sizeof(float),
-                                                     .work_bytes = kvpi_narrow_bytes,
-                                                     .pack = kvpi_pack_many,
-                                                     .scores = kvpi_scores_narrow_many,
-                                                     .values = kvpi_values_wide,
-                                                     .few_rows = NARROW_FEW,
-                                                     .few = &kvpi_int8_narrow_path};
-
-static const struct kvpi_path kvpi_q8_0_many_path = {.type = KVP_Q8_0,
-                                                     .row_pad = MANY_ROWS,
-                                                     .dims_pad = KVP_Q8_0_ELEMENTS,
-                                                     .slack = 8.0f,
-                                                     .query_bytes = sizeof(float),
-                                                     .work_bytes = kvpi_narrow_bytes,
-                                                     .pack = kvpi_pack_many,
-                                                     .scores = kvpi_scores_narrow_many,
-                                                     .values = kvpi_values_wide,
-                                                     .few_rows = NARROW_FEW,
-                                                     .few = &kvpi_q8_0_narrow_path};
+static const struct kvpi_path kvpi_f16_many_path =
+    NARROW_MANY_PATH(KVP_F16, LINE / 2, &kvpi_f16_narrow_path);
+static const struct kvpi_path kvpi_bf16_many_path =
+    NARROW_MANY_PATH(KVP_BF16, LINE / 2, &kvpi_bf16_wide_path);
+static const struct kvpi_path kvpi_int8_many_path =
+    NARROW_MANY_PATH(KVP_INT8, LINE, &kvpi_int8_narrow_path);
+static const struct kvpi_path kvpi_q8_0_many_path =
+    NARROW_MANY_PATH(KVP_Q8_0, KVP_Q8_0_ELEMENTS, &kvpi_q8_0_narrow_path);
 
 #endif
