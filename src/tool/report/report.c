@@ -248,7 +248,7 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
          "{hit_tokens/input_tokens} of the input: found in the cache"},
         {host, "  host", "{host_hit_tokens}", "of these, copied from the host"},
         {states, "state hits", "{state_hits}",
-         "requests that began at a kept state, of {state_slots} slots"},
+         "requests began at a kept state; {state_slots} slots"},
         {states, "  missed", "{state_missed_tokens}",
          "known tokens computed again for lack of one"},
         {states, "  kept", "{checkpoints_made}",
