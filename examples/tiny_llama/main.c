@@ -4,8 +4,8 @@
  * with the cache (engine.c) in several ways. Some requests have samples, which are forked. Some
  * have beams, which are forked and closed at every token. The tokens must be the same each time,
  * also with a draft whose token trees are accepted in part (speculate.c). Then everything runs
- * again with a window in the middle layer. Last come two layers with recurrent state around one with
- * attention (recurrent.c).
+ * again with a window in the middle layer. Last come two layers with recurrent state around one
+ * with attention (recurrent.c).
  *
  * tiny_llama --bench: tokens per second of a somewhat larger model. */
 #include <kvpager/attention.h>

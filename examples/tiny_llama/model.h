@@ -1,9 +1,10 @@
 /* model: a small decoder-only transformer like Llama, with random weights.
  *
  * Grouped-query attention, RMS norm, SwiGLU. Layers may have a recurrent state in place of
- * attention, a gated delta net: for each KV head a matrix that maps keys to values. It computes the tokens of a step, one row each, for
- * any number of sequences. It knows nothing of caches or positions. The caller passes attention as
- * a function: with KV in blocks (engine.c), or with KV in one piece (plain.c).
+ * attention, a gated delta net: for each KV head a matrix that maps keys to values. It computes the
+ * tokens of a step, one row each, for any number of sequences. It knows nothing of caches or
+ * positions. The caller passes attention as a function: with KV in blocks (engine.c), or with KV in
+ * one piece (plain.c).
  *
  * Shape letters: T tokens of a step, Q query heads, H KV heads, D head size, W width, F hidden size
  * of the feed-forward part, V vocabulary. */

@@ -255,7 +255,7 @@ static kvp_status fork_samples(struct recurrent *r, const struct stream *parent,
     return KVP_OK;
 }
 
-/* To the last end of a chunk, where the state was kept. The tokens stay: they are computed again. */
+/* To the last end of a chunk, where the state was kept. The tokens stay, to be computed again. */
 static kvp_status roll_back(struct recurrent *r, struct stream *stream)
 {
     const uint32_t to = stream->ends[1];

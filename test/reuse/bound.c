@@ -12,10 +12,11 @@
  * what is kept for later ones must fit. Any cache obeys that, however many states a request leaves
  * behind. With a price for each block and each slot at each time t,
  *
- *   sum over j of the best (tokens - prices of its staircase, or 0) + sum over t of price x capacity
+ *   sum over j of the best (tokens - prices of its staircase, or 0)
+ *   + sum over t of price x capacity
  *
- * is not less than what any cache reuses, whatever the prices are (Lagrange). The prices are found by
- * going where the bound falls: up where more is kept than fits, down where less.
+ * is not less than what any cache reuses, whatever the prices are (Lagrange). The prices are found
+ * by going where the bound falls: up where more is kept than fits, down where less.
  */
 #include "bound.h"
 

@@ -13,12 +13,12 @@ typedef struct sharing {
     uint32_t unit_tokens;   /* of a block, too */
 } sharing;
 
-/* Bound the reused tokens from above, for so many blocks and slots of state. `rounds` of a search for
- * a lower bound; each is a bound. Cost: O(rounds x n^2) */
+/* Bound the reused tokens from above, for so many blocks and slots of state, in `rounds` of a
+ * search for a lower bound; each gives one. Cost: O(rounds x n^2) */
 uint64_t bound_reuse(const sharing *of, uint32_t blocks, uint32_t slots, uint32_t rounds);
 
-/* The optimum itself for states, with blocks for everything, and at most `places` states left behind
- * by a request, by trying everything. For a handful of requests. */
+/* The optimum itself for states, with blocks for everything, and at most `places` states left
+ * behind by a request, by trying everything. For a handful of requests. */
 uint64_t bound_exhaustive(const sharing *of, uint32_t slots, uint32_t places);
 
 #endif

@@ -6,8 +6,8 @@
  * Everything  what a cache with a checkpoint at every unit, and memory without limit, reuses: the
  *             longest prefix, in full units, that any request before computed; not the last token.
  * A branch    a place where a request leaves the path of an earlier one. The second request through
- *             it finds no state there, because it appears only then: figures are told with these and
- *             without.
+ *             it finds no state there, because it appears only then: figures are told with these
+ *             and without.
  * Bound       bound.h: no cache of that memory reuses more, with all requests known beforehand.
  *
  * The figures are in docs/HYBRID.md.

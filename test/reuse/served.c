@@ -1,7 +1,7 @@
 /* Owns an engine's part: where chunks of a prompt end, and what is kept there.
  *
- *   prompt   |---- hit ----|--- chunk ---|--- chunk ---|--|      checkpoints: branch_end, prompt_end
- *   answer   |--|----------------|----------------|-----|        a token at a time
+ *   prompt   |---- hit ----|--- chunk ---|--- chunk ---|--|     checkpoints: branch_end, prompt_end
+ *   answer   |--|----------------|----------------|-----|       a token at a time
  *               U                U                U
  *
  * How an answer ends is not known before. So with `ends` the sequence is forked at each full unit,

@@ -5,8 +5,9 @@
  *   turn 2   prefix message answer message         answer
  *   stripped prefix message (answer less its reasoning) message   reasoning answer
  *
- * Lengths are drawn between quantiles, with the medians of `kvpager gen` (workload.c there). A token
- * is a hash of the text it belongs to and its place there: texts are equal or differ everywhere.
+ * Lengths are drawn between quantiles, with the medians of `kvpager gen` (workload.c there). A
+ * token is a hash of the text it belongs to and its place there: texts are equal or differ
+ * everywhere.
  */
 #include "traffic.h"
 

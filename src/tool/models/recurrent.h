@@ -2,12 +2,12 @@
 #ifndef KVPI_RECURRENT_H
 #define KVPI_RECURRENT_H
 
-#include "tool/models/fields.h"
+#include "tool/models/entries.h"
 
 typedef struct kvpi_recurrent kvpi_recurrent;
 
 /* Find the kind of recurrent layers that a file has. Returns: NULL: none that is known */
-const kvpi_recurrent *kvpi_recurrent_find(const kvpi_fields *reader);
+const kvpi_recurrent *kvpi_recurrent_find(const kvpi_entries *reader);
 
 /* Say whether a key is one of those that describe this kind. kind may be NULL. */
 bool kvpi_recurrent_knows(const kvpi_recurrent *kind, const char *key);
@@ -18,6 +18,6 @@ bool kvpi_recurrent_knows(const kvpi_recurrent *kind, const char *key);
  * Gives:   model    states; attention.n_layers: those with attention; n_other_layers
  * Returns: 0; -1, a message
  */
-int kvpi_recurrent_read(const kvpi_recurrent *kind, const kvpi_fields *reader, kvpi_model *model);
+int kvpi_recurrent_read(const kvpi_recurrent *kind, const kvpi_entries *reader, kvpi_model *model);
 
 #endif

@@ -6,9 +6,9 @@
  *     extend, commit   each output token, one at a time, as a decoding engine does
  *     close
  *
- * In a cache with recurrent state the chunks of a prompt end where the cache says, and the state there
- * is kept. How an output ends, an engine does not know before; it can keep a fork at the last full
- * unit, and make its state the checkpoint. The replay knows, and makes that one alone.
+ * In a cache with recurrent state the chunks of a prompt end where the cache says, and the state
+ * there is kept. How an output ends, an engine does not know before; it can keep a fork at the last
+ * full unit, and make its state the checkpoint. The replay knows, and makes that one alone.
  *
  * In a cache with windows a long prompt is opened in part, extended and committed piece by piece.
  *
@@ -201,7 +201,7 @@ static kvp_status keep_state(replay *run, kvp_seq seq, uint32_t n_tokens)
     return status;
 }
 
-/* Ends chunks where states are to be kept, and counts what no state made known tokens of use for. */
+/* Ends chunks where states are to be kept. Counts known tokens that no state made useful. */
 static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *info)
 {
     kvp_state_info state;

@@ -27,7 +27,7 @@
  * has one slot that it goes on with, and one for each checkpoint it keeps. The memory is shared so
  * that sequences of the context run out of blocks and slots together:
  *
- *   n         KV / (blocks of a sequence x bytes of a block + slots of a sequence x bytes of a slot)
+ *   n         KV / (blocks of a sequence x bytes of a block + its slots x bytes of a slot)
  *   slots     n x slots of a sequence, those of one at least; the rest of KV is blocks
  */
 #include "tool/size/size.h"

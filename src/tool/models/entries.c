@@ -1,5 +1,5 @@
 /* Owns the messages about a config.json, and what is read of a single key of it. */
-#include "tool/models/fields.h"
+#include "tool/models/entries.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include "tool/requests/json_kind.h"
 
-int kvpi_fields_wrong(const kvpi_fields *reader, const char *format, ...)
+int kvpi_entries_wrong(const kvpi_entries *reader, const char *format, ...)
 {
     char message[320];
     va_list arguments;
@@ -24,67 +24,68 @@ int kvpi_fields_wrong(const kvpi_fields *reader, const char *format, ...)
     return -1;
 }
 
-const json_t *kvpi_fields_get(const kvpi_fields *reader, const char *key)
+const json_t *kvpi_entries_get(const kvpi_entries *reader, const char *key)
 {
     const json_t *value = json_object_get(reader->object, key);
     return json_is_null(value) ? NULL : value;
 }
 
-const json_t *kvpi_fields_get_outer(const kvpi_fields *reader, const char *key)
+const json_t *kvpi_entries_get_outer(const kvpi_entries *reader, const char *key)
 {
-    const json_t *value = kvpi_fields_get(reader, key);
+    const json_t *value = kvpi_entries_get(reader, key);
     if (value == NULL)
         value = json_object_get(reader->root, key);
     return json_is_null(value) ? NULL : value;
 }
 
-int kvpi_fields_read_whole(const kvpi_fields *reader, const char *key, uint32_t min, uint32_t max,
-                           uint32_t *out)
+int kvpi_entries_read_whole(const kvpi_entries *reader, const char *key, uint32_t min, uint32_t max,
+                            uint32_t *out)
 {
-    const json_t *value = kvpi_fields_get(reader, key);
+    const json_t *value = kvpi_entries_get(reader, key);
     if (value == NULL)
         return 0;
     if (!json_is_integer(value))
-        return kvpi_fields_wrong(reader, "%s%s is %s, expected a whole number", reader->part, key,
-                                 kvpi_json_kind(value));
+        return kvpi_entries_wrong(reader, "%s%s is %s, expected a whole number", reader->part, key,
+                                  kvpi_json_kind(value));
     json_int_t number = json_integer_value(value);
     if (number < (json_int_t)min || number > (json_int_t)max)
-        return kvpi_fields_wrong(reader,
-                                 "%s%s is %" JSON_INTEGER_FORMAT
-                                 ", expected a whole number from %" PRIu32 " to %" PRIu32,
-                                 reader->part, key, number, min, max);
+        return kvpi_entries_wrong(reader,
+                                  "%s%s is %" JSON_INTEGER_FORMAT
+                                  ", expected a whole number from %" PRIu32 " to %" PRIu32,
+                                  reader->part, key, number, min, max);
     *out = (uint32_t)number;
     return 0;
 }
 
-int kvpi_fields_need_whole(const kvpi_fields *reader, const char *key, uint32_t max, uint32_t *out)
+int kvpi_entries_need_whole(const kvpi_entries *reader, const char *key, uint32_t max,
+                            uint32_t *out)
 {
-    if (kvpi_fields_read_whole(reader, key, 1, max, out) != 0)
+    if (kvpi_entries_read_whole(reader, key, 1, max, out) != 0)
         return -1;
     if (*out == 0)
-        return kvpi_fields_wrong(reader, "no \"%s%s\"", reader->part, key);
+        return kvpi_entries_wrong(reader, "no \"%s%s\"", reader->part, key);
     return 0;
 }
 
-int kvpi_fields_read_bool(const kvpi_fields *reader, const char *key, bool *out)
+int kvpi_entries_read_bool(const kvpi_entries *reader, const char *key, bool *out)
 {
-    const json_t *value = kvpi_fields_get_outer(reader, key);
+    const json_t *value = kvpi_entries_get_outer(reader, key);
     if (value == NULL)
         return 0;
     if (!json_is_boolean(value))
-        return kvpi_fields_wrong(reader, "%s%s is %s, expected true or false", reader->part, key,
-                                 kvpi_json_kind(value));
+        return kvpi_entries_wrong(reader, "%s%s is %s, expected true or false", reader->part, key,
+                                  kvpi_json_kind(value));
     *out = json_is_true(value);
     return 0;
 }
 
-const char *kvpi_fields_model_type(const kvpi_fields *reader)
+const char *kvpi_entries_model_type(const kvpi_entries *reader)
 {
-    const char *type = json_string_value(kvpi_fields_get_outer(reader, "model_type"));
+    const char *type = json_string_value(kvpi_entries_get_outer(reader, "model_type"));
     return type != NULL ? type : "";
 }
 
-bool kvpi_fields_is_set(const json_t *value)
+bool kvpi_entries_is_set(const json_t *value)
 {
     switch (value == NULL ? JSON_NULL : json_typeof(value)) {
     case JSON_NULL:
