@@ -4,8 +4,8 @@
  * transformers' configuration classes, because files leave out what equals a default. Refuses what
  * it would get wrong: layers that keep something else than keys and values and that recurrent.c
  * does not know, layers that share one KV, heads that differ by layer, cross-attention; and keys
- * that it does not know whose names say that layers differ in what they attend to. What only weights
- * need may be missing: `unknown` says so, and the KV figures still hold.
+ * that it does not know whose names say that layers differ in what they attend to. What only
+ * weights need may be missing: `unknown` says so, and the KV figures still hold.
  *
  * Window of a layer, first rule that applies:
  *
