@@ -202,13 +202,13 @@ static int self_test(void)
 {
     uint64_t random = 7, sums[3] = {0};
     uint32_t n_below = 0;
-    for (uint32_t round = 0; round < 60; round++) {
+    for (uint32_t round = 0; round < 24; round++) {
         uint32_t shared[64] = {0}, blocks[8] = {0};
         const uint32_t slots = 2 + round % 2;
         const sharing of = {6, shared, blocks, UNIT};
         draw_tree(&random, of.n, shared);
         const uint64_t best = bound_exhaustive(&of, slots, 2);
-        const uint64_t bound = bound_reuse(&of, 1000, slots, ROUNDS / 3);
+        const uint64_t bound = bound_reuse(&of, 1000, slots, ROUNDS / 6);
         n_below += bound < best;
         sums[0] += best;
         sums[1] += bound;
