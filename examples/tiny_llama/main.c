@@ -4,7 +4,8 @@
  * with the cache (engine.c) in several ways. Some requests have samples, which are forked. Some
  * have beams, which are forked and closed at every token. The tokens must be the same each time,
  * also with a draft whose token trees are accepted in part (speculate.c). Then everything runs
- * again with a window in the middle layer.
+ * again with a window in the middle layer. Last come two layers with recurrent state around one
+ * with attention (recurrent.c).
  *
  * tiny_llama --bench: tokens per second of a somewhat larger model. */
 #include <kvpager/attention.h>
@@ -15,6 +16,7 @@
 #include "engine.h"
 #include "model.h"
 #include "plain.h"
+#include "recurrent.h"
 #include "speculate.h"
 
 enum { N_REQUESTS = 6, N_SYSTEM = 18, MAX_PROMPT = 40, N_NEW = 16, MAX_BEAMS = 3, MAX_OUT = 48 };
@@ -224,6 +226,72 @@ static int run_speculations(struct model *model, const struct requests *expected
     return failed;
 }
 
+static int run_recurrent_way(struct model *model, const char *name,
+                             const recurrent_options *options, const struct requests *expected)
+{
+    recurrent_counts c;
+    const kvp_status status = recurrent_run(model, options, expected->generations, N_REQUESTS, &c);
+    if (status == KVP_OK)
+        printf("%-34s %5u %8u %6u %9u %6u %4u %5u %4u  %s\n", name, (unsigned)c.steps,
+               (unsigned)c.computed_tokens, (unsigned)c.cached_tokens, (unsigned)c.preemptions,
+               (unsigned)c.rolled_back, (unsigned)c.checkpoints, (unsigned)c.hits, (unsigned)c.lost,
+               c.different == 0 ? "same tokens" : "OTHER TOKENS");
+    else
+        printf("%-34s %s\n", name, kvp_status_text(status));
+    return status != KVP_OK || c.different > 0;
+}
+
+/* Recurrent state: all requests but the one with beams. */
+static int run_recurrent(struct model *model, const struct requests *expected)
+{
+    const recurrent_options plain = recurrent_default_options();
+    struct {
+        const char *name;
+        recurrent_options options;
+    } ways[] = {
+        {"one after the other", plain},
+        {"together", plain},
+        {"no prefix cache", plain},
+        {"twice: prompts are cached", plain},
+        {"samples are opened", plain},
+        {"chunks of 5 tokens", plain},
+        {"blocks of 7 tokens", plain},
+        {"blocks of 8, units of 4", plain},
+        {"few blocks: recompute", plain},
+        {"few slots: recompute", plain},
+        {"rolled back", plain},
+        {"steps are lost: 2, 4, 8, ...", plain},
+        {"all of it", plain},
+    };
+    int failed = 0;
+    ways[0].options.max_running = 1;
+    ways[0].options.fork = ways[4].options.fork = 0;
+    ways[2].options.prefix_cache = 0;
+    ways[3].options.times = 2;
+    ways[5].options.chunk_tokens = 5;
+    ways[6].options.block_tokens = 7;
+    ways[7].options.block_tokens = 8;
+    ways[7].options.unit_tokens = 4;
+    ways[8].options.n_blocks = 28;
+    ways[9].options.state_slots = 6;
+    ways[10].options.roll_back = 1;
+    ways[11].options.lose_steps = 1;
+    ways[12].options = (recurrent_options){.block_tokens = 4,
+                                           .n_blocks = 28,
+                                           .state_slots = 7,
+                                           .max_running = 5,
+                                           .chunk_tokens = 5,
+                                           .prefix_cache = 1,
+                                           .roll_back = 1,
+                                           .lose_steps = 1,
+                                           .times = 3};
+    printf("%-34s %5s %8s %6s %9s %6s %4s %5s %4s\n", "", "steps", "computed", "cached",
+           "preempted", "rolled", "kept", "hits", "lost");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        failed |= run_recurrent_way(model, ways[i].name, &ways[i].options, expected);
+    return failed;
+}
+
 /* A model's requests: first by plain.c, then in each way. */
 static int run_model(const char *name, const model_config *config,
                      int (*run_ways)(struct model *, const struct requests *))
@@ -239,7 +307,9 @@ static int run_model(const char *name, const model_config *config,
     printf("%s\n", name);
     print_tokens(&expected);
     if (!failed)
-        failed = run_ways(model, &expected) | run_speculations(model, &expected);
+        failed = run_ways(model, &expected);
+    if (!failed && config->recurrent_layers == 0) /* trees are refused with a state */
+        failed = run_speculations(model, &expected);
     model_destroy(model);
     return failed;
 }
@@ -263,5 +333,8 @@ int main(int argc, char **argv)
     config.sink_tokens = 3;
     config.recent_tokens = 7;
     failed |= run_model("\nlayer 1 sees 3 sinks and 7 recent tokens", &config, run_hybrid);
+    config.window_layers = 0;
+    config.recurrent_layers = 1u << 0 | 1u << 2;
+    failed |= run_model("\nlayers 0 and 2 have a recurrent state", &config, run_recurrent);
     return failed;
 }

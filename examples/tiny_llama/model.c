@@ -15,6 +15,7 @@ typedef struct layer_weights {
     const float *q;              /* [Q x D, W] */
     const float *k;              /* [H x D, W] */
     const float *v;              /* [H x D, W] */
+    const float *gates;          /* [2 x H, W], of a recurrent layer; else NULL */
     const float *o;              /* [W, Q x D] */
     const float *forward_norm;   /* [W] */
     const float *gate;           /* [F, W] */
@@ -34,6 +35,7 @@ struct model {
     float *q;      /* [T, Q, D] */
     float *k;      /* [T, H, D] */
     float *v;      /* [T, H, D] */
+    float *gates;  /* [T, 2, H] of a recurrent layer */
     float *mixed;  /* [T, Q, D] */
     float *gate;   /* [F] */
     float *up;     /* [F] */
@@ -98,6 +100,9 @@ static void cut_model(struct model *model, struct cutter *cutter)
         layer->q = draw_matrix(cutter, Q, W, 2.0);
         layer->k = draw_matrix(cutter, H, W, 2.0);
         layer->v = draw_matrix(cutter, H, W, 1.0);
+        layer->gates = model_is_recurrent(c, i)
+                           ? draw_matrix(cutter, 2 * (size_t)c->n_kv_heads, W, 2.0)
+                           : NULL;
         layer->o = draw_matrix(cutter, W, Q, 1.0);
         layer->forward_norm = draw_norm(cutter, W);
         layer->gate = draw_matrix(cutter, F, W, 1.0);
@@ -111,6 +116,7 @@ static void cut_model(struct model *model, struct cutter *cutter)
     model->q = cut(cutter, T * Q);
     model->k = cut(cutter, T * H);
     model->v = cut(cutter, T * H);
+    model->gates = cut(cutter, T * 2 * c->n_kv_heads);
     model->mixed = cut(cutter, T * Q);
     model->gate = cut(cutter, F);
     model->up = cut(cutter, F);
@@ -158,8 +164,10 @@ int model_has_window(const model_config *config, uint32_t layer)
     return layer < 32 && (config->window_layers >> layer & 1) != 0;
 }
 
-/* ---------------------------------------------------------------------------------------- a
- * step */
+int model_is_recurrent(const model_config *config, uint32_t layer)
+{
+    return layer < 32 && (config->recurrent_layers >> layer & 1) != 0;
+}
 
 /* out [n_out] = matrix [n_out, n_in] x in [n_in] */
 static void multiply(const float *matrix, const float *in, size_t n_in, float *out, size_t n_out)
@@ -172,6 +180,60 @@ static void multiply(const float *matrix, const float *in, size_t n_in, float *o
         out[i] = sum;
     }
 }
+
+/* ------------------------------------------------------------------------------------
+ * recurrent state */
+
+size_t model_state_size(const model_config *config)
+{
+    return (size_t)config->n_kv_heads * config->head_size * config->head_size;
+}
+
+static float logistic(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+/* One head's state [D, D] takes a token: it fades, and what it has for the key, which is as long as
+ * 1, moves towards the value. state = keep x state; state += write x (v - state k) k^T */
+static void recur_head(float *state, uint32_t size, const float *k, const float *v,
+                       const float *gates)
+{
+    float length = 1e-6f;
+    for (uint32_t i = 0; i < size; i++)
+        length += k[i] * k[i];
+    length = sqrtf(length);
+    for (uint32_t i = 0; i < size; i++) {
+        float *row = state + (size_t)i * size, found = 0.0f;
+        for (uint32_t j = 0; j < size; j++) {
+            row[j] *= gates[0];
+            found += row[j] * k[j] / length;
+        }
+        for (uint32_t j = 0; j < size; j++)
+            row[j] += gates[1] * (v[i] - found) * k[j] / length;
+    }
+}
+
+void model_recur(const model_config *config, const model_attention *a, uint32_t from, uint32_t to,
+                 const float *read, float *write)
+{
+    const uint32_t D = config->head_size, H = config->n_kv_heads, n_queries = config->n_heads / H;
+    if (read != write)
+        memcpy(write, read, model_state_size(config) * sizeof *write);
+    for (size_t t = from; t < to; t++)
+        for (uint32_t h = 0; h < H; h++) {
+            float *state = write + (size_t)h * D * D;
+            const float gates[2] = {logistic(4.0f + a->gates[t * 2 * H + h]),
+                                    logistic(a->gates[t * 2 * H + H + h])};
+            recur_head(state, D, a->k + (t * H + h) * D, a->v + (t * H + h) * D, gates);
+            for (uint32_t q = h * n_queries; q < (h + 1) * n_queries; q++)
+                multiply(state, a->q + (t * config->n_heads + q) * D, D,
+                         a->out + (t * config->n_heads + q) * D, D);
+        }
+}
+
+/* ---------------------------------------------------------------------------------------- a
+ * step */
 
 /* x += matrix x in */
 static void multiply_add(const float *matrix, const float *in, size_t n_in, float *x, size_t n_out)
@@ -205,12 +267,16 @@ static int attend(struct model *model, const model_step *step, uint32_t layer_id
         multiply(layer->q, normed, W, model->q + t * Q, Q);
         multiply(layer->k, normed, W, model->k + t * H, H);
         multiply(layer->v, normed, W, model->v + t * H, H);
+        if (layer->gates != NULL)
+            multiply(layer->gates, normed, W, model->gates + t * 2 * c->n_kv_heads,
+                     2 * (size_t)c->n_kv_heads);
     }
     const model_attention attention = {.layer = layer_idx,
                                        .n_tokens = step->n_tokens,
                                        .q = model->q,
                                        .k = model->k,
                                        .v = model->v,
+                                       .gates = layer->gates != NULL ? model->gates : NULL,
                                        .out = model->mixed};
     const int status = step->attend(step->context, &attention);
     for (size_t t = 0; status == 0 && t < step->n_tokens; t++)

@@ -1,14 +1,17 @@
 /* model: a small decoder-only transformer like Llama, with random weights.
  *
- * Grouped-query attention, RMS norm, SwiGLU. It computes the tokens of a step, one row each, for
- * any number of sequences. It knows nothing of caches or positions. The caller passes attention as
- * a function: with KV in blocks (engine.c), or with KV in one piece (plain.c).
+ * Grouped-query attention, RMS norm, SwiGLU. Layers may have a recurrent state in place of
+ * attention, a gated delta net: for each KV head a matrix that maps keys to values. It computes the
+ * tokens of a step, one row each, for any number of sequences. It knows nothing of caches or
+ * positions. The caller passes attention as a function: with KV in blocks (engine.c), or with KV in
+ * one piece (plain.c).
  *
  * Shape letters: T tokens of a step, Q query heads, H KV heads, D head size, W width, F hidden size
  * of the feed-forward part, V vocabulary. */
 #ifndef TINY_LLAMA_MODEL_H
 #define TINY_LLAMA_MODEL_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct model_config {
@@ -22,10 +25,11 @@ typedef struct model_config {
     uint32_t max_tokens; /* T of the largest step */
     uint64_t seed;       /* of the weights */
     /* for those who attend: */
-    double theta;           /* rotary embedding, pairs i and i + D/2 */
-    uint32_t window_layers; /* bit i: layer i has a window; 0: all attend to everything */
-    uint32_t sink_tokens;   /* of the window: the query at position p sees 0 .. sink - 1 and */
-    uint32_t recent_tokens; /* p - recent + 1 .. p */
+    double theta;              /* rotary embedding, pairs i and i + D/2 */
+    uint32_t window_layers;    /* bit i: layer i has a window; 0: all attend to everything */
+    uint32_t sink_tokens;      /* of the window: the query at position p sees 0 .. sink - 1 and */
+    uint32_t recent_tokens;    /* p - recent + 1 .. p */
+    uint32_t recurrent_layers; /* bit i: layer i has a state, and does not attend */
 } model_config;
 
 struct model;
@@ -37,7 +41,9 @@ typedef struct model_attention {
     const float *q;    /* [T, Q, D], not turned to their positions yet */
     const float *k;    /* [T, H, D], not turned either */
     const float *v;    /* [T, H, D] */
-    float *out;        /* [T, Q, D] */
+    const float
+        *gates; /* [T, 2, H] of a recurrent layer: what is kept, what is written; else NULL */
+    float *out; /* [T, Q, D] */
 } model_attention;
 
 typedef int (*model_attend)(void *context, const model_attention *attention);
@@ -56,6 +62,15 @@ struct model *model_create(const model_config *config);
 void model_destroy(struct model *model);
 const model_config *model_config_of(const struct model *model);
 int model_has_window(const model_config *config, uint32_t layer);
+int model_is_recurrent(const model_config *config, uint32_t layer);
+
+/* Floats of one layer's state: [H, D, D]. All 0: no token yet. */
+size_t model_state_size(const model_config *config);
+
+/* Tokens [from, to) of the step, which follow each other in a sequence, for a recurrent layer: its
+ * state before them is read, and the one after them is written. Both may be the same. */
+void model_recur(const model_config *config, const model_attention *a, uint32_t from, uint32_t to,
+                 const float *read, float *write);
 
 /* Gives: out_logits [n_rows, V]. Returns 0, or what attend returned. */
 int model_run(struct model *model, const model_step *step, float *out_logits);

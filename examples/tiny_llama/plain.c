@@ -11,6 +11,7 @@ struct plain {
     uint32_t n_tokens; /* computed */
     float *k;
     float *v;
+    float *states;   /* of all layers, after n_tokens */
     double *weights; /* [capacity] */
     float *logits;   /* [V] */
 };
@@ -74,6 +75,11 @@ static int attend(void *context, const model_attention *a)
     float *k = plain->k + a->layer * layer_size(plain),
           *v = plain->v + a->layer * layer_size(plain);
     float q[256];
+    if (a->gates != NULL) {
+        float *state = plain->states + a->layer * model_state_size(c);
+        model_recur(c, a, 0, a->n_tokens, state, state);
+        return 0;
+    }
     for (uint32_t t = 0; t < a->n_tokens; t++) {
         const uint32_t position = plain->n_tokens + t;
         memcpy(k + position * row, a->k + t * row, row * sizeof *k);
@@ -110,11 +116,19 @@ static void run(struct plain *plain, const int32_t *tokens, uint32_t n_tokens)
     }
 }
 
+/* Begin a sequence. */
+static void begin(struct plain *plain)
+{
+    const model_config *c = model_config_of(plain->model);
+    plain->n_tokens = 0;
+    memset(plain->states, 0, c->n_layers * model_state_size(c) * sizeof *plain->states);
+}
+
 static void draw_samples(struct plain *plain, const struct generation *g)
 {
     for (uint32_t sample = 0; sample < g->n_samples; sample++) {
         int32_t *out = g->out + (size_t)sample * g->n_new;
-        plain->n_tokens = 0;
+        begin(plain);
         run(plain, g->prompt, g->n_prompt);
         for (uint32_t i = 0; i < g->n_new; i++) {
             out[i] = generation_draw(plain->model, g, plain->logits, sample, g->n_prompt + i);
@@ -137,7 +151,7 @@ static void search_beams(struct plain *plain, const struct generation *g)
     for (uint32_t i = 0; logits != NULL && before != NULL && i < g->n_new; i++) {
         const uint32_t n_rows = i == 0 ? 1 : g->n_samples;
         for (uint32_t row = 0; row < n_rows; row++) {
-            plain->n_tokens = 0;
+            begin(plain);
             run(plain, g->prompt, g->n_prompt);
             run(plain, g->out + (size_t)row * g->n_new, i);
             memcpy(logits + row * V, plain->logits, V * sizeof *logits);
@@ -162,16 +176,18 @@ int plain_generate(struct model *model, const struct generation *g)
     const size_t n = c->n_layers * layer_size(&plain);
     plain.k = malloc(n * sizeof *plain.k);
     plain.v = malloc(n * sizeof *plain.v);
+    plain.states = malloc(c->n_layers * model_state_size(c) * sizeof *plain.states);
     plain.weights = malloc(plain.capacity * sizeof *plain.weights);
     plain.logits = malloc(c->vocabulary * sizeof *plain.logits);
-    const int is_ready = plain.k != NULL && plain.v != NULL && plain.weights != NULL &&
-                         plain.logits != NULL && c->head_size <= 256;
+    const int is_ready = plain.k != NULL && plain.v != NULL && plain.states != NULL &&
+                         plain.weights != NULL && plain.logits != NULL && c->head_size <= 256;
     if (is_ready && g->is_beam)
         search_beams(&plain, g);
     else if (is_ready)
         draw_samples(&plain, g);
     free(plain.k);
     free(plain.v);
+    free(plain.states);
     free(plain.weights);
     free(plain.logits);
     return !is_ready;

@@ -54,6 +54,19 @@ static int refuse_windows(const mrc_command *command)
         command->model.name, a->n_windowed, a->window_tokens);
 }
 
+/* Where states are kept decides what can be hit, which no list of last uses tells either. */
+static int refuse_states(const mrc_command *command)
+{
+    if (command->model.states.n_layers == 0)
+        return TOOL_OK;
+    return kvpi_tool_fail("mrc",
+                          "%s is '%s', which has %" PRIu32
+                          " layers with recurrent state: the curve is of caches that keep all "
+                          "tokens of a layer. For one size: kvpager replay --sequential --model",
+                          command->options.model.config_path != NULL ? "--model-config" : "--model",
+                          command->model.name, command->model.states.n_layers);
+}
+
 static int count_memory(mrc_command *command)
 {
     kvpi_model_args *model = &command->options.model;
@@ -69,6 +82,8 @@ static int count_memory(mrc_command *command)
             kvpi_model_args_check(&command->args, model->device != NULL, &command->model, model);
     if (status == TOOL_OK)
         status = refuse_windows(command);
+    if (status == TOOL_OK)
+        status = refuse_states(command);
     if (status != TOOL_OK)
         return status;
     if (kvpi_size_count(&command->model, &model->size, &size) != 0)

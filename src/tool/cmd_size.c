@@ -18,6 +18,7 @@
 
 typedef struct size_command {
     kvpi_model_args model;
+    bool checkpoints_given;
     bool json;
     bool list;
     bool help;
@@ -33,6 +34,8 @@ enum {
     OPT_BLOCK_TOKENS,
     OPT_CONTEXT,
     OPT_SINKS,
+    OPT_STATE_DTYPE,
+    OPT_CHECKPOINTS,
     OPT_WEIGHTS_DTYPE,
     OPT_WEIGHTS,
     OPT_UTILIZATION,
@@ -64,6 +67,14 @@ static const kvpi_args_option options_table[] = {
     [OPT_CONTEXT] = {"--context", "N", "tokens of a sequence (default 8192)", 0},
     [OPT_SINKS] = {"--sinks", "N", "first tokens that layers with a window keep too\n(default 0)",
                    0},
+    [OPT_STATE_DTYPE] = {"--state-dtype", "TYPE",
+                         "of the matrices of recurrent states: f32, bf16, f16\n(default: what the "
+                         "file says, or f32)",
+                         0},
+    [OPT_CHECKPOINTS] = {"--checkpoints", "N",
+                         "states that a sequence keeps, besides the one it goes\non with "
+                         "(default 2)",
+                         0},
     [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE",
                            "bf16, f16, f32, fp8, int8, int4, mxfp4 (default: the\n"
                            "model's)",
@@ -88,7 +99,9 @@ static void print_help(void)
           "Say how many bytes of KV a model needs per token, block and sequence and, with\n"
           "--device or --memory, how many blocks, tokens and sequences fit beside its\n"
           "weights. Known: grouped-query attention, multi-head latent attention (MLA),\n"
-          "layers with a sliding window.\n"
+          "layers with a sliding window, layers with recurrent state beside attention\n"
+          "(gated delta nets, Kimi Linear, Mamba, Mamba-2, lightning attention, short\n"
+          "convolutions).\n"
           "\n"
           "Options:\n",
           stdout);
@@ -102,6 +115,10 @@ static void print_help(void)
           "one after the other, the last one as far as it goes. (While a prompt is\n"
           "computed, its sequence needs blocks of all its tokens in all groups.)\n"
           "\n"
+          "Recurrent states have slots of their own. The memory is shared so that sequences\n"
+          "of --context tokens run out of blocks and slots together. The parameters of such\n"
+          "models are not counted: give --weights.\n"
+          "\n"
           "In --json all bytes are of one accelerator; \"groups\" has the layers without a\n"
           "window first, with blocks of S tokens in all of them; \"blocks\" and\n"
           "\"bytes_per_block\" are of the pool; what was not asked for or is not known is\n"
@@ -114,6 +131,7 @@ static void print_help(void)
 static int apply_number(const kvpi_args *args, int option, const char *value, size_command *command)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
+    static const uint64_t checkpoints[2] = {0, KVPI_MODELS_MAX_CHECKPOINTS};
     static const uint64_t context[2] = {1, MAX_CONTEXT_TOKENS}, sinks[2] = {0, MAX_CONTEXT_TOKENS};
     kvpi_size_options *size = &command->model.size;
     switch (option) {
@@ -121,6 +139,9 @@ static int apply_number(const kvpi_args *args, int option, const char *value, si
         return kvpi_args_number(args, option, value, block_tokens, &size->block_tokens);
     case OPT_CONTEXT: return kvpi_args_number(args, option, value, context, &size->context_tokens);
     case OPT_SINKS: return kvpi_args_number(args, option, value, sinks, &size->sink_tokens);
+    case OPT_CHECKPOINTS:
+        command->checkpoints_given = true;
+        return kvpi_args_number(args, option, value, checkpoints, &size->checkpoints);
     case OPT_UTILIZATION: return kvpi_model_args_utilization(args, option, value, &command->model);
     case OPT_TP: return kvpi_model_args_tp(args, option, value, &command->model);
     default: return KVPI_ARGS_WRONG;
@@ -147,6 +168,7 @@ static int apply_option(const kvpi_args *args, int option, const char *value, si
     case OPT_WEIGHTS: return kvpi_args_size(args, option, value, &size->weights_bytes);
     case OPT_OVERHEAD: return kvpi_model_args_overhead(args, option, value, &command->model);
     case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &command->model);
+    case OPT_STATE_DTYPE: return kvpi_model_args_state_dtype(args, option, value, &command->model);
     case OPT_WEIGHTS_DTYPE:
         return kvpi_model_args_dtype(args, option, value, false, &command->model);
     case OPT_JSON: command->json = true; return 0;
@@ -196,6 +218,10 @@ static int check_model(const kvpi_args *args, kvpi_model *model, size_command *c
     const kvpi_size_options *size = &command->model.size;
     if (size->sink_tokens > 0 && model->attention.n_windowed == 0) {
         kvpi_args_wrong(args, "--sinks needs a model with sliding-window layers");
+        return TOOL_USAGE;
+    }
+    if (command->checkpoints_given && model->states.n_layers == 0) {
+        kvpi_args_wrong(args, "--checkpoints needs a model with recurrent state");
         return TOOL_USAGE;
     }
     bool needs_weights = size->memory_bytes != 0 && size->weights_bytes == 0;

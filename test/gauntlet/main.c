@@ -18,7 +18,8 @@
 #include <string.h>
 
 static const scene_list *const lists[] = {&nano_scenes,   &tvm_scenes,  &vllm_scenes,
-                                          &engine_scenes, &peer_scenes, &late_scenes};
+                                          &engine_scenes, &peer_scenes, &hybrid_scenes,
+                                          &late_scenes};
 
 enum { LISTS = sizeof(lists) / sizeof(*lists) };
 

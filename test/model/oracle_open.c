@@ -624,6 +624,7 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     seq->cached = out->u.open.cached_tokens;
     seq->computed = hit;
     seq->writable = call->n_tokens + call->reserve_tokens;
+    oracle_state_opened(o, seq);
     oracle_state_grow(o, seq, seq->writable);
     out->u.open.evicted_blocks = (uint32_t)(o->stats.evicted_blocks - evicted);
     o->stats.opens++;

@@ -158,6 +158,7 @@ uint32_t oracle_slots_missing(const oracle *o, uint32_t n_entries, uint32_t chec
 void oracle_state_grow(oracle *o, oracle_seq *seq, uint64_t end);
 void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_t hit_units,
                        uint32_t checkpoint);
+void oracle_state_opened(const oracle *o, oracle_seq *seq);
 void oracle_state_commit(oracle *o, oracle_seq *seq);
 bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n);
 void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n);

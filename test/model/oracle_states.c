@@ -309,6 +309,18 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
     o->state_stats.hits += checkpoint != 0;
 }
 
+/* Its tokens are known. A place at which the units before are not all kept is none. */
+void oracle_state_opened(const oracle *o, oracle_seq *seq)
+{
+    const uint32_t kept = seq->n_chain * o->unit;
+
+    if (!oracle_has_states(o) || seq->prompt_end <= kept)
+        return;
+    seq->prompt_end = kept > seq->computed ? kept : 0;
+    if (seq->branch_end && seq->branch_end >= seq->prompt_end)
+        seq->branch_end = 0;
+}
+
 /* ------------------------------------------------------------------------------ commit and back */
 
 void oracle_state_commit(oracle *o, oracle_seq *seq)

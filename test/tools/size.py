@@ -250,6 +250,54 @@ PHI3 = {"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192,
         "sliding_window": 2047, "tie_word_embeddings": False, "vocab_size": 32064}
 
 
+# Models with recurrent state, in the styles that are published; beside each what is known of it.
+QWEN3_NEXT = {"model_type": "qwen3_next", "decoder_sparse_step": 1, "full_attention_interval": 4,
+              "head_dim": 256, "hidden_size": 2048, "intermediate_size": 5632,
+              "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+              "linear_num_value_heads": 32, "linear_value_head_dim": 128, "mlp_only_layers": [],
+              "moe_intermediate_size": 512, "num_attention_heads": 16, "num_experts": 512,
+              "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
+              "shared_expert_intermediate_size": 512, "torch_dtype": "bfloat16",
+              "vocab_size": 151936}
+QWEN35 = {"model_type": "qwen3_5",
+          "text_config": {"model_type": "qwen3_5_text", "attn_output_gate": True,
+                          "dtype": "bfloat16", "full_attention_interval": 4, "head_dim": 256,
+                          "hidden_size": 5120, "intermediate_size": 17408,
+                          "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
+                          "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+                          "linear_num_key_heads": 16, "linear_num_value_heads": 48,
+                          "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32",
+                          "num_attention_heads": 24, "num_hidden_layers": 64,
+                          "num_key_value_heads": 4, "vocab_size": 248320}}
+NEMOTRON = {"model_type": "nemotron_h", "conv_kernel": 4, "head_dim": 128, "hidden_size": 2688,
+            "hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+            "mamba_head_dim": 64, "mamba_hidden_act": "silu", "mamba_num_heads": 64,
+            "mamba_ssm_cache_dtype": "float32", "moe_intermediate_size": 1856, "n_groups": 8,
+            "n_routed_experts": 128, "num_attention_heads": 32, "num_experts_per_tok": 6,
+            "num_hidden_layers": 52, "num_key_value_heads": 2, "sliding_window": None,
+            "ssm_state_size": 128, "torch_dtype": "bfloat16", "use_mamba_kernels": True,
+            "vocab_size": 131072}
+GRANITE4 = {"model_type": "granitemoehybrid", "hidden_size": 4096, "intermediate_size": 768,
+            "layer_types": (["mamba"] * 9 + ["attention"]) * 4, "mamba_conv_bias": True,
+            "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_expand": 2,
+            "mamba_n_groups": 1, "mamba_n_heads": 128, "num_attention_heads": 32,
+            "num_hidden_layers": 40, "num_key_value_heads": 8, "torch_dtype": "bfloat16",
+            "vocab_size": 100352}
+JAMBA = {"model_type": "jamba", "attn_layer_offset": 4, "attn_layer_period": 8,
+         "expert_layer_offset": 1, "expert_layer_period": 2, "hidden_size": 4096,
+         "intermediate_size": 14336, "mamba_conv_bias": True, "mamba_d_conv": 4,
+         "mamba_d_state": 16, "mamba_dt_rank": 256, "mamba_expand": 2, "mamba_proj_bias": False,
+         "num_attention_heads": 32, "num_experts": 16, "num_experts_per_tok": 2,
+         "num_hidden_layers": 32, "num_key_value_heads": 8, "sliding_window": None,
+         "torch_dtype": "bfloat16", "use_mamba_kernels": True, "vocab_size": 65536}
+LFM2 = {"model_type": "lfm2", "conv_L_cache": 3, "full_attn_idxs": [2, 5, 8, 10, 12, 14],
+        "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 16,
+        "num_key_value_heads": 8, "torch_dtype": "bfloat16", "vocab_size": 65536}
+KIMI = {**KIMI_LINEAR, "linear_attn_config": {**KIMI_LINEAR["linear_attn_config"],
+                                              "short_conv_kernel_size": 4}}
+HYBRIDS = [QWEN3_NEXT, QWEN35, NEMOTRON, GRANITE4, JAMBA, LFM2, KIMI, MINIMAX]
+
+
 def without(config, *keys):
     return {key: value for key, value in config.items() if key not in keys}
 
@@ -349,6 +397,90 @@ READ = [
 ]
 
 
+# options, a file, the figures by hand
+STATES = [
+    # 12 layers of attention; 36 with 32 heads of 128 x 128 and 3 inputs of 2 x 16 + 32 heads of 128
+    ("", QWEN3_NEXT, {"layers": 48, "state_layers": 36, "state_kind": "gated delta net",
+                      "state_dtype": "f32", "bytes_per_token": 2 * 12 * 2 * 256 * 2,
+                      "bytes_per_state": 36 * (32 * 128 * 128 * 4 + 3 * 64 * 128 * 2),
+                      "states_per_sequence": 3, "parameters": None,
+                      "bytes_per_sequence": 512 * 393216 + 3 * 77266944}),
+    ("--state-dtype bf16 --checkpoints 0", QWEN3_NEXT,
+     {"bytes_per_state": 36 * (32 * 128 * 128 * 2 + 3 * 64 * 128 * 2), "states_per_sequence": 1,
+      "bytes_per_sequence": 512 * 393216 + 36 * (32 * 128 * 128 * 2 + 3 * 64 * 128 * 2)}),
+    # two accelerators: 16 heads and 8 + 8 key heads; 32 of them: one head each, and a key head each
+    ("--tp 2", QWEN3_NEXT,
+     {"bytes_per_state": 36 * (16 * 128 * 128 * 4 + 3 * 32 * 128 * 2),
+      "bytes_per_token": 2 * 12 * 256 * 2}),
+    ("", {**QWEN3_NEXT, "layer_types": ["full_attention"] * 24 + ["linear_attention"] * 24},
+     {"state_layers": 24, "bytes_per_token": 2 * 24 * 2 * 256 * 2}),
+    ("", {**QWEN3_NEXT, "layer_types": ["full_attention"] * 48},
+     {"state_layers": 0, "state_kind": None, "bytes_per_state": 0, "states_per_sequence": 0}),
+    ("", QWEN35, {"layers": 64, "state_layers": 48,
+                  "bytes_per_state": 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 + 48) * 128 * 2),
+                  "bytes_per_token": 2 * 16 * 4 * 256 * 2}),
+    ("", {"text_config": {**QWEN35["text_config"], "mamba_ssm_dtype": "bfloat16"}},
+     {"state_dtype": "bf16"}),
+    # 6 layers of attention; 23 with 64 heads of 64 x 128 and 3 inputs of 64 x 64 + 2 x 8 x 128
+    ("", NEMOTRON, {"layers": 52, "state_layers": 23, "state_kind": "Mamba-2",
+                    "bytes_per_token": 2 * 6 * 2 * 128 * 2,
+                    "bytes_per_state": 23 * (64 * 64 * 128 * 4 + 3 * (64 * 64 + 2048) * 2)}),
+    ("", {**without(NEMOTRON, "hybrid_override_pattern"),
+          "layers_block_type": [{"M": "mamba", "E": "moe", "*": "attention"}[letter] for letter in
+                                NEMOTRON["hybrid_override_pattern"]],
+          "mtp_layers_block_type": ["attention", "moe"]},
+     {"state_layers": 23, "bytes_per_token": 2 * 6 * 2 * 128 * 2}),
+    ("", {**without(NEMOTRON, "head_dim"), "attention_head_dim": 64},
+     {"bytes_per_token": 2 * 6 * 2 * 64 * 2}),
+    ("", GRANITE4, {"state_layers": 36, "bytes_per_token": 2 * 4 * 8 * 128 * 2,
+                    "bytes_per_state": 36 * (128 * 64 * 128 * 4 + 3 * (8192 + 256) * 2)}),
+    ("", {**GRANITE4, "mamba_d_head": "auto"},
+     {"bytes_per_state": 36 * (128 * 64 * 128 * 4 + 3 * (8192 + 256) * 2)}),
+    # a group of Mamba-2 is on every accelerator when there are fewer groups
+    ("--tp 4", GRANITE4, {"bytes_per_state": 36 * (32 * 64 * 128 * 4 + 3 * (2048 + 256) * 2)}),
+    # layers 4, 12, 20 and 28; 28 with 8,192 channels of 16, and 3 inputs of them
+    ("", JAMBA, {"layers": 32, "state_layers": 28, "state_kind": "Mamba",
+                 "bytes_per_token": 2 * 4 * 8 * 128 * 2,
+                 "bytes_per_state": 28 * (8192 * 16 * 4 + 3 * 8192 * 2)}),
+    ("", LFM2, {"state_layers": 10, "state_kind": "short convolution",
+                "bytes_per_token": 2 * 6 * 8 * 64 * 2, "bytes_per_state": 10 * 2 * 2048 * 2}),
+    ("", {**without(LFM2, "full_attn_idxs"), "layer_types": ["conv"] * 10 + ["full_attention"] * 6},
+     {"state_layers": 10, "bytes_per_state": 81920}),
+    # latent attention in 7 layers; 20 with 32 heads of 128 x 128 and 3 inputs of query, key, value
+    ("", KIMI, {"layers": 27, "state_layers": 20, "state_kind": "Kimi delta attention",
+                "latent_values": 576, "bytes_per_token": 7 * 576 * 2,
+                "bytes_per_state": 20 * (32 * 128 * 128 * 4 + 3 * 3 * 4096 * 2)}),
+    ("", MINIMAX, {"layers": 80, "state_layers": 70, "state_kind": "lightning attention",
+                   "bytes_per_token": 2 * 10 * 8 * 128 * 2,
+                   "bytes_per_state": 70 * 64 * 128 * 128 * 4}),
+]
+
+
+def check_states(path):
+    for options, config, expected in STATES:
+        write(path, json.dumps(config))
+        found = size("--model-config", path, *options.split())
+        for name, value in expected.items():
+            check_equal(found.get(name), value, options, name, config)
+    # 72 GiB: 178 sequences of 512 blocks and 3 slots leave a part of one, whose blocks fit
+    write(path, json.dumps(QWEN3_NEXT))
+    found = size("--model-config", path, *"--memory 72GiB --utilization 1 --weights 1 --overhead 0"
+                 .split())
+    room = 72 * GIB - 1
+    sequences = room // (512 * 393216 + 3 * 77266944)
+    check_equal(found["state_slots"], 3 * sequences)
+    check_equal(found["blocks"], (room - 3 * sequences * 77266944) // 393216)
+    check_equal(found["sequences"], sequences)
+    # eight groups at most, one of them the states: 7 of blocks are 12 layers each
+    for config in HYBRIDS:
+        write(path, json.dumps(config))
+        done = run("size", "--model-config", path, "--memory", "200GiB", "--weights", "9GiB")
+        check_equal(done.returncode, 0, config, done.stderr)
+        check("  state slots " in done.stdout.decode(), done.stdout.decode())
+        for line in done.stdout.decode().splitlines()[1:]:
+            check(len(line) <= 80, "wider than 80 columns:", line)
+
+
 def check_configs(path):
     for config, name in SAME:
         write(path, json.dumps(config))
@@ -420,12 +552,41 @@ BAD_FILES = [
     ({**DEEPSEEK, "index_head_dim": 128}, 'has "index_head_dim"'),
     ({**LLAMA, "attn_layer_period": 8}, 'has "attn_layer_period": some layers are state-space'),
     ({**LLAMA, "is_encoder_decoder": True}, "is_encoder_decoder is true"),
-    (MINIMAX, 'has "attn_type_list": 70 of 80 layers are linear attention'),
+    ({**MINIMAX, "attn_type_list": [0] * 80}, "attn_type_list has no layer with attention"),
+    ({**MINIMAX, "attn_type_list": [0, 1]}, "attn_type_list tells of 2 layers, num_hidden_layers"),
+    ({**MINIMAX, "attn_type_list": [0, 2] * 40}, "attn_type_list[1] is not 0 or 1"),
+    (without(QWEN3_NEXT, "linear_key_head_dim"), 'no "linear_key_head_dim"'),
+    ({**QWEN3_NEXT, "linear_num_value_heads": 5000}, "linear_num_value_heads is 5000, expected"),
+    ({**QWEN3_NEXT, "layer_types": ["sliding_attention"] * 48},
+     'layer_types[0] is "sliding_attention", expected linear_attention, attention or full_att'),
+    ({**QWEN3_NEXT, "layer_types": [1] * 48}, "layer_types[0] is not a string"),
+    ({**QWEN3_NEXT, "layer_types": "all"}, "layer_types is a string, expected an array"),
+    ({**QWEN3_NEXT, "full_attention_interval": 49},
+     "full_attention_interval has no layer with attention"),
+    ({**QWEN3_NEXT, "sliding_window": 4096}, 'has "sliding_window" beside layers with recurrent'),
+    ({**QWEN3_NEXT, "mamba_ssm_dtype": "float8"}, 'mamba_ssm_dtype is "float8", expected float32'),
+    ({**QWEN3_NEXT, "mamba_layers": [1]}, 'has "mamba_layers", which this command does not know'),
+    ({**NEMOTRON, "hybrid_override_pattern": "MX"}, "hybrid_override_pattern has 'X', expected M,"),
+    ({**NEMOTRON, "hybrid_override_pattern": "M*"}, "hybrid_override_pattern tells of 2 layers"),
+    ({**NEMOTRON, "hybrid_override_pattern": 7},
+     "hybrid_override_pattern is a whole number, expected a string"),
+    (without(NEMOTRON, "ssm_state_size"), 'no "ssm_state_size"'),
+    ({**GRANITE4, "mamba_d_ssm": 4096}, 'has "mamba_d_ssm": some layers are state-space layers'),
+    ({**GRANITE4, "mamba_d_head": "auto", "hidden_size": 32, "head_dim": 64},
+     'no "mamba_d_head", and 0 values for a head'),
+    (without(GRANITE4, "layer_types"), 'has "mamba_d_state": some layers are state-space layers'),
+    ({**JAMBA, "attn_layer_offset": 8}, "attn_layer_offset is 8, expected a whole number from 0"),
+    ({**without(JAMBA, "hidden_size"), "head_dim": 128}, 'no "hidden_size"'),
+    ({**LFM2, "full_attn_idxs": 6}, "full_attn_idxs is no array of at most 16 layers"),
+    ({**LFM2, "full_attn_idxs": None}, "full_attn_idxs is no array"),
+    ({**KIMI, "linear_attn_config": [1]}, "linear_attn_config is an array, expected an object"),
+    ({"text_config": {**KIMI, "linear_attn_config": {"num_heads": 32, "head_dim": 128,
+                                                     "short_conv_kernel_size": 4}}},
+     "text_config.linear_attn_config.full_attn_layers is no array of at most 27 layers"),
     ({**MINIMAX, "attn_type_list": 80}, "attn_type_list is a whole number, expected an array"),
     ({**MINIMAX, "attn_type_list": [1, 2] * 40}, "attn_type_list[1] is not 0 or 1"),
     ({**MINIMAX, "attn_type_list": [1, "1"] * 40}, "attn_type_list[1] is not 0 or 1"),
-    (KIMI_LINEAR, 'has "linear_attn_config": some layers are linear attention'),
-    ({"text_config": KIMI_LINEAR}, 'has "text_config.linear_attn_config": some layers are linear'),
+    (KIMI_LINEAR, 'no "linear_attn_config.short_conv_kernel_size"'),
     ({**LLAMA, "attention_chunk_size": 8192}, 'has "attention_chunk_size", and nothing says which layers it is'),
     ({**LLAMA4_TEXT, "attention_chunk_size": 0}, "attention_chunk_size is 0, expected"),
     ({**LLAMA4_TEXT, "no_rope_layers": [1] * 47}, "no_rope_layers has 47 entries"),
@@ -461,6 +622,7 @@ BAD_WITH_MEMORY = [
     (without(LLAMA, "intermediate_size"), 'no "intermediate_size", needed'),
     (without(DEEPSEEK, "v_head_dim"), 'no "v_head_dim", needed'),
     ({**LLAMA, "interleave_moe_layer_step": 2}, '"interleave_moe_layer_step" is not understood'),
+    (QWEN3_NEXT, "parameters of layers with recurrent state are not counted"),
     ({**LLAMA, "quantization_config": {"quant_method": "new"}},
      "give --weights-dtype or --weights"),
 ]
@@ -492,6 +654,10 @@ OPTIONS = [
     ("--model llama-3.1-8b --context 0", 2, "--context is '0', expected"),
     ("--model llama-3.1-8b --context 134217729", 2, "--context is '134217729', expected"),
     ("--model llama-3.1-8b --sinks 4", 2, "--sinks needs a model with sliding-window layers"),
+    ("--model llama-3.1-8b --checkpoints 3", 2, "--checkpoints needs a model with recurrent state"),
+    ("--model llama-3.1-8b --checkpoints 1025", 2, "--checkpoints is '1025', expected"),
+    ("--model llama-3.1-8b --state-dtype f32", 2, "--state-dtype needs a model with recurrent"),
+    ("--model llama-3.1-8b --state-dtype fp8", 2, "--state-dtype is 'fp8', expected one of: f32"),
     ("--model llama-3.1-8b --json=1", 2, "--json takes no value"),
     ("--model llama-3.1-8b --frobnicate", 2, "unknown option '--frobnicate'"),
     ("--model llama-3.1-70b --device h100", 1, "no room for KV: of 71.68 GiB usable, weights take "
@@ -554,6 +720,7 @@ def main():
     with directory() as folder:
         path = os.path.join(folder, "config.json")
         check_configs(path)
+        check_states(path)
         check_bad_input(folder, path)
     finish()
 

@@ -198,6 +198,19 @@ static void note_chunk_ends(kvp_cache *cache, struct kvpi_match *match, const st
     state->prompt_end = last > match->n_hits ? last * U : 0;
 }
 
+/* Units for which no node was free are not kept: no checkpoint can be made there. */
+static void cut_chunk_ends(const kvp_cache *cache, const struct kvpi_match *match,
+                           const struct kvpi_seq *seq)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const uint32_t last = kvpi_min_u32(state->prompt_end / U, seq->n_units);
+    state->prompt_end = last > match->n_hits ? last * U : 0;
+    if (state->branch_end >= state->prompt_end) {
+        state->branch_end = 0;
+    }
+}
+
 /* Everything is checked: make the sequence. */
 static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_match *match,
                                      kvp_open_info *info)
@@ -236,6 +249,9 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     }
     open_hits(cache, match, seq);
     open_rest(cache, match, seq);
+    if (kvpi_has_states(cache)) {
+        cut_chunk_ends(cache, match, seq);
+    }
     if (kvpi_has_states(cache) && seq->n_blocks > 0) {
         kvpi_states_grow(cache, seq);
     }

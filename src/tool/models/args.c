@@ -17,6 +17,7 @@ void kvpi_model_args_init(kvpi_model_args *model_args, const char *list, bool ha
                                     .size = {.tensor_parallel = 1,
                                              .block_tokens = 16,
                                              .context_tokens = 8192,
+                                             .checkpoints = 2,
                                              .utilization_milli = 900,
                                              .overhead_bytes = KVPI_MODEL_ARGS_OVERHEAD_BYTES}};
 }
@@ -35,6 +36,19 @@ int kvpi_model_args_dtype(const kvpi_args *args, int option, const char *value, 
         model_args->size.weights_dtype = (kvpi_dtype)choice;
         model_args->weights_dtype_given = true;
     }
+    return 0;
+}
+
+int kvpi_model_args_state_dtype(const kvpi_args *args, int option, const char *value,
+                                kvpi_model_args *model_args)
+{
+    static const char *const names[] = {"f32", "bf16", "f16", NULL};
+    static const kvpi_dtype dtypes[] = {KVPI_DTYPE_F32, KVPI_DTYPE_BF16, KVPI_DTYPE_F16};
+    size_t choice = 0;
+    if (kvpi_args_choice(args, option, value, names, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    model_args->size.state_dtype = dtypes[choice];
+    model_args->state_dtype_given = true;
     return 0;
 }
 
@@ -90,10 +104,17 @@ int kvpi_model_args_check(const kvpi_args *args, bool needs_weights, kvpi_model 
     if (!kvpi_models_divides(model, size->tensor_parallel)) {
         kvpi_args_wrong(args,
                         "--tp is %" PRIu32 ", which does not divide %" PRIu32
-                        " query heads with %" PRIu32 " KV heads",
-                        size->tensor_parallel, model->attention.q_heads, model->attention.kv_heads);
+                        " query heads with %" PRIu32 " KV heads%s",
+                        size->tensor_parallel, model->attention.q_heads, model->attention.kv_heads,
+                        model->states.n_layers > 0 ? ", or the heads of a state" : "");
         return TOOL_USAGE;
     }
+    if (model_args->state_dtype_given && model->states.n_layers == 0) {
+        kvpi_args_wrong(args, "--state-dtype needs a model with recurrent state");
+        return TOOL_USAGE;
+    }
+    if (!model_args->state_dtype_given)
+        size->state_dtype = model->states.dtype;
     if (!model_args->kv_dtype_given)
         size->kv_dtype = model->kv_dtype;
     if (!model_args->weights_dtype_given)

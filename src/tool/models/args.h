@@ -22,6 +22,7 @@ typedef struct kvpi_model_args {
     bool has_weights; /* the subcommand has --weights */
     bool kv_dtype_given;
     bool weights_dtype_given;
+    bool state_dtype_given;
 } kvpi_model_args;
 
 /* Set the defaults: one accelerator, 16 tokens a block, 90 % of the memory. */
@@ -29,10 +30,14 @@ void kvpi_model_args_init(kvpi_model_args *model_args, const char *list, bool ha
 
 /* Take the value of --dtype (of_kv) or --weights-dtype.
  *
- * Returns: 0; KVPI_ARGS_WRONG, a message was printed; so do the next two
+ * Returns: 0; KVPI_ARGS_WRONG, a message was printed; so do the next three
  */
 int kvpi_model_args_dtype(const kvpi_args *args, int option, const char *value, bool of_kv,
                           kvpi_model_args *model_args);
+
+/* Take the value of --state-dtype: of the matrices of recurrent states. */
+int kvpi_model_args_state_dtype(const kvpi_args *args, int option, const char *value,
+                                kvpi_model_args *model_args);
 
 /* Take the value of --tp, of --utilization. */
 int kvpi_model_args_tp(const kvpi_args *args, int option, const char *value,

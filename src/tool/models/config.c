@@ -2,10 +2,10 @@
  *
  * Owns what its keys mean, which of them may be missing, and what is then meant: the defaults of
  * transformers' configuration classes, because files leave out what equals a default. Refuses what
- * it would get wrong: layers that keep something else than keys and values (state-space, linear
- * attention), layers that share one KV, heads that differ by layer, cross-attention; and keys that
- * it does not know whose names say that layers differ in what they attend to. What only weights
- * need may be missing: `unknown` says so, and the KV figures still hold.
+ * it would get wrong: layers that keep something else than keys and values and that recurrent.c
+ * does not know, layers that share one KV, heads that differ by layer, cross-attention; and keys
+ * that it does not know whose names say that layers differ in what they attend to. What only
+ * weights need may be missing: `unknown` says so, and the KV figures still hold.
  *
  * Window of a layer, first rule that applies:
  *
@@ -23,15 +23,15 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool/input/budget.h"
 #include "tool/input/input.h"
+#include "tool/models/entries.h"
+#include "tool/models/recurrent.h"
 #include "tool/requests/json_kind.h"
-#include "tool/models/models.h"
 
 /* A config.json is a few kilobytes; one with a rope factor per frequency, or a map of labels, a few
  * hundred. */
@@ -39,7 +39,7 @@
 
 /* What a configuration class of transformers assumes when a key is missing. 0: the key is needed,
  * or has the default of most. */
-typedef struct family {
+typedef struct kvpi_family {
     const char *model_type;
     uint32_t q_heads, kv_heads, head_dim, vocab;
     uint32_t window, pattern;
@@ -74,6 +74,7 @@ static const family families[] = {
     {.model_type = "gpt_neox", .ungated = true},
     {.model_type = "nemotron", .ungated = true},
     {.model_type = "phi", .ungated = true},
+    {.model_type = "qwen3_next", .kv_heads = 2, .head_dim = 256},
     {.model_type = "starcoder2", .ungated = true},
 };
 
@@ -125,118 +126,7 @@ static const char *const known_keys[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-typedef struct config_reader {
-    const char *name; /* of the file, for people */
-    const json_t *root;
-    const json_t *object; /* root, or the language model's part of it */
-    const char *part;     /* "text_config.", "" */
-    const family *family;
-    kvpi_models_error *error;
-} config_reader;
-
-static int wrong(const config_reader *reader, const char *format, ...)
-#if defined(__GNUC__)
-    __attribute__((format(printf, 2, 3)))
-#endif
-    ;
-
-static int wrong(const config_reader *reader, const char *format, ...)
-{
-    char message[320];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    for (char *at = message; *at != '\0'; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    int room = (int)(sizeof reader->error->text - strlen(message) - 4);
-    snprintf(reader->error->text, sizeof reader->error->text, "%.*s: %s", room, reader->name,
-             message);
-    return -1;
-}
-
-/* -------------------------------------------------------------------------------- single keys */
-
-/* NULL for a key that is missing or null: to transformers they are the same, except for windows. */
-static const json_t *get(const config_reader *reader, const char *key)
-{
-    const json_t *value = json_object_get(reader->object, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-/* Of multimodal files a few keys stand outside the language model's part. */
-static const json_t *get_outer(const config_reader *reader, const char *key)
-{
-    const json_t *value = get(reader, key);
-    if (value == NULL)
-        value = json_object_get(reader->root, key);
-    return json_is_null(value) ? NULL : value;
-}
-
-/* Leaves *out alone when the key is missing. */
-static int read_whole(const config_reader *reader, const char *key, uint32_t min, uint32_t max,
-                      uint32_t *out)
-{
-    const json_t *value = get(reader, key);
-    if (value == NULL)
-        return 0;
-    if (!json_is_integer(value))
-        return wrong(reader, "%s%s is %s, expected a whole number", reader->part, key,
-                     kvpi_json_kind(value));
-    json_int_t number = json_integer_value(value);
-    if (number < (json_int_t)min || number > (json_int_t)max)
-        return wrong(reader,
-                     "%s%s is %" JSON_INTEGER_FORMAT ", expected a whole number from %" PRIu32
-                     " to %" PRIu32,
-                     reader->part, key, number, min, max);
-    *out = (uint32_t)number;
-    return 0;
-}
-
-/* The key must be there, unless *out already has a default above 0. */
-static int need_whole(const config_reader *reader, const char *key, uint32_t max, uint32_t *out)
-{
-    if (read_whole(reader, key, 1, max, out) != 0)
-        return -1;
-    if (*out == 0)
-        return wrong(reader, "no \"%s%s\"", reader->part, key);
-    return 0;
-}
-
-static int read_bool(const config_reader *reader, const char *key, bool *out)
-{
-    const json_t *value = get_outer(reader, key);
-    if (value == NULL)
-        return 0;
-    if (!json_is_boolean(value))
-        return wrong(reader, "%s%s is %s, expected true or false", reader->part, key,
-                     kvpi_json_kind(value));
-    *out = json_is_true(value);
-    return 0;
-}
-
-static const char *model_type(const config_reader *reader)
-{
-    const char *type = json_string_value(get_outer(reader, "model_type"));
-    return type != NULL ? type : "";
-}
-
 /* ---------------------------------------------------------------------------------- attention */
-
-/* A key that is there and empty, false, zero or negative switches nothing on. */
-static bool is_set(const json_t *value)
-{
-    switch (value == NULL ? JSON_NULL : json_typeof(value)) {
-    case JSON_NULL:
-    case JSON_FALSE: return false;
-    case JSON_INTEGER: return json_integer_value(value) > 0;
-    case JSON_ARRAY: return json_array_size(value) > 0;
-    case JSON_OBJECT: return json_object_size(value) > 0;
-    case JSON_STRING: return json_string_length(value) > 0;
-    default: return true;
-    }
-}
 
 static bool is_known(const char *key)
 {
@@ -254,108 +144,109 @@ static bool is_telling(const char *key)
     return false;
 }
 
-static int check_unknown(const config_reader *reader)
+static int check_unknown(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
     json_t *object = (json_t *)reader->object; /* only read */
-    if (get(reader, "layer_types") != NULL)
+    if (kvpi_entries_get(reader, "layer_types") != NULL)
         return 0; /* it says all there is to say */
     for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
-        if (is_telling(json_object_iter_key(at)) && is_set(json_object_iter_value(at)))
-            return wrong(reader,
-                         "has \"%s%.60s\", which this command does not know: layers may not be "
-                         "full attention",
-                         reader->part, json_object_iter_key(at));
+        if (is_telling(json_object_iter_key(at)) &&
+            kvpi_entries_is_set(json_object_iter_value(at)) &&
+            !kvpi_recurrent_knows(recurrent, json_object_iter_key(at)))
+            return kvpi_entries_wrong(
+                reader,
+                "has \"%s%.60s\", which this command does not know: layers may not be "
+                "full attention",
+                reader->part, json_object_iter_key(at));
     return 0;
 }
 
-/* 1 is attention on all tokens, 0 is linear attention. */
-static int check_type_list(const config_reader *reader)
+/* 1 is attention on all tokens; a list with 0, for linear attention, is recurrent.c's. */
+static int check_type_list(const kvpi_entries *reader)
 {
-    const json_t *types = get(reader, "attn_type_list");
-    size_t n = json_array_size(types), n_linear = 0;
-    if (types == NULL)
-        return 0;
-    if (!json_is_array(types))
-        return wrong(reader, "%sattn_type_list is %s, expected an array", reader->part,
-                     kvpi_json_kind(types));
-    for (size_t i = 0; i < n; i++) {
+    const json_t *types = kvpi_entries_get(reader, "attn_type_list");
+    if (types != NULL && !json_is_array(types))
+        return kvpi_entries_wrong(reader, "%sattn_type_list is %s, expected an array", reader->part,
+                                  kvpi_json_kind(types));
+    for (size_t i = 0; i < json_array_size(types); i++) {
         const json_t *type = json_array_get(types, i);
         if (!json_is_integer(type) || json_integer_value(type) < 0 || json_integer_value(type) > 1)
-            return wrong(reader, "%sattn_type_list[%zu] is not 0 or 1", reader->part, i);
-        n_linear += json_integer_value(type) == 0;
+            return kvpi_entries_wrong(reader, "%sattn_type_list[%zu] is not 0 or 1", reader->part,
+                                      i);
     }
-    return n_linear == 0 ? 0
-                         : wrong(reader,
-                                 "has \"%sattn_type_list\": %zu of %zu layers are linear "
-                                 "attention, which this command cannot count",
-                                 reader->part, n_linear, n);
+    return 0;
 }
 
-static int check_known(const config_reader *reader)
+static int check_known(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
     for (size_t i = 0; i < COUNT(refused_keys); i++)
-        if (is_set(get(reader, refused_keys[i].key)))
-            return wrong(reader, "has \"%s%s\": %s, which this command cannot count", reader->part,
-                         refused_keys[i].key, refused_keys[i].why);
+        if (kvpi_entries_is_set(kvpi_entries_get(reader, refused_keys[i].key)) &&
+            !kvpi_recurrent_knows(recurrent, refused_keys[i].key))
+            return kvpi_entries_wrong(reader, "has \"%s%s\": %s, which this command cannot count",
+                                      reader->part, refused_keys[i].key, refused_keys[i].why);
     bool cross = false;
-    if (read_bool(reader, "is_encoder_decoder", &cross) != 0)
+    if (kvpi_entries_read_bool(reader, "is_encoder_decoder", &cross) != 0)
         return -1;
-    return cross ? wrong(reader, "is_encoder_decoder is true: cross-attention, which this command "
-                                 "cannot count")
+    return cross ? kvpi_entries_wrong(
+                       reader, "is_encoder_decoder is true: cross-attention, which this command "
+                               "cannot count")
            : check_type_list(reader) != 0 ? -1
-                                          : check_unknown(reader);
+                                          : check_unknown(reader, recurrent);
 }
 
-static int read_latent(const config_reader *reader, kvpi_models_latent *latent)
+static int read_latent(const kvpi_entries *reader, kvpi_models_latent *latent)
 {
     const uint32_t max = KVPI_MODELS_MAX_LATENT;
-    if (read_whole(reader, "kv_lora_rank", 1, max, &latent->kv_rank) != 0)
+    if (kvpi_entries_read_whole(reader, "kv_lora_rank", 1, max, &latent->kv_rank) != 0)
         return -1;
     if (latent->kv_rank == 0)
         return 0;
-    if (need_whole(reader, "qk_rope_head_dim", KVPI_MODELS_MAX_HEAD_DIM, &latent->rope_dim) != 0)
+    if (kvpi_entries_need_whole(reader, "qk_rope_head_dim", KVPI_MODELS_MAX_HEAD_DIM,
+                                &latent->rope_dim) != 0)
         return -1;
-    if (read_whole(reader, "q_lora_rank", 1, max, &latent->q_rank) != 0)
+    if (kvpi_entries_read_whole(reader, "q_lora_rank", 1, max, &latent->q_rank) != 0)
         return -1;
-    if (read_whole(reader, "qk_nope_head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM, &latent->nope_dim) != 0)
+    if (kvpi_entries_read_whole(reader, "qk_nope_head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM,
+                                &latent->nope_dim) != 0)
         return -1;
-    return read_whole(reader, "v_head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM, &latent->v_dim);
+    return kvpi_entries_read_whole(reader, "v_head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM,
+                                   &latent->v_dim);
 }
 
 /* Falcon's way to say it: multi_query is one KV head, unless the new architecture counts them. */
-static int read_falcon_heads(const config_reader *reader, uint32_t *kv_heads)
+static int read_falcon_heads(const kvpi_entries *reader, uint32_t *kv_heads)
 {
     bool multi_query = false, new_architecture = false;
-    if (read_bool(reader, "multi_query", &multi_query) != 0 ||
-        read_bool(reader, "new_decoder_architecture", &new_architecture) != 0)
+    if (kvpi_entries_read_bool(reader, "multi_query", &multi_query) != 0 ||
+        kvpi_entries_read_bool(reader, "new_decoder_architecture", &new_architecture) != 0)
         return -1;
     if (new_architecture)
-        return need_whole(reader, "num_kv_heads", KVPI_MODELS_MAX_HEADS, kv_heads);
+        return kvpi_entries_need_whole(reader, "num_kv_heads", KVPI_MODELS_MAX_HEADS, kv_heads);
     if (multi_query)
         *kv_heads = 1;
     return 0;
 }
 
-static int read_heads(const config_reader *reader, kvpi_models_attention *a)
+static int read_heads(const kvpi_entries *reader, kvpi_models_attention *a)
 {
     const uint32_t max = KVPI_MODELS_MAX_HEADS;
     a->q_heads = reader->family->q_heads;
     a->kv_heads = reader->family->kv_heads;
-    if (need_whole(reader, "num_attention_heads", max, &a->q_heads) != 0 ||
+    if (kvpi_entries_need_whole(reader, "num_attention_heads", max, &a->q_heads) != 0 ||
         read_falcon_heads(reader, &a->kv_heads) != 0 ||
-        read_whole(reader, "num_key_value_heads", 1, max, &a->kv_heads) != 0)
+        kvpi_entries_read_whole(reader, "num_key_value_heads", 1, max, &a->kv_heads) != 0)
         return -1;
     if (a->kv_heads == 0)
         a->kv_heads = a->q_heads;
     if (a->kv_heads > a->q_heads || a->q_heads % a->kv_heads != 0)
-        return wrong(reader,
-                     "%snum_attention_heads %" PRIu32
-                     " is not divisible by num_key_value_heads %" PRIu32,
-                     reader->part, a->q_heads, a->kv_heads);
+        return kvpi_entries_wrong(reader,
+                                  "%snum_attention_heads %" PRIu32
+                                  " is not divisible by num_key_value_heads %" PRIu32,
+                                  reader->part, a->q_heads, a->kv_heads);
     return 0;
 }
 
-static int read_head_dim(const config_reader *reader, const kvpi_model *model,
+static int read_head_dim(const kvpi_entries *reader, const kvpi_model *model,
                          kvpi_models_attention *a)
 {
     if (model->latent.kv_rank > 0) {
@@ -363,49 +254,56 @@ static int read_head_dim(const config_reader *reader, const kvpi_model *model,
         return 0;
     }
     a->head_dim = reader->family->head_dim;
-    if (read_whole(reader, "head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM, &a->head_dim) != 0)
+    if (kvpi_entries_read_whole(reader, "attention_head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM,
+                                &a->head_dim) != 0 ||
+        kvpi_entries_read_whole(reader, "head_dim", 1, KVPI_MODELS_MAX_HEAD_DIM, &a->head_dim) != 0)
         return -1;
     if (a->head_dim != 0)
         return 0;
     uint32_t hidden = model->mlp.hidden;
     if (hidden == 0)
-        return wrong(reader, "no \"%shead_dim\" and no \"%shidden_size\" to divide by the heads",
-                     reader->part, reader->part);
+        return kvpi_entries_wrong(
+            reader, "no \"%shead_dim\" and no \"%shidden_size\" to divide by the heads",
+            reader->part, reader->part);
     if (hidden % a->q_heads != 0)
-        return wrong(reader,
-                     "%shidden_size %" PRIu32 " is not divisible by num_attention_heads %" PRIu32
-                     ", and there is no \"head_dim\"",
-                     reader->part, hidden, a->q_heads);
+        return kvpi_entries_wrong(reader,
+                                  "%shidden_size %" PRIu32
+                                  " is not divisible by num_attention_heads %" PRIu32
+                                  ", and there is no \"head_dim\"",
+                                  reader->part, hidden, a->q_heads);
     a->head_dim = hidden / a->q_heads;
     if (a->head_dim > KVPI_MODELS_MAX_HEAD_DIM)
-        return wrong(reader, "a head has %" PRIu32 " values, more than %d", a->head_dim,
-                     KVPI_MODELS_MAX_HEAD_DIM);
+        return kvpi_entries_wrong(reader, "a head has %" PRIu32 " values, more than %d",
+                                  a->head_dim, KVPI_MODELS_MAX_HEAD_DIM);
     return 0;
 }
 
 /* ------------------------------------------------------------------------------------ windows */
 
 /* Rule 1. Counts the layers with a window; *key is where its size stands. */
-static int read_layer_types(const config_reader *reader, const json_t *types,
+static int read_layer_types(const kvpi_entries *reader, const json_t *types,
                             kvpi_models_attention *a, const char **key)
 {
     if (!json_is_array(types))
-        return wrong(reader, "%slayer_types is %s, expected an array", reader->part,
-                     kvpi_json_kind(types));
+        return kvpi_entries_wrong(reader, "%slayer_types is %s, expected an array", reader->part,
+                                  kvpi_json_kind(types));
     if (json_array_size(types) != a->n_layers)
-        return wrong(reader, "%slayer_types has %zu entries, num_hidden_layers is %" PRIu32,
-                     reader->part, json_array_size(types), a->n_layers);
+        return kvpi_entries_wrong(reader,
+                                  "%slayer_types has %zu entries, num_hidden_layers is %" PRIu32,
+                                  reader->part, json_array_size(types), a->n_layers);
     for (uint32_t i = 0; i < a->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
         bool sliding = type != NULL && strcmp(type, "sliding_attention") == 0;
         bool chunked = type != NULL && strcmp(type, "chunked_attention") == 0;
         if (type == NULL)
-            return wrong(reader, "%slayer_types[%" PRIu32 "] is not a string", reader->part, i);
+            return kvpi_entries_wrong(reader, "%slayer_types[%" PRIu32 "] is not a string",
+                                      reader->part, i);
         if (!sliding && !chunked && strcmp(type, "full_attention") != 0)
-            return wrong(reader,
-                         "%slayer_types[%" PRIu32 "] is \"%.60s\", expected full_attention, "
-                         "sliding_attention or chunked_attention",
-                         reader->part, i, type);
+            return kvpi_entries_wrong(reader,
+                                      "%slayer_types[%" PRIu32
+                                      "] is \"%.60s\", expected full_attention, "
+                                      "sliding_attention or chunked_attention",
+                                      reader->part, i, type);
         if (sliding || chunked) {
             a->n_windowed++;
             *key = sliding ? "sliding_window" : "attention_chunk_size";
@@ -415,48 +313,52 @@ static int read_layer_types(const config_reader *reader, const json_t *types,
 }
 
 /* Rule 2. */
-static int read_chunks(const config_reader *reader, kvpi_models_attention *a)
+static int read_chunks(const kvpi_entries *reader, kvpi_models_attention *a)
 {
-    const json_t *layers = get(reader, "no_rope_layers");
+    const json_t *layers = kvpi_entries_get(reader, "no_rope_layers");
     uint32_t interval = reader->family->interval;
-    if (read_whole(reader, "no_rope_layer_interval", 1, KVPI_MODELS_MAX_LAYERS, &interval) != 0)
+    if (kvpi_entries_read_whole(reader, "no_rope_layer_interval", 1, KVPI_MODELS_MAX_LAYERS,
+                                &interval) != 0)
         return -1;
-    if (!is_set(layers)) {
+    if (!kvpi_entries_is_set(layers)) {
         a->n_windowed = interval == 0 ? 0 : a->n_layers - a->n_layers / interval;
-        return interval == 0 ? wrong(reader,
-                                     "has \"%sattention_chunk_size\", and nothing says which "
-                                     "layers it is of: layer_types, no_rope_layers",
-                                     reader->part)
-                             : 0;
+        return interval == 0
+                   ? kvpi_entries_wrong(reader,
+                                        "has \"%sattention_chunk_size\", and nothing says which "
+                                        "layers it is of: layer_types, no_rope_layers",
+                                        reader->part)
+                   : 0;
     }
     if (json_array_size(layers) != a->n_layers)
-        return wrong(reader, "%sno_rope_layers has %zu entries, num_hidden_layers is %" PRIu32,
-                     reader->part, json_array_size(layers), a->n_layers);
+        return kvpi_entries_wrong(reader,
+                                  "%sno_rope_layers has %zu entries, num_hidden_layers is %" PRIu32,
+                                  reader->part, json_array_size(layers), a->n_layers);
     for (uint32_t i = 0; i < a->n_layers; i++) {
         const json_t *rope = json_array_get(layers, i);
         if (!json_is_integer(rope) || json_integer_value(rope) < 0 || json_integer_value(rope) > 1)
-            return wrong(reader, "%sno_rope_layers[%" PRIu32 "] is not 0 or 1", reader->part, i);
+            return kvpi_entries_wrong(reader, "%sno_rope_layers[%" PRIu32 "] is not 0 or 1",
+                                      reader->part, i);
         a->n_windowed += json_integer_value(rope) == 1;
     }
     return 0;
 }
 
-static bool has_chunks(const config_reader *reader)
+static bool has_chunks(const kvpi_entries *reader)
 {
     const json_t *chunk = json_object_get(reader->object, "attention_chunk_size");
     return chunk != NULL ? !json_is_null(chunk) : reader->family->chunk > 0;
 }
 
 /* Rules 5 to 7. */
-static int read_window_layers(const config_reader *reader, bool use_given, kvpi_models_attention *a)
+static int read_window_layers(const kvpi_entries *reader, bool use_given, kvpi_models_attention *a)
 {
     uint32_t pattern = reader->family->pattern, from = 0;
-    if (read_whole(reader, "_sliding_window_pattern", 1, a->n_layers, &pattern) != 0 ||
-        read_whole(reader, "layer_switch", 1, a->n_layers, &pattern) != 0 ||
-        read_whole(reader, "sliding_window_pattern", 1, a->n_layers, &pattern) != 0)
+    if (kvpi_entries_read_whole(reader, "_sliding_window_pattern", 1, a->n_layers, &pattern) != 0 ||
+        kvpi_entries_read_whole(reader, "layer_switch", 1, a->n_layers, &pattern) != 0 ||
+        kvpi_entries_read_whole(reader, "sliding_window_pattern", 1, a->n_layers, &pattern) != 0)
         return -1;
     if (pattern == 0 && use_given &&
-        read_whole(reader, "max_window_layers", 0, KVPI_MODELS_MAX_LAYERS, &from) != 0)
+        kvpi_entries_read_whole(reader, "max_window_layers", 0, KVPI_MODELS_MAX_LAYERS, &from) != 0)
         return -1;
     if (pattern > 0)
         a->n_windowed = a->n_layers - a->n_layers / pattern;
@@ -466,21 +368,21 @@ static int read_window_layers(const config_reader *reader, bool use_given, kvpi_
 }
 
 /* Rules 3 and 4: whether sliding_window, which may be a leftover, is in force. */
-static int has_window(const config_reader *reader, bool *use_given, bool *out)
+static int has_window(const kvpi_entries *reader, bool *use_given, bool *out)
 {
     const json_t *raw = json_object_get(reader->object, "sliding_window");
-    bool use = strncmp(model_type(reader), "qwen", 4) != 0;
-    *use_given = get(reader, "use_sliding_window") != NULL;
-    if (read_bool(reader, "use_sliding_window", &use) != 0)
+    bool use = strncmp(kvpi_entries_model_type(reader), "qwen", 4) != 0;
+    *use_given = kvpi_entries_get(reader, "use_sliding_window") != NULL;
+    if (kvpi_entries_read_bool(reader, "use_sliding_window", &use) != 0)
         return -1;
     bool some = raw != NULL ? !json_is_null(raw) : reader->family->window > 0;
     *out = use && some;
     return 0;
 }
 
-static int read_windows(const config_reader *reader, kvpi_models_attention *a)
+static int read_windows(const kvpi_entries *reader, kvpi_models_attention *a)
 {
-    const json_t *types = get(reader, "layer_types");
+    const json_t *types = kvpi_entries_get(reader, "layer_types");
     const char *key = "sliding_window";
     bool use_given = false, windowed = true;
     if (types != NULL) {
@@ -498,34 +400,38 @@ static int read_windows(const config_reader *reader, kvpi_models_attention *a)
         return 0;
     a->window_tokens =
         strcmp(key, "sliding_window") == 0 ? reader->family->window : reader->family->chunk;
-    return need_whole(reader, key, KVPI_MODELS_MAX_WINDOW, &a->window_tokens);
+    return kvpi_entries_need_whole(reader, key, KVPI_MODELS_MAX_WINDOW, &a->window_tokens);
 }
 
 /* ------------------------------------------------------------------------------------ weights */
 
 /* Number of experts, by the names that it goes by. */
-static int read_expert_counts(const config_reader *reader, kvpi_models_experts *experts)
+static int read_expert_counts(const kvpi_entries *reader, kvpi_models_experts *experts)
 {
     static const char *const keys[] = {"num_local_experts", "num_experts", "n_routed_experts"};
-    static const char *const used[] = {"experts_per_token", "num_experts_per_tok"};
+    static const char *const used[] = {"experts_per_token", "num_experts_per_token",
+                                       "num_experts_per_tok"};
     for (size_t i = 0; i < COUNT(keys); i++)
-        if (read_whole(reader, keys[i], 0, KVPI_MODELS_MAX_EXPERTS, &experts->n_experts) != 0)
+        if (kvpi_entries_read_whole(reader, keys[i], 0, KVPI_MODELS_MAX_EXPERTS,
+                                    &experts->n_experts) != 0)
             return -1;
     for (size_t i = 0; i < COUNT(used); i++)
-        if (read_whole(reader, used[i], 1, KVPI_MODELS_MAX_EXPERTS, &experts->per_token) != 0)
+        if (kvpi_entries_read_whole(reader, used[i], 1, KVPI_MODELS_MAX_EXPERTS,
+                                    &experts->per_token) != 0)
             return -1;
     if (experts->n_experts == 0)
         return 0;
     if (experts->per_token == 0)
-        return wrong(reader, "no \"%snum_experts_per_tok\"", reader->part);
+        return kvpi_entries_wrong(reader, "no \"%snum_experts_per_tok\"", reader->part);
     if (experts->per_token > experts->n_experts)
-        return wrong(reader, "%snum_experts_per_tok is %" PRIu32 ", there are %" PRIu32 " experts",
-                     reader->part, experts->per_token, experts->n_experts);
+        return kvpi_entries_wrong(
+            reader, "%snum_experts_per_tok is %" PRIu32 ", there are %" PRIu32 " experts",
+            reader->part, experts->per_token, experts->n_experts);
     return 0;
 }
 
 /* What an expert is and which layers have them. */
-static int read_experts(const config_reader *reader, kvpi_model *model)
+static int read_experts(const kvpi_entries *reader, kvpi_model *model)
 {
     kvpi_models_experts *experts = &model->experts;
     uint32_t n_layers = model->attention.n_layers, n_shared = 0, step = 1;
@@ -535,26 +441,30 @@ static int read_experts(const config_reader *reader, kvpi_model *model)
         return 0;
     experts->intermediate = model->mlp.intermediate;
     const uint32_t max = KVPI_MODELS_MAX_INTERMEDIATE;
-    if (read_whole(reader, "moe_intermediate_size", 1, max, &experts->intermediate) != 0 ||
-        read_whole(reader, "n_shared_experts", 0, KVPI_MODELS_MAX_SHARED, &n_shared) != 0)
+    if (kvpi_entries_read_whole(reader, "moe_intermediate_size", 1, max, &experts->intermediate) !=
+            0 ||
+        kvpi_entries_read_whole(reader, "n_shared_experts", 0, KVPI_MODELS_MAX_SHARED, &n_shared) !=
+            0)
         return -1;
     experts->shared_intermediate = n_shared * experts->intermediate;
-    if (read_whole(reader, "shared_expert_intermediate_size", 0, max,
-                   &experts->shared_intermediate) != 0 ||
-        read_whole(reader, "first_k_dense_replace", 0, n_layers, &experts->n_dense_layers) != 0 ||
-        read_whole(reader, "decoder_sparse_step", 1, n_layers, &step) != 0)
+    if (kvpi_entries_read_whole(reader, "shared_expert_intermediate_size", 0, max,
+                                &experts->shared_intermediate) != 0 ||
+        kvpi_entries_read_whole(reader, "first_k_dense_replace", 0, n_layers,
+                                &experts->n_dense_layers) != 0 ||
+        kvpi_entries_read_whole(reader, "decoder_sparse_step", 1, n_layers, &step) != 0)
         return -1;
     if (step > 1)
         experts->n_dense_layers = n_layers - n_layers / step;
-    else if (json_array_size(get(reader, "mlp_only_layers")) <= n_layers)
-        experts->n_dense_layers += (uint32_t)json_array_size(get(reader, "mlp_only_layers"));
+    else if (json_array_size(kvpi_entries_get(reader, "mlp_only_layers")) <= n_layers)
+        experts->n_dense_layers +=
+            (uint32_t)json_array_size(kvpi_entries_get(reader, "mlp_only_layers"));
     if (experts->n_dense_layers > n_layers)
         experts->n_dense_layers = n_layers;
     return 0;
 }
 
 /* Says in model->unknown what the count of parameters lacks. */
-static void note_unknown(const config_reader *reader, kvpi_model *model)
+static void note_unknown(const kvpi_entries *reader, kvpi_model *model)
 {
     const kvpi_models_mlp *mlp = &model->mlp;
     const kvpi_models_latent *latent = &model->latent;
@@ -569,33 +479,37 @@ static void note_unknown(const config_reader *reader, kvpi_model *model)
         missing = "qk_nope_head_dim";
     else if (latent->kv_rank > 0 && latent->v_dim == 0)
         missing = "v_head_dim";
-    else if (get(reader, "interleave_moe_layer_step") != NULL)
+    else if (kvpi_entries_get(reader, "interleave_moe_layer_step") != NULL)
         uneven = "interleave_moe_layer_step";
-    else if (json_is_array(get(reader, "moe_layer_freq")))
+    else if (json_is_array(kvpi_entries_get(reader, "moe_layer_freq")))
         uneven = "moe_layer_freq";
-    if (missing != NULL)
+    if (model->states.n_layers > 0)
+        snprintf(model->unknown, sizeof model->unknown,
+                 "parameters of layers with recurrent state are not counted");
+    else if (missing != NULL)
         snprintf(model->unknown, sizeof model->unknown, "no \"%s%s\"", reader->part, missing);
     else if (uneven != NULL)
         snprintf(model->unknown, sizeof model->unknown, "\"%s%s\" is not understood", reader->part,
                  uneven);
 }
 
-static int read_mlp(const config_reader *reader, kvpi_models_mlp *mlp)
+static int read_mlp(const kvpi_entries *reader, kvpi_models_mlp *mlp)
 {
     mlp->vocab = reader->family->vocab;
     mlp->tied = reader->family->tied;
     mlp->ungated = reader->family->ungated;
-    if (read_whole(reader, "hidden_size", 1, KVPI_MODELS_MAX_HIDDEN, &mlp->hidden) != 0 ||
-        read_whole(reader, "intermediate_size", 1, KVPI_MODELS_MAX_INTERMEDIATE,
-                   &mlp->intermediate) != 0 ||
-        read_whole(reader, "vocab_size", 1, KVPI_MODELS_MAX_VOCAB, &mlp->vocab) != 0)
+    if (kvpi_entries_read_whole(reader, "hidden_size", 1, KVPI_MODELS_MAX_HIDDEN, &mlp->hidden) !=
+            0 ||
+        kvpi_entries_read_whole(reader, "intermediate_size", 1, KVPI_MODELS_MAX_INTERMEDIATE,
+                                &mlp->intermediate) != 0 ||
+        kvpi_entries_read_whole(reader, "vocab_size", 1, KVPI_MODELS_MAX_VOCAB, &mlp->vocab) != 0)
         return -1;
-    return read_bool(reader, "tie_word_embeddings", &mlp->tied);
+    return kvpi_entries_read_bool(reader, "tie_word_embeddings", &mlp->tied);
 }
 
 /* --------------------------------------------------------------------------------- data types */
 
-static int read_dtype(const config_reader *reader, kvpi_model *model)
+static int read_dtype(const kvpi_entries *reader, kvpi_model *model)
 {
     static const struct {
         const char *name;
@@ -606,14 +520,15 @@ static int read_dtype(const config_reader *reader, kvpi_model *model)
                  {"float32", KVPI_DTYPE_F32},
                  {"float", KVPI_DTYPE_F32}};
     const char *key = "torch_dtype";
-    const json_t *value = get_outer(reader, key);
+    const json_t *value = kvpi_entries_get_outer(reader, key);
     if (value == NULL)
-        value = get_outer(reader, key = "dtype");
+        value = kvpi_entries_get_outer(reader, key = "dtype");
     if (value == NULL)
         return 0;
     const char *name = json_string_value(value);
     if (name == NULL)
-        return wrong(reader, "%s is %s, expected a string", key, kvpi_json_kind(value));
+        return kvpi_entries_wrong(reader, "%s is %s, expected a string", key,
+                                  kvpi_json_kind(value));
     if (strncmp(name, "torch.", 6) == 0)
         name += 6;
     for (size_t i = 0; i < COUNT(known); i++)
@@ -621,13 +536,14 @@ static int read_dtype(const config_reader *reader, kvpi_model *model)
             model->kv_dtype = model->weights_dtype = known[i].dtype;
             return 0;
         }
-    return wrong(reader, "%s is \"%.60s\", expected bfloat16, float16 or float32", key, name);
+    return kvpi_entries_wrong(reader, "%s is \"%.60s\", expected bfloat16, float16 or float32", key,
+                              name);
 }
 
 /* How the weights were quantised; a way that is not known leaves them unknown. */
-static void read_quantization(const config_reader *reader, kvpi_model *model)
+static void read_quantization(const kvpi_entries *reader, kvpi_model *model)
 {
-    const json_t *object = get_outer(reader, "quantization_config");
+    const json_t *object = kvpi_entries_get_outer(reader, "quantization_config");
     const char *method = json_string_value(json_object_get(object, "quant_method"));
     json_int_t bits = json_integer_value(json_object_get(object, "bits"));
     if (json_is_true(json_object_get(object, "load_in_4bit")))
@@ -649,14 +565,23 @@ static void read_quantization(const config_reader *reader, kvpi_model *model)
 
 /* ----------------------------------------------------------------------------------- the file */
 
-static int read_model(const config_reader *reader, kvpi_model *model)
+/* Which layers keep what. */
+static int read_kept(const kvpi_entries *reader, const kvpi_recurrent *recurrent, kvpi_model *model)
+{
+    return recurrent != NULL ? kvpi_recurrent_read(recurrent, reader, model)
+                             : read_windows(reader, &model->attention);
+}
+
+static int read_model(const kvpi_entries *reader, kvpi_model *model)
 {
     kvpi_models_attention *a = &model->attention;
-    if (check_known(reader) != 0 ||
-        need_whole(reader, "num_hidden_layers", KVPI_MODELS_MAX_LAYERS, &a->n_layers) != 0 ||
+    const kvpi_recurrent *recurrent = kvpi_recurrent_find(reader);
+    if (check_known(reader, recurrent) != 0 ||
+        kvpi_entries_need_whole(reader, "num_hidden_layers", KVPI_MODELS_MAX_LAYERS,
+                                &a->n_layers) != 0 ||
         read_mlp(reader, &model->mlp) != 0 || read_latent(reader, &model->latent) != 0 ||
         read_heads(reader, a) != 0 || read_head_dim(reader, model, a) != 0 ||
-        read_windows(reader, a) != 0 || read_experts(reader, model) != 0 ||
+        read_kept(reader, recurrent, model) != 0 || read_experts(reader, model) != 0 ||
         read_dtype(reader, model) != 0)
         return -1;
     note_unknown(reader, model);
@@ -665,7 +590,7 @@ static int read_model(const config_reader *reader, kvpi_model *model)
 }
 
 /* Finds the language model's part and its family. */
-static int enter(config_reader *reader)
+static int enter(kvpi_entries *reader)
 {
     static const family none;
     static const struct {
@@ -674,7 +599,8 @@ static int enter(config_reader *reader)
                  {"llm_config", "llm_config."},
                  {"language_config", "language_config."}};
     if (!json_is_object(reader->root))
-        return wrong(reader, "is %s, expected an object", kvpi_json_kind(reader->root));
+        return kvpi_entries_wrong(reader, "is %s, expected an object",
+                                  kvpi_json_kind(reader->root));
     reader->object = reader->root;
     for (size_t i = 0; i < COUNT(parts) && reader->object == reader->root; i++) {
         const json_t *inner = json_object_get(reader->root, parts[i].key);
@@ -685,18 +611,19 @@ static int enter(config_reader *reader)
     }
     reader->family = &none;
     for (size_t i = 0; i < COUNT(families); i++)
-        if (strcmp(families[i].model_type, model_type(reader)) == 0)
+        if (strcmp(families[i].model_type, kvpi_entries_model_type(reader)) == 0)
             reader->family = &families[i];
     return 0;
 }
 
-static int parse(config_reader *reader, const char *bytes, size_t n_bytes, kvpi_model *out)
+static int parse(kvpi_entries *reader, const char *bytes, size_t n_bytes, kvpi_model *out)
 {
     json_error_t problem;
     kvpi_model model = {.name = reader->name};
     json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL)
-        return wrong(reader, "not valid JSON in line %d: %s", problem.line, problem.text);
+        return kvpi_entries_wrong(reader, "not valid JSON in line %d: %s", problem.line,
+                                  problem.text);
     reader->root = root;
     int result = enter(reader);
     if (result == 0)
@@ -708,21 +635,22 @@ static int parse(config_reader *reader, const char *bytes, size_t n_bytes, kvpi_
 }
 
 /* Gives the whole file, for the caller to free; NULL with the error recorded. */
-static char *read_all(const config_reader *reader, FILE *file, size_t *n_bytes)
+static char *read_all(const kvpi_entries *reader, FILE *file, size_t *n_bytes)
 {
     char *bytes = malloc(MAX_FILE_BYTES + 1);
     if (bytes == NULL) {
-        wrong(reader, "out of memory");
+        kvpi_entries_wrong(reader, "out of memory");
         return NULL;
     }
     errno = 0;
     *n_bytes = fread(bytes, 1, MAX_FILE_BYTES + 1, file);
     if (ferror(file))
-        wrong(reader, "cannot read: %s", strerror(errno));
+        kvpi_entries_wrong(reader, "cannot read: %s", strerror(errno));
     else if (*n_bytes > MAX_FILE_BYTES)
-        wrong(reader, "larger than %u MiB, which no config.json is", MAX_FILE_BYTES >> 20);
+        kvpi_entries_wrong(reader, "larger than %u MiB, which no config.json is",
+                           MAX_FILE_BYTES >> 20);
     else if (*n_bytes == 0)
-        wrong(reader, "the file is empty");
+        kvpi_entries_wrong(reader, "the file is empty");
     else
         return bytes;
     free(bytes);
@@ -731,14 +659,13 @@ static char *read_all(const config_reader *reader, FILE *file, size_t *n_bytes)
 
 int kvpi_models_read(const char *path, kvpi_model *out, kvpi_models_error *error)
 {
-    config_reader reader = {.name = strcmp(path, "-") == 0 ? "standard input" : path,
-                            .part = "",
-                            .error = error};
+    kvpi_entries reader = {
+        .name = strcmp(path, "-") == 0 ? "standard input" : path, .part = "", .error = error};
     kvpi_budget budget = {0};
     kvpi_input input;
     size_t n_bytes = 0;
     if (!kvpi_input_open(&input, path, true))
-        return wrong(&reader, "%s", input.why);
+        return kvpi_entries_wrong(&reader, "%s", input.why);
     char *bytes = read_all(&reader, input.file, &n_bytes);
     kvpi_input_close(&input);
     if (bytes == NULL)
@@ -748,8 +675,9 @@ int kvpi_models_read(const char *path, kvpi_model *out, kvpi_models_error *error
     int result = parse(&reader, bytes, n_bytes, out);
     kvpi_budget_json_end();
     if (budget.is_over)
-        result = wrong(&reader, "needs more memory than %" PRIu64 " MiB, which no config.json does",
-                       kvpi_budget_limit(&budget) >> 20);
+        result = kvpi_entries_wrong(
+            &reader, "needs more memory than %" PRIu64 " MiB, which no config.json does",
+            kvpi_budget_limit(&budget) >> 20);
     free(bytes);
     return result;
 }

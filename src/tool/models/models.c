@@ -265,11 +265,29 @@ uint64_t kvpi_models_kv_values(const kvpi_model *model, uint32_t tensor_parallel
     return UINT64_C(2) * (heads > 0 ? heads : 1) * model->attention.head_dim;
 }
 
+uint64_t kvpi_models_state_bytes(const kvpi_model *model, uint32_t tensor_parallel,
+                                 kvpi_dtype matrices)
+{
+    const kvpi_models_states *s = &model->states;
+    uint64_t heads = s->heads / tensor_parallel;
+    uint64_t groups = s->groups < tensor_parallel ? s->groups > 0 : s->groups / tensor_parallel;
+    uint64_t convolved = heads * s->conv_of_head + groups * s->conv_of_group;
+    uint64_t of_layer = stored(heads * s->head_values, matrices) +
+                        stored(convolved * s->conv_steps, model->kv_dtype);
+    return s->n_layers * of_layer;
+}
+
+static bool divides(uint32_t n, uint32_t tensor_parallel)
+{
+    return n % tensor_parallel == 0 || (n > 0 && tensor_parallel % n == 0);
+}
+
 bool kvpi_models_divides(const kvpi_model *model, uint32_t tensor_parallel)
 {
-    uint32_t kv_heads = model->attention.kv_heads;
     if (model->attention.q_heads % tensor_parallel != 0)
         return false;
-    return model->latent.kv_rank > 0 || kv_heads % tensor_parallel == 0 ||
-           tensor_parallel % kv_heads == 0;
+    if (model->states.heads % tensor_parallel != 0 ||
+        !divides(model->states.groups, tensor_parallel))
+        return false;
+    return model->latent.kv_rank > 0 || divides(model->attention.kv_heads, tensor_parallel);
 }

@@ -13,6 +13,8 @@
  *   KV of a token    2 x 2^10 layers x 2^10 heads x 2^12 values x 2^2 bytes        = 2^35
  *   of a sequence    x 2^27 tokens, rounded up to blocks of at most 2^16           < 2^63
  *   weights          2^10 layers x 2^12 experts x 3 x 2^17 x 2^20 x 2^2 bytes      < 2^63
+ *   a state          2^10 layers x (2^21 channels x 2^12 or 2^10 heads x 2^24) x 2^2 < 2^47
+ *                    2^10 layers x (2^21 + 2^10 x 3 x 2^12) x 2^6 steps x 2^2      < 2^43
  */
 enum {
     KVPI_MODELS_MAX_LAYERS = 1024,
@@ -24,7 +26,8 @@ enum {
     KVPI_MODELS_MAX_VOCAB = 1 << 26,
     KVPI_MODELS_MAX_EXPERTS = 4096,
     KVPI_MODELS_MAX_SHARED = 16,
-    KVPI_MODELS_MAX_WINDOW = 1 << 27
+    KVPI_MODELS_MAX_WINDOW = 1 << 27,
+    KVPI_MODELS_MAX_CHECKPOINTS = 1024
 };
 
 /* How numbers are stored. KV uses the first KVPI_MODELS_N_KV_DTYPES only. */
@@ -63,6 +66,26 @@ typedef struct kvpi_models_latent {
     uint32_t v_dim;
 } kvpi_models_latent;
 
+/* Layers that keep one state of fixed size for a sequence, whatever its length (recurrent.c): a
+ * matrix for each head, and the last inputs of a convolution. Heads are divided over accelerators;
+ * groups, too, and repeated when there are fewer of them. n_layers 0: the model has none.
+ *
+ *   matrices     heads x head_values
+ *   convolution  (heads x conv_of_head + groups x conv_of_group) x conv_steps
+ */
+typedef struct kvpi_models_states {
+    const char *kind;
+    uint32_t n_layers; /* not in attention.n_layers */
+    uint32_t heads;
+    uint32_t groups;
+    uint32_t head_values;
+    uint32_t conv_of_head;
+    uint32_t conv_of_group;
+    uint32_t conv_steps;
+    kvpi_dtype
+        dtype; /* of the matrices; the inputs of the convolution have kv_dtype of the model */
+} kvpi_models_states;
+
 typedef struct kvpi_models_mlp {
     uint32_t hidden;
     uint32_t intermediate; /* of the layers without experts */
@@ -88,6 +111,8 @@ typedef struct kvpi_model {
     kvpi_dtype weights_dtype;
     kvpi_models_attention attention;
     kvpi_models_latent latent;
+    kvpi_models_states states;
+    uint32_t n_other_layers; /* with neither attention nor state */
     kvpi_models_mlp mlp;
     kvpi_models_experts experts;
     char unknown[120];       /* why parameters cannot be counted; "": they can */
@@ -149,8 +174,16 @@ kvpi_models_traffic kvpi_models_count_traffic(const kvpi_model *model, kvpi_dtyp
  */
 uint64_t kvpi_models_kv_values(const kvpi_model *model, uint32_t tensor_parallel);
 
-/* Say whether the heads can be spread over so many accelerators: query heads evenly, KV heads
- * evenly or each on several. */
+/* Give the bytes that a sequence's state has in all layers on one accelerator; 0 without states.
+ *
+ * Takes:   tensor_parallel  one that kvpi_models_divides
+ *          matrices         type of the matrices
+ */
+uint64_t kvpi_models_state_bytes(const kvpi_model *model, uint32_t tensor_parallel,
+                                 kvpi_dtype matrices);
+
+/* Say whether the heads can be spread over so many accelerators: query heads and heads of a state
+ * evenly, KV heads and groups of a state evenly or each on several. */
 bool kvpi_models_divides(const kvpi_model *model, uint32_t tensor_parallel);
 
 typedef struct kvpi_models_error {

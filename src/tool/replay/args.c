@@ -36,6 +36,7 @@ enum {
     OPT_HOST_BLOCKS,
     OPT_HOST_MEMORY,
     OPT_KEEP_EVICTED,
+    OPT_STATE_SLOTS,
     OPT_POLICY,
     OPT_STORE,
     OPT_DISK,
@@ -60,6 +61,7 @@ enum {
     OPT_DEVICE,
     OPT_TP,
     OPT_DTYPE,
+    OPT_STATE_DTYPE,
     OPT_WEIGHTS_DTYPE,
     OPT_UTILIZATION,
     OPT_OVERHEAD,
@@ -116,6 +118,10 @@ static const kvpi_args_option options_table[] = {
     [OPT_HOST_MEMORY] = {"--host-memory", "SIZE", "instead of --host-blocks", 0},
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
+    [OPT_STATE_SLOTS] = {"--state-slots", "N",
+                         "states of a model with recurrent state (default: as\n"
+                         "'kvpager size' shares the memory)",
+                         0},
     [OPT_POLICY] = {"--policy", "WHICH",
                     "what is evicted from the device: lru (default), or\n"
                     "learned: docs/POLICY.md",
@@ -182,6 +188,10 @@ static const kvpi_args_option options_table[] = {
     [OPT_TP] = {"--tp", "N", "tensor parallel over N of them (default 1)", 0},
     [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8\n(default: the model's)",
                    0},
+    [OPT_STATE_DTYPE] = {"--state-dtype", "TYPE",
+                         "of the matrices of recurrent states: f32, bf16, f16\n(default: what the "
+                         "file says, or f32)",
+                         0},
     [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE",
                            "bf16, f16, f32, fp8, int8, int4, mxfp4 (default: the\n"
                            "model's)",
@@ -253,6 +263,10 @@ static void print_sequential_help(void)
           "  block_hits        leading blocks of the prompts that were hit\n"
           "  evictions         cached blocks whose content was dropped to make room\n"
           "  host_evictions    the same of the host tier\n"
+          "  ended             hits by what ended them: all was there (end), the next unit is\n"
+          "                    not known (miss), has no KV (no_kv), has no state (states)\n"
+          "  state_missed_tokens   known tokens behind hits that a missing state ended\n"
+          "  checkpoints_made, _skipped, _evicted   states that were kept, found no slot, went\n"
           "  peak_held_blocks  most blocks in use at once\n"
           "  wall_seconds      of the replay; reading the file is not in it\n"
           "  ns_per_open, ns_per_commit, ns_per_close   mean of a request's call\n"
@@ -402,6 +416,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
     static const uint64_t blocks[2] = {1, KVPI_REPLAY_MAX_BLOCKS};
+    static const uint64_t slots[2] = {1, KVPI_REPLAY_MAX_SLOTS};
     static const uint64_t reclaimed[2] = {0, KVPI_REPLAY_MAX_BLOCKS};
     kvpi_replay_options *replay = &out->load.replay;
     switch (option) {
@@ -416,6 +431,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
+    case OPT_STATE_SLOTS: return kvpi_args_number(args, option, value, slots, &replay->state_slots);
     case OPT_POLICY: return apply_policy(args, value, replay);
     case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
@@ -481,6 +497,7 @@ static int apply_roofline(const kvpi_args *args, int option, const char *value,
     case OPT_DEVICE: return apply_device(args, value, out);
     case OPT_TP: return kvpi_model_args_tp(args, option, value, &out->model);
     case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &out->model);
+    case OPT_STATE_DTYPE: return kvpi_model_args_state_dtype(args, option, value, &out->model);
     case OPT_WEIGHTS_DTYPE: return kvpi_model_args_dtype(args, option, value, false, &out->model);
     case OPT_UTILIZATION: return kvpi_model_args_utilization(args, option, value, &out->model);
     case OPT_OVERHEAD: return kvpi_model_args_overhead(args, option, value, &out->model);

@@ -6,6 +6,10 @@
  *     extend, commit   each output token, one at a time, as a decoding engine does
  *     close
  *
+ * In a cache with recurrent state the chunks of a prompt end where the cache says, and the state
+ * there is kept. How an output ends, an engine does not know before; it can keep a fork at the last
+ * full unit, and make its state the checkpoint. The replay knows, and makes that one alone.
+ *
  * In a cache with windows a long prompt is opened in part, extended and committed piece by piece.
  *
  * Only one sequence is ever open, so no request can be refused for lack of blocks that the count
@@ -17,6 +21,7 @@
 #include "tool/replay/replay.h"
 
 #include <kvpager/kvpager.h>
+#include <kvpager/states.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +123,8 @@ static kvp_config configure(const replay *run)
     config.policy = run->options->policy;
     config.n_groups = run->options->n_groups;
     memcpy(config.groups, run->options->groups, sizeof config.groups);
+    if (run->options->state_slots > 0)
+        config.state_slots = (uint32_t)run->options->state_slots + 1;
     if (run->options->host_blocks > 0) {
         config.host_blocks = (uint32_t)run->options->host_blocks + 1;
         config.keep_evicted = run->options->keep_evicted;
@@ -185,6 +192,29 @@ static kvp_status compute_pieces(replay *run, kvp_seq seq, uint32_t at, uint32_t
     return status;
 }
 
+/* Computes up to n tokens, in the sequence's place for them, and keeps the state after them. */
+static kvp_status keep_state(replay *run, kvp_seq seq, uint32_t n_tokens)
+{
+    kvp_status status = n_tokens > 0 ? commit(run, seq, n_tokens) : KVP_OK;
+    if (status == KVP_OK && n_tokens > 0)
+        status = kvp_seq_checkpoint(run->cache.cache, seq, NULL);
+    return status;
+}
+
+/* Ends chunks where states are to be kept. Counts known tokens that no state made useful. */
+static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *info)
+{
+    kvp_state_info state;
+    kvp_status status = kvp_seq_state_get(run->cache.cache, seq, &state);
+    if (status != KVP_OK)
+        return status;
+    const uint32_t known = state.branch_end != 0 ? state.branch_end : state.prompt_end;
+    if (info->stop == KVP_STOP_NO_KV && info->stop_group == run->options->n_groups)
+        run->report->state_missed_tokens += known - info->hit_tokens;
+    status = keep_state(run, seq, state.branch_end);
+    return status == KVP_OK ? keep_state(run, seq, state.prompt_end) : status;
+}
+
 /* Gives why the match of the whole prompt ended, also when it is opened in part. */
 static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
                                kvp_open_info *info)
@@ -202,6 +232,8 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     run->report->open_ns += kvpi_progress_now_ns() - start;
     if (status == KVP_OK && run->store != NULL)
         status = kvpi_attach_hit(run->store, *seq, info->hit_tokens);
+    if (status == KVP_OK && run->options->state_slots > 0)
+        status = compute_chunks(run, *seq, info);
     if (status == KVP_OK)
         status = commit(run, *seq, prompt.n_tokens);
     if (status == KVP_OK)
@@ -209,17 +241,28 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     if (status != KVP_OK || prompt.n_tokens == n_tokens)
         return status;
     info->stop = whole.stop;
+    info->stop_group = whole.stop_group;
     return compute_pieces(run, *seq, prompt.n_tokens, n_tokens);
+}
+
+/* The unit is not kept if no node was free for it; then neither is its state. */
+static kvp_status keep_last(replay *run, kvp_seq seq)
+{
+    kvp_status status = kvp_seq_checkpoint(run->cache.cache, seq, NULL);
+    return status == KVP_E_STATE ? KVP_OK : status;
 }
 
 static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
 {
     uint32_t n = (uint32_t)request->input_length, end = (uint32_t)tokens_of(run, request);
+    const uint32_t last = end - end % (uint32_t)run->options->unit_tokens; /* of full units */
     uint64_t start = kvpi_progress_now_ns();
     for (; n < end; n++) {
         kvp_status status = kvp_seq_extend(run->cache.cache, seq, &run->tokens[n], 1, 0);
         if (status == KVP_OK)
             status = kvp_seq_commit(run->cache.cache, seq, n + 1);
+        if (status == KVP_OK && run->options->state_slots > 0 && n + 1 == last)
+            status = keep_last(run, seq);
         if (status == KVP_OK && run->options->host_blocks > 0)
             status = drop_plan(run); /* of what is evicted */
         if (status != KVP_OK)
@@ -312,6 +355,23 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
     return status == KVP_OK ? reclaim(run) : status;
 }
 
+static void count_end(replay *run, const kvp_open_info *info)
+{
+    kvpi_report_ended *ended = &run->report->ended;
+    switch (info->stop) {
+    case KVP_STOP_END:
+    case KVP_STOP_FULL_HIT: ended->end++; break;
+    case KVP_STOP_MISS: ended->miss++; break;
+    case KVP_STOP_NO_KV:
+        if (run->options->state_slots > 0 && info->stop_group == run->options->n_groups)
+            ended->states++;
+        else
+            ended->no_kv[info->stop_group]++;
+        break;
+    default: ended->other++; break;
+    }
+}
+
 static int replay_request(replay *run, uint64_t place)
 {
     const kvpi_request *request = kvpi_requests_get(run->requests, run->first + place);
@@ -329,6 +389,7 @@ static int replay_request(replay *run, uint64_t place)
             return kvpi_tool_fail("replay", "the request of line %llu: %s (%s)",
                                   (unsigned long long)request->line, kvp_status_text(status),
                                   kvp_status_name(status));
+        count_end(run, &info);
         if (run->options->watch != NULL && watch_request(run, request, place, &info) != TOOL_OK)
             return TOOL_FAILED;
     } else {
@@ -367,6 +428,9 @@ static int read_counters(replay *run)
     kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
+    status = kvp_cache_state_stats(run->cache.cache, &run->report->states);
+    if (status != KVP_OK)
+        return kvpi_replay_cache_fail("reading the counters of states", status);
     run->report->cache = stats;
     run->report->evictions = stats.evicted_blocks;
     run->report->host_evictions = stats.host_evicted_blocks;

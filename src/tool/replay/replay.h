@@ -17,6 +17,7 @@ typedef struct kvpi_replay_options {
     uint64_t unit_tokens;              /* divides block_tokens */
     uint64_t blocks;                   /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
     uint64_t host_blocks;              /* usable ones of the host tier; 0: there is none */
+    uint64_t state_slots;              /* usable ones, of recurrent state; 0: there is none */
     bool keep_evicted;                 /* on the host */
     uint32_t policy;                   /* KVP_POLICY_... */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */
@@ -33,12 +34,15 @@ typedef struct kvpi_replay_options {
 } kvpi_replay_options;
 
 #define KVPI_REPLAY_MAX_BLOCKS UINT64_C(2147483646)
+#define KVPI_REPLAY_MAX_SLOTS  UINT64_C(1073741823)
 
 /* In a cache with windows a prompt is computed in pieces of so many tokens: what a piece leaves
  * behind the windows is dropped before the next one takes its blocks. */
 #define KVPI_REPLAY_PIECE_TOKENS 8192u
 
-/* Replay requests one after the other: open, commit, decode, close, then the next.
+/* Replay requests one after the other: open, commit, decode, close, then the next. With recurrent
+ * state, prompts are computed in the chunks that the cache asks for, and their states are kept; so
+ * is the state after the last full unit of the output.
  *
  * A request whose input and appended output need more blocks than there are is counted as rejected;
  * the cache does not hear of it. What it needs is told from the windows alone: as much as with no

@@ -5,6 +5,8 @@
  *            else, with a model, what its weights and overhead leave of the accelerator's memory,
  *            as `kvpager size` counts it
  *            else a quarter of a million tokens: enough to show hits, few enough for evictions
+ *   slots    of a model with recurrent state: --state-slots
+ *            else those that `kvpager size` counts for the same memory, or for those blocks
  *   groups   with a model, those of `kvpager size`: a block is of one group (size.c)
  */
 #include "tool/replay/setup.h"
@@ -33,6 +35,11 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
     if (!needs_weights)
         model->size.memory_bytes = 0;
     int status = kvpi_model_args_find(args, model, &out->model);
+    if (status == TOOL_OK && out->model.states.n_layers > 0 && !options->sequential)
+        return kvpi_tool_fail("replay",
+                              "%s has recurrent state, which the scheduler does not know: give "
+                              "--sequential",
+                              out->model.name);
     if (status == TOOL_OK)
         status = kvpi_model_args_check(args, needs_weights, &out->model, model);
     if (status != TOOL_OK)
@@ -67,12 +74,47 @@ static int blocks_of(const kvpi_args *args, const char *option, uint64_t bytes,
     return TOOL_OK;
 }
 
-static int count_blocks(const kvpi_args *args, kvpi_replay_args *options,
+/* Shares --memory, or what the device has for KV, between blocks and states. */
+static int share_states(const kvpi_args *args, const kvpi_replay_args *options,
+                        kvpi_replay_setup *setup, uint64_t *blocks)
+{
+    uint64_t bytes = options->memory_bytes != 0 ? options->memory_bytes : setup->size.kv_bytes;
+    if (kvpi_size_share(&options->model.size, bytes, &setup->size) != 0 ||
+        setup->size.pool_blocks > KVPI_REPLAY_MAX_BLOCKS) {
+        kvpi_args_wrong(args, "%s has no room for the states of a sequence and blocks besides",
+                        options->memory_bytes != 0 ? "--memory" : "--device");
+        return TOOL_USAGE;
+    }
+    *blocks = setup->size.pool_blocks;
+    return TOOL_OK;
+}
+
+static int check_states(const kvpi_args *args, const kvpi_replay_args *options,
                         const kvpi_replay_setup *setup)
 {
+    const kvpi_replay_options *replay = &options->load.replay;
+    bool has_states = setup->size.state_bytes > 0;
+    if (replay->state_slots > 0 && !has_states) {
+        kvpi_args_wrong(args, "--state-slots needs a model with recurrent state");
+        return TOOL_USAGE;
+    }
+    if (has_states && (replay->snapshot_in != NULL || replay->snapshot_out != NULL))
+        return kvpi_tool_fail("replay", "snapshots are for models without recurrent state");
+    if (has_states && (replay->host_blocks > 0 || options->host_memory_bytes > 0))
+        return kvpi_tool_fail("replay", "a host tier is for models without recurrent state");
+    return TOOL_OK;
+}
+
+static int count_blocks(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *setup)
+{
     uint64_t *blocks = &options->load.replay.blocks, *host = &options->load.replay.host_blocks;
-    int status = TOOL_OK;
-    if (options->memory_bytes != 0)
+    int status = check_states(args, options, setup);
+    if (status != TOOL_OK)
+        return status;
+    options->model.size.state_slots = options->load.replay.state_slots;
+    if (*blocks == 0 && setup->size.state_bytes > 0)
+        status = share_states(args, options, setup, blocks);
+    else if (options->memory_bytes != 0)
         status = blocks_of(args, "--memory", options->memory_bytes, setup, blocks);
     else if (*blocks == 0 && options->has_model)
         status = blocks_of(args, "--device", setup->size.kv_bytes, setup, blocks);
@@ -100,7 +142,7 @@ static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
 static int check_policy(const kvpi_replay_options *replay)
 {
     if (replay->policy == KVP_POLICY_LEARNED &&
-        (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0))
+        (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0 || replay->state_slots > 0))
         return kvpi_tool_fail("replay",
                               "--policy learned is for models whose layers keep all tokens");
     return TOOL_OK;
@@ -113,13 +155,23 @@ static int check_store(const kvpi_args *args, kvpi_replay_args *options,
     kvpi_replay_options *replay = &options->load.replay;
     if (replay->store.url == NULL)
         return TOOL_OK;
-    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
+    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0 || replay->state_slots > 0)
         return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens");
     replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
     if (replay->store.block_bytes <= INT32_MAX)
         return TOOL_OK;
     kvpi_args_wrong(args, "a block has more than 2^31 bytes of KV, too many for a store");
     return TOOL_USAGE;
+}
+
+/* What the blocks and slots hold. Slots that a memory was shared for are as many as they are. */
+static void fill(kvpi_replay_args *options, kvpi_replay_setup *out)
+{
+    kvpi_size_options *size = &options->model.size;
+    if (size->state_slots == 0)
+        size->state_slots = out->size.state_slots;
+    kvpi_size_fill(size, options->load.replay.blocks, &out->size);
+    options->load.replay.state_slots = out->size.state_slots;
 }
 
 int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
@@ -134,7 +186,7 @@ int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvp
     if (status == TOOL_OK)
         status = count_blocks(args, options, out);
     if (status == TOOL_OK && options->has_model)
-        kvpi_size_fill(&options->model.size, options->load.replay.blocks, &out->size);
+        fill(options, out);
     if (status == TOOL_OK)
         status = check_bytes(args, options, out);
     status = status == TOOL_OK ? check_policy(&options->load.replay) : status;

@@ -20,9 +20,12 @@ static void add_shape(kvpi_figures *to, const kvpi_model *model)
     bool mla = latent->kv_rank > 0;
     kvpi_figures_text(to, "model", model->name);
     kvpi_figures_text(to, "source", model->source);
-    kvpi_figures_integer(to, "layers", a->n_layers);
+    kvpi_figures_integer(to, "layers",
+                         (uint64_t)a->n_layers + model->states.n_layers + model->n_other_layers);
     kvpi_figures_integer(to, "windowed_layers", a->n_windowed);
     kvpi_figures_integer_if(to, a->n_windowed > 0, "window_tokens", a->window_tokens);
+    kvpi_figures_integer(to, "state_layers", model->states.n_layers);
+    kvpi_figures_text(to, "state_kind", model->states.n_layers > 0 ? model->states.kind : NULL);
     kvpi_figures_integer(to, "query_heads", a->q_heads);
     kvpi_figures_integer_if(to, !mla, "kv_heads", a->kv_heads);
     kvpi_figures_integer_if(to, !mla, "head_dim", a->head_dim);
@@ -55,6 +58,9 @@ static void add_options(kvpi_figures *to, const kvpi_size_report *report)
     kvpi_figures_integer(to, "block_tokens", options->block_tokens);
     kvpi_figures_integer(to, "context_tokens", options->context_tokens);
     kvpi_figures_integer(to, "sink_tokens", options->sink_tokens);
+    kvpi_figures_text(to, "state_dtype",
+                      model->states.n_layers > 0 ? kvpi_models_kv_dtypes[options->state_dtype]
+                                                 : NULL);
 }
 
 static void add_group(kvpi_figures *to, const kvpi_size_group *group, bool fits)
@@ -83,6 +89,8 @@ static void add_kv(kvpi_figures *to, const kvpi_size_report *report)
     kvpi_figures_integer(to, "layer_groups", size->n_rows);
     kvpi_figures_integer(to, "padded_layers", size->padded_layers);
     kvpi_figures_integer(to, "blocks_per_sequence", size->sequence_in_blocks);
+    kvpi_figures_integer(to, "bytes_per_state", size->state_bytes);
+    kvpi_figures_integer(to, "states_per_sequence", size->sequence_slots);
     kvpi_figures_integer(to, "bytes_per_sequence", size->sequence_bytes);
     kvpi_figures_open_array(to, "groups");
     for (uint32_t i = 0; i < size->n_groups; i++)
@@ -104,6 +112,7 @@ static void add_memory(kvpi_figures *to, const kvpi_size_report *report)
     kvpi_figures_integer(to, "overhead_bytes", options->overhead_bytes);
     kvpi_figures_integer_if(to, fits, "kv_memory_bytes", size->kv_bytes);
     kvpi_figures_integer_if(to, fits, "blocks", size->pool_blocks);
+    kvpi_figures_integer_if(to, fits, "state_slots", size->state_slots);
     kvpi_figures_integer_if(to, fits, "tokens", size->tokens);
     kvpi_figures_integer_if(to, fits, "sequences", size->sequences);
 }
@@ -260,6 +269,12 @@ static void print_model(const kvpi_size_report *report, FILE *file)
                      kvpi_text_count(report->options->sink_tokens).of);
         print_row(file, "windowed layers", kvpi_text_count(a->n_windowed), "%s", formula);
     }
+    if (report->model->states.n_layers > 0)
+        print_row(file, "state layers", kvpi_text_count(report->model->states.n_layers),
+                  "%s: one state a sequence", report->model->states.kind);
+    if (report->model->n_other_layers > 0)
+        print_row(file, "other layers", kvpi_text_count(report->model->n_other_layers),
+                  "keep nothing");
     print_heads(report, file);
     print_parameters(report, file);
 }
@@ -316,11 +331,19 @@ static void print_bytes(const kvpi_size_report *report, FILE *file)
         print_row(file, two ? label : "block", kvpi_text_count(size->groups[i].block_bytes),
                   "%s tokens", kvpi_text_count(report->options->block_tokens).of);
     }
+    if (size->state_bytes > 0)
+        print_row(file, "state", kvpi_text_count(size->state_bytes), "%" PRIu32 " layers x %s B",
+                  report->model->states.n_layers,
+                  kvpi_text_count(size->state_bytes / report->model->states.n_layers).of);
     int used = snprintf(formula, sizeof formula, "%s tokens",
                         kvpi_text_count(report->options->context_tokens).of);
     if (!two && size->groups[0].window_tokens == 0)
         snprintf(formula + used, sizeof formula - (size_t)used, ": %s blocks",
                  kvpi_text_count(size->groups[0].sequence_blocks).of);
+    if (size->state_bytes > 0)
+        snprintf(formula + strlen(formula), sizeof formula - strlen(formula),
+                 ", %" PRIu64 " state%s", size->sequence_slots,
+                 size->sequence_slots == 1 ? "" : "s");
     print_row(file, "sequence", kvpi_text_count(size->sequence_bytes), "%s", formula);
     print_sequence(report, file);
 }
@@ -390,7 +413,11 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
         print_pool(report, file);
     else
         print_row(file, "blocks", kvpi_text_count(size->pool_blocks),
-                  "KV / block; the null block on top");
+                  size->state_bytes > 0 ? "what KV has beside the slots / block"
+                                        : "KV / block; the null block on top");
+    if (size->state_bytes > 0)
+        print_row(file, "state slots", kvpi_text_count(size->state_slots),
+                  "%" PRIu64 " for a sequence; slot 0 on top", size->sequence_slots);
     print_row(file, "tokens", kvpi_text_count(size->tokens), "blocks%s x %s", two ? ", full" : "",
               kvpi_text_count(report->options->block_tokens).of);
     print_row(file, "sequences", kvpi_text_count(size->sequences),

@@ -22,6 +22,13 @@
  *               has 2 layers, and room for 8 more
  *
  *   pool      KV / (L x bytes of a token in a layer x S) blocks; the null block comes on top
+ *
+ * Recurrent states are one more layer group, with a pool of slots of its own (states.h). A sequence
+ * has one slot that it goes on with, and one for each checkpoint it keeps. The memory is shared so
+ * that sequences of the context run out of blocks and slots together:
+ *
+ *   n         KV / (blocks of a sequence x bytes of a block + its slots x bytes of a slot)
+ *   slots     n x slots of a sequence, those of one at least; the rest of KV is blocks
  */
 #include "tool/size/size.h"
 
@@ -90,12 +97,13 @@ static uint32_t padding_of(const kvpi_size *size, uint32_t row_layers)
 
 static uint32_t choose_row_layers(const kvpi_size *size)
 {
+    const uint32_t most = KVP_GROUPS_MAX - (size->state_bytes > 0); /* one group is of states */
     uint32_t first = size->groups[0].n_layers, best = 0, least = 1;
     for (uint32_t n = 1; n <= first; n++)
-        if (first % n == 0 && count_rows(size, n) <= KVP_GROUPS_MAX &&
+        if (first % n == 0 && count_rows(size, n) <= most &&
             (best == 0 || padding_of(size, n) <= padding_of(size, best)))
             best = n;
-    while (count_rows(size, least) > KVP_GROUPS_MAX)
+    while (count_rows(size, least) > most)
         least++;
     return best != 0 ? best : least;
 }
@@ -138,6 +146,11 @@ void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi
 {
     size->pool_blocks = pool_blocks;
     size->sequences = pool_blocks / size->sequence_in_blocks;
+    size->state_slots = options->state_slots;
+    if (size->state_bytes > 0 && size->state_slots == 0)
+        size->state_slots = ceil_div(pool_blocks, size->sequence_in_blocks) * size->sequence_slots;
+    if (size->state_bytes > 0 && size->state_slots / size->sequence_slots < size->sequences)
+        size->sequences = size->state_slots / size->sequence_slots;
     if (size->n_groups == 1)
         size->groups[0].blocks = pool_blocks / size->n_rows;
     else
@@ -147,12 +160,38 @@ void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi
 
 /* ------------------------------------------------------------------------------------------ all */
 
+static void count_states(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *size)
+{
+    size->state_bytes =
+        kvpi_models_state_bytes(model, options->tensor_parallel, options->state_dtype);
+    size->sequence_slots = size->state_bytes > 0 ? 1 + options->checkpoints : 0;
+    size->sequence_bytes += size->sequence_slots * size->state_bytes;
+}
+
+int kvpi_size_share(const kvpi_size_options *options, uint64_t kv_bytes, kvpi_size *size)
+{
+    const uint64_t block_bytes = size->pool_token_bytes * options->block_tokens;
+    uint64_t slots = options->state_slots;
+    if (size->state_bytes > 0 && slots == 0) {
+        uint64_t n = kv_bytes / (size->sequence_in_blocks * block_bytes +
+                                 size->sequence_slots * size->state_bytes);
+        slots = (n > 0 ? n : 1) * size->sequence_slots;
+    }
+    if (slots > 0 && kv_bytes / slots < size->state_bytes)
+        return -1;
+    kvpi_size_options shared = *options;
+    shared.state_slots = slots;
+    kvpi_size_fill(&shared, (kv_bytes - slots * size->state_bytes) / block_bytes, size);
+    return size->groups[0].blocks == 0 ? -1 : 0;
+}
+
 int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out)
 {
     const kvpi_models_attention *a = &model->attention;
     *out = (kvpi_size){.n_groups = 0};
     add_group(model, options, a->n_layers - a->n_windowed, 0, out);
     add_group(model, options, a->n_windowed, a->window_tokens, out);
+    count_states(model, options, out);
     cut_into_rows(model, options, out);
     if (options->memory_bytes == 0)
         return 0;
@@ -166,6 +205,5 @@ int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, k
     if (left < out->weights_bytes || left - out->weights_bytes < options->overhead_bytes)
         return -1;
     out->kv_bytes = left - out->weights_bytes - options->overhead_bytes;
-    kvpi_size_fill(options, out->kv_bytes / (out->pool_token_bytes * options->block_tokens), out);
-    return out->groups[0].blocks == 0 ? -1 : 0;
+    return kvpi_size_share(options, out->kv_bytes, out);
 }

@@ -12,6 +12,9 @@ typedef struct kvpi_size_options {
     uint64_t context_tokens; /* of the sequence that is counted */
     uint64_t sink_tokens;    /* K: what layers with a window keep besides it */
     kvpi_dtype kv_dtype;
+    kvpi_dtype state_dtype; /* of the matrices of recurrent states */
+    uint64_t checkpoints;   /* that a sequence keeps, besides the state it goes on with */
+    uint64_t state_slots;   /* in the memory; 0: as many as sequences that fill it need */
     kvpi_dtype weights_dtype;
     uint64_t memory_bytes; /* of one accelerator; 0: only the sizes are asked for */
     uint64_t utilization_milli;
@@ -44,12 +47,16 @@ typedef struct kvpi_size {
     uint32_t padded_layers;      /* places for layers that none of them has */
     uint64_t pool_token_bytes;   /* of one token in a block */
     uint64_t sequence_in_blocks; /* blocks of the pool that a sequence of the context holds */
+    /* Of the recurrent states, which have a pool of their own; 0 for a model without. */
+    uint64_t state_bytes;    /* of a slot */
+    uint64_t sequence_slots; /* of a sequence: its state and the checkpoints */
     /* With memory only; of one accelerator. */
     uint64_t usable_bytes;
     uint64_t weights_bytes;
-    uint64_t kv_bytes; /* what is left */
+    uint64_t kv_bytes; /* what is left, for blocks and states */
     /* With memory, or from kvpi_size_fill. */
     uint64_t pool_blocks; /* of the cache; its null block comes on top */
+    uint64_t state_slots; /* slot 0 comes on top */
     uint64_t tokens;      /* in the blocks of the first group */
     uint64_t sequences;   /* whole ones of context_tokens */
 } kvpi_size;
@@ -63,8 +70,16 @@ typedef struct kvpi_size {
  */
 int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out);
 
+/* Share memory between blocks and states, and fill it (kvpi_size_fill).
+ *
+ * Takes:   size     counted with these options
+ * Returns: 0; -1 when there is no room for the slots, or for a block of each group besides
+ */
+int kvpi_size_share(const kvpi_size_options *options, uint64_t kv_bytes, kvpi_size *size);
+
 /* Say what a pool of so many blocks holds when sequences of the context fill it, one after the
- * other: pool_blocks, tokens, sequences, and the blocks of each group.
+ * other: pool_blocks, tokens, sequences, and the blocks of each group. With state_slots of the
+ * options 0, state_slots is what those sequences need, also the one that fits in part.
  *
  * Takes:   size     counted with these options
  */
