@@ -79,7 +79,8 @@ endif()
 # The real one: scripts/llama.sh gets it, with a model.
 set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
 if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
-  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c")
+  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c"
+                 "${CMAKE_CURRENT_LIST_DIR}/f32_model.c")
   kvp_configure_target(kvp_llama_real)
   target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
   target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
@@ -101,5 +102,12 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
     kvp_add_test(NAME llama_real_serve LABELS llama_real TIMEOUT 1200
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
                          "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+    if(KVP_GGML) # the same with kvpager's attention
+      kvp_add_test(NAME llama_real_serve_attention LABELS llama_real TIMEOUT 1200
+                   COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
+                           "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+      set_tests_properties(llama_real_serve_attention PROPERTIES
+          ENVIRONMENT "GGML_BACKEND_PATH=$<TARGET_FILE:kvpager_ggml>")
+    endif()
   endif()
 endif()
