@@ -360,10 +360,8 @@ static void back_ends_are_loaded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_whole_and_stops),
-        cmocka_unit_test(limits_are_the_schedulers),
-        cmocka_unit_test(options_are_llama_servers),
-        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(text_is_whole_and_stops),   cmocka_unit_test(limits_are_the_schedulers),
+        cmocka_unit_test(options_are_llama_servers), cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(back_ends_are_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

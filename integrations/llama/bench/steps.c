@@ -101,11 +101,13 @@ typedef struct figures {
     uint32_t n;
 } figures;
 
-static void submit(kvp_llama *engine, kvp_ns ns, uint32_t first_token, uint32_t n_tokens, uint32_t n_new)
+static void submit(kvp_llama *engine, kvp_ns ns, uint32_t first_token, uint32_t n_tokens,
+                   uint32_t n_new)
 {
     static int32_t tokens[CONTEXT_MOST];
     kvp_request request;
-    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
     const kvp_submission submission = {
         .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = n_new};
     for (uint32_t i = 0; i < n_tokens; i++)
@@ -163,10 +165,12 @@ static void report(kvp_llama *engine, figures *f)
     const double own = mean(f->own_us, f->n), decode = mean(f->decode_us, f->n);
     qsort(f->own_us, f->n, sizeof *f->own_us, compare);
     qsort(f->decode_us, f->n, sizeof *f->decode_us, compare);
-    printf("%u steps of %d users: %.0f us beside llama_decode (median %.0f, p99 %.0f), llama_decode "
-           "%.0f us (median %.0f): %.2f %%; %.2f blocks evicted a step, %u keepers\n",
-           f->n, USERS, own, f->own_us[f->n / 2], f->own_us[f->n * 99 / 100], decode,
-           f->decode_us[f->n / 2], 100 * own / (own + decode), (double)f->evicted / f->n, stats.keepers);
+    printf(
+        "%u steps of %d users: %.0f us beside llama_decode (median %.0f, p99 %.0f), llama_decode "
+        "%.0f us (median %.0f): %.2f %%; %.2f blocks evicted a step, %u keepers\n",
+        f->n, USERS, own, f->own_us[f->n / 2], f->own_us[f->n * 99 / 100], decode,
+        f->decode_us[f->n / 2], 100 * own / (own + decode), (double)f->evicted / f->n,
+        stats.keepers);
 }
 
 static void quiet(enum ggml_log_level level, const char *text, void *data)
