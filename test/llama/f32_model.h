@@ -6,8 +6,8 @@
 
 struct llama_model;
 
-/* The first layers of a Llama's file, each weight in f32. Ends the program where that cannot be had;
- * NULL: llama.cpp refuses it. */
+/* The first layers of a Llama's file, each weight in f32. Ends the program where that cannot be
+ * had; NULL: llama.cpp refuses it. */
 struct llama_model *f32_model_load(const char *path, uint32_t n_layers);
 
 #endif

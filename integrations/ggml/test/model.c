@@ -1,10 +1,10 @@
-/* model: a real model with libggml-kvpager.so and without it. Logits must differ by no more than 1.5
- * times what ggml's own do between flash attention and none; a prompt of which some tokens are others
- * must differ by more.
+/* model: a real model with libggml-kvpager.so and without it. Logits must differ by no more than
+ * 1.5 times what ggml's own do between flash attention and none; a prompt of which some tokens are
+ * others must differ by more.
  *
- * Caches of f16 with the weights of the file, which amplify rounding, and of f16 and q8_0 with three
- * layers in f32, where a few other tokens show. There what is without flash attention has a cache of
- * f32.
+ * Caches of f16 with the weights of the file, which amplify rounding, and of f16 and q8_0 with
+ * three layers in f32, where a few other tokens show. There what is without flash attention has a
+ * cache of f32.
  *
  *     model LIBRARY MODEL      prints the differences; status 1 if one is wrong
  */

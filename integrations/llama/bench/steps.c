@@ -2,10 +2,11 @@
  *
  *     kvp_llama_steps MODEL CELLS BLOCK_TOKENS THREADS [LAYERS]
  *
- * Fills CELLS with conversations that are over, and then USERS decode beside them. Steps that give each
- * user a token are measured by the clock: scheduler, cache and ids, llama.cpp's own bookkeeping of cells
- * among it, without llama_decode and without sampling. LAYERS (0: those of the file): so many layers of
- * zeros instead of the model's weights, which fills many cells in seconds and costs a step the same.
+ * Fills CELLS with conversations that are over, and then USERS decode beside them. Steps that give
+ * each user a token are measured by the clock: scheduler, cache and ids, llama.cpp's own
+ * bookkeeping of cells among it, without llama_decode and without sampling. LAYERS (0: those of the
+ * file): so many layers of zeros instead of the model's weights, which fills many cells in seconds
+ * and costs a step the same.
  *
  * Linked with --wrap=llama_decode, so that its time is known. */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime */
@@ -48,7 +49,7 @@ static void stop(const char *what, long long a)
     exit(1);
 }
 
-/* -------------------------------------------------------------------------------------- the model */
+/* ------------------------------------------------------------------------------------ the model */
 
 static void set_zeros(struct ggml_tensor *tensor, void *data)
 {
@@ -92,7 +93,7 @@ static kvp_llama *make_engine(struct llama_model *model, char **argv)
     return engine;
 }
 
-/* -------------------------------------------------------------------------------------- the steps */
+/* ------------------------------------------------------------------------------------ the steps */
 
 typedef struct figures {
     double own_us[STEPS_MOST];

@@ -1,5 +1,5 @@
-/* backends: one device inside, or none until it is loaded, and one of another library: a file of the word
- * "fake-backend" and its name. */
+/* backends: one device inside, or none until it is loaded, and one of another library: a file of
+ * the word "fake-backend" and its name. */
 #include "fake.h"
 
 #include <stdio.h>

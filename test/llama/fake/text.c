@@ -39,7 +39,8 @@ struct llama_model_params llama_model_default_params(void)
     return (struct llama_model_params){.n_gpu_layers = -1, .load_mtp = true};
 }
 
-/* Nothing is loaded without a back end. A file of words: "fake-model", then any of step_us=N, architecture=NAME, no-template. */
+/* A file of words: "fake-model", then any of step_us=N, architecture=NAME, no-template. Nothing is
+ * loaded without a back end. */
 struct llama_model *llama_model_load_from_file(const char *path, struct llama_model_params params)
 {
     char word[64], name[64];

@@ -1,5 +1,5 @@
-/* backends: ggml looks for libraries of back ends in its own folders, the program's and the current one.
- * So it is asked to only if it has none inside. */
+/* backends: ggml looks for libraries of back ends in its own folders, the program's and the current
+ * one. So it is asked to only if it has none inside. */
 #include "backends.h"
 
 #include <llama.h>
