@@ -72,6 +72,8 @@ MAY_INCLUDE = [
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),
     ("examples/*",            [PUBLIC]),
+    # A real model, as the tests of llama.cpp's other library have it.
+    ("integrations/ggml/test/model.c", [PUBLIC, "test/llama/f32_model.h"]),
     ("integrations/ggml/*",   [PUBLIC, "integrations/ggml/*"]),
 ]
 

@@ -6,6 +6,8 @@
 #     llama.sh BUILD demo ...   the same for 32 users, prints what the cache saved, and ends
 #     llama.sh BUILD bench ...  compares it with llama-server of the same library (bench.py)
 #
+# The servers use kvpager's attention. GGML_BACKEND_PATH= (empty) is for ggml's.
+#
 # What it downloads: scripts/llama_files.sh. Ends with 77 where that cannot be had.
 set -euo pipefail
 
@@ -20,13 +22,15 @@ cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_C
     -DKVP_LTO=OFF -DKVP_BUILD_EXAMPLES=OFF -DKVP_BUILD_FUZZ=OFF \
     -DKVP_LLAMA_INCLUDE="$unpacked/include" \
     -DKVP_LLAMA_LIBRARY="$unpacked/libllama.so;$unpacked/libpython_names.so" \
-    -DKVP_LLAMA_MODEL="$unpacked/model.gguf" >"$build/configure.log" ||
+    -DKVP_LLAMA_MODEL="$unpacked/model.gguf" \
+    -DKVP_GGML=ON -DKVP_GGML_SOURCE="$unpacked" >"$build/configure.log" ||
     { cat "$build/configure.log"; exit 1; }
-targets=kvpager_serve
-[ "$what" != test ] || targets="kvp_llama_real kvpager_serve kvp_serve_fake"
+targets="kvpager_serve kvpager_ggml"
+[ "$what" != test ] || targets="$targets kvp_llama_real kvp_llama_steps kvp_serve_fake"
 # shellcheck disable=SC2086
 ninja -C "$build/tests" $targets >"$build/build.log" || { cat "$build/build.log"; exit 1; }
 serve="$build/tests/kvpager-serve"
+attention="$build/tests/libggml-kvpager.so"
 
 # OpenAI's Python client (1 MB, and what it needs: 8 MB).
 test_openai() {
@@ -37,6 +41,12 @@ test_openai() {
         "$build/openai/bin/python" "$source/test/llama/serve/openai_client.py"
 }
 
+start() {
+    GGML_BACKEND_PATH=${GGML_BACKEND_PATH-$attention}
+    [ -n "$GGML_BACKEND_PATH" ] && export GGML_BACKEND_PATH || unset GGML_BACKEND_PATH
+    exec "$@"
+}
+
 case $what in
 test)
     [ -z "${LLAMA_NO_RUN:-}" ] || exit 0
@@ -45,16 +55,17 @@ test)
     ;;
 serve)
     echo "kvpager: loading SmolLM2-135M-Instruct; end it with Ctrl-C" >&2
-    exec "$serve" -m "$unpacked/model.gguf" -a SmolLM2-135M-Instruct "$@"
+    start "$serve" -m "$unpacked/model.gguf" -a SmolLM2-135M-Instruct "$@"
     ;;
 demo)
-    exec python3 "$source/integrations/llama/serve/demo.py" "$serve" -m "$unpacked/model.gguf" "$@"
+    start python3 "$source/integrations/llama/serve/demo.py" "$serve" -m "$unpacked/model.gguf" "$@"
     ;;
 bench)
     peer="$build/peer/bin/python"
     [ -x "$peer" ] || python3 -m venv "$build/peer"
     "$peer" -m pip install -q --no-index --no-deps "$build"/downloads/xllamacpp-*.whl
-    exec python3 "$source/integrations/llama/serve/bench.py" "$serve" "$unpacked/model.gguf" "$peer" "$@"
+    exec python3 "$source/integrations/llama/serve/bench.py" "$serve" "$unpacked/model.gguf" "$peer" \
+        --attention "$attention" "$@"
     ;;
 *)
     echo "usage: llama.sh BUILD [test|serve|demo|bench] [OPTION...]" >&2

@@ -13,9 +13,8 @@ fail() {
 
 trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
 
-for library in 'libmicrohttpd >= 0.9.72' jansson; do
-    pkg-config --exists "$library" || { echo "skipped: no $library"; exit 77; }
-done
+missing=$("$KVP_SOURCE/scripts/setup.sh" serve --list-missing) || true
+case $missing in *libmicrohttpd* | *libjansson*) echo "skipped: missing are $missing"; exit 77 ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -1,4 +1,7 @@
-/* Parts of kvpager-serve, without HTTP: text, limits, samplers' arguments and the command line. */
+/* Parts of kvpager-serve, without HTTP: text, limits, samplers' arguments, the command line and
+ * ggml's back ends. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "../../integrations/llama/serve/engine/backends.h"
 #include "../../integrations/llama/serve/engine/limits.h"
 #include "../../integrations/llama/serve/engine/sampling.h"
 #include "../../integrations/llama/serve/engine/text.h"
@@ -309,13 +313,56 @@ static void sizes_have_units(void **state)
     }
 }
 
+/* ------------------------------------------------------------------------------------ back ends */
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* -fa after the back ends are loaded, or -100: refused. */
+static int load(int are_inside, const char *path, const char *flash)
+{
+    kvpi_options options;
+    char why[200];
+    char *argv[] = {"x", "-m", "a", "-fa", (char *)(uintptr_t)flash};
+    fake_set_backends(are_inside);
+    assert_int_equal(kvpi_options_read(&options, 5, argv, why), KVPI_OPTIONS_OK);
+    const int status = kvpi_backends_load(&options, path);
+    assert_int_equal(ggml_backend_dev_count() > 0, 1);
+    return status == 0 ? (int)options.flash_attn : -100;
+}
+
+static void back_ends_are_loaded(void **state)
+{
+    static const char path[] = "test_serve.backend", other[] = "test_serve.other-backend";
+    (void)state;
+    write_file(path, "fake-backend kvpager");
+    write_file(other, "fake-backend other");
+    assert_int_equal(unsetenv("GGML_BACKEND_PATH"), 0);
+    assert_int_equal(load(1, NULL, "auto"), LLAMA_FLASH_ATTN_TYPE_AUTO);
+    assert_int_equal(load(0, NULL, "auto"), LLAMA_FLASH_ATTN_TYPE_AUTO);
+    assert_int_equal(load(1, path, "auto"), LLAMA_FLASH_ATTN_TYPE_ENABLED);
+    assert_int_equal(load(1, path, "on"), LLAMA_FLASH_ATTN_TYPE_ENABLED);
+    assert_int_equal(load(1, path, "off"), LLAMA_FLASH_ATTN_TYPE_DISABLED);
+    assert_int_equal(load(1, other, "auto"), LLAMA_FLASH_ATTN_TYPE_AUTO);
+    assert_int_equal(load(1, "test_serve.nothing", "auto"), -100);
+    assert_int_equal(setenv("GGML_BACKEND_PATH", path, 1), 0);
+    assert_int_equal(load(0, path, "auto"), LLAMA_FLASH_ATTN_TYPE_ENABLED);
+    assert_int_equal(unsetenv("GGML_BACKEND_PATH"), 0);
+    (void)remove(path);
+    (void)remove(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_whole_and_stops),
-        cmocka_unit_test(limits_are_the_schedulers),
-        cmocka_unit_test(options_are_llama_servers),
-        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(text_is_whole_and_stops),   cmocka_unit_test(limits_are_the_schedulers),
+        cmocka_unit_test(options_are_llama_servers), cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(back_ends_are_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

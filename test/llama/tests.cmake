@@ -7,7 +7,7 @@ endif()
 kvp_add_llama(kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
 target_link_libraries(kvp_llama_over_fake PUBLIC kvpager_static)
 add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c"
-            "${CMAKE_CURRENT_LIST_DIR}/fake/state.c"
+            "${CMAKE_CURRENT_LIST_DIR}/fake/state.c" "${CMAKE_CURRENT_LIST_DIR}/fake/backends.c"
             "${CMAKE_CURRENT_LIST_DIR}/fake/text.c" "${CMAKE_CURRENT_LIST_DIR}/fake/samplers.c")
 kvp_configure_target(kvp_fake_llama)
 
@@ -43,7 +43,8 @@ set_tests_properties(llama_random_plant PROPERTIES PASS_REGULAR_EXPRESSION "a wr
 
 set(serve "${KVP_LLAMA_SOURCE}/serve")
 kvp_add_llama_test(test_serve "${CMAKE_CURRENT_LIST_DIR}/test_serve.c" "${serve}/options.c"
-                   "${serve}/engine/text.c" "${serve}/engine/limits.c" "${serve}/engine/sampling.c")
+                   "${serve}/engine/text.c" "${serve}/engine/limits.c" "${serve}/engine/sampling.c"
+                   "${serve}/engine/backends.c")
 kvp_add_test(NAME unit_serve COMMAND test_serve LABELS unit)
 
 # Its engine's thread, which needs no libmicrohttpd.
@@ -78,11 +79,17 @@ endif()
 # The real one: scripts/llama.sh gets it, with a model.
 set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
 if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
-  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c")
+  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c"
+                 "${CMAKE_CURRENT_LIST_DIR}/f32_model.c")
   kvp_configure_target(kvp_llama_real)
   target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
   target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
   target_link_libraries(kvp_llama_real PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY} m)
+  add_executable(kvp_llama_steps "${KVP_LLAMA_SOURCE}/bench/steps.c")
+  kvp_configure_target(kvp_llama_steps)
+  target_include_directories(kvp_llama_steps SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
+  target_link_libraries(kvp_llama_steps PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY})
+  target_link_options(kvp_llama_steps PRIVATE "LINKER:--wrap=llama_decode")
   kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
   kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 2400
@@ -95,5 +102,12 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
     kvp_add_test(NAME llama_real_serve LABELS llama_real TIMEOUT 1200
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
                          "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+    if(KVP_GGML) # the same with kvpager's attention
+      kvp_add_test(NAME llama_real_serve_attention LABELS llama_real TIMEOUT 1200
+                   COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
+                           "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+      set_tests_properties(llama_real_serve_attention PROPERTIES
+          ENVIRONMENT "GGML_BACKEND_PATH=$<TARGET_FILE:kvpager_ggml>")
+    endif()
   endif()
 endif()

@@ -3,9 +3,11 @@
 time, in alternating rounds.
 
     bench.py SERVER MODEL PEER_PYTHON [--scene NAME]... [--rounds N] [--threads N]
-             [--slots N,...] [--serve-args 'OPTION...'] [--json FILE]
+             [--slots N,...] [--serve-args 'OPTION...'] [--attention LIBRARY] [--scale X] [--json FILE]
 
-PEER_PYTHON has xllamacpp. --slots are those of llama-server; '' measures kvpager-serve alone. For each
+PEER_PYTHON has xllamacpp. --slots are those of llama-server; '' measures kvpager-serve alone. --attention
+measures kvpager-serve with libggml-kvpager.so, too. --scale makes prompts, answers and the cells longer or
+shorter, so that a small machine ends. For each
 scene and server: prompt tokens run through the model, divided by the least possible (each token of each
 distinct prefix once); seconds for all requests, and to the first token; requests that failed. Medians
 of the rounds.
@@ -20,6 +22,7 @@ import json
 import os
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,14 +38,20 @@ def tokens(draw, n):
     return [draw.randrange(FIRST_ID, LAST_ID) for _ in range(n)]
 
 
-def users(draw, n=32, shared=1500, own=100, new=64):
-    """n users of one assistant, all at once."""
+def scaled(lengths, scale):
+    return [round(n * scale) for n in lengths]
+
+
+def users(draw, scale, shared=1500, own=100, new=64):
+    """32 users of one assistant, all at once."""
+    shared, own, new = scaled((shared, own, new), scale)
     system = tokens(draw, shared)
-    return [[(system + tokens(draw, own), new)] for _ in range(n)]
+    return [[(system + tokens(draw, own), new)] for _ in range(32)]
 
 
-def conversations(draw, n, turns=6, first=300, question=40, answer=48):
+def conversations(draw, scale, n, turns=6):
     """n conversations that share nothing; a turn is asked when the one before is answered."""
+    first, question, answer = scaled((300, 40, 48), scale)
     clients = []
     for _ in range(n):
         prompt, client = tokens(draw, first), []
@@ -54,21 +63,21 @@ def conversations(draw, n, turns=6, first=300, question=40, answer=48):
     return clients
 
 
-def in_turn(draw, n=3, turns=6):
+def in_turn(draw, scale, n=3, turns=6):
     """The same, by one client that goes from one conversation to the next with each turn."""
-    clients = conversations(draw, n, turns)
+    clients = conversations(draw, scale, n, turns)
     return [[client[turn] for turn in range(turns) for client in clients]]
 
 
 # name: requests, cells, slots of llama-server (0: its default), further options of kvpager-serve
 SCENES = {
     "users": (users, 65536, (0, 1, 4, 8, 16, 32), ()),
-    "conversations": (lambda draw: conversations(draw, 8), 16384, (0, 1, 8), ()),
+    "conversations": (lambda draw, scale: conversations(draw, scale, 8), 16384, (0, 1, 8), ()),
     "in-turn": (in_turn, 16384, (0, 1), ()),
-    "quarter": (lambda draw: conversations(draw, 16), 3328, (0, 1),
+    "quarter": (lambda draw, scale: conversations(draw, scale, 16), 3328, (0, 1),
                 ("--host-memory", "1G", "-fa", "on")),
-    "tenth": (lambda draw: users(draw, 32, 500, 300, 64), 2816, (0, 1), ()),
-    "alone": (lambda draw: [[(tokens(draw, 400), 48)] for _ in range(8)], 16384, (0, 8), ()),
+    "tenth": (lambda draw, scale: users(draw, scale, 500, 300), 2816, (0, 1), ()),
+    "alone": (lambda draw, scale: users(draw, scale, 0, 400, 48)[:8], 16384, (0, 8), ()),
 }
 
 
@@ -87,8 +96,8 @@ def count_least(clients):
 class Server:
     """A server, its port and what it has counted."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, command, environment=None):
+        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True)
         found = re.search(r"(\d+)/?$", self.process.stdout.readline().strip())
         if not found:
@@ -111,11 +120,17 @@ class Server:
             self.process.wait()
 
 
+def cells_of(options, scene):
+    return str(round(SCENES[scene][1] * options.scale) // 256 * 256)
+
+
 class Ours(Server):
-    def __init__(self, options, scene):
-        _, cells, _, more = SCENES[scene]
-        super().__init__([options.server, "-m", options.model, "--port", "0", "-c", str(cells),
-                          "-t", str(options.threads), *more, *options.serve_args])
+    def __init__(self, options, scene, attention=None):
+        environment = {name: value for name, value in os.environ.items() if name != "GGML_BACKEND_PATH"}
+        if attention:
+            environment["GGML_BACKEND_PATH"] = attention
+        super().__init__([options.server, "-m", options.model, "--port", "0", "-c", cells_of(options, scene),
+                          "-t", str(options.threads), *SCENES[scene][3], *options.serve_args], environment)
 
     def evaluated(self, n_requests):
         """The last prompt token of a request gives its first new token; the last new one is not run."""
@@ -126,7 +141,7 @@ class Ours(Server):
 class Peer(Server):
     def __init__(self, options, scene, slots):
         super().__init__([options.peer, os.path.join(HERE, "bench_peer.py"), options.model, str(slots),
-                          str(SCENES[scene][1]), str(options.threads)])
+                          cells_of(options, scene), str(options.threads)])
 
     def evaluated(self, _):
         return self.read("llamacpp:prompt_tokens_total")
@@ -192,10 +207,12 @@ def middle(runs, figure):
 
 
 def run_scene(options, scene):
-    make_clients, cells, slots, _ = SCENES[scene]
-    clients = make_clients(random.Random(7))
+    make_clients, _, slots, _ = SCENES[scene]
+    clients = make_clients(random.Random(7), options.scale)
     least = count_least(clients)
     servers = {"kvpager-serve": lambda: Ours(options, scene)}
+    if options.attention:
+        servers["kvpager-serve, its attention"] = lambda: Ours(options, scene, options.attention)
     for n in slots if options.slots is None else options.slots:
         name = f"llama-server -np {n}" if n else "llama-server"
         servers[name] = lambda n=n: Peer(options, scene, n)
@@ -204,13 +221,13 @@ def run_scene(options, scene):
         for name, make in servers.items():
             runs[name].append(measure(make, clients, least))
             print(f"{scene}, {name}: {runs[name][-1]}", file=sys.stderr, flush=True)
-    print(f"\n{scene}: {sum(len(c) for c in clients)} requests, {cells} cells; least possible: {least} "
+    print(f"\n{scene}: {sum(len(c) for c in clients)} requests, {cells_of(options, scene)} cells; least possible: {least} "
           "prompt tokens")
-    print(f"{'':22}{'evaluated':>10}{'seconds':>9}{'first p50':>11}{'p99':>8}{'failed':>8}")
+    print(f"{'':28}{'evaluated':>10}{'seconds':>9}{'first p50':>11}{'p99':>8}{'failed':>8}")
     table = {}
     for name, of in runs.items():
         table[name] = {figure: middle(of, figure) for figure in of[0]}
-        print(f"{name:22}{table[name]['evaluated']:10.2f}{table[name]['seconds']:9.1f}"
+        print(f"{name:28}{table[name]['evaluated']:10.2f}{table[name]['seconds']:9.1f}"
               f"{table[name]['first_p50'] or 0:11.1f}{table[name]['first_p99'] or 0:8.1f}"
               f"{table[name]['failed']:8.0f}", flush=True)
     return table
@@ -225,10 +242,13 @@ def main():
     parser.add_argument("--scene", action="append", choices=sorted(SCENES))
     parser.add_argument("--slots", type=lambda text: [int(n) for n in text.split(",") if n])
     parser.add_argument("--serve-args", type=str.split, default=[], help="more options of kvpager-serve")
+    parser.add_argument("--attention")
+    parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers end, too
     tables = {scene: run_scene(options, scene) for scene in options.scene or SCENES}
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
 /* kvpager-serve: a model, an engine's thread, and HTTP threads around it. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "engine/backends.h"
 #include "engine/loop.h"
 #include "engine/restart.h"
 #include "http/http.h"
@@ -166,6 +167,8 @@ int main(int argc, char **argv)
     if (!options.is_verbose)
         llama_log_set(log_warnings, NULL);
     llama_backend_init();
+    if (kvpi_backends_load(&options, getenv("GGML_BACKEND_PATH")) != 0)
+        return refuse("GGML_BACKEND_PATH", "ggml cannot load this back end (-v: why)");
     struct llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = options.gpu_layers;
     struct llama_model *model = llama_model_load_from_file(options.model, params);

@@ -73,7 +73,7 @@ static const option table[] = {
     {{"--top-p"}, REAL, AT(sampling.top_p), 0, 1, "X  (default 0.95)"},
     {{"--min-p"}, REAL, AT(sampling.min_p), 0, 1, "X  (default 0.05)"},
     {{"-s", "--seed"}, SEED, AT(sampling.seed), -1, ANY, "N  -1: another one for each request"},
-    {{"--block-tokens"}, COUNT, AT(block_tokens), 1, 1024, "N  of a block (default 16)"},
+    {{"--block-tokens"}, COUNT, AT(block_tokens), 1, 1024, "N  of a block (default 4)"},
     {{"--max-queue"},
      COUNT,
      AT(max_queue),
@@ -141,7 +141,7 @@ static void set_defaults(kvpi_options *options)
     options->type_k = options->type_v = GGML_TYPE_F16;
     options->flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
     kvpi_sampling_init(&options->sampling);
-    options->block_tokens = 16;
+    options->block_tokens = 4;
     options->max_queue = 256;
     options->max_connections = 512;
     options->max_body_kib = 4096;

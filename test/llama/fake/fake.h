@@ -63,6 +63,9 @@ int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos,
 /* From now on the KV of a token is that of token + shift. */
 void fake_shift_tokens(struct llama_context *context, int32_t shift);
 
+/* ggml's back ends are inside (1), or libraries that are not loaded yet (0: as at first). */
+void fake_set_backends(int are_inside);
+
 /* Every assertion calls this: prints and aborts. */
 void fake_broken(const char *what, int64_t a, int64_t b);
 

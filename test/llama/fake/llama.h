@@ -31,6 +31,14 @@ enum ggml_log_level { GGML_LOG_LEVEL_NONE = 0, GGML_LOG_LEVEL_WARN = 3, GGML_LOG
 typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *context);
 typedef bool (*ggml_abort_callback)(void *data);
 
+/* ggml's back ends: backends.c */
+typedef struct ggml_backend_reg *ggml_backend_reg_t;
+typedef struct ggml_backend_device *ggml_backend_dev_t;
+size_t ggml_backend_dev_count(void);
+ggml_backend_dev_t ggml_backend_dev_by_name(const char *name);
+ggml_backend_reg_t ggml_backend_load(const char *path);
+void ggml_backend_load_all(void);
+
 enum llama_flash_attn_type {
     LLAMA_FLASH_ATTN_TYPE_AUTO = -1,
     LLAMA_FLASH_ATTN_TYPE_DISABLED = 0,

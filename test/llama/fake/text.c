@@ -39,12 +39,13 @@ struct llama_model_params llama_model_default_params(void)
     return (struct llama_model_params){.n_gpu_layers = -1, .load_mtp = true};
 }
 
-/* A file of words: "fake-model", then any of step_us=N, architecture=NAME, no-template. */
+/* A file of words: "fake-model", then any of step_us=N, architecture=NAME, no-template. Nothing is
+ * loaded without a back end. */
 struct llama_model *llama_model_load_from_file(const char *path, struct llama_model_params params)
 {
     char word[64], name[64];
     (void)params;
-    FILE *file = fopen(path, "r");
+    FILE *file = ggml_backend_dev_count() > 0 ? fopen(path, "r") : NULL;
     if (file == NULL)
         return NULL;
     struct llama_model *model = calloc(1, sizeof *model);

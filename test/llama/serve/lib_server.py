@@ -10,10 +10,16 @@ import subprocess
 import tempfile
 
 ALL = 2 ** 64 - 1
+BLOCK = 4  # tokens, by default
 END, IM_START, IM_END = 256, 257, 258
 SPECIALS = {"<end>": END, "<|im_start|>": IM_START, "<|im_end|>": IM_END}
 PROGRAM = os.environ.get("KVP_SERVE") or os.path.join(
     os.environ.get("KVP_BUILD", "build/check"), "test", "kvp_serve_fake")
+
+
+def whole(prompt):
+    """Tokens of its whole blocks; the one with the last token is computed again."""
+    return (len(prompt) - 1) // BLOCK * BLOCK
 
 
 class Server:

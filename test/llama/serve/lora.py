@@ -3,9 +3,10 @@
 import os
 import tempfile
 
-from lib_server import Server, chat_prompt, greedy, refused
+from lib_server import Server, chat_prompt, greedy, refused, whole
 
 TEXT = "A system prompt that many requests share, and that is worth keeping. "
+KEPT = whole(TEXT)
 
 
 def write(path, text):
@@ -23,7 +24,7 @@ def check_answers(adapter):
     assert len({greedy(TEXT, 9, shift)[0] for shift in (0, 7, 8)}) == 3
     with Server("-c", "1024", "--lora", adapter) as server:
         assert [cached(server, 7), cached(server, 7), cached(server, 7, cache_salt="a"),
-                cached(server, 7, cache_salt="a")] == [0, 64, 0, 64]
+                cached(server, 7, cache_salt="a")] == [0, KEPT, 0, KEPT]
         messages = [{"role": "user", "content": "Hi"}]
         found = server.post("/v1/chat/completions", messages=messages, max_tokens=9, temperature=0)
         want = greedy(chat_prompt(messages), 9, 7)[0]
@@ -36,9 +37,9 @@ def check_snapshots(folder, adapter, other):
     errors = ""
     for more, shift in [([], 0), (["--lora", adapter], 7), (["--lora", other], 8), ([], 0)]:
         with Server(*options, *more, errors=errors) as server:
-            assert [cached(server, shift), cached(server, shift)] == [0, 64]
+            assert [cached(server, shift), cached(server, shift)] == [0, KEPT]
         with Server(*options, *more) as server:
-            assert cached(server, shift) == 64
+            assert cached(server, shift) == KEPT
         errors = "it is of another model or adapter"
 
 

@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from lib_server import Server, greedy, refused
+from lib_server import BLOCK, Server, greedy, refused, whole
 
 HOST = ["-c", "512", "-fa", "on", "-np", "4", "--host-memory"]
 FIRST = "The first prompt, which is long enough to be evicted and to come back. " * 3
@@ -25,24 +25,24 @@ def check_host(folder):
             metrics = server.metrics()
             assert metrics["evicted_blocks_total"] > 0 and (metrics["host_bytes"] > 0) == kept, metrics
             n = cached(server, FIRST)
-            assert (n == len(FIRST) // 16 * 16) == kept, n
+            assert (n == whole(FIRST)) == kept, n
             assert (server.metrics()["host_pieces_in_total"] > 0) == kept
     options = [*HOST, "1M", "--snapshot", os.path.join(folder, "kept")]
     with Server(*options) as server:  # the cells are saved, and what is on the host is not
         assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
     with Server(*options) as server:
-        assert cached(server, SECOND) == len(SECOND) // 16 * 16
-        assert cached(server, FIRST) < len(FIRST) // 16 * 16
+        assert cached(server, SECOND) == whole(SECOND)
+        assert cached(server, FIRST) < whole(FIRST)
 
 
 def check_idle():
-    """64 cells are four blocks. The end of a prefix goes first."""
+    """64 cells are some blocks. The end of a prefix goes first."""
     with Server("-c", "1024", "--idle-cells", "64") as server:
         assert [cached(server, FIRST), cached(server, FIRST)] == [0, 64]
         metrics = server.metrics()
-        assert metrics["idle_blocks_total"] >= len(FIRST) // 16 - 4, metrics
+        assert metrics["idle_blocks_total"] >= len(FIRST) // BLOCK - 64 // BLOCK, metrics
     with Server("-c", "1024", "--idle-cells", "0") as server:
-        assert [cached(server, FIRST), cached(server, FIRST)] == [0, len(FIRST) // 16 * 16]
+        assert [cached(server, FIRST), cached(server, FIRST)] == [0, whole(FIRST)]
         assert server.metrics()["idle_blocks_total"] == 0
 
 
@@ -50,14 +50,14 @@ def check_refused(folder):
     model = os.path.join(folder, "model")
     with open(model, "w", encoding="utf-8") as file:
         file.write("fake-model")
-    for options, sentence in [([*HOST, "255"], "--host-memory: 255 bytes are no blocks: a block has 256"),
+    for options, sentence in [([*HOST, "63"], "--host-memory: 63 bytes are no blocks: a block has 64 "),
                               ([*HOST, "512G"], "bytes are too many blocks")]:
         status, said = refused("-m", model, *options)
         assert status == 1 and sentence in said, said
     with open(model, "w", encoding="utf-8") as file:
         file.write("fake-model architecture=mamba")
     assert "recurrent" in refused("-m", model, *HOST, "1M")[1]
-    with Server(*HOST, "256"):  # one block
+    with Server(*HOST, "64"):  # one block
         pass
 
 
