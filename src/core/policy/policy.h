@@ -111,6 +111,16 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
  * before it. That is no use: it keeps its class. */
 void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block);
 
+/* The same of n blocks, whose numbers are those behind the one that is given: the caller sets them,
+ * and stamps that are the time. */
+static inline uint64_t kvpi_policy_rest_many(struct kvpi_policy *policy, uint32_t n)
+{
+    const uint64_t before = policy->rests;
+    policy->rests += n;
+    policy->changes++;
+    return before;
+}
+
 /* A block that is not queued lost its content. */
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block);
 
