@@ -239,7 +239,7 @@ static void test_moods(void **state)
     }
 }
 
-/* ----------------------------------------------------------------------------------- in a cache */
+/* ---------------------------------------------------------------------------------- in a cache */
 
 /* A cache of C blocks serves the requests; each content's tokens are its number. Gives the blocks
  * that are hit. */
@@ -271,8 +271,8 @@ static uint64_t hits_of_cache(uint32_t policy)
     return n_hits;
 }
 
-/* 2^20 tokens are few blocks of these, so that the promise is worth something. Where the whole cache
- * is audited after each call, less has to do. */
+/* 2^20 tokens are few blocks of these, so that the promise is worth something. Where the whole
+ * cache is audited after each call, less has to do. */
 enum { IS_AUDITED = KVP_CHECK > 1, CORE_TOKENS = IS_AUDITED ? 512 : 8192 };
 enum { CORE_REQUESTS = IS_AUDITED ? 2500 : 40000, SEARCHED = IS_AUDITED ? 2 : 12 };
 
@@ -319,27 +319,30 @@ static double margin(struct figures found)
 static void test_cache_searched(void **state)
 {
     uint64_t random = 99;
-    struct habits worst = {0};
-    double least = 1e18;
+    /* The moods of test_turncoat. */
+    struct habits worst = {
+        .n_moods = 2, .length = 4096, .of = {{682, 919, 4, 659, 0}, {446, 701, 591, 865, 0}}};
+    double first = 0, least = 1e18;
     (void)state;
     for (int round = 0; round < 2 * SEARCHED; round++) {
         struct habits habits = worst;
         uint64_t same = 5;
-        if (round < SEARCHED) {
+        if (round > 0 && round < SEARCHED) {
             habits = draw_habits(&random);
-        } else {
+        } else if (round > 0) {
             draw_mood(&random, &habits, draw(&random, habits.n_moods));
         }
         begin(CORE_TOKENS);
         add_moods(&same, &habits, CORE_REQUESTS);
         const struct figures found = measure();
         expect_promise(found);
+        first = round == 0 ? margin(found) : first;
         if (margin(found) < least) {
             least = margin(found);
             worst = habits;
         }
     }
-    assert_true(IS_AUDITED || least < 0); /* it costs hits: the search finds what is hard */
+    assert_true(IS_AUDITED || least < first);
     uint64_t same = 5;
     begin(CORE_TOKENS);
     add_moods(&same, &worst, CORE_REQUESTS);

@@ -168,9 +168,12 @@ static uint32_t kind_of_new(uint64_t tokens)
     return (uint32_t)(tokens > 512) + (tokens > 4096) + (tokens > 32768);
 }
 
+/* s of a count: 1 | 2 | 3, 4 | more; 0 is as 1. */
+static const uint8_t kinds_of_count[] = {0, 0, 1, 2, 2, 3};
+
 static uint32_t kind_of_count(uint32_t uses)
 {
-    return (uint32_t)(uses > 1) + (uses > 2) + (uses > 4);
+    return kinds_of_count[kvpi_min_u32(uses, 5)];
 }
 
 /* What the blocks of a request have in common: o and w. */

@@ -24,6 +24,7 @@
  *   V1         a block's class is below 64 and has the s of its count; no stamp is ahead of time,
  *              and no number of a rest
  *   V2         credit <= its limit; it is below its floor only while the policy is distrusted
+ *   V3         in cache/audit.c: the hits of open requests add up
  *   P, G, O    in hits.h, ghost.h and order.h
  *
  * Memory: 32 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
@@ -89,7 +90,7 @@ struct kvpi_policy_request {
     const uint32_t *blocks; /* [n_blocks] of its row that have content, first the prompt's first */
     const uint32_t *names;  /* [n_blocks / group_blocks] of each whole group of them */
     uint32_t n_blocks;
-    uint32_t n_held;   /* blocks that it had in all, at least n_blocks */
+    uint32_t n_held;   /* blocks that are held as it ends, its own among them: at least n_blocks */
     uint32_t n_prompt; /* of n_blocks, those of the prompt */
     uint32_t n_hits;   /* of these, the leading ones that were cached when it began */
     uint64_t prompt_tokens;

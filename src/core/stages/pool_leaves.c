@@ -104,11 +104,12 @@ void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t 
     struct kvpi_leaf *contents = kvpi_leaf(leaves, 0);
     struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
     struct kvpi_order_block *known = kvpi_order_block(policy->order, 0);
+    const uint64_t now = policy->references;
     uint64_t number = kvpi_policy_rest_many(policy, end - begin);
     for (uint32_t i = end; i > begin; i--) {
         const uint32_t block = (uint32_t)row[i - 1];
         struct kvpi_leaf *up = &contents[above[block]];
-        known[block].stamp = policy->references;
+        known[block].stamp = now;
         known[block].number = ++number;
         known[block].mark = 1;
         if (contents[blocks[block].content].continued == 0) {
