@@ -324,9 +324,6 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     if (blocks[nearer].content != KVPI_NO_NODE) {
         kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
     }
-    if (kvpi_unlikely(cache->pool.leaves.on != 0)) {
-        kvpi_leaves_prefetch(&cache->pool.leaves, next, nearer);
-    }
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }
 

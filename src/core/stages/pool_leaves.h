@@ -53,16 +53,6 @@ static inline struct kvpi_leaf *kvpi_leaf(const struct kvpi_leaves *leaves, uint
     return (struct kvpi_leaf *)kvpi_at(leaves, leaves->leaves_at) + content;
 }
 
-/* Ask for what the eviction of two blocks will need; the nearer one's `above` was asked for when it
- * was the farther one. Hints: rows are left from their end, which is the order of leaves. */
-static inline void kvpi_leaves_prefetch(const struct kvpi_leaves *leaves, uint32_t farther,
-                                        uint32_t nearer)
-{
-    kvpi_prefetch(kvpi_order_block(kvpi_leaves_policy(leaves)->order, farther));
-    kvpi_prefetch(kvpi_leaves_above(leaves, farther));
-    kvpi_prefetch(kvpi_leaf(leaves, *kvpi_leaves_above(leaves, nearer)));
-}
-
 struct kvpi_pool;
 
 /* Plan the arrays of the policy and of these; on, n_blocks, n_contents and block_tokens are set.

@@ -118,8 +118,8 @@ static const kvpi_args_option options_table[] = {
                           "copy what is evicted to the host (default on)", 0},
     [OPT_POLICY] = {"--policy", "LIST",
                     "what is evicted from the device: lru (default), or\n"
-                    "learned (docs/POLICY.md). Both: a replay for each, and\n"
-                    "a table of what they hit",
+                    "learned (docs/POLICY.md). With both, a replay for\n"
+                    "each, and a table of what they hit",
                     0},
     [OPT_STORE] = {"--store", "URL",
                    "write KV to this store, load it, and compare every\n"
