@@ -22,7 +22,8 @@
  *               image). Then block ids stay, and n_blocks and host_blocks must be the same.
  *   Continues   In a cache of the same sizes, everything is as if all sequences had been closed:
  *               the same block ids, hits and victims from there on. This holds if everything saved
- *               is restored, and nothing had become impossible to hit.
+ *               is restored, and nothing had become impossible to hit. With KVP_POLICY_LEARNED,
+ *               report.learned tells whether victims are the same.
  *   Sizes       Other n_blocks and host_blocks (only with bytes), n_nodes, max_namespaces,
  *               max_unit_keys, max_seqs and policies are allowed. With other numbers of blocks,
  *               block ids are new, and duplicates (blocks with the same content as another) lose
@@ -123,7 +124,7 @@ typedef struct kvp_snapshot_report {
     uint64_t dropped_units;
     uint64_t damaged_records; /* of any kind that were skipped */
     uint32_t complete;        /* 1: the file was read to its end mark */
-    uint32_t reserved;        /* 0 */
+    uint32_t learned;         /* 1: with all that the learned policy knew */
 } kvp_snapshot_report;
 
 /* What a file says of itself. */

@@ -167,18 +167,25 @@ static void choose_sizes(mrc_command *command)
         add_point(&command->report, blocks);
 }
 
-static int fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point)
+static void fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point)
 {
     kvpi_mrc_shown shown = command->options.shown;
-    kvpi_mrc_learned_hits learned;
     if (shown.fifo)
         point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
     if (shown.optimum)
         point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
-    if (!shown.learned)
-        return TOOL_OK;
-    int status = kvpi_mrc_learned_run(&command->refs, point->blocks, &learned);
-    point->learned_tokens = status == TOOL_OK ? (double)learned.tokens : KVPI_MRC_NONE;
+}
+
+static int fill_learned(mrc_command *command)
+{
+    kvpi_mrc_report *report = &command->report;
+    uint64_t blocks[KVPI_MRC_MAX_POINTS + 1];
+    kvpi_mrc_learned_hits hits[KVPI_MRC_MAX_POINTS + 1];
+    for (size_t i = 0; i < report->n_points; i++)
+        blocks[i] = report->points[i].blocks;
+    int status = kvpi_mrc_learned_run_sizes(&command->refs, blocks, report->n_points, hits);
+    for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++)
+        report->points[i].learned_tokens = (double)hits[i].tokens;
     return status;
 }
 
@@ -197,8 +204,10 @@ static int fill_points(mrc_command *command)
         kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
         return TOOL_FAILED;
     kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
+    if (shown.learned)
+        status = fill_learned(command);
     for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++) {
-        status = fill_point(command, policies, &report->points[i]);
+        fill_point(command, policies, &report->points[i]);
         kvpi_progress_update(&progress, i + 1);
     }
     kvpi_progress_end(&progress);

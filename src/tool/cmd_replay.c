@@ -9,6 +9,7 @@
 #include "tool/args.h"
 #include "tool/report/load_report.h"
 #include "tool/report/page.h"
+#include "tool/report/policies_report.h"
 #include "tool/replay/replay.h"
 #include "tool/replay/args.h"
 #include "tool/replay/cache.h"
@@ -33,8 +34,8 @@ static int tell_sequential(const kvpi_replay_args *options, const kvpi_report *r
     return TOOL_OK;
 }
 
-static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
-                             const kvpi_requests *requests)
+static kvpi_report begin_sequential(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                                    const kvpi_requests *requests)
 {
     const kvpi_replay_options *replay = &options->load.replay;
     kvpi_report report = {.path = replay->trace.path,
@@ -54,7 +55,14 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_
                           .mended = kvpi_requests_mended(requests)};
     report.memory_bytes = report.blocks * report.block_tokens * setup->token_bytes;
     report.host_memory_bytes = report.host_blocks * report.block_tokens * setup->token_bytes;
-    int status = kvpi_replay_run(requests, replay, &report);
+    return report;
+}
+
+static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                             const kvpi_requests *requests)
+{
+    kvpi_report report = begin_sequential(options, setup, requests);
+    int status = kvpi_replay_run(requests, &options->load.replay, &report);
     if (status != TOOL_OK)
         return status;
     json_t *figures = kvpi_report_figures(&report);
@@ -77,14 +85,20 @@ static int tell_load(const kvpi_replay_args *options, const kvpi_load_report *re
     return TOOL_OK;
 }
 
+static kvpi_load_report begin_load(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                                   const kvpi_requests *requests)
+{
+    return (kvpi_load_report){.path = options->load.replay.trace.path,
+                              .format =
+                                  kvpi_requests_format_name(kvpi_requests_get_format(requests)),
+                              .mended = kvpi_requests_mended(requests),
+                              .setting = kvpi_replay_setup_setting(setup, options)};
+}
+
 static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
                              const kvpi_requests *requests)
 {
-    kvpi_load_report report = {.path = options->load.replay.trace.path,
-                               .format =
-                                   kvpi_requests_format_name(kvpi_requests_get_format(requests)),
-                               .mended = kvpi_requests_mended(requests),
-                               .setting = kvpi_replay_setup_setting(setup, options)};
+    kvpi_load_report report = begin_load(options, setup, requests);
     int status = kvpi_simulate_run(requests, &options->load, &report);
     if (status != TOOL_OK && report.unfinished == 0)
         return status;
@@ -94,11 +108,67 @@ static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_
     return told == TOOL_OK ? status : told;
 }
 
+/* -------------------------------------------------------------------------- several policies */
+
+/* The same replay with one policy; what is compared of it. */
+static int replay_policy(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                         const kvpi_requests *requests, kvpi_policies_row *row)
+{
+    kvpi_replay_args own = *options;
+    own.load.replay.policy = row->policy;
+    if (own.sequential) {
+        kvpi_report report = begin_sequential(&own, setup, requests);
+        int status = kvpi_replay_run(requests, &own.load.replay, &report);
+        row->input_tokens = report.input_tokens;
+        row->hit_tokens = report.hit_tokens;
+        row->cache = report.cache;
+        row->figures = status == TOOL_OK ? kvpi_report_figures(&report) : NULL;
+        return status;
+    }
+    kvpi_load_report report = begin_load(&own, setup, requests);
+    int status = kvpi_simulate_run(requests, &own.load, &report);
+    row->input_tokens = report.input_tokens;
+    row->hit_tokens = report.hit_tokens;
+    row->cache = report.cache;
+    row->figures = status == TOOL_OK ? kvpi_load_report_figures(&report) : NULL;
+    return status;
+}
+
+static int tell_policies(const kvpi_replay_args *options, const kvpi_policies_report *report)
+{
+    if (options->json)
+        return kvpi_figures_tell("replay", kvpi_policies_figures(report));
+    kvpi_policies_print(report, stdout);
+    return TOOL_OK;
+}
+
+static int replay_policies(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                           const kvpi_requests *requests)
+{
+    const kvpi_replay_options *replay = &options->load.replay;
+    kvpi_policies_report report = {.path = replay->trace.path,
+                                   .blocks = replay->blocks,
+                                   .block_tokens = replay->block_tokens,
+                                   .sequential = options->sequential};
+    int status = TOOL_OK;
+    for (; report.n < options->policies.n && status == TOOL_OK; report.n++) {
+        report.rows[report.n].policy = options->policies.of[report.n];
+        status = replay_policy(options, setup, requests, &report.rows[report.n]);
+    }
+    if (status == TOOL_OK)
+        status = tell_policies(options, &report);
+    for (size_t i = 0; i < report.n; i++)
+        json_decref(report.rows[i].figures);
+    return status;
+}
+
 /* The watch is there only when there is a page to be made. */
 static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup *setup,
                              const kvpi_requests *requests)
 {
     kvpi_watch watch;
+    if (options->policies.n > 1)
+        return replay_policies(options, setup, requests);
     if (options->report == NULL)
         return options->sequential ? replay_sequential(options, setup, requests)
                                    : replay_under_load(options, setup, requests);

@@ -111,6 +111,7 @@ kvp_config snap_config(int which)
     config.commit_policy = which == SNAP_KEEP ? KVP_KEEP : KVP_ADOPT;
     config.steps = which == SNAP_OVERLAPPED ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
     config.test_hash_bits = which == SNAP_BITS ? 3 : 0;
+    config.policy = which == SNAP_LEARNED ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
     if (which == SNAP_GROUPS) {
         config.n_groups = 2;
         config.groups[1] = (kvp_window){2, 9};

@@ -93,6 +93,19 @@ static uint32_t count_sealed(const oracle *o, const oracle_seq *seq)
     return n;
 }
 
+/* Held blocks, without those that other requests hit when they were opened; at least its own. */
+static uint32_t count_held(const oracle *o, const oracle_seq *seq)
+{
+    uint64_t held = o->pools[KVP_DEVICE].held, hits = 0;
+
+    for (uint32_t i = 0; i < o->config.max_seqs; i++) {
+        if (o->seqs[i].open && !o->seqs[i].is_fork && &o->seqs[i] != seq)
+            hits += o->seqs[i].hit_blocks;
+    }
+    held = held > hits ? held - hits : 0;
+    return (uint32_t)(held > seq->n_row ? held : seq->n_row);
+}
+
 void oracle_learned_close(oracle *o, const oracle_seq *seq)
 {
     uint32_t n, group, *names;
@@ -112,7 +125,7 @@ void oracle_learned_close(oracle *o, const oracle_seq *seq)
     request.blocks = seq->rows[0];
     request.names = names;
     request.n_blocks = n;
-    request.n_held = seq->n_row;
+    request.n_held = count_held(o, seq);
     request.n_prompt = oracle_lower(n, seq->prompt / o->config.block_tokens);
     request.n_hits = seq->hit_blocks;
     request.prompt_tokens = seq->prompt;

@@ -79,24 +79,30 @@ static void probabilities(const plain_policy *p, uint32_t class_, uint64_t h[PLA
     }
 }
 
-/* Uses for place and time, if content in bin `a` is kept as long as pays best. */
-static uint64_t best_rate(const uint64_t h[PLAIN_BINS], uint32_t a)
+/* Uses for place and time, if content in each bin is kept as long as pays best. It is kept through
+ * its bin; and through what pays best behind that, as long as this gives more than what it had so
+ * far. `stays` is where it is let go. */
+static void best_rates(const uint64_t h[PLAIN_BINS], uint64_t rates[PLAIN_BINS])
 {
-    uint64_t gains[PLAIN_BINS], prices[PLAIN_BINS], left = ONE, gain = 0, price = 0;
-    uint32_t best = a;
+    uint64_t gains[PLAIN_BINS], prices[PLAIN_BINS], lefts[PLAIN_BINS];
+    uint32_t stays[PLAIN_BINS];
 
-    for (uint32_t b = a; b < PLAIN_BINS; b++) {
-        gain += left * h[b] / ONE;
-        price += (edges[b + 1] - edges[b]) * (left * (2ull * ONE - h[b]) / (2ull * ONE));
-        left = left * (ONE - h[b]) / ONE;
-        gains[b] = gain;
-        prices[b] = price;
+    for (int a = PLAIN_BINS - 1; a >= 0; a--) {
+        uint64_t gain = h[a], left = ONE - h[a];
+        uint64_t price = (edges[a + 1] - edges[a]) * ((2ull * ONE - h[a]) / 2);
+        uint32_t e = (uint32_t)a + 1;
+
+        for (; e < PLAIN_BINS && gains[e] * price > gain * prices[e]; e = stays[e]) {
+            gain += left * gains[e] / ONE;
+            price += left * prices[e] / ONE;
+            left = left * lefts[e] / ONE;
+        }
+        gains[a] = gain;
+        prices[a] = price;
+        lefts[a] = left;
+        stays[a] = e;
+        rates[a] = (gain << 28) / price;
     }
-    for (uint32_t b = a + 1; b < PLAIN_BINS; b++) {
-        if (gains[b] * prices[best] > gains[best] * prices[b])
-            best = b;
-    }
-    return gains[best] == 0 ? 0 : (gains[best] << 28) / prices[best];
 }
 
 static void learn(plain_policy *p, uint32_t n_classes)
@@ -105,13 +111,13 @@ static void learn(plain_policy *p, uint32_t n_classes)
         uint64_t h[PLAIN_BINS];
 
         probabilities(p, p->turn, h);
+        best_rates(h, p->near[p->turn]);
         for (uint32_t a = 0; a < PLAIN_BINS; a++) {
-            uint64_t best = 0;
-
-            p->near[p->turn][a] = best_rate(h, a);
-            for (uint32_t b = a; b < PLAIN_BINS; b++)
-                best = best_rate(h, b) > best ? best_rate(h, b) : best;
-            p->far[p->turn][a] = best;
+            p->far[p->turn][a] = 0;
+            for (uint32_t b = a; b < PLAIN_BINS; b++) {
+                if (p->near[p->turn][b] > p->far[p->turn][a])
+                    p->far[p->turn][a] = p->near[p->turn][b];
+            }
         }
     }
 }

@@ -3,8 +3,11 @@ and the limit of what it may lose. Figures are exact, and the same each time."""
 
 import json
 import os
+import tempfile
 
 from lib_kvpager import SOURCE, check, check_equal, finish, run, traces
+
+PROFILES = ("chat", "agent", "rag", "users", "mixed")
 
 
 def points(path, block_tokens, sizes, *options):
@@ -21,14 +24,35 @@ def check_limit(path, block_tokens, point):
     check(point["learned_hit_tokens"] <= point["optimum_hit_tokens"], path, point)
 
 
-def check_limits(path, block_tokens, *options):
-    """From the smallest size to one that holds all."""
+def sizes_of(path, block_tokens, *options):
+    """Twelve, from the smallest size to one that holds all."""
     done = run("mrc", "--json", "--only-lru", "--block-tokens", block_tokens, *options, path)
     found = json.loads(done.stdout)
     first, last = found["min_blocks"], found["enough_blocks"]
-    sizes = sorted({int(first * (last / first) ** (i / 11)) for i in range(12)})
-    for point in points(path, block_tokens, sizes, *options):
+    return sorted({int(first * (last / first) ** (i / 11)) for i in range(12)})
+
+
+def check_limits(path, block_tokens, *options):
+    for point in points(path, block_tokens, sizes_of(path, block_tokens, *options), *options):
         check_limit(path, block_tokens, point)
+
+
+def check_share(path, block_tokens, *options):
+    """At least 99 hundredths of LRU's hits, at every size: no debt is allowed here."""
+    for point in points(path, block_tokens, sizes_of(path, block_tokens, *options), *options):
+        check(point["learned_hit_tokens"] >= 0.99 * point["hit_tokens"], path, point)
+
+
+def check_profiles():
+    """Traffic of every kind that `kvpager gen` makes, with and without output in the cache."""
+    with tempfile.TemporaryDirectory() as work:
+        for profile in PROFILES:
+            for seed in (1, 2):
+                path = os.path.join(work, f"{profile}-{seed}.jsonl")
+                done = run("gen", "--profile", profile, "--requests", 3000, "--seed", seed, "-o", path)
+                check_equal(done.returncode, 0, done.stderr)
+                check_share(path, 16)
+                check_share(path, 64, "--output-tokens", "off")
 
 
 def check_recovery(path, block_tokens, expected):
@@ -44,7 +68,8 @@ def main():
     mixed = os.path.join(SOURCE, "data", "mixed-small.jsonl")
     check_equal(points(mixed, 16, [5000, 9000]), points(mixed, 16, [5000, 9000]))
     check_recovery(mixed, 16, {4946: 0.24, 8192: 0.27, 16384: 0})
-    check_limits(mixed, 16)
+    check_share(mixed, 16)
+    check_profiles()
     check_limits(mixed, 64, "--output-tokens", "off")
     if traces() is not None:
         conversations = os.path.join(traces(), "mooncake_conversation.jsonl")

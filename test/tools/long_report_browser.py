@@ -152,6 +152,8 @@ def main():
             check_equal(browser.show(page, 390), [], "three requests")
             make("replay", "--report", page, "--sequential", *SEQUENTIAL, MIXED)
             look(browser, page, "sequential", 7)
+            make("replay", "--report", page, "--sequential", "--policy", "learned", *SEQUENTIAL, MIXED)
+            look(browser, page, "learned", 9)
             make("mrc", "--report", page, "--model", "llama-3.1-8b", "--device", "h100", MIXED)
             look(browser, page, "mrc", 1)
             make("mrc", "--report", page, "--sample", "0.1", "--only-lru", MIXED)

@@ -128,6 +128,29 @@ def load_pages(folder):
             check(max(course[name + "_p90"]) <= result[key]["max"], options, name)
 
 
+POLICY = ["references", "fallback_references", "learned_hits", "lru_hits"]
+
+
+def learned_pages(folder):
+    """The course of the learned policy adds up to its counters; with LRU there is none."""
+    page = os.path.join(folder, "page.html")
+    tight = ["--limit", 60, "--block-tokens", 128, "--blocks", 640] if AUDITED else ["--blocks", 4946]
+    data = make_page(page, "replay", "--sequential", "--policy", "learned", *tight, MIXED)
+    course, result = data["course"], data["result"]
+    check_equal(result["policy"], "learned")
+    for name in POLICY:
+        check_equal(sum(course[name]), result[name], name)
+    check(0 < result["fallback_references"], result)
+    data = make_page(page, "replay", "--no-measure", "--policy", "learned", *tight, MIXED)
+    for name in POLICY:  # the last step's are not in it
+        found, all_of_it = sum(data["course"][name]), data["result"][name]
+        check(0.9 * all_of_it <= found <= all_of_it, name, found, all_of_it)
+    data = make_page(page, "replay", "--sequential", *tight, MIXED)
+    check("policy" not in data["result"], data["result"])
+    for name in POLICY:
+        check_equal(sum(data["course"][name]), 0, name)
+
+
 def others(folder):
     page = os.path.join(folder, "page.html")
     options = ["--limit", 40, "--block-tokens", 128, "--blocks", 640] if AUDITED \
@@ -170,6 +193,7 @@ def main():
     with directory() as folder:
         against_simulation(folder)
         load_pages(folder)
+        learned_pages(folder)
         others(folder)
         refusals(folder)
     finish()

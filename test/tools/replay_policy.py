@@ -7,6 +7,7 @@ one and not in the other: hits may differ by a thousandth.
 
 import json
 import os
+import tempfile
 
 from lib_kvpager import SOURCE, check, check_equal, finish, replay, replay_load, run
 
@@ -43,10 +44,73 @@ def check_load():
     check(found["references"] > 0, found)
 
 
+def several(*options):
+    done = run("replay", "--json", "--policy", "learned,lru", *options, MIXED)
+    check_equal(done.returncode, 0, done.stderr)
+    return json.loads(done.stdout)["policies"]
+
+
+def check_list():
+    """Each policy of a list is replayed as if it were alone; LRU is what the others are beside."""
+    learned, lru = several("--sequential", "--blocks", 4946)
+    for row in (learned, lru):
+        alone = replay(MIXED, "--blocks", 4946, "--policy", row["policy"])
+        for key in ("hit_tokens", "evictions", "block_hits"):
+            check_equal(row["report"][key], alone[key], row["policy"], key)
+        check_equal(row["hit_tokens"], alone["hit_tokens"])
+    check_equal([learned["policy"], lru["policy"]], ["learned", "lru"])
+    check_equal(learned["gained_tokens"], learned["hit_tokens"] - lru["hit_tokens"])
+    check(learned["gained_tokens"] > 0, learned["gained_tokens"])
+    check_equal(lru["gained_tokens"], 0)
+    learned, lru = several("--blocks", 6000, "--no-measure", "--limit", 300)
+    check_equal(learned["report"]["policy"], "learned")
+    check("policy" not in lru["report"], lru["report"])
+    done = run("replay", "--sequential", "--policy", "lru,learned", "--blocks", 4946, MIXED)
+    text = done.stdout.decode()
+    rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["lru"], ["learned"])]
+    check_equal([row[0] for row in rows], ["lru", "learned"], text)
+    check_equal(rows[1][4][0], "+", text)
+    check(all(len(line) <= 80 for line in text.splitlines()[1:]), text)
+
+
+def check_same_victims():
+    """Two replays make the same calls with the same results, and leave the same cache."""
+    with tempfile.TemporaryDirectory() as work:
+        files = []
+        for name in ("a", "b"):
+            log, snap = os.path.join(work, name + ".kvplog"), os.path.join(work, name + ".kvsnap")
+            done = run("replay", "--sequential", "--policy", "learned", "--blocks", 4946, "--limit", 500,
+                       "--record", log, "--snapshot-out", snap, MIXED)
+            check_equal(done.returncode, 0, done.stderr)
+            with open(log, "rb") as one, open(snap, "rb") as other:
+                files.append((one.read(), other.read()))
+        check(files[0] == files[1], [len(file) for pair in files for file in pair])
+        check(len(files[0][0]) > 100_000, len(files[0][0]))
+
+
+def check_snapshots():
+    """Stopped after some requests and gone on with, it hits what it hits without a stop."""
+    whole = replay(MIXED, "--blocks", 4946, "--policy", "learned")
+    with tempfile.TemporaryDirectory() as work:
+        half = os.path.join(work, "half.kvsnap")
+        first = replay(MIXED, "--blocks", 4946, "--policy", "learned", "--limit", 600,
+                       "--snapshot-out", half)
+        rest = replay(MIXED, "--blocks", 4946, "--policy", "learned", "--skip", 600,
+                      "--snapshot-in", half)
+    for key in ("hit_tokens", "evictions", "references", "fallback_references"):
+        check_equal(first[key] + rest[key], whole[key], key)
+
+
 def check_refusals():
-    done = run("replay", "--policy", "fifo", MIXED)
-    check_equal(done.returncode, 2)
-    check(b"--policy is 'fifo', expected one of: lru, learned" in done.stderr, done.stderr)
+    for wrong in ("fifo", "", "lru,", "lru,lru", "learned,lru,learned", "LRU"):
+        done = run("replay", "--policy", wrong, MIXED)
+        check_equal(done.returncode, 2)
+        check(f"--policy is '{wrong}', expected lru, learned, or both".encode() in done.stderr,
+              done.stderr)
+    for option in ("--report", "--record"):
+        done = run("replay", "--policy", "lru,learned", option, "x", MIXED)
+        check_equal(done.returncode, 2)
+        check(f"{option} is for one --policy".encode() in done.stderr, done.stderr)
     done = run("replay", "--policy", "learned", "--model", "gpt-oss-20b", MIXED)
     check(done.returncode != 0 and b"layers keep all tokens" in done.stderr, done.stderr)
 
@@ -54,6 +118,9 @@ def check_refusals():
 def main():
     check_hits()
     check_load()
+    check_list()
+    check_same_victims()
+    check_snapshots()
     check_refusals()
     finish()
 

@@ -41,7 +41,7 @@ kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
 kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
-kvp_unit(mrc_learned SOURCES src/tool/mrc/learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
+kvp_unit(mrc_learned LABELS unit release SOURCES src/tool/mrc/learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
 # The policy twice: the library's, and the model's.
 kvp_unit(policy_plain SOURCES test/model/oracle_policy.c)
 kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/posix.c)

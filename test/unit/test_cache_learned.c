@@ -119,6 +119,26 @@ static void test_a_close_on_the_host_is_no_use(void **state)
     end_world(&w);
 }
 
+/* Of six blocks a running request holds four that it did not hit: LRU would have two for others. */
+static void test_lru_has_no_room_for_what_is_held(void **state)
+{
+    (void)state;
+    for (int held = 0; held <= 1; held++) {
+        world w = learned_world(6);
+        const kvp_seq running = held ? open_done(&w, ints(500), 16) : (kvp_seq){0};
+        leave_cached(&w, ints(0), 4);
+        leave_cached(&w, ints(100), 4);
+        leave_cached(&w, ints(200), 4);
+        leave_cached(&w, ints(0), 4);
+        assert_int_equal(stats_of(&w).learned_hits, held ? 0 : 1);
+        assert_int_equal(stats_of(&w).lru_hits, held ? 0 : 1);
+        if (held) {
+            close_seq(&w, running);
+        }
+        end_world(&w);
+    }
+}
+
 /* --------------------------------------------------------------------------------------- leaves */
 
 /* A window of its own drops the first block, which is released before what continues it: it stands
@@ -310,6 +330,11 @@ static void test_the_audit_sees_what_is_wrong(void **state)
     EXPECT_WRONG(&w, policy->references, 2, "V1");
     EXPECT_WRONG(&w, policy->rests, 2, "V1");
     EXPECT_WRONG(&w, kvpi_ghost_entry(&policy->ghost, policy->ghost.cursors[16])->stamp, 77, "G1");
+    kvp_violation found; /* a sum over sequences: at the highest level */
+    w.cache->learning.hits++;
+    assert_int_equal(kvpi_audit(w.cache, 3, &found), 0);
+    assert_string_equal(found.invariant, "V3");
+    w.cache->learning.hits--;
     close_seq(&w, held);
     end_world(&w);
 }
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_only_closes_of_requests_count),
         cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
         cmocka_unit_test(test_a_close_on_the_host_is_no_use),
+        cmocka_unit_test(test_lru_has_no_room_for_what_is_held),
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
         cmocka_unit_test(test_a_refused_open_leaves_no_trace),

@@ -245,6 +245,7 @@ static void test_quotas_are_told(void **state)
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         kvp_config config = snap_config(which);
         config.quotas = 1;
+        config.policy = KVP_POLICY_LRU; /* the learned one has none */
         arena a = arena_of(&config);
         load_run run = run_begin(a.cache, 40 + (uint64_t)which);
         assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_DEVICE, 7));

@@ -1,5 +1,6 @@
 /* The learned policy on traces that are hard for it, beside LRU and the optimum: what LRU hits, but
- * for a hundredth and for C/8 + 2^20 / block_tokens blocks, and much more where LRU fails. */
+ * for a hundredth and for C/8 + 2^20 / block_tokens blocks, and much more where LRU fails. In the
+ * simulation of `kvpager mrc`, and in a cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,29 +181,46 @@ static void test_turncoat(void **state)
     expect_promise(measure());
 }
 
-/* Two to four moods in turn, of random lengths. Of each mood's blocks some are new, some are what
- * was new a while ago, and the others are of a set, at random or in turn. */
-static void add_moods(uint64_t *random)
-{
+/* Two to four moods in turn. Of each mood's blocks some are new, some are what was new a while ago,
+ * and the others are of a set, at random or in turn. */
+struct habits {
+    uint32_t n_moods, length;
     struct {
         uint32_t fresh, again, later, old, in_turn;
-    } moods[4];
-    const uint32_t n_moods = 2 + draw(random, 3), length = 1u << (8 + draw(random, 7));
-    uint32_t newest = 20 * C;
-    for (uint32_t m = 0; m < n_moods; m++) {
-        moods[m].fresh = draw(random, 1000);
-        moods[m].again = moods[m].fresh + draw(random, 1000 - moods[m].fresh);
-        moods[m].later = 1 + draw(random, 2 * C);
-        moods[m].old = 1 + draw(random, 2 * C);
-        moods[m].in_turn = draw(random, 2);
+    } of[4];
+};
+
+static void draw_mood(uint64_t *random, struct habits *habits, uint32_t m)
+{
+    habits->of[m].fresh = draw(random, 1000);
+    habits->of[m].again = habits->of[m].fresh + draw(random, 1000 - habits->of[m].fresh);
+    habits->of[m].later = 1 + draw(random, 2 * C);
+    habits->of[m].old = 1 + draw(random, 2 * C);
+    habits->of[m].in_turn = draw(random, 2);
+}
+
+static struct habits draw_habits(uint64_t *random)
+{
+    struct habits habits = {0};
+    habits.n_moods = 2 + draw(random, 3);
+    habits.length = 1u << (8 + draw(random, 7));
+    for (uint32_t m = 0; m < habits.n_moods; m++) {
+        draw_mood(random, &habits, m);
     }
-    for (uint32_t i = 0; i < 40000; i++) {
-        const uint32_t m = i / length % n_moods, kind = draw(random, 1000);
-        const uint32_t which = moods[m].in_turn ? i % moods[m].old : draw(random, moods[m].old);
-        if (kind < moods[m].fresh) {
+    return habits;
+}
+
+static void add_moods(uint64_t *random, const struct habits *habits, uint32_t n)
+{
+    uint32_t newest = 20 * C;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t m = i / habits->length % habits->n_moods, kind = draw(random, 1000);
+        const uint32_t old = habits->of[m].old;
+        const uint32_t which = habits->of[m].in_turn ? i % old : draw(random, old);
+        if (kind < habits->of[m].fresh) {
             add(newest++, 1);
-        } else if (kind < moods[m].again) {
-            add(newest - moods[m].later, 1);
+        } else if (kind < habits->of[m].again) {
+            add(newest - habits->of[m].later, 1);
         } else {
             add((m % 2) * 10 * C + which, 1);
         }
@@ -214,11 +232,122 @@ static void test_moods(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         uint64_t random = seed;
+        const struct habits habits = draw_habits(&random);
         begin(seed % 4 == 0 ? 512 : 65536);
-        add_moods(&random);
+        add_moods(&random, &habits, 40000);
         expect_promise(measure());
     }
 }
+
+/* ---------------------------------------------------------------------------------- in a cache */
+
+/* A cache of C blocks serves the requests; each content's tokens are its number. Gives the blocks
+ * that are hit. */
+static uint64_t hits_of_cache(uint32_t policy)
+{
+    const uint32_t S = (uint32_t)refs.block_tokens;
+    int32_t *tokens = malloc((size_t)refs.min_blocks * S * sizeof *tokens);
+    kvp_config config = config_of(S, S, C);
+    uint64_t n_hits = 0;
+    assert_non_null(tokens);
+    config.policy = policy;
+    config.max_seqs = 1;
+    config.max_seq_tokens = (uint32_t)refs.min_blocks * S;
+    config.max_namespaces = 1;
+    world w = make_world(&config);
+    for (size_t r = 0; r < refs.n_requests; r++) {
+        const uint32_t n = requests[r].n_full;
+        for (uint32_t i = 0; i < n * S; i++) {
+            tokens[i] = (int32_t)contents[requests[r].first + i / S];
+        }
+        kvp_open_info info;
+        const kvp_seq seq = open_seq(&w, tokens, n * S, &info);
+        assert_ok(kvp_seq_commit(w.cache, seq, n * S));
+        close_seq(&w, seq);
+        n_hits += info.hit_tokens / S;
+    }
+    end_world(&w);
+    free(tokens);
+    return n_hits;
+}
+
+/* 2^20 tokens are few blocks of these, so that the promise is worth something. Where the whole
+ * cache is audited after each call, less has to do. */
+enum { IS_AUDITED = KVP_CHECK > 1, CORE_TOKENS = IS_AUDITED ? 512 : 8192 };
+enum { CORE_REQUESTS = IS_AUDITED ? 2500 : 40000, SEARCHED = IS_AUDITED ? 2 : 12 };
+
+static void expect_promise_of_cache(void)
+{
+    const struct figures found = {.lru = hits_of_cache(KVP_POLICY_LRU),
+                                  .learned = hits_of_cache(KVP_POLICY_LEARNED)};
+    expect_promise(found);
+}
+
+static void test_cache_loop(void **state)
+{
+    (void)state;
+    begin(CORE_TOKENS);
+    for (uint32_t i = 0; i < CORE_REQUESTS; i++) {
+        add(i % (3 * C / 2), 1);
+    }
+    const uint64_t learned = hits_of_cache(KVP_POLICY_LEARNED);
+    assert_int_equal(hits_of_cache(KVP_POLICY_LRU), 0);
+    assert_true(learned > refs.n_refs / (IS_AUDITED ? 16 : 4));
+}
+
+static void test_cache_recency(void **state)
+{
+    uint64_t random = 3;
+    uint32_t newest = 0;
+    (void)state;
+    begin(CORE_TOKENS);
+    for (uint32_t i = 0; i < CORE_REQUESTS; i++) {
+        const uint32_t back = draw(&random, 9 * C / 10);
+        newest += draw(&random, 4) == 0;
+        add(newest - (back < newest ? back : newest), 1);
+    }
+    expect_promise_of_cache();
+}
+
+static double margin(struct figures found)
+{
+    return (double)found.learned - 0.99 * (double)found.lru;
+}
+
+/* The worst habits that a search finds in the simulation: drawn, then changed mood by mood for as
+ * long as that makes them worse. */
+static void test_cache_searched(void **state)
+{
+    uint64_t random = 99;
+    /* The moods of test_turncoat. */
+    struct habits worst = {
+        .n_moods = 2, .length = 4096, .of = {{682, 919, 4, 659, 0}, {446, 701, 591, 865, 0}}};
+    double least = 1e18;
+    (void)state;
+    for (int round = 0; round < 2 * SEARCHED; round++) {
+        struct habits habits = worst;
+        uint64_t same = 5;
+        if (round > 0 && round < SEARCHED) {
+            habits = draw_habits(&random);
+        } else if (round > 0) {
+            draw_mood(&random, &habits, draw(&random, habits.n_moods));
+        }
+        begin(CORE_TOKENS);
+        add_moods(&same, &habits, CORE_REQUESTS);
+        const struct figures found = measure();
+        expect_promise(found);
+        if (margin(found) < least) {
+            least = margin(found);
+            worst = habits;
+        }
+    }
+    uint64_t same = 5;
+    begin(CORE_TOKENS);
+    add_moods(&same, &worst, CORE_REQUESTS);
+    expect_promise_of_cache();
+}
+
+/* ----------------------------------------------------------------------------------------- cold */
 
 /* A branch of a tree of eight branches a node, whole blocks and a part of one; the end of it is
  * generated. */
@@ -268,9 +397,10 @@ static void test_cold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop),     cmocka_unit_test(test_recency),
-        cmocka_unit_test(test_turncoat), cmocka_unit_test(test_moods),
-        cmocka_unit_test(test_cold),
+        cmocka_unit_test(test_loop),           cmocka_unit_test(test_recency),
+        cmocka_unit_test(test_turncoat),       cmocka_unit_test(test_moods),
+        cmocka_unit_test(test_cache_loop),     cmocka_unit_test(test_cache_recency),
+        cmocka_unit_test(test_cache_searched), cmocka_unit_test(test_cold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -734,6 +734,18 @@ static int check_states(struct audit *audit)
 
 /* ------------------------------------------------------------------------------------ the audit */
 
+static int check_learning(struct audit *audit)
+{
+    const kvp_cache *cache = audit->cache;
+    const uint32_t *hits = kvpi_at(cache, cache->learning.hits_at);
+    uint64_t sum = 0;
+    for (uint32_t place = 0; cache->pool.leaves.on && place < cache->table.max_seqs; place++) {
+        sum += hits[place] == KVPI_NO_REQUEST ? 0 : hits[place];
+    }
+    return sum == cache->learning.hits ||
+           fail(audit, 0, "V3 the hits of open requests do not add up");
+}
+
 static int audit_pool(struct audit *audit)
 {
     uint64_t block = 0;
@@ -757,7 +769,7 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
                 check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
                 check_dups(&audit) && check_owners(&audit) && check_plan(&audit) &&
-                check_lent(&audit) && check_states(&audit);
+                check_lent(&audit) && check_states(&audit) && check_learning(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -145,9 +145,12 @@ struct kvpi_lending {
 
 /* What is known of requests for the learned policy; with another, there are no arrays. */
 struct kvpi_learning {
-    size_t hits_at;  /* u32 [max_seqs] */
+    uint64_t hits;   /* sum of those of all requests that are open */
+    size_t hits_at;  /* u32 [max_seqs] by place; KVPI_NO_REQUEST: a fork, or free */
     size_t names_at; /* u32 [max_blocks] */
 };
+
+#define KVPI_NO_REQUEST UINT32_MAX
 
 /* A sequence's recurrent state (states.c). */
 struct kvpi_state {

@@ -150,6 +150,21 @@ void kvpi_ghost_enter(struct kvpi_ghost *ghost, const struct kvpi_ghost_entry *e
     ghost->head = after(ghost, place);
 }
 
+void kvpi_ghost_restore(struct kvpi_ghost *ghost, const struct kvpi_ghost_entry *entry)
+{
+    const uint32_t place = ghost->head;
+    struct kvpi_ghost_entry *to = kvpi_ghost_entry(ghost, place);
+    *to = *entry;
+    to->next = KVPI_GHOST_NONE;
+    if (!(entry->class_ & KVPI_GHOST_DEAD)) {
+        uint32_t *list = list_of(ghost, entry->name);
+        to->next = *list;
+        *list = place;
+    }
+    ghost->lru_blocks += entry->class_ & KVPI_GHOST_IN_LRU ? entry->blocks : 0;
+    ghost->head = after(ghost, place);
+}
+
 /* ---------------------------------------------------------------------------------- the audit */
 
 /* How far a place is behind the tail. */

@@ -90,6 +90,10 @@ void kvpi_ghost_trim(struct kvpi_ghost *ghost, uint64_t n_blocks);
  * marks are set here. */
 void kvpi_ghost_enter(struct kvpi_ghost *ghost, const struct kvpi_ghost_entry *entry, uint64_t now);
 
+/* Append an entry as it was saved, of a ghost that had no room for less: marks, stamp and all. The
+ * cursors are the caller's, and so is the audit. */
+void kvpi_ghost_restore(struct kvpi_ghost *ghost, const struct kvpi_ghost_entry *entry);
+
 /* Audit G1: is an entry from the future, or older than the next one? */
 int kvpi_ghost_ages_are_wrong(const struct kvpi_ghost *ghost, uint64_t now);
 

@@ -83,30 +83,49 @@ static void chances(const struct kvpi_hits *hits, uint32_t class_, const uint64_
     }
 }
 
-/* The best of all times to let go what has reached bin a. */
-static uint32_t best_from(const uint64_t h[KVPI_BINS], uint32_t a)
+/* Bins that are lived through together: from one to the one before `end`. */
+struct stay {
+    uint64_t gain;  /* uses in them, of content that reached the first */
+    uint64_t price; /* place and time until then, in C/32 */
+    uint64_t left;  /* the share that is not used in them */
+    uint32_t end;
+};
+
+static struct stay stay_in_bin(uint64_t h, uint32_t b)
 {
-    uint64_t left = ONE, gain = 0, price = 0, best_gain = 0, best_price = 1;
-    for (uint32_t b = a; b < KVPI_BINS; b++) {
-        const uint32_t length = kvpi_bins_32nds(b + 1) - kvpi_bins_32nds(b);
-        gain += left * h[b] / ONE;
-        price += length * (left * (2 * ONE - h[b]) / (2 * ONE));
-        left = left * (ONE - h[b]) / ONE;
-        if (gain * best_price > best_gain * price) {
-            best_gain = gain;
-            best_price = price;
-        }
-    }
-    return (uint32_t)((best_gain << KVPI_VALUE_BITS) / best_price);
+    const uint32_t length = kvpi_bins_32nds(b + 1) - kvpi_bins_32nds(b);
+    return (struct stay){
+        .gain = h, .price = length * ((2 * ONE - h) / 2), .left = ONE - h, .end = b + 1};
 }
 
+static int pays_more(const struct stay *a, const struct stay *b)
+{
+    return a->gain * b->price > b->gain * a->price;
+}
+
+static void join(struct stay *stay, const struct stay *next)
+{
+    stay->gain += stay->left * next->gain / ONE;
+    stay->price += stay->left * next->price / ONE;
+    stay->left = stay->left * next->left / ONE;
+    stay->end = next->end;
+}
+
+/* From the last bin to the first: a stay goes on into the next one as long as that pays more. So
+ * it ends where it pays best. */
 static void learn_class(struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS])
 {
     uint64_t h[KVPI_BINS];
+    struct stay stays[KVPI_BINS];
     uint32_t best = 0;
     chances(hits, class_, g, h);
     for (uint32_t a = KVPI_BINS; a-- > 0;) {
-        hits->near[class_][a] = best_from(h, a);
+        struct stay stay = stay_in_bin(h[a], a);
+        while (stay.end < KVPI_BINS && pays_more(&stays[stay.end], &stay)) {
+            join(&stay, &stays[stay.end]);
+        }
+        stays[a] = stay;
+        hits->near[class_][a] = (uint32_t)((stay.gain << KVPI_VALUE_BITS) / stay.price);
         best = kvpi_max_u32(best, hits->near[class_][a]);
         hits->far[class_][a] = best;
     }
@@ -119,6 +138,20 @@ void kvpi_hits_learn(struct kvpi_hits *hits, uint32_t n)
     for (; n > 0; n--) {
         learn_class(hits, hits->turn, g);
         hits->turn = (hits->turn + 1) % KVPI_CLASSES;
+    }
+}
+
+void kvpi_hits_restored(struct kvpi_hits *hits)
+{
+    for (uint32_t b = KVPI_BINS; b-- > 0;) {
+        uint32_t used = 0, at_risk = 0;
+        for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+            used += hits->hits[c][b];
+            at_risk += hits->at_risk[c][b];
+            hits->far[c][b] = kvpi_max_u32(hits->near[c][b], hits->far[c][b + 1]);
+        }
+        hits->hits[KVPI_CLASSES][b] = used;
+        hits->at_risk[KVPI_CLASSES][b] = at_risk;
     }
 }
 

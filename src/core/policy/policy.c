@@ -111,13 +111,17 @@ struct lead {
     uint32_t in_lru; /* and that LRU has */
 };
 
-/* One more use of a block; of content that was seen in other blocks `before` times. */
-static void count_use(struct kvpi_policy *policy, uint32_t block, uint32_t before)
+/* One more use of n blocks; of content that was seen in other blocks `before` times. */
+static void count_uses_of(struct kvpi_policy *policy, const uint32_t *blocks, uint32_t n,
+                          uint32_t before)
 {
-    struct kvpi_order_block *b = block_of(policy, block);
-    const uint64_t span = (uint64_t)KVPI_SPAN * policy->n_blocks;
-    const uint32_t uses = policy->references - b->stamp < span ? b->count : 0;
-    b->count = (uint8_t)kvpi_min_u32((uses == 0 ? before : uses) + 1, UINT8_MAX);
+    struct kvpi_order_block *all = block_of(policy, 0);
+    const uint64_t now = policy->references, span = (uint64_t)KVPI_SPAN * policy->n_blocks;
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_order_block *b = &all[blocks[i]];
+        const uint32_t uses = now - b->stamp < span ? b->count : 0;
+        b->count = (uint8_t)kvpi_min_u32((uses == 0 ? before : uses) + 1, UINT8_MAX);
+    }
 }
 
 /* A group is used again: its entry is struck out. Gives how often it was used before. */
@@ -136,25 +140,21 @@ static uint32_t return_group(struct kvpi_policy *policy, uint32_t name, uint32_t
 /* Groups that were seen before, and uses of all blocks. */
 static struct lead count_uses(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
 {
-    const uint32_t size = policy->group_blocks;
+    const uint32_t size = policy->group_blocks, n_groups = use->n_blocks / size;
     struct lead lead = {0, 0};
-    for (uint32_t i = 0, before = 0; i < use->n_blocks; i++) {
-        const uint32_t group = i / size;
-        if (i % size == 0) {
-            const int whole = group < use->n_blocks / size;
-            const uint32_t place =
-                whole ? kvpi_ghost_find(&policy->ghost, use->names[group]) : KVPI_GHOST_NONE;
-            before = 0;
-            if (place != KVPI_GHOST_NONE) {
-                const uint8_t marks = kvpi_ghost_entry(&policy->ghost, place)->class_;
-                const int of_prompt = (group + 1) * size <= use->n_prompt;
-                lead.in_lru += lead.in_lru == group && of_prompt && marks & KVPI_GHOST_IN_LRU;
-                lead.known += lead.known == group;
-                before = return_group(policy, use->names[group], place);
-            }
+    for (uint32_t group = 0; group < n_groups; group++) {
+        const uint32_t place = kvpi_ghost_find(&policy->ghost, use->names[group]);
+        uint32_t before = 0;
+        if (place != KVPI_GHOST_NONE) {
+            const uint8_t marks = kvpi_ghost_entry(&policy->ghost, place)->class_;
+            const int of_prompt = (group + 1) * size <= use->n_prompt;
+            lead.in_lru += lead.in_lru == group && of_prompt && marks & KVPI_GHOST_IN_LRU;
+            lead.known += lead.known == group;
+            before = return_group(policy, use->names[group], place);
         }
-        count_use(policy, use->blocks[i], before);
+        count_uses_of(policy, use->blocks + (size_t)group * size, size, before);
     }
+    count_uses_of(policy, use->blocks + (size_t)n_groups * size, use->n_blocks % size, 0);
     return lead;
 }
 
@@ -168,9 +168,12 @@ static uint32_t kind_of_new(uint64_t tokens)
     return (uint32_t)(tokens > 512) + (tokens > 4096) + (tokens > 32768);
 }
 
+/* s of a count: 1 | 2 | 3, 4 | more; 0 is as 1. */
+static const uint8_t kinds_of_count[] = {0, 0, 1, 2, 2, 3};
+
 static uint32_t kind_of_count(uint32_t uses)
 {
-    return (uint32_t)(uses > 1) + (uses > 2) + (uses > 4);
+    return kinds_of_count[kvpi_min_u32(uses, 5)];
 }
 
 /* What the blocks of a request have in common: o and w. */
@@ -181,6 +184,19 @@ static uint32_t kind_of_request(const struct kvpi_policy *policy,
     const uint64_t known = groups > use->n_hits ? groups : use->n_hits;
     const uint64_t known_tokens = kvpi_min_u64(known * policy->block_tokens, use->prompt_tokens);
     return kind_of_output(use->output_tokens) * 4 + kind_of_new(use->prompt_tokens - known_tokens);
+}
+
+static void give_classes(struct kvpi_policy *policy, const struct kvpi_policy_request *use,
+                         uint32_t kind)
+{
+    struct kvpi_order_block *all = block_of(policy, 0);
+    const uint64_t now = policy->references;
+    for (uint32_t i = 0; i < use->n_blocks; i++) {
+        struct kvpi_order_block *b = &all[use->blocks[i]];
+        KVPI_ASSERT(!b->queued);
+        b->class_ = (uint8_t)(kind_of_count(b->count) * 16 + kind);
+        b->stamp = now;
+    }
 }
 
 static void enter_groups(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
@@ -211,13 +227,7 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
     policy->changes++;
     kvpi_ghost_age(&policy->ghost, &policy->hits, policy->references);
     const struct lead lead = count_uses(policy, use);
-    const uint32_t kind = kind_of_request(policy, use, lead);
-    for (uint32_t i = 0; i < use->n_blocks; i++) {
-        struct kvpi_order_block *b = block_of(policy, use->blocks[i]);
-        KVPI_ASSERT(!b->queued);
-        b->class_ = (uint8_t)(kind_of_count(b->count) * 16 + kind);
-        b->stamp = policy->references;
-    }
+    give_classes(policy, use, kind_of_request(policy, use, lead));
     kvpi_ghost_trim(&policy->ghost, policy->n_blocks - kvpi_min_u32(use->n_held, policy->n_blocks));
     enter_groups(policy, use);
     keep_account(policy, kvpi_min_u32(use->n_hits, use->n_prompt) / policy->group_blocks,

@@ -24,6 +24,7 @@
  *   V1         a block's class is below 64 and has the s of its count; no stamp is ahead of time,
  *              and no number of a rest
  *   V2         credit <= its limit; it is below its floor only while the policy is distrusted
+ *   V3         in cache/audit.c: the hits of open requests add up
  *   P, G, O    in hits.h, ghost.h and order.h
  *
  * Memory: 32 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
@@ -89,7 +90,7 @@ struct kvpi_policy_request {
     const uint32_t *blocks; /* [n_blocks] of its row that have content, first the prompt's first */
     const uint32_t *names;  /* [n_blocks / group_blocks] of each whole group of them */
     uint32_t n_blocks;
-    uint32_t n_held;   /* blocks that it had in all, at least n_blocks */
+    uint32_t n_held;   /* blocks that are held as it ends, its own among them: at least n_blocks */
     uint32_t n_prompt; /* of n_blocks, those of the prompt */
     uint32_t n_hits;   /* of these, the leading ones that were cached when it began */
     uint64_t prompt_tokens;
@@ -110,6 +111,16 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
 /* Nobody holds a block any more, which is not queued: it is as if used now, and younger than all
  * before it. That is no use: it keeps its class. */
 void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block);
+
+/* The same of n blocks, whose numbers are those behind the one that is given: the caller sets them,
+ * and stamps that are the time. */
+static inline uint64_t kvpi_policy_rest_many(struct kvpi_policy *policy, uint32_t n)
+{
+    const uint64_t before = policy->rests;
+    policy->rests += n;
+    policy->changes++;
+    return before;
+}
 
 /* A block that is not queued lost its content. */
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block);

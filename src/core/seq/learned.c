@@ -4,14 +4,12 @@
  *   uses       <-------------- sealed, each in the block of its node ------->
  *   hits       <------------->  blocks that were on the device when it was opened
  *
- *   hits   [max_seqs]   by place: these; NO_REQUEST: a fork, or free
+ *   hits   [max_seqs]   by place: these; KVPI_NO_REQUEST: a fork, or free. And their sum
  *   names  [max_blocks] scratch: of the groups of blocks, 32 bits of the last unit's hash
  */
 #include "core/seq/learned.h"
 
 #include <string.h>
-
-#define NO_REQUEST UINT32_MAX
 
 static uint32_t *hits_of(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
@@ -27,10 +25,12 @@ void kvpi_learned_open(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n_
         n++;
     }
     *hits_of(cache, seq) = n;
+    cache->learning.hits += n;
 }
 
 void kvpi_learned_reset(kvp_cache *cache)
 {
+    cache->learning.hits = 0;
     if (kvpi_learns(cache)) {
         memset(kvpi_at(cache, cache->learning.hits_at), 0xff,
                cache->table.max_seqs * sizeof(uint32_t));
@@ -52,11 +52,21 @@ static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
     return n;
 }
 
+/* Blocks that LRU would not have room for either: what is held, but for what other requests hit.
+ * They may have hit it in LRU, too, and there it is counted. */
+static uint32_t count_held(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const uint64_t n_held = kvpi_read(&cache->pool.n_held);
+    const uint64_t others = n_held - kvpi_min_u64(n_held, cache->learning.hits);
+    return (uint32_t)(others > seq->n_blocks ? others : seq->n_blocks);
+}
+
 void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint32_t n_hits = *hits_of(cache, seq);
-    *hits_of(cache, seq) = NO_REQUEST;
-    if (n_hits == NO_REQUEST || seq->tier != KVP_DEVICE) {
+    *hits_of(cache, seq) = KVPI_NO_REQUEST;
+    cache->learning.hits -= n_hits == KVPI_NO_REQUEST ? 0 : n_hits;
+    if (n_hits == KVPI_NO_REQUEST || seq->tier != KVP_DEVICE) {
         return;
     }
     struct kvpi_policy *policy = kvpi_leaves_policy(&cache->pool.leaves);
@@ -72,7 +82,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         .blocks = (const uint32_t *)kvpi_row(cache, seq, 0), /* none is null */
         .names = names,
         .n_blocks = n_blocks,
-        .n_held = seq->n_blocks,
+        .n_held = count_held(cache, seq),
         .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / cache->config.block_tokens),
         .n_hits = n_hits,
         .prompt_tokens = seq->prompt,

@@ -30,7 +30,8 @@ enum {
     KVPI_SNAP_KV = 5,
     KVPI_SNAP_DUPS = 6,
     KVPI_SNAP_FREE = 7,
-    KVPI_SNAP_END = 8
+    KVPI_SNAP_END = 8,
+    KVPI_SNAP_LEARNED = 9
 };
 
 /* A cursor over a payload, for writing or reading; reading past the end sets `bad`. */

@@ -126,6 +126,12 @@ static void fetch_leaves(struct inspection *in, const struct kvpi_leaves *leaves
     }
 }
 
+static void fetch_learning(struct inspection *in)
+{
+    const uint32_t n = in->copy->pool.leaves.on ? in->copy->table.max_seqs : 0;
+    fetch_array(in, kvpi_at(in->copy, in->copy->learning.hits_at), n, sizeof(uint32_t));
+}
+
 static void fetch_prefix(struct inspection *in)
 {
     const struct kvpi_prefix *prefix = &in->copy->prefix;
@@ -192,6 +198,7 @@ static void fetch_rest(struct inspection *in)
     fetch_pool(in, &copy->pool);
     fetch_pool(in, &copy->host);
     fetch_leaves(in, &copy->pool.leaves);
+    fetch_learning(in);
     fetch_states(in);
     fetch_prefix(in);
     fetch_table(in);

@@ -22,6 +22,7 @@
 #include "core/cache/tokens.h"
 #include "core/calls/spaces.h"
 #include "core/snapshot/frames.h"
+#include "core/snapshot/learned.h"
 
 /* In `nodes`: GONE + the reason. 0: the record was not seen, which is damage. */
 #define GONE (UINT32_MAX - KVP_DROP_REASONS)
@@ -47,7 +48,8 @@ struct load {
     uint32_t last_node;
     int keeps_ids;
     uint32_t first[KVPI_TIERS][KVP_RETENTION_CLASSES]; /* the last block that was put there */
-    int has_block;                                     /* waits for its KV */
+    struct kvpi_snap_learned learned;
+    int has_block; /* waits for its KV */
     struct found {
         kvp_snapshot_block at;
         uint32_t saved_block;
@@ -425,6 +427,23 @@ static void load_free(struct load *load, struct kvpi_snap_bytes *b)
     }
 }
 
+/* What the policy knew is of that many blocks, by their ids. */
+static void load_learned(struct load *load, struct kvpi_snap_bytes *b)
+{
+    if (load->keeps_ids && load->cache->pool.leaves.on) {
+        kvpi_snap_load_learned(load->cache, &load->learned, b);
+    }
+}
+
+static void end_learned(struct load *load)
+{
+    struct kvpi_pool *pool = &load->cache->pool;
+    if (pool->leaves.on) {
+        load->report.learned = (uint32_t)kvpi_snap_end_learned(load->cache, &load->learned);
+        kvpi_leaves_restored(pool, (int)load->report.learned);
+    }
+}
+
 /* ------------------------------------------------------------------------------------ the whole */
 
 /* A record that cannot be read: only its kind is known. */
@@ -455,6 +474,7 @@ static void load_record(struct load *load, struct kvpi_snap_record *record)
     case KVPI_SNAP_KV: load_kv(load, &record->payload); break;
     case KVPI_SNAP_DUPS: load_dups(load, &record->payload); break;
     case KVPI_SNAP_FREE: load_free(load, &record->payload); break;
+    case KVPI_SNAP_LEARNED: load_learned(load, &record->payload); break;
     default:
         load->report.complete = record->kind == KVPI_SNAP_END;
         load->report.damaged_records += record->kind != KVPI_SNAP_END;
@@ -509,7 +529,7 @@ static void load_all(struct load *load)
         drop_block(load, KVP_DROP_KV);
     }
     reap_nodes(load);
-    kvpi_leaves_restored(&load->cache->pool);
+    end_learned(load);
     count_missing(load);
 }
 

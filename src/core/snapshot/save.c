@@ -18,6 +18,7 @@
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/snapshot/frames.h"
+#include "core/snapshot/learned.h"
 
 struct save {
     kvp_cache *copy;
@@ -333,6 +334,7 @@ static void save_all(struct save *save, kvp_snapshot_info *info)
     save_blocks(save);
     save_free(save, KVP_DEVICE);
     save_free(save, KVP_HOST);
+    kvpi_snap_save_learned(save->copy, &save->writer);
     b = kvpi_snap_begin(&save->writer);
     kvpi_snap_end(&save->writer, KVPI_SNAP_END, &b);
 }

@@ -98,9 +98,26 @@ void kvpi_leaves_enter(struct kvpi_pool *pool, uint32_t block)
 
 void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end, uint32_t begin)
 {
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t *above = kvpi_leaves_above(leaves, 0);
+    struct kvpi_leaf *contents = kvpi_leaf(leaves, 0);
+    struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
+    struct kvpi_order_block *known = kvpi_order_block(policy->order, 0);
+    const uint64_t now = policy->references;
+    uint64_t number = kvpi_policy_rest_many(policy, end - begin);
     for (uint32_t i = end; i > begin; i--) {
-        kvpi_leaves_rest(&pool->leaves, (uint32_t)row[i - 1]);
-        kvpi_leaves_enter(pool, (uint32_t)row[i - 1]);
+        const uint32_t block = (uint32_t)row[i - 1];
+        struct kvpi_leaf *up = &contents[above[block]];
+        known[block].stamp = now;
+        known[block].number = ++number;
+        known[block].mark = 1;
+        if (contents[blocks[block].content].continued == 0) {
+            queue(pool, block);
+        }
+        if (up->continued++ == 0 && up->block != 0 && known[up->block].mark != 0) {
+            unqueue(pool, up->block);
+        }
     }
 }
 
@@ -139,16 +156,15 @@ void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t conten
     }
 }
 
-void kvpi_leaves_restored(struct kvpi_pool *pool)
+void kvpi_leaves_restored(struct kvpi_pool *pool, int known)
 {
     const struct kvpi_block *blocks = kvpi_blocks(pool);
-    if (!pool->leaves.on) {
-        return;
-    }
     for (uint32_t s = pool->n_blocks; s < pool->n_blocks + KVP_RETENTION_CLASSES; s++) {
         for (uint32_t b = blocks[s].next; b != s; b = blocks[b].next) {
             if (blocks[b].content != 0 && !is_cached(&pool->leaves, b)) {
-                kvpi_leaves_rest(&pool->leaves, b);
+                if (!known) {
+                    kvpi_leaves_rest(&pool->leaves, b);
+                }
                 kvpi_leaves_enter(pool, b);
             }
         }

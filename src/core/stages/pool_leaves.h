@@ -77,9 +77,9 @@ void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t 
 /* The block will have other content; 0: none, and if it was cached, it is no more. */
 void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
-/* Every block that is in a queue with content, and not cached here, is: restored ones, in the
- * order of the queues. */
-void kvpi_leaves_restored(struct kvpi_pool *pool);
+/* Every block that is in a queue with content, and not cached here, is: restored ones.
+ * `known`: with what the policy knows of them; else as if left now, in the order of the queues. */
+void kvpi_leaves_restored(struct kvpi_pool *pool, int known);
 
 /* The cached block that goes, of the class of `first`, which is the first of its queue. */
 uint32_t kvpi_leaves_choose(const struct kvpi_pool *pool, uint32_t first);

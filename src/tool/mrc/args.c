@@ -52,8 +52,8 @@ static const kvpi_args_option options_table[] = {
                    0},
     [OPT_POLICY] = {"--policy", "LIST",
                     "of lru, fifo, optimum and learned: what is shown.\n"
-                    "Each but LRU takes a pass for each size (default:\n"
-                    "lru,fifo,optimum)",
+                    "Each but LRU takes a pass for each size, learned for\n"
+                    "four sizes at a time (default: lru,fifo,optimum)",
                     0},
     [OPT_ONLY_LRU] = {"--only-lru", NULL, "the same as --policy lru", 0},
     [OPT_SAMPLE] = {"--sample", "F",

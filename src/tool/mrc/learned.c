@@ -13,6 +13,7 @@
  */
 #include "tool/mrc/learned.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,15 +224,13 @@ static void free_cache(cache *c)
     free(c->policy);
 }
 
-int kvpi_mrc_learned_run(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_learned_hits *out)
+/* One size. Prints nothing: it may be one of several at a time. */
+static int run_size(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_learned_hits *out)
 {
     cache c = {.refs = refs};
     uint64_t most = refs->n_contents + refs->min_blocks + 1; /* nothing is evicted */
-    if (make(&c, (uint32_t)(blocks < most ? blocks : most)) != 0) {
-        free_cache(&c);
-        return kvpi_tool_fail("mrc", "out of memory for the learned policy");
-    }
-    for (size_t r = 0; r < refs->n_requests; r++) {
+    int status = make(&c, (uint32_t)(blocks < most ? blocks : most));
+    for (size_t r = 0; r < refs->n_requests && status == 0; r++) {
         const kvpi_mrc_request *request = &refs->requests[r];
         uint32_t n_hits = open_request(&c, request);
         compute(&c, request, n_hits);
@@ -240,5 +239,70 @@ int kvpi_mrc_learned_run(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_le
     }
     *out = c.hits;
     free_cache(&c);
+    return status;
+}
+
+static int fail_for_memory(void)
+{
+    return kvpi_tool_fail("mrc", "out of memory for the learned policy");
+}
+
+int kvpi_mrc_learned_run(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_learned_hits *out)
+{
+    kvpi_mrc_learned_hits hits;
+    if (run_size(refs, blocks, &hits) != 0)
+        return fail_for_memory();
+    *out = hits;
     return TOOL_OK;
+}
+
+/* ------------------------------------------------------------------------------- many at a time */
+
+typedef struct sizes {
+    const kvpi_mrc_refs *refs;
+    const uint64_t *blocks; /* [n] */
+    kvpi_mrc_learned_hits *out;
+    size_t n;
+    pthread_mutex_t lock; /* of the rest */
+    size_t next;
+    int failed;
+} sizes;
+
+/* The next size that nobody has; n: none is left, or one has failed. */
+static size_t next_size(sizes *s, int failed)
+{
+    pthread_mutex_lock(&s->lock);
+    s->failed |= failed;
+    size_t at = s->failed ? s->n : s->next;
+    s->next += at < s->n;
+    pthread_mutex_unlock(&s->lock);
+    return at;
+}
+
+static void *run_sizes(void *context)
+{
+    sizes *s = context;
+    int failed = 0;
+    for (size_t at = next_size(s, 0); at < s->n; at = next_size(s, failed))
+        failed = run_size(s->refs, s->blocks[at], &s->out[at]) != 0;
+    return NULL;
+}
+
+int kvpi_mrc_learned_run_sizes(const kvpi_mrc_refs *refs, const uint64_t *blocks, size_t n,
+                               kvpi_mrc_learned_hits *out)
+{
+    pthread_t threads[KVPI_MRC_LEARNED_THREADS];
+    size_t n_threads = 0;
+    sizes s = {.refs = refs, .blocks = blocks, .out = out, .n = n};
+    if (pthread_mutex_init(&s.lock, NULL) != 0)
+        return fail_for_memory();
+    /* With fewer threads than it takes, it takes longer. */
+    while (n_threads + 1 < n && n_threads + 1 < KVPI_MRC_LEARNED_THREADS &&
+           pthread_create(&threads[n_threads], NULL, run_sizes, &s) == 0)
+        n_threads++;
+    run_sizes(&s);
+    for (size_t i = 0; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&s.lock);
+    return s.failed ? fail_for_memory() : TOOL_OK;
 }

@@ -1,4 +1,4 @@
-/* The cache's learned policy, simulated at one size. */
+/* The cache's learned policy, simulated at one size or at several. */
 #ifndef KVPI_MRC_LEARNED_H
 #define KVPI_MRC_LEARNED_H
 
@@ -18,5 +18,14 @@ typedef struct kvpi_mrc_learned_hits {
  *          bytes a block, and 24 bytes for every 512 tokens of 17 caches
  */
 int kvpi_mrc_learned_run(const kvpi_mrc_refs *refs, uint64_t blocks, kvpi_mrc_learned_hits *out);
+
+enum { KVPI_MRC_LEARNED_THREADS = 4 };
+
+/* The same for n sizes, up to KVPI_MRC_LEARNED_THREADS at a time, each with its memory.
+ *
+ * Gives:   out      [n]; on success only all of it
+ */
+int kvpi_mrc_learned_run_sizes(const kvpi_mrc_refs *refs, const uint64_t *blocks, size_t n,
+                               kvpi_mrc_learned_hits *out);
 
 #endif

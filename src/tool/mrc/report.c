@@ -3,7 +3,7 @@
  *
  *   what was read
  *   counts       label, value, what it means
- *   sizes        one row each: LRU beside FIFO and the optimum
+ *   sizes        one row each: LRU beside what else is shown
  *   what memory buys
  *
  * Nothing is wider than 80 columns, except a long file name.
@@ -191,29 +191,68 @@ static void print_counts(const kvpi_mrc_report *report, const json_t *figures, F
     kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
+/* What LRU lacks and the optimum has: the share of it that the learned policy gains. */
+static kvpi_text recovery(const kvpi_mrc_point *point)
+{
+    kvpi_text out = {"-"};
+    const double lacks = point->optimum_tokens - point->lru.tokens;
+    if (lacks > 0)
+        snprintf(out.of, sizeof out.of, "%.2f",
+                 (point->learned_tokens - point->lru.tokens) / lacks);
+    return out;
+}
+
+static bool shows_gain(const kvpi_mrc_report *report)
+{
+    return report->shown.learned && report->shown.optimum;
+}
+
+static void print_point_head(const kvpi_mrc_report *report, FILE *file)
+{
+    const kvpi_mrc_shown *shown = &report->shown;
+    const int less = shows_gain(report) ? 2 : 0; /* or the row would be too wide */
+    fprintf(file, "\nHit tokens per input token, by the size of the cache\n%*s %*s %10s", 13 - less,
+            "blocks", 15 - less, "tokens", report->token_bytes > 0 ? "memory" : "");
+    fprintf(file, "  %8s%s", "LRU", report->refs->rate < 1 ? " +-" : "");
+    if (shown->fifo)
+        fprintf(file, " %8s", "FIFO");
+    if (shown->optimum)
+        fprintf(file, " %8s", "optimum");
+    if (shown->learned)
+        fprintf(file, " %8s", "learned");
+    fputs(shows_gain(report) ? " gained\n" : "\n", file);
+}
+
+static void print_point(const kvpi_mrc_report *report, const kvpi_mrc_point *point, FILE *file)
+{
+    const kvpi_mrc_shown *shown = &report->shown;
+    const int less = shows_gain(report) ? 2 : 0;
+    fprintf(file, "%*s %*s %10s  %8s", 13 - less, kvpi_text_count(point->blocks).of, 15 - less,
+            kvpi_text_count(point->blocks * report->refs->block_tokens).of,
+            memory(report, point->blocks).of, percent(report, point->lru.tokens).of);
+    if (report->refs->rate < 1)
+        fprintf(file, " %.2f", 100 * kvpi_mrc_ratio(report, point->lru.error_tokens));
+    if (shown->fifo)
+        fprintf(file, " %8s", percent(report, point->fifo_tokens).of);
+    if (shown->optimum)
+        fprintf(file, " %8s", percent(report, point->optimum_tokens).of);
+    if (shown->learned)
+        fprintf(file, " %8s", percent(report, point->learned_tokens).of);
+    if (shows_gain(report))
+        fprintf(file, " %6s", recovery(point).of);
+    fputs(point->is_device ? "  *\n" : "\n", file);
+}
+
 static void print_points(const kvpi_mrc_report *report, FILE *file)
 {
     bool sampled = report->refs->rate < 1, has_device = false;
-    fprintf(file, "\nHit tokens per input token, by the size of the cache\n%13s %15s %10s",
-            "blocks", "tokens", report->token_bytes > 0 ? "memory" : "");
-    fprintf(file, "  %8s%s %8s %8s", "LRU", sampled ? " +-" : "", "FIFO", "optimum");
-    if (report->shown.learned)
-        fprintf(file, " %8s", "learned");
-    fputc('\n', file);
+    print_point_head(report, file);
     for (size_t i = 0; i < report->n_points; i++) {
-        const kvpi_mrc_point *point = &report->points[i];
-        fprintf(file, "%13s %15s %10s  %8s", kvpi_text_count(point->blocks).of,
-                kvpi_text_count(point->blocks * report->refs->block_tokens).of,
-                memory(report, point->blocks).of, percent(report, point->lru.tokens).of);
-        if (sampled)
-            fprintf(file, " %.2f", 100 * kvpi_mrc_ratio(report, point->lru.error_tokens));
-        fprintf(file, " %8s %8s", percent(report, point->fifo_tokens).of,
-                percent(report, point->optimum_tokens).of);
-        if (report->shown.learned)
-            fprintf(file, " %8s", percent(report, point->learned_tokens).of);
-        fputs(point->is_device ? "  *\n" : "\n", file);
-        has_device = has_device || point->is_device;
+        print_point(report, &report->points[i], file);
+        has_device = has_device || report->points[i].is_device;
     }
+    if (shows_gain(report))
+        fputs("  gained: the share of what the optimum hits more than LRU\n", file);
     if (has_device)
         fputs("  * what the model leaves of the accelerator\n", file);
     else if (report->device != NULL)

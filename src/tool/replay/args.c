@@ -122,9 +122,10 @@ static const kvpi_args_option options_table[] = {
                          "states of a model with recurrent state (default: as\n"
                          "'kvpager size' shares the memory)",
                          0},
-    [OPT_POLICY] = {"--policy", "WHICH",
+    [OPT_POLICY] = {"--policy", "LIST",
                     "what is evicted from the device: lru (default), or\n"
-                    "learned: docs/POLICY.md",
+                    "learned (docs/POLICY.md). With both, a replay for\n"
+                    "each, and a table of what they hit",
                     0},
     [OPT_STORE] = {"--store", "URL",
                    "write KV to this store, load it, and compare every\n"
@@ -401,14 +402,11 @@ static int add_store(const kvpi_args *args, const char *url, kvpi_attach_options
     return 0;
 }
 
-static int apply_policy(const kvpi_args *args, const char *value, kvpi_replay_options *replay)
+static int apply_policy(const kvpi_args *args, const char *value, kvpi_replay_args *out)
 {
-    static const char *const names[] = {"lru", "learned", NULL};
-    static const uint32_t numbers[] = {KVP_POLICY_LRU, KVP_POLICY_LEARNED};
-    size_t choice = 0;
-    if (kvpi_args_choice(args, OPT_POLICY, value, names, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    replay->policy = numbers[choice];
+    if (kvpi_policy_list_read(value, &out->policies) != 0)
+        return kvpi_args_wrong(args, "--policy is '%s', expected lru, learned, or both", value);
+    out->load.replay.policy = out->policies.of[0];
     return 0;
 }
 
@@ -432,7 +430,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
     case OPT_STATE_SLOTS: return kvpi_args_number(args, option, value, slots, &replay->state_slots);
-    case OPT_POLICY: return apply_policy(args, value, replay);
+    case OPT_POLICY: return apply_policy(args, value, out);
     case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
     case OPT_REMOTE: return apply_model(args, option, value, &replay->store);
@@ -730,6 +728,17 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
     return out->step.is_roofline ? check_roofline(args, out) : 0;
 }
 
+/* What several replays would write to one place. */
+static int check_policies(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    static const int of_one[] = {OPT_REPORT, OPT_RECORD, OPT_SNAPSHOT_IN, OPT_SNAPSHOT_OUT,
+                                 OPT_STORE};
+    for (size_t i = 0; i < sizeof of_one / sizeof *of_one && out->policies.n > 1; i++)
+        if (is_given(out, of_one[i]))
+            return kvpi_args_wrong(args, "%s is for one --policy", options_table[of_one[i]].name);
+    return 0;
+}
+
 static int check_options(const kvpi_args *args, kvpi_replay_args *out)
 {
     if (kvpi_trace_args_check(args, &out->load.replay.trace) != 0)
@@ -743,7 +752,7 @@ static int check_options(const kvpi_args *args, kvpi_replay_args *out)
         return kvpi_args_wrong(
             args, "--unit-tokens %" PRIu64 " does not divide the block of %" PRIu64 " tokens",
             replay->unit_tokens, replay->block_tokens);
-    if (check_store(args, out) != 0)
+    if (check_policies(args, out) != 0 || check_store(args, out) != 0)
         return KVPI_ARGS_WRONG;
     return out->sequential ? check_sequential(args, out) : check_load(args, out);
 }
@@ -763,7 +772,8 @@ static void init(kvpi_replay_args *out)
                  .max_tries = 4,
                  .measured = true},
         .shares = {DEFAULT_COMPUTE_MILLI, DEFAULT_BANDWIDTH_MILLI, DEFAULT_HOST_BANDWIDTH},
-        .step = {.is_roofline = true}};
+        .step = {.is_roofline = true},
+        .policies = {{KVP_POLICY_LRU}, 1}};
     kvpi_trace_args_init(&out->load.replay.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'", false);
 }

@@ -7,6 +7,7 @@
 
 #include "tool/args.h"
 #include "tool/models/args.h"
+#include "tool/report/policy_list.h"
 #include "tool/replay/simulate.h"
 #include "tool/models/step_model.h"
 
@@ -19,8 +20,9 @@ typedef struct kvpi_replay_args {
     uint64_t memory_bytes; /* for KV */
     uint64_t host_memory_bytes;
     uint64_t kv_bytes_per_token;
-    uint64_t given;     /* bit i: option i of the table */
-    const char *report; /* file for the page, NULL: none */
+    uint64_t given;            /* bit i: option i of the table */
+    kvpi_policy_list policies; /* more than one: a replay for each, and one table */
+    const char *report;        /* file for the page, NULL: none */
     bool sequential;
     bool has_model; /* one is named, or the default; it has a device then, too */
     bool json;

@@ -37,6 +37,25 @@ static void add_level(kvpi_load_level *sum, const kvpi_load_level *level, double
     sum->host_cached_blocks += level->host_cached_blocks * times;
 }
 
+static void add_policy(kvpi_load_policy *sum, const kvpi_load_policy *part)
+{
+    sum->references += part->references;
+    sum->fallback_references += part->fallback_references;
+    sum->learned_hits += part->learned_hits;
+    sum->lru_hits += part->lru_hits;
+}
+
+void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before, const kvp_stats *now)
+{
+    const kvpi_load_policy all = {now->references, now->fallback_references, now->learned_hits,
+                                  now->lru_hits};
+    const kvpi_load_policy since = {
+        all.references - before->references, all.fallback_references - before->fallback_references,
+        all.learned_hits - before->learned_hits, all.lru_hits - before->lru_hits};
+    add_policy(&part->policy, &since);
+    *before = all;
+}
+
 static void add_interval(kvpi_load_interval *sum, const kvpi_load_interval *part)
 {
     add_level(&sum->levels, &part->levels, 1);
@@ -49,6 +68,7 @@ static void add_interval(kvpi_load_interval *sum, const kvpi_load_interval *part
     sum->hit_tokens += part->hit_tokens;
     sum->preemptions += part->preemptions;
     sum->evictions += part->evictions;
+    add_policy(&sum->policy, &part->policy);
 }
 
 static void widen(kvpi_load_timeline *timeline)

@@ -2,6 +2,7 @@
 #ifndef KVPI_LOAD_TIMELINE_H
 #define KVPI_LOAD_TIMELINE_H
 
+#include <kvpager/cache.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,14 @@ typedef struct kvpi_load_level {
     double host_cached_blocks;
 } kvpi_load_level;
 
+/* With the learned policy, for the page: counters of kvp_stats. */
+typedef struct kvpi_load_policy {
+    uint64_t references;
+    uint64_t fallback_references;
+    uint64_t learned_hits;
+    uint64_t lru_hits;
+} kvpi_load_policy;
+
 /* Counts of steps belong to the interval in which the step began. */
 typedef struct kvpi_load_interval {
     kvpi_load_level levels;
@@ -30,6 +39,7 @@ typedef struct kvpi_load_interval {
     uint64_t hit_tokens;   /* of these */
     uint64_t preemptions;
     uint64_t evictions;
+    kvpi_load_policy policy;
 } kvpi_load_interval;
 
 /* The width is one that people count in, and grows with the time that is covered. */
@@ -48,6 +58,10 @@ void kvpi_load_timeline_span(kvpi_load_timeline *timeline, uint64_t from_ns, uin
 
 /* Give the interval of a time, to count in. Owns: valid until the next call. */
 kvpi_load_interval *kvpi_load_timeline_at(kvpi_load_timeline *timeline, uint64_t at_ns);
+
+/* Count in an interval what was counted since `before`, which becomes what is now. */
+void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before,
+                           const kvp_stats *now);
 
 /* Widen the intervals until there are at most so many, 1 or more. */
 void kvpi_load_timeline_limit(kvpi_load_timeline *timeline, size_t max_intervals);

@@ -40,7 +40,8 @@ typedef struct replay {
     kvp_copy *copies;    /* [max_copies] */
     uint32_t max_copies;
     uint64_t last_blocks; /* of the request that was served last; 0 when it was rejected */
-    uint64_t n_evicted;   /* so far; these two for the page */
+    uint64_t n_evicted;   /* so far; these two for the page, as is the next */
+    kvpi_load_policy policy;
     kvpi_replay_cache cache;
     kvpi_attach *store; /* NULL: there is none */
 } replay;
@@ -302,6 +303,7 @@ static int note_course(replay *run, const kvpi_request *request, uint64_t place,
     part->hit_tokens += info->cached_tokens;
     part->evictions += stats.evicted_blocks - run->n_evicted;
     run->n_evicted = stats.evicted_blocks;
+    kvpi_load_policy_note(part, &run->policy, &stats);
     return TOOL_OK;
 }
 

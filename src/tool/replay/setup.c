@@ -139,9 +139,11 @@ static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
     return TOOL_USAGE;
 }
 
-static int check_policy(const kvpi_replay_options *replay)
+static int check_policy(const kvpi_replay_args *options)
 {
-    if (replay->policy == KVP_POLICY_LEARNED &&
+    const kvpi_replay_options *replay = &options->load.replay;
+    bool learned = replay->policy == KVP_POLICY_LEARNED || options->policies.n > 1;
+    if (learned &&
         (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0 || replay->state_slots > 0))
         return kvpi_tool_fail("replay",
                               "--policy learned is for models whose layers keep all tokens");
@@ -189,7 +191,7 @@ int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvp
         fill(options, out);
     if (status == TOOL_OK)
         status = check_bytes(args, options, out);
-    status = status == TOOL_OK ? check_policy(&options->load.replay) : status;
+    status = status == TOOL_OK ? check_policy(options) : status;
     return status == TOOL_OK ? check_store(args, options, out) : status;
 }
 

@@ -49,6 +49,7 @@ typedef struct simulation {
     bool door_closed; /* the scheduler has no place for another one until somebody leaves */
     uint64_t now_ns;
     uint64_t n_evicted; /* so far */
+    kvpi_load_policy policy;
     kvp_step step;
     kvpi_step_copies moved; /* by the step's plan */
 } simulation;
@@ -368,9 +369,10 @@ static int note_levels(simulation *sim, uint64_t ns)
                                    .cached_blocks = (double)cache.cached_blocks,
                                    .host_cached_blocks = (double)cache.host_cached_blocks};
     kvpi_load_timeline_span(&report->timeline, sim->now_ns, sim->now_ns + ns, &level);
-    kvpi_load_timeline_at(&report->timeline, sim->now_ns)->evictions +=
-        cache.evicted_blocks - sim->n_evicted;
+    kvpi_load_interval *part = kvpi_load_timeline_at(&report->timeline, sim->now_ns);
+    part->evictions += cache.evicted_blocks - sim->n_evicted;
     sim->n_evicted = cache.evicted_blocks;
+    kvpi_load_policy_note(part, &sim->policy, &cache);
     report->held_block_ns += level.held_blocks * (double)ns;
     for (uint32_t r = 0; r < KVP_WAIT_REASONS; r++) {
         uint32_t n = sim->step.waited[r] + sim->step.waited_swapped[r];

@@ -33,6 +33,10 @@ static const struct {
     {"hit_tokens", false, offsetof(kvpi_load_interval, hit_tokens)},
     {"preemptions", false, offsetof(kvpi_load_interval, preemptions)},
     {"evictions", false, offsetof(kvpi_load_interval, evictions)},
+    {"references", false, offsetof(kvpi_load_interval, policy.references)},
+    {"fallback_references", false, offsetof(kvpi_load_interval, policy.fallback_references)},
+    {"learned_hits", false, offsetof(kvpi_load_interval, policy.learned_hits)},
+    {"lru_hits", false, offsetof(kvpi_load_interval, policy.lru_hits)},
 };
 
 static double figure_of(const kvpi_load_interval *part, const kvpi_load_level *mean, size_t f)

@@ -2282,8 +2282,8 @@ pub struct kvp_snapshot_report {
     pub damaged_records: u64,
     #[doc = " 1: the file was read to its end mark"]
     pub complete: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " 1: with all that the learned policy knew"]
+    pub learned: u32,
 }
 #[doc = " What a file says of itself."]
 #[repr(C)]

@@ -89,6 +89,17 @@ function linesOrNone(parent, options) {
   add(card, "p", "There were none.", "soft");
 }
 
+/* What the learned policy did: nothing is known of an interval in which no request ended. */
+function drawPolicy(grid) {
+  lines(grid, { title: "Hits of the policy", format: short,
+    note: "Blocks in whole groups at the beginning of prompts, on the device, per interval",
+    series: [series("learned", 0, course.learned_hits), series("LRU would have", 1, course.lru_hits)] });
+  lines(grid, { title: "Policy as LRU", most: 1, format: percent,
+    note: "Share of block references while it was not warm, the gate was shut or the guard was out",
+    series: [series("as LRU", 4,
+      course.references.map((n, i) => ratio(course.fallback_references[i], n)))] });
+}
+
 function drawCourse() {
   const grid = section("Over time");
   lines(grid, { title: "Hit ratio", most: 1, format: percent, wide: true,
@@ -100,6 +111,7 @@ function drawCourse() {
     tierAreas(grid, "Blocks on the host", course.host_held, course.host_cached, result.host_blocks);
   linesOrNone(grid, { title: "Evictions", note: "Cached blocks dropped on the device, per interval",
     series: [series("blocks", 1, course.evictions)] });
+  if (result.policy === "learned") drawPolicy(grid);
   if (!underLoad) return;
   lines(grid, { title: "Requests", note: "Mean number in the interval", series: [
     series("running", 0, course.running), series("waiting", 1, course.waiting)].concat(

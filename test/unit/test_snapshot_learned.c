@@ -1,0 +1,299 @@
+/* What the learned policy knows, saved and restored: the same victims afterwards, all of it or
+ * nothing, and no bytes that the audit would not pass. */
+#include <string.h>
+
+#include "core/cache/state.h"
+#include "core/snapshot/frames.h"
+#include "snaps.h"
+
+/* 47 requests in turn: the class whose index is next is any when it is saved. */
+enum { USABLE = 64, PROMPTS = 47, PROMPT_BLOCKS = 93 };
+
+static kvp_config learned_config(uint32_t usable)
+{
+    kvp_config config = config_of(4, 4, usable);
+    config.policy = KVP_POLICY_LEARNED;
+    config.max_namespaces = 1;
+    return config;
+}
+
+/* More prompts in turn than fit, of one to three blocks: LRU always loses what comes next. Gives a
+ * digest of hits, rows and victims, of some rounds. */
+static uint64_t scan(kvp_cache *cache, int rounds, uint64_t *n_hits)
+{
+    uint64_t digest = 0;
+    kvp_ns ns;
+    assert_ok(kvp_ns_open(cache, "", 0, &ns));
+    for (int i = 0; i < rounds * PROMPTS; i++) {
+        const int32_t which = i % PROMPTS;
+        const kvp_prompt prompt = prompt_of(ints(80 * which), 4 * (1 + (uint32_t)which % 3) + 1);
+        kvp_open_info info;
+        kvp_seq seq;
+        const int32_t *row;
+        const kvp_evicted *evicted;
+        uint32_t n, n_evicted;
+        assert_ok(kvp_seq_open(cache, ns, &prompt, &seq, &info));
+        assert_ok(kvp_cache_evicted(cache, &evicted, &n_evicted));
+        assert_ok(kvp_seq_row(cache, seq, 0, &row, &n));
+        *n_hits += info.hit_tokens / 4;
+        for (uint32_t k = 0; k < n + n_evicted; k++)
+            digest = (digest ^ (uint32_t)(k < n ? row[k] : evicted[k - n].block)) *
+                     UINT64_C(0x9E3779B97F4A7C15);
+        assert_ok(kvp_seq_commit(cache, seq, prompt.n_tokens));
+        assert_ok(kvp_seq_close(cache, seq, NULL));
+    }
+    return digest;
+}
+
+typedef struct halves {
+    kvp_cache *cache; /* goes on */
+    snap saved;
+    uint64_t digest; /* of what it did after it was saved */
+    uint64_t n_hits;
+} halves;
+
+static halves make_halves(void)
+{
+    const kvp_config config = learned_config(USABLE);
+    halves h = {0};
+    uint64_t before = 0;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &h.cache));
+    (void)scan(h.cache, 40, &before);
+    const kvp_snapshot_options options = snap_options();
+    h.saved = snap_of(h.cache, &options);
+    h.digest = scan(h.cache, 20, &h.n_hits);
+    return h;
+}
+
+static void end_halves(halves *h)
+{
+    kvp_cache_destroy(h->cache);
+    snap_drop(&h->saved);
+}
+
+static kvp_cache *load(snap *s, const kvp_config *config, kvp_snapshot_report *report)
+{
+    kvp_cache *cache = NULL;
+    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
+    assert_ok(snap_load(s, cache, report));
+    assert_report(report);
+    assert_sound(cache);
+    return cache;
+}
+
+/* The record at `at`, and the next one. */
+static uint32_t kind_at(const snap *s, size_t at)
+{
+    return kvpi_bytes_load32(s->bytes + at);
+}
+
+static size_t behind(const snap *s, size_t at)
+{
+    return at + kvpi_bytes_load32(s->bytes + at + 4) + KVPI_SNAP_OVERHEAD;
+}
+
+/* The file without records of what was learned but those that `keep` says by their order. */
+static snap without(const snap *s, int (*keep)(uint32_t nth))
+{
+    snap out = {0};
+    const kvp_sink sink = snap_sink(&out);
+    uint32_t nth = 0;
+    assert_int_equal(sink.write(&out, s->bytes, 8), 0);
+    for (size_t at = 8; at < s->n; at = behind(s, at)) {
+        if (kind_at(s, at) != KVPI_SNAP_LEARNED || keep(nth++))
+            assert_int_equal(sink.write(&out, s->bytes + at, behind(s, at) - at), 0);
+    }
+    return out;
+}
+
+static int none(uint32_t nth)
+{
+    (void)nth;
+    return 0;
+}
+
+static int all_but_the_first(uint32_t nth)
+{
+    return nth != 0;
+}
+
+static int all_but_a_class(uint32_t nth)
+{
+    return nth != 64;
+}
+
+static int all_but_entries(uint32_t nth)
+{
+    return nth != 65;
+}
+
+static int all_but_blocks(uint32_t nth)
+{
+    return nth <= 65;
+}
+
+/* ------------------------------------------------------------------------------------- restored */
+
+static void test_the_same_victims(void **state)
+{
+    (void)state;
+    const kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    kvp_snapshot_report report;
+    uint64_t n_hits = 0;
+    kvp_cache *cache = load(&h.saved, &config, &report);
+    assert_int_equal(report.learned, 1);
+    assert_true(scan(cache, 20, &n_hits) == h.digest);
+    assert_int_equal(n_hits, h.n_hits);
+    assert_true(n_hits > 20 * USABLE / 2);
+    const struct kvpi_hits *there = &kvpi_leaves_policy(&h.cache->pool.leaves)->hits;
+    const struct kvpi_hits *here = &kvpi_leaves_policy(&cache->pool.leaves)->hits;
+    assert_memory_equal(here, there, sizeof(*here));
+    kvp_stats stats;
+    assert_ok(kvp_cache_stats(cache, &stats)); /* of this process */
+    assert_int_equal(stats.fallback_references, 0);
+    assert_int_equal(stats.references, 20 * PROMPT_BLOCKS);
+    assert_true(stats.learned_hits <= n_hits);
+    assert_sound(cache);
+    kvp_cache_destroy(cache);
+    end_halves(&h);
+}
+
+/* Saved again at once, it is the same file. */
+static void test_the_same_bytes(void **state)
+{
+    (void)state;
+    const kvp_config config = learned_config(USABLE);
+    const kvp_snapshot_options options = snap_options();
+    halves h = make_halves();
+    kvp_snapshot_report report;
+    kvp_cache *cache = load(&h.saved, &config, &report);
+    snap again = snap_of(cache, &options);
+    assert_int_equal(again.n, h.saved.n);
+    assert_memory_equal(again.bytes, h.saved.bytes, again.n);
+    snap_drop(&again);
+    kvp_cache_destroy(cache);
+    end_halves(&h);
+}
+
+/* Blocks are there all the same, and it begins to learn anew. */
+static void test_all_or_nothing(void **state)
+{
+    (void)state;
+    int (*const keeps[])(uint32_t) = {none, all_but_the_first, all_but_a_class, all_but_entries,
+                                      all_but_blocks};
+    const kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    for (size_t i = 0; i < sizeof keeps / sizeof *keeps; i++) {
+        snap part = without(&h.saved, keeps[i]);
+        kvp_snapshot_report report;
+        uint64_t n_hits = 0;
+        kvp_cache *cache = load(&part, &config, &report);
+        assert_int_equal(report.learned, 0);
+        assert_int_equal(report.blocks, report.saved_blocks);
+        assert_int_equal(kvpi_leaves_policy(&cache->pool.leaves)->references, 0);
+        assert_true(scan(cache, 20, &n_hits) != h.digest);
+        assert_true(n_hits < h.n_hits);
+        kvp_cache_destroy(cache);
+        snap_drop(&part);
+    }
+    end_halves(&h);
+}
+
+/* A cache with LRU, or of another size, takes the blocks and leaves the rest. */
+static void test_other_caches(void **state)
+{
+    (void)state;
+    kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    kvp_snapshot_report report;
+    config.policy = KVP_POLICY_LRU;
+    kvp_cache *cache = load(&h.saved, &config, &report);
+    assert_int_equal(report.learned, 0);
+    assert_int_equal(report.damaged_records, 0);
+    assert_int_equal(report.complete, 1);
+    kvp_cache_destroy(cache);
+    end_halves(&h);
+}
+
+/* --------------------------------------------------------------------------------------- forged */
+
+/* Records with right checksums, and one word of them changed. */
+static snap forged(const snap *s, size_t target, size_t word, uint32_t value)
+{
+    uint8_t buffer[8192];
+    snap out = {0};
+    const kvp_sink sink = snap_sink(&out);
+    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
+    assert_int_equal(sink.write(&out, KVPI_SNAP_MAGIC, 8), 0);
+    for (size_t at = 8; at < s->n; at = behind(s, at)) {
+        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
+        uint8_t *payload = b.at;
+        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, kvpi_bytes_load32(s->bytes + at + 4));
+        if (at == target)
+            kvpi_bytes_store(payload + 4 * word, value, 4);
+        kvpi_snap_end(&writer, kind_at(s, at), &b);
+    }
+    return out;
+}
+
+/* Whatever a word is: the cache is sound, and serves under its own audit. */
+static void test_forged_words(void **state)
+{
+    (void)state;
+    static const uint32_t values[] = {0, 1, 63, 64, 0x7fffffff, 0x80000000, UINT32_MAX};
+    const kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    uint64_t random = 7;
+    uint32_t n_learned = 0, n_refused = 0;
+    for (size_t at = 8; at < h.saved.n; at = behind(&h.saved, at)) {
+        const size_t n_words = kvpi_bytes_load32(h.saved.bytes + at + 4) / 4;
+        if (kind_at(&h.saved, at) != KVPI_SNAP_LEARNED)
+            continue;
+        for (int i = 0; i < 12; i++) {
+            const size_t word = draw(&random, (uint32_t)n_words);
+            snap s = forged(&h.saved, at, word, values[draw(&random, 7)]);
+            kvp_snapshot_report report;
+            uint64_t n_hits = 0;
+            kvp_cache *cache = load(&s, &config, &report);
+            n_learned += report.learned;
+            n_refused += !report.learned;
+            (void)scan(cache, i == 0, &n_hits);
+            assert_sound(cache);
+            kvp_cache_destroy(cache);
+            snap_drop(&s);
+        }
+    }
+    assert_true(n_learned > 50 && n_refused > 50);
+    end_halves(&h);
+}
+
+/* An index that no counts give would overflow where it is multiplied. */
+static void test_forged_index(void **state)
+{
+    (void)state;
+    const kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    uint32_t n_seen = 0;
+    for (size_t at = 8; at < h.saved.n && n_seen < 2; at = behind(&h.saved, at)) {
+        if (kind_at(&h.saved, at) == KVPI_SNAP_LEARNED && n_seen++ == 1) { /* the first class */
+            snap s = forged(&h.saved, at, 4, 0x7fffffff);
+            kvp_snapshot_report report;
+            kvp_cache *cache = load(&s, &config, &report);
+            assert_int_equal(report.learned, 0);
+            kvp_cache_destroy(cache);
+            snap_drop(&s);
+        }
+    }
+    end_halves(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_same_victims), cmocka_unit_test(test_the_same_bytes),
+        cmocka_unit_test(test_all_or_nothing),   cmocka_unit_test(test_other_caches),
+        cmocka_unit_test(test_forged_words),     cmocka_unit_test(test_forged_index),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
