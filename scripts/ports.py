@@ -392,6 +392,7 @@ MINGW = "x86_64-w64-mingw32-gcc"
 def wine_environment(work):
     """Programs run by wine see only this folder's settings, and say no more than they would on Windows."""
     need("wine")
+    os.makedirs(work.path("wine"))
     return {"WINEPREFIX": work.path("wine"), "WINEDEBUG": "-all", "DISPLAY": "", "WINEDLLOVERRIDES": "mscoree,mshtml="}
 
 
