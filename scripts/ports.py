@@ -387,24 +387,16 @@ def apt(work, name, architecture, more=""):
     return ["apt-get", "-c", config]
 
 
-def debian_packages(work, architecture, packages, name="root", release=None):
-    """The folder that they are unpacked in. They are of this machine's Debian, or of another release."""
-    downloads, root, config = work.path(name + ".downloads"), work.path(name), []
+def debian_packages(work, architecture, packages, name="root"):
+    """The folder that they are unpacked in."""
+    downloads, root = work.path(name + ".downloads"), work.path(name)
     os.makedirs(downloads)
-    if release:
-        sources = work.path(f"{release}.list")
-        with open(sources, "w") as file:
-            file.write(f"deb http://deb.debian.org/debian {release} main\n")
-        config = [SOURCES_CONFIG.format(sources)]
     try:
-        apt_get = apt(work, "apt" + (f".{release}" if release else ""), architecture, *config)
-        work.run(*apt_get, "download", *packages, cwd=downloads)
+        work.run(*apt(work, "apt", architecture), "download", *packages, cwd=downloads)
     except Failed:
         raise Skipped(f"Debian's packages for {architecture} cannot be had") from None
     for package in glob.glob(os.path.join(downloads, "*.deb")):
         work.run("dpkg-deb", "--extract", package, root)
-    if not os.path.exists(os.path.join(root, "lib")):  # as a system has it, whose packages are merged
-        os.symlink("usr/lib", os.path.join(root, "lib"))
     return root
 
 

@@ -3,8 +3,7 @@
 
     wheels.py [NAME...]     x86_64, aarch64, sdist: all, or some
 
-The wheels are manylinux_2_28 wheels for the Python that runs this script; for aarch64 it has to be one of
-PYTHON_RELEASES. They are compiled by the
+The wheels are manylinux_2_28 wheels for the Python that runs this script. They are compiled by the
 clang of zig, against the interface of glibc 2.28 and the headers of Debian's packages, which are
 unpacked in the build folder. The kernels' own tests run on the very library that a wheel contains;
 those of aarch64, and its wheel, run under qemu. Logs are build/wheels/NAME.log. What the machine or
@@ -32,8 +31,6 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 # What is compiled and linked with, and of the tests.
 TO_BUILD = ["libssl-dev", "libssl3", "libxxhash-dev", "libcmocka-dev", "libcmocka0", "libjansson-dev",
             "libjansson4"]
-# The releases of Debian that have such a Python for arm64. There is none with 3.10 or 3.12.
-PYTHON_RELEASES = {"3.11": "bookworm", "3.13": "trixie"}
 # A Python for qemu, without libcrypto.
 TO_RUN = ["libc6", f"libpython{VERSION}-minimal", f"libpython{VERSION}-stdlib", f"python{VERSION}-minimal",
           "libbz2-1.0", "libexpat1", "libffi8", "libgcc-s1", "liblzma5", "libstdc++6", "libuuid1", "zlib1g"]
@@ -74,7 +71,7 @@ def python_headers(work, machine):
     """Those of this Python: of the interpreter itself, or of Debian's package for that processor."""
     headers = sysconfig.get_path("include")
     if machine != "x86_64" or not os.path.exists(os.path.join(headers, "pyconfig.h")):
-        root = debian_packages(work, DEBIAN[machine], [f"libpython{VERSION}-dev"], "python.package", python_release())
+        root = debian_packages(work, DEBIAN[machine], [f"libpython{VERSION}-dev"], "python.package")
         headers = os.path.join(root, "usr/include", "python" + VERSION)
     copy, (include, name) = work.path("python"), os.path.split(headers)
     shutil.copytree(headers, copy)
@@ -82,12 +79,6 @@ def python_headers(work, machine):
     if os.path.exists(own):  # Debian's pyconfig.h only includes the one of the processor
         shutil.copy(own, copy)
     return copy
-
-
-def python_release():
-    if VERSION not in PYTHON_RELEASES:
-        raise Skipped(f"Debian has no Python {VERSION} for arm64; {' and '.join(PYTHON_RELEASES)} can be tested")
-    return PYTHON_RELEASES[VERSION]
 
 
 def write_program(path, command):
@@ -194,7 +185,7 @@ def x86_64(work):
 
 def aarch64(work):
     """Installed by pip for that platform, and run by Debian's Python for arm64 under qemu."""
-    qemu, root = need("qemu-aarch64"), debian_packages(work, "arm64", TO_RUN, "system", python_release())
+    qemu, root = need("qemu-aarch64"), debian_packages(work, "arm64", TO_RUN, "system")
 
     def test(work, wheel):
         site, platforms = work.path("site"), ["manylinux_2_28", "manylinux_2_17", "manylinux2014"]
