@@ -494,7 +494,8 @@ def windows(work):
         notes = [work.note]
         build_command(work, "linux")
         build_command(work, "command", f"-DCMAKE_C_COMPILER={cc}", *options, xxhash_alone(work), **for_windows)
-        compare_commands(work, [work.path("linux", "kvpager")], [wine, work.path("command", "kvpager.exe")], **env)
+        compare_commands(work, [work.path("linux", "kvpager")], [wine, work.path("command", "kvpager.exe")],
+                         LC_ALL="C", **env)  # no UTF-8, as wine's console
         notes.append(f"{len(COMMANDS)} commands")
         one_file(work, "windows", cc, [wine], ["-lbcrypt"], **env)
         work.note = ", ".join([*notes, work.note])
