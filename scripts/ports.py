@@ -451,14 +451,19 @@ COMMANDS = {
     "gen": ["gen", "--profile", "mixed", "--requests", "300", "-o", "OUT"],
     "log": ["replay", "--no-measure", "--json", "--record", "OUT", TRACE],
     "page": ["replay", "--no-measure", "--report", "OUT", TRACE],
-    "snapshot": ["replay", "--sequential", "--no-measure", "--snapshot-out", "OUT", TRACE],
-    "restored": ["replay", "--sequential", "--no-measure", "--json", "--snapshot-in", "{snapshot}", TRACE],
+    "snapshot": ["replay", "--sequential", "--snapshot-out", "OUT", TRACE],
+    "restored": ["replay", "--sequential", "--json", "--snapshot-in", "{snapshot}", TRACE],
     "inspect": ["inspect", "--json", "{snapshot}"],
-    "logged": ["trace", "replay", "--check", "2", "{log}"],
+    "logged": ["trace", "replay", "--check", "1", "{log}"],
     "shown": ["trace", "show", "--results", "--count", "1000", "{log}"],
     "curve": ["mrc", "--json", TRACE],
     "sizes": ["size", "--list"],
 }
+
+
+# Lines of times that were measured.
+MEASURED = re.compile(r'^ +(replay|open|extend|close) +[\d.]+ [mun]?s .*\n|^ +"(wall_seconds|\w+_per_second|ns_per_\w+)".*\n',
+                      re.MULTILINE)
 
 
 def compare_commands(work, linux, other, **env):
@@ -471,7 +476,7 @@ def compare_commands(work, linux, other, **env):
         for folder, program in zip(folders, [linux, other]):
             out = os.path.join(folder, name)
             given = [out if word == "OUT" else re.sub("{(.*)}", rf"{folders[0]}/\1", word) for word in words]
-            printed.append(work.run(*program, *given, **env).replace(folder, ""))
+            printed.append(MEASURED.sub("", work.run(*program, *given, **env).replace(folder, "")))
             written.append(open(out, "rb").read() if "OUT" in words else b"")
         if printed[0] != printed[1] or written[0] != written[1]:
             raise Failed(f"kvpager {' '.join(words)}: differs from what it is on Linux")
