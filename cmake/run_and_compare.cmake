@@ -1,8 +1,8 @@
-# cmake -DPROGRAM=... [-DEXPECTED=file] [-DWORK=dir] -P run_and_compare.cmake
+# cmake -DPROGRAM=... [-DEXPECTED=file] [-DWORK=dir] [-DEMULATOR=command] -P run_and_compare.cmake
 #
-# Runs PROGRAM; fails unless it exits with 0 and, where EXPECTED is given, prints exactly that.
+# Runs PROGRAM, by the emulator if it is of another processor; fails unless it exits with 0 and, where EXPECTED is given, prints exactly that.
 
-execute_process(COMMAND "${PROGRAM}" WORKING_DIRECTORY "${WORK}"
+execute_process(COMMAND ${EMULATOR} "${PROGRAM}" WORKING_DIRECTORY "${WORK}"
                 RESULT_VARIABLE result OUTPUT_VARIABLE actual ERROR_VARIABLE errors)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} ended with '${result}'\n${actual}${errors}")

@@ -10,6 +10,8 @@
 #     scripts/setup.sh abi                and what compares binary interfaces
 #     scripts/setup.sh instructions       and what counts instructions
 #     scripts/setup.sh ports              and other compilers, those of rust among them
+#     scripts/setup.sh cross              and what builds and runs programs for aarch64
+#     scripts/setup.sh bindings           and what writes the declarations of the Rust crates
 #     scripts/setup.sh rust               and what builds, checks and tests the Rust crates
 #     scripts/setup.sh packages           and what makes Debian packages and inspects them
 #     scripts/setup.sh wheels             and what runs the wheels for aarch64
@@ -29,6 +31,8 @@ want_analyze=no
 want_abi=no
 want_instructions=no
 want_ports=no
+want_cross=no
+want_bindings=no
 want_rust=no
 want_packages=no
 want_wheels=no
@@ -42,15 +46,17 @@ for argument in "$@"; do
     analyze) want_analyze=yes ;;
     abi) want_abi=yes ;;
     instructions) want_instructions=yes ;;
-    ports) want_ports=yes want_rust=yes ;;
-    rust) want_rust=yes ;;
+    cross) want_cross=yes ;;
+    bindings) want_bindings=yes ;;
+    ports) want_ports=yes want_cross=yes want_bindings=yes want_rust=yes ;;
+    rust) want_bindings=yes want_rust=yes ;;
     packages) want_packages=yes ;;
     wheels) want_wheels=yes ;;
     serve) want_serve=yes ;;
     --list-missing) list_only=yes ;;
     *)
         echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [rust] [wheels] [packages] [serve] [--list-missing]" >&2
+            "[ports] [cross] [bindings] [rust] [wheels] [packages] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -152,9 +158,15 @@ missing_packages() {
     if [ $want_rust = yes ]; then
         have rustc || echo rustc
         have cargo || echo cargo
+    fi
+    if [ $want_bindings = yes ]; then
         have rustfmt || echo rustfmt
         have bindgen || echo bindgen
         have_libclang || echo libclang1
+    fi
+    if [ $want_cross = yes ]; then
+        ! is_debian || have aarch64-linux-gnu-gcc || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+        ! is_debian || have qemu-aarch64 || echo qemu-user
     fi
     # Elsewhere scripts/packages.sh skips these packages.
     if [ $want_packages = yes ] && is_debian; then
@@ -170,8 +182,6 @@ missing_packages() {
         have clang || echo clang
         # Debian's oldest; elsewhere scripts/ports.py skips what is not there.
         ! is_debian || have gcc-11 || echo gcc-11
-        ! is_debian || have aarch64-linux-gnu-gcc || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-        ! is_debian || have qemu-aarch64 || echo qemu-user
         ! is_debian || have i686-linux-gnu-gcc || echo gcc-i686-linux-gnu libc6-dev-i386-cross
         ! is_debian || have s390x-linux-gnu-gcc || echo gcc-s390x-linux-gnu libc6-dev-s390x-cross
         ! is_debian || have musl-gcc || echo musl-tools

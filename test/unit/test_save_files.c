@@ -10,26 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "saved.h"
-
-typedef struct folder {
-    char path[64], file[96], part[96];
-} folder;
-
-static folder make_folder(void)
-{
-    folder f = {.path = "/tmp/kvp_save_XXXXXX"};
-    assert_non_null(mkdtemp(f.path));
-    snprintf(f.file, sizeof(f.file), "%s/" NAME, f.path);
-    snprintf(f.part, sizeof(f.part), "%s/" PART, f.path);
-    return f;
-}
-
-static void end_folder(const folder *f)
-{
-    (void)unlink(f->file);
-    assert_int_equal(rmdir(f->path), 0); /* nothing else is left */
-}
+#include "folder.h"
 
 static void test_a_real_file_is_replaced(void **state)
 {
@@ -37,10 +18,7 @@ static void test_a_real_file_is_replaced(void **state)
     saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
-    FILE *old = fopen(f.file, "wb");
-    assert_non_null(old);
-    assert_int_equal(fwrite("old", 1, 3, old), 3);
-    fclose(old);
+    write_file(f.file, "old");
     assert_ok(save_to(&s, f.file, NULL));
     assert_file(f.file, &s.new);
     assert_int_equal(stat(f.file, &about), 0);
@@ -84,7 +62,7 @@ static void test_what_is_no_file_stays(void **state)
     saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
-    char deeper[128];
+    char deeper[sizeof(f.file)];
     int said = 0;
     snprintf(deeper, sizeof(deeper), "%s/none/" NAME, f.path);
     assert_status(KVP_E_IO, save_to(&s, deeper, &said));
@@ -114,13 +92,10 @@ static void test_a_link_in_the_parts_place(void **state)
     (void)state;
     saved s = make_saved();
     const folder f = make_folder();
-    char victim[96];
+    char victim[sizeof(f.file)];
     const disk_bytes precious = {(uint8_t *)"precious", 8};
     snprintf(victim, sizeof(victim), "%s/victim", f.path);
-    FILE *file = fopen(victim, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite("precious", 1, 8, file), 8);
-    fclose(file);
+    write_file(victim, "precious");
     assert_int_equal(symlink(victim, f.part), 0);
     assert_ok(save_to(&s, f.file, NULL));
     assert_file(f.file, &s.new);

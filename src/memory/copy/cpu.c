@@ -122,7 +122,7 @@ static void move_slots(kvp_copier *copier, uint32_t group, const kvp_slot_move *
     }
 }
 
-static void wait(kvp_copier *copier, uint64_t fence)
+static void wait_for(kvp_copier *copier, uint64_t fence)
 {
     (void)copier;
     (void)fence; /* done when it was given */
@@ -149,7 +149,7 @@ static void destroy(kvp_copier *copier)
     free(cpu);
 }
 
-static const struct kvpi_copier_ops cpu_ops = {run, move_slots, wait, destroy};
+static const struct kvpi_copier_ops cpu_ops = {run, move_slots, wait_for, destroy};
 
 static kvp_status make_ways(struct kvpi_cpu_copier *cpu)
 {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <io.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <windows.h>
 
 void kvpi_machine_start(void)
@@ -14,7 +15,7 @@ void kvpi_machine_start(void)
     (void)_setmode(_fileno(stdin), _O_BINARY);
     (void)_setmode(_fileno(stdout), _O_BINARY);
     (void)_setmode(_fileno(stderr), _O_BINARY);
-    (void)_set_fmode(_O_BINARY); /* of files that are opened from now on */
+    _fmode = _O_BINARY; /* of files that are opened from now on */
 }
 
 bool kvpi_machine_shows_utf8(void)

@@ -9,39 +9,7 @@
 #include <kvpager/seed.h>
 
 #include "base/pages/pages.h"
-#include "saved.h"
-
-typedef struct folder {
-    char path[MAX_PATH], file[MAX_PATH + 32], part[MAX_PATH + 32];
-} folder;
-
-static folder make_folder(void)
-{
-    static unsigned n_made;
-    folder f;
-    char temporary[MAX_PATH - 60];
-    assert_in_range(GetTempPathA(sizeof temporary, temporary), 1, sizeof temporary - 1);
-    snprintf(f.path, sizeof f.path, "%skvp_save_%lu_%u", temporary, GetCurrentProcessId(),
-             n_made++);
-    assert_true(CreateDirectoryA(f.path, NULL));
-    snprintf(f.file, sizeof f.file, "%s\\" NAME, f.path);
-    snprintf(f.part, sizeof f.part, "%s\\" PART, f.path);
-    return f;
-}
-
-static void end_folder(const folder *f)
-{
-    (void)DeleteFileA(f->file);
-    assert_true(RemoveDirectoryA(f->path)); /* nothing else is left */
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-    fclose(file);
-}
+#include "folder.h"
 
 static void test_a_file_is_replaced(void **state)
 {

@@ -159,6 +159,20 @@ impl Cache {
         .map(|raw: sys::kvp_block_info| raw.into())
     }
 
+    /// Evicts the coldest cached blocks of the device now, until `n_blocks` are free: for an engine
+    /// whose accelerator waits while the next step is made. Gives how many lost their content.
+    /// [`Scheduler::reclaim`](crate::Scheduler::reclaim) counts what the next step takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Busy`].
+    pub fn reclaim(&mut self, n_blocks: u32) -> Result<u32> {
+        let mut n = 0;
+        // SAFETY: exclusive; writes the number on success.
+        self.done(unsafe { sys::kvp_cache_reclaim(self.as_ptr(), n_blocks, &mut n) })?;
+        Ok(n)
+    }
+
     /// The open sequences, in the order of their places. O(`max_seqs`).
     ///
     /// # Errors
@@ -680,7 +694,7 @@ impl Cache {
     }
 
     /// The outcome of a call that changes the cache, with the blocks that it missed.
-    fn done(&self, status: i32) -> Result<()> {
+    pub(crate) fn done(&self, status: i32) -> Result<()> {
         match outcome(status) {
             Err(Error::NoBlocks(_)) => Err(Error::NoBlocks(self.shortage())),
             Err(Error::Never(_)) => Err(Error::Never(self.shortage())),

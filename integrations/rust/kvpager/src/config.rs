@@ -66,6 +66,8 @@ pub struct Config {
     pub lent_blocks: u32,
     /// Evict what is worth its place least by what came back, and not what was released longest ago.
     pub learned_policy: bool,
+    /// Slots of recurrent state, slot 0 included: 2..2^30; 0 (default): there are none.
+    pub state_slots: u32,
 }
 
 impl Default for Config {
@@ -151,7 +153,8 @@ impl Config {
             max_loads: self.max_loads,
             lent_blocks: self.lent_blocks,
             policy: self.learned_policy.into(),
-            ..Default::default()
+            state_slots: self.state_slots,
+            test_hash_bits: 0,
         })
     }
 
@@ -188,6 +191,7 @@ impl Config {
             max_loads: raw.max_loads,
             lent_blocks: raw.lent_blocks,
             learned_policy: raw.policy != 0,
+            state_slots: raw.state_slots,
         }
     }
 }

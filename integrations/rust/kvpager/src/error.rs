@@ -205,7 +205,11 @@ impl fmt::Display for Error {
         match self {
             Error::Argument(Some(why)) | Error::TooLong(Some(why)) => f.write_str(&why.text),
             Error::Never(shortage) | Error::NoBlocks(shortage) if shortage.missing_blocks > 0 => {
-                write!(f, "{said}: {} {} blocks missing", shortage.missing_blocks, shortage.tier)
+                let (n, tier) = (shortage.missing_blocks, shortage.tier);
+                match tier {
+                    Tier::STATE_SLOTS => write!(f, "{said}: {n} {tier} missing"),
+                    _ => write!(f, "{said}: {n} {tier} blocks missing"),
+                }
             }
             Error::Corrupt(Some(found)) => {
                 write!(f, "{}: {} ({})", found.invariant, found.detail, found.object)

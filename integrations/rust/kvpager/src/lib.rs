@@ -50,6 +50,7 @@ mod prompt;
 mod sched;
 mod sched_config;
 mod seq;
+mod states;
 
 pub use kvpager_sys as sys;
 
@@ -61,7 +62,8 @@ pub use info::{
     TokenRange, Window,
 };
 pub use numbers::{
-    BlockState, CommitPolicy, EndReason, FullHit, Preempt, RequestState, Steps, Stop, Tier, Verdict,
+    BlockState, Checkpoint, CommitPolicy, EndReason, FullHit, Preempt, RequestState, Steps, Stop,
+    Tier, Verdict,
 };
 pub use prompt::{Batch, Key, Prompt};
 pub use sched::{
@@ -69,6 +71,7 @@ pub use sched::{
 };
 pub use sched_config::SchedConfig;
 pub use seq::{Namespace, Seq, SeqGuard};
+pub use states::{StateInfo, StateStats};
 
 /// As a position: the end of the sequence.
 pub const END: u32 = sys::KVP_END;

@@ -107,6 +107,17 @@ numbered! {
         Parked = KVP_BLOCK_PARKED,
     }
 
+    /// What [`Cache::checkpoint`](crate::Cache::checkpoint) did.
+    pub enum Checkpoint {
+        /// Nothing: no slot was available to go on with, others read the slot, or the unit is not
+        /// public or was flushed.
+        Skipped = KVP_CHECKPOINT_SKIPPED,
+        /// The state is kept.
+        Made = KVP_CHECKPOINT_MADE,
+        /// There is one already.
+        There = KVP_CHECKPOINT_THERE,
+    }
+
     /// How a request that must give its blocks up does so.
     pub enum Preempt {
         /// It is closed, and computed anew when it is admitted again.
@@ -152,6 +163,8 @@ impl Tier {
     pub const DEVICE: Tier = Tier(sys::KVP_DEVICE as u8);
     /// The host tier, if the configuration has one.
     pub const HOST: Tier = Tier(sys::KVP_HOST as u8);
+    /// Of a [`Shortage`](crate::Shortage): slots of recurrent state were missing.
+    pub const STATE_SLOTS: Tier = Tier(sys::KVP_STATE_SLOTS as u8);
 }
 
 impl fmt::Display for Tier {
@@ -159,6 +172,7 @@ impl fmt::Display for Tier {
         match *self {
             Tier::DEVICE => f.write_str("device"),
             Tier::HOST => f.write_str("host"),
+            Tier::STATE_SLOTS => f.write_str("state slots"),
             Tier(other) => write!(f, "tier {other}"),
         }
     }

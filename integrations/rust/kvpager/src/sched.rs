@@ -583,6 +583,20 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Evicts ahead of need: blocks that the next step is expected to take, at most
+    /// [`SchedConfig::free_target`]. Call it between the launch of a pass and
+    /// [`finish`](Scheduler::finish). Gives how many lost their content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::State`]: no step is out.
+    pub fn reclaim(&mut self) -> Result<u32> {
+        let mut n = 0;
+        // SAFETY: exclusive; writes the number on success.
+        outcome(unsafe { sys::kvp_sched_reclaim(self.as_sched_ptr(), &mut n) })?;
+        Ok(n)
+    }
+
     fn step_is_over(&mut self) {
         self.step.n_seqs = 0;
         self.step.n_tokens = 0;

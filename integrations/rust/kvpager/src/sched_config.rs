@@ -40,6 +40,9 @@ pub struct SchedConfig {
     /// A waiting request whose prefix a running one computes is kept back until it can be hit;
     /// default `false`.
     pub wait_for_prefix: bool,
+    /// Most free blocks that [`Scheduler::reclaim`](crate::Scheduler::reclaim) makes: up to a 64th
+    /// of the cache's; 0 (default): it does nothing.
+    pub free_target: u32,
 }
 
 impl Default for SchedConfig {
@@ -63,6 +66,7 @@ impl Default for SchedConfig {
             recompute_cost: raw.recompute_cost,
             recompute_token_cost: raw.recompute_token_cost,
             wait_for_prefix: raw.wait_for_prefix != 0,
+            free_target: raw.free_target,
         }
     }
 }
@@ -86,7 +90,8 @@ impl SchedConfig {
             recompute_cost: self.recompute_cost,
             recompute_token_cost: self.recompute_token_cost,
             wait_for_prefix: self.wait_for_prefix.into(),
-            ..Default::default()
+            free_target: self.free_target,
+            max_loading: 0, // stores are not in the one-file build
         }
     }
 }
@@ -113,6 +118,7 @@ mod tests {
             recompute_cost: 11,
             recompute_token_cost: 12,
             wait_for_prefix: true,
+            free_target: 13,
         }
         .to_raw();
         assert_eq!((raw.max_requests, raw.max_samples, raw.max_running), (1, 2, 3));
@@ -121,6 +127,7 @@ mod tests {
         assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
         assert_eq!((raw.swap_cost, raw.swap_block_cost), (9, 10));
         assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
+        assert_eq!(raw.free_target, 13);
         let defaults = SchedConfig::default().to_raw();
         assert_eq!((defaults.step_tokens, defaults.max_tries), (8192, 4));
     }

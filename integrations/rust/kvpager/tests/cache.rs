@@ -63,10 +63,13 @@ fn a_configuration_comes_back() {
         max_loads: 2,
         lent_blocks: 4,
         learned_policy: false,
+        state_slots: 0,
     };
     assert_eq!(Cache::new(&config).unwrap().config(), Ok(config));
     let learned = Config { learned_policy: true, ..small() };
     assert!(Cache::new(&learned).unwrap().config().unwrap().learned_policy);
+    let slots = Config { state_slots: 9, ..small() };
+    assert_eq!(Cache::new(&slots).unwrap().config().unwrap().state_slots, 9);
     let resolved = Cache::new(&Config::default()).unwrap().config().unwrap();
     assert_eq!((resolved.unit_tokens, resolved.max_copies), (16, 256 + 64));
     let larger = Config { n_blocks: 9999, ..small() };
@@ -307,6 +310,22 @@ fn what_is_evicted_is_listed() {
     assert_eq!((found.hit_tokens, found.host_tokens, found.host_blocks), (8, 4, 1));
     let prompt = Prompt { device_only: true, ..Prompt::new(&[1; 8]) };
     assert_eq!(cache.find(ns, prompt).unwrap().hit_tokens, 4);
+}
+
+#[test]
+fn the_coldest_blocks_are_evicted_ahead() {
+    let (mut cache, ns) = open(&Config { n_blocks: 7, ..small() });
+    let seq = computed(&mut cache, ns, &[1; 16]);
+    cache.close(seq).unwrap();
+    assert_eq!(cache.stats().unwrap().free_blocks, 2);
+    assert_eq!(cache.reclaim(2), Ok(0));
+    assert_eq!(cache.reclaim(4), Ok(2));
+    let blocks: Vec<i32> = cache.evicted().unwrap().iter().map(|each| each.block).collect();
+    assert_eq!(blocks, [4, 3]);
+    assert_eq!(cache.stats().unwrap().free_blocks, 4);
+    assert_eq!(cache.find(ns, &[1; 16]).unwrap().hit_tokens, 8);
+    assert_eq!(cache.reclaim(u32::MAX), Ok(2));
+    assert_eq!(cache.stats().unwrap().cached_blocks, 0);
 }
 
 #[test]

@@ -233,6 +233,32 @@ fn steps_overlap() {
 }
 
 #[test]
+fn blocks_for_the_next_step_are_evicted_ahead() {
+    let config = SchedConfig { free_target: 2, ..SchedConfig::default() };
+    let cache = Config { n_blocks: 129, max_seq_tokens: 512, ..small() };
+    let (mut sched, ns) = make(&config, &cache);
+    let long: Vec<i32> = (100..600).collect();
+    sched.submit(&Submission::new(ns, &long, 1)).unwrap();
+    run_step(&mut sched);
+    sched.submit(&Submission::new(ns, &[1, 2, 3], 4)).unwrap();
+    sched.submit(&Submission::new(ns, &[4, 5, 6], 4)).unwrap();
+    sched.submit(&Submission::new(ns, &[7, 8, 9], 4)).unwrap();
+    assert_eq!(sched.reclaim(), Err(Error::State));
+    run_step(&mut sched);
+    sched.step().unwrap(); // each fills its block, and goes on with a new one
+    sched.take_plan(&mut Vec::new()).unwrap();
+    assert_eq!(sched.stats().unwrap().free_blocks, 0);
+    assert_eq!(sched.reclaim(), Ok(2));
+    assert_eq!(sched.reclaim(), Ok(0));
+    assert_eq!(sched.stats().unwrap().free_blocks, 2);
+    sched.finish(&[1; 3], &[]).unwrap();
+    sched.check(3).unwrap();
+    let config = SchedConfig { free_target: 3, ..config };
+    let (error, _) = Scheduler::new(&config, sched.into_cache()).unwrap_err();
+    assert!(error.to_string().starts_with("KVP_E_ARG: free_target is 3"), "{error}");
+}
+
+#[test]
 fn a_scheduler_moves_to_another_thread() {
     let (mut sched, ns) = make(&SchedConfig::default(), &small());
     let request = sched.submit(&Submission::new(ns, &[1, 2, 3, 4], 1)).unwrap();
