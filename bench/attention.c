@@ -3,7 +3,8 @@
  *
  * Decode: eight KV heads of 128, four query heads for each, sequences that fill the pool, their
  * blocks in random order; a sample attends once, and so reads the whole pool. The yardstick reads
- * it from end to end, with as many threads. */
+ * it from end to end, with as many threads. Two rows have other shapes: three heads of 64, and
+ * latent KV (MLA). */
 #include "bench.h"
 
 #include <kvpager/attention.h>
@@ -13,9 +14,7 @@
 #include <string.h>
 
 enum {
-    HEADS = 8,
-    GROUP = 4,
-    HEAD_SIZE = 128,
+    LATENT_V = 512, /* of each 576 */
     SEQS = 8,
     ATTN_BLOCK = 64,
     SHARED_TOKENS = 8192,
@@ -28,7 +27,19 @@ enum {
 static const size_t pool_bytes = (size_t)1 << 30, quick_pool_bytes = (size_t)64 << 20;
 static const size_t count_pool_bytes = (size_t)4 << 20;
 
+typedef struct attn_shape {
+    uint32_t n_heads;
+    uint32_t group; /* query heads for each */
+    uint32_t size;
+    uint32_t v_size; /* 0: V is the first LATENT_V of K */
+} attn_shape;
+
+static const attn_shape common_shape = {8, 4, 128, 128};
+static const attn_shape small_shape = {3, 3, 64, 64};   /* SmolLM2 of 135 M */
+static const attn_shape latent_shape = {1, 16, 576, 0}; /* DeepSeek-V2-Lite */
+
 typedef struct attn_state {
+    attn_shape shape;
     kvp_memory *memory;
     kvp_layer layer;
     size_t n_bytes; /* of the pool */
@@ -80,7 +91,7 @@ static void fill(kvp_memory *memory, uint32_t type, size_t n_bytes)
     free(elements);
 }
 
-static void make_pool(attn_state *s, uint32_t type, size_t n_bytes)
+static void make_pool(attn_state *s, const attn_shape *shape, uint32_t type, size_t n_bytes)
 {
     kvp_layout layout;
     kvp_memory_options options;
@@ -88,11 +99,15 @@ static void make_pool(attn_state *s, uint32_t type, size_t n_bytes)
     layout.type = type;
     layout.block_tokens = ATTN_BLOCK;
     layout.n_layers = 1;
-    layout.n_heads = HEADS;
-    layout.k.size = layout.v.size = HEAD_SIZE;
-    const size_t block = (size_t)2 * HEADS * HEAD_SIZE * ATTN_BLOCK * kvp_type_bytes(type);
+    layout.n_heads = shape->n_heads;
+    layout.k.size = shape->size;
+    layout.v.size = shape->v_size;
+    const size_t block =
+        (size_t)shape->n_heads * (shape->size + shape->v_size) * ATTN_BLOCK * kvp_type_bytes(type);
     layout.n_blocks = (uint32_t)(n_bytes / block) + 1;
-    REQUIRE_OK(kvp_layout_arrange(&layout, KVP_ORDER_CPU, NULL));
+    s->shape = *shape;
+    REQUIRE_OK(
+        kvp_layout_arrange(&layout, shape->v_size == 0 ? KVP_ORDER_LATENT : KVP_ORDER_CPU, NULL));
     if (type == KVP_INT8)
         REQUIRE_OK(kvp_layout_add_scales(&layout, "N2H"));
     kvp_memory_options_init(&options);
@@ -101,7 +116,7 @@ static void make_pool(attn_state *s, uint32_t type, size_t n_bytes)
     REQUIRE_OK(kvp_memory_layer(s->memory, 0, &s->layer));
     s->n_bytes = (layout.n_blocks - 1) * block;
     fill(s->memory, type, layout.k.tensor_bytes);
-    for (size_t i = 0; type == KVP_INT8 && i < (size_t)2 * HEADS * layout.n_blocks; i++)
+    for (size_t i = 0; type == KVP_INT8 && i < (size_t)2 * shape->n_heads * layout.n_blocks; i++)
         ((float *)kvp_memory_tensor(s->memory, layout.k_scales.tensor))[i] = 1.0f / 127;
     note_huge_pages();
 }
@@ -112,7 +127,8 @@ static void make_rows(attn_state *s, uint32_t n_seqs, uint32_t n_tokens, uint32_
     uint64_t random = 7;
     const uint32_t n = s->layer.n_blocks - 1;
     int32_t *order = allocate(n * sizeof *order);
-    const size_t rows = (size_t)n_seqs * n_queries * HEADS * GROUP * HEAD_SIZE;
+    const size_t rows =
+        (size_t)n_seqs * n_queries * s->shape.n_heads * s->shape.group * s->shape.size;
     s->n_seqs = n_seqs;
     s->n_tokens = n_tokens;
     s->row_blocks = n_tokens / ATTN_BLOCK;
@@ -146,7 +162,8 @@ static kvp_attention describe(attn_state *s, const kvp_attn_level *level)
     attention.impl = s->impl;
     attention.n_seqs = s->n_seqs;
     attention.n_tokens = (uint32_t)s->query_start[s->n_seqs];
-    attention.n_heads = HEADS * GROUP;
+    attention.n_heads = s->shape.n_heads * s->shape.group;
+    attention.v_size = s->shape.v_size == 0 ? LATENT_V : 0;
     attention.query_start = s->query_start;
     attention.levels = level;
     attention.q.data = s->q;
@@ -199,10 +216,11 @@ static void tear_down(void *state)
 
 /* --------------------------------------------------------------------------------------- decode */
 
-static void *set_up_decode(const bench_options *options, uint32_t type, uint32_t n_threads)
+static void *set_up_shape(const bench_options *options, const attn_shape *shape, uint32_t type,
+                          uint32_t n_threads)
 {
     attn_state *s = allocate(sizeof *s);
-    make_pool(s, type,
+    make_pool(s, shape, type,
               options->count   ? count_pool_bytes
               : options->quick ? quick_pool_bytes
                                : pool_bytes);
@@ -215,12 +233,27 @@ static void *set_up_decode(const bench_options *options, uint32_t type, uint32_t
     return s;
 }
 
+static void *set_up_decode(const bench_options *options, uint32_t type, uint32_t n_threads)
+{
+    return set_up_shape(options, &common_shape, type, n_threads);
+}
+
 static double decode(void *state)
 {
     attn_state *s = state;
     const kvp_attn_level level = rows_of(s);
     const kvp_attention attention = describe(s, &level);
     return (double)s->n_bytes / run(s, &attention);
+}
+
+/* Two operations for each element of K and of V that a query head meets. */
+static double decode_latent(void *state)
+{
+    attn_state *s = state;
+    const kvp_attn_level level = rows_of(s);
+    const kvp_attention attention = describe(s, &level);
+    const double keys = (double)s->n_seqs * s->n_tokens * s->shape.group;
+    return 2.0 * keys * (s->shape.size + LATENT_V) / run(s, &attention);
 }
 
 struct part {
@@ -316,6 +349,16 @@ static void *int8_2t(const bench_options *options)
     return set_up_decode(options, KVP_INT8, 2);
 }
 
+static void *bf16_small(const bench_options *options)
+{
+    return set_up_shape(options, &small_shape, KVP_BF16, 1);
+}
+
+static void *bf16_latent(const bench_options *options)
+{
+    return set_up_shape(options, &latent_shape, KVP_BF16, 1);
+}
+
 /* -------------------------------------------------------------------------------------- cascade */
 
 typedef struct cascade {
@@ -333,7 +376,7 @@ static void *set_up_cascade(const bench_options *options)
     enum { SHARED = SHARED_TOKENS / ATTN_BLOCK, OWN = OWN_TOKENS / ATTN_BLOCK };
     cascade *c = allocate(sizeof *c);
     (void)options;
-    make_pool(&c->s, KVP_BF16, (size_t)128 << 20);
+    make_pool(&c->s, &common_shape, KVP_BF16, (size_t)128 << 20);
     make_rows(&c->s, 1, SHARED_TOKENS, 1);
     attn_state *s = &c->s;
     const int32_t *order = s->blocks;
@@ -396,7 +439,7 @@ static void *set_up_prefill(const bench_options *options)
 {
     attn_state *s = allocate(sizeof *s);
     const uint32_t n_tokens = options->quick ? 256 : PREFILL_TOKENS;
-    make_pool(s, KVP_BF16, (size_t)64 << 20);
+    make_pool(s, &common_shape, KVP_BF16, (size_t)64 << 20);
     make_rows(s, 1, n_tokens, n_tokens);
     return s;
 }
@@ -408,7 +451,7 @@ static double prefill(void *state)
     const kvp_attn_level level = rows_of(s);
     const kvp_attention attention = describe(s, &level);
     const double n = s->n_tokens, pairs = n * (n + 1) / 2;
-    return 4.0 * pairs * HEADS * GROUP * HEAD_SIZE / run(s, &attention);
+    return 4.0 * pairs * s->shape.n_heads * s->shape.group * s->shape.size / run(s, &attention);
 }
 
 #define DECODE(type, threads, aim)                                                                 \
@@ -428,6 +471,16 @@ DECODE(bf16, 2t, 0.85)
 DECODE(int8, 1t, 0)
 DECODE(int8, 2t, 0)
 
+static const measurement of_small[] = {
+    {"attn_decode_bf16_h64_1t", "GB/s", 0, SAMPLES, decode, read_1t,
+     "3 KV heads of 64; more is better"},
+};
+
+static const measurement of_latent[] = {
+    {"attn_decode_bf16_mla_1t", "GFLOP/s", 0, SAMPLES, decode_latent, NULL,
+     "latent KV of 576, 16 query heads; more is better"},
+};
+
 static const measurement of_cascade[] = {
     {"attn_cascade_bf16_1t", "tokens/s", 4.0, SAMPLES, with_cascade, without_cascade,
      "16 sequences, 8,192 tokens shared, 256 own; more is better"},
@@ -438,5 +491,7 @@ static const measurement of_prefill[] = {
      "4,096 tokens, causal; more is better"},
 };
 
+const group attn_small_group = {of_small, 1, bf16_small, tear_down};
+const group attn_latent_group = {of_latent, 1, bf16_latent, tear_down};
 const group attn_cascade_group = {of_cascade, 1, set_up_cascade, tear_down};
 const group attn_prefill_group = {of_prefill, 1, set_up_prefill, tear_down};

@@ -86,6 +86,8 @@ extern const group attn_bf16_1t_group;
 extern const group attn_bf16_2t_group;
 extern const group attn_int8_1t_group;
 extern const group attn_int8_2t_group;
+extern const group attn_small_group;
+extern const group attn_latent_group;
 extern const group attn_cascade_group;
 extern const group attn_prefill_group;
 

@@ -456,6 +456,23 @@ static PyObject *sched_finish(ARGUMENTS)
 
 /* ------------------------------------------------------------------------- for the adapters */
 
+/* Whether all of a list are ints of 32 bits; they are copied until one is not. */
+static int copy_ints(PyObject *list, int32_t *out)
+{
+    const Py_ssize_t n = PyList_GET_SIZE(list);
+    int fits = 1;
+    for (Py_ssize_t i = 0; fits && i < n; i++) {
+        PyObject *item = PyList_GET_ITEM(list, i);
+        int overflow = 0;
+        const long value =
+            PyLong_CheckExact(item) ? PyLong_AsLongAndOverflow(item, &overflow) : LONG_MAX;
+        fits = overflow == 0 && value >= INT32_MIN && value <= INT32_MAX;
+        if (fits)
+            out[i] = (int32_t)value;
+    }
+    return fits;
+}
+
 /* match_hit(namespace, tokens): how many tokens a match hits, or a status, which is negative. */
 static PyObject *match_hit(ARGUMENTS)
 {
@@ -479,6 +496,30 @@ static PyObject *match_hit(ARGUMENTS)
     return status == KVP_OK ? PyLong_FromUnsignedLong(info.hit_tokens) : PyLong_FromLong(status);
 }
 
+/* match_hit_of(namespace, list): the same for a list of less than LONG_TOKENS ints. */
+static PyObject *match_hit_of(ARGUMENTS)
+{
+    handle *self = kvpy_handle_in(args, n_args, 2);
+    int32_t tokens[LONG_TOKENS];
+    kvp_open_info info;
+    PyThreadState *state;
+    (void)module;
+    if (self == NULL)
+        return NULL;
+    if (!PyList_CheckExact(args[1]) || PyList_GET_SIZE(args[1]) >= LONG_TOKENS ||
+        !copy_ints(args[1], tokens))
+        return kvpy_result(NOT_AS_WANTED);
+    const kvp_prompt prompt = {.struct_size = sizeof prompt,
+                               .tokens = tokens,
+                               .n_tokens = (uint32_t)PyList_GET_SIZE(args[1])};
+    int status = kvpy_go_in(self, 0, &state);
+    if (status == KVP_OK) {
+        status = kvp_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
+        kvpy_come_out(self, state);
+    }
+    return status == KVP_OK ? PyLong_FromUnsignedLong(info.hit_tokens) : PyLong_FromLong(status);
+}
+
 /* ints(list, out, at): copies a list of ints into an array from `at` on: True. None: it is another
  * thing, has what is no int of 32 bits, or does not fit. */
 static PyObject *ints(ARGUMENTS)
@@ -492,16 +533,8 @@ static PyObject *ints(ARGUMENTS)
     if (!PyList_CheckExact(args[0]) || !kvpy_array_in(args[1], KVPY_I32_OUT, &out))
         Py_RETURN_NONE;
     const Py_ssize_t n = PyList_GET_SIZE(args[0]);
-    int fits = at <= (uint64_t)out.shape[0] && (uint64_t)n <= (uint64_t)out.shape[0] - at;
-    for (Py_ssize_t i = 0; fits && i < n; i++) {
-        PyObject *item = PyList_GET_ITEM(args[0], i);
-        int overflow = 0;
-        const long value =
-            PyLong_CheckExact(item) ? PyLong_AsLongAndOverflow(item, &overflow) : LONG_MAX;
-        fits = overflow == 0 && value >= INT32_MIN && value <= INT32_MAX;
-        if (fits)
-            ((int32_t *)out.buf)[at + (uint64_t)i] = (int32_t)value;
-    }
+    const int fits = at <= (uint64_t)out.shape[0] && (uint64_t)n <= (uint64_t)out.shape[0] - at &&
+                     copy_ints(args[0], (int32_t *)out.buf + at);
     PyBuffer_Release(&out);
     if (!fits)
         Py_RETURN_NONE;
@@ -519,5 +552,6 @@ PyMethodDef kvpy_step_calls[] = {{"setup_steps", setup_steps, METH_VARARGS, NULL
                                  KVPY_FAST("sched_step", sched_step),
                                  KVPY_FAST("sched_finish", sched_finish),
                                  KVPY_FAST("match_hit", match_hit),
+                                 KVPY_FAST("match_hit_of", match_hit_of),
                                  KVPY_FAST("ints", ints),
                                  {NULL, NULL, 0, NULL}};

@@ -7,6 +7,7 @@ enum {
     SPLIT_BYTES = 512 << 10, /* of an item of up to SPLIT_ROWS rows */
     MIN_SPLIT_KEYS = 512,    /* of it, whatever their size is */
     MAX_SPLIT_KEYS = 2048,
+    MANY_SPLITS = 32, /* of a segment: from so many on, they become longer, not more */
     SPLIT_ROWS = 16,
     MAX_ROWS = 128,     /* of an item: rows of queries that share a KV head */
     ALL_HEADS_ROWS = 64 /* up to so many, an item has all heads: a block is read from end to end */
@@ -43,12 +44,14 @@ static uint32_t few_rows_keys(const kvp_attention *attention)
                               : (uint32_t)(n < MAX_SPLIT_KEYS ? n : MAX_SPLIT_KEYS);
 }
 
-/* Keys of a split. */
-static uint32_t split_keys(const kvp_attention *attention, uint32_t n_queries)
+/* Keys of a split of a segment. */
+static uint32_t split_keys(const kvp_attention *attention, uint32_t n_queries, uint32_t n_keys)
 {
     const uint64_t rows = (uint64_t)n_queries * group_of(attention);
     const uint64_t times = (rows + SPLIT_ROWS - 1) / SPLIT_ROWS;
-    const uint32_t n = few_rows_keys(attention);
+    const uint32_t least = few_rows_keys(attention), share = n_keys / MANY_SPLITS / 64 * 64;
+    const uint32_t most = share < MAX_SPLIT_KEYS ? share : MAX_SPLIT_KEYS;
+    const uint32_t n = least > most ? least : most;
     return times <= 1 ? n : (uint32_t)(n * times);
 }
 
@@ -250,7 +253,7 @@ static void cut(struct kvpi_plan *plan, struct kvpi_segment *segment)
     const uint32_t tile = segment->is_listed ? 1 : plan->tile_queries;
     const uint32_t n_tiles = (segment->n_queries + tile - 1) / tile;
     const uint32_t n_keys = segment->key_end - segment->key_begin;
-    segment->split_keys = split_keys(attention, segment->n_queries);
+    segment->split_keys = split_keys(attention, segment->n_queries, n_keys);
     segment->n_splits = n_keys / segment->split_keys + (n_keys % segment->split_keys != 0);
     if (n_tiles > 1 || segment->is_listed || segment->n_splits == 0)
         segment->n_splits = 1;

@@ -18,7 +18,7 @@ typedef struct world {
     uint32_t k_bytes, v_bytes; /* of a row; 0: not asked for */
     uint32_t n_keys[2];        /* of two tiles */
     int is_even;
-    int early;
+    enum kvpi_order order;
 } world;
 
 static unsigned char memory[MAX_LINES * LINE];
@@ -86,7 +86,7 @@ static void cut(const world *w, const struct kvpi_places *places, struct kvpi_pi
                 uint32_t head)
 {
     const struct kvpi_cut k = {&w->k, places->k, w->k_bytes}, v = {&w->v, places->v, w->v_bytes};
-    kvpi_pieces_make(pieces, places, &k, &v, head, w->early);
+    kvpi_pieces_make(pieces, places, &k, &v, head, w->order);
     assert_true(pieces->n_k + pieces->n_v + pieces->n_ahead <=
                 kvpi_pieces_max(w->k_bytes, w->v_bytes));
 }
@@ -238,11 +238,64 @@ static void test_a_head_early(void **state)
 {
     (void)state;
     world w = block_major(256, 256);
-    w.early = 1;
+    w.order = KVPI_EARLY;
     expect_all(&w, 512, 0);
     w = token_major(128, 192);
-    w.early = 1;
+    w.order = KVPI_EARLY;
     expect_all(&w, 128 + 192, 0);
+}
+
+/* No further than a head. */
+static int32_t run_distance(const world *w)
+{
+    const int32_t of_head = (int32_t)(64 * (w->k_bytes + w->v_bytes) / LINE);
+    return of_head < 200 ? of_head : 200;
+}
+
+/* Line after line, each as far ahead as the others. */
+static void expect_in_order(world w)
+{
+    const int32_t distance = run_distance(&w);
+    w.order = KVPI_IN_ORDER;
+    expect_all(&w, distance, 1); /* the last piece, while there is nothing else */
+    for (uint32_t i = 0; i < MAX_LINES; i++) {
+        if (seen.used[i] != NEVER && seen.asked[i] != NEVER && seen.times[i] == 1)
+            assert_int_equal(seen.asked[i], seen.used[i] - distance);
+    }
+}
+
+static void test_in_order(void **state)
+{
+    static const uint32_t bytes[] = {64, 128, 192, 256, 320, 512};
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++)
+        expect_in_order(block_major(bytes[i], bytes[i]));
+    expect_in_order(block_major(384, 256));
+    world w = block_major(1152, 0);
+    w.v = w.k;
+    expect_in_order(w);
+    w = block_major(256, 256);
+    w.n_keys[1] = 48;
+    expect_in_order(w);
+}
+
+/* Rows are apart, or the last tile's are: there are no lines in a row to ask for. */
+static void test_in_order_where_there_is_one(void **state)
+{
+    static const uint32_t bytes[] = {64, 128, 192, 256, 320, 448, 512};
+    (void)state;
+    for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+        world w = token_major(bytes[i], bytes[i]);
+        w.order = KVPI_IN_ORDER;
+        expect_all(&w, run_distance(&w), 0);
+        w.is_even = 0;
+        expect_all(&w, run_distance(&w), 0);
+    }
+    world w = block_major(256, 256);
+    w.order = KVPI_IN_ORDER;
+    w.k_bytes = w.v_bytes = 0;
+    run(&w);
+    assert_int_equal(seen.n_used, 0);
 }
 
 /* Nothing lies as it is used: what is asked for instead is there already. */
@@ -252,7 +305,7 @@ static void test_nothing(void **state)
     world w = block_major(256, 256);
     w.k_bytes = w.v_bytes = 0;
     run(&w);
-    w.early = 1;
+    w.order = KVPI_EARLY;
     run(&w);
     assert_int_equal(seen.n_used, 0);
 }
@@ -263,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_apart),
         cmocka_unit_test(test_sizes_differ), cmocka_unit_test(test_tile_with_few_keys),
         cmocka_unit_test(test_without_v),    cmocka_unit_test(test_a_head_early),
+        cmocka_unit_test(test_in_order),     cmocka_unit_test(test_in_order_where_there_is_one),
         cmocka_unit_test(test_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

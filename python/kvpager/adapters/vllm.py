@@ -93,6 +93,10 @@ def _wire_hash(name: bytes) -> int:
     return int.from_bytes(name[8:16], "big")
 
 
+# Up to so many tokens a list is looked up as it is, as long as nothing else is wanted of it.
+_SHORT = 256
+
+
 class _Tokens:
     """A request's tokens as an array that grows: each value is taken from its list once."""
 
@@ -253,15 +257,28 @@ class KVCacheManager:
         self._separated[bytes(first[0])] = (lora.lora_name if lora else None,
                                             getattr(request, "cache_salt", None))
 
+    @staticmethod
+    def _is_plain(request: Any) -> bool:
+        """Nothing separates the request from others."""
+        return not (getattr(request, "cache_salt", None) or getattr(request, "lora_request", None)
+                    or getattr(request, "mm_features", None))
+
+    def _match(self, request: Any, n_tokens: int) -> int:
+        prompt = self._prompt(request, n_tokens)
+        hit = None if type(prompt) is Prompt else calls.match_hit(self._ns, prompt)
+        if hit is None or hit < 0:  # with keys; or refused, which match says
+            hit = self._ns.match(prompt).hit_tokens
+        return hit
+
     def _prompt(self, request: Any, n_tokens: int, reserve: int = 0,
                 match: bool = True) -> Prompt | I32Array:
         """The first n_tokens tokens; with what separates the request from others, if anything."""
         tokens = self._tokens_of(request, n_tokens)
+        if self._is_plain(request) and match and not reserve:
+            return tokens
         salt = getattr(request, "cache_salt", None)
         lora = getattr(request, "lora_request", None)
         items = getattr(request, "mm_features", None)
-        if not (salt or lora or items or reserve or not match):
-            return tokens
         keys = []
         for kind, text in ((_SALT, salt), (_LORA, lora and lora.lora_name)):
             if text:
@@ -292,10 +309,13 @@ class KVCacheManager:
         held: allocate_slots does, which finds them again."""
         if not self.prefix_cache_lookup_enabled(request):
             return self.empty_kv_cache_blocks, 0, 0
-        prompt = self._prompt(request, request.num_tokens)
-        hit = None if type(prompt) is Prompt else calls.match_hit(self._ns, prompt)
-        if hit is None or hit < 0:  # with keys; or refused, which match says
-            hit = self._ns.match(prompt).hit_tokens
+        n_tokens = request.num_tokens
+        hit = None
+        if n_tokens < _SHORT and request.request_id not in self._tokens and \
+                self._is_plain(request):
+            hit = calls.match_hit_of(self._ns, request.all_token_ids[:n_tokens])
+        if hit is None or hit < 0:
+            hit = self._match(request, n_tokens)
         if max_cache_hit_length is not None:
             hit = min(hit, max_cache_hit_length // self.block_size * self.block_size)
         # Ids are not told before the blocks are held; the scheduler hands these back as they are.

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "attention/kernels/cpu.h"
 #include "attention/shape.h"
 #include "attention/team.h"
 
@@ -144,6 +145,7 @@ struct call {
     float q_scale; /* with log2(e), unless there is a soft cap */
     int k_is_direct;
     int v_is_direct;
+    int asks_in_order; /* of addresses */
     atomic_uint_fast64_t next_item;
     uint64_t n_queries;
 };
@@ -385,7 +387,10 @@ static void cut_tile(const struct job *job, uint32_t which, uint32_t head)
     const struct kvpi_cut v = {.part = call->v_part,
                                .rows = places->v,
                                .row_bytes = cuts_v ? line_bytes(type, call->fast->v_dims) : 0};
-    kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v, head, (int)job->path->asks_early);
+    const enum kvpi_order order = job->path->asks_early ? KVPI_EARLY
+                                  : call->asks_in_order ? KVPI_IN_ORDER
+                                                        : KVPI_IN_COLUMNS;
+    kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v, head, order);
 }
 
 /* The next head of this tile, or the first head of the next tile, is what comes next. */
@@ -713,6 +718,7 @@ void kvpi_fast_attention(struct kvpi_fast *fast, const struct kvpi_batch *batch,
     call.k_is_direct = call.rope.mode != KVP_ROPE_AT_READ &&
                        is_direct(&call, &layer->k, layer->k.size, fast->dims);
     call.v_is_direct = is_direct(&call, call.v_part, attention->v_size, fast->v_dims);
+    call.asks_in_order = (kvpi_cpu() & KVPI_CPU_AMD) != 0;
     atomic_init(&call.next_item, 0);
     kvpi_plan_make(&fast->plan, batch, places);
     run_all(&call, work_on_items);

@@ -36,7 +36,8 @@ struct kvpi_tile_rows {
 enum { KVPI_LINE = 64 /* bytes */, KVPI_UNIT = 16 /* pieces */ };
 
 /* What is asked for while a tile is computed, four lines for each four that are used, the rows of K
- * before those of V; see ahead.h. It does not run out: the last pieces are asked for again. */
+ * before those of V; see ahead.h. It does not run out: the last pieces are asked for again. In
+ * order of addresses, a unit is a piece, and `turn` and `next` are not used. */
 struct kvpi_ahead {
     const unsigned char *const *unit; /* the pieces whose columns are asked for */
     const unsigned char *const *next; /* of this column, four at a time */
@@ -45,6 +46,7 @@ struct kvpi_ahead {
     size_t at;    /* of the column, from the pieces on */
     size_t begin; /* of the first column */
     size_t past;  /* the last one */
+    uint32_t in_order;
     /* Where work takes few steps: so many times four lines in so many of them. */
     uint32_t fours, steps, sum;
 };
@@ -68,9 +70,25 @@ static inline void kvpi_ahead_turn(struct kvpi_ahead *ahead)
     ahead->next = ahead->unit;
 }
 
+/* Four lines of a piece that follow each other. */
+static inline struct kvpi_lines kvpi_ahead_in_order(struct kvpi_ahead *ahead)
+{
+    struct kvpi_lines lines;
+    for (uint32_t i = 0; i < 4; i++)
+        lines.at[i] = *ahead->unit + ahead->at + (size_t)i * KVPI_LINE;
+    ahead->at += (size_t)4 * KVPI_LINE;
+    if (ahead->at == ahead->past) {
+        ahead->at = ahead->begin;
+        ahead->unit += ahead->unit + 1 < ahead->end;
+    }
+    return lines;
+}
+
 static inline struct kvpi_lines kvpi_ahead_next(struct kvpi_ahead *ahead)
 {
     struct kvpi_lines lines;
+    if (ahead->in_order)
+        return kvpi_ahead_in_order(ahead);
     for (int i = 0; i < 4; i++)
         lines.at[i] = ahead->next[i] + ahead->at;
     ahead->next += 4;

@@ -7,7 +7,8 @@ enum {
     KVPI_CPU_AVX512 = 2,      /* F, BW, DQ, VL; and all of the above */
     KVPI_CPU_AVX512_BF16 = 4, /* with VNNI; and all of the above */
     KVPI_CPU_AVX512_FP16 = 8, /* and all of the above */
-    KVPI_CPU_AMX = 16         /* tiles of bf16; and all of the above */
+    KVPI_CPU_AMX = 16,        /* tiles of bf16; and all of the above */
+    KVPI_CPU_AMD = 32         /* the vendor */
 };
 
 /* Bits of the above. The first call asks the system for the use of tiles. Thread: any. */

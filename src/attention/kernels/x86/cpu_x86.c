@@ -34,6 +34,8 @@ static unsigned ask_processor(void)
 {
     unsigned a, b, c, d, a1 = 0, b1, c1, d1, found = 0;
     __builtin_cpu_init();
+    if (__builtin_cpu_is("amd"))
+        found |= KVPI_CPU_AMD;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
         !__get_cpuid(1, &a, &b, &c, &d) || !bit(c, 29)) /* F16C */
         return found;
