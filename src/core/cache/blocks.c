@@ -307,7 +307,7 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
 }
 
 /* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump
- * ahead, the index slot of the one half a jump ahead. Hints only; a stale jump costs a line. */
+ * ahead, the index line of the one half a jump ahead. Hints only; a stale jump costs a line. */
 static void prefetch_victims(kvp_cache *cache, uint32_t victim)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
@@ -322,7 +322,7 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     }
     const uint32_t nearer = cache->ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
     if (blocks[nearer].content != KVPI_NO_NODE) {
-        kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
+        kvpi_prefix_prefetch_line(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
     }
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }

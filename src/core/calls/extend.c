@@ -382,7 +382,7 @@ static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq, in
            15 * sizeof(*tokens));
     tokens[15] = token;
     kvpi_hash_unit(parent, tokens, 16, NULL, 0, &hash);
-    kvpi_prefix_prefetch_slot(prefix, &hash);
+    kvpi_prefix_prefetch_line(prefix, &hash);
 }
 
 /* Does one more token fill a public unit of 16? */
