@@ -33,7 +33,8 @@ MAY_INCLUDE = [
     ("src/base/*",            [PUBLIC, "src/base/*"]),
     ("src/core/stages/hash*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
     ("src/core/stages/prefix*",
-                              [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
+                              [PUBLIC, "src/base/base.h", "src/core/stages/hash*",
+                               "src/core/stages/prefix*"]),
     # What is evicted next is the pool's to decide: with the learned policy, among leaves.
     ("src/core/stages/pool*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*",
                                "src/core/stages/pool*", "src/core/policy/*"]),

@@ -238,24 +238,45 @@ static void n4_used(struct scene *s)
     s->cache->prefix.n_used--;
 }
 
-static void n1_lost(struct scene *s)
+/* The entry of a node; of 0: the first empty one. */
+static uint16_t *mark_of(struct scene *s, uint32_t node, uint32_t **out_node)
 {
-    struct kvpi_index_slot *index = kvpi_prefix_index(&s->cache->prefix);
-    for (uint32_t i = 0; i < s->cache->prefix.n_index_slots; i++) {
-        if (index[i].node == s->nodes[3]) {
-            index[i].tag ^= 1;
+    struct kvpi_tags *tags = &s->cache->prefix.tags;
+    for (uint32_t i = 0; i < tags->n_lines; i++) {
+        struct kvpi_tags_line *line = kvpi_tags_line(tags, i);
+        for (uint32_t place = 0; place < KVPI_TAGS_PLACES; place++) {
+            if (line->node[place] == node) {
+                *out_node = &line->node[place];
+                return &line->mark[place];
+            }
         }
     }
+    fail();
+    return NULL;
+}
+
+static void n1_lost(struct scene *s)
+{
+    uint32_t *entry;
+    *mark_of(s, s->nodes[3], &entry) ^= 2;
 }
 
 static void n1_extra(struct scene *s)
 {
-    struct kvpi_index_slot *index = kvpi_prefix_index(&s->cache->prefix);
-    uint32_t i = 0;
-    while (index[i].node != 0 || index[i + 1].node != 0) {
-        i++;
-    }
-    index[i + 1].node = 3;
+    uint32_t *entry;
+    *mark_of(s, 0, &entry) = 7;
+    *entry = 3;
+}
+
+static void n1_no_mark(struct scene *s)
+{
+    uint32_t *entry;
+    *mark_of(s, 0, &entry) = 7;
+}
+
+static void i1_beyond(struct scene *s)
+{
+    kvpi_tags_line(&s->cache->prefix.tags, 0)->n_beyond++;
 }
 
 static void n2_tokens(struct scene *s)
@@ -438,6 +459,8 @@ static void test_every_planted_fault_is_named(void **state)
         {n4_used, "N4", 3},
         {n1_lost, "N1", 3},
         {n1_extra, "N1", 3},
+        {n1_no_mark, "N1", 3},
+        {i1_beyond, "I1", 3},
         {n2_tokens, "N2", 3},
         {n2_depth, "N2", 3},
         {n2_root, "N2", 3},

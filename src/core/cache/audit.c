@@ -408,10 +408,9 @@ static int check_node(struct audit *audit, uint32_t index)
 
 static int check_nodes(struct audit *audit)
 {
-    const struct kvpi_prefix *prefix = &audit->cache->prefix;
-    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    struct kvpi_prefix *prefix = &audit->cache->prefix;
     uint64_t n_public = 0;
-    uint64_t n_indexed = 0;
+    uint64_t line;
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         const struct kvpi_node *node = kvpi_node(prefix, i);
         if (!is_alive(prefix, i)) {
@@ -423,11 +422,8 @@ static int check_nodes(struct audit *audit)
             return 0;
         }
     }
-    for (uint32_t i = 0; i < prefix->n_index_slots; i++) {
-        n_indexed += index[i].node != 0;
-    }
-    return n_indexed == n_public ||
-           fail(audit, n_indexed, "N1 the index has other entries than the public nodes");
+    const char *failed = kvpi_prefix_check_index(prefix, n_public, &line);
+    return failed == NULL || fail(audit, line, failed);
 }
 
 /* The content of a block: attached here, and all attached nodes on its way up. */

@@ -68,8 +68,28 @@ static inline void tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
     }
 }
 
+/* Detach the only unit that a block may have, where none is ever a duplicate or awaited. */
+static uint32_t detach_only_unit(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t node = kvpi_block(pool, block)->content;
+    const uint32_t where = kvpi_where(cache, tier, block);
+    if (node == KVPI_NO_NODE) {
+        return 0;
+    }
+    KVPI_ASSERT(kvpi_node_at(&cache->prefix, node, where)->block == block);
+    kvpi_node_at(&cache->prefix, node, where)->block = KVP_NULL_BLOCK;
+    tell_removed(cache, where, node);
+    kvpi_pool_set_content(pool, block, KVPI_NO_NODE);
+    kvpi_prefix_reap(&cache->prefix, node);
+    return 1;
+}
+
 uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from)
 {
+    if (cache->prefix.units_per_block == 1 && from == 0 && !cache->prefix.has_dups) {
+        return detach_only_unit(cache, tier, block);
+    }
     struct kvpi_prefix *prefix = &cache->prefix;
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     const uint32_t where = kvpi_where(cache, tier, block);
@@ -307,7 +327,7 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
 }
 
 /* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump
- * ahead, the index slot of the one half a jump ahead. Hints only; a stale jump costs a line. */
+ * ahead, the index line of the one half a jump ahead. Hints only; a stale jump costs a line. */
 static void prefetch_victims(kvp_cache *cache, uint32_t victim)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
@@ -322,7 +342,7 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     }
     const uint32_t nearer = cache->ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
     if (blocks[nearer].content != KVPI_NO_NODE) {
-        kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
+        kvpi_prefix_prefetch_line(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
     }
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }
@@ -494,7 +514,8 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     if (u + AHEAD < end) {
-        const uint32_t ahead = (u + AHEAD) / kvpi_units_per_block(cache);
+        const uint32_t units_per_block = kvpi_units_per_block(cache);
+        const uint32_t ahead = units_per_block == 1 ? u + AHEAD : (u + AHEAD) / units_per_block;
         kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
         kvpi_pool_prefetch(&cache->pool,
                            (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);

@@ -21,17 +21,15 @@
 static int has_twin(const kvp_cache *cache, uint32_t where, uint32_t node, uint32_t flags)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
     const kvp_hash *hash = &kvpi_node(prefix, node)->hash;
-    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
-    for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != KVPI_NO_NODE;) {
-        const struct kvpi_node *other = kvpi_node(prefix, index[i].node);
-        if (index[i].tag == tag && index[i].node != node && (other->flags & flags) == flags &&
-            kvpi_node_at(prefix, index[i].node, where)->block != KVP_NULL_BLOCK &&
+    struct kvpi_tags_search search = kvpi_tags_search(&prefix->tags, kvpi_prefix_tag(prefix, hash));
+    for (uint32_t twin; (twin = kvpi_tags_next(&prefix->tags, &search)) != KVPI_NO_NODE;) {
+        const struct kvpi_node *other = kvpi_node(prefix, twin);
+        if (twin != node && (other->flags & flags) == flags &&
+            kvpi_node_at(prefix, twin, where)->block != KVP_NULL_BLOCK &&
             kvpi_prefix_is_live(prefix, other) && memcmp(&other->hash, hash, sizeof(*hash)) == 0) {
             return 1;
         }
-        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
     }
     return 0;
 }

@@ -100,7 +100,8 @@ void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int i
     nodes[seq->n_units] = node;
     kvpi_set32(&seq->n_units, seq->n_units + 1);
     kvpi_prefix_use(&cache->prefix, node);
-    kvpi_prefix_unuse(&cache->prefix, last); /* lives: it is the parent of `node` */
+    KVPI_ASSERT(kvpi_node(&cache->prefix, node)->parent == last); /* which lives, therefore */
+    kvpi_node(&cache->prefix, last)->users--;
     if (is_public) {
         kvpi_set32(&seq->n_public, seq->n_units);
     } else {

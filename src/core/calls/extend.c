@@ -17,6 +17,7 @@
 #include "core/cache/state.h"
 #include "core/cache/states.h"
 #include "core/cache/tokens.h"
+#include "core/seq/filling.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
 
@@ -371,20 +372,6 @@ static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
     kvpi_prefetch(kvpi_row_partial(table, place));
 }
 
-/* The token fills the unit: its hash says which index slot will be read. */
-static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq, int32_t token)
-{
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const kvp_hash *parent = &kvpi_node(prefix, kvpi_last_node(cache, seq))->hash;
-    int32_t tokens[16];
-    kvp_hash hash;
-    memcpy(tokens, kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq)),
-           15 * sizeof(*tokens));
-    tokens[15] = token;
-    kvpi_hash_unit(parent, tokens, 16, NULL, 0, &hash);
-    kvpi_prefix_prefetch_slot(prefix, &hash);
-}
-
 /* Does one more token fill a public unit of 16? */
 static inline int fills_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
                              const struct part *part)
@@ -405,9 +392,6 @@ static inline kvp_status count_one(kvp_cache *cache, struct kvpi_seq *seq, const
             return KVP_E_IN_FLIGHT;
         }
     }
-    if (fills_unit(cache, seq, part)) {
-        prefetch_unit(cache, seq, part->tokens[0]);
-    }
     return KVP_OK;
 }
 
@@ -416,8 +400,10 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
                               int values, struct batch_need *total)
 {
     struct kvpi_faults faults = kvpi_faults_begin(cache);
+    struct kvpi_filling filling;
     uint64_t first_token = 0;
     uint32_t i = 0;
+    filling.n = 0;
     kvpi_faults_other(&faults, check_batch(batch, parents), 0);
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
@@ -441,8 +427,14 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
         kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
         if (status == KVP_OK) {
             status = count_one(cache, seq, &part, batch->reserve_tokens, i, total);
+            if (batch->n_seqs > 1 && kvpi_unlikely(fills_unit(cache, seq, &part))) {
+                kvpi_filling_add(cache, &filling, seq, part.tokens[0]);
+            }
         }
         kvpi_faults_other(&faults, status, i);
+    }
+    if (filling.n > 0) {
+        kvpi_filling_prefetch(cache, &filling);
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_known_seq(cache, batch->seqs[k]));

@@ -330,7 +330,7 @@ uint64_t kvpi_arena_layout(void)
     static const uint64_t parts[] = {KVP_VERSION_MAJOR,           KVP_VERSION_MINOR,
                                      KVP_VERSION_PATCH,           sizeof(kvp_cache),
                                      sizeof(struct kvpi_block),   sizeof(struct kvpi_node),
-                                     sizeof(struct kvpi_key),     sizeof(struct kvpi_index_slot),
+                                     sizeof(struct kvpi_key),     sizeof(struct kvpi_tags_line),
                                      sizeof(struct kvpi_dup),     sizeof(struct kvpi_seq),
                                      sizeof(struct kvpi_window),  sizeof(struct kvpi_copy),
                                      sizeof(struct kvpi_space),   sizeof(struct kvpi_owned),

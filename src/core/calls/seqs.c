@@ -138,7 +138,7 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
         const uint32_t parent = kvpi_last_node(cache, seq);
         uint32_t node = KVPI_NO_NODE;
         if (u + KVPI_NODE_JUMP < match->n_public) {
-            kvpi_prefix_prefetch_slot(prefix, &match->hashes[u + KVPI_NODE_JUMP]);
+            kvpi_prefix_prefetch_line(prefix, &match->hashes[u + KVPI_NODE_JUMP]);
         }
         if (known_parent) {
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);

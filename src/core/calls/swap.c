@@ -44,22 +44,20 @@ static uint32_t count_entries(const kvp_cache *cache, const struct kvpi_seq *seq
     return kvpi_ceil_div(seq->computed, cache->config.block_tokens);
 }
 
-/* Public units of the sequence that are computed. */
-static uint32_t count_units(const kvp_cache *cache, const struct kvpi_seq *seq)
+/* Has the sequence unit u, public and computed? Asked for each entry: no division. */
+static inline int has_unit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t u)
 {
-    return kvpi_min_u32(kvpi_min_u32(seq->computed, seq->known) / cache->config.unit_tokens,
-                        seq->n_public);
+    const uint32_t computed = kvpi_min_u32(seq->computed, seq->known);
+    return u < seq->n_public && (u + (uint64_t)1) * cache->config.unit_tokens <= computed;
 }
 
 /* The block of the tier we move to that has all of entry i of a group's row; 0: there is none. */
 static uint32_t find_there(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i,
                            uint32_t where)
 {
-    const uint32_t end = (i + 1) * kvpi_units_per_block(cache);
+    const uint32_t last = (i + 1) * kvpi_units_per_block(cache) - 1;
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    return end > count_units(cache, seq)
-               ? 0
-               : kvpi_node_at(&cache->prefix, nodes[end - 1], where)->block;
+    return has_unit(cache, seq, last) ? kvpi_node_at(&cache->prefix, nodes[last], where)->block : 0;
 }
 
 /* The old block of entry i of a group's row; NULL: it was dropped. */
@@ -123,7 +121,8 @@ static void count_move(kvp_cache *cache, struct move *move)
 {
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
-        for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
+        const uint32_t n_entries = count_entries(cache, seq);
+        for (uint32_t i = 0; i < n_entries; i++) {
             for (uint32_t g = 0; g < cache->config.n_groups; g++) {
                 count_moved_entry(cache, seq, g, i, move);
             }
@@ -141,8 +140,9 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
     struct kvpi_block *there = kvpi_blocks(kvpi_tier_pool(cache, move->to));
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
+        const uint32_t n_entries = count_entries(cache, seq);
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
+            for (uint32_t i = 0; i < n_entries; i++) {
                 struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
                 if (old == NULL) {
                     continue;
@@ -184,7 +184,8 @@ static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 /* Hold what was found, once for each row entry. */
 static void hold_found(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
-    for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
+    const uint32_t n_entries = count_entries(cache, seq);
+    for (uint32_t i = 0; i < n_entries; i++) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             const struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
             if (old != NULL && old->next != 0) {
@@ -228,15 +229,16 @@ static void move_entry(kvp_cache *cache, const struct move *move, const struct k
         return;
     }
     const uint32_t there = copy_entry(cache, move, seq, group, i);
-    const uint32_t end = kvpi_min_u32(count_units(cache, seq), (i + 1) * units_per_block);
-    for (uint32_t u = i * units_per_block; u < end; u++) {
+    const uint32_t end = (i + 1) * units_per_block;
+    for (uint32_t u = i * units_per_block; u < end && has_unit(cache, seq, u); u++) {
         kvpi_copied_unit(cache, KVPI_WHERE(move->to, group), nodes[u], there);
     }
 }
 
 static void copy_entries(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
-    for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
+    const uint32_t n_entries = count_entries(cache, seq);
+    for (uint32_t i = 0; i < n_entries; i++) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             move_entry(cache, move, seq, g, i);
         }

@@ -300,12 +300,6 @@ static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct 
     }
 }
 
-static inline const struct kvpi_index_slot *home_of(const struct kvpi_prefix *prefix,
-                                                    const kvp_hash *hash)
-{
-    return kvpi_prefix_index(prefix) + kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
-}
-
 static inline void prefetch_node(const struct kvpi_prefix *prefix, uint32_t node)
 {
     const struct kvpi_node *n = kvpi_node(prefix, node);
@@ -316,13 +310,8 @@ static inline void prefetch_node(const struct kvpi_prefix *prefix, uint32_t node
 /* The node that a look-up of this hash would compare first. */
 static uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
-    const struct kvpi_index_slot *end = kvpi_prefix_index(prefix) + prefix->n_index_slots;
-    const struct kvpi_index_slot *slot = home_of(prefix, hash);
-    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
-    while (slot->node != 0 && slot->tag != tag) {
-        slot = slot + 1 == end ? kvpi_prefix_index(prefix) : slot + 1;
-    }
-    return slot->node;
+    struct kvpi_tags_search search = kvpi_tags_search(&prefix->tags, kvpi_prefix_tag(prefix, hash));
+    return kvpi_tags_next(&prefix->tags, &search);
 }
 
 /* Name the nodes of units [begin, end) by the index. */
@@ -334,7 +323,7 @@ static void name_by_index(const kvp_cache *cache, const struct kvpi_match *match
         hash_run(cache, match, parent, begin, end);
     }
     for (uint32_t u = begin; u < end; u++) {
-        kvpi_prefetch(home_of(prefix, &match->hashes[u]));
+        kvpi_prefix_prefetch_line(prefix, &match->hashes[u]);
     }
     for (uint32_t u = begin; u < end; u++) {
         named[u % AHEAD] = candidate_of(prefix, &match->hashes[u]);

@@ -139,8 +139,8 @@ static void fetch_prefix(struct inspection *in)
     fetch_array(in, kvpi_node(prefix, 0), n_nodes, prefix->node_bytes);
     fetch_array(in, kvpi_at(prefix, prefix->keys_at), n_nodes * prefix->max_unit_keys,
                 sizeof(struct kvpi_key));
-    fetch_array(in, kvpi_prefix_index(prefix), prefix->n_index_slots,
-                sizeof(struct kvpi_index_slot));
+    fetch_array(in, kvpi_tags_line(&prefix->tags, 0), prefix->tags.n_lines,
+                sizeof(struct kvpi_tags_line));
     if (prefix->has_dups) {
         fetch_array(in, kvpi_prefix_dups(prefix),
                     ((uint64_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block,

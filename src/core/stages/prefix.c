@@ -1,9 +1,7 @@
 /* prefix: see prefix.h for what a node is and how it lies in memory.
  *
- * The index is linear probing over slots {tag, node}, kept free of tombstones by moving later
- * entries back on removal. A tag's home is (tag x slots) >> 32, so any number of slots will do.
- * Flushing a namespace leaves equal hashes under different roots: a look-up goes on until an empty
- * slot, and the parent decides.
+ * Flushing a namespace leaves equal hashes under different roots: a look-up goes on until the index
+ * (prefix_tags.h) has no other candidate, and the parent decides.
  *
  * Refuses: a node when none is free; the caller then keeps the tokens out of the tree.
  * Invariants kept here: N1 (the caller looks before it adds), N2 (nothing writes into a node after
@@ -29,14 +27,11 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     prefix->below_at = prefix->more_at + more;
     const size_t end = prefix->below_at + prefix->has_below * sizeof(uint32_t);
     prefix->node_bytes = (end + align - 1) / align * align;
-    /* 12 nodes to 19 slots: a search reads 1.9 slots on average, most of them in one line. */
-    const uint64_t slots = (uint64_t)prefix->n_nodes * 19 / 12 + 8;
-    prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
     prefix->nodes_at = kvpi_layout_take(layout, n, prefix->node_bytes) - self;
     prefix->keys_at =
         kvpi_layout_take(layout, n * prefix->max_unit_keys, sizeof(struct kvpi_key)) - self;
-    prefix->index_at =
-        kvpi_layout_take(layout, prefix->n_index_slots, sizeof(struct kvpi_index_slot)) - self;
+    kvpi_tags_layout(&prefix->tags, layout, self + offsetof(struct kvpi_prefix, tags),
+                     prefix->n_nodes);
     prefix->dups_at = kvpi_layout_take(layout, prefix->has_dups ? count_slots(prefix) : 0,
                                        sizeof(struct kvpi_dup)) -
                       self;
@@ -44,7 +39,7 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
 
 void kvpi_prefix_reset(struct kvpi_prefix *prefix)
 {
-    memset(kvpi_prefix_index(prefix), 0, prefix->n_index_slots * sizeof(struct kvpi_index_slot));
+    kvpi_tags_reset(&prefix->tags);
     if (prefix->has_dups) {
         memset(kvpi_prefix_dups(prefix), 0, count_slots(prefix) * sizeof(struct kvpi_dup));
     }
@@ -83,41 +78,6 @@ static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node
     }
 }
 
-static void index_add(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
-{
-    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
-    uint32_t i = kvpi_prefix_home(prefix, tag);
-    while (index[i].node != 0) {
-        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
-    }
-    index[i] = (struct kvpi_index_slot){tag, node};
-}
-
-static void index_remove(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
-{
-    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
-    const uint32_t n = prefix->n_index_slots;
-    uint32_t hole = kvpi_prefix_home(prefix, tag);
-    while (index[hole].node != node) {
-        hole = hole + 1 == n ? 0 : hole + 1;
-    }
-    for (uint32_t i = hole;;) {
-        i = i + 1 == n ? 0 : i + 1;
-        if (index[i].node == 0) {
-            break;
-        }
-        /* An entry may move back into the hole unless its home lies after the hole. */
-        const uint32_t home = kvpi_prefix_home(prefix, index[i].tag);
-        const uint32_t from_home = i >= home ? i - home : i + n - home;
-        const uint32_t from_hole = i >= hole ? i - hole : i + n - hole;
-        if (from_home >= from_hole) {
-            index[hole] = index[i];
-            hole = i;
-        }
-    }
-    index[hole] = (struct kvpi_index_slot){0, 0};
-}
-
 uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
     const uint32_t index = new_node(prefix);
@@ -151,18 +111,15 @@ int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
 uint32_t kvpi_prefix_look(const struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
                           const struct kvpi_unit *unit, uint64_t *n_collisions)
 {
-    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
     const uint32_t tag = kvpi_prefix_tag(prefix, hash);
-    for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != 0;) {
-        if (index[i].tag == tag) {
-            if (kvpi_prefix_same(prefix, index[i].node, parent, unit)) {
-                return index[i].node;
-            }
-            (*n_collisions)++;
+    struct kvpi_tags_search search = kvpi_tags_search(&prefix->tags, tag);
+    for (;;) {
+        const uint32_t node = kvpi_tags_next(&prefix->tags, &search);
+        if (node == KVPI_NO_NODE || kvpi_prefix_same(prefix, node, parent, unit)) {
+            return node;
         }
-        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+        *n_collisions += kvpi_prefix_tag(prefix, &kvpi_node(prefix, node)->hash) == tag;
     }
-    return KVPI_NO_NODE;
 }
 
 uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
@@ -200,7 +157,7 @@ uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_
     }
     if (flags & KVPI_NODE_PUBLIC) {
         node->hash = *hash;
-        index_add(prefix, kvpi_prefix_tag(prefix, hash), index);
+        kvpi_tags_add(&prefix->tags, kvpi_prefix_tag(prefix, hash), index);
     }
     return index;
 }
@@ -228,7 +185,7 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
         KVPI_ASSERT((n->at[KVP_DEVICE].dups | n->at[KVP_HOST].dups) == 0);
         const uint32_t parent = n->parent; /* 0 for a root */
         if (n->flags & KVPI_NODE_PUBLIC) {
-            index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+            kvpi_tags_remove(&prefix->tags, kvpi_prefix_tag(prefix, &n->hash), node);
         }
         n->parent = prefix->first_free;
         n->flags = 0;
@@ -246,7 +203,7 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
 void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
 {
     struct kvpi_node *n = kvpi_node(prefix, node);
-    index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+    kvpi_tags_remove(&prefix->tags, kvpi_prefix_tag(prefix, &n->hash), node);
     n->flags &= ~(uint32_t)KVPI_NODE_PUBLIC;
 }
 
@@ -330,4 +287,54 @@ uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t 
                     (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
     }
     return at->block;
+}
+
+/* Take every entry off the lines that passed it over, or put it back. */
+static void pass_entries(struct kvpi_prefix *prefix, uint32_t by)
+{
+    for (uint32_t i = 0; i < prefix->tags.n_lines; i++) {
+        const struct kvpi_tags_line *line = kvpi_tags_line(&prefix->tags, i);
+        for (uint32_t place = 0; place < KVPI_TAGS_PLACES; place++) {
+            if (line->node[place] != KVPI_NO_NODE) {
+                const kvp_hash *hash = &kvpi_node(prefix, line->node[place])->hash;
+                kvpi_tags_pass(&prefix->tags, kvpi_prefix_tag(prefix, hash), i, by);
+            }
+        }
+    }
+}
+
+/* I1: without its entries no line counts any. */
+static const char *check_beyond(struct kvpi_prefix *prefix, uint64_t *out_line)
+{
+    const char *failed = NULL;
+    pass_entries(prefix, UINT32_MAX);
+    for (uint32_t i = 0; i < prefix->tags.n_lines; i++) {
+        if (kvpi_tags_line(&prefix->tags, i)->n_beyond != 0) {
+            *out_line = i;
+            failed = "I1 a line of the index miscounts what it passed over";
+        }
+    }
+    pass_entries(prefix, 1);
+    return failed;
+}
+
+const char *kvpi_prefix_check_index(struct kvpi_prefix *prefix, uint64_t n_public,
+                                    uint64_t *out_line)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < prefix->tags.n_lines; i++) {
+        const struct kvpi_tags_line *line = kvpi_tags_line(&prefix->tags, i);
+        for (uint32_t place = 0; place < KVPI_TAGS_PLACES; place++) {
+            n += line->node[place] != KVPI_NO_NODE;
+            if ((line->node[place] == KVPI_NO_NODE) != (line->mark[place] == 0)) {
+                *out_line = i;
+                return "N1 the index has an entry without a mark, or the reverse";
+            }
+        }
+    }
+    if (n != n_public) {
+        *out_line = n;
+        return "N1 the index has other entries than the public nodes";
+    }
+    return check_beyond(prefix, out_line);
 }

@@ -2,8 +2,8 @@
  *
  * A node is one unit's tokens and keys after a parent node; roots stand for namespaces. It lives
  * while it has a user (a sequence whose last kept unit it is, or a namespace), a child or a block
- * (N4). Public nodes are found through the index: an open-addressing table keyed by 32 bits of the
- * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal.
+ * (N4). Public nodes are found through the index (prefix_tags.h), keyed by 32 bits of the hash. A
+ * candidate is taken only if its parent IS the node before, and tokens and keys are equal.
  * By induction the whole prefix is then equal, whatever the hash. Private nodes only store tokens.
  *
  * In each tier, for each layer group, a node has at most one attached block. Other blocks with the
@@ -26,6 +26,7 @@
 
 #include "base/base.h"
 #include "core/stages/hash.h"
+#include "core/stages/prefix_tags.h"
 
 #define KVPI_NO_NODE   0u
 #define KVPI_NODE_JUMP 16u
@@ -82,17 +83,11 @@ enum {
     KVPI_DUPS_ALL = 2
 };
 
-struct kvpi_index_slot {
-    uint32_t tag;
-    uint32_t node; /* 0: empty */
-};
-
 struct kvpi_prefix {
     uint32_t unit_tokens;
     uint32_t units_per_block;
     uint32_t n_nodes; /* node indices 1 .. n_nodes */
     uint32_t max_unit_keys;
-    uint32_t n_index_slots;
     uint32_t tag_mask;  /* tests cut it to few bits */
     uint32_t has_dups;  /* KVPI_DUPS_... */
     uint32_t n_where;   /* tiers x groups */
@@ -110,9 +105,9 @@ struct kvpi_prefix {
     size_t more_at;        /* places of groups from 1 on, in a node */
     size_t below_at;       /* u32 in a node, behind them, with has_below */
     size_t nodes_at;
-    size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
-    size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
-    size_t dups_at;  /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
+    size_t keys_at; /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
+    size_t dups_at; /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
+    struct kvpi_tags tags;
 };
 
 /* What a unit is made of. */
@@ -141,8 +136,9 @@ static inline struct kvpi_place *kvpi_node_at(const struct kvpi_prefix *prefix, 
 /* Is a block attached to the node anywhere? */
 static inline int kvpi_node_has_block(const struct kvpi_prefix *prefix, uint32_t node)
 {
-    uint32_t any = 0;
-    for (uint32_t where = 0; where < prefix->n_where; where++) {
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    uint32_t any = n->at[KVP_DEVICE].block | n->at[KVP_HOST].block;
+    for (uint32_t where = KVPI_TIERS; where < prefix->n_where; where++) {
         any |= kvpi_node_at(prefix, node, where)->block;
     }
     return any != 0;
@@ -165,32 +161,22 @@ static inline const struct kvpi_key *kvpi_node_keys(const struct kvpi_prefix *pr
     return keys + (size_t)node * prefix->max_unit_keys;
 }
 
-static inline struct kvpi_index_slot *kvpi_prefix_index(const struct kvpi_prefix *prefix)
-{
-    return kvpi_at(prefix, prefix->index_at);
-}
-
 static inline struct kvpi_dup *kvpi_prefix_dups(const struct kvpi_prefix *prefix)
 {
     return kvpi_at(prefix, prefix->dups_at);
 }
 
-/* The tag that look-ups use, and the index slot where its run begins. */
+/* The tag that look-ups use. */
 static inline uint32_t kvpi_prefix_tag(const struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
     return kvpi_hash_tag(hash) & prefix->tag_mask;
 }
 
-static inline uint32_t kvpi_prefix_home(const struct kvpi_prefix *prefix, uint32_t tag)
+/* Ask for the line of the index where a look-up of this hash begins. A hint. */
+static inline void kvpi_prefix_prefetch_line(const struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
-    return (uint32_t)(((uint64_t)tag * prefix->n_index_slots) >> 32);
-}
-
-/* Ask for the index slot where a look-up of this hash begins. A hint. */
-static inline void kvpi_prefix_prefetch_slot(const struct kvpi_prefix *prefix, const kvp_hash *hash)
-{
-    const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
-    kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
+    const uint32_t home = kvpi_tags_home(&prefix->tags, kvpi_prefix_tag(prefix, hash));
+    kvpi_prefetch(kvpi_tags_line(&prefix->tags, home));
 }
 
 /* The slot in its block, counted over the pool, of a node's unit. */
@@ -308,5 +294,10 @@ void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_
 /* Take the block there away from the node, which has it attached; the oldest duplicate takes its
  * place. Gives that duplicate's block, or 0. The node is not reaped. */
 uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t where);
+
+/* Audit the index, whose nodes are in range: entries are public nodes, n_public in number, and I1.
+ * NULL when it holds; else the line, and text that begins with the invariant. */
+const char *kvpi_prefix_check_index(struct kvpi_prefix *prefix, uint64_t n_public,
+                                    uint64_t *out_line);
 
 #endif
