@@ -131,6 +131,16 @@ typedef struct kvp_state_info {
 KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
                                        kvp_state_info *out_info);
 
+/* Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the
+ * checkpoint that its hit ends at, if no sequence holds that. kvp_can_open asks whether the slots,
+ * and the blocks, are there; callers that keep slots for others compare this number themselves with
+ * free_slots + cached_slots.
+ * Gives:   out_slots    0..2
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; as kvp_can_open
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
+KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  uint32_t *out_slots);
+
 /* Give the slots of the sequences of a step, in the order of the batch.
  * Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no

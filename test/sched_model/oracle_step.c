@@ -258,7 +258,7 @@ static request *last_victim(oracle *o, int (*is_one)(const request *r), const re
             continue;
         if (ahead && !way_back_fits(o, r))
             continue;
-        if (!any && !releases_something(o, r)) {
+        if (!any && !(o->lacks_slots ? oracle_releases_slot(o, r) : releases_something(o, r))) {
             o->met[MET_RELEASES_NOTHING]++;
             continue;
         }
@@ -276,6 +276,7 @@ static int take_victim(oracle *o, const request *for_whom, int by_force)
             victim = last_victim(o, runs, for_whom, any, 0);
         if (victim != NULL) {
             o->met[MET_BY_FORCE] += any != 0;
+            o->met[MET_STATE_VICTIM] += !any && o->lacks_slots;
             preempt(o, victim);
             return 1;
         }
@@ -375,7 +376,10 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
     kvp_status status = extend(o, r);
     while (status == KVP_E_NO_BLOCKS && takes_victims) {
         (void)kvp_cache_shortage(o->cache, &shortage);
-        if (parked_suffice(o, shortage.missing_blocks) || !take_victim(o, r, is_first))
+        o->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
+        o->met[MET_STATE_SHORT] += o->lacks_slots != 0;
+        if (parked_suffice(o, o->lacks_slots ? 0 : shortage.missing_blocks) ||
+            !take_victim(o, r, is_first))
             break;
         status = extend(o, r);
     }
@@ -472,6 +476,30 @@ static int fits(const oracle *o, const kvp_admission *admission, uint64_t others
     return *missing == 0;
 }
 
+/* Open it; as many slots of state go as were said to. */
+static kvp_status open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt)
+{
+    const uint64_t before = oracle_slots_left(o);
+    uint32_t need = 0;
+    kvp_open_info info;
+    kvp_shortage shortage;
+    const kvp_status asked = kvp_state_need(o->cache, r->ns, prompt, &need);
+    const kvp_status status = kvp_seq_open(o->cache, r->ns, prompt, &trunk->seq, &info);
+    (void)kvp_cache_shortage(o->cache, &shortage);
+    o->lacks_slots = status == KVP_E_NO_BLOCKS && shortage.tier == KVP_STATE_SLOTS;
+    if (status != KVP_OK)
+        return status;
+    if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
+        before - oracle_slots_left(o) != need)
+        o->wrong = "kvp_state_need";
+    trunk->core = prompt->n_tokens;
+    trunk->computed = info.cached_tokens;
+    r->promised_slots = oracle_slots_for_later(o, r);
+    o->met[MET_STATE_PROMISED] += r->promised_slots > 0;
+    o->met[MET_STATE_HIT] += o->usable_slots > 0 && info.hit_tokens > 0;
+    return KVP_OK;
+}
+
 static kvp_status admit(oracle *o, request *r, uint64_t *missing)
 {
     sample *trunk = trunk_of(r);
@@ -482,24 +510,29 @@ static kvp_status admit(oracle *o, request *r, uint64_t *missing)
                          .flags = r->flags,
                          .tag = r->arrival};
     kvp_admission admission;
-    kvp_open_info info;
     kvp_status status = kvp_can_open(o->cache, r->ns, &prompt, &admission);
     *missing = 0;
+    o->lacks_slots = 0;
     if (status != KVP_OK)
         return status;
-    if (others + promised_blocks(o) > 0 && !fits(o, &admission, others, missing)) {
-        if (admission.available < o->usable)
-            return KVP_E_NO_BLOCKS;
-        o->met[MET_HITS_GIVEN_UP]++;
+    const int have_blocks = (others + promised_blocks(o) == 0 && o->usable_slots == 0) ||
+                            fits(o, &admission, others, missing);
+    const int have_slots = oracle_slots_fit(o, r, &prompt);
+    if (!have_blocks && admission.available < o->usable)
+        return KVP_E_NO_BLOCKS;
+    if (have_blocks && !have_slots && oracle_slots_left(o) < o->usable_slots) {
+        o->lacks_slots = 1;
+        o->met[MET_STATE_WAITS]++;
+        return KVP_E_NO_BLOCKS;
+    }
+    if (!have_blocks || !have_slots) {
+        o->met[have_blocks ? MET_STATE_HITS_GIVEN_UP : MET_HITS_GIVEN_UP]++;
         prompt.flags |= KVP_OPEN_NO_MATCH;
     }
-    status = kvp_seq_open(o->cache, r->ns, &prompt, &trunk->seq, &info);
     *missing = admission.missing_blocks;
-    if (status == KVP_OK) {
-        trunk->core = prompt.n_tokens;
-        trunk->computed = info.cached_tokens;
+    status = open_trunk(o, r, trunk, &prompt);
+    if (status == KVP_OK)
         r->promised = others;
-    }
     return status;
 }
 
@@ -536,6 +569,7 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
 static int has_places(oracle *o, const request *r)
 {
     const uint32_t n = oracle_live(r);
+    o->lacks_slots = 0;
     while (count_seqs(o, ON_DEVICE, 0) + n > o->config.max_running) {
         if (!take_victim(o, NULL, 1)) {
             o->met[MET_PLACES_SHORT]++;
@@ -676,6 +710,7 @@ static void add_chunk(oracle *o, request *r, const sample *s, uint32_t *budget)
         n = o->config.chunk_tokens;
     if (n > *budget)
         n = *budget;
+    n = oracle_cut_chunk(o, s, n);
     *budget -= n;
     o->met[MET_GROUP_WAITS] += s->computed + n + 1 == s->n;
     add_item(o, r, s, n);

@@ -483,12 +483,18 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
     }
 }
 
+uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    uint32_t need = match->n_blocks > 0;
+    need += match->state != 0 && kvpi_pool_refs(&cache->states.pool, match->state) == 0;
+    return need;
+}
+
 uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    const struct kvpi_pool *pool = &cache->states.pool;
-    const uint64_t available = kvpi_has_states(cache) ? kvpi_pool_available(pool) : UINT64_MAX;
-    uint32_t need = match->n_blocks > 0;
-    need += match->state != 0 && kvpi_pool_refs(pool, match->state) == 0;
+    const uint64_t available =
+        kvpi_has_states(cache) ? kvpi_pool_available(&cache->states.pool) : UINT64_MAX;
+    const uint32_t need = kvpi_match_slots_needed(cache, match);
     return need > available ? (uint32_t)(need - available) : 0;
 }
 
@@ -509,8 +515,7 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
-           match->n_absent;
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
 }
 
 void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
