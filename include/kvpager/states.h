@@ -77,9 +77,11 @@
  * kvp_block_info_get reads a slot (group n_groups, KVP_DEVICE): sealed_units is 1 for a checkpoint,
  * sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
+ * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
+ *
  * state_slots cannot be combined with host_blocks, overlapped steps, trees, quotas, or 8 groups of
- * blocks (kvp_config_check names the field). The scheduler, senders of wire messages and both ends
- * of transfers refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
+ * blocks (kvp_config_check names the field). Senders of wire messages and both ends of transfers
+ * refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H

@@ -124,6 +124,7 @@ typedef struct oracle {
     uint64_t arrivals;
     uint64_t clock; /* for sample.under_way */
     int is_out;
+    const kvp_step *made; /* the scheduler's: in which order those that decode are extended */
     step_plan plan;
     uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
     uint64_t n_checkpoints, n_skipped_checkpoints;
@@ -159,6 +160,7 @@ uint32_t oracle_most_slots(uint32_t n_samples);
 uint32_t oracle_slots_for_later(const oracle *o, const request *r);
 uint64_t oracle_slots_left(const oracle *o);
 int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt);
+kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt);
 int oracle_releases_slot(const oracle *o, const request *r);
 uint32_t oracle_cut_chunk(oracle *o, const sample *s, uint32_t n);
 uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32_t grain);

@@ -51,6 +51,30 @@ int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt)
     return need + oracle_slots_for_later(o, r) + promised_slots(o) <= oracle_slots_left(o);
 }
 
+/* Open it; as many slots of state go as were said to. */
+kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt)
+{
+    const uint64_t before = oracle_slots_left(o);
+    uint32_t need = 0;
+    kvp_open_info info;
+    kvp_shortage shortage;
+    const kvp_status asked = kvp_state_need(o->cache, r->ns, prompt, &need);
+    const kvp_status status = kvp_seq_open(o->cache, r->ns, prompt, &trunk->seq, &info);
+    (void)kvp_cache_shortage(o->cache, &shortage);
+    o->lacks_slots = status == KVP_E_NO_BLOCKS && shortage.tier == KVP_STATE_SLOTS;
+    if (status != KVP_OK)
+        return status;
+    if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
+        before - oracle_slots_left(o) != need)
+        o->wrong = "kvp_state_need";
+    trunk->core = prompt->n_tokens;
+    trunk->computed = info.cached_tokens;
+    r->promised_slots = oracle_slots_for_later(o, r);
+    o->met[MET_STATE_PROMISED] += r->promised_slots > 0;
+    o->met[MET_STATE_HIT] += o->usable_slots > 0 && info.hit_tokens > 0;
+    return KVP_OK;
+}
+
 /* Those that the request's samples hold, one or two each. */
 static uint32_t list_slots(const oracle *o, const request *r, uint32_t *slots)
 {

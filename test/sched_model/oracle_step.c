@@ -396,6 +396,32 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
         r->samples[i].under_way = 0;
 }
 
+/* Where the scheduler has it. */
+static uint32_t place_made(const oracle *o, kvp_seq seq)
+{
+    uint32_t i = 0;
+    while (i < o->made->n_seqs && o->made->seqs[i].seq.bits != seq.bits)
+        i++;
+    return i;
+}
+
+/* One token each: in the order of the scheduler's step. It is free, and decides which checkpoints
+ * go with blocks before slots are taken. */
+static void sort_as_made(const oracle *o, struct wanted *wanted)
+{
+    for (uint32_t i = 1; i < wanted->n; i++) {
+        for (uint32_t j = i;
+             j > 0 && place_made(o, wanted->seqs[j]) < place_made(o, wanted->seqs[j - 1]); j--) {
+            const kvp_seq seq = wanted->seqs[j];
+            const int32_t token = wanted->tokens[j];
+            wanted->seqs[j] = wanted->seqs[j - 1];
+            wanted->tokens[j] = wanted->tokens[j - 1];
+            wanted->seqs[j - 1] = seq;
+            wanted->tokens[j - 1] = token;
+        }
+    }
+}
+
 /* One call for all, when all that is missing is a token of each that decodes. It differs from calls
  * one by one in nothing but kept evicted blocks: the cache looks at what the call will still copy.
  * */
@@ -409,6 +435,7 @@ static int extend_all(oracle *o)
         if (wanted.n > before && !oracle_is_ready(r))
             return 0;
     }
+    sort_as_made(o, &wanted);
     return extend_wanted(o, &wanted) == KVP_OK;
 }
 
@@ -476,30 +503,6 @@ static int fits(const oracle *o, const kvp_admission *admission, uint64_t others
     return *missing == 0;
 }
 
-/* Open it; as many slots of state go as were said to. */
-static kvp_status open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt)
-{
-    const uint64_t before = oracle_slots_left(o);
-    uint32_t need = 0;
-    kvp_open_info info;
-    kvp_shortage shortage;
-    const kvp_status asked = kvp_state_need(o->cache, r->ns, prompt, &need);
-    const kvp_status status = kvp_seq_open(o->cache, r->ns, prompt, &trunk->seq, &info);
-    (void)kvp_cache_shortage(o->cache, &shortage);
-    o->lacks_slots = status == KVP_E_NO_BLOCKS && shortage.tier == KVP_STATE_SLOTS;
-    if (status != KVP_OK)
-        return status;
-    if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
-        before - oracle_slots_left(o) != need)
-        o->wrong = "kvp_state_need";
-    trunk->core = prompt->n_tokens;
-    trunk->computed = info.cached_tokens;
-    r->promised_slots = oracle_slots_for_later(o, r);
-    o->met[MET_STATE_PROMISED] += r->promised_slots > 0;
-    o->met[MET_STATE_HIT] += o->usable_slots > 0 && info.hit_tokens > 0;
-    return KVP_OK;
-}
-
 static kvp_status admit(oracle *o, request *r, uint64_t *missing)
 {
     sample *trunk = trunk_of(r);
@@ -530,7 +533,7 @@ static kvp_status admit(oracle *o, request *r, uint64_t *missing)
         prompt.flags |= KVP_OPEN_NO_MATCH;
     }
     *missing = admission.missing_blocks;
-    status = open_trunk(o, r, trunk, &prompt);
+    status = oracle_open_trunk(o, r, trunk, &prompt);
     if (status == KVP_OK)
         r->promised = others;
     return status;

@@ -480,8 +480,9 @@ static void make_step(struct run *run)
     }
     limit_steps(run);
     memcpy(run->copy, run->arena, run->arena_bytes);
-    oracle_step(&run->o, run->copy);
     REQUIRE(kvp_sched_step(run->sched, &run->step) == KVP_OK);
+    run->o.made = &run->step;
+    oracle_step(&run->o, run->copy);
     compare_lists(run);
     compare_ended(run, run->step.ended, run->o.plan.ended, run->step.n_ended);
     compare_items(run);

@@ -1,5 +1,6 @@
-/* The scheduler over a cache with recurrent state (states.h): where chunks end, what is kept and hit,
- * slots that are promised, lacked and given up. Every step runs on slots that know what they hold. */
+/* The scheduler over a cache with recurrent state (states.h): where chunks end, what is kept and
+ * hit, slots that are promised, lacked and given up. Every step runs on slots that know what they
+ * hold. */
 #include "sched_world.h"
 
 enum { S = 4 };
@@ -164,8 +165,8 @@ static void test_more_beams_than_slots_are_never_served(void **state)
     }
 }
 
-/* Beams of one parent take slots while they read the parent's: the largest number that a request may
- * have. Whoever ranks behind it gives way. */
+/* Beams of one parent take slots while they read the parent's: the largest number that a request
+ * may have. Whoever ranks behind it gives way. */
 static void test_beams_take_a_victim_for_slots(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static void test_samples_come_back_through_their_prompt(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------------- who follows whom */
+/* ----------------------------------------------------------------------------- who follows whom */
 
 static void test_an_equal_prompt_waits_for_the_checkpoint(void **state)
 {
@@ -273,7 +274,7 @@ static void test_swaps_are_refused_by_name(void **state)
     end_sched_world(&s);
 }
 
-/* ---------------------------------------------------------------------------------- kvp_state_need */
+/* ------------------------------------------------------------------------------- kvp_state_need */
 
 static uint32_t need_of(sched_world *s, const int32_t *tokens, uint32_t n)
 {

@@ -485,8 +485,9 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 
 uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match *match)
 {
+    const struct kvpi_pool *pool = &cache->states.pool;
     uint32_t need = match->n_blocks > 0;
-    need += match->state != 0 && kvpi_pool_refs(&cache->states.pool, match->state) == 0;
+    need += match->state != 0 && kvpi_pool_refs(pool, match->state) == 0;
     return need;
 }
 
@@ -515,7 +516,8 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
+           match->n_absent;
 }
 
 void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
