@@ -41,7 +41,7 @@
  *                  at most two places where a chunk of the prompt should end, for a checkpoint:
  *                  where the prompt leaves the path of known nodes (branch_end), and the last unit
  *                  boundary before its last token (prompt_end, behind the other one). Both lie
- *                  behind the hit, in units that are public.
+ *                  behind the hit, in units that are public, and end a block where hits do.
  *   Admission      kvp_can_open and kvp_can_extend count both pools. If blocks suffice and slots do
  *                  not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The calls themselves
  *                  return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in kvp_cache_shortage. An open

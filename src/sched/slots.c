@@ -111,7 +111,7 @@ uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *
     return kvpi_sched_min(n, next_chunk_end(&state, sample->computed) - sample->computed);
 }
 
-/* The last place up to `end` where the sample will leave a checkpoint that can be hit; else 0. */
+/* The last place up to `end` where the sample will leave a checkpoint; else 0. */
 uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *sample,
                               uint32_t end)
 {
@@ -119,7 +119,7 @@ uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *
     uint32_t last = 0;
     for (uint32_t at = next_chunk_end(&state, sample->computed); at <= end;
          at = next_chunk_end(&state, at)) {
-        last = at % sched->hit_tokens == 0 ? at : last;
+        last = at;
     }
     return last;
 }
