@@ -191,6 +191,31 @@ static void test_beams_take_a_victim_for_slots(void **state)
     end_sched_world(&s);
 }
 
+/* Two equal prompts share every block once they are computed, but no slot. Either is a victim for
+ * slots, for a request that is not the first in rank. */
+static void test_a_victim_for_slots_need_not_release_a_block(void **state)
+{
+    (void)state;
+    static const uint32_t parents[] = {0, 0};
+    sched_world s = states_world(5, 0);
+    (void)submit_rank(&s, 300, 3, 20, -1, 1);
+    const kvp_request c = submit_rank(&s, 0, 3, 20, 0, 2);
+    (void)run_step(&s);
+    (void)run_step(&s);
+    (void)submit_rank(&s, 100, 8, 6, 1, 1);
+    const kvp_request b = submit_rank(&s, 100, 8, 6, 1, 1);
+    const kvp_step both = run_step(&s);
+    assert_int_equal(both.n_admitted, 2);
+    (void)run_step(&s);
+    assert_ok(kvp_sched_reorder(s.sched, c, parents, NULL));
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_left_out, 0);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.preempted[0].bits, b.bits);
+    run_until_over(&s, 4);
+    end_sched_world(&s);
+}
+
 /* Three slots, all there: a checkpoint that is hit would be one too many for two samples. */
 static void test_a_hit_that_makes_the_request_not_fit_is_given_up(void **state)
 {
@@ -319,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_with_a_slot_more_both_come_in),
         cmocka_unit_test(test_more_beams_than_slots_are_never_served),
         cmocka_unit_test(test_beams_take_a_victim_for_slots),
+        cmocka_unit_test(test_a_victim_for_slots_need_not_release_a_block),
         cmocka_unit_test(test_a_hit_that_makes_the_request_not_fit_is_given_up),
         cmocka_unit_test(test_samples_come_back_through_their_prompt),
         cmocka_unit_test(test_an_equal_prompt_waits_for_the_checkpoint),
