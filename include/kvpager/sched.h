@@ -64,6 +64,17 @@
  *   - Layer groups and windows (windows.h): counts of blocks are of all groups. Blocks that a
  *     window of the configuration drops come back as a request continues, but are not counted in
  *     advance.
+ *   - Recurrent state (states.h): slots of state are counted like blocks. A request comes in if its
+ *     blocks and its slots are there (kvp_can_open, kvp_state_need). If it has n > 1 live samples,
+ *     n slots more are promised to them until they are forked. If all usable slots are available
+ *     and the checkpoint of its hit makes it not fit, the hits are given up. Victims for slots are
+ *     requests that release a slot.
+ *   - A chunk ends where kvp_seq_state_get says (branch_end, prompt_end). When it is computed, its
+ *     checkpoint is made if more slots are available than are promised: in the order of seqs,
+ *     before anything is forked or closed. With wait_for_prefix a request is kept back until the
+ *     last such place is computed that the two have in common and that lies behind its hit. If
+ *     there is none, it is not kept back. After a preemption by recompute hits end at checkpoints,
+ *     so most generated tokens are computed again.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
  *     never ranks before the request that needs the blocks, and never came in in the same step. A
  *     request whose blocks are all shared with others that stay is no victim: it would release
@@ -78,9 +89,10 @@
  *     cached, so much of it is hit unless it was evicted meanwhile (and with
  *     kvp_config.keep_evicted, even then). If a request has n > 1 live samples, the first one finds
  *     these hits. The others are forked from it at the prompt's end and compute their generated
- *     tokens again. In a cache with windows the first one stops there, too, until they are forked,
- *     because what they need is dropped later. Then it hits in the prompt only, and the blocks of
- *     its generated tokens are promised with those of the others.
+ *     tokens again. In a cache with windows or recurrent state the first one stops there, too,
+ *     until they are forked, because what they need is dropped, or written over, later. Then it
+ *     hits in the prompt only, and the blocks of its generated tokens are promised with those of
+ *     the others.
  *   - Preemption by swap (config.preempt): all sequences of the request move to the host in one
  *     call (kvp_seq_swap_out), with their sharing. Later they move back, all or nothing. Nothing is
  *     computed twice. Recompute takes its place if the host or the plan has no room now. It also
@@ -195,12 +207,12 @@ typedef struct kvp_sched_config {
     uint32_t max_passed_over; /* K; 0: strict order; default 16 */
     uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
                                  default 4 */
-    uint32_t preempt;         /* KVP_PREEMPT_... */
+    uint32_t preempt;         /* KVP_PREEMPT_...; RECOMPUTE with recurrent state */
     uint32_t swap_ahead;      /* 1: if fewer blocks than the watermark are available when a step
                                  begins, victims are swapped out until that many are, whatever
                                  `preempt` says. In the order of victims, never the first running
                                  request in rank; it ends at the first victim that the host or the
-                                 plan has no room for. Default 0 */
+                                 plan has no room for. Default 0; 0 with recurrent state */
     uint32_t max_loading;     /* requests that may be held for loading at once (kvp_sched_hold),
                                  0..max_requests; default 0 */
     uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
@@ -289,7 +301,8 @@ typedef struct kvp_sched_limit {
  *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER.
  * With several layer groups, usable and usable - watermark are divided by their number. A request
  * that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs
- * then.
+ * then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a
+ * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
@@ -671,6 +684,9 @@ typedef struct kvp_sched_stats {
     uint64_t skipped;  /* kvp_sched_skip_load */
     uint64_t followed; /* times that a waiting request began to be kept back for its prefix. For
                           how many steps in all: waited[KVP_WAIT_PREFIX] */
+    uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet */
+    uint64_t checkpoints;    /* made */
+    uint64_t skipped_checkpoints; /* for lack of a slot, or because the state could not be kept */
 } kvp_sched_stats;
 
 /* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */

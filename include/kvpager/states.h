@@ -41,7 +41,8 @@
  *                  at most two places where a chunk of the prompt should end, for a checkpoint:
  *                  where the prompt leaves the path of known nodes (branch_end), and the last unit
  *                  boundary before its last token (prompt_end, behind the other one). Both lie
- *                  behind the hit, in units that are public and that nodes were free for.
+ *                  behind the hit, in units that are public and that nodes were free for, and end a
+ *                  block where hits do.
  *   Admission      kvp_can_open and kvp_can_extend count both pools. If blocks suffice and slots do
  *                  not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The calls themselves
  *                  return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in kvp_cache_shortage. An open
@@ -77,9 +78,11 @@
  * kvp_block_info_get reads a slot (group n_groups, KVP_DEVICE): sealed_units is 1 for a checkpoint,
  * sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
+ * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
+ *
  * state_slots cannot be combined with host_blocks, overlapped steps, trees, quotas, or 8 groups of
- * blocks (kvp_config_check names the field). The scheduler, senders of wire messages and both ends
- * of transfers refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
+ * blocks (kvp_config_check names the field). Senders of wire messages and both ends of transfers
+ * refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -130,6 +133,16 @@ typedef struct kvp_state_info {
  * Returns: KVP_OK; KVP_E_STATE: the cache has no state group. Thread: read. Cost: O(1) */
 KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
                                        kvp_state_info *out_info);
+
+/* Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the
+ * checkpoint that its hit ends at, if no sequence holds that. kvp_can_open asks whether the slots,
+ * and the blocks, are there; callers that keep slots for others compare this number themselves with
+ * free_slots + cached_slots.
+ * Gives:   out_slots    0..2
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; as kvp_can_open
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
+KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  uint32_t *out_slots);
 
 /* Give the slots of the sequences of a step, in the order of the batch.
  * Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only

@@ -599,6 +599,15 @@ class Namespace(Handle, Uncopied):
             fail(self._o, found, "Namespace.can_open", **_shown(prompt))
         return found  # type: ignore[no-any-return]
 
+    def state_need(self, prompt: Prompt | Ints) -> int:
+        """How many slots of recurrent state leave the queue if the prompt is opened now: 0, 1, or 2
+        if its hit ends at a checkpoint that no sequence holds. Cache(state_slots=...)."""
+        out = ffi.new("uint32_t *")
+        status = lib.kvpg_state_need(self._o, self.handle, prompt_of(prompt)._c, out)
+        if status:
+            fail(self._o, status, "Namespace.state_need", **_shown(prompt))
+        return int(out[0])
+
     def flush(self) -> None:
         """Forget everything cached in the namespace, at once."""
         status = lib.kvpg_ns_flush(self._o, self.handle)

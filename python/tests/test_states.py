@@ -21,7 +21,9 @@ def test_states_h() -> None:
         assert seq.checkpoint() == kvpager.CHECKPOINT_THERE
         read, write = kvpager.states(cache, [seq])
         assert (read.tolist(), write.tolist()) == ([1], [2])
+        assert ns.state_need(range(9)) == 1
         seq.commit(9)
+        assert ns.state_need(range(9)) == 2
 
         other = ns.open(range(9))
         assert other.cached_tokens == 8
@@ -41,7 +43,27 @@ def test_what_is_refused() -> None:
         for call in (seq.checkpoint, seq.state, lambda: kvpager.states(cache, [seq])):
             with pytest.raises(kvpager.StateError):
                 call()
+        with pytest.raises(kvpager.StateError):
+            cache.namespace().state_need(range(16))
         assert cache.state_stats().usable_slots == 0
+
+
+def test_the_scheduler_keeps_states() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=6) as cache:
+        with kvpager.Scheduler(cache, max_running=4) as sched:
+            ns = cache.namespace()
+            sched.submit(ns, range(9), max_new_tokens=1)
+            assert sched.step().seqs["n_tokens"].tolist() == [8]
+            sched.finish([])
+            step = sched.step()
+            assert step.seqs["n_tokens"].tolist() == [1]
+            read, write = kvpager.states(cache, step.seqs["seq"])
+            assert (read.tolist(), write.tolist()) == ([1], [2])
+            sched.finish([5])
+            stats = sched.stats()
+            assert (stats.checkpoints, stats.skipped_checkpoints, stats.promised_slots) == (1, 0, 0)
+        with pytest.raises(kvpager.ArgError, match="preempt"):
+            kvpager.Scheduler(cache, preempt=kvpager.PREEMPT_SWAP)
 
 
 def test_a_shortage_of_slots_says_so() -> None:

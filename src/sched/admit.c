@@ -26,7 +26,8 @@ static void add_chunk(kvp_sched *sched, struct kvpi_sample *sample, uint32_t *bu
     struct kvpi_request *request = &sched->requests[sample->request];
     const uint32_t most = sched->config.chunk_tokens;
     const uint32_t gap = kvpi_sample_goal(sched, request, sample) - sample->computed;
-    const uint32_t n = kvpi_sched_min(gap, kvpi_sched_min(*budget, most));
+    const uint32_t n =
+        kvpi_slots_cut_chunk(sched, sample, kvpi_sched_min(gap, kvpi_sched_min(*budget, most)));
     const uint32_t slot = sched->n_items++;
     const kvp_range range = {sample->computed, sample->computed + n};
     kvpi_read_text(sched, sample, &request->cursor, range, sched->tokens + sched->n_tokens);
@@ -63,9 +64,9 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  * may have become available, and its need may have shrunk: by a block for each unit that was
  * sealed, adopted, found twice or loaded, and for each copy that took effect; by any number when a
  * sequence was opened, forked or swapped in. With windows each of the former may shrink it by any
- * number, too: a hit wants only what the windows keep, and one unit may be all that it lacked. For
- * each of its rows two more for the block that the row ends in, whose source, or copy, may or may
- * not be counted.
+ * number, too: a hit wants only what the windows keep, and one unit may be all that it lacked. With
+ * recurrent state so may each of them, and each checkpoint. For each of its rows two more for the
+ * block that the row ends in, whose source, or copy, may or may not be counted.
  */
 
 /* How many copies have taken effect for certain: those that were in plans when the newest step was
@@ -85,13 +86,15 @@ static uint64_t arrived_copies(kvp_sched *sched, const kvp_stats *stats)
 static struct kvpi_try look(kvp_sched *sched)
 {
     kvp_stats stats;
+    kvp_state_stats states;
     (void)kvp_cache_stats(sched->cache, &stats);
+    (void)kvp_cache_state_stats(sched->cache, &states);
     return (struct kvpi_try){
         .missing = sched->missing,
         .available = stats.free_blocks + stats.cached_blocks,
         .opened = stats.opens + stats.forks + stats.swap_ins,
         .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks +
-                  stats.loaded_blocks,
+                  stats.loaded_blocks + states.made,
         .copied = arrived_copies(sched, &stats),
         .promised = sched->promised_blocks,
     };
@@ -115,7 +118,7 @@ static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
     (void)kvp_cache_stats(sched->cache, &stats);
     const struct kvpi_try now = look(sched);
     const uint64_t found = now.sealed - then->sealed + stats.copies - then->copied;
-    if (sched->has_windows && found > 0) {
+    if ((sched->has_windows || sched->usable_slots > 0) && found > 0) {
         return 0;
     }
     const uint64_t gained =
@@ -155,6 +158,7 @@ static kvp_status bring_in(kvp_sched *sched, struct kvpi_request *request)
 static int has_places(kvp_sched *sched, const struct kvpi_request *request)
 {
     const uint32_t n = request->n_live;
+    sched->lacks_slots = 0;
     while (sched->n_running + n > sched->config.max_running) {
         if (!kvpi_victims_take(sched, NULL, 1)) {
             return 0;

@@ -13,6 +13,7 @@ struct sched_audit {
     uint32_t n_swapped;
     uint32_t n_stored;
     uint32_t n_promised;
+    uint32_t n_promised_slots;
     uint32_t n_pages;
     uint32_t n_used_pages;
     uint32_t n_samples;
@@ -213,6 +214,7 @@ static int check_request(struct sched_audit *audit, const struct kvpi_request *r
     audit->n_used_pages += pages_of(&request->pages);
     audit->n_pages += request->n_pages;
     audit->n_promised += request->promised;
+    audit->n_promised_slots += request->promised_slots;
     audit->n_running += kvpi_life_holds(request) ? request->n_live : 0;
     audit->n_swapped += request->queue == KVPI_QUEUE_SWAPPED ? request->n_live : 0;
     audit->n_stored += request->queue == KVPI_QUEUE_STORED ? request->n_live : 0;
@@ -245,8 +247,9 @@ static int check_sched_sums(struct sched_audit *audit)
                               audit->n_by_queue[KVPI_QUEUE_IDLE];
     const uint64_t n_here = sched->config.max_requests - audit->n_by_queue[KVPI_QUEUE_UNUSED];
     if (sched->n_running != audit->n_running || sched->promised_blocks != audit->n_promised ||
-        sched->n_swapped != audit->n_swapped || sched->n_stored != audit->n_stored ||
-        sched->n_paused != n_paused || sched->n_running > sched->config.max_running ||
+        sched->promised_slots != audit->n_promised_slots || sched->n_swapped != audit->n_swapped ||
+        sched->n_stored != audit->n_stored || sched->n_paused != n_paused ||
+        sched->n_running > sched->config.max_running ||
         sched->n_catching_up != audit->n_catching_up ||
         sched->n_free_samples + audit->n_samples != sched->config.max_samples) {
         return sched_fail(audit, 0, "Q2 a sum is off");

@@ -80,8 +80,11 @@ static int is_left_out(kvp_status status)
 static int make_room(kvp_sched *sched, const struct kvpi_request *request, int is_first)
 {
     kvp_shortage shortage;
-    return kvp_cache_shortage(sched->cache, &shortage) == KVP_OK &&
-           !kvpi_victims_are_pointless(sched, shortage.missing_blocks) &&
+    if (kvp_cache_shortage(sched->cache, &shortage) != KVP_OK) {
+        return 0;
+    }
+    sched->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
+    return !kvpi_victims_are_pointless(sched, sched->lacks_slots ? 0 : shortage.missing_blocks) &&
            kvpi_victims_take(sched, request, is_first);
 }
 

@@ -9,6 +9,9 @@
  * text is compared again, and no prompt is matched. When L is preempted, left out, paused or over,
  * F looks for another one, or comes in.
  *
+ * With recurrent state a hit ends where L leaves a checkpoint: E is the last such place in what the
+ * two have in common, and F follows L if its match ends before that place.
+ *
  * Nobody waits in a circle: L holds blocks and is scheduled. As long as it is, its chunks go on;
  * when it is not, nobody follows it.
  */
@@ -80,6 +83,7 @@ static uint32_t common_end(const kvp_sched *sched, const kvp_prompt *prompt,
     end = common_keys(prompt, &leader->prompt, end);
     end = end <= sample->computed ? 0 : common_tokens(sched, prompt->tokens, sample, end);
     end -= end % sched->hit_tokens;
+    end = sched->usable_slots > 0 ? kvpi_slots_last_kept(sched, sample, end) : end;
     return end > sample->computed ? end : 0;
 }
 
@@ -90,7 +94,7 @@ static int ends_in_chunks(kvp_sched *sched, const struct kvpi_request *request,
     kvp_open_info info;
     return kvp_match(sched->cache, request->ns, prompt, &info) == KVP_OK &&
            info.stop == KVP_STOP_NO_KV && info.hit_tokens < end &&
-           info.hit_tokens + sched->hit_tokens > sample->computed;
+           (sched->usable_slots > 0 || info.hit_tokens + sched->hit_tokens > sample->computed);
 }
 
 /* Whether a waiting request is kept back. Those whose chunks come first are asked first. */

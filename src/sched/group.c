@@ -18,8 +18,7 @@ kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
         s->core = s->computed = prompt;
         s->stage = KVPI_STAGE_HELD;
     }
-    sched->promised_blocks -= request->promised;
-    request->promised = 0;
+    kvpi_life_unpromise(sched, request);
     request->n_unforked = 0;
     request->is_forked = 1;
     sched->n_catching_up +=

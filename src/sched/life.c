@@ -232,7 +232,9 @@ static void close_sample(kvp_sched *sched, struct kvpi_sample *sample, int comes
 void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request)
 {
     sched->promised_blocks -= request->promised;
+    sched->promised_slots -= request->promised_slots;
     request->promised = 0;
+    request->promised_slots = 0;
 }
 
 /* Close every sequence; the request moves to `queue`. Sequences are closed last sample first, so

@@ -65,10 +65,10 @@ kvp_prompt kvpi_open_prompt_of(kvp_sched *sched, struct kvpi_request *request,
     return prompt;
 }
 
-/* Whether the trunk and the blocks that are promised fit together. The block that a hit inside a
- * block is copied from counts as needed, though the cache could do without that hit: with all
- * blocks there, when that one makes the difference, all hits are given up, for the request must
- * fit. */
+/* Whether the trunk and what is promised fit together. The block that a hit inside a block is
+ * copied from counts as needed, though the cache could do without that hit; so does the checkpoint
+ * of a hit. When all blocks, or all slots, are there, and that one makes the difference, all hits
+ * are given up, for the request must fit. */
 static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *request,
                                  kvp_prompt *prompt, uint32_t others)
 {
@@ -79,15 +79,18 @@ static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *re
     }
     const uint64_t promised = (uint64_t)others + sched->promised_blocks;
     const uint64_t all = admission.need_blocks + promised + kvpi_open_watermark(sched);
-    if (all <= admission.available) {
+    const int have_blocks = all <= admission.available;
+    if (have_blocks && kvpi_slots_suffice(sched, request, prompt)) {
         return KVP_OK;
     }
-    if (admission.available < sched->usable_blocks) {
-        sched->missing = all - admission.available;
-        return KVP_E_NO_BLOCKS;
+    if (have_blocks ? kvpi_slots_are_all_there(sched)
+                    : admission.available == sched->usable_blocks) {
+        prompt->flags |= KVP_OPEN_NO_MATCH;
+        return KVP_OK;
     }
-    prompt->flags |= KVP_OPEN_NO_MATCH;
-    return KVP_OK;
+    sched->lacks_slots = have_blocks;
+    sched->missing = have_blocks ? 0 : all - admission.available;
+    return KVP_E_NO_BLOCKS;
 }
 
 /* Would it be admitted? KVP_E_NO_BLOCKS: not now. */
@@ -108,13 +111,15 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     kvp_shortage shortage;
     kvp_status status = KVP_OK;
     sched->missing = 0;
-    if (others + sched->promised_blocks > 0) {
+    sched->lacks_slots = 0;
+    if (others + sched->promised_blocks > 0 || sched->usable_slots > 0) {
         status = check_promises(sched, request, &prompt, others);
     }
     if (status == KVP_OK) {
         status = kvp_seq_open(sched->cache, request->ns, &prompt, &trunk->seq, &info);
         if (status == KVP_E_NO_BLOCKS && kvp_cache_shortage(sched->cache, &shortage) == KVP_OK) {
-            sched->missing = shortage.missing_blocks;
+            sched->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
+            sched->missing = sched->lacks_slots ? 0 : shortage.missing_blocks;
         }
     }
     if (status != KVP_OK) {
@@ -125,7 +130,9 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     trunk->computed = info.cached_tokens;
     request->n_unforked = request->n_live - 1;
     request->promised = others;
+    request->promised_slots = kvpi_slots_to_promise(sched, request);
     sched->promised_blocks += others;
+    sched->promised_slots += request->promised_slots;
     sched->stats.cached_tokens += info.cached_tokens;
     return KVP_OK;
 }

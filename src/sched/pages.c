@@ -1,7 +1,7 @@
-/* pages: see the header. A chain's last page is filled from its start; all before it are
+/* pages: the token arena. A chain's last page is filled from its start; all before it are
  * full. Freed chains are put in front of the free list whole, so freeing is O(1); pages that were
  * never used are handed out by number, so that creation touches none of them. */
-#include "sched/pages.h"
+#include "sched/state.h"
 
 #include <string.h>
 

@@ -174,6 +174,7 @@ static kvp_status sched_stats(const kvp_sched *sched, kvp_sched_stats *out_stats
     out_stats->reserved_pages = sched->pages.n_reserved;
     out_stats->total_pages = sched->pages.n_pages;
     out_stats->promised_blocks = sched->promised_blocks;
+    out_stats->promised_slots = sched->promised_slots;
     return KVP_OK;
 }
 

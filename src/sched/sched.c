@@ -51,20 +51,20 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
 static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
 {
     const uint64_t most = cache->max_seqs < cache->max_copies ? cache->max_seqs : cache->max_copies;
+    const uint32_t swaps = cache->state_slots == 0; /* recurrent state is not swapped */
     return kvpi_why_range(why, "max_requests", c->max_requests, 1, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_samples", c->max_samples, c->max_requests, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_running", c->max_running, 1, most) ||
            kvpi_why_range(why, "step_tokens", c->step_tokens, c->max_running, MAX_STEP_TOKENS) ||
            kvpi_why_range(why, "max_tries", c->max_tries, 1, c->max_requests) ||
-           kvpi_why_range(why, "preempt", c->preempt, 0, KVP_PREEMPT_CHEAPER) ||
-           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
+           kvpi_why_range(why, "preempt", c->preempt, 0, swaps ? KVP_PREEMPT_CHEAPER : 0) ||
+           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, swaps) ||
            kvpi_why_range(why, "max_loading", c->max_loading, 0, c->max_requests) ||
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
-                          kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE)) ||
-           kvpi_why_range(why, "state_slots", cache->state_slots, 0, 0); /* the cache's */
+                          kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
 }
 
 kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
@@ -212,6 +212,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     sched->max_seq_tokens = cache_config->max_seq_tokens;
     sched->max_copies = cache_config->max_copies;
     sched->usable_blocks = (uint32_t)stats.usable_blocks;
+    sched->usable_slots = cache_config->state_slots > 0 ? cache_config->state_slots - 1 : 0;
     sched->watermark_blocks = (uint32_t)stats.watermark_blocks;
     init_places(sched);
 }
@@ -294,6 +295,9 @@ static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint
     const uint64_t usable = sched->usable_blocks / sched->n_groups;
     const uint64_t shared = prompt / S;
     kvp_sched_limit limit = {0, 0};
+    if (sched->usable_slots > 0 && kvpi_slots_most_of(n_samples) > sched->usable_slots) {
+        return limit;
+    }
     if (free_now >= n_samples) {
         const uint64_t blocks = free_now - (n_samples - 1);
         /* a prompt that ends with its block needs a block more for each sample's first token */

@@ -47,10 +47,58 @@
 #define KVPI_SCHED_STATE_H
 
 #include <kvpager/sched.h>
+#include <kvpager/states.h>
 #include <kvpager/swap.h>
 
-#include "sched/pages.h"
 #include "sched/queue.h"
+
+/* The token arena (pages.c): pages of 64 tokens in chains, so that nothing is ever moved and no
+ * room is lost between prompts of different lengths. Whoever appends has reserved before, so that
+ * appending cannot fail. */
+#define KVPI_PAGE_TOKENS 64u
+#define KVPI_NO_PAGE     UINT32_MAX
+
+struct kvpi_chain {
+    uint32_t head;
+    uint32_t tail;
+    uint32_t n_tokens;
+};
+
+/* A place in a chain that was read: page `page` holds tokens from `from` on. KVPI_NO_PAGE: at the
+ * beginning. It saves the walk when reading goes on where it ended. */
+struct kvpi_cursor {
+    uint32_t page;
+    uint32_t from;
+};
+
+struct kvpi_pages {
+    int32_t *tokens; /* [n_pages][64] */
+    uint32_t *next;  /* [n_pages] */
+    uint32_t n_pages;
+    uint32_t n_touched; /* pages that were ever used: the rest is free and not in the list */
+    uint32_t free;
+    uint32_t n_free; /* of both kinds */
+    uint32_t n_reserved;
+};
+
+static inline struct kvpi_chain kvpi_chain_empty(void)
+{
+    return (struct kvpi_chain){KVPI_NO_PAGE, KVPI_NO_PAGE, 0};
+}
+
+static inline struct kvpi_cursor kvpi_cursor_start(void)
+{
+    return (struct kvpi_cursor){KVPI_NO_PAGE, 0};
+}
+
+void kvpi_pages_append(struct kvpi_pages *pages, struct kvpi_chain *chain, int32_t token);
+void kvpi_pages_append_many(struct kvpi_pages *pages, struct kvpi_chain *chain,
+                            const int32_t *tokens, uint32_t n_tokens);
+void kvpi_pages_read(const struct kvpi_pages *pages, const struct kvpi_chain *chain,
+                     struct kvpi_cursor *cursor, uint32_t from, uint32_t n_tokens,
+                     int32_t *out_tokens);
+void kvpi_pages_free(struct kvpi_pages *pages, struct kvpi_chain *chain);
+int32_t *kvpi_pages_last(const struct kvpi_pages *pages, const struct kvpi_chain *chain);
 
 #define KVPI_NONE UINT32_MAX
 
@@ -116,6 +164,7 @@ struct kvpi_request {
     uint32_t n_unforked; /* live samples without a sequence, which the trunk will be forked to */
     uint32_t is_forked;  /* 1: they have been, since the request was admitted */
     uint32_t promised;   /* blocks for the time after, in sched->promised_blocks; on the host: 0 */
+    uint32_t promised_slots; /* of state, in sched->promised_slots */
     uint32_t limit;
     uint32_t passed;      /* at most max_passed_over: who has come there is not passed over */
     uint32_t preemptions; /* stays at the largest number, and so does the next: told, not used */
@@ -140,11 +189,12 @@ struct kvp_sched {
     kvp_cache *cache;
     kvp_sched_config config;
     uint32_t block_tokens;
-    uint32_t hit_tokens; /* hits are of whole ones of so many tokens */
-    uint32_t n_groups;   /* of layers: blocks for each S tokens */
-    int has_windows;     /* a group has one: what is behind it is dropped */
-    int learns;          /* what closes tell the cache counts: KVP_POLICY_LEARNED */
-    uint32_t max_seqs;   /* the cache's */
+    uint32_t hit_tokens;   /* hits are of whole ones of so many tokens */
+    uint32_t n_groups;     /* of layers: blocks for each S tokens */
+    int has_windows;       /* a group has one: what is behind it is dropped */
+    uint32_t usable_slots; /* of recurrent state; 0: the cache has none */
+    int learns;            /* what closes tell the cache counts: KVP_POLICY_LEARNED */
+    uint32_t max_seqs;     /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;
     uint32_t usable_blocks;
@@ -181,6 +231,7 @@ struct kvp_sched {
     uint32_t n_swapped; /* live samples of SWAPPED requests */
     uint32_t n_stored;  /* of STORED ones */
     uint32_t promised_blocks;
+    uint32_t promised_slots;
     uint32_t n_paused;
 
     /* reports */
@@ -203,6 +254,7 @@ struct kvp_sched {
     uint32_t *more_ids;   /* [max_running] */
     kvp_seq *swap_seqs;   /* [max_running] */
     uint64_t missing;     /* blocks that the last try lacked; 0: not known */
+    int lacks_slots;      /* what was lacked last are slots of state */
     struct kvpi_arrivals arrived;
     uint32_t *tried; /* [max_tries] requests that did not fit, in this step */
     uint32_t n_tried;
@@ -245,13 +297,14 @@ static inline kvp_request kvpi_sched_handle(const kvp_sched *sched,
 }
 
 /* Where the sample's chunks end. Of a group whose generated tokens are computed again, each stops
- * before its newest token, which all then decode in one step. With windows the trunk first stops at
- * the prompt's end: further on, what the other samples are forked with would be dropped. */
+ * before its newest token, which all then decode in one step. With windows or recurrent state the
+ * trunk first stops at the prompt's end: further on, what the other samples are forked with would
+ * be dropped, or written over. */
 static inline uint32_t kvpi_sample_goal(const kvp_sched *sched, const struct kvpi_request *request,
                                         const struct kvpi_sample *sample)
 {
     const int is_again = request->n_live > 1 && sample->known > request->prompt.n_tokens;
-    return is_again && sched->has_windows && !request->is_forked
+    return is_again && (sched->has_windows || sched->usable_slots > 0) && !request->is_forked
                ? request->prompt.n_tokens
                : sample->known - (is_again ? 1u : 0u);
 }
@@ -350,6 +403,18 @@ struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi
 kvp_prompt kvpi_open_prompt_of(kvp_sched *sched, struct kvpi_request *request,
                                const struct kvpi_sample *trunk);
 uint64_t kvpi_open_watermark(const kvp_sched *sched);
+
+/* slots.c: slots of recurrent state, and checkpoints. */
+uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request);
+int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
+                       const kvp_prompt *prompt);
+int kvpi_slots_are_all_there(const kvp_sched *sched);
+int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request);
+uint32_t kvpi_slots_most_of(uint32_t n_samples);
+uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n);
+uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *sample,
+                              uint32_t end);
+void kvpi_slots_keep(kvp_sched *sched);
 
 /* follow.c: waiting requests whose prefix another request computes. */
 int kvpi_follow_keeps_back(kvp_sched *sched, struct kvpi_request *request);

@@ -312,6 +312,7 @@ static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const ui
     if (status != KVP_OK) {
         return status;
     }
+    kvpi_slots_keep(sched);
     sched->n_ended = 0;
     const uint32_t n_noted = finish_chunks(sched, tokens, ended);
     finish_decodes(sched, tokens, ended);

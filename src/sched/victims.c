@@ -106,7 +106,8 @@ static int suits(const kvp_sched *sched, const struct kvpi_request *request, int
         return 1;
     }
     return (what != CAN_COME_BACK || kvpi_swap_is_possible(sched, request)) &&
-           releases_something(sched, request);
+           (sched->lacks_slots ? kvpi_slots_are_released(sched, request)
+                               : releases_something(sched, request));
 }
 
 /* The last in rank of a queue, after `beneficiary`, that suits. */

@@ -23,6 +23,7 @@ sched_world make_sched_world(const kvp_config *cache_config, const kvp_sched_con
     assert_ok(kvp_sched_create(config, s.w.cache, NULL, 0, &s.sched));
     start_sched(s.sched);
     assert_true(sched_memory_create(&s.memory, s.w.cache));
+    assert_true(sched_states_create(&s.states, s.w.cache));
     return s;
 }
 
@@ -62,6 +63,7 @@ void end_sched_world(sched_world *s)
     assert_int_equal(stats_of(&s->w).open_seqs, 0);
     assert_int_equal(stats_of(&s->w).held_blocks, 0);
     sched_memory_destroy(&s->memory);
+    sched_states_destroy(&s->states);
     end_world(&s->w);
 }
 
@@ -135,11 +137,25 @@ static void compute(sched_world *s, const kvp_step_seq *item, int is_reading)
                            : sched_memory_write(&s->memory, s->w.cache, item->seq, text, range));
 }
 
+/* Recurrent state: all read before any writes. */
+static void pass_states(sched_world *s, const kvp_step_seq *item, int is_writing)
+{
+    int32_t text[4096];
+    const kvp_range range = {item->begin, item->begin + item->n_tokens};
+    if (kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, range.end},
+                           text) == KVP_OK) {
+        assert_true(sched_states_pass(&s->states, s->w.cache, item->seq, text, range, is_writing));
+    }
+}
+
 void run_work(sched_world *s, const kvp_step *step)
 {
     assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
     for (uint32_t i = 0; i < (s->reads_kv ? 2 : 1) * step->n_seqs; i++) {
         compute(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
+    }
+    for (uint32_t i = 0; i < 2 * step->n_seqs; i++) {
+        pass_states(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
     }
     if (s->is_overlapped) {
         assert_ok(kvp_step_done(s->w.cache, s->number, NULL));

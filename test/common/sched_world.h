@@ -9,6 +9,7 @@
 #include "world.h"
 
 #include "sched_memory.h"
+#include "sched_states.h"
 
 #include <kvpager/sched.h>
 #include <kvpager/steps.h>
@@ -17,6 +18,7 @@ typedef struct sched_world {
     world w;
     kvp_sched *sched;
     sched_memory memory;
+    sched_states states;
     int is_overlapped;
     int reads_kv;
     uint64_t number;      /* of the cache's step that is out */

@@ -290,14 +290,15 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
                        uint32_t checkpoint)
 {
     uint32_t n_public = 0, last = call->n_tokens ? (call->n_tokens - 1) / o->unit : 0, known;
+    uint32_t grain = oracle_is_plain(o) ? 1 : o->block_units; /* what hits are whole ones of */
 
     if (!oracle_has_states(o))
         return;
     while (o->config.prefix_cache && n_public < call->n_tokens / o->unit &&
            !oracle_is_uncached(o, call, n_public))
         n_public++;
-    known = known_units(o, call, seq->root, n_public);
-    last = oracle_lower(last, n_public);
+    known = known_units(o, call, seq->root, n_public) / grain * grain;
+    last = oracle_lower(last, n_public) / grain * grain;
     if (known > hit_units && known < last) {
         o->marks.chunk_branches++;
         seq->branch_end = known * o->unit;

@@ -20,6 +20,7 @@ void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *ca
     if (o->config.max_running == 0)
         o->config.max_running = o->cache_config.max_seqs;
     o->usable = (uint32_t)stats.usable_blocks;
+    o->usable_slots = o->cache_config.state_slots > 0 ? o->cache_config.state_slots - 1 : 0;
     o->watermark = (uint32_t)stats.watermark_blocks;
 }
 
@@ -54,8 +55,8 @@ static int has_windows(const oracle *o)
 }
 
 /* What a sample computes in chunks: all its tokens; but a group that computes generated tokens
- * again leaves the newest ones for a step in which all decode, and with windows the trunk does not
- * go past the prompt before the others are forked from it. */
+ * again leaves the newest ones for a step in which all decode, and with windows or recurrent state
+ * the trunk does not go past the prompt before the others are forked from it. */
 uint32_t oracle_goal(const oracle *o, const request *r, const sample *s)
 {
     uint32_t n_seqs = 0;
@@ -63,7 +64,8 @@ uint32_t oracle_goal(const oracle *o, const request *r, const sample *s)
         return s->n;
     for (uint32_t i = 0; i < r->n_samples; i++)
         n_seqs += !r->samples[i].has_ended && r->samples[i].seq.bits != 0;
-    return has_windows(o) && n_seqs < oracle_live(r) ? r->prompt : s->n - 1;
+    return (has_windows(o) || o->usable_slots > 0) && n_seqs < oracle_live(r) ? r->prompt
+                                                                              : s->n - 1;
 }
 
 /* Do all live samples decode next? */
@@ -84,7 +86,7 @@ void oracle_drop_sequences(request *r)
         r->samples[i].core = r->samples[i].computed = 0;
         r->samples[i].under_way = 0;
     }
-    r->promised = 0;
+    r->promised = r->promised_slots = 0;
     r->where = NOWHERE;
     r->takes_part = 0;
     r->may_load = !r->never_loads; /* what it had may have gone to a store */
@@ -130,10 +132,18 @@ static int all_fits(const oracle *o, uint32_t prompt, uint64_t all, uint32_t n)
     return full + n * (most - full) <= share(o, o->usable);
 }
 
+/* Beams may hold more slots of state than there are. */
+static int lacks_slots_for_ever(const oracle *o, uint32_t n)
+{
+    return o->usable_slots > 0 && oracle_most_slots(n) > o->usable_slots;
+}
+
 /* The largest lengths, by trying all. */
 static kvp_sched_limit limit_of(const oracle *o, uint32_t prompt, uint32_t n)
 {
     kvp_sched_limit limit = {0, 0};
+    if (lacks_slots_for_ever(o, n))
+        return limit;
     for (uint32_t p = 1; p <= o->cache_config.max_seq_tokens; p++) {
         if (prompt_fits(o, p, n) && all_fits(o, p, (uint64_t)p + 1, n))
             limit.max_prompt_tokens = p;
@@ -213,7 +223,9 @@ kvp_status oracle_submit(oracle *o, const kvp_submission *submission, kvp_sched_
         o->met[MET_TOO_LONG]++;
         return KVP_E_TOO_LONG;
     }
-    if (!prompt_fits(o, r->prompt, r->n_samples) || !all_fits(o, r->prompt, all, r->n_samples)) {
+    o->met[MET_STATE_NEVER] += (uint64_t)lacks_slots_for_ever(o, r->n_samples);
+    if (!prompt_fits(o, r->prompt, r->n_samples) || !all_fits(o, r->prompt, all, r->n_samples) ||
+        lacks_slots_for_ever(o, r->n_samples)) {
         o->met[MET_NEVER]++;
         return KVP_E_NEVER;
     }
@@ -288,7 +300,7 @@ static void fork_others(request *r, const sample *trunk)
             s->core = s->computed = r->prompt;
         }
     }
-    r->promised = 0;
+    r->promised = r->promised_slots = 0;
 }
 
 static void finish_item(oracle *o, const plan_item *item, const int32_t *tokens,

@@ -9,6 +9,7 @@
 
 #include <kvpager/kvpager.h>
 #include <kvpager/sched.h>
+#include <kvpager/states.h>
 
 enum { MAX_REQUESTS = 14, MAX_SAMPLES = 4, MAX_PROMPT = 40, MAX_NEW = 40, MAX_TEXT = 80 };
 enum { MAX_SEQS = 40 };
@@ -50,6 +51,7 @@ typedef struct request {
     int decodes;    /* in this step, all live samples */
     int takes_part; /* on the device, and scheduled; else from the next step on, or paused */
     uint32_t promised;
+    uint32_t promised_slots; /* of recurrent state */
     uint32_t passed;
     uint32_t preemptions;
     uint32_t swaps;
@@ -93,11 +95,12 @@ typedef struct step_plan {
     X(SWAPPED_WAIT_SEQS) X(HELD) X(HELD_FULL) X(RELEASED) X(EXPIRED) X(EXPIRED_EARLY) X(ALL_HELD) \
     X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED) X(KEPT_BACK) \
     X(KEPT_BACK_AGAIN) X(KEPT_BACK_GROUPS) X(KEPT_BACK_ONCE_RUN) X(KEPT_BACK_PASSED) \
-    X(LEADER_LOST) X(RECLAIMED)
+    X(LEADER_LOST) X(RECLAIMED) X(STATE_HIT) X(STATE_NEVER) X(STATE_PROMISED) X(STATE_CUT_CHUNK) \
+    X(STATE_KEPT) X(STATE_WAITS) X(STATE_SHORT) X(STATE_VICTIM) X(STATE_WITHHELD) X(STATE_FOLLOWED)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
-    X(RECLAIMED_TWO)
+    X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -112,14 +115,19 @@ typedef struct oracle {
     kvp_sched_config config; /* as given; resolved by oracle_begin */
     kvp_config cache_config; /* resolved */
     uint32_t usable;
+    uint32_t usable_slots; /* of recurrent state */
+    int lacks_slots;       /* what was missing last are slots */
+    const char *wrong;     /* what the cache did otherwise than it had said; NULL: nothing */
     uint32_t watermark;
     kvp_cache *cache; /* the copy */
     request requests[MAX_REQUESTS];
     uint64_t arrivals;
     uint64_t clock; /* for sample.under_way */
     int is_out;
+    const kvp_step *made; /* the scheduler's: in which order those that decode are extended */
     step_plan plan;
     uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
+    uint64_t n_checkpoints, n_skipped_checkpoints;
     uint64_t n_held, n_released, n_expired, n_dropped, n_skipped, n_followed;
     uint64_t met[N_SITUATIONS];
 } oracle;
@@ -146,6 +154,17 @@ kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const 
 
 /* oracle_prefix.c: is a waiting request kept back because another one computes its prefix? */
 int oracle_keeps_back(oracle *o, request *r);
+
+/* oracle_states.c: recurrent state. */
+uint32_t oracle_most_slots(uint32_t n_samples);
+uint32_t oracle_slots_for_later(const oracle *o, const request *r);
+uint64_t oracle_slots_left(const oracle *o);
+int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt);
+kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt);
+int oracle_releases_slot(const oracle *o, const request *r);
+uint32_t oracle_cut_chunk(oracle *o, const sample *s, uint32_t n);
+uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32_t grain);
+void oracle_keep(oracle *o, kvp_cache *copy);
 
 /* oracle.c, for oracle_step.c */
 request *oracle_find(oracle *o, kvp_request handle);

@@ -31,7 +31,8 @@ static uint32_t common_tokens(const oracle *o, const request *r, const request *
         return 0;
     while (n < most && n < its_goal && n < info.public_tokens && own->text[n] == its->text[n])
         n++;
-    return n / grain_of(o) * grain_of(o);
+    n = n / grain_of(o) * grain_of(o);
+    return o->usable_slots > 0 ? oracle_last_kept(o, its, n, grain_of(o)) : n;
 }
 
 /* The sample whose sequence it is, while it runs. A request that was preempted by recompute has
@@ -76,6 +77,8 @@ static int match_ends_there(oracle *o, const request *r, const sample *its, uint
     kvp_open_info info;
     if (kvp_match(o->cache, r->ns, &prompt, &info) != KVP_OK || info.stop != KVP_STOP_NO_KV)
         return 0;
+    if (o->usable_slots > 0)
+        return info.hit_tokens < end;
     return info.hit_tokens + grain_of(o) <= end && info.hit_tokens + grain_of(o) > its->computed;
 }
 
@@ -96,12 +99,15 @@ int oracle_keeps_back(oracle *o, request *r)
          s = next_under_way(o, last, &other)) {
         last = s->under_way;
         const uint32_t end = common_tokens(o, r, other, s);
-        if (r->ns.bits != other->ns.bits || s->computed >= end || !match_ends_there(o, r, s, end))
+        if (r->ns.bits != other->ns.bits || s->computed >= end || !match_ends_there(o, r, s, end)) {
+            o->met[MET_STATE_NOT_FOLLOWED] += o->usable_slots > 0 && s->computed < end;
             continue;
+        }
         r->leader = s->seq;
         r->follow_until = end;
         o->n_followed++;
         o->met[MET_KEPT_BACK]++;
+        o->met[MET_STATE_FOLLOWED] += o->usable_slots > 0;
         o->met[MET_KEPT_BACK_GROUPS] += o->cache_config.n_groups > 1;
         o->met[MET_KEPT_BACK_ONCE_RUN] += r->preemptions > 0;
         o->met[MET_FOLLOWED_SAMPLE] += s > other->samples;

@@ -258,7 +258,7 @@ static request *last_victim(oracle *o, int (*is_one)(const request *r), const re
             continue;
         if (ahead && !way_back_fits(o, r))
             continue;
-        if (!any && !releases_something(o, r)) {
+        if (!any && !(o->lacks_slots ? oracle_releases_slot(o, r) : releases_something(o, r))) {
             o->met[MET_RELEASES_NOTHING]++;
             continue;
         }
@@ -276,6 +276,7 @@ static int take_victim(oracle *o, const request *for_whom, int by_force)
             victim = last_victim(o, runs, for_whom, any, 0);
         if (victim != NULL) {
             o->met[MET_BY_FORCE] += any != 0;
+            o->met[MET_STATE_VICTIM] += !any && o->lacks_slots;
             preempt(o, victim);
             return 1;
         }
@@ -375,7 +376,10 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
     kvp_status status = extend(o, r);
     while (status == KVP_E_NO_BLOCKS && takes_victims) {
         (void)kvp_cache_shortage(o->cache, &shortage);
-        if (parked_suffice(o, shortage.missing_blocks) || !take_victim(o, r, is_first))
+        o->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
+        o->met[MET_STATE_SHORT] += o->lacks_slots != 0;
+        if (parked_suffice(o, o->lacks_slots ? 0 : shortage.missing_blocks) ||
+            !take_victim(o, r, is_first))
             break;
         status = extend(o, r);
     }
@@ -392,6 +396,32 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
         r->samples[i].under_way = 0;
 }
 
+/* Where the scheduler has it. */
+static uint32_t place_made(const oracle *o, kvp_seq seq)
+{
+    uint32_t i = 0;
+    while (i < o->made->n_seqs && o->made->seqs[i].seq.bits != seq.bits)
+        i++;
+    return i;
+}
+
+/* One token each: in the order of the scheduler's step. It is free, and decides which checkpoints
+ * go with blocks before slots are taken. */
+static void sort_as_made(const oracle *o, struct wanted *wanted)
+{
+    for (uint32_t i = 1; i < wanted->n; i++) {
+        for (uint32_t j = i;
+             j > 0 && place_made(o, wanted->seqs[j]) < place_made(o, wanted->seqs[j - 1]); j--) {
+            const kvp_seq seq = wanted->seqs[j];
+            const int32_t token = wanted->tokens[j];
+            wanted->seqs[j] = wanted->seqs[j - 1];
+            wanted->tokens[j] = wanted->tokens[j - 1];
+            wanted->seqs[j - 1] = seq;
+            wanted->tokens[j - 1] = token;
+        }
+    }
+}
+
 /* One call for all, when all that is missing is a token of each that decodes. It differs from calls
  * one by one in nothing but kept evicted blocks: the cache looks at what the call will still copy.
  * */
@@ -405,6 +435,7 @@ static int extend_all(oracle *o)
         if (wanted.n > before && !oracle_is_ready(r))
             return 0;
     }
+    sort_as_made(o, &wanted);
     return extend_wanted(o, &wanted) == KVP_OK;
 }
 
@@ -482,24 +513,29 @@ static kvp_status admit(oracle *o, request *r, uint64_t *missing)
                          .flags = r->flags,
                          .tag = r->arrival};
     kvp_admission admission;
-    kvp_open_info info;
     kvp_status status = kvp_can_open(o->cache, r->ns, &prompt, &admission);
     *missing = 0;
+    o->lacks_slots = 0;
     if (status != KVP_OK)
         return status;
-    if (others + promised_blocks(o) > 0 && !fits(o, &admission, others, missing)) {
-        if (admission.available < o->usable)
-            return KVP_E_NO_BLOCKS;
-        o->met[MET_HITS_GIVEN_UP]++;
+    const int have_blocks = (others + promised_blocks(o) == 0 && o->usable_slots == 0) ||
+                            fits(o, &admission, others, missing);
+    const int have_slots = oracle_slots_fit(o, r, &prompt);
+    if (!have_blocks && admission.available < o->usable)
+        return KVP_E_NO_BLOCKS;
+    if (have_blocks && !have_slots && oracle_slots_left(o) < o->usable_slots) {
+        o->lacks_slots = 1;
+        o->met[MET_STATE_WAITS]++;
+        return KVP_E_NO_BLOCKS;
+    }
+    if (!have_blocks || !have_slots) {
+        o->met[have_blocks ? MET_STATE_HITS_GIVEN_UP : MET_HITS_GIVEN_UP]++;
         prompt.flags |= KVP_OPEN_NO_MATCH;
     }
-    status = kvp_seq_open(o->cache, r->ns, &prompt, &trunk->seq, &info);
     *missing = admission.missing_blocks;
-    if (status == KVP_OK) {
-        trunk->core = prompt.n_tokens;
-        trunk->computed = info.cached_tokens;
+    status = oracle_open_trunk(o, r, trunk, &prompt);
+    if (status == KVP_OK)
         r->promised = others;
-    }
     return status;
 }
 
@@ -536,6 +572,7 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
 static int has_places(oracle *o, const request *r)
 {
     const uint32_t n = oracle_live(r);
+    o->lacks_slots = 0;
     while (count_seqs(o, ON_DEVICE, 0) + n > o->config.max_running) {
         if (!take_victim(o, NULL, 1)) {
             o->met[MET_PLACES_SHORT]++;
@@ -676,6 +713,7 @@ static void add_chunk(oracle *o, request *r, const sample *s, uint32_t *budget)
         n = o->config.chunk_tokens;
     if (n > *budget)
         n = *budget;
+    n = oracle_cut_chunk(o, s, n);
     *budget -= n;
     o->met[MET_GROUP_WAITS] += s->computed + n + 1 == s->n;
     add_item(o, r, s, n);

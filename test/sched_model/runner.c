@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CALLS_OF_A_CONFIG = 400, LONG_RUN = 200000, VERY_LONG_RUN = 3000000, DRAIN_STEPS = 20000 };
+enum { CALLS_OF_A_CONFIG = 400, LONG_RUN = 200000, DRAIN_STEPS = 20000 };
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -107,6 +107,7 @@ static void draw_config(struct run *run)
     run->cache_config.max_seqs = config->max_running + draw(run, 2) * draw(run, 16);
     if (draw(run, 2))
         run->cache_config.max_copies = config->max_running + draw(run, 8);
+    states_draw(run);
 }
 
 static void begin(struct run *run)
@@ -126,6 +127,7 @@ static void begin(struct run *run)
     REQUIRE(kvp_sched_create(&run->config, run->cache, NULL, 0, &run->sched) == KVP_OK);
     start_sched(run->sched);
     REQUIRE(sched_memory_create(&run->memory, run->cache));
+    REQUIRE(sched_states_create(&run->states, run->cache));
     oracle_begin(&run->o, &run->config, run->cache);
     run->o.arrivals = run->n_submitted = start_number();
 }
@@ -137,6 +139,7 @@ static void end(struct run *run)
     free(run->arena);
     free(run->copy);
     sched_memory_destroy(&run->memory);
+    sched_states_destroy(&run->states);
 }
 
 /* ------------------------------------------------------------------------------------ compare */
@@ -200,6 +203,7 @@ static void compare_stats(struct run *run)
     uint64_t n_by_state[5] = {0};
     uint64_t n_here = 0;
     uint64_t promised = 0;
+    uint64_t promised_slots = 0;
     uint64_t n_seqs[3] = {0};
     REQUIRE(kvp_sched_stats_get(run->sched, &stats) == KVP_OK);
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
@@ -210,6 +214,7 @@ static void compare_stats(struct run *run)
         n_by_state[state_of(r)]++;
         n_seqs[r->where] += oracle_live(r);
         promised += r->promised;
+        promised_slots += r->promised_slots;
     }
     REQUIRE(stats.waiting_requests == n_by_state[KVP_REQUEST_WAITING]);
     REQUIRE(stats.running_requests == n_by_state[KVP_REQUEST_RUNNING]);
@@ -220,7 +225,9 @@ static void compare_stats(struct run *run)
     REQUIRE(stats.expired == o->n_expired && stats.dropped == o->n_dropped);
     REQUIRE(stats.skipped == o->n_skipped && stats.followed == o->n_followed);
     REQUIRE(stats.running_seqs == n_seqs[ON_DEVICE] && stats.swapped_seqs == n_seqs[ON_HOST]);
-    REQUIRE(stats.promised_blocks == promised);
+    REQUIRE(stats.promised_blocks == promised && stats.promised_slots == promised_slots);
+    REQUIRE(stats.checkpoints == o->n_checkpoints);
+    REQUIRE(stats.skipped_checkpoints == o->n_skipped_checkpoints);
     REQUIRE(stats.submitted == stats.ended + stats.aborted + n_here);
     REQUIRE(stats.refused == run->n_refused);
     REQUIRE(stats.recomputed == o->n_preempted && stats.swapped_out == o->n_swapped_out);
@@ -329,6 +336,8 @@ static void compare_caches(struct run *run)
     REQUIRE(a.free_blocks == b.free_blocks && a.cached_blocks == b.cached_blocks);
     REQUIRE(a.host_free_blocks == b.host_free_blocks && a.parked_blocks == b.parked_blocks);
     REQUIRE(a.pending_copies == b.pending_copies && a.open_seqs == b.open_seqs);
+    states_compare(run, 1);
+    REQUIRE(run->o.wrong == NULL);
 }
 
 static void compare(struct run *run)
@@ -443,6 +452,7 @@ static void run_work(struct run *run)
     const step_plan *plan = &run->o.plan;
     REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
     loading_plan_has_run(run);
+    states_check_step(run);
     for (int is_reading = 0; is_reading < 2; is_reading++) {
         for (uint32_t i = 0; i < run->step.n_seqs; i++) {
             const kvp_step_seq *item = &run->step.seqs[i];
@@ -454,6 +464,8 @@ static void run_work(struct run *run)
             REQUIRE(is_reading
                         ? sched_memory_read(&run->memory, run->cache, item->seq, text, range)
                         : sched_memory_write(&run->memory, run->cache, item->seq, text, range));
+            REQUIRE(
+                sched_states_pass(&run->states, run->cache, item->seq, text, range, is_reading));
         }
     }
     if (is_overlapped(run))
@@ -468,8 +480,9 @@ static void make_step(struct run *run)
     }
     limit_steps(run);
     memcpy(run->copy, run->arena, run->arena_bytes);
-    oracle_step(&run->o, run->copy);
     REQUIRE(kvp_sched_step(run->sched, &run->step) == KVP_OK);
+    run->o.made = &run->step;
+    oracle_step(&run->o, run->copy);
     compare_lists(run);
     compare_ended(run, run->step.ended, run->o.plan.ended, run->step.n_ended);
     compare_items(run);
@@ -548,12 +561,17 @@ static void finish(struct run *run)
     for (uint32_t i = 0; i < run->o.plan.n_items; i++)
         has_sampled[run->o.plan.items[i].request] |= run->o.plan.items[i].n_sampled > 0;
     run_work(run);
+    memcpy(run->copy, run->arena, run->arena_bytes);
     kvp_status status = kvp_sched_finish(run->sched, tokens, ended, &step_end);
     if (status == KVP_E_NO_SEQS) { /* only for sequences of ours */
         close_own(run);
+        memcpy(run->copy, run->arena, run->arena_bytes);
         status = kvp_sched_finish(run->sched, tokens, ended, &step_end);
     }
     REQUIRE(status == KVP_OK);
+    if (run->cache_config.state_slots > 0)
+        oracle_keep(&run->o, run->copy);
+    states_compare(run, 0);
     oracle_finish(&run->o, tokens, ended, expected, &n_expected);
     learn_handles(run, 0);
     REQUIRE(step_end.n_ended == n_expected);
@@ -591,6 +609,7 @@ static void fail_step(struct run *run)
         REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
         loading_plan_has_run(run);
     }
+    states_spoil(run);
     oracle_fail(&run->o, run->cache);
     REQUIRE(kvp_sched_fail(run->sched) == KVP_OK);
     run->is_out = 0;
@@ -740,23 +759,6 @@ static void run_config(uint64_t seed, uint64_t index, uint64_t *met)
     for (uint32_t i = 0; i < N_SITUATIONS; i++)
         met[i] += run.o.met[i];
     end(&run);
-}
-
-static int report(const uint64_t *met, uint64_t n_calls, int is_verbose)
-{
-#define SITUATION_TEXT(name) #name,
-    static const char *const names[] = {SITUATIONS(SITUATION_TEXT) RARE_SITUATIONS(SITUATION_TEXT)};
-    int status = 0;
-    for (uint32_t i = 0; i < N_SITUATIONS; i++) {
-        if (is_verbose)
-            printf("%-22s %" PRIu64 "\n", names[i], met[i]);
-        if (met[i] == 0 && n_calls >= (i < N_COMMON ? LONG_RUN : VERY_LONG_RUN)) {
-            fprintf(stderr, "kvp_sched_model: never met: %s\n", names[i]);
-            status = 1;
-        }
-    }
-    printf("kvp_sched_model: %" PRIu64 " calls, all equal\n", n_calls);
-    return status;
 }
 
 int main(int argc, char **argv)

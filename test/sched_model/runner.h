@@ -5,6 +5,7 @@
 #include "oracle.h"
 
 #include "sched_memory.h"
+#include "sched_states.h"
 
 #include <inttypes.h>
 #include <kvpager/lend.h>
@@ -35,6 +36,7 @@ struct run {
     kvp_ns ns;
     oracle o;
     sched_memory memory;
+    sched_states states;
     int is_out;
     kvp_step step;
     kvp_copy copies[MAX_COPIES];
@@ -57,6 +59,15 @@ void fail(const struct run *run, const char *file, int line, const char *what);
         if (!(condition))                                                                          \
             fail(run, __FILE__, __LINE__, #condition);                                             \
     } while (0)
+
+/* report.c: situations that were met. Gives 1 when one should have been, and was not. */
+int report(const uint64_t *met, uint64_t n_calls, int is_verbose);
+
+/* states.c: recurrent state. */
+void states_draw(struct run *run);
+void states_compare(struct run *run, int all);
+void states_check_step(struct run *run);
+void states_spoil(struct run *run);
 
 /* loading.c: calls on requests that may be held, and loads of a store. */
 void loading_call(struct run *run);

@@ -1,6 +1,5 @@
 /* Recurrent state (states.h): slots that are read and written, checkpoints, hits that end there,
  * ways back, and what is refused. */
-#include <kvpager/sched.h>
 #include <kvpager/snapshot.h>
 #include <kvpager/states.h>
 #include <kvpager/wire.h>
@@ -221,6 +220,29 @@ static void test_several_groups_hit_whole_blocks(void **state)
     const kvp_seq seq = open_seq(&w, ints(0), 33, NULL);
     assert_int_equal(state_of(&w, seq).prompt_end, 32);
     assert_int_equal(state_of(&w, seq).branch_end, 0); /* all of it is known */
+    end_world(&w);
+}
+
+/* Hits of whole blocks end at the ends of blocks, and so do chunks. */
+static void test_chunks_end_where_hits_do(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(8, 4, 32);
+    config.state_slots = 8;
+    config.n_groups = 2;
+    world w = make_world(&config);
+    int32_t other[32];
+    leave_cached(&w, ints(0), 32);
+    memcpy(other, ints(0), sizeof(other));
+    other[14] = other[31] = 1000;
+    const kvp_seq seq = open_seq(&w, other, 32, NULL); /* 12 tokens are known, and 28 end a unit */
+    assert_int_equal(state_of(&w, seq).branch_end, 8);
+    assert_int_equal(state_of(&w, seq).prompt_end, 24);
+    assert_int_equal(state_of(&w, open_seq(&w, ints(100), 8, NULL)).prompt_end, 0);
+    keep_at(&w, seq, 8);
+    keep_at(&w, seq, 24);
+    assert_int_equal(match(&w, other, 32).hit_tokens, 24);
+    assert_int_equal(match(&w, ints(0), 32).hit_tokens, 8);
     end_world(&w);
 }
 
@@ -658,12 +680,6 @@ static void test_who_refuses_such_a_cache(void **state)
 {
     (void)state;
     world w = state_world(8, 8);
-    kvp_why why;
-    kvp_sched_config sched;
-    kvp_sched_config_init(&sched);
-    sched.max_running = 4;
-    assert_status(KVP_E_ARG, kvp_sched_config_check(&sched, w.cache, &why));
-    assert_string_equal(why.field, "state_slots");
     kvp_wire_config wire;
     kvp_wire_sender *sender = NULL;
     assert_ok(kvp_wire_config_of(w.cache, &wire));
@@ -686,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_a_hit_may_end_inside_a_block),
         cmocka_unit_test(test_a_hit_inside_a_block_that_does_not_fit),
         cmocka_unit_test(test_several_groups_hit_whole_blocks),
+        cmocka_unit_test(test_chunks_end_where_hits_do),
         cmocka_unit_test(test_open_names_where_chunks_should_end),
         cmocka_unit_test(test_a_checkpoint_without_a_slot_is_skipped),
         cmocka_unit_test(test_a_checkpoint_that_nobody_could_reach_is_skipped),

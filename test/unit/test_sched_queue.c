@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-#include "sched/pages.h"
-#include "sched/queue.h"
+#include "sched/state.h"
 #include "world.h"
 
 enum { N = 200, N_PAGES = 40, N_CHAINS = 6, MAX_CHAIN = 1000 };

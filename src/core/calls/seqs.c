@@ -190,9 +190,12 @@ static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
 static void note_chunk_ends(kvp_cache *cache, struct kvpi_match *match, const struct kvpi_seq *seq)
 {
     const uint32_t U = cache->config.unit_tokens;
+    const uint32_t grain = cache->grouped ? kvpi_units_per_block(cache) : 1; /* of hits */
     const uint32_t n_tokens = match->prompt->n_tokens;
-    const uint32_t last = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
-    const uint32_t known = kvpi_match_known(cache, match);
+    const uint32_t most = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
+    const uint32_t last = most - most % grain;
+    const uint32_t n_known = kvpi_match_known(cache, match);
+    const uint32_t known = n_known - n_known % grain;
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     state->branch_end = known > match->n_hits && known < last ? known * U : 0;
     state->prompt_end = last > match->n_hits ? last * U : 0;

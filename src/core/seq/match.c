@@ -472,12 +472,19 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
     }
 }
 
-uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match)
+uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match *match)
 {
     const struct kvpi_pool *pool = &cache->states.pool;
-    const uint64_t available = kvpi_has_states(cache) ? kvpi_pool_available(pool) : UINT64_MAX;
     uint32_t need = match->n_blocks > 0;
     need += match->state != 0 && kvpi_pool_refs(pool, match->state) == 0;
+    return need;
+}
+
+uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint64_t available =
+        kvpi_has_states(cache) ? kvpi_pool_available(&cache->states.pool) : UINT64_MAX;
+    const uint32_t need = kvpi_match_slots_needed(cache, match);
     return need > available ? (uint32_t)(need - available) : 0;
 }
 

@@ -58,6 +58,9 @@ void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
 /* Leading public units of the prompt whose nodes are there; hashes them all. */
 uint32_t kvpi_match_known(const kvp_cache *cache, struct kvpi_match *match);
 
+/* Slots of state that leave the queue when it is opened. */
+uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match *match);
+
 /* Slots of state that an open lacks; 0: none. */
 uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match);
 

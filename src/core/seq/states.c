@@ -4,6 +4,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
+#include "core/seq/match.h"
 
 static kvp_status check_checkpoint(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
@@ -66,6 +67,32 @@ kvp_status kvp_seq_state_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_stat
         kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
+}
+
+kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                          uint32_t *out_slots)
+{
+    kvp_prompt own = {0};
+    struct kvpi_match match;
+    kvp_admission admission;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_slots == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status == KVP_OK && !kvpi_has_states(cache)) {
+        status = KVP_E_STATE;
+    }
+    if (status == KVP_OK) {
+        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
+        kvpi_match_admit(cache, &match, &admission); /* may end the hit at another checkpoint */
+        *out_slots = kvpi_match_slots_needed(cache, &match);
+    }
+    return kvpi_leave(cache, status);
 }
 
 static kvp_status check_member(const kvp_cache *cache, const struct kvpi_seq *seq)

@@ -2052,6 +2052,21 @@ pub struct kvp_state_info {
     pub prompt_end: u32,
 }
 extern "C" {
+    #[doc = " Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the"]
+    #[doc = " checkpoint that its hit ends at, if no sequence holds that. kvp_can_open asks whether the slots,"]
+    #[doc = " and the blocks, are there; callers that keep slots for others compare this number themselves with"]
+    #[doc = " free_slots + cached_slots."]
+    #[doc = " Gives:   out_slots    0..2"]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE: the cache has no state group; as kvp_can_open"]
+    #[doc = " Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens)"]
+    pub fn kvp_state_need(
+        cache: *mut kvp_cache,
+        ns: kvp_ns,
+        prompt: *const kvp_prompt,
+        out_slots: *mut u32,
+    ) -> kvp_status;
+}
+extern "C" {
     #[doc = " Give the slots of the sequences of a step, in the order of the batch."]
     #[doc = " Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only"]
     #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no"]
@@ -3129,13 +3144,13 @@ pub struct kvp_sched_config {
     #[doc = " requests that do not fit, tried in one step, 1..max_requests;"]
     #[doc = "default 4"]
     pub max_tries: u32,
-    #[doc = " KVP_PREEMPT_..."]
+    #[doc = " KVP_PREEMPT_...; RECOMPUTE with recurrent state"]
     pub preempt: u32,
     #[doc = " 1: if fewer blocks than the watermark are available when a step"]
     #[doc = "begins, victims are swapped out until that many are, whatever"]
     #[doc = "`preempt` says. In the order of victims, never the first running"]
     #[doc = "request in rank; it ends at the first victim that the host or the"]
-    #[doc = "plan has no room for. Default 0"]
+    #[doc = "plan has no room for. Default 0; 0 with recurrent state"]
     pub swap_ahead: u32,
     #[doc = " requests that may be held for loading at once (kvp_sched_hold),"]
     #[doc = "0..max_requests; default 0"]
@@ -3259,7 +3274,8 @@ extern "C" {
     #[doc = "   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER."]
     #[doc = " With several layer groups, usable and usable - watermark are divided by their number. A request"]
     #[doc = " that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs"]
-    #[doc = " then."]
+    #[doc = " then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a"]
+    #[doc = " reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked."]
     #[doc = ""]
     #[doc = " Takes:   submission   read during the call, but for what kvp_submission says"]
     #[doc = " Gives:   out_request"]
@@ -3701,6 +3717,12 @@ pub struct kvp_sched_stats {
     #[doc = " times that a waiting request began to be kept back for its prefix. For"]
     #[doc = "how many steps in all: waited[KVP_WAIT_PREFIX]"]
     pub followed: u64,
+    #[doc = " gauge: of recurrent state, for samples that are not forked yet"]
+    pub promised_slots: u64,
+    #[doc = " made"]
+    pub checkpoints: u64,
+    #[doc = " for lack of a slot, or because the state could not be kept"]
+    pub skipped_checkpoints: u64,
 }
 extern "C" {
     #[doc = " Audit the scheduler's own state, and whether its sequences in the cache are as it assumes."]

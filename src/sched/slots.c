@@ -1,0 +1,149 @@
+/* slots: what the scheduler does about recurrent state (states.h).
+ *
+ * A sequence needs a slot to write, and reads one, which may be a checkpoint or another sample's:
+ *
+ *   prompt under way    the trunk has one slot, and reads one more after a hit or a checkpoint
+ *   forked              n samples read the trunk's slot, and take n others for their first tokens:
+ *                       those are promised when the request comes in
+ *   beams reordered     of each parent with several children all children take one, while they read
+ *                       the parent's: n + n / 2 at most, and submissions are refused beyond that
+ *
+ * Chunks of a prompt end where kvp_seq_state_get says. When such a chunk is computed, its state is
+ * kept, unless the slot that this takes is promised to others. Slots lacked are like blocks lacked:
+ * victims are taken for them, or the request is left out, or waits.
+ */
+#include "sched/state.h"
+
+static uint64_t available_slots(const kvp_sched *sched)
+{
+    kvp_state_stats stats;
+    (void)kvp_cache_state_stats(sched->cache, &stats);
+    return stats.free_slots + stats.cached_slots;
+}
+
+/* Slots that a request with so many samples may hold at once. */
+uint32_t kvpi_slots_most_of(uint32_t n_samples)
+{
+    return n_samples + n_samples / 2;
+}
+
+/* Slots that the samples will take when they are forked from the trunk. */
+uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    return sched->usable_slots > 0 && request->n_live > 1 ? request->n_live : 0;
+}
+
+/* Are there slots to open the prompt, beside what is promised? */
+int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
+                       const kvp_prompt *prompt)
+{
+    uint32_t need;
+    return sched->usable_slots == 0 ||
+           (kvp_state_need(sched->cache, request->ns, prompt, &need) == KVP_OK &&
+            (uint64_t)need + kvpi_slots_to_promise(sched, request) + sched->promised_slots <=
+                available_slots(sched));
+}
+
+int kvpi_slots_are_all_there(const kvp_sched *sched)
+{
+    return available_slots(sched) == sched->usable_slots;
+}
+
+/* ------------------------------------------------------------------------------------ victims */
+
+static kvp_state_info slots_of_seq(const kvp_sched *sched, kvp_seq seq)
+{
+    kvp_state_info state = {0};
+    if (seq.bits != 0) {
+        (void)kvp_seq_state_get(sched->cache, seq, &state);
+    }
+    return state;
+}
+
+static uint32_t count_readers(const kvp_sched *sched, const struct kvpi_request *request,
+                              uint32_t slot)
+{
+    uint32_t n = 0;
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        n += slots_of_seq(sched, s->seq).read_slot == slot;
+    }
+    return n;
+}
+
+/* Would a slot be released with the request? The one that a sequence writes has no other holder. */
+int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        const kvp_state_info state = slots_of_seq(sched, s->seq);
+        kvp_block_info info;
+        if (state.write_slot != 0) {
+            return 1;
+        }
+        if (state.read_slot != 0 &&
+            kvp_block_info_get(sched->cache, sched->n_groups, KVP_DEVICE, (int32_t)state.read_slot,
+                               &info) == KVP_OK &&
+            info.ref_count <= count_readers(sched, request, state.read_slot)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------- checkpoints */
+
+/* The next of the two places where a chunk should end, behind `from`; UINT32_MAX: there is none. */
+static uint32_t next_chunk_end(const kvp_state_info *state, uint32_t from)
+{
+    const uint32_t branch = state->branch_end > from ? state->branch_end : UINT32_MAX;
+    const uint32_t prompt = state->prompt_end > from ? state->prompt_end : UINT32_MAX;
+    return kvpi_sched_min(branch, prompt);
+}
+
+/* How many of the sample's next n tokens are computed in this chunk? */
+uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n)
+{
+    if (sched->usable_slots == 0) {
+        return n;
+    }
+    const kvp_state_info state = slots_of_seq(sched, sample->seq);
+    return kvpi_sched_min(n, next_chunk_end(&state, sample->computed) - sample->computed);
+}
+
+/* The last place up to `end` where the sample will leave a checkpoint; else 0. */
+uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *sample,
+                              uint32_t end)
+{
+    const kvp_state_info state = slots_of_seq(sched, sample->seq);
+    uint32_t last = 0;
+    for (uint32_t at = next_chunk_end(&state, sample->computed); at <= end;
+         at = next_chunk_end(&state, at)) {
+        last = at;
+    }
+    return last;
+}
+
+static void keep_state(kvp_sched *sched, kvp_seq seq)
+{
+    uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
+    if (available_slots(sched) > sched->promised_slots) {
+        (void)kvp_seq_checkpoint(sched->cache, seq, &outcome);
+    }
+    sched->stats.checkpoints += outcome == KVP_CHECKPOINT_MADE;
+    sched->stats.skipped_checkpoints += outcome == KVP_CHECKPOINT_SKIPPED;
+}
+
+/* The chunks of the step are computed. */
+void kvpi_slots_keep(kvp_sched *sched)
+{
+    for (uint32_t k = sched->n_decoding; sched->usable_slots > 0 && k < sched->n_items; k++) {
+        const uint32_t end = sched->item_ends[k];
+        if (sched->item_samples[k] != KVPI_NONE) {
+            const kvp_state_info state = slots_of_seq(sched, sched->item_seqs[k]);
+            if (end == state.branch_end || end == state.prompt_end) {
+                keep_state(sched, sched->item_seqs[k]);
+            }
+        }
+    }
+}

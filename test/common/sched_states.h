@@ -1,0 +1,79 @@
+/* sched_states: recurrent state for tests of the scheduler. A slot holds one number, a sum of all
+ * tokens up to a place. A pass reads the slot that kvp_meta_states names, which must hold the
+ * sequence's own state, and writes the state after its tokens. Functions give 0 when something is
+ * wrong, and 1 for a cache without such state. */
+#ifndef TEST_SCHED_STATES_H
+#define TEST_SCHED_STATES_H
+
+#include "sched_memory.h"
+
+#include <kvpager/states.h>
+
+typedef struct sched_states {
+    uint32_t n;
+    uint64_t *slots; /* [n] */
+} sched_states;
+
+static inline int sched_states_create(sched_states *states, const kvp_cache *cache)
+{
+    kvp_config config;
+    if (kvp_cache_config(cache, &config) != KVP_OK) {
+        return 0;
+    }
+    states->n = config.state_slots;
+    states->slots = calloc((size_t)states->n + 1, sizeof(*states->slots));
+    return states->slots != NULL;
+}
+
+static inline void sched_states_destroy(sched_states *states)
+{
+    free(states->slots);
+}
+
+/* After the first n tokens. */
+static inline uint64_t sched_states_after(const int32_t *text, uint32_t n)
+{
+    uint64_t sum = 99;
+    for (uint32_t at = 0; at < n; at++) {
+        sum = sched_memory_sum(sum, text[at]);
+    }
+    return sum;
+}
+
+/* The pass over tokens [begin, end). All passes of a step read (is_writing 0) before any writes. */
+static inline int sched_states_pass(const sched_states *states, const kvp_cache *cache, kvp_seq seq,
+                                    const int32_t *text, kvp_range range, int is_writing)
+{
+    int32_t read;
+    int32_t write;
+    if (states->n == 0) {
+        return 1;
+    }
+    if (kvp_meta_states(cache, &seq, 1, &read, &write) != KVP_OK || write <= 0 ||
+        (uint32_t)write >= states->n || (uint32_t)read >= states->n) {
+        return 0;
+    }
+    if (is_writing) {
+        states->slots[write] = sched_states_after(text, range.end);
+        return 1;
+    }
+    return read == 0 ? range.begin == 0
+                     : states->slots[read] == sched_states_after(text, range.begin);
+}
+
+/* The pass failed: what it leaves in the slot that it was to write is nothing's state. */
+static inline int sched_states_spoil(const sched_states *states, const kvp_cache *cache,
+                                     kvp_seq seq)
+{
+    int32_t write;
+    if (states->n == 0) {
+        return 1;
+    }
+    if (kvp_meta_states(cache, &seq, 1, NULL, &write) != KVP_OK || (uint32_t)write >= states->n) {
+        return 0;
+    }
+    states->slots[write] = 0;
+    return 1;
+}
+
+#endif

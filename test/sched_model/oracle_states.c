@@ -1,0 +1,164 @@
+/* What sched.h says of recurrent state: slots that are promised, chunks that end where a state
+ * should be kept, and which states are. See oracle.h. */
+#include "oracle.h"
+
+static kvp_state_info state_of(const kvp_cache *cache, kvp_seq seq)
+{
+    kvp_state_info state = {0};
+    (void)kvp_seq_state_get(cache, seq, &state);
+    return state;
+}
+
+/* n beams that descend from n / 2 write n slots and read n / 2. */
+uint32_t oracle_most_slots(uint32_t n_samples)
+{
+    return n_samples == 1 ? 1 : n_samples + n_samples / 2;
+}
+
+static uint64_t left_in(const kvp_cache *cache)
+{
+    kvp_state_stats stats;
+    (void)kvp_cache_state_stats(cache, &stats);
+    return stats.free_slots + stats.cached_slots;
+}
+
+uint64_t oracle_slots_left(const oracle *o)
+{
+    return left_in(o->cache);
+}
+
+static uint32_t promised_slots(const oracle *o)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
+        n += o->requests[i].is_here ? o->requests[i].promised_slots : 0;
+    return n;
+}
+
+/* All read what the first one has written, so each has to take one. */
+uint32_t oracle_slots_for_later(const oracle *o, const request *r)
+{
+    const uint32_t n = oracle_live(r);
+    return o->usable_slots == 0 || n == 1 ? 0 : n;
+}
+
+int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt)
+{
+    uint32_t need = 0;
+    if (o->usable_slots == 0)
+        return 1;
+    (void)kvp_state_need(o->cache, r->ns, prompt, &need);
+    return need + oracle_slots_for_later(o, r) + promised_slots(o) <= oracle_slots_left(o);
+}
+
+/* Open it; as many slots of state go as were said to. */
+kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt)
+{
+    const uint64_t before = oracle_slots_left(o);
+    uint32_t need = 0;
+    kvp_open_info info;
+    kvp_shortage shortage;
+    const kvp_status asked = kvp_state_need(o->cache, r->ns, prompt, &need);
+    const kvp_status status = kvp_seq_open(o->cache, r->ns, prompt, &trunk->seq, &info);
+    (void)kvp_cache_shortage(o->cache, &shortage);
+    o->lacks_slots = status == KVP_E_NO_BLOCKS && shortage.tier == KVP_STATE_SLOTS;
+    if (status != KVP_OK)
+        return status;
+    if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
+        before - oracle_slots_left(o) != need)
+        o->wrong = "kvp_state_need";
+    trunk->core = prompt->n_tokens;
+    trunk->computed = info.cached_tokens;
+    r->promised_slots = oracle_slots_for_later(o, r);
+    o->met[MET_STATE_PROMISED] += r->promised_slots > 0;
+    o->met[MET_STATE_HIT] += o->usable_slots > 0 && info.hit_tokens > 0;
+    return KVP_OK;
+}
+
+/* Those that the request's samples hold, one or two each. */
+static uint32_t list_slots(const oracle *o, const request *r, uint32_t *slots)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        const kvp_state_info state = state_of(o->cache, r->samples[i].seq);
+        if (r->samples[i].seq.bits == 0)
+            continue;
+        if (state.read_slot != 0)
+            slots[n++] = state.read_slot;
+        if (state.write_slot != 0 && state.write_slot != state.read_slot)
+            slots[n++] = state.write_slot;
+    }
+    return n;
+}
+
+int oracle_releases_slot(const oracle *o, const request *r)
+{
+    uint32_t slots[2 * MAX_SAMPLES];
+    const uint32_t n = list_slots(o, r, slots);
+    for (uint32_t i = 0; i < n; i++) {
+        kvp_block_info info;
+        uint32_t own = 0;
+        for (uint32_t j = 0; j < n; j++)
+            own += slots[j] == slots[i];
+        (void)kvp_block_info_get(o->cache, o->cache_config.n_groups, KVP_DEVICE, (int32_t)slots[i],
+                                 &info);
+        if (info.ref_count == own)
+            return 1;
+    }
+    return 0;
+}
+
+/* A chunk does not go past a place where a state should be kept. */
+uint32_t oracle_cut_chunk(oracle *o, const sample *s, uint32_t n)
+{
+    const kvp_state_info state = state_of(o->cache, s->seq);
+    const uint32_t places[] = {state.branch_end, state.prompt_end};
+    for (int i = 0; i < 2; i++) {
+        if (places[i] > s->computed && places[i] < s->computed + n) {
+            n = places[i] - s->computed;
+            o->met[MET_STATE_CUT_CHUNK]++;
+        }
+    }
+    return n;
+}
+
+/* The last state up to `end` that the sample has yet to leave, and others can hit. */
+uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32_t grain)
+{
+    const kvp_state_info state = state_of(o->cache, s->seq);
+    for (uint32_t at = end; at > s->computed; at--) {
+        if (at % grain == 0 && (at == state.branch_end || at == state.prompt_end))
+            return at;
+    }
+    return 0;
+}
+
+/* The items are computed: what becomes of their states, in a copy of the cache from before. */
+void oracle_keep(oracle *o, kvp_cache *copy)
+{
+    for (uint32_t i = 0; i < o->plan.n_items; i++) {
+        const plan_item *item = &o->plan.items[i];
+        if (item->request != GONE)
+            (void)kvp_seq_commit(copy, o->requests[item->request].samples[item->sample].seq,
+                                 item->begin + item->n_tokens);
+    }
+    for (uint32_t i = 0; i < o->plan.n_items; i++) {
+        const plan_item *item = &o->plan.items[i];
+        const uint32_t end = item->begin + item->n_tokens;
+        if (item->request == GONE || item->decodes)
+            continue;
+        const kvp_seq seq = o->requests[item->request].samples[item->sample].seq;
+        const kvp_state_info state = state_of(copy, seq);
+        uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
+        if (end != state.branch_end && end != state.prompt_end)
+            continue;
+        if (left_in(copy) <= promised_slots(o))
+            o->met[MET_STATE_WITHHELD]++;
+        else
+            o->met[MET_STATE_SKIPPED] += kvp_seq_checkpoint(copy, seq, &outcome) != KVP_OK ||
+                                         outcome == KVP_CHECKPOINT_SKIPPED;
+        o->met[MET_STATE_KEPT] += outcome == KVP_CHECKPOINT_MADE;
+        o->n_checkpoints += outcome == KVP_CHECKPOINT_MADE;
+        o->n_skipped_checkpoints += outcome == KVP_CHECKPOINT_SKIPPED;
+    }
+}

@@ -1,0 +1,61 @@
+/* Recurrent state in a run of kvp_sched_model: configurations that have it, what the cache and its
+ * copy have of it, and the slots that a step reads and writes. See runner.h. */
+#include "runner.h"
+
+/* Recurrent state, without what does not go with it. The draws are apart: all other configurations
+ * stay what they were. */
+void states_draw(struct run *run)
+{
+    static const uint32_t usable[] = {1, 2, 3, 4, 6, 9, 14, 30};
+    kvp_config *config = &run->cache_config;
+    if (run->config_index % 5 != 3)
+        return;
+    config->state_slots = 1 + usable[(run->config_index / 5 + run->seed) % 8];
+    config->host_blocks = config->max_loads = 0;
+    config->steps = KVP_STEPS_ORDERED;
+    run->config.preempt = KVP_PREEMPT_RECOMPUTE;
+    run->config.swap_ahead = 0;
+}
+
+/* Slots of recurrent state in the copy, and in the cache. Every count, or those that forks and ends
+ * do not change. */
+void states_compare(struct run *run, int all)
+{
+    kvp_state_stats a;
+    kvp_state_stats b;
+    REQUIRE(kvp_cache_state_stats(run->cache, &a) == KVP_OK);
+    REQUIRE(kvp_cache_state_stats(run->copy, &b) == KVP_OK);
+    REQUIRE(a.made == b.made && a.skipped == b.skipped && a.evicted == b.evicted);
+    REQUIRE(a.taken == b.taken && a.hits == b.hits);
+    REQUIRE(!all || (a.free_slots == b.free_slots && a.cached_slots == b.cached_slots));
+}
+
+/* Which slots of state the step reads and writes, in the order of the batch. No pass may write what
+ * another one of the step reads or writes. */
+void states_check_step(struct run *run)
+{
+    kvp_seq seqs[MAX_SEQS] = {{0}};
+    int32_t reads[MAX_SEQS];
+    int32_t writes[MAX_SEQS];
+    uint32_t n = 0;
+    if (run->cache_config.state_slots == 0)
+        return;
+    for (uint32_t i = 0; i < run->step.n_seqs; i++) {
+        if (run->o.plan.items[i].request != GONE)
+            seqs[n++] = run->step.seqs[i].seq;
+    }
+    REQUIRE(kvp_meta_states(run->cache, seqs, n, reads, writes) == KVP_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t j = 0; j < n; j++)
+            REQUIRE(i == j || (writes[i] != writes[j] && writes[i] != reads[j]));
+    }
+}
+
+/* A step that failed. */
+void states_spoil(struct run *run)
+{
+    for (uint32_t i = 0; i < run->step.n_seqs; i++) {
+        if (run->o.plan.items[i].request != GONE)
+            REQUIRE(sched_states_spoil(&run->states, run->cache, run->step.seqs[i].seq));
+    }
+}
