@@ -186,11 +186,17 @@ static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
     }
 }
 
+/* Units that hits are whole multiples of. */
+static uint32_t grain_of_hits(const kvp_cache *cache)
+{
+    return cache->grouped ? kvpi_units_per_block(cache) : 1;
+}
+
 /* Where chunks of the prompt should end, for a checkpoint to be made there (states.h). */
 static void note_chunk_ends(kvp_cache *cache, struct kvpi_match *match, const struct kvpi_seq *seq)
 {
     const uint32_t U = cache->config.unit_tokens;
-    const uint32_t grain = cache->grouped ? kvpi_units_per_block(cache) : 1; /* of hits */
+    const uint32_t grain = grain_of_hits(cache);
     const uint32_t n_tokens = match->prompt->n_tokens;
     const uint32_t most = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
     const uint32_t last = most - most % grain;
@@ -207,7 +213,8 @@ static void cut_chunk_ends(const kvp_cache *cache, const struct kvpi_match *matc
 {
     const uint32_t U = cache->config.unit_tokens;
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    const uint32_t last = kvpi_min_u32(state->prompt_end / U, seq->n_units);
+    const uint32_t kept = kvpi_min_u32(state->prompt_end / U, seq->n_units);
+    const uint32_t last = kept - kept % grain_of_hits(cache);
     state->prompt_end = last > match->n_hits ? last * U : 0;
     if (state->branch_end >= state->prompt_end) {
         state->branch_end = 0;
