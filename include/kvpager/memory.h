@@ -84,8 +84,8 @@ enum {
 #define KVP_Q8_0_BYTES    34u
 
 /* KVP_BYTES: one byte, and nothing is known of its value. It is the type of layouts of recurrent
- * state (states.h). A block is a slot of state, so S = 1 and N is state_slots. K and V are two parts
- * of a layer's state, such as those of its convolution and its recurrence; without a V there is one
+ * state (states.h). A block is a slot of state, so S = 1 and N is state_slots. K and V are two
+ * parts of a layer's state, as of its convolution and its recurrence; without a V there is one
  * part. Sizes are bytes. Example: 36 layers, each with 24,576 bytes in one tensor and 1 MiB in
  * another: type KVP_BYTES, H = 1, k.size 24576, v.size 1048576, KVP_ORDER_APART_NHD. Such a memory
  * can be copied, sliced and hashed. Calls that read or write values refuse it, and so do attention
@@ -451,7 +451,7 @@ typedef struct kvp_copier kvp_copier;
 
 typedef struct kvp_copier_config {
     size_t struct_size;        /* set by kvp_copier_config_init */
-    uint32_t n_groups;         /* layer groups, 1..64; default 1. Recurrent state is one, the last */
+    uint32_t n_groups;         /* layer groups, 1..64; default 1; recurrent state is the last */
     uint32_t n_threads;        /* that copy, the caller's included, 1..256; default 1 */
     uint32_t max_moves;        /* slot moves of one call, 0..2^20; default 1024 */
     uint32_t reserved;         /* 0 */

@@ -79,7 +79,8 @@
  *
  * state_slots cannot be combined with host_blocks, overlapped steps, trees, quotas, or 8 groups of
  * blocks (kvp_config_check names the field). The scheduler, senders of wire messages and both ends
- * of transfers refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
+ * of transfers refuse such a cache (KVP_E_ARG). Swaps are KVP_E_STATE. Snapshots hold checkpoints
+ * (snapshot.h).
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H

@@ -37,6 +37,7 @@ enum {
     SNAP_WINDOWED,
     SNAP_OVERLAPPED,
     SNAP_BITS,
+    SNAP_STATES,
     SNAP_N_KINDS
 };
 

@@ -1,7 +1,6 @@
 /* Recurrent state (states.h): slots that are read and written, checkpoints, hits that end there,
  * ways back, and what is refused. */
 #include <kvpager/sched.h>
-#include <kvpager/snapshot.h>
 #include <kvpager/states.h>
 #include <kvpager/wire.h>
 
@@ -646,14 +645,6 @@ static void test_what_it_cannot_be_combined_with(void **state)
     assert_wrong(&config, "policy");
 }
 
-static int refuse(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 1;
-}
-
 static void test_who_refuses_such_a_cache(void **state)
 {
     (void)state;
@@ -668,9 +659,6 @@ static void test_who_refuses_such_a_cache(void **state)
     kvp_wire_sender *sender = NULL;
     assert_ok(kvp_wire_config_of(w.cache, &wire));
     assert_status(KVP_E_ARG, kvp_wire_sender_create(&wire, w.cache, NULL, 0, &sender));
-    const kvp_snapshot_options options = {.struct_size = sizeof(options)};
-    const kvp_sink sink = {NULL, refuse};
-    assert_status(KVP_E_STATE, kvp_snapshot_save(w.cache, &options, &sink));
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_status(KVP_E_STATE, kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     end_world(&w);

@@ -294,10 +294,20 @@ static int may_keep(kvp_cache *cache, const struct kvpi_seq *seq, const struct k
             kvpi_pool_available(slots_of(cache)) > 0);
 }
 
+void kvpi_states_attach(kvp_cache *cache, uint32_t node, uint32_t slot)
+{
+    const uint32_t where = kvpi_states_where(cache);
+    kvpi_node_at(&cache->prefix, node, where)->block = slot;
+    count_below(cache, node, 1);
+    kvpi_pool_set_content(slots_of(cache), slot, node);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_stored(cache, where, node);
+    }
+}
+
 uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    const uint32_t where = kvpi_states_where(cache);
     if (kvpi_states_kept(cache, seq, seq->computed) != 0) {
         return KVP_CHECKPOINT_THERE;
     }
@@ -310,12 +320,7 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
     if (state->write == 0 || state->write == state->read) {
         state->write = take(cache, seq);
     }
-    kvpi_node_at(&cache->prefix, node, where)->block = state->read;
-    count_below(cache, node, 1);
-    kvpi_pool_set_content(slots_of(cache), state->read, node);
-    if (cache->events.capacity > 0) {
-        kvpi_tell_stored(cache, where, node);
-    }
+    kvpi_states_attach(cache, node, state->read);
     kvpi_count(&cache->states.made, 1);
     return KVP_CHECKPOINT_MADE;
 }

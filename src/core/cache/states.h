@@ -27,6 +27,18 @@ static inline uint32_t kvpi_checkpoint_of(const kvp_cache *cache, uint32_t node)
     return kvpi_node_at(&cache->prefix, node, kvpi_states_where(cache))->block;
 }
 
+/* Has each group a block with the node's unit, on some tier? */
+static inline int kvpi_states_has_kv(const kvp_cache *cache, uint32_t node)
+{
+    uint32_t g = 0;
+    while (g < cache->config.n_groups &&
+           (kvpi_node_at(&cache->prefix, node, KVPI_WHERE(KVP_DEVICE, g))->block |
+            kvpi_node_at(&cache->prefix, node, KVPI_WHERE(KVP_HOST, g))->block) != 0) {
+        g++;
+    }
+    return g == cache->config.n_groups;
+}
+
 /* The checkpoint after the sequence's first n tokens; 0: none, or n is 0. */
 uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
 
@@ -58,6 +70,9 @@ void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kv
 
 /* The sequence closes; its nodes are in its row still. */
 void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* A slot is the node's checkpoint from now on; it had none. */
+void kvpi_states_attach(kvp_cache *cache, uint32_t node, uint32_t slot);
 
 /* Keep the state after the computed tokens. Gives KVP_CHECKPOINT_... */
 uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
