@@ -91,8 +91,9 @@
 extern "C" {
 #endif
 
-/* In kvp_shortage.tier: slots of state were missing. */
-#define KVP_STATE_SLOTS 2
+/* In kvp_shortage.tier: slots of state were missing, on the device or on the host. */
+#define KVP_STATE_SLOTS      2
+#define KVP_HOST_STATE_SLOTS 3
 
 /* What kvp_seq_checkpoint did. */
 enum {
@@ -145,11 +146,14 @@ typedef struct kvp_state_stats { /* gauges, then counters since creation */
     uint64_t free_slots;
     uint64_t cached_slots; /* checkpoints that no sequence holds */
     uint64_t held_slots;
-    uint64_t taken;   /* slots, evicting or not */
-    uint64_t made;    /* checkpoints */
-    uint64_t skipped; /* that found no slot, or could not be reached */
-    uint64_t hits;    /* opens that began at a checkpoint */
-    uint64_t evicted; /* checkpoints: by a take, or with their block */
+    uint64_t taken;             /* slots, evicting or not */
+    uint64_t made;              /* checkpoints */
+    uint64_t skipped;           /* that found no slot, or could not be reached */
+    uint64_t hits;              /* opens that began at a checkpoint */
+    uint64_t evicted;           /* checkpoints: by a take, or with their block */
+    uint64_t host_usable_slots; /* gauges: host_state_slots - 1 = free + held; or 0 */
+    uint64_t host_free_slots;
+    uint64_t host_held_slots; /* of sequences that are swapped out */
 } kvp_state_stats;
 
 /* Read counters and gauges of the state group; all 0 without one. Not recorded.

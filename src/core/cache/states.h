@@ -9,6 +9,11 @@ static inline int kvpi_has_states(const kvp_cache *cache)
     return cache->states.pool.n_blocks != 0;
 }
 
+static inline struct kvpi_pool *kvpi_states_pool(kvp_cache *cache, uint32_t tier)
+{
+    return tier == KVP_DEVICE ? &cache->states.pool : &cache->states.host;
+}
+
 static inline struct kvpi_state *kvpi_states_of(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return (struct kvpi_state *)kvpi_at(cache, cache->states.seqs_at) +
@@ -68,7 +73,9 @@ kvp_status kvpi_states_check_fork(const kvp_cache *cache, const struct kvpi_seq 
 void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kvpi_seq *child,
                       uint32_t at);
 
-/* The sequence closes; its nodes are in its row still. */
+/* The sequence closes, or leaves its tier; its nodes are in its row still. Closing forgets what it
+ * had. */
+void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq);
 void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq);
 
 /* A slot is the node's checkpoint from now on; it had none. */
@@ -81,6 +88,13 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
 void kvpi_states_withdraw(kvp_cache *cache, uint32_t node);
 
 /* A cached block is about to lose its content: so do the checkpoints that need it. */
-void kvpi_states_follow(kvp_cache *cache, uint32_t block);
+void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block);
+
+/* Take a slot, evicting a checkpoint if need be; of the host, where nothing is evicted. */
+uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq);
+uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* One holder less; 0: nothing. */
+void kvpi_states_release(kvp_cache *cache, uint32_t tier, uint32_t slot);
 
 #endif

@@ -36,7 +36,7 @@ enum {
     KVPI_SNAP_STATE = 10
 };
 
-/* In records of free blocks: slots of state, where others have a tier. */
+/* In records of free blocks: slots of state, where others have a tier; of the host: one more. */
 #define KVPI_SNAP_SLOTS 2u
 
 /* A cursor over a payload, for writing or reading; reading past the end sets `bad`. */

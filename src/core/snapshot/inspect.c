@@ -184,6 +184,7 @@ static void fetch_states(struct inspection *in)
     const struct kvpi_states *states = &in->copy->states;
     const uint32_t n_seqs = states->pool.n_blocks == 0 ? 0 : in->copy->table.max_seqs;
     fetch_pool(in, &states->pool);
+    fetch_pool(in, &states->host);
     fetch_array(in, kvpi_at(in->copy, states->seqs_at), n_seqs, sizeof(struct kvpi_state));
 }
 

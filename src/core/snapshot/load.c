@@ -491,11 +491,10 @@ static void load_dups(struct load *load, struct kvpi_snap_bytes *b)
 static void load_free(struct load *load, struct kvpi_snap_bytes *b)
 {
     const uint32_t which = kvpi_snap_get_u32(b);
-    if (b->bad || !load->keeps_ids || which > KVPI_SNAP_SLOTS) {
+    if (b->bad || !load->keeps_ids || which > (KVPI_SNAP_SLOTS | KVP_HOST)) {
         return;
     }
-    struct kvpi_pool *pool =
-        which == KVPI_SNAP_SLOTS ? &load->cache->states.pool : kvpi_tier_pool(load->cache, which);
+    struct kvpi_pool *pool = kvpi_copy_pool(load->cache, which);
     while (!b->bad && b->at < b->end) {
         const uint32_t block = kvpi_snap_get_u32(b);
         if (!b->bad && block != 0 && block < pool->n_blocks &&

@@ -392,6 +392,7 @@ static void save_all(struct save *save, kvp_snapshot_info *info)
     save_free(save, &save->copy->pool, KVP_DEVICE);
     save_free(save, &save->copy->host, KVP_HOST);
     save_free(save, &save->copy->states.pool, KVPI_SNAP_SLOTS);
+    save_free(save, &save->copy->states.host, KVPI_SNAP_SLOTS | KVP_HOST);
     b = kvpi_snap_begin(&save->writer);
     kvpi_snap_end(&save->writer, KVPI_SNAP_END, &b);
 }

@@ -49,6 +49,7 @@ static kvp_config config_of(const kvp_snapshot_info *info, uint64_t file_bytes)
     config.n_blocks = info->n_blocks;
     config.host_blocks = info->host_blocks;
     config.state_slots = info->state_slots;
+    config.host_state_slots = info->state_slots > 0 && info->host_blocks > 0 ? 2 : 0;
     config.n_groups = info->n_groups;
     memcpy(config.groups, info->groups, sizeof config.groups);
     config.max_unit_keys = info->max_unit_keys;
