@@ -483,8 +483,8 @@ void oracle_state_withdraw(oracle *o, uint32_t node)
     queue_slot(o, slot, false);
 }
 
-/* A block that is evicted takes the checkpoints with it that nobody holds, unless the other tier has
- * their units. */
+/* A block that is evicted takes the checkpoints with it that nobody holds, unless the other tier
+ * has their units. */
 void oracle_state_follow(oracle *o, int32_t block)
 {
     const oracle_block *b = &o->blocks[block];

@@ -18,7 +18,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
-#include "core/cache/states_move.h"
+#include "core/seq/states_move.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
 #include "core/calls/steps.h"

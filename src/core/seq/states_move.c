@@ -10,7 +10,7 @@
  *
  * Only the device has checkpoints: on the way out every state is copied.
  */
-#include "core/cache/states_move.h"
+#include "core/seq/states_move.h"
 
 #include "core/cache/states.h"
 

@@ -1,6 +1,6 @@
-/* states_move: the states of sequences that change tiers, beside their blocks (core/calls/swap.c). */
-#ifndef KVPI_CACHE_STATES_MOVE_H
-#define KVPI_CACHE_STATES_MOVE_H
+/* states_move: the states of sequences that change tiers, beside their blocks (calls/swap.c). */
+#ifndef KVPI_SEQ_STATES_MOVE_H
+#define KVPI_SEQ_STATES_MOVE_H
 
 #include "core/cache/state.h"
 
@@ -29,7 +29,7 @@ void kvpi_states_hold_found(kvp_cache *cache, const struct kvpi_seq *seq, uint32
 /* Have the state copied that was not found. */
 void kvpi_states_copy(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t to);
 
-/* Leave the old tier: the sequence reads its new slot, and writes none. Before seq->tier changes. */
+/* Leave the old tier: the sequence reads its new slot, writes none. Before seq->tier changes. */
 void kvpi_states_arrive(kvp_cache *cache, const struct kvpi_seq *seq);
 
 #endif
