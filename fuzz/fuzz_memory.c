@@ -531,7 +531,8 @@ static void read_some(struct input *input, struct tier *tier)
     kvp_layer layer;
     require(kvp_memory_layer(tier->memory, p.layer, &layer) == KVP_OK);
     const kvp_status status = kvp_layer_read(&layer, p.which, slot, p.head, values);
-    require(status == (part_of(l, p.which)->size > 0 ? KVP_OK : KVP_E_ARG));
+    const int has_values = l->type != KVP_BYTES && part_of(l, p.which)->size > 0;
+    require(status == (has_values ? KVP_OK : KVP_E_ARG));
     if (status != KVP_OK)
         return;
     require_read(tier, p, values);
@@ -550,7 +551,7 @@ static void write_some(struct input *input, struct tier *tier)
     p.block = 1 + take(input, l->n_blocks - 1);
     p.token = take(input, l->block_tokens);
     p.head = take(input, l->n_heads);
-    if (part_of(l, p.which)->size == 0 || part_of(l, p.which + 2)->size > 0)
+    if (l->type == KVP_BYTES || part_of(l, p.which)->size == 0 || part_of(l, p.which + 2)->size > 0)
         return;
     for (uint32_t e = 0; e < part_of(l, p.which)->size; e++)
         values[e] = ((float)take(input, 256) - 128.0f) * (take(input, 8) == 0 ? 1e30f : 0.37f);

@@ -317,7 +317,6 @@ typedef struct oracle_seq {
     X(state_unharmed)   /* an invalidation left what was read */                                   \
     X(state_lost)       /* or not */                                                               \
     X(state_shared)     /* a fork reads what its parent reads */                                   \
-    X(state_plan)       /* a hit with more on the host than fits went back to a checkpoint */      \
     X(state_copy_gone)  /* a copy into a slot that was released before it ran */                   \
     X(state_stays)      /* a checkpoint whose block is left on the other tier */                   \
     X(state_found)      /* a sequence swapped in finds its checkpoint */                           \

@@ -273,7 +273,7 @@ static uint32_t cut_to_checkpoint(const oracle *o, uint32_t units, bool whole_bl
 }
 
 /* No more row entries from the host than max_copies - 1: the hit ends before the next one. */
-static void cut_to_plan(oracle *o, const kvp_call *call, oracle_match *m)
+static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t on_host = 0, entry = 0;
 
@@ -288,10 +288,8 @@ static void cut_to_plan(oracle *o, const kvp_call *call, oracle_match *m)
     m->hit_units = entry * o->block_units;
     m->stop = KVP_STOP_NO_ROOM;
     m->stop_group = 0;
-    if (oracle_has_states(o)) {
+    if (oracle_has_states(o))
         m->hit_units = cut_to_checkpoint(o, m->hit_units, true);
-        o->marks.state_plan++;
-    }
 }
 
 /* The first group that lacks the KV of something that it keeps after so many row entries; n_groups
