@@ -512,6 +512,7 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
         cut_to_state(cache, match, match->n_hits, units_per_block);
         match->n_shared = match->n_kept = match->n_hits / units_per_block;
         unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), match->n_shared, match);
+        match->n_host_entries = match->n_host;
     }
 }
 
