@@ -145,9 +145,13 @@ static void take_shape(struct input *input, kvp_layout *layout)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 8, 16};
     kvp_layout_init(layout);
-    layout->type = KVP_F32 + take(input, 5);
+    layout->type = KVP_F32 + take(input, 6);
     layout->n_blocks = 2 + take(input, MAX_N - 1);
     layout->block_tokens = 1 + take(input, MAX_S);
+    if (layout->type == KVP_Q8_0) { /* which is none of a layout */
+        layout->type = KVP_BYTES;
+        layout->block_tokens = 1;
+    }
     layout->n_layers = 1 + take(input, MAX_L);
     layout->n_heads = 1 + take(input, MAX_H);
     layout->k.size = sizes[take(input, 6)];
@@ -467,7 +471,7 @@ static void run_moves(struct input *input, kvp_copier *copier, struct tier *tier
     const uint32_t n = take(input, MAX_MOVES + 1);
     const int64_t S = tier->layout.block_tokens;
     const uint32_t usable = (uint32_t)S * (tier->layout.n_blocks - 1);
-    int is_right = 1;
+    int is_right = tier->layout.type != KVP_BYTES;
     for (uint32_t i = 0; i < n; i++) {
         moves[i] = (kvp_slot_move){S + take(input, usable), S + take(input, usable)};
         if (take(input, 64) == 1) {
@@ -527,7 +531,8 @@ static void read_some(struct input *input, struct tier *tier)
     kvp_layer layer;
     require(kvp_memory_layer(tier->memory, p.layer, &layer) == KVP_OK);
     const kvp_status status = kvp_layer_read(&layer, p.which, slot, p.head, values);
-    require(status == (part_of(l, p.which)->size > 0 ? KVP_OK : KVP_E_ARG));
+    const int has_values = l->type != KVP_BYTES && part_of(l, p.which)->size > 0;
+    require(status == (has_values ? KVP_OK : KVP_E_ARG));
     if (status != KVP_OK)
         return;
     require_read(tier, p, values);
@@ -546,7 +551,7 @@ static void write_some(struct input *input, struct tier *tier)
     p.block = 1 + take(input, l->n_blocks - 1);
     p.token = take(input, l->block_tokens);
     p.head = take(input, l->n_heads);
-    if (part_of(l, p.which)->size == 0 || part_of(l, p.which + 2)->size > 0)
+    if (l->type == KVP_BYTES || part_of(l, p.which)->size == 0 || part_of(l, p.which + 2)->size > 0)
         return;
     for (uint32_t e = 0; e < part_of(l, p.which)->size; e++)
         values[e] = ((float)take(input, 256) - 128.0f) * (take(input, 8) == 0 ? 1e30f : 0.37f);

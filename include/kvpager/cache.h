@@ -98,8 +98,7 @@ typedef struct kvp_config {
                                     0 = enough for every unit of the pools, and 1/64 more, with a
                                     host tier 1/4. If none is free, units are not cached */
     uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
-    uint32_t max_copies;        /* copies that may wait in the plan, or be out in steps;
-                                    0 = max_seqs + 64, and n_blocks more with a host tier */
+    uint32_t max_copies;        /* that wait, or are out; 0 = max_seqs + 64, + n_blocks with host */
     uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */
     uint32_t full_hit;          /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
     uint32_t prefix_cache;      /* 0: nothing is matched or published; default 1 */
@@ -123,6 +122,7 @@ typedef struct kvp_config {
     uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
     uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
     uint32_t state_slots; /* of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h */
+    uint32_t host_state_slots; /* the same on the host: if there are state_slots and host_blocks */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -244,7 +244,7 @@ typedef struct kvp_shortage {
     uint32_t index;          /* of the sequence in a call for many, else 0 */
     uint64_t missing_blocks; /* KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the
                                 limit that can never be passed; else 0 */
-    uint32_t tier;           /* whose blocks: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS: states.h */
+    uint32_t tier;           /* whose: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS and so on: states.h */
     uint32_t reserved;       /* 0 */
 } kvp_shortage;
 

@@ -64,8 +64,8 @@ typedef struct kvp_arena_options {
     void *context;      /* of the functions */
     void (*tell)(void *context, const kvp_snapshot_item *item);
     /* namespaces in the order of their places, then, after all sequences, the blocks of
-       both tiers in which something can be hit: what a snapshot would hold, for a
-       moment between two steps. May be NULL */
+       both tiers, and the slots of recurrent state, in which something can be hit: what
+       a snapshot would hold, for a moment between two steps. May be NULL */
     void (*tell_seq)(void *context, const kvp_arena_seq *seq); /* in places' order; may be NULL */
     uint64_t max_bytes; /* of memory for the copy; more: KVP_E_TOO_SMALL. 0: no limit (default). A
                            file with holes can claim far more than it has */
@@ -101,7 +101,7 @@ typedef struct kvp_arena_report {
                              owner is in a long call, was stopped in one, or died in it */
     uint32_t state;       /* KVP_ARENA_WHOLE, MOVING, DAMAGED */
     uint64_t blocks[2][KVP_GROUPS_MAX][KVP_ARENA_STATES]; /* counted one by one, by tier and group:
-                             those that are not free */
+                             those that are not free; at n_groups slots of recurrent state */
     kvp_violation violation;                              /* DAMAGED */
 } kvp_arena_report;
 

@@ -72,7 +72,8 @@ enum {
     KVP_BF16 = 3, /* the upper half of an f32 */
     KVP_INT8 = 4, /* -127..127 */
     KVP_E4M3 = 5, /* fp8 E4M3FN: largest 448, NaN, no infinities */
-    KVP_Q8_0 = 6  /* ggml's q8_0: see below */
+    KVP_Q8_0 = 6, /* ggml's q8_0: see below */
+    KVP_BYTES = 7 /* recurrent state, as bytes: see below */
 };
 
 /* KVP_Q8_0: 32 elements behind their scale. The scale is an f16, then come 32 int8, 34 bytes in
@@ -81,6 +82,15 @@ enum {
  * and strides are multiples of 2, and there is a V. All other calls refuse it. */
 #define KVP_Q8_0_ELEMENTS 32u
 #define KVP_Q8_0_BYTES    34u
+
+/* KVP_BYTES: one byte, and nothing is known of its value. It is the type of layouts of recurrent
+ * state (states.h). A block is a slot of state, so S = 1 and N is state_slots. K and V are two
+ * parts of a layer's state, as of its convolution and its recurrence; without a V there is one
+ * part. Sizes are bytes. Example: 36 layers, each with 24,576 bytes in one tensor and 1 MiB in
+ * another: type KVP_BYTES, H = 1, k.size 24576, v.size 1048576, KVP_ORDER_APART_NHD. Such a memory
+ * can be copied, sliced and hashed. Calls that read or write values refuse it, and so do attention
+ * and kvp_copier_move. */
+#define KVP_STATE_BYTES_MAX (1u << 30) /* of a head's part, in one layer */
 
 /* Tell the bytes of an element; 0 for a number that is no type, and for KVP_Q8_0. Thread: pure. */
 KVP_API size_t kvp_type_bytes(uint32_t type);
@@ -95,7 +105,7 @@ KVP_API float kvp_type_scale(uint32_t type, float max_abs);
  * Takes:   scale        any; 1 for none
  *          elements     [n] of `type`, aligned for it
  * Gives:   out_values   [n]
- * Returns: KVP_OK; KVP_E_ARG: no such type, NULL with n > 0, misaligned
+ * Returns: KVP_OK; KVP_E_ARG: no such type, KVP_BYTES, NULL with n > 0, misaligned
  * Thread:  pure. Cost: O(n)
  */
 KVP_API kvp_status kvp_type_to_f32(uint32_t type, float scale, const void *elements, size_t n,
@@ -109,7 +119,7 @@ KVP_API kvp_status kvp_type_to_f32(uint32_t type, float scale, const void *eleme
  * Takes:   scale        finite, above 0; 1 for none
  *          values       [n]
  * Gives:   out_elements [n] of `type`, aligned for it
- * Returns: KVP_OK; KVP_E_ARG: no such type, NULL with n > 0, misaligned, scale
+ * Returns: KVP_OK; KVP_E_ARG: no such type, KVP_BYTES, NULL with n > 0, misaligned, scale
  * Thread:  pure. Cost: O(n)
  */
 KVP_API kvp_status kvp_type_from_f32(uint32_t type, float scale, const float *values, size_t n,
@@ -139,15 +149,15 @@ typedef struct kvp_part {
 /* Where everything lies. */
 typedef struct kvp_layout {
     size_t struct_size;    /* set by kvp_layout_init */
-    uint32_t type;         /* of K and V: KVP_F32 ... KVP_E4M3 */
+    uint32_t type;         /* of K and V: KVP_F32 ... KVP_E4M3, KVP_BYTES */
     uint32_t n_blocks;     /* N, null block included, 2..2^31-1 */
-    uint32_t block_tokens; /* S, 1..65536 */
+    uint32_t block_tokens; /* S, 1..65536; KVP_BYTES: 1 */
     uint32_t n_layers;     /* L, 1..KVP_LAYERS_MAX */
     uint32_t n_heads;      /* H, 1..KVP_HEADS_MAX */
     uint32_t first_layer;  /* the model's number of layer 0 */
     uint32_t first_head;   /* the model's number of head 0 */
     uint32_t n_tensors;    /* 1..4 * KVP_LAYERS_MAX; all that the parts name are below it */
-    kvp_part k;            /* size 1..KVP_HEAD_SIZE_MAX */
+    kvp_part k;            /* size 1..KVP_HEAD_SIZE_MAX; KVP_BYTES: 1..KVP_STATE_BYTES_MAX */
     kvp_part v;            /* size 0: latent, one tensor has all (MLA: k.size 576, H = 1) */
     kvp_part k_scales;     /* f32, one for each layer, block and head; KVP_INT8, KVP_E4M3 only */
     kvp_part v_scales;
@@ -374,7 +384,7 @@ enum { KVP_K = 0, KVP_V = 1 };
  *          slot         block * S + token of the block, 0 .. N * S - 1
  *          head         0..H-1
  * Gives:   out_values   [D]
- * Returns: KVP_OK; KVP_E_ARG: also when there is no V
+ * Returns: KVP_OK; KVP_E_ARG: also when there is no V, and KVP_BYTES
  * Thread:  read. Cost: O(D)
  */
 KVP_API kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
@@ -388,7 +398,7 @@ KVP_API kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slo
  *
  * Takes:   as kvp_layer_read; slot KVP_NO_SLOT: nothing is written
  *          values       [D]
- * Returns: KVP_OK; KVP_E_ARG: also KVP_Q8_0
+ * Returns: KVP_OK; KVP_E_ARG: also KVP_Q8_0 and KVP_BYTES
  * Thread:  exclusive: this layer, part, head and block. Cost: O(D); O(S x D) when a scale rises
  */
 KVP_API kvp_status kvp_layer_write(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
@@ -408,7 +418,7 @@ typedef struct kvp_gather {
  *
  * Gives:   out_k        [n_tokens, H, D]; NaN where the row has the null block; may be NULL
  *          out_v        the same; may be NULL, and must be where there is no V
- * Returns: KVP_OK; KVP_E_ARG: also a block of the row, in the range, outside 0..N-1
+ * Returns: KVP_OK; KVP_E_ARG: also a block of the row, in the range, outside 0..N-1, and KVP_BYTES
  * Thread:  read. Cost: O(n_tokens x H x D)
  */
 KVP_API kvp_status kvp_memory_gather(const kvp_memory *memory, const kvp_gather *gather,
@@ -441,7 +451,7 @@ typedef struct kvp_copier kvp_copier;
 
 typedef struct kvp_copier_config {
     size_t struct_size;        /* set by kvp_copier_config_init */
-    uint32_t n_groups;         /* layer groups, 1..64; default 1 */
+    uint32_t n_groups;         /* layer groups, 1..64; default 1; recurrent state is the last */
     uint32_t n_threads;        /* that copy, the caller's included, 1..256; default 1 */
     uint32_t max_moves;        /* slot moves of one call, 0..2^20; default 1024 */
     uint32_t reserved;         /* 0 */
@@ -499,8 +509,8 @@ KVP_API kvp_status kvp_copier_run(kvp_copier *copier, const kvp_copy *copies, ui
  * Takes:   group        layer group
  *          moves        [n_moves]; slots of the null block may not be named; src = dst is allowed
  * Gives:   out_fence    as kvp_copier_run
- * Returns: KVP_OK; KVP_E_ARG: no such group or slot, or a slot that is a destination twice;
- *          KVP_E_TOO_SMALL: more than max_moves
+ * Returns: KVP_OK; KVP_E_ARG: no such group or slot, a slot that is a destination twice, or a group
+ *          of KVP_BYTES; KVP_E_TOO_SMALL: more than max_moves
  * After-failure: nothing was moved
  * Thread:  exclusive: the copier, and the blocks. Blocks: device
  * Cost:    O(bytes), allocates nothing

@@ -19,16 +19,20 @@
  *
  *   Bytes       With options.get the KV of each saved block is saved, too, and options.put restores
  *               it. Without options.get the memory must have survived (shared memory, a process
- *               image). Then block ids stay, and n_blocks and host_blocks must be the same.
+ *               image). Then ids stay, and n_blocks, host_blocks and state_slots must be the
+ *               same.
  *   Continues   In a cache of the same sizes, everything is as if all sequences had been closed:
  *               the same block ids, hits and victims from there on. This holds if everything saved
  *               is restored, and nothing had become impossible to hit. With KVP_POLICY_LEARNED,
  *               report.learned tells whether victims are the same.
- *   Sizes       Other n_blocks and host_blocks (only with bytes), n_nodes, max_namespaces,
- *               max_unit_keys, max_seqs and policies are allowed. With other numbers of blocks,
- *               block ids are new, and duplicates (blocks with the same content as another) lose
- *               the units that the other block has. What would have been evicted last is restored
- *               first, until there is no room.
+ *   States      Checkpoints of recurrent state (states.h) are saved like blocks, behind them. A
+ *               state is a block of group n_groups with 1 token and state_bytes bytes. A checkpoint
+ *               is left out, or dropped, if a group has no block with its unit.
+ *   Sizes       Other n_blocks, host_blocks and state_slots (only with bytes), n_nodes,
+ *               max_namespaces, max_unit_keys, max_seqs and policies are allowed. With other
+ *               numbers of blocks or slots, all ids are new, and duplicates (blocks with the same
+ *               content as another) lose the units that the other block has. What would have been
+ *               evicted last is restored first, until there is no room.
  *   Verified    Every record has a checksum. A unit's hash is computed again from its tokens, keys
  *               and the prefix before it, up to the namespace's name and the hash seed. What does
  *               not agree is dropped before it can be matched, with all that depends on it. A
@@ -49,9 +53,9 @@
 extern "C" {
 #endif
 
-/* The version of a snapshot's bytes. Another version is KVP_E_VERSION: start without it, and save
- * again. */
-#define KVP_SNAPSHOT_VERSION 2
+/* The version of a snapshot's bytes. A cache without recurrent state writes version 2, which is
+ * read, too. Another version is KVP_E_VERSION: start without it, and save again. */
+#define KVP_SNAPSHOT_VERSION 3
 
 /* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many; 0
  * bytes are the end. It returns 0; any other value ends the file there. */
@@ -62,8 +66,8 @@ typedef struct kvp_source {
 
 /* A block whose KV is saved or restored. */
 typedef struct kvp_snapshot_block {
-    uint32_t tier; /* KVP_DEVICE, KVP_HOST */
-    uint32_t group;
+    uint32_t tier;  /* KVP_DEVICE, KVP_HOST */
+    uint32_t group; /* n_groups: `block` is a slot of recurrent state */
     int32_t block;
     uint32_t n_tokens; /* slots with KV, from the block's start; the rest does not matter */
 } kvp_snapshot_block;
@@ -91,11 +95,13 @@ typedef struct kvp_snapshot_options {
     uint64_t block_bytes; /* KV bytes of a block, 1..2^31-1; 0: without bytes (default) */
     void *context;        /* of the functions */
     int (*get)(void *context, const kvp_snapshot_block *block, void *out_bytes);
-    /* save, with bytes: [block_bytes]; not 0 ends the save */
+    /* save, with bytes: [block_bytes], [state_bytes] of a slot; not 0 ends the save */
     int (*put)(void *context, const kvp_snapshot_block *block, const void *bytes);
     /* load, with bytes; not 0 drops the block. Called before the block can be
                              hit, with bytes whose checksum is right */
     void (*tell)(void *context, const kvp_snapshot_item *item); /* load: may be NULL */
+    uint64_t state_bytes; /* of a slot of recurrent state, 1..2^31-1 if block_bytes is not 0; 0
+                             (default): without. Not looked at for a cache without such state */
 } kvp_snapshot_options;
 
 /* Fill with the defaults: no model, no bytes. NULL is ignored. Thread: pure. */
@@ -114,7 +120,7 @@ enum {
 /* saved = restored + the sum of dropped, always. */
 typedef struct kvp_snapshot_report {
     uint64_t saved_namespaces;
-    uint64_t saved_blocks; /* both tiers, all groups */
+    uint64_t saved_blocks; /* both tiers, all groups, and checkpoints with a unit each */
     uint64_t saved_units;  /* in these blocks */
     uint64_t namespaces;   /* restored */
     uint64_t blocks;
@@ -146,16 +152,18 @@ typedef struct kvp_snapshot_info {
     uint64_t saved_units;
     uint32_t model_bytes;
     uint8_t model[255];
+    uint32_t state_slots; /* 0: no recurrent state */
+    uint64_t state_bytes; /* 0: without bytes */
 } kvp_snapshot_info;
 
 /* Save what is cached.
  *
- * Takes:   options      get is needed when block_bytes is not 0; put and tell are not used
+ * Takes:   options      get is needed when block_bytes is not 0, and so is state_bytes if the cache
+ *                       has recurrent state; put and tell are not used
  *          sink         gets whole records; must not call the cache
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they
- *          bring is not there yet. Take the plan, run it, report the steps; or always with
- *          recurrent state (states.h); KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what
- *          was written is a cut file
+ *          bring is not there yet. Take the plan, run it, report the steps;
+ *          KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what was written is a cut file
  * After-failure: unchanged, as is the cache on success
  * Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call
  */
@@ -197,10 +205,10 @@ KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_o
  *          source       read from its start to its end mark
  * Gives:   out_report   on KVP_OK; may be NULL
  * Returns: KVP_OK, also when much or all was dropped: read the report; KVP_E_ARG; KVP_E_STATE: a
- *          namespace was opened, a recording runs, prefix_cache is 0, or the cache has recurrent
- *          state; KVP_E_FORMAT: no snapshot,
- *          or its configuration is damaged; KVP_E_VERSION; KVP_E_MISMATCH: another S, U, group,
- *          hash seed, model or block_bytes, or without bytes other n_blocks or host_blocks;
+ *          namespace was opened, a recording runs, or prefix_cache is 0; KVP_E_FORMAT: no
+ *          snapshot, or its configuration is damaged; KVP_E_VERSION; KVP_E_MISMATCH: another S, U,
+ *          group, hash seed, model, block_bytes or state_bytes, one has recurrent state and the
+ *          other has none, or without bytes other n_blocks, host_blocks or state_slots;
  *          KVP_E_NO_MEMORY
  * After-failure: unchanged
  * Thread:  cache. Cost: O(bytes)

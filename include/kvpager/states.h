@@ -68,21 +68,39 @@
  *                  checkpoint before its first.
  *   Eviction       When a block is evicted, the checkpoints of its units that nobody holds are
  *                  evicted before it, the last one first: without the block they cannot be reached.
- *                  When a checkpoint is evicted for its slot, blocks may be left that no other
- *                  checkpoint makes reachable: their units, up from the one that the checkpoint
- *                  was of, have none at them or after them. Those that are cached go before all
+ *                  They stay if the other tier has the unit in a block. When a checkpoint is
+ *                  evicted for its slot, blocks may be left that no other checkpoint makes
+ *                  reachable: their units, up from the one that the checkpoint was of, have none at
+ *                  them or after them. Those of them that are cached on the device go before all
  *                  others with content in their queue, the last one first. kvp_cache_evicted lists
  *                  checkpoints with their group.
+ *   Host           With host_blocks there are host_state_slots: slots of states that sequences have
+ *                  there. Checkpoints are on the device only, and one that is evicted is lost. Hits
+ *                  may have their blocks on either tier. If the plan has no room for as many host
+ *                  blocks (max_copies), the hit is the longest prefix of whole blocks before them
+ *                  that ends at a checkpoint.
+ *   Swap           kvp_seq_swap_out copies the state that a sequence would read next to a slot of
+ *                  the host, once for all sequences of the call that share it. The plan has the
+ *                  copy, with group n_groups and 1 token. Then the sequence leaves its slots as by
+ *                  close. kvp_seq_swap_in takes a slot for the state and has it copied, or finds a
+ *                  checkpoint after the computed tokens, and reads that. Making room takes a slot
+ *                  to write, as an extend does. Slots are taken behind the blocks that move, in
+ *                  the order of the sequences. A sequence without slot to read (0 tokens, or a lost
+ *                  state) moves its blocks only; with a lost state it cannot come back
+ *                  (KVP_E_DROPPED). If blocks suffice and slots do not, kvp_can_swap_out and
+ *                  kvp_can_swap_in say KVP_ADMIT_LATER with missing_blocks 0. The calls return
+ *                  KVP_E_NO_BLOCKS with tier KVP_HOST_STATE_SLOTS or KVP_STATE_SLOTS.
  *
  * Events tell checkpoints like units that are stored, on the device, in the state group.
- * kvp_block_info_get reads a slot (group n_groups, KVP_DEVICE): sealed_units is 1 for a checkpoint,
- * sealed_tokens is 0, and hash is the one of the unit that it ends.
+ * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
+ * checkpoint, sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
  * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
  *
- * state_slots cannot be combined with host_blocks, overlapped steps, trees, quotas, or 8 groups of
- * blocks (kvp_config_check names the field). Senders of wire messages and both ends of transfers
- * refuse such a cache (KVP_E_ARG). Snapshots and swaps are KVP_E_STATE.
+ * state_slots cannot be combined with overlapped steps, trees, quotas, loads, or 8 groups of blocks
+ * (kvp_config_check names the field). Senders of wire messages and both ends of transfers
+ * refuse such a cache (KVP_E_ARG). Snapshots hold checkpoints (snapshot.h). memory.h has
+ * layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -93,8 +111,9 @@
 extern "C" {
 #endif
 
-/* In kvp_shortage.tier: slots of state were missing. */
-#define KVP_STATE_SLOTS 2
+/* In kvp_shortage.tier: slots of state were missing, on the device or on the host. */
+#define KVP_STATE_SLOTS      2
+#define KVP_HOST_STATE_SLOTS 3
 
 /* What kvp_seq_checkpoint did. */
 enum {
@@ -113,15 +132,17 @@ enum {
  * slot: after the commit of a chunk, or when it is scheduled if commits are made then.
  *
  * Gives:   out_outcome  KVP_CHECKPOINT_...; may be NULL
- * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the computed tokens are 0, or end no
- *          unit; or their values are not known, or not kept; KVP_E_DROPPED: the state is lost
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the sequence is swapped out; the
+ *          computed tokens are 0, or end no unit; or their values are not known, or not kept;
+ *          KVP_E_DROPPED: the state is lost
  * After-failure: unchanged
  * Thread:  cache. Cost: O(units before it)
  */
 KVP_API kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome);
 
 typedef struct kvp_state_info {
-    uint32_t read_slot;  /* that the next step reads; 0: the initial state, or it is lost */
+    uint32_t read_slot;  /* that the next step reads; 0: the initial state, or it is lost. Of the
+                            host if the sequence is swapped out */
     uint32_t write_slot; /* that it writes; 0: extend first */
     uint32_t lost;       /* 1: the state after the computed tokens is nowhere */
     uint32_t branch_end; /* where to end a chunk: the prompt leaves the known path; 0: nowhere */
@@ -157,11 +178,14 @@ typedef struct kvp_state_stats { /* gauges, then counters since creation */
     uint64_t free_slots;
     uint64_t cached_slots; /* checkpoints that no sequence holds */
     uint64_t held_slots;
-    uint64_t taken;   /* slots, evicting or not */
-    uint64_t made;    /* checkpoints */
-    uint64_t skipped; /* that found no slot, or could not be reached */
-    uint64_t hits;    /* opens that began at a checkpoint */
-    uint64_t evicted; /* checkpoints: by a take, or with their block */
+    uint64_t taken;             /* slots, evicting or not */
+    uint64_t made;              /* checkpoints */
+    uint64_t skipped;           /* that found no slot, or could not be reached */
+    uint64_t hits;              /* opens that began at a checkpoint */
+    uint64_t evicted;           /* checkpoints: by a take, or with their block */
+    uint64_t host_usable_slots; /* gauges: host_state_slots - 1 = free + held; or 0 */
+    uint64_t host_free_slots;
+    uint64_t host_held_slots; /* of sequences that are swapped out */
 } kvp_state_stats;
 
 /* Read counters and gauges of the state group; all 0 without one. Not recorded.

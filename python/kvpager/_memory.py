@@ -33,7 +33,7 @@ _no_numbers = (TypeError, OverflowError)
 # What NumPy has no type for is shown as the bits.
 _NUMPY: dict[int, np.dtype[Any]] = {
     c.F32: np.dtype(np.float32), c.F16: np.dtype(np.float16), c.BF16: np.dtype(np.uint16),
-    c.INT8: np.dtype(np.int8), c.E4M3: np.dtype(np.uint8)}
+    c.INT8: np.dtype(np.int8), c.E4M3: np.dtype(np.uint8), c.BYTES: np.dtype(np.uint8)}
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [
@@ -171,7 +171,7 @@ class Tensor:
 
     shape    of elements
     strides  in elements
-    type     F32 ... E4M3
+    type     F32 ... E4M3, BYTES
     """
 
     def __init__(self, keep: Any, address: int, type: int, shape: tuple[int, ...],

@@ -506,11 +506,11 @@ void kvpy_dl_capsule_free(void *capsule)
         kvpy_dl_delete(PyCapsule_GetPointer(capsule, "dltensor"));
 }
 
-/* DLPack's type codes: 0 int, 2 float, 4 bfloat, 10 float8_e4m3fn. */
+/* DLPack's type codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 10 float8_e4m3fn. */
 static void set_type(kvpy_dl_tensor *tensor, uint32_t type)
 {
-    static const uint8_t codes[] = {
-        [KVP_F32] = 2, [KVP_F16] = 2, [KVP_BF16] = 4, [KVP_INT8] = 0, [KVP_E4M3] = 10};
+    static const uint8_t codes[] = {[KVP_F32] = 2,   [KVP_F16] = 2,   [KVP_BF16] = 4,
+                                    [KVP_INT8] = 0, [KVP_E4M3] = 10, [KVP_BYTES] = 1};
     tensor->code = type < sizeof codes ? codes[type] : 0;
     tensor->bits = (uint8_t)(8 * kvp_type_bytes(type));
     tensor->lanes = 1;

@@ -55,7 +55,8 @@ size_t kvp_type_bytes(uint32_t type)
     case KVP_F16:
     case KVP_BF16: return 2;
     case KVP_INT8:
-    case KVP_E4M3: return 1;
+    case KVP_E4M3:
+    case KVP_BYTES: return 1;
     default: return 0;
     }
 }
@@ -259,7 +260,7 @@ float kvp_type_scale(uint32_t type, float max_abs)
 static int is_usable(uint32_t type, const void *elements, const float *values, size_t n)
 {
     const size_t bytes = kvp_type_bytes(type);
-    if (bytes == 0) {
+    if (bytes == 0 || type == KVP_BYTES) {
         return 0;
     }
     return n == 0 || (elements && values && (uintptr_t)elements % bytes == 0 &&

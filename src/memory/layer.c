@@ -23,8 +23,9 @@ void kvpi_layer_raise_scale(const kvp_layer *layer, const kvp_layer_part *part, 
 static const kvp_layer_part *part_of_slice(const kvp_layer *layer, int which, int64_t slot,
                                            uint32_t head)
 {
-    if (!layer || (which != KVP_K && which != KVP_V) || slot < 0 || layer->block_tokens == 0 ||
-        slot / layer->block_tokens >= layer->n_blocks || head >= layer->n_heads) {
+    if (!layer || layer->type == KVP_BYTES || (which != KVP_K && which != KVP_V) || slot < 0 ||
+        layer->block_tokens == 0 || slot / layer->block_tokens >= layer->n_blocks ||
+        head >= layer->n_heads) {
         return NULL;
     }
     const kvp_layer_part *part = which == KVP_K ? &layer->k : &layer->v;

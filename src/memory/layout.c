@@ -215,13 +215,16 @@ static const char *check_pair(const kvp_layout *layout, const kvp_part *a, const
 
 int kvpi_layout_shape_wrong(const kvp_layout *layout, kvp_why *why)
 {
-    return kvpi_why_range(why, "type", layout->type, KVP_F32, KVP_E4M3) ||
+    const int is_state = layout->type == KVP_BYTES;
+    const uint64_t most = is_state ? KVP_STATE_BYTES_MAX : KVP_HEAD_SIZE_MAX;
+    return (!is_state && kvpi_why_range(why, "type", layout->type, KVP_F32, KVP_E4M3)) ||
            kvpi_why_range(why, "n_blocks", layout->n_blocks, 2, INT32_MAX) ||
-           kvpi_why_range(why, "block_tokens", layout->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "block_tokens", layout->block_tokens, 1,
+                          is_state ? 1 : KVP_BLOCK_TOKENS_MAX) ||
            kvpi_why_range(why, "n_layers", layout->n_layers, 1, KVP_LAYERS_MAX) ||
            kvpi_why_range(why, "n_heads", layout->n_heads, 1, KVP_HEADS_MAX) ||
-           kvpi_why_range(why, "k.size", layout->k.size, 1, KVP_HEAD_SIZE_MAX) ||
-           kvpi_why_range(why, "v.size", layout->v.size, 0, KVP_HEAD_SIZE_MAX) ||
+           kvpi_why_range(why, "k.size", layout->k.size, 1, most) ||
+           kvpi_why_range(why, "v.size", layout->v.size, 0, most) ||
            kvpi_why_range(why, "first_layer", layout->first_layer, 0,
                           UINT32_MAX - layout->n_layers) ||
            kvpi_why_range(why, "first_head", layout->first_head, 0, UINT32_MAX - layout->n_heads);

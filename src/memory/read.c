@@ -49,7 +49,8 @@ kvp_status kvp_memory_gather(const kvp_memory *memory, const kvp_gather *gather,
                              float *out_v)
 {
     kvp_layer layer;
-    if (!memory || !gather || (out_v && memory->layout.v.size == 0) || !is_valid(memory, gather)) {
+    if (!memory || memory->layout.type == KVP_BYTES || !gather ||
+        (out_v && memory->layout.v.size == 0) || !is_valid(memory, gather)) {
         return KVP_E_ARG;
     }
     (void)kvp_memory_layer(memory, gather->layer, &layer);

@@ -469,7 +469,8 @@ static int take_whole_config(decoder *d, kvp_config *config)
     if (!take_config(d, config) || !take_groups(d, config) || !take_fixed(d, 8, &watermark) ||
         !take_fixed(d, 8, &config->hash_seed) || !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens) ||
-        (d->has_states && !take_u32(d, &config->state_slots)))
+        (d->has_states && !take_u32(d, &config->state_slots)) ||
+        (d->has_states && config->host_blocks > 0 && !take_u32(d, &config->host_state_slots)))
         return 0;
     memcpy(&config->watermark, &watermark, sizeof config->watermark);
     return 1;

@@ -118,6 +118,7 @@ kvp_config snap_config(int which)
     }
     if (which == SNAP_WINDOWED)
         config.groups[0] = (kvp_window){0, 16};
+    config.state_slots = which == SNAP_STATES ? 20 : 0;
     return config;
 }
 
@@ -189,6 +190,26 @@ static void note_rows(load_run *run, kvp_seq seq)
     }
 }
 
+/* Compute up to n tokens; with recurrent state in two chunks, and a checkpoint between them. */
+static void compute(load_run *run, kvp_seq seq, uint32_t n)
+{
+    kvp_config config;
+    kvp_seq_info info;
+    assert_ok(kvp_cache_config(run->cache, &config));
+    assert_ok(kvp_seq_info_get(run->cache, seq, &info));
+    const uint32_t end = (n - 1) / config.unit_tokens * config.unit_tokens;
+    if (config.state_slots > 0 && end > info.computed_tokens) {
+        int32_t slots[2];
+        uint32_t outcome;
+        assert_ok(kvp_seq_commit(run->cache, seq, end));
+        assert_ok(kvp_seq_checkpoint(run->cache, seq, &outcome));
+        assert_ok(kvp_meta_states(run->cache, &seq, 1, &slots[0], &slots[1]));
+        mix(run, (uint64_t)slots[0] << 32 | (uint64_t)slots[1] << 2 | outcome);
+        note_evicted(run);
+    }
+    assert_ok(kvp_seq_commit(run->cache, seq, n));
+}
+
 /* A prompt of a family: members share a beginning of any length, keys with some. */
 static void open_one(load_run *run)
 {
@@ -217,7 +238,7 @@ static void open_one(load_run *run)
     mix(run, (uint64_t)info.cached_tokens << 32 | info.stop << 16 | info.host_tokens);
     note_evicted(run);
     note_rows(run, seq);
-    assert_ok(kvp_seq_commit(run->cache, seq, n));
+    compute(run, seq, n);
     run->open[run->n_open++] = seq;
 }
 
@@ -242,7 +263,7 @@ static void extend_one(load_run *run)
         note_evicted(run);
         note_plan(run);
         assert_ok(kvp_seq_info_get(run->cache, seq, &info));
-        assert_ok(kvp_seq_commit(run->cache, seq, info.n_tokens));
+        compute(run, seq, info.n_tokens);
         note_rows(run, seq);
     }
 }

@@ -38,6 +38,7 @@ enum {
     SNAP_OVERLAPPED,
     SNAP_BITS,
     SNAP_LEARNED,
+    SNAP_STATES,
     SNAP_N_KINDS
 };
 

@@ -126,12 +126,17 @@ static void draw_states(uint64_t *state, kvp_config *config)
     if (kind < 85)
         return;
     config->state_slots = kind < 95 ? 2 + draw(state, 8) : 2 + draw(state, 4 * config->max_seqs);
-    config->host_blocks = config->max_loads = config->lent_blocks = 0;
+    config->max_loads = config->lent_blocks = 0;
+    if (kind % 2)
+        config->host_blocks = 0;
+    if (config->host_blocks)
+        config->host_state_slots = 2 + draw(state, likely(state, 50) ? 4 : 2 * config->max_seqs);
     config->steps = KVP_STEPS_ORDERED;
     config->max_tree_tokens = 0;
     config->quotas = 0;
     config->policy = KVP_POLICY_LRU;
-    config->keep_evicted = 1;
+    if (!config->host_blocks)
+        config->keep_evicted = 1;
 }
 
 void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)

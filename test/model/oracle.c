@@ -118,6 +118,8 @@ void oracle_start(oracle *o, uint64_t start)
     }
     for (uint32_t s = 1; s < o->config.state_slots; s++)
         o->slots[s].generation = start;
+    for (uint32_t s = 1; s < o->config.host_state_slots; s++)
+        o->host_slots[s].generation = start;
 }
 
 static void destroy_seq(oracle_seq *seq)
@@ -154,6 +156,8 @@ void oracle_destroy(oracle *o)
         destroy_seq(&o->seqs[i]);
     free(o->uncached_tokens);
     free(o->slots);
+    free(o->host_slots);
+    free(o->host_slot_queue.items);
     free(o->nodes);
     free(o->blocks);
     free(o->block_count);

@@ -128,6 +128,7 @@ typedef struct oracle_copy {
     int32_t from, to; /* block numbers */
     uint32_t group;
     uint32_t n_tokens;
+    kvp_copy wire; /* of a state: as it is given; n_tokens 0: it is of blocks */
 } oracle_copy;
 
 typedef struct oracle_step {
@@ -316,6 +317,11 @@ typedef struct oracle_seq {
     X(state_unharmed)   /* an invalidation left what was read */                                   \
     X(state_lost)       /* or not */                                                               \
     X(state_shared)     /* a fork reads what its parent reads */                                   \
+    X(state_copy_gone)  /* a copy into a slot that was released before it ran */                   \
+    X(state_stays)      /* a checkpoint whose block is left on the other tier */                   \
+    X(state_found)      /* a sequence swapped in finds its checkpoint */                           \
+    X(state_swapped)    /* a state was copied to the other tier */                                 \
+    X(state_with)       /* for several sequences of a call */                                      \
     X(state_there)      /* a checkpoint of a node that has one */                                  \
     X(state_no_slot)    /* skipped for lack of a slot */                                           \
     X(state_cut)        /* a hit was shorter for want of a checkpoint */                           \
@@ -348,6 +354,8 @@ typedef struct oracle {
 
     oracle_slot *slots; /* [state_slots] */
     oracle_queue slot_queues[KVP_RETENTION_CLASSES];
+    oracle_slot *host_slots; /* [host_state_slots] */
+    oracle_queue host_slot_queue;
     kvp_state_stats state_stats; /* counters */
 
     oracle_ns *namespaces; /* [max_namespaces] */

@@ -263,6 +263,15 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
     m->fits = m->need + watermark <= oracle_available(o, KVP_DEVICE);
 }
 
+/* The longest prefix of so many units, of whole blocks or any, that ends at a checkpoint. */
+static uint32_t cut_to_checkpoint(const oracle *o, uint32_t units, bool whole_blocks)
+{
+    while (units && ((whole_blocks && units % o->block_units) ||
+                     !oracle_checkpoint(o, o->prompt_nodes[units - 1])))
+        units--;
+    return units;
+}
+
 /* No more row entries from the host than max_copies - 1: the hit ends before the next one. */
 static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
 {
@@ -278,6 +287,9 @@ static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
     }
     m->hit_units = entry * o->block_units;
     m->stop = KVP_STOP_NO_ROOM;
+    m->stop_group = 0;
+    if (oracle_has_states(o))
+        m->hit_units = cut_to_checkpoint(o, m->hit_units, true);
 }
 
 /* The first group that lacks the KV of something that it keeps after so many row entries; n_groups
@@ -331,15 +343,6 @@ static void choose_prefix(oracle *o, const kvp_call *call, oracle_match *m)
         m->stop_group = lacking_group(o, call, best + 1);
         o->marks.state_cut_groups += m->stop_group == o->config.n_groups;
     }
-}
-
-/* The longest prefix of so many units, of whole blocks or any, that ends at a checkpoint. */
-static uint32_t cut_to_checkpoint(const oracle *o, uint32_t units, bool whole_blocks)
-{
-    while (units && ((whole_blocks && units % o->block_units) ||
-                     !oracle_checkpoint(o, o->prompt_nodes[units - 1])))
-        units--;
-    return units;
 }
 
 static void note_checkpoint(const oracle *o, oracle_match *m)

@@ -150,6 +150,34 @@ kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *c
 /* oracle_states.c: recurrent state. */
 bool oracle_has_states(const oracle *o);
 uint32_t oracle_checkpoint(const oracle *o, uint32_t node);
+/* What the slots of sequences that move to the other tier become. */
+typedef struct oracle_state_move {
+    uint32_t from, to; /* slots; 0: not taken yet */
+    uint32_t readers;  /* sequences of the call */
+    bool found;
+} oracle_state_move;
+
+typedef struct oracle_state_moves {
+    oracle_state_move *items;
+    uint32_t n, capacity;
+    uint32_t n_new, n_cached, room;
+} oracle_state_moves;
+
+void oracle_state_list(const oracle *o, oracle_state_moves *m, const oracle_seq *seq,
+                       uint32_t tier);
+void oracle_state_room(const oracle *o, oracle_state_moves *m, const oracle_seq *seq,
+                       uint64_t target);
+uint32_t oracle_state_missing(const oracle *o, const oracle_state_moves *m, uint32_t tier);
+void oracle_state_hold_found(oracle *o, const oracle_state_moves *m);
+void oracle_state_copy(oracle *o, oracle_state_moves *m, const oracle_seq *seq, uint32_t tier);
+void oracle_state_arrive(oracle *o, const oracle_state_moves *m, oracle_seq *seq);
+void oracle_state_leave(oracle *o, oracle_seq *seq);
+uint32_t oracle_state_kept(const oracle *o, const oracle_seq *seq, uint32_t n);
+void oracle_slot_hold(oracle *o, uint32_t slot);
+uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq);
+uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq);
+int32_t oracle_slot_number(const oracle *o, uint32_t tier, uint32_t slot);
+void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t destination);
 uint32_t oracle_free_slots(const oracle *o);
 void oracle_states_create(oracle *o);
 void oracle_states_reset(oracle *o, bool fresh);

@@ -36,6 +36,34 @@ static oracle_copy *add(oracle *o, int32_t source, int32_t destination, uint32_t
     return copy;
 }
 
+/* A slot's number among all that copies go between: behind the blocks. */
+int32_t oracle_slot_number(const oracle *o, uint32_t tier, uint32_t slot)
+{
+    return (int32_t)(o->n_all_blocks + (tier == KVP_HOST ? o->config.state_slots : 0) + slot);
+}
+
+/* A copy of a state, to the other tier. */
+void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t destination)
+{
+    oracle_copy *copy = &o->copies[o->n_copies++];
+
+    memset(copy, 0, sizeof *copy);
+    copy->id = ++o->copy_id;
+    copy->from = oracle_slot_number(o, !to_tier, source);
+    copy->to = oracle_slot_number(o, to_tier, destination);
+    copy->group = o->config.n_groups;
+    copy->n_tokens = 1;
+    copy->wire = (kvp_copy){.group = (uint16_t)o->config.n_groups,
+                            .src_tier = (uint8_t)!to_tier,
+                            .dst_tier = (uint8_t)to_tier,
+                            .src_block = (int32_t)source,
+                            .dst_block = (int32_t)destination,
+                            .n_tokens = 1};
+    o->n_plan++;
+    o->stats.copies++;
+    o->to_come--;
+}
+
 /* A copy that the call announced in to_come. */
 void oracle_plan_add(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens)
 {
@@ -90,8 +118,10 @@ static void put_wire(oracle *o)
                 break;
             }
         }
-        memset(&o->wire[i], 0, sizeof o->wire[i]);
+        o->wire[i] = plan[i].wire;
         o->wire[i].phase = phase;
+        if (plan[i].wire.n_tokens)
+            continue;
         o->wire[i].group = (uint16_t)plan[i].group;
         o->wire[i].src_tier = (uint8_t)oracle_tier(o, plan[i].from);
         o->wire[i].dst_tier = (uint8_t)oracle_tier(o, plan[i].to);

@@ -79,6 +79,13 @@ void oracle_states_reset(oracle *o, bool fresh)
         slot->node = ORACLE_NONE;
         queue_slot(o, s, true);
     }
+    o->host_slot_queue.n = 0;
+    for (uint32_t s = 1; s < o->config.host_state_slots; s++) {
+        o->host_slots[s].generation += !fresh && o->host_slots[s].refs;
+        o->host_slots[s].refs = o->host_slots[s].retention = 0;
+        o->host_slots[s].node = ORACLE_NONE;
+        o->host_slot_queue.items[o->host_slot_queue.n++] = (int32_t)s;
+    }
 }
 
 void oracle_states_create(oracle *o)
@@ -86,6 +93,8 @@ void oracle_states_create(oracle *o)
     o->slots = oracle_allocate(o->config.state_slots, sizeof *o->slots);
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
         o->slot_queues[c].items = oracle_allocate(o->config.state_slots, sizeof(int32_t));
+    o->host_slots = oracle_allocate(o->config.host_state_slots, sizeof *o->host_slots);
+    o->host_slot_queue.items = oracle_allocate(o->config.host_state_slots, sizeof(int32_t));
     oracle_states_reset(o, true);
 }
 
@@ -182,7 +191,13 @@ static void tell_evicted(oracle *o, uint32_t slot)
     o->state_stats.evicted++;
 }
 
-static uint32_t take(oracle *o, const oracle_seq *seq)
+/* A copy into a slot is of no use any more. */
+static void forget_copies(oracle *o, uint32_t tier, uint32_t slot)
+{
+    oracle_plan_forget(o, oracle_slot_number(o, tier, slot), &o->marks.state_copy_gone);
+}
+
+uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
 {
     uint32_t slot, node, c = 0;
 
@@ -194,6 +209,7 @@ static uint32_t take(oracle *o, const oracle_seq *seq)
         o->marks.state_evicts++;
         node = o->slots[slot].node;
         tell_evicted(o, slot);
+        forget_copies(o, KVP_DEVICE, slot);
         forget_checkpoint(o, slot);
         expose(o, node);
         oracle_node_prune(o, node);
@@ -204,7 +220,7 @@ static uint32_t take(oracle *o, const oracle_seq *seq)
     return slot;
 }
 
-static void hold(oracle *o, uint32_t slot)
+void oracle_slot_hold(oracle *o, uint32_t slot)
 {
     if (slot && !o->slots[slot].refs++)
         unqueue_slot(o, slot);
@@ -219,6 +235,34 @@ static void release(oracle *o, uint32_t slot)
     is_checkpoint = o->slots[slot].node != ORACLE_NONE;
     o->slots[slot].generation += !is_checkpoint;
     queue_slot(o, slot, is_checkpoint);
+    if (!is_checkpoint)
+        forget_copies(o, KVP_DEVICE, slot);
+}
+
+/* Of the host: there, free slots are all that there is to take. The one freed last goes first. */
+uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq)
+{
+    oracle_queue *queue = &o->host_slot_queue;
+    uint32_t slot = (uint32_t)queue->items[0];
+
+    queue->n--;
+    memmove(queue->items, queue->items + 1, queue->n * sizeof *queue->items);
+    o->host_slots[slot].refs = 1;
+    o->host_slots[slot].retention = seq->retention;
+    return slot;
+}
+
+static void release_host(oracle *o, uint32_t slot)
+{
+    oracle_queue *queue = &o->host_slot_queue;
+
+    if (!slot || --o->host_slots[slot].refs)
+        return;
+    o->host_slots[slot].generation++;
+    memmove(queue->items + 1, queue->items, queue->n * sizeof *queue->items);
+    queue->items[0] = (int32_t)slot;
+    queue->n++;
+    forget_copies(o, KVP_HOST, slot);
 }
 
 /* The sequence reads another slot from now on, which is held already. */
@@ -233,7 +277,7 @@ static void read_slot(oracle *o, oracle_seq *seq, uint32_t slot)
 /* -------------------------------------------------------------------------------- open and grow */
 
 /* The checkpoint after the first n tokens of a sequence, as far as its units are public. */
-static uint32_t kept(const oracle *o, const oracle_seq *seq, uint32_t n)
+uint32_t oracle_state_kept(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
     return n && n % o->unit == 0 && n / o->unit <= oracle_public_units(o, seq)
                ? oracle_checkpoint(o, seq->chain[n / o->unit - 1])
@@ -257,7 +301,7 @@ void oracle_state_grow(oracle *o, oracle_seq *seq, uint64_t end)
     if (!oracle_has_states(o) || end <= seq->computed || seq->write_slot)
         return;
     o->marks.state_alone += writes_over(o, seq);
-    seq->write_slot = writes_over(o, seq) ? seq->read_slot : take(o, seq);
+    seq->write_slot = writes_over(o, seq) ? seq->read_slot : oracle_slot_take(o, seq);
 }
 
 /* Slots that an open lacks. */
@@ -311,7 +355,7 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
     }
     if (last > hit_units)
         seq->prompt_end = last * o->unit;
-    hold(o, checkpoint);
+    oracle_slot_hold(o, checkpoint);
     seq->read_slot = checkpoint;
     o->state_stats.hits += checkpoint != 0;
 }
@@ -343,7 +387,7 @@ bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
     if (!oracle_has_states(o) || !n || !seq->computed || (n >= seq->computed && !seq->lost))
         return false;
-    return !kept(o, seq, oracle_lower(n, seq->computed));
+    return !oracle_state_kept(o, seq, oracle_lower(n, seq->computed));
 }
 
 /* It goes back to n tokens; its counts are those of before. */
@@ -353,9 +397,9 @@ void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n)
 
     if (!oracle_has_states(o) || (n >= seq->computed && !seq->lost))
         return;
-    slot = kept(o, seq, oracle_lower(n, seq->computed));
+    slot = oracle_state_kept(o, seq, oracle_lower(n, seq->computed));
     o->marks.state_back += slot != 0;
-    hold(o, slot);
+    oracle_slot_hold(o, slot);
     read_slot(o, seq, slot);
 }
 
@@ -371,8 +415,8 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
         o->marks.state_unharmed += seq->read_slot != 0;
         return;
     }
-    slot = kept(o, seq, seq->computed);
-    hold(o, slot);
+    slot = oracle_state_kept(o, seq, seq->computed);
+    oracle_slot_hold(o, slot);
     read_slot(o, seq, slot);
     if (slot || !seq->computed)
         return;
@@ -384,7 +428,7 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
 
 kvp_status oracle_state_fork_status(const oracle *o, const oracle_seq *parent, uint32_t at)
 {
-    if (!oracle_has_states(o) || !at || kept(o, parent, at))
+    if (!oracle_has_states(o) || !at || oracle_state_kept(o, parent, at))
         return KVP_OK;
     if (at < parent->computed || parent->lost)
         return KVP_E_DROPPED;
@@ -396,12 +440,12 @@ kvp_status oracle_state_fork_status(const oracle *o, const oracle_seq *parent, u
 
 void oracle_state_fork(oracle *o, oracle_seq *parent, oracle_seq *child, uint32_t at)
 {
-    uint32_t checkpoint = oracle_has_states(o) ? kept(o, parent, at) : 0;
+    uint32_t checkpoint = oracle_has_states(o) ? oracle_state_kept(o, parent, at) : 0;
 
     if (!oracle_has_states(o) || !at)
         return;
     child->read_slot = checkpoint ? checkpoint : parent->read_slot;
-    hold(o, child->read_slot);
+    oracle_slot_hold(o, child->read_slot);
     if (checkpoint)
         return;
     o->marks.state_shared++;
@@ -411,13 +455,16 @@ void oracle_state_fork(oracle *o, oracle_seq *parent, oracle_seq *child, uint32_
     }
 }
 
-void oracle_state_close(oracle *o, oracle_seq *seq)
+/* The sequence leaves its tier: it has no slots there any more, and its checkpoints were used. */
+void oracle_state_leave(oracle *o, oracle_seq *seq)
 {
-    if (!oracle_has_states(o))
-        return;
-    if (seq->write_slot != seq->read_slot)
-        release(o, seq->write_slot);
-    release(o, seq->read_slot);
+    if (seq->tier == KVP_HOST) {
+        release_host(o, seq->read_slot);
+    } else {
+        if (seq->write_slot != seq->read_slot)
+            release(o, seq->write_slot);
+        release(o, seq->read_slot);
+    }
     seq->read_slot = seq->write_slot = 0;
     for (uint32_t i = oracle_public_units(o, seq); i-- > 0;) {
         uint32_t slot = oracle_checkpoint(o, seq->chain[i]);
@@ -427,6 +474,12 @@ void oracle_state_close(oracle *o, oracle_seq *seq)
         unqueue_slot(o, slot);
         queue_slot(o, slot, true);
     }
+}
+
+void oracle_state_close(oracle *o, oracle_seq *seq)
+{
+    if (oracle_has_states(o))
+        oracle_state_leave(o, seq);
 }
 
 /* -------------------------------------------------------------------------------- checkpoints */
@@ -444,11 +497,13 @@ void oracle_state_withdraw(oracle *o, uint32_t node)
     }
     unqueue_slot(o, slot);
     o->slots[slot].generation++;
+    forget_copies(o, KVP_DEVICE, slot);
     forget_checkpoint(o, slot);
     queue_slot(o, slot, false);
 }
 
-/* A block that is evicted takes the checkpoints with it that nobody holds. */
+/* A block that is evicted takes the checkpoints with it that nobody holds, unless the other tier
+ * has their units. */
 void oracle_state_follow(oracle *o, int32_t block)
 {
     const oracle_block *b = &o->blocks[block];
@@ -461,8 +516,13 @@ void oracle_state_follow(oracle *o, int32_t block)
         slot = oracle_checkpoint(o, node);
         if (!slot || o->slots[slot].refs)
             continue;
+        if (o->nodes[node].at[b->group][!oracle_tier(o, block)].block) {
+            o->marks.state_stays++;
+            continue;
+        }
         o->marks.state_follows++;
         tell_evicted(o, slot);
+        forget_copies(o, KVP_DEVICE, slot);
         unqueue_slot(o, slot);
         forget_checkpoint(o, slot);
         queue_slot(o, slot, false);
@@ -481,8 +541,8 @@ static bool may_keep(const oracle *o, const oracle_seq *seq)
 
 static kvp_status checkpoint_status(const oracle *o, const oracle_seq *seq)
 {
-    if (!oracle_has_states(o) || !seq->computed || seq->computed % o->unit ||
-        seq->computed / o->unit > seq->n_chain)
+    if (!oracle_has_states(o) || seq->tier != KVP_DEVICE || !seq->computed ||
+        seq->computed % o->unit || seq->computed / o->unit > seq->n_chain)
         return KVP_E_STATE;
     return seq->lost ? KVP_E_DROPPED : KVP_OK;
 }
@@ -502,7 +562,7 @@ kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *
         return oracle_fail(o, status, 0, 0);
     oracle_begin_change(o);
     out->n = KVP_CHECKPOINT_THERE;
-    if (kept(o, seq, seq->computed)) {
+    if (oracle_state_kept(o, seq, seq->computed)) {
         o->marks.state_there++;
         return KVP_OK;
     }
@@ -515,7 +575,7 @@ kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *
     out->n = KVP_CHECKPOINT_MADE;
     node = seq->chain[seq->computed / o->unit - 1];
     if (!seq->write_slot || seq->write_slot == seq->read_slot)
-        seq->write_slot = take(o, seq);
+        seq->write_slot = oracle_slot_take(o, seq);
     o->slots[seq->read_slot].node = node;
     checkpoint_of(o, node)->block = (int32_t)seq->read_slot;
     o->told++;
@@ -536,6 +596,9 @@ static void stats(const oracle *o, kvp_state_stats *s)
         s->cached_slots += !o->slots[i].refs && o->slots[i].node != ORACLE_NONE;
     }
     s->free_slots = s->usable_slots - s->held_slots - s->cached_slots;
+    s->host_usable_slots = o->config.host_state_slots ? o->config.host_state_slots - 1 : 0;
+    s->host_free_slots = o->host_slot_queue.n;
+    s->host_held_slots = s->host_usable_slots - s->host_free_slots;
 }
 
 kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome *out)
@@ -565,11 +628,12 @@ kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome 
 bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *info)
 {
     const oracle_slot *slot;
+    bool host = call->tier == KVP_HOST;
 
-    if (call->group != o->config.n_groups || call->tier != KVP_DEVICE || call->block < 0 ||
-        (uint32_t)call->block >= o->config.state_slots)
+    if (call->group != o->config.n_groups || call->tier > KVP_HOST || call->block < 0 ||
+        (uint32_t)call->block >= (host ? o->config.host_state_slots : o->config.state_slots))
         return false;
-    slot = &o->slots[call->block];
+    slot = host ? &o->host_slots[call->block] : &o->slots[call->block];
     info->ref_count = slot->refs;
     info->generation = slot->generation;
     info->retention = slot->retention;

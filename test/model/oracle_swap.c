@@ -29,6 +29,7 @@ typedef struct move {
     uint32_t n_new, n_found; /* distinct ones */
     uint32_t n_cached;       /* of those found */
     uint64_t room, copies;   /* blocks that making room takes; how many of them are copies */
+    oracle_state_moves states;
 } move;
 
 /* ------------------------------------------------------------------------------ what is to move */
@@ -147,6 +148,14 @@ static void list_blocks(const oracle *o, move *m)
     for (uint32_t i = 0; i < m->n_seqs && m->tier == KVP_DEVICE; i++)
         count_room(o, m, &o->seqs[m->places[i]]);
     m->copies += m->n_new;
+    for (uint32_t i = 0; i < m->n_seqs; i++)
+        oracle_state_list(o, &m->states, &o->seqs[m->places[i]], m->tier);
+    for (uint32_t i = 0; i < m->n_seqs && m->tier == KVP_DEVICE; i++) {
+        const oracle_seq *seq = &o->seqs[m->places[i]];
+
+        oracle_state_room(o, &m->states, seq, (uint64_t)seq->tokens + m->reserve);
+    }
+    m->copies += m->states.n_new;
 }
 
 /* Handles, named twice, tiers, lengths; and the list. *out_fault: the sequence. */
@@ -169,7 +178,7 @@ static kvp_status read_move(oracle *o, const kvp_call *call, move *m, uint32_t *
 
         m->places[i] = batch.members[i].place;
         *out_fault = i;
-        if (seq->tier == m->tier || oracle_has_states(o))
+        if (seq->tier == m->tier)
             status = KVP_E_STATE;
         else if (in && oracle_lacks(o, seq))
             status = KVP_E_DROPPED;
@@ -186,6 +195,7 @@ static void free_move(move *m)
 {
     free(m->places);
     free(m->blocks);
+    free(m->states.items);
 }
 
 /* ------------------------------------------------------------------------------------ admission */
@@ -203,7 +213,8 @@ static uint32_t admit(const oracle *o, const move *m, kvp_admission *admission)
     admission->available = oracle_available(o, m->tier);
     admission->copied_blocks = m->n_new;
     if (need + watermark <= admission->available)
-        return KVP_ADMIT_OK;
+        return admission->verdict =
+                   oracle_state_missing(o, &m->states, m->tier) ? KVP_ADMIT_LATER : KVP_ADMIT_OK;
     if (distinct > limit) {
         admission->missing_blocks = (uint32_t)(distinct - limit);
         return admission->verdict = KVP_ADMIT_NEVER;
@@ -233,6 +244,12 @@ static kvp_status move_status(oracle *o, const kvp_call *call, move *m)
     if (status != KVP_OK)
         return oracle_fail(o, status, fault, 0);
     verdict = admit(o, m, &admission);
+    if (verdict == KVP_ADMIT_LATER && !admission.missing_blocks) {
+        o->stats.refused++;
+        return oracle_fail_blocks(o, KVP_E_NO_BLOCKS, 0,
+                                  m->tier == KVP_HOST ? KVP_HOST_STATE_SLOTS : KVP_STATE_SLOTS,
+                                  oracle_state_missing(o, &m->states, m->tier));
+    }
     if (verdict != KVP_ADMIT_OK) {
         o->stats.refused++;
         return oracle_fail_blocks(o, verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS, 0,
@@ -320,6 +337,7 @@ static void change_rows(oracle *o, const move *m, kvp_released *released)
         }
         seq->n_row = n;
         o->marks.tree_dropped += oracle_tree_drop(o, seq);
+        oracle_state_arrive(o, &m->states, seq);
         seq->tier = m->tier;
         seq->writable = seq->computed;
         seq->cut_by = 0;
@@ -342,7 +360,10 @@ kvp_status oracle_swap(oracle *o, const kvp_call *call, kvp_outcome *out)
         swapped->found_blocks = m.n_found;
         o->to_come = m.copies;
         hold_found(o, &m);
+        oracle_state_hold_found(o, &m.states);
         take_new(o, &m);
+        for (uint32_t i = 0; i < m.n_seqs; i++)
+            oracle_state_copy(o, &m.states, &o->seqs[m.places[i]], m.tier);
         change_rows(o, &m, &swapped->released);
         for (uint32_t i = 0; i < m.n_seqs && in; i++)
             oracle_make_room(o, &o->seqs[m.places[i]], 0, m.reserve);

@@ -68,7 +68,8 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
                                 : resolved->lent_blocks ==
                                       (wanted->max_loads ? half_of(wanted->host_blocks) : 0)) &&
            resolved->max_tree_tokens == wanted->max_tree_tokens &&
-           resolved->state_slots == wanted->state_slots;
+           resolved->state_slots == wanted->state_slots &&
+           resolved->host_state_slots == wanted->host_state_slots;
 }
 
 /* The fields of tiers, steps, events, groups and trees. */
@@ -341,10 +342,14 @@ static bool audit_slots(session *s)
 {
     kvp_call call = {.op = KVP_CALL_BLOCK_INFO, .group = s->o->config.n_groups};
 
-    for (uint32_t slot = 0; slot < s->o->config.state_slots; slot++) {
-        call.block = (int32_t)slot;
-        if (!audit_call(s, &call))
-            return false;
+    for (call.tier = KVP_DEVICE; call.tier <= KVP_HOST; call.tier++) {
+        uint32_t n = call.tier ? s->o->config.host_state_slots : s->o->config.state_slots;
+
+        for (uint32_t slot = 0; slot < n; slot++) {
+            call.block = (int32_t)slot;
+            if (!audit_call(s, &call))
+                return false;
+        }
     }
     return true;
 }

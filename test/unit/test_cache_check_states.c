@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include <kvpager/states.h>
+#include <kvpager/swap.h>
 
 #include "groups.h"
 
@@ -24,6 +25,8 @@ static void make_scene(struct scene *scene)
 {
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 6;
+    config.host_blocks = 6;
+    config.host_state_slots = 3;
     scene->w = make_world(&config);
     const kvp_seq seq = open_seq(&scene->w, ints(0), 9, NULL);
     assert_ok(kvp_seq_commit(scene->w.cache, seq, 4));
@@ -101,6 +104,55 @@ static void s5_miscounted(struct scene *s)
     ++*kvpi_node_below(&s->cache->prefix, s->nodes[0]);
 }
 
+/* The sequence is on the host. */
+static void s6_writes_on_the_host(struct scene *s)
+{
+    s->state->write = s->state->read;
+}
+
+static void s6_reads_a_checkpoint_there(struct scene *s)
+{
+    kvpi_block(&s->cache->states.host, s->state->read)->content = s->nodes[0];
+}
+
+static void t1_one_holder_more_there(struct scene *s)
+{
+    kvpi_block(&s->cache->states.host, s->state->read)->refs++;
+}
+
+static void b2_one_free_slot_more_there(struct scene *s)
+{
+    s->cache->states.host.n_free++;
+}
+
+static void test_faults_on_the_host_are_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *detail;
+    } faults[] = {
+        {s6_writes_on_the_host, "S6 a sequence on the host writes a slot, or reads a checkpoint"},
+        {s6_reads_a_checkpoint_there,
+         "S6 a sequence on the host writes a slot, or reads a checkpoint"},
+        {t1_one_holder_more_there,
+         "T1 a host slot's reference count is not the number of sequences"},
+        {b2_one_free_slot_more_there, "B2 the counts do not sum to the number of slots"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_scene(&scene);
+        const kvp_seq seq =
+            kvpi_table_handle(&scene.cache->table, scene.seq, scene.cache->recorder.cache_bits);
+        assert_ok(kvp_seq_swap_out(scene.cache, &seq, 1, NULL));
+        faults[i].plant(&scene);
+        assert_false(kvpi_audit(scene.cache, 3, &violation));
+        assert_string_equal(violation.detail, faults[i].detail);
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
@@ -168,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_planted_fault_is_named),
+        cmocka_unit_test(test_faults_on_the_host_are_named),
         cmocka_unit_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

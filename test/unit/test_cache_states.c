@@ -1,6 +1,5 @@
 /* Recurrent state (states.h): slots that are read and written, checkpoints, hits that end there,
  * ways back, and what is refused. */
-#include <kvpager/snapshot.h>
 #include <kvpager/states.h>
 #include <kvpager/wire.h>
 
@@ -647,8 +646,17 @@ static void test_what_it_cannot_be_combined_with(void **state)
     base.state_slots = 8;
     assert_ok(kvp_config_check(&base, NULL));
     config = base;
-    config.host_blocks = 8;
-    assert_wrong(&config, "host_blocks");
+    config.host_blocks = 8; /* and no slots there */
+    assert_wrong(&config, "host_state_slots");
+    config.host_state_slots = 1;
+    assert_wrong(&config, "host_state_slots");
+    config.host_state_slots = 2;
+    assert_ok(kvp_config_check(&config, NULL));
+    config.max_loads = 1;
+    assert_wrong(&config, "max_loads");
+    config = base;
+    config.host_state_slots = 2; /* and no host */
+    assert_wrong(&config, "host_state_slots");
     config = base;
     config.steps = KVP_STEPS_OVERLAPPED;
     assert_wrong(&config, "steps");
@@ -668,14 +676,6 @@ static void test_what_it_cannot_be_combined_with(void **state)
     assert_wrong(&config, "policy");
 }
 
-static int refuse(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 1;
-}
-
 static void test_who_refuses_such_a_cache(void **state)
 {
     (void)state;
@@ -684,11 +684,6 @@ static void test_who_refuses_such_a_cache(void **state)
     kvp_wire_sender *sender = NULL;
     assert_ok(kvp_wire_config_of(w.cache, &wire));
     assert_status(KVP_E_ARG, kvp_wire_sender_create(&wire, w.cache, NULL, 0, &sender));
-    const kvp_snapshot_options options = {.struct_size = sizeof(options)};
-    const kvp_sink sink = {NULL, refuse};
-    assert_status(KVP_E_STATE, kvp_snapshot_save(w.cache, &options, &sink));
-    const kvp_seq seq = open_done(&w, ints(0), 4);
-    assert_status(KVP_E_STATE, kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     end_world(&w);
 }
 

@@ -59,6 +59,9 @@ static void note_seq(void *context, const kvp_arena_seq *seq)
 static int by_block(const void *a, const void *b)
 {
     const kvp_snapshot_item *x = a, *y = b;
+    const int is_slot[2] = {x->block.n_tokens == 1, y->block.n_tokens == 1}; /* units have more */
+    if (is_slot[0] != is_slot[1])
+        return is_slot[0] - is_slot[1];
     return x->block.tier != y->block.tier ? (int)x->block.tier - (int)y->block.tier
                                           : x->block.block - y->block.block;
 }
@@ -126,7 +129,7 @@ static void check_seqs(const load_run *run, const told *t)
 static uint64_t sum_of(const kvp_arena_report *report, uint32_t tier, uint32_t state)
 {
     uint64_t n = 0;
-    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++)
+    for (uint32_t g = 0; g < report->config.n_groups; g++)
         n += report->blocks[tier][g][state];
     return n;
 }
@@ -145,6 +148,13 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_HELD), stats.held_blocks);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_CACHED), stats.cached_blocks);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_PARKED), stats.parked_blocks);
+    kvp_state_stats states;
+    assert_ok(kvp_cache_state_stats(cache, &states));
+    if (config.state_slots > 0) {
+        const uint64_t *slots = report->blocks[KVP_DEVICE][config.n_groups];
+        assert_int_equal(slots[KVP_ARENA_HELD], states.held_slots);
+        assert_int_equal(slots[KVP_ARENA_CACHED], states.cached_slots);
+    }
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_HELD), stats.host_held_blocks);
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_CACHED), stats.host_cached_blocks);
 }
@@ -242,7 +252,7 @@ static quotas_told quotas_of_arena(const arena *a)
 static void test_quotas_are_told(void **state)
 {
     (void)state;
-    for (int which = 0; which < SNAP_N_KINDS; which++) {
+    for (int which = 0; which < SNAP_STATES; which++) { /* which has none */
         kvp_config config = snap_config(which);
         config.quotas = 1;
         config.policy = KVP_POLICY_LRU; /* the learned one has none */

@@ -30,7 +30,9 @@ static void make(struct made *made)
     (void)kvpi_layout_take(&layout, 1, offsetof(struct made, arena));
     memset(&made->plan, 0, sizeof(made->plan));
     made->plan.capacity = CAPACITY;
-    made->plan.n_blocks = BLOCKS;
+    for (uint32_t tier = 1; tier <= 4; tier++) {
+        made->plan.before[tier] = BLOCKS;
+    }
     kvpi_plan_layout(&made->plan, &layout, 0);
     assert_true(layout.bytes <= sizeof(*made));
     kvpi_plan_reset(&made->plan);

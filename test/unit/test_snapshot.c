@@ -1,5 +1,5 @@
 /* Snapshots: what is saved, what comes back, and that everything goes on as if nothing had been:
- * the same block ids, hits, plans and victims, on eight kinds of cache. */
+ * the same block ids, hits, plans and victims, on nine kinds of cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,10 @@
 /* An engine of layers with recurrent state, whose slots know what they hold: a number that is
  * chained over all tokens up to there. Each step reads a slot and must find what its sequence has
- * computed, whatever was opened, forked, taken back and evicted before; a step that fails leaves
- * garbage in what it writes. */
+ * computed, whatever was opened, forked, taken back, swapped and evicted before; a step that fails
+ * leaves garbage in what it writes. Plans wait as long as they may: they move states between the
+ * slots of the device and those of the host. */
 #include <kvpager/states.h>
+#include <kvpager/swap.h>
 
 #include "world.h"
 
@@ -19,10 +21,13 @@ typedef struct stream {
 
 typedef struct engine {
     world w;
+    int has_host;
+    int waits; /* the plan may have copies of states */
     uint64_t random;
-    uint64_t slots[SLOTS]; /* what each holds */
+    uint64_t slots[2][SLOTS]; /* what each holds, by tier */
     stream streams[SEQS];
     uint32_t n_hits, n_lost, n_kept, n_back, n_short; /* what was met */
+    uint32_t n_out, n_in, n_found, n_together;
 } engine;
 
 static uint64_t chain(uint64_t before, int32_t token)
@@ -47,13 +52,35 @@ static kvp_state_info state_of(const engine *e, const stream *s)
     return info;
 }
 
-/* What the sequence would read is its state. */
+static uint32_t n_waiting(const engine *e)
+{
+    uint32_t n;
+    (void)kvp_plan_take(e->w.cache, NULL, 0, &n); /* asks */
+    return n;
+}
+
+static void run_plan(engine *e)
+{
+    kvp_copy copies[256];
+    uint32_t n;
+    assert_ok(kvp_plan_take(e->w.cache, copies, 256, &n));
+    e->waits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (copies[i].group == 1) { /* one group has blocks */
+            assert_int_equal(copies[i].n_tokens, 1);
+            e->slots[copies[i].dst_tier][copies[i].dst_block] =
+                e->slots[copies[i].src_tier][copies[i].src_block];
+        }
+    }
+}
+
+/* What the sequence would read is its state, once the plan has run. */
 static void look(const engine *e, const stream *s)
 {
     const kvp_state_info state = state_of(e, s);
-    const uint32_t computed = info_of(&e->w, s->seq).computed_tokens;
-    if (!state.lost && computed > 0) {
-        assert_true(e->slots[state.read_slot] == right(s, computed));
+    const kvp_seq_info info = info_of(&e->w, s->seq);
+    if (!state.lost && info.computed_tokens > 0 && !e->waits) {
+        assert_true(e->slots[info.tier][state.read_slot] == right(s, info.computed_tokens));
     }
 }
 
@@ -63,13 +90,14 @@ static void step(engine *e, stream *s, uint32_t n, int fails)
     int32_t read;
     int32_t write;
     const uint32_t computed = info_of(&e->w, s->seq).computed_tokens;
+    run_plan(e);
     look(e, s);
     assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
-    uint64_t state = read == 0 ? 77 : e->slots[read];
+    uint64_t state = read == 0 ? 77 : e->slots[KVP_DEVICE][read];
     for (uint32_t i = computed; i < n; i++) {
         state = chain(state, s->tokens[i]);
     }
-    e->slots[write] = fails ? GARBAGE : state;
+    e->slots[KVP_DEVICE][write] = fails ? GARBAGE : state;
     if (!fails) {
         assert_ok(kvp_seq_commit(e->w.cache, s->seq, n));
         return;
@@ -156,6 +184,38 @@ static void cut_one(engine *e, stream *s)
     look(e, s);
 }
 
+/* One or two sequences to the host, or back, with room for a few tokens. */
+static void swap_some(engine *e, stream *s)
+{
+    const uint32_t tier = info_of(&e->w, s->seq).tier;
+    const stream *other = &e->streams[draw(&e->random, SEQS)];
+    const int both = other != s && other->open && info_of(&e->w, other->seq).tier == tier;
+    const kvp_seq seqs[2] = {s->seq, both ? other->seq : s->seq};
+    const uint32_t n_seqs = both ? 2 : 1;
+    const uint32_t reserve = draw(&e->random, 3);
+    const uint32_t before = n_waiting(e);
+    kvp_admission admission;
+    e->waits = 1;
+    if (tier == KVP_DEVICE) {
+        assert_ok(kvp_can_swap_out(e->w.cache, seqs, n_seqs, &admission));
+        const kvp_status status = kvp_seq_swap_out(e->w.cache, seqs, n_seqs, NULL);
+        assert_true((status == KVP_OK) == (admission.verdict == KVP_ADMIT_OK) ||
+                    status == KVP_E_PLAN_FULL);
+        e->n_out += status == KVP_OK;
+        e->n_together += status == KVP_OK && both;
+        return;
+    }
+    const kvp_status status = kvp_seq_swap_in(e->w.cache, seqs, n_seqs, reserve, NULL);
+    assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_DROPPED ||
+                status == KVP_E_NEVER || status == KVP_E_TOO_LONG || status == KVP_E_PLAN_FULL);
+    assert_true(status != KVP_E_DROPPED || state_of(e, s).lost ||
+                (both && state_of(e, other).lost));
+    e->n_in += status == KVP_OK;
+    e->n_found +=
+        status == KVP_OK && info_of(&e->w, s->seq).computed_tokens > 0 && n_waiting(e) == before;
+    e->n_short += status == KVP_E_NO_BLOCKS;
+}
+
 static void act(engine *e)
 {
     stream *s = &e->streams[draw(&e->random, SEQS)];
@@ -164,7 +224,9 @@ static void act(engine *e)
         open_one(e, s);
         return;
     }
-    switch (draw(&e->random, 12)) {
+    const int away = info_of(&e->w, s->seq).tier == KVP_HOST;
+    const uint32_t what = draw(&e->random, e->has_host ? 14 : 12);
+    switch (away && what > 0 ? 12 : what) { /* on the host there is nothing else */
     case 0:
         close_seq(&e->w, s->seq);
         s->open = 0;
@@ -179,18 +241,25 @@ static void act(engine *e)
         (void)kvp_seq_checkpoint(e->w.cache, s->seq, &outcome);
         e->n_kept += outcome == KVP_CHECKPOINT_MADE;
         break;
+    case 12:
+    case 13: swap_some(e, s); break;
     default: compute(e, s); break;
     }
 }
 
-static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots)
+static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, uint32_t host)
 {
     kvp_config config = config_of(S, 4, blocks);
     config.state_slots = slots;
     config.max_seqs = SEQS;
-    engine e = {.w = make_world(&config), .random = seed};
+    config.host_blocks = host == 0 ? 0 : 24;
+    config.host_state_slots = host;
+    engine e = {.w = make_world(&config), .has_host = host > 0, .random = seed};
     for (uint32_t i = 0; i < 4000; i++) {
         act(&e);
+        if (draw(&e.random, 3) == 0) {
+            run_plan(&e);
+        }
         for (uint32_t k = 0; k < SEQS; k++) {
             if (e.streams[k].open) {
                 look(&e, &e.streams[k]);
@@ -198,6 +267,7 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots)
         }
     }
     assert_true(e.n_hits > 20 && e.n_lost > 5 && e.n_kept > 20 && e.n_back > 5);
+    assert_true(host == 0 || (e.n_out > 20 && e.n_in > 20 && e.n_found > 0 && e.n_together > 3));
     end_world(&e.w);
     return e.n_short;
 }
@@ -207,9 +277,11 @@ static void test_every_step_reads_the_state_of_its_tokens(void **state)
     (void)state;
     uint32_t n_short = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        n_short += run(seed, 4, 40, 9);
-        n_short += run(seed, 8, 24, 12);
-        n_short += run(seed, 4, 24, SLOTS);
+        n_short += run(seed, 4, 40, 9, 0);
+        n_short += run(seed, 8, 24, 12, 0);
+        n_short += run(seed, 4, 24, SLOTS, 0);
+        n_short += run(seed, 4, 40, 9, 4);
+        n_short += run(seed, 8, 24, SLOTS, 9);
     }
     assert_true(n_short > 0);
 }

@@ -47,8 +47,10 @@ static int check_sums(struct audit *audit)
         return fail(audit, 0, "B2 the counts do not sum to the number of blocks");
     }
     const struct kvpi_pool *slots = &cache->states.pool;
-    if (slots->n_blocks > 0 &&
-        1 + slots->n_free + slots->n_cached + slots->n_held != slots->n_blocks) {
+    const struct kvpi_pool *away = &cache->states.host;
+    if ((slots->n_blocks > 0 &&
+         1 + slots->n_free + slots->n_cached + slots->n_held != slots->n_blocks) ||
+        (away->n_blocks > 0 && 1 + away->n_free + away->n_held != away->n_blocks)) {
         return fail(audit, 0, "B2 the counts do not sum to the number of slots");
     }
     if (cache->prefix.n_used > cache->prefix.n_nodes ||
@@ -226,10 +228,13 @@ static void move_lent(kvp_cache *cache, uint32_t by)
 static void move_states(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
 {
     const struct kvpi_state *state = kvpi_states_of(cache, seq);
-    struct kvpi_pool *pool = &cache->states.pool;
-    kvpi_block(pool, state->read)->refs += state->read != 0 ? by : 0;
-    kvpi_block(pool, state->write)->refs +=
-        state->write != 0 && state->write != state->read ? by : 0;
+    struct kvpi_pool *pool = kvpi_states_pool(cache, seq->tier);
+    if (state->read != 0) {
+        kvpi_block(pool, state->read)->refs += by;
+    }
+    if (state->write != 0 && state->write != state->read) {
+        kvpi_block(pool, state->write)->refs += by;
+    }
 }
 
 /* Add `by` to the count of every block once for each row entry, and to users and children once for
@@ -315,6 +320,11 @@ static int check_references(struct audit *audit)
     for (uint32_t s = 0; s < cache->config.state_slots; s++) {
         if (kvpi_pool_refs(&cache->states.pool, s) != 0) {
             (void)fail(audit, s, "T1 a slot's reference count is not the number of sequences");
+        }
+    }
+    for (uint32_t s = 0; s < cache->config.host_state_slots; s++) {
+        if (kvpi_pool_refs(&cache->states.host, s) != 0) {
+            (void)fail(audit, s, "T1 a host slot's reference count is not the number of sequences");
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -560,8 +570,8 @@ static int check_plan(struct audit *audit)
     const struct kvpi_copy *copies = kvpi_plan_copies(&cache->plan);
     uint64_t n_out = 0;
     for (uint64_t i = 0; i < cache->plan.n_out + cache->plan.n; i++) {
-        const uint32_t n_src = kvpi_tier_pool(audit->cache, copies[i].src_tier)->n_blocks;
-        const uint32_t n_dst = kvpi_tier_pool(audit->cache, copies[i].dst_tier)->n_blocks;
+        const uint32_t n_src = kvpi_copy_pool(audit->cache, copies[i].src_tier)->n_blocks;
+        const uint32_t n_dst = kvpi_copy_pool(audit->cache, copies[i].dst_tier)->n_blocks;
         if (copies[i].src == 0 || copies[i].src >= n_src || copies[i].dst == 0 ||
             copies[i].dst >= n_dst || copies[i].n_tokens == 0 ||
             (copies[i].src == copies[i].dst && copies[i].src_tier == copies[i].dst_tier) ||
@@ -647,13 +657,19 @@ static int check_lent(struct audit *audit)
 static int check_state(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
 {
     const kvp_cache *cache = audit->cache;
-    const struct kvpi_pool *pool = &cache->states.pool;
+    const struct kvpi_pool *pool = kvpi_states_pool(audit->cache, seq->tier);
     const struct kvpi_state *state = kvpi_states_of(cache, seq);
-    if (state->read >= pool->n_blocks || state->write >= pool->n_blocks) {
+    if ((state->read != 0 && state->read >= pool->n_blocks) ||
+        (state->write != 0 && state->write >= pool->n_blocks)) {
         return fail(audit, place, "S2 a sequence's slot is none");
     }
-    const struct kvpi_block *write = kvpi_block(pool, state->write);
-    if (state->write != 0 && (kvpi_block_refs(write) != 1 || write->content != KVPI_NO_NODE)) {
+    if (seq->tier == KVP_HOST &&
+        (state->write != 0 ||
+         (state->read != 0 && kvpi_block(pool, state->read)->content != KVPI_NO_NODE))) {
+        return fail(audit, place, "S6 a sequence on the host writes a slot, or reads a checkpoint");
+    }
+    const struct kvpi_block *write = state->write == 0 ? NULL : kvpi_block(pool, state->write);
+    if (write != NULL && (kvpi_block_refs(write) != 1 || write->content != KVPI_NO_NODE)) {
         return fail(audit, place, "S1 a slot that is written is shared, or a checkpoint");
     }
     if ((state->read != 0) != (seq->computed > 0 && !state->lost)) {
@@ -750,7 +766,9 @@ static int audit_pool(struct audit *audit)
             (audit->cache->host.n_blocks == 0 ||
              kvpi_pool_check(&audit->cache->host, &block, &detail)) &&
             (audit->cache->states.pool.n_blocks == 0 ||
-             kvpi_pool_check(&audit->cache->states.pool, &block, &detail))) ||
+             kvpi_pool_check(&audit->cache->states.pool, &block, &detail)) &&
+            (audit->cache->states.host.n_blocks == 0 ||
+             kvpi_pool_check(&audit->cache->states.host, &block, &detail))) ||
            fail(audit, block, detail);
 }
 

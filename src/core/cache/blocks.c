@@ -304,7 +304,7 @@ static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
     if (kvpi_unlikely(kvpi_has_states(cache))) {
-        kvpi_states_follow(cache, block); /* there is no other tier then */
+        kvpi_states_follow(cache, tier, block);
     }
     lose_content(cache, tier, block, kept);
 }
@@ -317,7 +317,7 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
         return 0;
     }
     if (kvpi_has_states(cache)) {
-        kvpi_states_follow(cache, block);
+        kvpi_states_follow(cache, tier, block);
     }
     lose_content(cache, tier, block, 0);
     if (!(b->refs & KVPI_REFS_PARKED)) {
@@ -517,8 +517,7 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
         const uint32_t units_per_block = kvpi_units_per_block(cache);
         const uint32_t ahead = units_per_block == 1 ? u + AHEAD : (u + AHEAD) / units_per_block;
         kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
-        kvpi_pool_prefetch(&cache->pool,
-                           (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);
+        kvpi_pool_prefetch(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);
     }
     seal_in(cache, seq, u, nodes[u], 0);
     for (uint32_t g = 1; g < cache->config.n_groups; g++) {

@@ -164,7 +164,8 @@ struct kvpi_state {
 /* Slots of recurrent state; no blocks in the pool: there is no such group. */
 struct kvpi_states {
     struct kvpi_pool pool;
-    uint64_t taken; /* this and the following never wrap */
+    struct kvpi_pool host; /* of swapped sequences; no slot has content */
+    uint64_t taken;        /* this and the following never wrap */
     uint64_t made;
     uint64_t skipped;
     uint64_t hits;
@@ -215,6 +216,15 @@ struct kvp_cache {
 static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
 {
     return tier == KVP_DEVICE ? &cache->pool : &cache->host;
+}
+
+/* The pool of a copy's source or destination. */
+static inline struct kvpi_pool *kvpi_copy_pool(struct kvp_cache *cache, uint32_t tier)
+{
+    return tier == KVP_DEVICE                ? &cache->pool
+           : tier == KVP_HOST                ? &cache->host
+           : tier == (KVPI_SLOTS | KVP_HOST) ? &cache->states.host
+                                             : &cache->states.pool;
 }
 
 static inline struct kvpi_lent *kvpi_lent(const struct kvp_cache *cache, uint32_t block)

@@ -21,6 +21,7 @@
  *       it is 0 while there is no slot to write.)
  *   S4  A slot's content and the node's place name each other.
  *   S5  A node counts the checkpoints at it and below it.
+ *   S6  A sequence on the host reads a slot of the host, which is no checkpoint, and writes none.
  *
  * Refuses nothing: callers have counted before they take.
  */
@@ -29,7 +30,8 @@
 #include "core/cache/events.h"
 
 /* Mixed into the digest of decisions: no block of a small pool has such an id. */
-#define SLOT_DECISION 0x40000000u
+#define SLOT_DECISION      0x40000000u
+#define HOST_SLOT_DECISION 0xC0000000u
 
 static struct kvpi_pool *slots_of(kvp_cache *cache)
 {
@@ -102,7 +104,7 @@ static void tell_evicted(kvp_cache *cache, uint32_t slot)
     kvpi_count(&cache->states.evicted, 1);
 }
 
-static uint32_t take(kvp_cache *cache, const struct kvpi_seq *seq)
+uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t slot = kvpi_pool_victim(pool);
@@ -110,6 +112,7 @@ static uint32_t take(kvp_cache *cache, const struct kvpi_seq *seq)
     if (node != KVPI_NO_NODE) {
         tell_evicted(cache, slot);
         kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
+        kvpi_plan_drop(&cache->plan, KVPI_SLOTS, slot);
         detach(cache, node);
         expose(cache, node);
         kvpi_prefix_reap(&cache->prefix, node);
@@ -120,11 +123,27 @@ static uint32_t take(kvp_cache *cache, const struct kvpi_seq *seq)
     return slot;
 }
 
+uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_pool *pool = &cache->states.host;
+    const uint32_t slot = kvpi_pool_victim(pool);
+    kvpi_record_decision(&cache->recorder, (int32_t)(slot | HOST_SLOT_DECISION));
+    kvpi_pool_take(pool, slot, seq->retention, 0);
+    return slot;
+}
+
+void kvpi_states_release(kvp_cache *cache, uint32_t tier, uint32_t slot)
+{
+    struct kvpi_pool *pool = kvpi_states_pool(cache, tier);
+    if (slot != 0 && kvpi_pool_release(pool, slot) == 0 &&
+        kvpi_block(pool, slot)->content == KVPI_NO_NODE) {
+        kvpi_plan_drop(&cache->plan, KVPI_SLOTS | tier, slot);
+    }
+}
+
 static void release(kvp_cache *cache, uint32_t slot)
 {
-    if (slot != 0) {
-        (void)kvpi_pool_release(slots_of(cache), slot);
-    }
+    kvpi_states_release(cache, KVP_DEVICE, slot);
 }
 
 /* Read another slot, which is held for it already; 0: none. */
@@ -173,7 +192,7 @@ void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     if (state->write == 0) {
-        state->write = may_write_over(cache, state) ? state->read : take(cache, seq);
+        state->write = may_write_over(cache, state) ? state->read : kvpi_states_take(cache, seq);
     }
 }
 
@@ -259,17 +278,15 @@ void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kv
     }
 }
 
-void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)
+void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = slots_of(cache);
-    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    const uint32_t write = state->write;
-    if (state->read != write) {
-        release(cache, write);
+    if (state->read != state->write) {
+        kvpi_states_release(cache, seq->tier, state->write);
     }
-    release(cache, state->read);
-    *state = (struct kvpi_state){0};
+    kvpi_states_release(cache, seq->tier, state->read);
     for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
         const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
         if (slot != 0 && kvpi_pool_refs(pool, slot) == 0) {
@@ -277,6 +294,12 @@ void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)
             (void)kvpi_pool_release(pool, slot);
         }
     }
+}
+
+void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    kvpi_states_leave(cache, seq);
+    *kvpi_states_of(cache, seq) = (struct kvpi_state){0};
 }
 
 /* -------------------------------------------------------------------------------- checkpoints */
@@ -294,10 +317,20 @@ static int may_keep(kvp_cache *cache, const struct kvpi_seq *seq, const struct k
             kvpi_pool_available(slots_of(cache)) > 0);
 }
 
+void kvpi_states_attach(kvp_cache *cache, uint32_t node, uint32_t slot)
+{
+    const uint32_t where = kvpi_states_where(cache);
+    kvpi_node_at(&cache->prefix, node, where)->block = slot;
+    count_below(cache, node, 1);
+    kvpi_pool_set_content(slots_of(cache), slot, node);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_stored(cache, where, node);
+    }
+}
+
 uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    const uint32_t where = kvpi_states_where(cache);
     if (kvpi_states_kept(cache, seq, seq->computed) != 0) {
         return KVP_CHECKPOINT_THERE;
     }
@@ -308,14 +341,9 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t node = nodes[seq->computed / cache->config.unit_tokens - 1];
     if (state->write == 0 || state->write == state->read) {
-        state->write = take(cache, seq);
+        state->write = kvpi_states_take(cache, seq);
     }
-    kvpi_node_at(&cache->prefix, node, where)->block = state->read;
-    count_below(cache, node, 1);
-    kvpi_pool_set_content(slots_of(cache), state->read, node);
-    if (cache->events.capacity > 0) {
-        kvpi_tell_stored(cache, where, node);
-    }
+    kvpi_states_attach(cache, node, state->read);
     kvpi_count(&cache->states.made, 1);
     return KVP_CHECKPOINT_MADE;
 }
@@ -329,26 +357,30 @@ void kvpi_states_withdraw(kvp_cache *cache, uint32_t node)
     }
     if (kvpi_pool_refs(pool, slot) == 0) {
         kvpi_pool_uncache(pool, slot);
+        kvpi_plan_drop(&cache->plan, KVPI_SLOTS, slot);
     } else {
         kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
     }
     detach(cache, node); /* lives: sequences have it */
 }
 
-void kvpi_states_follow(kvp_cache *cache, uint32_t block)
+void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     struct kvpi_pool *pool = slots_of(cache);
-    const uint32_t where = kvpi_where(cache, KVP_DEVICE, block);
-    uint32_t node = kvpi_block(&cache->pool, block)->content;
+    const uint32_t where = kvpi_where(cache, tier, block);
+    const uint32_t other = where ^ KVP_HOST; /* the same on the other tier */
+    uint32_t node = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
     while (node != KVPI_NO_NODE) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
         const uint32_t slot = kvpi_checkpoint_of(cache, node);
         const uint32_t above = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
-        if (slot != 0 && at->block == block && at->dups == 0 && kvpi_pool_refs(pool, slot) == 0) {
+        if (slot != 0 && at->block == block && at->dups == 0 &&
+            kvpi_node_at(prefix, node, other)->block == 0 && kvpi_pool_refs(pool, slot) == 0) {
             tell_evicted(cache, slot);
             kvpi_pool_uncache(pool, slot);
+            kvpi_plan_drop(&cache->plan, KVPI_SLOTS, slot);
             detach(cache, node); /* lives: the block is attached still */
         }
         node = above;

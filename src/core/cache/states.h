@@ -9,6 +9,11 @@ static inline int kvpi_has_states(const kvp_cache *cache)
     return cache->states.pool.n_blocks != 0;
 }
 
+static inline struct kvpi_pool *kvpi_states_pool(kvp_cache *cache, uint32_t tier)
+{
+    return tier == KVP_DEVICE ? &cache->states.pool : &cache->states.host;
+}
+
 static inline struct kvpi_state *kvpi_states_of(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return (struct kvpi_state *)kvpi_at(cache, cache->states.seqs_at) +
@@ -25,6 +30,18 @@ static inline uint32_t kvpi_states_where(const kvp_cache *cache)
 static inline uint32_t kvpi_checkpoint_of(const kvp_cache *cache, uint32_t node)
 {
     return kvpi_node_at(&cache->prefix, node, kvpi_states_where(cache))->block;
+}
+
+/* Has each group a block with the node's unit, on some tier? */
+static inline int kvpi_states_has_kv(const kvp_cache *cache, uint32_t node)
+{
+    uint32_t g = 0;
+    while (g < cache->config.n_groups &&
+           (kvpi_node_at(&cache->prefix, node, KVPI_WHERE(KVP_DEVICE, g))->block |
+            kvpi_node_at(&cache->prefix, node, KVPI_WHERE(KVP_HOST, g))->block) != 0) {
+        g++;
+    }
+    return g == cache->config.n_groups;
 }
 
 /* The checkpoint after the sequence's first n tokens; 0: none, or n is 0. */
@@ -56,8 +73,13 @@ kvp_status kvpi_states_check_fork(const kvp_cache *cache, const struct kvpi_seq 
 void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kvpi_seq *child,
                       uint32_t at);
 
-/* The sequence closes; its nodes are in its row still. */
+/* The sequence closes, or leaves its tier; its nodes are in its row still. Closing forgets what it
+ * had. */
+void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq);
 void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* A slot is the node's checkpoint from now on; it had none. */
+void kvpi_states_attach(kvp_cache *cache, uint32_t node, uint32_t slot);
 
 /* Keep the state after the computed tokens. Gives KVP_CHECKPOINT_... */
 uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
@@ -66,6 +88,13 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
 void kvpi_states_withdraw(kvp_cache *cache, uint32_t node);
 
 /* A cached block is about to lose its content: so do the checkpoints that need it. */
-void kvpi_states_follow(kvp_cache *cache, uint32_t block);
+void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block);
+
+/* Take a slot, evicting a checkpoint if need be; of the host, where nothing is evicted. */
+uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq);
+uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* One holder less; 0: nothing. */
+void kvpi_states_release(kvp_cache *cache, uint32_t tier, uint32_t slot);
 
 #endif

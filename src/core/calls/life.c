@@ -124,8 +124,13 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
     if (kvpi_why_range(why, "state_slots", c->state_slots, c->state_slots == 0 ? 0 : 2, 1u << 30)) {
         return 1;
     }
+    const int has_host = c->state_slots > 0 && c->host_blocks > 0;
+    if (kvpi_why_range(why, "host_state_slots", c->host_state_slots, has_host ? 2 : 0,
+                       has_host ? 1u << 30 : 0)) {
+        return 1;
+    }
     return c->state_slots > 0 &&
-           (kvpi_why_range(why, "host_blocks", c->host_blocks, 0, 0) ||
+           (kvpi_why_range(why, "max_loads", c->max_loads, 0, 0) ||
             kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_ORDERED) ||
             kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
             kvpi_why_range(why, "quotas", c->quotas, 0, 0) ||
@@ -249,6 +254,8 @@ static void plan_states(kvp_cache *cache, struct kvpi_layout *layout)
     const uint64_t n_seqs = cache->config.state_slots == 0 ? 0 : cache->config.max_seqs;
     kvpi_pool_layout(&cache->states.pool, layout,
                      offsetof(kvp_cache, states) + offsetof(struct kvpi_states, pool));
+    kvpi_pool_layout(&cache->states.host, layout,
+                     offsetof(kvp_cache, states) + offsetof(struct kvpi_states, host));
     cache->states.seqs_at = kvpi_layout_take(layout, n_seqs, sizeof(struct kvpi_state));
 }
 
@@ -263,6 +270,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->prefix.unit_tokens = U;
     cache->prefix.units_per_block = S / U;
     cache->states.pool.n_blocks = config->state_slots;
+    cache->states.host.n_blocks = config->host_state_slots;
     cache->prefix.has_below = config->state_slots > 0;
     cache->prefix.n_where = KVPI_TIERS * (config->n_groups + (config->state_slots > 0));
     cache->prefix.n_nodes = config->n_nodes;
@@ -271,9 +279,12 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP ? KVPI_DUPS_ALL
                              : config->steps == KVP_STEPS_OVERLAPPED     ? KVPI_DUPS_AWAITED
                                                                          : KVPI_DUPS_NONE;
-    cache->prefix.n_blocks = cache->plan.n_blocks = cache->pool.n_blocks = config->n_blocks;
-    cache->prefix.host_blocks = cache->plan.host_blocks = cache->host.n_blocks =
-        config->host_blocks;
+    cache->prefix.n_blocks = cache->pool.n_blocks = config->n_blocks;
+    cache->prefix.host_blocks = cache->host.n_blocks = config->host_blocks;
+    for (uint32_t tier = 0; tier < 4; tier++) {
+        cache->plan.before[tier + 1] =
+            cache->plan.before[tier] + kvpi_copy_pool(cache, tier)->n_blocks;
+    }
     cache->pool.n_lists = config->steps == KVP_STEPS_OVERLAPPED ? config->max_steps_out : 0;
     cache->steps.max = config->max_steps_out;
     cache->events.capacity = config->max_events;
@@ -292,6 +303,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_leaves(cache, &cache->pool);
     plan_leaves(cache, &cache->host);
     plan_leaves(cache, &cache->states.pool);
+    plan_leaves(cache, &cache->states.host);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
@@ -396,6 +408,7 @@ static void reset_parts(kvp_cache *cache, int fresh)
     kvpi_pool_reset(&cache->pool, fresh);
     kvpi_pool_reset(&cache->host, fresh);
     kvpi_pool_reset(&cache->states.pool, fresh);
+    kvpi_pool_reset(&cache->states.host, fresh);
     if (cache->config.state_slots > 0) {
         memset(kvpi_at(cache, cache->states.seqs_at), 0,
                cache->config.max_seqs * sizeof(struct kvpi_state));

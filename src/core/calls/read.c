@@ -584,20 +584,21 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
 /* A slot of recurrent state, of the group behind those of blocks. */
 static int is_slot(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t slot)
 {
-    return group == cache->config.n_groups && tier == KVP_DEVICE && slot >= 0 &&
-           (uint32_t)slot < cache->config.state_slots;
+    const uint32_t n =
+        tier == KVP_DEVICE ? cache->config.state_slots : cache->config.host_state_slots;
+    return group == cache->config.n_groups && tier <= KVP_HOST && slot >= 0 && (uint32_t)slot < n;
 }
 
-static void fill_slot_info(const kvp_cache *cache, uint32_t group, int32_t slot,
+static void fill_slot_info(const kvp_cache *cache, uint32_t tier, int32_t slot,
                            kvp_block_info *info)
 {
-    const struct kvpi_pool *pool = &cache->states.pool;
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->states.pool : &cache->states.host;
     const struct kvpi_block *s = kvpi_block(pool, (uint32_t)slot);
     memset(info, 0, sizeof(*info));
     info->ref_count = kvpi_block_refs(s);
     info->generation = kvpi_pool_generation(pool, (uint32_t)slot);
     info->retention = kvpi_block_class(s);
-    info->group = group;
+    info->group = cache->config.n_groups;
     info->state = slot == 0                    ? KVP_BLOCK_NULL
                   : info->ref_count > 0        ? KVP_BLOCK_HELD
                   : s->content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
@@ -617,7 +618,7 @@ static kvp_status block_info(const kvp_cache *cache, uint32_t group, uint32_t ti
     const int of_state = is_slot(cache, group, tier, block);
     const kvp_status status = of_state || is_block(cache, group, tier, block) ? KVP_OK : KVP_E_ARG;
     if (status == KVP_OK) {
-        of_state ? fill_slot_info(cache, group, block, out_info)
+        of_state ? fill_slot_info(cache, tier, block, out_info)
                  : fill_block_info(cache, tier, block, out_info);
     }
     if (kvpi_recording(cache)) {

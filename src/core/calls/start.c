@@ -63,6 +63,7 @@ void kvpi_start_at(kvp_cache *cache, uint64_t start)
     start_blocks(&cache->pool, start);
     start_blocks(&cache->host, start);
     start_blocks(&cache->states.pool, start);
+    start_blocks(&cache->states.host, start);
     start_spaces(cache, start);
     start_events(cache, start);
 }

@@ -18,6 +18,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
+#include "core/seq/states_move.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
 #include "core/calls/steps.h"
@@ -36,6 +37,7 @@ struct move {
     uint32_t n_cached; /* of the found ones, those that leave the queue */
     uint32_t n_room;   /* blocks that making room takes, copy-on-write included */
     uint32_t n_writes; /* copies on write */
+    struct kvpi_states_move states;
 };
 
 /* Row entries that hold computed tokens. */
@@ -117,6 +119,21 @@ static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move
     }
 }
 
+/* The same for states: all that move first. */
+static void count_states(kvp_cache *cache, struct move *move)
+{
+    move->states.to = move->to;
+    for (uint32_t k = 0; k < move->n_seqs; k++) {
+        kvpi_states_count(cache, kvpi_known_seq(cache, move->seqs[k]), &move->states);
+    }
+    for (uint32_t k = 0; k < move->n_seqs && move->to == KVP_DEVICE; k++) {
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
+        if (seq->tokens + move->reserve > seq->computed) {
+            kvpi_states_count_room(cache, seq, &move->states);
+        }
+    }
+}
+
 static void count_move(kvp_cache *cache, struct move *move)
 {
     for (uint32_t k = 0; k < move->n_seqs; k++) {
@@ -131,6 +148,9 @@ static void count_move(kvp_cache *cache, struct move *move)
     for (uint32_t k = 0; k < move->n_seqs && move->to == KVP_DEVICE; k++) {
         count_room(cache, kvpi_known_seq(cache, move->seqs[k]), move);
     }
+    if (kvpi_has_states(cache)) {
+        count_states(cache, move);
+    }
 }
 
 /* Take the marks off the blocks that were found; those of the old ones too, with `all`. What stays
@@ -140,6 +160,9 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
     struct kvpi_block *there = kvpi_blocks(kvpi_tier_pool(cache, move->to));
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
+        if (kvpi_has_states(cache)) {
+            kvpi_states_clear(cache, seq, move->to, all);
+        }
         const uint32_t n_entries = count_entries(cache, seq);
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             for (uint32_t i = 0; i < n_entries; i++) {
@@ -157,6 +180,12 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
     }
 }
 
+/* Slots of state that are missing. */
+static uint64_t missing_slots(kvp_cache *cache, const struct move *move)
+{
+    return kvpi_has_states(cache) ? kvpi_states_missing(cache, &move->states) : 0;
+}
+
 /* Is there room? The verdict as kvp_can_swap_out and kvp_can_swap_in give it. */
 static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 {
@@ -171,7 +200,7 @@ static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
     out->available = (uint32_t)available;
     out->copied_blocks = move->n_new;
     if (need + watermark <= available) {
-        out->verdict = KVP_ADMIT_OK;
+        out->verdict = missing_slots(cache, move) > 0 ? KVP_ADMIT_LATER : KVP_ADMIT_OK;
     } else if (total + watermark > usable) {
         out->verdict = KVP_ADMIT_NEVER;
         out->missing_blocks = (uint32_t)(total + watermark - usable);
@@ -263,6 +292,9 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
             }
         }
     }
+    if (seq->windowed & KVPI_STATEFUL) {
+        kvpi_states_arrive(cache, seq);
+    }
     kvpi_set16(&seq->tier, (uint16_t)move->to);
     kvpi_set32(&seq->writable, seq->computed);
     seq->exclusive = 0;
@@ -274,13 +306,20 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
 
 static void run_move(kvp_cache *cache, const struct move *move, kvp_released *released)
 {
+    const int has_states = kvpi_has_states(cache);
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         hold_found(cache, move, kvpi_known_seq(cache, move->seqs[k]));
     }
+    for (uint32_t k = 0; k < move->n_seqs && has_states; k++) {
+        kvpi_states_hold_found(cache, kvpi_known_seq(cache, move->seqs[k]), move->to);
+    }
     clear_marks(cache, move, 0);
-    cache->plan.promised = move->n_new + move->n_writes;
+    cache->plan.promised = move->n_new + move->n_writes + move->states.n_new;
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         copy_entries(cache, move, kvpi_known_seq(cache, move->seqs[k]));
+    }
+    for (uint32_t k = 0; k < move->n_seqs && has_states; k++) {
+        kvpi_states_copy(cache, kvpi_known_seq(cache, move->seqs[k]), move->to);
     }
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         change_row(cache, move, kvpi_known_seq(cache, move->seqs[k]), released);
@@ -298,7 +337,7 @@ static void run_move(kvp_cache *cache, const struct move *move, kvp_released *re
 static kvp_status check_moved_seq(const kvp_cache *cache, const struct kvpi_seq *seq,
                                   const struct move *move)
 {
-    if (seq->tier != move->from || kvpi_has_states(cache)) {
+    if (seq->tier != move->from) {
         return KVP_E_STATE;
     }
     const kvp_status status =
@@ -350,11 +389,15 @@ static kvp_status swap(kvp_cache *cache, struct move *move, kvp_swapped *out)
     if (admission.verdict != KVP_ADMIT_OK) {
         clear_marks(cache, move, 1);
         status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
-        (void)kvpi_fail(cache, status, 0, admission.missing_blocks);
-        cache->shortage.tier = move->to;
+        const uint64_t n_slots = admission.missing_blocks == 0 ? missing_slots(cache, move) : 0;
+        (void)kvpi_fail(cache, status, 0, n_slots > 0 ? n_slots : admission.missing_blocks);
+        cache->shortage.tier = n_slots == 0             ? move->to
+                               : move->to == KVP_DEVICE ? KVP_STATE_SLOTS
+                                                        : KVP_HOST_STATE_SLOTS;
         return status;
     }
-    if ((uint64_t)move->n_new + move->n_writes > kvpi_plan_room(&cache->plan)) {
+    if ((uint64_t)move->n_new + move->n_writes + move->states.n_new >
+        kvpi_plan_room(&cache->plan)) {
         clear_marks(cache, move, 1);
         return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
     }

@@ -116,8 +116,10 @@ static void log_configuration(record_writer *writer, const kvp_config *config)
     log_u32(writer, config->n_uncached_tokens);
     kvpi_put_array(writer, config->uncached_tokens, config->n_uncached_tokens, KVPI_ELEMENT_32);
     if (config->state_slots > 0) {
-        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_room(writer, 2 * KVPI_VARINT_BYTES);
         log_u32(writer, config->state_slots);
+        if (config->host_blocks > 0)
+            log_u32(writer, config->host_state_slots);
     }
 }
 

@@ -380,6 +380,20 @@ static void cut_full_hit(const kvp_cache *cache, struct kvpi_match *match)
     }
 }
 
+/* The hit ends at the longest prefix of its first `most` units, a multiple of `step`, that a
+ * checkpoint has the state after. */
+static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint32_t most,
+                         uint32_t step)
+{
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    uint32_t u = most;
+    while (u > 0 && kvpi_checkpoint_of(cache, nodes[u - 1]) == 0) {
+        u -= step;
+    }
+    match->n_hits = u;
+    match->state = u == 0 ? 0 : kvpi_checkpoint_of(cache, nodes[u - 1]);
+}
+
 /* Count blocks from n_hits. */
 static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
 {
@@ -390,9 +404,14 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
     unsee_blocks(cache, blocks, kvpi_min_u32(match->n_seen, match->n_shared), match); /* cut */
     see_blocks(cache, blocks, match->n_shared, match);
     if (match->n_seen < match->n_shared) {
-        match->n_shared = match->n_seen;
-        match->n_hits = match->n_shared * units_per_block;
+        match->n_hits = match->n_seen * units_per_block;
         match->stop = KVP_STOP_NO_ROOM;
+        match->stop_group = 0;
+        if (kvpi_has_states(cache)) {
+            cut_to_state(cache, match, match->n_hits, units_per_block);
+        }
+        match->n_shared = match->n_hits / units_per_block;
+        unsee_blocks(cache, blocks, match->n_shared, match);
     }
     match->n_kept = match->n_shared;
     match->n_host_entries = match->n_host;
@@ -412,20 +431,6 @@ static uint32_t count_matchable(const kvp_cache *cache, const struct kvpi_match 
                                                   : match->n_units;
 }
 
-/* The hit ends at the longest prefix of its first `most` units, a multiple of `step`, that a
- * checkpoint has the state after. */
-static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint32_t most,
-                         uint32_t step)
-{
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
-    uint32_t u = most;
-    while (u > 0 && kvpi_checkpoint_of(cache, nodes[u - 1]) == 0) {
-        u -= step;
-    }
-    match->n_hits = u;
-    match->state = u == 0 ? 0 : kvpi_checkpoint_of(cache, nodes[u - 1]);
-}
-
 /* Cut what was hit to where its state was kept. The last entry may be another block then. */
 static void cut_to_checkpoint(const kvp_cache *cache, struct kvpi_match *match)
 {
@@ -438,8 +443,11 @@ static void cut_to_checkpoint(const kvp_cache *cache, struct kvpi_match *match)
     }
     if (match->n_hits % units_per_block != 0) {
         const uint32_t last = kvpi_row_nodes(&cache->table, match->place)[match->n_hits - 1];
+        const uint32_t device =
+            kvpi_node_at(&cache->prefix, last, KVPI_WHERE(KVP_DEVICE, 0))->block;
+        const uint32_t host = kvpi_node_at(&cache->prefix, last, KVPI_WHERE(KVP_HOST, 0))->block;
         kvpi_row_blocks(&cache->table, match->place)[match->n_hits / units_per_block] =
-            (int32_t)kvpi_node_at(&cache->prefix, last, KVPI_WHERE(KVP_DEVICE, 0))->block;
+            device != 0 ? (int32_t)device : -(int32_t)host;
     }
 }
 
@@ -500,6 +508,7 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
         cut_to_state(cache, match, match->n_hits, units_per_block);
         match->n_shared = match->n_kept = match->n_hits / units_per_block;
         unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), match->n_shared, match);
+        match->n_host_entries = match->n_host;
     }
 }
 

@@ -9,8 +9,8 @@
 static kvp_status check_checkpoint(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint32_t U = cache->config.unit_tokens;
-    if (!kvpi_has_states(cache) || seq->computed == 0 || seq->computed % U != 0 ||
-        seq->computed / U > seq->n_units) {
+    if (!kvpi_has_states(cache) || seq->tier != KVP_DEVICE || seq->computed == 0 ||
+        seq->computed % U != 0 || seq->computed / U > seq->n_units) {
         return KVP_E_STATE;
     }
     return kvpi_states_of(cache, seq)->lost ? KVP_E_DROPPED : KVP_OK;
@@ -147,7 +147,11 @@ kvp_status kvp_cache_state_stats_sized(const kvp_cache *cache, kvp_state_stats *
                                   .made = kvpi_read(&states->made),
                                   .skipped = kvpi_read(&states->skipped),
                                   .hits = kvpi_read(&states->hits),
-                                  .evicted = kvpi_read(&states->evicted)};
+                                  .evicted = kvpi_read(&states->evicted),
+                                  .host_usable_slots =
+                                      states->host.n_blocks == 0 ? 0 : states->host.n_blocks - 1,
+                                  .host_free_slots = kvpi_read(&states->host.n_free),
+                                  .host_held_slots = kvpi_read(&states->host.n_held)};
     kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
     return KVP_OK;
 }

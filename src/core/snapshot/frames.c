@@ -147,9 +147,13 @@ void kvpi_snap_put_config(struct kvpi_snap_bytes *b, const kvp_snapshot_info *in
     }
     kvpi_snap_put_u32(b, info->model_bytes);
     kvpi_snap_put(b, info->model, info->model_bytes);
+    if (info->state_slots > 0) {
+        kvpi_snap_put_u32(b, info->state_slots);
+        kvpi_snap_put_u64(b, info->state_bytes);
+    }
 }
 
-static int get_config(struct kvpi_snap_bytes *b, kvp_snapshot_info *info)
+static int get_config(struct kvpi_snap_bytes *b, int has_states, kvp_snapshot_info *info)
 {
     memset(info, 0, sizeof(*info));
     info->block_tokens = kvpi_snap_get_u32(b);
@@ -175,6 +179,13 @@ static int get_config(struct kvpi_snap_bytes *b, kvp_snapshot_info *info)
     }
     info->model_bytes = kvpi_snap_get_u32(b);
     const uint8_t *model = kvpi_snap_get(b, info->model_bytes);
+    if (has_states) {
+        info->state_slots = kvpi_snap_get_u32(b);
+        info->state_bytes = kvpi_snap_get_u64(b);
+        b->bad |= info->state_slots < 2 || info->state_slots > 1u << 30 ||
+                  info->state_bytes > INT32_MAX || info->n_groups == KVP_GROUPS_MAX ||
+                  (info->state_bytes > 0) != (info->block_bytes > 0);
+    }
     if (!kvpi_snap_whole(b) || info->model_bytes > sizeof(info->model)) {
         return 0;
     }
@@ -193,11 +204,12 @@ kvp_status kvpi_snap_open(struct kvpi_snap_reader *reader, kvp_snapshot_info *ou
     if (!read_source(reader, magic, sizeof(magic)) || memcmp(magic, KVPI_SNAP_MAGIC, 7) != 0) {
         return KVP_E_FORMAT;
     }
-    if (magic[7] != KVPI_SNAP_MAGIC[7]) {
+    const int has_states = magic[7] == KVPI_SNAP_MAGIC_STATES[7];
+    if (!has_states && magic[7] != KVPI_SNAP_MAGIC[7]) {
         return KVP_E_VERSION;
     }
     return kvpi_snap_next(reader, &record) && record.kind == KVPI_SNAP_CONFIG && !record.damaged &&
-                   get_config(&record.payload, out_info)
+                   get_config(&record.payload, has_states, out_info)
                ? KVP_OK
                : KVP_E_FORMAT;
 }
@@ -209,8 +221,10 @@ size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
     const size_t block =
         64 + info->block_tokens / info->unit_tokens / 8 + (size_t)info->block_bytes;
     const size_t ids = 64 + (size_t)KVPI_SNAP_FREE_IDS * 4;
+    const size_t state = 64 + (size_t)info->state_bytes;
     size_t largest = node > block ? node : block;
     largest = largest > ids ? largest : ids;
+    largest = largest > state ? largest : state;
     return KVPI_SNAP_OVERHEAD + (largest > KVPI_SNAP_CONFIG_MAX ? largest : KVPI_SNAP_CONFIG_MAX);
 }
 
@@ -259,5 +273,11 @@ kvp_status kvp_snapshot_peek_sized(const kvp_source *source, kvp_snapshot_info *
 int kvpi_snap_options_bad(const kvp_snapshot_options *options)
 {
     return options == NULL || options->model_bytes > 255 ||
-           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
+           (options->model == NULL && options->model_bytes > 0) ||
+           options->block_bytes > INT32_MAX || options->state_bytes > INT32_MAX;
+}
+
+int kvpi_snap_bytes_bad(const kvp_snapshot_options *options, uint32_t state_slots)
+{
+    return state_slots > 0 && (options->state_bytes > 0) != (options->block_bytes > 0);
 }

@@ -16,11 +16,12 @@
 
 #include "base/bytes.h"
 
-#define KVPI_SNAP_MAGIC      "kvpsnap2" /* ends with KVP_SNAPSHOT_VERSION */
-#define KVPI_SNAP_HEAD       16u
-#define KVPI_SNAP_OVERHEAD   (2 * KVPI_SNAP_HEAD + 8)
-#define KVPI_SNAP_FREE_IDS   1024u
-#define KVPI_SNAP_CONFIG_MAX 512u
+#define KVPI_SNAP_MAGIC        "kvpsnap2"
+#define KVPI_SNAP_MAGIC_STATES "kvpsnap3" /* with recurrent state; KVP_SNAPSHOT_VERSION */
+#define KVPI_SNAP_HEAD         16u
+#define KVPI_SNAP_OVERHEAD     (2 * KVPI_SNAP_HEAD + 8)
+#define KVPI_SNAP_FREE_IDS     1024u
+#define KVPI_SNAP_CONFIG_MAX   512u
 
 enum {
     KVPI_SNAP_CONFIG = 1,
@@ -31,8 +32,13 @@ enum {
     KVPI_SNAP_DUPS = 6,
     KVPI_SNAP_FREE = 7,
     KVPI_SNAP_END = 8,
-    KVPI_SNAP_LEARNED = 9
+    KVPI_SNAP_CHECKPOINT = 9,
+    KVPI_SNAP_STATE = 10,
+    KVPI_SNAP_LEARNED = 11
 };
+
+/* In records of free blocks: slots of state, where others have a tier; of the host: one more. */
+#define KVPI_SNAP_SLOTS 2u
 
 /* A cursor over a payload, for writing or reading; reading past the end sets `bad`. */
 struct kvpi_snap_bytes {
@@ -133,5 +139,8 @@ void kvpi_snap_put_config(struct kvpi_snap_bytes *b, const kvp_snapshot_info *in
 size_t kvpi_snap_capacity(const kvp_snapshot_info *info);
 
 int kvpi_snap_options_bad(const kvp_snapshot_options *options);
+
+/* Bytes for blocks and none for states, or the other way round? */
+int kvpi_snap_bytes_bad(const kvp_snapshot_options *options, uint32_t state_slots);
 
 #endif

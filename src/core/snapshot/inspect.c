@@ -16,6 +16,7 @@
 #include "core/cache/audit.h"
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/calls/life.h"
 #include "core/snapshot/ranges.h"
 
@@ -189,6 +190,7 @@ static void fetch_states(struct inspection *in)
     const struct kvpi_states *states = &in->copy->states;
     const uint32_t n_seqs = states->pool.n_blocks == 0 ? 0 : in->copy->table.max_seqs;
     fetch_pool(in, &states->pool);
+    fetch_pool(in, &states->host);
     fetch_array(in, kvpi_at(in->copy, states->seqs_at), n_seqs, sizeof(struct kvpi_state));
 }
 
@@ -361,6 +363,45 @@ static void tell_blocks(struct inspection *in, uint32_t tier)
     }
 }
 
+/* A checkpoint whose node can be found: what a snapshot would hold of it. */
+static void tell_checkpoint(struct inspection *in, uint32_t slot, uint32_t index)
+{
+    const struct kvpi_prefix *prefix = &in->copy->prefix;
+    const struct kvpi_node *node = kvpi_node(prefix, index);
+    kvp_snapshot_item item = {.kind = KVP_SNAPSHOT_BLOCK,
+                              .ns = node->users - 1,
+                              .block = {KVP_DEVICE, in->copy->config.n_groups, (int32_t)slot, 1},
+                              .retention =
+                                  kvpi_block_class(kvpi_block(&in->copy->states.pool, slot)),
+                              .n_units = 1,
+                              .prefix_tokens = node->depth * prefix->unit_tokens,
+                              .hash = node->hash};
+    if (node->parent <= prefix->n_touched) {
+        item.before = kvpi_node(prefix, node->parent)->hash;
+    }
+    in->options->tell(in->options->context, &item);
+}
+
+static void tell_slots(struct inspection *in)
+{
+    const struct kvpi_prefix *prefix = &in->copy->prefix;
+    const struct kvpi_pool *pool = &in->copy->states.pool;
+    for (uint32_t slot = 1; slot < pool->n_blocks; slot++) {
+        const struct kvpi_block *b = kvpi_block(pool, slot);
+        const uint32_t node = b->content;
+        if (kvpi_block_refs(b) == 0 && node == KVPI_NO_NODE) {
+            continue;
+        }
+        in->report.blocks[KVP_DEVICE][in->copy->config.n_groups]
+                         [kvpi_block_refs(b) > 0 ? KVP_ARENA_HELD : KVP_ARENA_CACHED]++;
+        if (node != KVPI_NO_NODE && node <= prefix->n_touched && in->options->tell != NULL &&
+            kvpi_checkpoint_of(in->copy, node) == slot && space_of_root(prefix, node) != 0 &&
+            kvpi_states_has_kv(in->copy, node)) {
+            tell_checkpoint(in, slot, node);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------- the call */
 
 /* What only the owner's process can use is taken out. Handles stay those of the cache: blocks have
@@ -392,6 +433,7 @@ static void inspect_copy(struct inspection *in)
     }
     tell_blocks(in, KVP_DEVICE);
     tell_blocks(in, KVP_HOST);
+    tell_slots(in);
 }
 
 /* Configuration and figures. */

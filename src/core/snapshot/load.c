@@ -19,6 +19,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/calls/spaces.h"
 #include "core/snapshot/frames.h"
@@ -49,7 +50,8 @@ struct load {
     int keeps_ids;
     uint32_t first[KVPI_TIERS][KVP_RETENTION_CLASSES]; /* the last block that was put there */
     struct kvpi_snap_learned learned;
-    int has_block; /* waits for its KV */
+    uint32_t first_slot[KVP_RETENTION_CLASSES];
+    uint32_t waits; /* for its KV: the kind of that record; 0: no block does */
     struct found {
         kvp_snapshot_block at;
         uint32_t saved_block;
@@ -271,10 +273,10 @@ static int settle_units(struct load *load, int attach)
 }
 
 /* The block that it is to be in; 0: there is none. */
-static uint32_t choose_block(const struct load *load, uint32_t *out_reason)
+static uint32_t choose_block(const struct load *load, const struct kvpi_pool *pool,
+                             uint32_t *out_reason)
 {
     const struct found *found = &load->block;
-    const struct kvpi_pool *pool = kvpi_tier_pool(load->cache, found->at.tier);
     *out_reason = KVP_DROP_NO_ROOM;
     if (load->keeps_ids) {
         *out_reason = KVP_DROP_DAMAGED; /* two records for one block */
@@ -291,7 +293,9 @@ static void tell_block(struct load *load)
     const struct kvpi_node *node = kvpi_node(prefix, found->node);
     const uint32_t ns = *find_name(load, &kvpi_node(prefix, node->root)->hash) - 1;
     uint32_t before = found->node;
-    for (uint32_t i = 0; i < found->at.n_tokens / prefix->unit_tokens; i++) {
+    const uint32_t n_units =
+        found->at.group == load->info.n_groups ? 1 : found->at.n_tokens / prefix->unit_tokens;
+    for (uint32_t i = 0; i < n_units; i++) {
         before = kvpi_node(prefix, before)->parent;
     }
     const kvp_snapshot_item item = {.kind = KVP_SNAPSHOT_BLOCK,
@@ -311,7 +315,7 @@ static void put_block(struct load *load)
     const uint32_t tier = found->at.tier;
     const uint32_t block = (uint32_t)found->at.block;
     uint32_t *first = &load->first[tier][found->class_];
-    load->has_block = 0;
+    load->waits = 0;
     kvpi_pool_restore(kvpi_tier_pool(load->cache, tier), block, *first, found->class_,
                       found->at.group);
     kvpi_pool_restore_owner(
@@ -337,11 +341,12 @@ static void load_block(struct load *load, struct kvpi_snap_bytes *b)
         drop_block(load, reason);
         return;
     }
-    load->block.at.block = (int32_t)choose_block(load, &no_room);
+    load->block.at.block =
+        (int32_t)choose_block(load, kvpi_tier_pool(load->cache, load->block.at.tier), &no_room);
     if (load->block.at.block == KVP_NULL_BLOCK) {
         drop_block(load, no_room);
     } else if (load->info.block_bytes > 0) {
-        load->has_block = 1;
+        load->waits = KVPI_SNAP_KV;
     } else {
         put_block(load);
     }
@@ -352,7 +357,7 @@ static void load_kv(struct load *load, struct kvpi_snap_bytes *b)
     const uint32_t block = kvpi_snap_get_u32(b);
     const uint32_t tier = kvpi_snap_get_u32(b);
     const uint8_t *bytes = kvpi_snap_get(b, (size_t)load->info.block_bytes);
-    if (!load->has_block) {
+    if (load->waits != KVPI_SNAP_KV) {
         return; /* its block was dropped */
     }
     if (kvpi_snap_whole(b) && block == load->block.saved_block && tier == load->block.at.tier &&
@@ -360,6 +365,80 @@ static void load_kv(struct load *load, struct kvpi_snap_bytes *b)
         put_block(load);
     }
 }
+
+/* ---------------------------------------------------------------------------------- checkpoints */
+
+/* A checkpoint's record whose node is there, and can be hit: its parts into load->block. */
+static int read_checkpoint(struct load *load, struct kvpi_snap_bytes *b, uint32_t *out_reason)
+{
+    struct found *found = &load->block;
+    found->saved_block = kvpi_snap_get_u32(b);
+    found->class_ = kvpi_snap_get_u32(b);
+    found->node = node_of(load, kvpi_snap_get_u32(b));
+    found->at.tier = KVP_DEVICE;
+    found->at.group = load->info.n_groups;
+    found->at.n_tokens = 1;
+    found->n_units = 1;
+    *out_reason = KVP_DROP_DAMAGED;
+    if (!kvpi_snap_whole(b) || found->class_ >= KVP_RETENTION_CLASSES) {
+        return 0;
+    }
+    if (found->node >= GONE) {
+        *out_reason = found->node - GONE;
+        return 0;
+    }
+    if (!kvpi_states_has_kv(load->cache, found->node)) {
+        *out_reason =
+            load->report.dropped_blocks[KVP_DROP_NO_ROOM] > 0 ? KVP_DROP_NO_ROOM : KVP_DROP_DAMAGED;
+        return 0;
+    }
+    return kvpi_checkpoint_of(load->cache, found->node) == 0;
+}
+
+static void put_checkpoint(struct load *load)
+{
+    const struct found *found = &load->block;
+    const uint32_t slot = (uint32_t)found->at.block;
+    load->waits = 0;
+    kvpi_pool_restore(&load->cache->states.pool, slot, load->first_slot[found->class_],
+                      found->class_, 0);
+    load->first_slot[found->class_] = slot;
+    kvpi_states_attach(load->cache, found->node, slot);
+    load->report.blocks++;
+    load->report.units++;
+    if (load->options->tell != NULL) {
+        tell_block(load);
+    }
+}
+
+static void load_checkpoint(struct load *load, struct kvpi_snap_bytes *b)
+{
+    uint32_t reason;
+    if (!read_checkpoint(load, b, &reason)) {
+        drop_block(load, reason);
+        return;
+    }
+    load->block.at.block = (int32_t)choose_block(load, &load->cache->states.pool, &reason);
+    if (load->block.at.block == KVP_NULL_BLOCK) {
+        drop_block(load, reason);
+    } else if (load->info.state_bytes > 0) {
+        load->waits = KVPI_SNAP_STATE;
+    } else {
+        put_checkpoint(load);
+    }
+}
+
+static void load_state(struct load *load, struct kvpi_snap_bytes *b)
+{
+    const uint32_t slot = kvpi_snap_get_u32(b);
+    const uint8_t *bytes = kvpi_snap_get(b, (size_t)load->info.state_bytes);
+    if (load->waits == KVPI_SNAP_STATE && kvpi_snap_whole(b) && slot == load->block.saved_block &&
+        load->options->put(load->options->context, &load->block.at, bytes) == 0) {
+        put_checkpoint(load);
+    }
+}
+
+/* -------------------------------------------------------------------------- duplicates and free */
 
 /* Is the node's unit, at its place, on the block's path, up or further down? Then the path reaches
  * as far as the deeper of the two. */
@@ -413,11 +492,11 @@ static void load_dups(struct load *load, struct kvpi_snap_bytes *b)
 
 static void load_free(struct load *load, struct kvpi_snap_bytes *b)
 {
-    const uint32_t tier = kvpi_snap_get_u32(b);
-    if (b->bad || !load->keeps_ids || tier >= KVPI_TIERS) {
+    const uint32_t which = kvpi_snap_get_u32(b);
+    if (b->bad || !load->keeps_ids || which > (KVPI_SNAP_SLOTS | KVP_HOST)) {
         return;
     }
-    struct kvpi_pool *pool = kvpi_tier_pool(load->cache, tier);
+    struct kvpi_pool *pool = kvpi_copy_pool(load->cache, which);
     while (!b->bad && b->at < b->end) {
         const uint32_t block = kvpi_snap_get_u32(b);
         if (!b->bad && block != 0 && block < pool->n_blocks &&
@@ -452,36 +531,55 @@ static void load_damaged(struct load *load, uint32_t kind)
     load->report.damaged_records++;
     if (kind == KVPI_SNAP_SPACE) {
         load->report.dropped_namespaces[KVP_DROP_DAMAGED]++;
-    } else if (kind == KVPI_SNAP_BLOCK) {
+    } else if (kind == KVPI_SNAP_BLOCK ||
+               (kind == KVPI_SNAP_CHECKPOINT && load->info.state_slots > 0)) {
         drop_block(load, KVP_DROP_DAMAGED);
     }
 }
 
+/* Take a record that is whole. */
+static void load_whole(struct load *load, struct kvpi_snap_record *record)
+{
+    const uint32_t kind = record->kind;
+    switch (kind) {
+    case KVPI_SNAP_SPACE: load_space(load, &record->payload); return;
+    case KVPI_SNAP_NODE: load_node(load, &record->payload); return;
+    case KVPI_SNAP_BLOCK: load_block(load, &record->payload); return;
+    case KVPI_SNAP_KV: load_kv(load, &record->payload); return;
+    case KVPI_SNAP_DUPS: load_dups(load, &record->payload); return;
+    case KVPI_SNAP_FREE: load_free(load, &record->payload); return;
+    case KVPI_SNAP_LEARNED: load_learned(load, &record->payload); return;
+    default: break;
+    }
+    if (load->info.state_slots > 0 && kind == KVPI_SNAP_CHECKPOINT) {
+        load_checkpoint(load, &record->payload);
+    } else if (load->info.state_slots > 0 && kind == KVPI_SNAP_STATE) {
+        load_state(load, &record->payload);
+    } else {
+        load->report.complete = kind == KVPI_SNAP_END;
+        load->report.damaged_records += kind != KVPI_SNAP_END;
+    }
+}
+
+/* The block that waits gets no KV any more. */
+static void drop_waiting(struct load *load)
+{
+    load->waits = 0;
+    drop_block(load, KVP_DROP_KV);
+}
+
 static void load_record(struct load *load, struct kvpi_snap_record *record)
 {
-    if (load->has_block && (record->kind != KVPI_SNAP_KV || record->damaged)) {
-        load->has_block = 0; /* its KV is not there */
-        drop_block(load, KVP_DROP_KV);
+    if (load->waits != 0 && (record->kind != load->waits || record->damaged)) {
+        drop_waiting(load);
     }
     if (record->damaged) {
         load_damaged(load, record->kind);
         return;
     }
-    switch (record->kind) {
-    case KVPI_SNAP_SPACE: load_space(load, &record->payload); break;
-    case KVPI_SNAP_NODE: load_node(load, &record->payload); break;
-    case KVPI_SNAP_BLOCK: load_block(load, &record->payload); break;
-    case KVPI_SNAP_KV: load_kv(load, &record->payload); break;
-    case KVPI_SNAP_DUPS: load_dups(load, &record->payload); break;
-    case KVPI_SNAP_FREE: load_free(load, &record->payload); break;
-    case KVPI_SNAP_LEARNED: load_learned(load, &record->payload); break;
-    default:
-        load->report.complete = record->kind == KVPI_SNAP_END;
-        load->report.damaged_records += record->kind != KVPI_SNAP_END;
-    }
-    if (load->has_block && record->kind == KVPI_SNAP_KV) {
-        load->has_block = 0;
-        drop_block(load, KVP_DROP_KV);
+    load_whole(load, record);
+    if (load->waits != 0 && record->kind == load->waits) {
+        drop_waiting(load); /* the bytes were not right */
     }
 }
 
@@ -525,8 +623,8 @@ static void load_all(struct load *load)
     while (!load->report.complete && kvpi_snap_next(&load->reader, &record)) {
         load_record(load, &record);
     }
-    if (load->has_block) {
-        drop_block(load, KVP_DROP_KV);
+    if (load->waits != 0) {
+        drop_waiting(load);
     }
     reap_nodes(load);
     end_learned(load);
@@ -538,12 +636,15 @@ static kvp_status check_info(struct load *load)
     const kvp_config *config = &load->cache->config;
     const kvp_snapshot_info *info = &load->info;
     const kvp_snapshot_options *options = load->options;
-    load->keeps_ids =
-        info->n_blocks == config->n_blocks && info->host_blocks == config->host_blocks;
+    load->keeps_ids = info->n_blocks == config->n_blocks &&
+                      info->host_blocks == config->host_blocks &&
+                      info->state_slots == config->state_slots;
     const int same =
         info->block_tokens == config->block_tokens && info->unit_tokens == config->unit_tokens &&
         info->n_groups == config->n_groups && info->hash_seed == config->hash_seed &&
         info->block_bytes == options->block_bytes && (info->block_bytes > 0 || load->keeps_ids) &&
+        (info->state_slots > 0) == (config->state_slots > 0) &&
+        (info->state_slots == 0 || info->state_bytes == options->state_bytes) &&
         info->model_bytes == options->model_bytes &&
         (info->model_bytes == 0 || memcmp(info->model, options->model, info->model_bytes) == 0) &&
         memcmp(info->groups, config->groups, info->n_groups * sizeof(info->groups[0])) == 0;
@@ -613,8 +714,10 @@ static kvp_status snapshot_load(kvp_cache *cache, const kvp_snapshot_options *op
     }
     struct load load = {.cache = cache, .options = options};
     load.reader = (struct kvpi_snap_reader){source, buffer, sizeof(buffer), 0, 0};
-    if (cache->used || kvpi_recording(cache) || !cache->config.prefix_cache ||
-        cache->config.state_slots > 0) {
+    if (kvpi_snap_bytes_bad(options, cache->config.state_slots)) {
+        return kvpi_leave(cache, KVP_E_ARG);
+    }
+    if (cache->used || kvpi_recording(cache) || !cache->config.prefix_cache) {
         status = KVP_E_STATE;
     } else {
         status = kvpi_snap_open(&load.reader, &load.info);

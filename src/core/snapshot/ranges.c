@@ -209,8 +209,10 @@ static int states_in_range(struct ranges *r)
     const kvp_cache *cache = r->cache;
     const uint32_t n = cache->states.pool.n_blocks;
     for (uint32_t place = 0; n > 0 && place < cache->table.max_seqs; place++) {
-        const struct kvpi_state *state = kvpi_states_of(cache, kvpi_seq_at(&cache->table, place));
-        if (state->read >= n || state->write >= n) {
+        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+        const struct kvpi_state *state = kvpi_states_of(cache, seq);
+        const uint32_t n_read = seq->tier == KVP_DEVICE ? n : cache->states.host.n_blocks;
+        if ((state->read != 0 && state->read >= n_read) || state->write >= n) {
             return out_of_range(r, place, "S2 a sequence's slot is none");
         }
     }
@@ -230,15 +232,20 @@ static int check_spaces(struct ranges *r)
     return 1;
 }
 
+static uint64_t places_of(const struct kvpi_plan *plan, uint32_t tier)
+{
+    return plan->before[tier + 1] - plan->before[tier];
+}
+
 static int copies_in_range(struct ranges *r)
 {
     const struct kvpi_plan *plan = &r->cache->plan;
     const struct kvpi_copy *copies = kvpi_plan_copies(plan);
     for (uint64_t i = 0; i < plan->n + plan->n_out; i++) {
         const struct kvpi_copy *copy = &copies[i];
-        if (copy->src_tier > KVP_HOST || copy->dst_tier > KVP_HOST ||
-            copy->src >= blocks_of(r->cache, copy->src_tier) ||
-            copy->dst >= blocks_of(r->cache, copy->dst_tier) ||
+        if (copy->src_tier > (KVPI_SLOTS | KVP_HOST) || copy->dst_tier > (KVPI_SLOTS | KVP_HOST) ||
+            copy->src >= places_of(plan, copy->src_tier) ||
+            copy->dst >= places_of(plan, copy->dst_tier) ||
             (copy->keeps != 0 && copy->dst_tier != KVP_HOST)) {
             return out_of_range(r, i, "X2 a copy of no blocks");
         }
@@ -274,15 +281,15 @@ static int leaves_in_range(struct ranges *r)
 int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
 {
     struct ranges r = {cache, NULL, 0};
-    const int inside = kvpi_counts_in_range(cache)
-                           ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
-                                 check_blocks(&r, &cache->states.pool) &&
-                                 rings_in_range(&r, &cache->pool) &&
-                                 rings_in_range(&r, &cache->host) && nodes_in_range(&r) &&
-                                 check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
-                                 check_spaces(&r) && copies_in_range(&r) && loads_in_range(&r) &&
-                                 states_in_range(&r) && leaves_in_range(&r)
-                           : out_of_range(&r, 0, "B2 a count exceeds what there is");
+    const int inside =
+        kvpi_counts_in_range(cache)
+            ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
+                  check_blocks(&r, &cache->states.pool) && check_blocks(&r, &cache->states.host) &&
+                  rings_in_range(&r, &cache->pool) && rings_in_range(&r, &cache->host) &&
+                  nodes_in_range(&r) && check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
+                  check_spaces(&r) && copies_in_range(&r) && loads_in_range(&r) &&
+                  states_in_range(&r) && leaves_in_range(&r)
+            : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));
         memcpy(out_violation->invariant, r.failed, 2); /* "N2" */

@@ -17,6 +17,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/snapshot/frames.h"
 #include "core/snapshot/learned.h"
 
@@ -237,29 +238,83 @@ static void save_block(struct save *save, uint32_t tier, uint32_t block)
     }
 }
 
+static void save_device_block(struct save *save, uint32_t block)
+{
+    save_block(save, KVP_DEVICE, block);
+}
+
+static void save_host_block(struct save *save, uint32_t block)
+{
+    save_block(save, KVP_HOST, block);
+}
+
+static void write_state(struct save *save, uint32_t slot)
+{
+    const kvp_snapshot_block state = {KVP_DEVICE, save->copy->config.n_groups, (int32_t)slot, 1};
+    struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
+    kvpi_snap_put_u32(&b, slot);
+    if (save->failed || save->options->get(save->options->context, &state, b.at) != 0) {
+        save->failed = 1;
+        return;
+    }
+    b.at += save->options->state_bytes;
+    kvpi_snap_end(&save->writer, KVPI_SNAP_STATE, &b);
+}
+
+/* A checkpoint, if it can be hit. */
+static void save_slot(struct save *save, uint32_t slot)
+{
+    const struct kvpi_prefix *prefix = &save->copy->prefix;
+    const struct kvpi_block *b = kvpi_block(&save->copy->states.pool, slot);
+    const uint32_t node = b->content;
+    if (node == KVPI_NO_NODE || !is_saved(prefix, node) || !kvpi_states_has_kv(save->copy, node)) {
+        return;
+    }
+    save->n_blocks++;
+    save->n_units++;
+    need_nodes(save, node);
+    if (save->walk != WRITE) {
+        return;
+    }
+    struct kvpi_snap_bytes out = kvpi_snap_begin(&save->writer);
+    kvpi_snap_put_u32(&out, slot);
+    kvpi_snap_put_u32(&out, kvpi_block_class(b));
+    kvpi_snap_put_u32(&out, kvpi_node(prefix, node)->users);
+    kvpi_snap_end(&save->writer, KVPI_SNAP_CHECKPOINT, &out);
+    if (save->options->block_bytes > 0) {
+        write_state(save, slot);
+    }
+}
+
+static void save_queues(struct save *save, const struct kvpi_pool *pool,
+                        void (*save_one)(struct save *save, uint32_t block))
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    for (uint32_t c = pool->n_blocks == 0 ? 0 : KVP_RETENTION_CLASSES; c > 0; c--) {
+        const uint32_t sentinel = pool->n_blocks + c - 1;
+        for (uint32_t b = blocks[sentinel].prev; b != sentinel; b = blocks[b].prev) {
+            save_one(save, b);
+        }
+    }
+}
+
 static void save_blocks(struct save *save)
 {
     save->n_nodes = 0;
     save->n_blocks = 0;
     save->n_units = 0;
-    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
-        const struct kvpi_pool *pool = kvpi_tier_pool(save->copy, tier);
-        const struct kvpi_block *blocks = kvpi_blocks(pool);
-        for (uint32_t c = pool->n_blocks == 0 ? 0 : KVP_RETENTION_CLASSES; c > 0; c--) {
-            const uint32_t sentinel = pool->n_blocks + c - 1;
-            for (uint32_t b = blocks[sentinel].prev; b != sentinel; b = blocks[b].prev) {
-                save_block(save, tier, b);
-            }
-        }
+    save_queues(save, &save->copy->pool, save_device_block);
+    save_queues(save, &save->copy->host, save_host_block);
+    if (save->walk != DUPS) {
+        save_queues(save, &save->copy->states.pool, save_slot);
     }
 }
 
 /* --------------------------------------------------------------------------------- what is left */
 
 /* Free blocks, the one that is taken first last: each is to be put before all others. */
-static void save_free(struct save *save, uint32_t tier)
+static void save_free(struct save *save, const struct kvpi_pool *pool, uint32_t which)
 {
-    const struct kvpi_pool *pool = kvpi_tier_pool(save->copy, tier);
     const struct kvpi_block *blocks = kvpi_blocks(pool);
     uint64_t left = pool->n_free;
     uint32_t block = pool->n_blocks; /* class 0's sentinel */
@@ -268,7 +323,7 @@ static void save_free(struct save *save, uint32_t tier)
     }
     while (left > 0) {
         struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
-        kvpi_snap_put_u32(&b, tier);
+        kvpi_snap_put_u32(&b, which);
         for (uint32_t n = 0; n < KVPI_SNAP_FREE_IDS && left > 0; n++, left--) {
             kvpi_snap_put_u32(&b, block);
             block = blocks[block].prev;
@@ -307,6 +362,8 @@ static kvp_snapshot_info info_of(const kvp_cache *cache, const kvp_snapshot_opti
         .block_bytes = options->block_bytes,
         .n_namespaces = cache->n_open_spaces,
         .model_bytes = options->model_bytes,
+        .state_slots = cache->config.state_slots,
+        .state_bytes = cache->config.state_slots > 0 ? options->state_bytes : 0,
     };
     memcpy(info.groups, cache->config.groups, sizeof(info.groups));
     if (options->model_bytes > 0) {
@@ -324,7 +381,8 @@ static void save_all(struct save *save, kvp_snapshot_info *info)
     info->saved_blocks = save->n_blocks;
     info->saved_units = save->n_units;
     const kvp_sink *sink = save->writer.sink;
-    save->writer.failed = sink->write(sink->context, KVPI_SNAP_MAGIC, 8) != 0;
+    const char *magic = info->state_slots > 0 ? KVPI_SNAP_MAGIC_STATES : KVPI_SNAP_MAGIC;
+    save->writer.failed = sink->write(sink->context, magic, 8) != 0;
     struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
     kvpi_snap_put_config(&b, info);
     kvpi_snap_end(&save->writer, KVPI_SNAP_CONFIG, &b);
@@ -332,8 +390,10 @@ static void save_all(struct save *save, kvp_snapshot_info *info)
     save_blocks(save);
     save->walk = DUPS;
     save_blocks(save);
-    save_free(save, KVP_DEVICE);
-    save_free(save, KVP_HOST);
+    save_free(save, &save->copy->pool, KVP_DEVICE);
+    save_free(save, &save->copy->host, KVP_HOST);
+    save_free(save, &save->copy->states.pool, KVPI_SNAP_SLOTS);
+    save_free(save, &save->copy->states.host, KVPI_SNAP_SLOTS | KVP_HOST);
     kvpi_snap_save_learned(save->copy, &save->writer);
     b = kvpi_snap_begin(&save->writer);
     kvpi_snap_end(&save->writer, KVPI_SNAP_END, &b);
@@ -374,9 +434,12 @@ kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *optio
     if (status != KVP_OK) {
         return status;
     }
-    status = cache->plan.n + cache->plan.n_out + kvpi_steps_out(cache) > 0 ||
-                     cache->states.pool.n_blocks > 0
-                 ? KVP_E_STATE
-                 : save_copy(cache, options, sink);
+    if (kvpi_snap_bytes_bad(options, cache->config.state_slots)) {
+        status = KVP_E_ARG;
+    } else if (cache->plan.n + cache->plan.n_out + kvpi_steps_out(cache) > 0) {
+        status = KVP_E_STATE;
+    } else {
+        status = save_copy(cache, options, sink);
+    }
     return kvpi_leave(cache, status);
 }

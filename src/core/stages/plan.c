@@ -9,7 +9,7 @@ enum { WAITING_DST = 1u, PHASE_SRC = 2u, PHASE_DST = 4u };
 static uint8_t *mark_of(const struct kvpi_plan *plan, uint32_t tier, uint32_t block)
 {
     uint8_t *marks = kvpi_at(plan, plan->marks_at);
-    return &marks[block + (tier == KVP_HOST ? plan->n_blocks : 0)];
+    return &marks[block + plan->before[tier]];
 }
 
 static uint8_t *mark_of_src(const struct kvpi_plan *plan, const struct kvpi_copy *copy)
@@ -24,9 +24,8 @@ static uint8_t *mark_of_dst(const struct kvpi_plan *plan, const struct kvpi_copy
 
 void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t self)
 {
-    const uint64_t n = (uint64_t)plan->n_blocks + plan->host_blocks;
     plan->copies_at = kvpi_layout_take(layout, plan->capacity, sizeof(struct kvpi_copy)) - self;
-    plan->marks_at = kvpi_layout_take(layout, n, sizeof(uint8_t)) - self;
+    plan->marks_at = kvpi_layout_take(layout, plan->before[4], sizeof(uint8_t)) - self;
 }
 
 void kvpi_plan_reset(struct kvpi_plan *plan)
@@ -34,7 +33,7 @@ void kvpi_plan_reset(struct kvpi_plan *plan)
     kvpi_set(&plan->n, 0);
     plan->n_out = 0;
     plan->promised = 0;
-    memset(mark_of(plan, KVP_DEVICE, 0), 0, (size_t)plan->n_blocks + plan->host_blocks);
+    memset(mark_of(plan, KVP_DEVICE, 0), 0, (size_t)plan->before[4]);
 }
 
 int kvpi_plan_waits(const struct kvpi_plan *plan, uint32_t tier, uint32_t block)
@@ -100,8 +99,8 @@ static void give(const struct kvpi_copy *copy, uint32_t phase, kvp_copy *out)
     memset(out, 0, sizeof(*out));
     out->phase = phase;
     out->group = (uint16_t)copy->group;
-    out->src_tier = copy->src_tier;
-    out->dst_tier = copy->dst_tier;
+    out->src_tier = copy->src_tier & KVP_HOST;
+    out->dst_tier = copy->dst_tier & KVP_HOST;
     out->src_block = (int32_t)copy->src;
     out->dst_block = (int32_t)copy->dst;
     out->n_tokens = copy->n_tokens;

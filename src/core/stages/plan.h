@@ -12,8 +12,11 @@
 
 #include "base/base.h"
 
+/* The tiers of a copy of recurrent state: its slots, on the device or with KVP_HOST on the host. */
+#define KVPI_SLOTS 2u
+
 struct kvpi_copy {
-    uint8_t src_tier;
+    uint8_t src_tier; /* KVP_DEVICE, KVP_HOST, and KVPI_SLOTS */
     uint8_t dst_tier;
     uint8_t keeps;   /* 1: the copy itself holds its destination, until its step takes effect */
     uint8_t chained; /* 1: its source may be what an earlier copy brings */
@@ -25,14 +28,13 @@ struct kvpi_copy {
 
 struct kvpi_plan {
     uint32_t capacity;
-    uint32_t n_blocks; /* of the device: marks of the host's stand behind them */
-    uint32_t host_blocks;
-    uint32_t promised; /* copies that the running call will still add */
+    uint64_t before[5]; /* marks that stand before those of a tier; the last: all of them */
+    uint32_t promised;  /* copies that the running call will still add */
     uint64_t n;
     uint64_t n_out;
     size_t copies_at; /* struct kvpi_copy [capacity], those that are out first */
-    size_t marks_at;  /* u8 [n_blocks + host_blocks]: destination of a waiting copy; source or
-                         destination in the phase that is being made */
+    size_t marks_at;  /* u8 [before[4]], for each tier's blocks or slots: destination of a waiting
+                         copy; source or destination in the phase that is being made */
 };
 
 static inline struct kvpi_copy *kvpi_plan_copies(const struct kvpi_plan *plan)

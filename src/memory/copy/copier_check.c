@@ -168,6 +168,9 @@ int kvpi_copier_is_moves(kvp_copier *copier, uint32_t group, uint32_t n_moves)
 {
     const kvp_layout *layout = &kvpi_copier_memory(copier, group, KVP_DEVICE)->layout;
     const kvp_slot_move *moves = copier->moves;
+    if (layout->type == KVP_BYTES) {
+        return false; /* a state is of all tokens before it: there are no single ones */
+    }
     const int64_t first = layout->block_tokens; /* behind the null block */
     const int64_t end = (int64_t)layout->n_blocks * layout->block_tokens;
     for (uint32_t i = 0; i < n_moves; i++) {

@@ -28,6 +28,9 @@ size_t kvpi_cpu_row_bytes(const struct kvp_copier *copier)
     size_t most = 0;
     for (uint32_t g = 0; g < copier->config.n_groups; g++) {
         const kvp_layout *layout = &kvpi_copier_memory(copier, g, KVP_DEVICE)->layout;
+        if (layout->type == KVP_BYTES) {
+            continue; /* never moved */
+        }
         const uint32_t size = layout->k.size > layout->v.size ? layout->k.size : layout->v.size;
         const size_t bytes = size * kvp_type_bytes(layout->type);
         most = bytes > most ? bytes : most;

@@ -74,6 +74,11 @@ static kvp_status look(inspection *in, const kvpi_input *input)
     options.max_bytes = kvpi_budget_limit(&in->budget);
     kvpi_contents_drop(&in->contents);
     in->n_seqs = 0;
+    const kvp_status status = kvp_arena_inspect(&source, NULL, &in->report); /* its configuration */
+    if (status != KVP_OK)
+        return status;
+    in->contents.n_groups = in->report.config.n_groups;
+    in->contents.has_states = in->report.config.state_slots > 0;
     return kvp_arena_inspect(&source, &options, &in->report);
 }
 
@@ -85,7 +90,6 @@ static kvp_status look_until_it_rests(inspection *in, const kvpi_input *input)
         nanosleep(&pause, NULL);
         status = look(in, input);
     }
-    in->contents.n_groups = in->report.config.n_groups;
     return status;
 }
 

@@ -52,9 +52,11 @@ void kvpi_contents_note(void *context, const kvp_snapshot_item *item)
         c->no_memory |= s->name == NULL;
         return;
     }
+    c->counts[item->block.tier][item->block.group][item->retention]++;
+    if (item->block.group == c->n_groups)
+        return; /* a checkpoint: as a prefix it is that of its unit's block */
     s->blocks++;
     s->units += item->n_units;
-    c->counts[item->block.tier][item->block.group][item->retention]++;
     if (c->n_prefixes == c->capacity) {
         const size_t capacity = c->capacity == 0 ? 1024 : 2 * c->capacity;
         kvpi_prefix *grown = realloc(c->prefixes, capacity * sizeof *grown);
@@ -130,7 +132,7 @@ void kvpi_contents_print(const kvpi_contents *c)
     char hash[33];
     printf("\n%-8s %6s %6s %12s\n", "tier", "group", "class", "blocks");
     for (uint32_t t = 0; t < 2; t++)
-        for (uint32_t g = 0; g < c->n_groups; g++)
+        for (uint32_t g = 0; g < c->n_groups + c->has_states; g++)
             for (uint32_t k = 0; k < KVP_RETENTION_CLASSES; k++)
                 if (c->counts[t][g][k] > 0)
                     printf("%-8s %6" PRIu32 " %6" PRIu32 " %12" PRIu64 "\n", kvpi_inspect_tiers[t],
@@ -166,7 +168,7 @@ void kvpi_contents_add(kvpi_figures *to, const kvpi_contents *c)
     char hash[33];
     kvpi_figures_open_array(to, "cached");
     for (uint32_t t = 0; t < 2; t++)
-        for (uint32_t g = 0; g < c->n_groups; g++)
+        for (uint32_t g = 0; g < c->n_groups + c->has_states; g++)
             add_blocks(to, c, t, g);
     kvpi_figures_close(to);
     kvpi_figures_open_array(to, "namespaces");

@@ -32,9 +32,10 @@ typedef struct kvpi_space {
     kvp_ns_info quota; /* what it has and may have, of an arena with quotas */
 } kvpi_space;
 
-/* Zero it; n_groups is set before it is printed. */
+/* Zero it; n_groups and has_states are set before anything is noted. */
 typedef struct kvpi_contents {
-    uint32_t n_groups;
+    uint32_t n_groups; /* of blocks */
+    bool has_states;   /* group n_groups has slots of recurrent state */
     bool no_memory;
     uint64_t counts[2][KVP_GROUPS_MAX][KVP_RETENTION_CLASSES]; /* blocks in which something can be
                                                                   hit, by tier, group, class */

@@ -48,6 +48,8 @@ static kvp_config config_of(const kvp_snapshot_info *info, uint64_t file_bytes)
     config.unit_tokens = info->unit_tokens;
     config.n_blocks = info->n_blocks;
     config.host_blocks = info->host_blocks;
+    config.state_slots = info->state_slots;
+    config.host_state_slots = info->state_slots > 0 && info->host_blocks > 0 ? 2 : 0;
     config.n_groups = info->n_groups;
     memcpy(config.groups, info->groups, sizeof config.groups);
     config.max_unit_keys = info->max_unit_keys;
@@ -90,10 +92,12 @@ static kvp_status load(inspection *in, const kvpi_input *input)
         return status;
     kvpi_contents_reserve(&in->contents, in->info.n_namespaces);
     in->contents.n_groups = in->info.n_groups;
+    in->contents.has_states = in->info.state_slots > 0;
     kvp_snapshot_options_init(&how);
     how.model = in->info.model;
     how.model_bytes = in->info.model_bytes;
     how.block_bytes = in->info.block_bytes;
+    how.state_bytes = in->info.state_bytes;
     how.context = &in->contents;
     how.put = pass_over;
     how.tell = kvpi_contents_note;
@@ -105,10 +109,11 @@ static kvp_status load(inspection *in, const kvpi_input *input)
 static int refuse(const char *path, kvp_status status)
 {
     if (status == KVP_E_VERSION)
-        return kvpi_tool_fail(COMMAND,
-                              "%s: a snapshot of another version; this program reads version %d: "
-                              "begin without it, and save anew",
-                              path, KVP_SNAPSHOT_VERSION);
+        return kvpi_tool_fail(
+            COMMAND,
+            "%s: a snapshot of another version; this program reads versions up to %d: "
+            "begin without it, and save anew",
+            path, KVP_SNAPSHOT_VERSION);
     if (status == KVP_E_FORMAT)
         return kvpi_tool_fail(COMMAND,
                               "%s: not a snapshot, nor memory with a cache in it; or damaged "
@@ -136,6 +141,9 @@ static void print_text(const inspection *in)
     printf("hash seed      %" PRIu64 "\n", info->hash_seed);
     kvpi_inspect_print_groups(info->groups, info->n_groups);
     printf("KV             %" PRIu64 " bytes for each block\n", info->block_bytes);
+    if (info->state_slots > 0)
+        printf("states         %" PRIu32 " slots, group %" PRIu32 ", %" PRIu64 " bytes each\n",
+               info->state_slots, info->n_groups, info->state_bytes);
     printf("cached         %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64 " units\n",
            report->blocks, report->saved_blocks, report->units, report->saved_units);
     kvpi_contents_print(&in->contents);
@@ -157,6 +165,10 @@ static void add_config(kvpi_figures *to, const inspection *in)
     kvpi_figures_integer(to, "host_blocks", info->host_blocks);
     kvpi_figures_integer(to, "hash_seed", info->hash_seed);
     kvpi_figures_integer(to, "block_bytes", info->block_bytes);
+    if (info->state_slots > 0) {
+        kvpi_figures_integer(to, "state_slots", info->state_slots);
+        kvpi_figures_integer(to, "state_bytes", info->state_bytes);
+    }
     kvpi_inspect_add_groups(to, info->groups, info->n_groups);
 }
 

@@ -89,10 +89,11 @@ static void print_u64(FILE *out, int *first, const char *name, uint64_t value)
 
 static const char *tier_name(uint32_t tier)
 {
-    return tier == KVP_DEVICE        ? "device"
-           : tier == KVP_HOST        ? "host"
-           : tier == KVP_STATE_SLOTS ? "state_slots"
-                                     : "?";
+    return tier == KVP_DEVICE             ? "device"
+           : tier == KVP_HOST             ? "host"
+           : tier == KVP_STATE_SLOTS      ? "state_slots"
+           : tier == KVP_HOST_STATE_SLOTS ? "host_state_slots"
+                                          : "?";
 }
 
 static void print_counts(FILE *out, int *first, const char *name, const kvp_call *call)
@@ -645,6 +646,8 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
         fprintf(out, " max_tree_tokens=%" PRIu32, config->max_tree_tokens);
     if (config->state_slots != 0)
         fprintf(out, " state_slots=%" PRIu32, config->state_slots);
+    if (config->host_state_slots != 0)
+        fprintf(out, " host_state_slots=%" PRIu32, config->host_state_slots);
     if (has_windows(config)) {
         fprintf(out, " n_groups=%" PRIu32, config->n_groups);
         for (uint32_t i = 0; i < config->n_groups; i++) {

@@ -1,0 +1,241 @@
+/* Recurrent state with a host tier: sequences that are swapped, slots that are missing, checkpoints
+ * whose blocks are on the other tier. */
+#include <kvpager/states.h>
+#include <kvpager/swap.h>
+
+#include "groups.h"
+
+static world host_world(uint32_t usable, uint32_t slots, uint32_t host_slots)
+{
+    kvp_config config = config_of(4, 4, usable);
+    config.state_slots = slots;
+    config.host_blocks = 9;
+    config.host_state_slots = host_slots;
+    return make_world(&config);
+}
+
+static kvp_state_info state_of(const world *w, kvp_seq seq)
+{
+    kvp_state_info info;
+    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
+    return info;
+}
+
+static void assert_slots(const world *w, kvp_seq seq, uint32_t read, uint32_t write)
+{
+    const kvp_state_info info = state_of(w, seq);
+    assert_int_equal(info.read_slot, read);
+    assert_int_equal(info.write_slot, write);
+}
+
+/* The copies of states in the plan, which is taken. */
+static uint32_t take_states(const world *w, kvp_copy *out)
+{
+    kvp_copy copies[64];
+    uint32_t n;
+    uint32_t n_states = 0;
+    assert_ok(kvp_plan_take(w->cache, copies, 64, &n));
+    for (uint32_t i = 0; i < n; i++) {
+        if (copies[i].group == 1)
+            out[n_states++] = copies[i];
+    }
+    return n_states;
+}
+
+static void assert_copy(const kvp_copy *copy, uint32_t to, int32_t src, int32_t dst)
+{
+    assert_int_equal(copy->src_tier, !to);
+    assert_int_equal(copy->dst_tier, to);
+    assert_int_equal(copy->src_block, src);
+    assert_int_equal(copy->dst_block, dst);
+    assert_int_equal(copy->n_tokens, 1);
+}
+
+static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
+{
+    kvp_shortage shortage;
+    assert_ok(kvp_cache_shortage(w->cache, &shortage));
+    assert_int_equal(shortage.tier, tier);
+    assert_int_equal(shortage.missing_blocks, missing);
+}
+
+static void test_out_and_in(void **state)
+{
+    (void)state;
+    world w = host_world(8, 5, 3);
+    kvp_copy copy[4];
+    kvp_state_stats stats;
+    kvp_block_info info;
+    uint32_t outcome;
+    const kvp_seq seq = open_done(&w, ints(0), 6); /* reads and writes slot 1 */
+    assert_slots(&w, seq, 1, 1);
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    assert_slots(&w, seq, 1, 0); /* of the host */
+    assert_int_equal(take_states(&w, copy), 1);
+    assert_copy(copy, KVP_HOST, 1, 1);
+    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_int_equal(stats.free_slots, 4);
+    assert_int_equal(stats.host_usable_slots, 2);
+    assert_int_equal(stats.host_held_slots, 1);
+    assert_int_equal(stats.host_free_slots, 1);
+    assert_ok(kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &info));
+    assert_int_equal(info.state, KVP_BLOCK_HELD);
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 3, &info));
+    assert_status(KVP_E_STATE, kvp_seq_checkpoint(w.cache, seq, &outcome));
+    int32_t slots[2];
+    assert_status(KVP_E_STATE, kvp_meta_states(w.cache, &seq, 1, &slots[0], &slots[1]));
+    const kvp_seq other = open_seq(&w, ints(50), 3, NULL); /* takes slot 1 */
+    assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
+    assert_slots(&w, seq, 2, 2); /* alone: it writes what it reads */
+    assert_int_equal(take_states(&w, copy), 1);
+    assert_copy(copy, KVP_DEVICE, 1, 2);
+    close_seq(&w, seq);
+    close_seq(&w, other);
+    end_world(&w);
+}
+
+/* Sequences that share a state share its copy, and then each needs a slot to write. */
+static void test_what_is_shared_is_copied_once(void **state)
+{
+    (void)state;
+    world w = host_world(8, 6, 2);
+    kvp_copy copy[4];
+    kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
+    assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
+    assert_ok(kvp_seq_swap_out(w.cache, seqs, 2, NULL));
+    assert_int_equal(take_states(&w, copy), 1);
+    assert_slots(&w, seqs[0], 1, 0);
+    assert_slots(&w, seqs[1], 1, 0);
+    assert_ok(kvp_seq_swap_in(w.cache, seqs, 2, 1, NULL));
+    assert_int_equal(take_states(&w, copy), 1);
+    assert_slots(&w, seqs[0], 1, 2);
+    assert_slots(&w, seqs[1], 1, 3);
+    close_seq(&w, seqs[0]);
+    close_seq(&w, seqs[1]);
+    end_world(&w);
+}
+
+/* A checkpoint that is there still is read where it is. */
+static void test_a_checkpoint_is_found(void **state)
+{
+    (void)state;
+    world w = host_world(8, 4, 2);
+    kvp_copy copy[4];
+    uint32_t outcome;
+    const kvp_seq seq = open_done(&w, ints(0), 8);
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+    assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    assert_int_equal(take_states(&w, copy), 1);
+    assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
+    assert_int_equal(take_states(&w, copy), 0);
+    const kvp_state_info info = state_of(&w, seq);
+    assert_int_equal(info.read_slot, 1);
+    assert_true(info.write_slot > 1);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
+/* Neither way is begun without slots: the calls say which are missing, and nothing has changed. */
+static void test_slots_that_are_missing(void **state)
+{
+    (void)state;
+    world w = host_world(8, 4, 2);
+    kvp_admission admission;
+    kvp_copy copy[4];
+    const kvp_seq seqs[2] = {open_done(&w, ints(0), 4), open_done(&w, ints(50), 4)};
+    assert_ok(kvp_can_swap_out(w.cache, seqs, 2, &admission));
+    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
+    assert_int_equal(admission.missing_blocks, 0);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_out(w.cache, seqs, 2, NULL));
+    assert_missing(&w, KVP_HOST_STATE_SLOTS, 1);
+    assert_ok(kvp_seq_swap_out(w.cache, seqs, 1, NULL));
+    (void)take_states(&w, copy);
+    const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
+    assert_ok(kvp_can_swap_in(w.cache, seqs, 1, 1, &admission));
+    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
+    assert_int_equal(admission.missing_blocks, 0);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, seqs, 1, 1, NULL));
+    assert_missing(&w, KVP_STATE_SLOTS, 1);
+    close_seq(&w, more[0]);
+    assert_ok(kvp_seq_swap_in(w.cache, seqs, 1, 1, NULL));
+    close_seq(&w, more[1]);
+    close_seq(&w, seqs[0]);
+    close_seq(&w, seqs[1]);
+    end_world(&w);
+}
+
+/* A copy into a slot that is free again is taken out of the plan. */
+static void test_copies_nobody_needs(void **state)
+{
+    (void)state;
+    world w = host_world(8, 4, 2);
+    kvp_copy copy[4];
+    const kvp_seq seq = open_done(&w, ints(0), 6);
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    close_seq(&w, seq);
+    assert_int_equal(take_states(&w, copy), 0);
+    end_world(&w);
+}
+
+/* A block that is kept on the host leaves its checkpoint where it is; the prompt hits both. When
+ * the host loses the block, too, the checkpoint goes. */
+static void test_checkpoints_of_blocks_on_the_host(void **state)
+{
+    (void)state;
+    world w = host_world(4, 6, 2);
+    kvp_state_stats stats;
+    kvp_open_info info;
+    kvp_copy copy[4];
+    const kvp_seq seq = open_done(&w, ints(0), 8);
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
+    close_seq(&w, seq);
+    leave_cached(&w, ints(100), 15); /* takes all four blocks */
+    (void)take_states(&w, copy);
+    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_int_equal(stats.cached_slots, 1);
+    const kvp_seq again = open_seq(&w, ints(0), 11, &info);
+    assert_int_equal(info.hit_tokens, 8);
+    assert_int_equal(info.host_blocks, 2);
+    assert_int_equal(state_of(&w, again).read_slot, 1);
+    close_seq(&w, again);
+    for (int i = 2; i < 6; i++) {
+        leave_cached(&w, ints(100 * i), 15);
+    }
+    (void)take_states(&w, copy);
+    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_int_equal(stats.cached_slots, 0);
+    assert_int_equal(stats.evicted, 1);
+    end_world(&w);
+}
+
+/* A state that is lost stays lost on the host, and the sequence cannot come back. */
+static void test_a_lost_state(void **state)
+{
+    (void)state;
+    world w = host_world(8, 4, 2);
+    kvp_copy copy[4];
+    const kvp_seq seq = open_done(&w, ints(0), 6);
+    assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
+    assert_int_equal(state_of(&w, seq).lost, 1);
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    assert_int_equal(take_states(&w, copy), 0);
+    assert_int_equal(state_of(&w, seq).lost, 1);
+    assert_status(KVP_E_DROPPED, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_out_and_in),
+        cmocka_unit_test(test_what_is_shared_is_copied_once),
+        cmocka_unit_test(test_a_checkpoint_is_found),
+        cmocka_unit_test(test_slots_that_are_missing),
+        cmocka_unit_test(test_copies_nobody_needs),
+        cmocka_unit_test(test_checkpoints_of_blocks_on_the_host),
+        cmocka_unit_test(test_a_lost_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
