@@ -94,7 +94,7 @@ def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0
     function("tell", tell)
     function("tell_seq", tell_seq)
     function("tell_quota", tell_quota)
-    calls = _Callbacks(0, tell=tell, tell_seq=tell_seq, tell_quota=tell_quota)
+    calls = _Callbacks(0, 0, 0, tell=tell, tell_seq=tell_seq, tell_quota=tell_quota)
     options, made = ffi.new("kvp_arena_options *"), ffi.new("kvp_arena_report *")
     lib.kvp_arena_options_init(options)
     keep = ffi.new_handle(calls)

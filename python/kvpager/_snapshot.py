@@ -102,6 +102,7 @@ class Snapshots:
     """The part of the cache that snapshot.h describes."""
 
     _o: Any
+    groups: list[Window]
 
     def save(self, path: str | os.PathLike[str], *, model: str | bytes = b"", block_bytes: int = 0,
              get: Get | None = None, state_bytes: int = 0) -> None:
