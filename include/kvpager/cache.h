@@ -106,8 +106,7 @@ typedef struct kvp_config {
     uint64_t hash_seed;         /* default 0 */
     uint32_t n_uncached_tokens; /* size of the set below; default 0 */
     uint32_t test_hash_bits;    /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
-    const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
-                                       published; copied */
+    const int32_t *uncached_tokens; /* [n_uncached_tokens] ids never matched or published; copied */
     uint32_t host_blocks;     /* of the host tier, null block included; 0: none (default), else
                                2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h */
     uint32_t keep_evicted;    /* 1 (default): what is evicted from the device is kept on the host */
@@ -123,6 +122,7 @@ typedef struct kvp_config {
     uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
     uint32_t state_slots; /* of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h */
     uint32_t host_state_slots; /* the same on the host: if there are state_slots and host_blocks */
+    uint32_t reserved;         /* 0 */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */

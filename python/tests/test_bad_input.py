@@ -175,6 +175,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
             n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
         {"seqs": "seqs", "tokens": "tokens", "parents": "nodes", "n_tokens": "counts",
          "reserve": "number"}),
+    "Namespace.state_need": (lambda w, a: w.ns.state_need(a["tokens"]), {"tokens": "tokens"}),
     "Sequence.checkpoint": (lambda w, a: seq0(w).checkpoint(), {}),
     "Sequence.state": (lambda w, a: seq0(w).state(), {}),
     "Cache.state_stats": (lambda w, a: w.cache.state_stats(), {}),

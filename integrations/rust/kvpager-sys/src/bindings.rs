@@ -14,8 +14,9 @@ pub const KVP_RETENTION_CLASSES: u32 = 8;
 pub const KVP_GROUPS_MAX: u32 = 8;
 pub const KVP_TREE_TOKENS_MAX: u32 = 65536;
 pub const KVP_STATE_SLOTS: u32 = 2;
+pub const KVP_HOST_STATE_SLOTS: u32 = 3;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
-pub const KVP_SNAPSHOT_VERSION: u32 = 2;
+pub const KVP_SNAPSHOT_VERSION: u32 = 3;
 pub const KVP_ARENA_MARK: &[u8; 9usize] = b"kvparena\0";
 pub const KVP_ARENA_MARK_BYTES: u32 = 8;
 pub const KVP_META_LEVELS_MAX: u32 = 32;
@@ -327,8 +328,7 @@ pub struct kvp_config {
     pub n_nodes: u32,
     #[doc = " extra keys that may touch one unit, 0..64; default 0"]
     pub max_unit_keys: u32,
-    #[doc = " copies that may wait in the plan, or be out in steps;"]
-    #[doc = "0 = max_seqs + 64, and n_blocks more with a host tier"]
+    #[doc = " that wait, or are out; 0 = max_seqs + 64, + n_blocks with host"]
     pub max_copies: u32,
     #[doc = " KVP_ADOPT, KVP_KEEP"]
     pub commit_policy: u32,
@@ -344,8 +344,7 @@ pub struct kvp_config {
     pub n_uncached_tokens: u32,
     #[doc = " tests only: bits of the hash for look-ups, 1..32; 0 = all"]
     pub test_hash_bits: u32,
-    #[doc = " [n_uncached_tokens] token ids that must never be matched or"]
-    #[doc = "published; copied"]
+    #[doc = " [n_uncached_tokens] ids never matched or published; copied"]
     pub uncached_tokens: *const i32,
     #[doc = " of the host tier, null block included; 0: none (default), else"]
     #[doc = "2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h"]
@@ -374,6 +373,10 @@ pub struct kvp_config {
     pub policy: u32,
     #[doc = " of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h"]
     pub state_slots: u32,
+    #[doc = " the same on the host: if there are state_slots and host_blocks"]
+    pub host_state_slots: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
 }
 impl Default for kvp_config {
     fn default() -> Self {
@@ -552,7 +555,7 @@ pub struct kvp_shortage {
     #[doc = " KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the"]
     #[doc = "limit that can never be passed; else 0"]
     pub missing_blocks: u64,
-    #[doc = " whose blocks: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS: states.h"]
+    #[doc = " whose: KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS and so on: states.h"]
     pub tier: u32,
     #[doc = " 0"]
     pub reserved: u32,
@@ -2026,8 +2029,9 @@ extern "C" {
     #[doc = " slot: after the commit of a chunk, or when it is scheduled if commits are made then."]
     #[doc = ""]
     #[doc = " Gives:   out_outcome  KVP_CHECKPOINT_...; may be NULL"]
-    #[doc = " Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the computed tokens are 0, or end no"]
-    #[doc = "          unit; or their values are not known, or not kept; KVP_E_DROPPED: the state is lost"]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE: the cache has no state group; the sequence is swapped out; the"]
+    #[doc = "          computed tokens are 0, or end no unit; or their values are not known, or not kept;"]
+    #[doc = "          KVP_E_DROPPED: the state is lost"]
     #[doc = " After-failure: unchanged"]
     #[doc = " Thread:  cache. Cost: O(units before it)"]
     pub fn kvp_seq_checkpoint(
@@ -2039,7 +2043,8 @@ extern "C" {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_state_info {
-    #[doc = " that the next step reads; 0: the initial state, or it is lost"]
+    #[doc = " that the next step reads; 0: the initial state, or it is lost. Of the"]
+    #[doc = "host if the sequence is swapped out"]
     pub read_slot: u32,
     #[doc = " that it writes; 0: extend first"]
     pub write_slot: u32,
@@ -2099,6 +2104,11 @@ pub struct kvp_state_stats {
     pub hits: u64,
     #[doc = " checkpoints: by a take, or with their block"]
     pub evicted: u64,
+    #[doc = " gauges: host_state_slots - 1 = free + held; or 0"]
+    pub host_usable_slots: u64,
+    pub host_free_slots: u64,
+    #[doc = " of sequences that are swapped out"]
+    pub host_held_slots: u64,
 }
 extern "C" {
     pub fn kvp_seq_state_get_sized(
@@ -2182,6 +2192,7 @@ impl Default for kvp_source {
 pub struct kvp_snapshot_block {
     #[doc = " KVP_DEVICE, KVP_HOST"]
     pub tier: u32,
+    #[doc = " n_groups: `block` is a slot of recurrent state"]
     pub group: u32,
     pub block: i32,
     #[doc = " slots with KV, from the block's start; the rest does not matter"]
@@ -2242,7 +2253,7 @@ pub struct kvp_snapshot_options {
             out_bytes: *mut ::std::os::raw::c_void,
         ) -> ::std::os::raw::c_int,
     >,
-    #[doc = " save, with bytes: [block_bytes]; not 0 ends the save"]
+    #[doc = " save, with bytes: [block_bytes], [state_bytes] of a slot; not 0 ends the save"]
     pub put: ::std::option::Option<
         unsafe extern "C" fn(
             context: *mut ::std::os::raw::c_void,
@@ -2254,6 +2265,9 @@ pub struct kvp_snapshot_options {
     pub tell: ::std::option::Option<
         unsafe extern "C" fn(context: *mut ::std::os::raw::c_void, item: *const kvp_snapshot_item),
     >,
+    #[doc = " of a slot of recurrent state, 1..2^31-1 if block_bytes is not 0; 0"]
+    #[doc = "(default): without. Not looked at for a cache without such state"]
+    pub state_bytes: u64,
 }
 impl Default for kvp_snapshot_options {
     fn default() -> Self {
@@ -2282,7 +2296,7 @@ pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_snapshot_report {
     pub saved_namespaces: u64,
-    #[doc = " both tiers, all groups"]
+    #[doc = " both tiers, all groups, and checkpoints with a unit each"]
     pub saved_blocks: u64,
     #[doc = " in these blocks"]
     pub saved_units: u64,
@@ -2322,6 +2336,10 @@ pub struct kvp_snapshot_info {
     pub saved_units: u64,
     pub model_bytes: u32,
     pub model: [u8; 255usize],
+    #[doc = " 0: no recurrent state"]
+    pub state_slots: u32,
+    #[doc = " 0: without bytes"]
+    pub state_bytes: u64,
 }
 impl Default for kvp_snapshot_info {
     fn default() -> Self {
@@ -2335,12 +2353,12 @@ impl Default for kvp_snapshot_info {
 extern "C" {
     #[doc = " Save what is cached."]
     #[doc = ""]
-    #[doc = " Takes:   options      get is needed when block_bytes is not 0; put and tell are not used"]
+    #[doc = " Takes:   options      get is needed when block_bytes is not 0, and so is state_bytes if the cache"]
+    #[doc = "                       has recurrent state; put and tell are not used"]
     #[doc = "          sink         gets whole records; must not call the cache"]
     #[doc = " Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they"]
-    #[doc = "          bring is not there yet. Take the plan, run it, report the steps; or always with"]
-    #[doc = "          recurrent state (states.h); KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what"]
-    #[doc = "          was written is a cut file"]
+    #[doc = "          bring is not there yet. Take the plan, run it, report the steps;"]
+    #[doc = "          KVP_E_NO_MEMORY; KVP_E_IO when the sink or get failed: what was written is a cut file"]
     #[doc = " After-failure: unchanged, as is the cache on success"]
     #[doc = " Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call"]
     pub fn kvp_snapshot_save(
@@ -2504,7 +2522,7 @@ pub struct kvp_arena_report {
     #[doc = " KVP_ARENA_WHOLE, MOVING, DAMAGED"]
     pub state: u32,
     #[doc = " counted one by one, by tier and group:"]
-    #[doc = "those that are not free"]
+    #[doc = "those that are not free; at n_groups slots of recurrent state"]
     pub blocks: [[[u64; 3usize]; 8usize]; 2usize],
     #[doc = " DAMAGED"]
     pub violation: kvp_violation,

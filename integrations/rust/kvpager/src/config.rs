@@ -68,6 +68,8 @@ pub struct Config {
     pub learned_policy: bool,
     /// Slots of recurrent state, slot 0 included: 2..2^30; 0 (default): there are none.
     pub state_slots: u32,
+    /// The same on the host, for swaps: 0 without `state_slots` and a host tier.
+    pub host_state_slots: u32,
 }
 
 impl Default for Config {
@@ -154,6 +156,8 @@ impl Config {
             lent_blocks: self.lent_blocks,
             policy: self.learned_policy.into(),
             state_slots: self.state_slots,
+            host_state_slots: self.host_state_slots,
+            reserved: 0,
             test_hash_bits: 0,
         })
     }
@@ -192,6 +196,7 @@ impl Config {
             lent_blocks: raw.lent_blocks,
             learned_policy: raw.policy != 0,
             state_slots: raw.state_slots,
+            host_state_slots: raw.host_state_slots,
         }
     }
 }
