@@ -184,10 +184,11 @@ static kvp_status make_room(struct recurrent *r, struct stream *stream)
             stream->n_slots = stream->n_tokens;
         if (status != KVP_E_NO_BLOCKS)
             break;
-        if (count_running(r) == 1)
+        struct stream *last = last_running(r);
+        if (last == NULL || count_running(r) == 1)
             return KVP_E_NEVER;
         r->counts.preemptions++;
-        status = wait_again(r, last_running(r));
+        status = wait_again(r, last);
         if (status == KVP_OK)
             status = KVP_E_NO_BLOCKS;
     }
