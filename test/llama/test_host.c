@@ -14,11 +14,14 @@
 
 enum { S = 4, BLOCKS = 6, PIECE = 3 }; /* blocks of the device; of the longest piece */
 enum { ALL = BLOCKS * S - 1 };         /* a prompt that takes all blocks, and fills five */
+enum { LONGEST = 1024 };
 
 static struct llama_model plain = {.architecture = "llama"};
 
 /* A clock that moves while pieces are put, and while prompts are computed. */
 static uint64_t now, each_put, each_decode, n_put;
+
+static uint32_t n_blocks; /* of the engine */
 
 static uint64_t read_clock(void *clock)
 {
@@ -28,7 +31,7 @@ static uint64_t read_clock(void *clock)
     return now;
 }
 
-static kvp_llama *make(uint32_t host_blocks, uint32_t preempt, kvp_why *why)
+static kvp_llama *make_of(uint32_t blocks, uint32_t host_blocks, uint32_t preempt, kvp_why *why)
 {
     kvp_llama_config config;
     kvp_sched_config sched;
@@ -45,13 +48,19 @@ static kvp_llama *make(uint32_t host_blocks, uint32_t preempt, kvp_why *why)
     config.host_blocks = host_blocks;
     config.stretch_tokens = PIECE * S;
     config.now_ns = read_clock;
-    params.n_ctx = (BLOCKS + PIECE) * S;
+    params.n_ctx = (blocks + PIECE) * S;
     params.flash_attn_type =
         why == NULL ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
     assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, why), KVP_OK);
+    n_blocks = blocks;
     each_put = 1;
     each_decode = 1000;
     return engine;
+}
+
+static kvp_llama *make(uint32_t host_blocks, uint32_t preempt, kvp_why *why)
+{
+    return make_of(BLOCKS, host_blocks, preempt, why);
 }
 
 static kvp_llama_stats check(const kvp_llama *engine)
@@ -59,14 +68,14 @@ static kvp_llama_stats check(const kvp_llama *engine)
     kvp_violation violation;
     kvp_llama_stats stats;
     assert_int_equal(kvp_llama_check(engine, &violation), KVP_OK);
-    assert_true(fake_used(kvp_llama_context(engine)) <= BLOCKS * S);
+    assert_true(fake_used(kvp_llama_context(engine)) <= n_blocks * S);
     kvp_llama_stats_get(engine, &stats);
     return stats;
 }
 
 static void submit(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new)
 {
-    int32_t tokens[64];
+    int32_t tokens[LONGEST];
     kvp_ns ns;
     kvp_request request;
     for (uint32_t i = 0; i < n; i++)
@@ -84,7 +93,7 @@ static uint32_t make_step(kvp_llama *engine)
 {
     const int32_t sampled[4] = {0};
     kvp_step step;
-    int32_t tokens[64];
+    int32_t tokens[LONGEST];
     uint32_t at = 0;
     assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
     for (uint32_t k = 0; k < step.n_seqs; k++) {
@@ -207,6 +216,29 @@ static void what_is_slow_does_not_come_back(void **state)
     kvp_llama_destroy(engine);
 }
 
+/* All blocks go to the host and come back from there in one step, and none is lost. */
+static void a_step_may_exchange_all_blocks(void **state)
+{
+    (void)state;
+    enum { MANY = 100, HALF = MANY / 2 * S };
+    kvp_llama *engine = make_of(MANY, 4 * MANY, 0, NULL);
+    kvp_stats stats;
+    (void)run_prompt(engine, 10000, HALF - 1);
+    (void)run_prompt(engine, 20000, HALF - 1);
+    (void)run_prompt(engine, 30000, MANY * S - 1);
+    const uint64_t before = check(engine).decoded_tokens;
+    submit(engine, 10000, HALF - 1, 1);
+    submit(engine, 20000, HALF - 1, 1);
+    assert_int_equal(make_step(engine), 2);
+    assert_int_equal(check(engine).decoded_tokens - before, 2 * (S - 1)); /* no whole block */
+    while (make_step(engine) > 0)
+        ;
+    assert_int_equal(run_prompt(engine, 30000, MANY * S - 1), S - 1);
+    assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+    assert_int_equal(stats.unkept_blocks, 0);
+    kvp_llama_destroy(engine);
+}
+
 static void requests_are_swapped(void **state)
 {
     (void)state;
@@ -232,6 +264,7 @@ int main(void)
         cmocka_unit_test(neighbours_go_together),
         cmocka_unit_test(pieces_are_freed_with_their_last_block),
         cmocka_unit_test(what_is_slow_does_not_come_back),
+        cmocka_unit_test(a_step_may_exchange_all_blocks),
         cmocka_unit_test(requests_are_swapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

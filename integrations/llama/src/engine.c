@@ -113,6 +113,14 @@ static uint32_t stretch_cells(const kvp_llama_config *config)
     return n > 0 ? n * config->block_tokens : config->block_tokens;
 }
 
+/* A step may write every block: what it had goes to the host, what it gets comes from there.
+ * Evicted content is kept while the plan is less than half full. */
+static uint32_t copies_of_a_step(const kvp_config *cache)
+{
+    const uint64_t n = 4 * (uint64_t)cache->n_blocks + cache->max_seqs;
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
 static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, kvp_why *why)
 {
     kvp_config cache;
@@ -132,6 +140,8 @@ static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, 
     cache.n_blocks = n_cells / config->block_tokens + 1;
     cache.max_seqs = config->host_blocks > 0 ? 2 * config->max_running : config->max_running;
     cache.host_blocks = config->host_blocks;
+    if (cache.host_blocks > 0 && cache.max_copies == 0)
+        cache.max_copies = copies_of_a_step(&cache);
     cache.max_seq_tokens = config->max_seq_tokens != 0 ? config->max_seq_tokens : n_cells;
     cache.full_hit = KVP_FULL_HIT_RECOMPUTE; /* a token that is run again writes a cell */
     cache.steps = KVP_STEPS_ORDERED;

@@ -26,7 +26,10 @@ def check_host(folder):
             assert metrics["evicted_blocks_total"] > 0 and (metrics["host_bytes"] > 0) == kept, metrics
             n = cached(server, FIRST)
             assert (n == whole(FIRST)) == kept, n
-            assert (server.metrics()["host_pieces_in_total"] > 0) == kept
+            metrics = server.metrics()
+            assert (metrics["host_pieces_in_total"] > 0) == kept, metrics
+            for name in "host_unkept_blocks_total", "host_evicted_blocks_total", "short_of_ids_blocks_total":
+                assert metrics[name] == 0, metrics
     options = [*HOST, "1M", "--snapshot", os.path.join(folder, "kept")]
     with Server(*options) as server:  # the cells are saved, and what is on the host is not
         assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
@@ -57,8 +60,9 @@ def check_refused(folder):
     with open(model, "w", encoding="utf-8") as file:
         file.write("fake-model architecture=mamba")
     assert "recurrent" in refused("-m", model, *HOST, "1M")[1]
-    with Server(*HOST, "64"):  # one block
-        pass
+    with Server(*HOST, "64") as server:  # one block
+        assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
+        assert server.metrics()["host_evicted_blocks_total"] > 0
 
 
 def main():

@@ -18,6 +18,7 @@ typedef struct node {
     const kvp_event *event;
     int32_t parent;
     int32_t chain;
+    int32_t next; /* node of the same chain */
     uint32_t n_children;
     uint32_t refs;   /* rows that refer to its block */
     uint32_t tenant; /* UINT32_MAX: its namespace is gone */
@@ -117,7 +118,7 @@ static int read_nodes(view *v)
         at->event = &v->events[i];
         at->parent = find(v, &at->event->parent);
         at->tenant = at->parent >= 0 ? v->nodes[at->parent].tenant : tenant_of(v, &at->event->root);
-        at->chain = NONE;
+        at->chain = at->next = NONE;
         if (at->parent >= 0)
             v->nodes[at->parent].n_children++;
     }
@@ -128,9 +129,10 @@ static void make_chains(view *v)
 {
     for (uint32_t i = 0; i < v->n_nodes; i++) {
         node *at = &v->nodes[i];
-        const node *parent = at->parent >= 0 ? &v->nodes[at->parent] : NULL;
+        node *parent = at->parent >= 0 ? &v->nodes[at->parent] : NULL;
         if (parent != NULL && parent->n_children == 1 && parent->refs == at->refs) {
             at->chain = parent->chain;
+            parent->next = (int32_t)i;
         } else if (v->n_chains < CHAINS_MOST) {
             at->chain = (int32_t)v->n_chains++;
             v->chains[at->chain] = (chain){
@@ -141,20 +143,26 @@ static void make_chains(view *v)
     }
 }
 
-/* The first tokens of a chain as text. */
-static json_t *preview(const view *v, const chain *of)
+static void put_block(const view *v, uint32_t of, kvpi_text *text)
 {
     static const kvpi_stops none;
-    kvpi_text text = {0};
     char bytes[256];
-    const node *first = &v->nodes[of->first];
-    const int32_t *tokens = &v->tokens[(size_t)of->first * v->block_tokens];
-    for (uint32_t i = 0; i < first->event->n_tokens && text.n < PREVIEW_BYTES; i++) {
+    const int32_t *tokens = &v->tokens[(size_t)of * v->block_tokens];
+    for (uint32_t i = 0; i < v->events[of].n_tokens && text->n < PREVIEW_BYTES; i++) {
         const int32_t n =
             llama_token_to_piece(v->loop->vocab, tokens[i], bytes, sizeof bytes, 0, true);
         if (n > 0)
-            (void)kvpi_text_put(&text, bytes, (size_t)n, &none);
+            (void)kvpi_text_put(text, bytes, (size_t)n, &none);
     }
+}
+
+/* The first tokens of a chain as text. */
+static json_t *preview(const view *v, const chain *of)
+{
+    kvpi_text text = {0};
+    for (int32_t at = (int32_t)of->first; at != NONE && text.n < PREVIEW_BYTES;
+         at = v->nodes[at].next)
+        put_block(v, (uint32_t)at, &text);
     json_t *made = json_stringn(text.bytes != NULL ? text.bytes : "", text.n);
     kvpi_text_free(&text);
     return made;

@@ -71,6 +71,15 @@ static void write_cells(FILE *file, const kvpi_figures *f)
     counter(file, "host_pieces_out_total", f->llama.stretches_out,
             "Pieces of evicted KV that were copied to host memory.");
     counter(file, "host_pieces_in_total", f->llama.stretches_in, "Pieces that came back.");
+    counter(file, "host_slow_blocks_total", f->llama.slow_blocks,
+            "Blocks that host memory did not keep, because computing them was measured faster.");
+    counter(file, "host_unkept_blocks_total", f->cache.unkept_blocks,
+            "Evicted blocks that host memory, or a step's copies, had no room for.");
+    counter(file, "host_evicted_blocks_total",
+            f->cache.host_evicted_blocks - f->llama.slow_blocks, /* slow ones are dropped there */
+            "Blocks in host memory that lost their content to others.");
+    counter(file, "short_of_ids_blocks_total", f->llama.dropped_blocks,
+            "Cached blocks that were dropped because llama.cpp's sequence ids were short.");
     counter(file, "steps_total", f->sched.steps, "Steps of the engine.");
     counter(file, "failed_decodes_total", f->llama.failed_decodes,
             "Calls of llama_decode that failed.");
