@@ -606,6 +606,7 @@ typedef struct kvp_seq_info {
     uint32_t retention;
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
     uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind its tokens: trees.h */
+    uint32_t stop_group;  /* as of kvp_open_info, at open; of the parent's for a fork */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence, at one moment between two calls. Not recorded.
@@ -615,8 +616,7 @@ KVP_SIZED kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_s
 /* Read token values back.
  * Gives:   out_tokens   [n_tokens]: values of positions from .. from + n_tokens - 1
  * Returns: KVP_OK; KVP_E_ARG when the range exceeds the tokens; KVP_E_UNKNOWN when a token in it
- *          has no value, or was not kept for lack of nodes
- * Thread:  read. Cost: O(n_tokens) */
+ *          has no value, or was not kept for lack of nodes. Thread: read. Cost: O(n_tokens) */
 KVP_API kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from,
                                   uint32_t n_tokens, int32_t *out_tokens);
 

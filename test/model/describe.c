@@ -59,6 +59,7 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, row_version),
     FIELD(kvp_seq_info, tier),
     FIELD(kvp_seq_info, tree_tokens),
+    FIELD(kvp_seq_info, stop_group),
     {NULL, 0, 0},
 };
 static const field block_fields[] = {

@@ -180,7 +180,7 @@ typedef struct oracle_seq {
     uint32_t tier;
     uint32_t root;
     uint32_t tokens, known, prompt, cached, computed, writable;
-    uint32_t stop, retention;
+    uint32_t stop, stop_group, retention;
     uint64_t uncached_from;        /* lowest begin of its uncached ranges */
     uint64_t private_from;         /* first token whose KV a window of its own made another */
     int32_t *rows[KVP_GROUPS_MAX]; /* [n_row] each */

@@ -599,6 +599,7 @@ static void start_seq(oracle *o, oracle_seq *seq, const kvp_call *call, const or
     seq->retention = call->retention;
     seq->uncached_from = lowest_begin(call);
     seq->stop = m->stop;
+    seq->stop_group = m->stop_group;
     for (uint32_t i = 0; i < m->hit_units; i++)
         oracle_chain_push(o, seq, o->prompt_nodes[i]);
 }

@@ -19,6 +19,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
     info->kept_tokens = kept;
     info->n_blocks = seq->n_row;
     info->stop = seq->stop;
+    info->stop_group = seq->stop_group;
     info->last_token = -1;
     if (kept == seq->known && kept)
         info->last_token = seq->n_tail ? seq->tail[seq->n_tail - 1]

@@ -193,6 +193,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->prompt = oracle_lower(parent->prompt, at);
     child->cached = oracle_lower(parent->cached, at);
     child->stop = parent->stop;
+    child->stop_group = parent->stop_group;
     child->is_fork = true;
     child->retention = parent->retention;
     child->uncached_from = parent->uncached_from;

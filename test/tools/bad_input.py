@@ -135,9 +135,12 @@ LOAD = [
     *[([f"--{rate}-token-ns", "1000001"], f"--{rate}-token-ns is '1000001', expected a number from")
       for rate in ["prompt", "decode", "context", "copy"]],
     *[([*option.split(), *RATES], f"{option.split()[0]} and --prompt-token-ns exclude each other")
-      for option in ["--model qwen3-8b", "--model-config x", "--device a100", "--tp 2",
+      for option in ["--device a100", "--tp 2",
                      "--dtype fp8", "--weights-dtype fp8", "--utilization 0.5", "--overhead 0",
-                     "--compute-share 1", "--bandwidth-share 1", "--host-bandwidth 1G"]],
+                     "--compute-share 1", "--bandwidth-share 1", "--host-bandwidth 1G",
+                     "--compute-share 1 --model qwen3-8b"]],
+    ([*RATES, "--model", "qwen3-8b", "--blocks", "9", "--device", "a100"],
+     "--device and --blocks exclude each other"),
 ]
 
 # options, what the message must contain: right by themselves, but not with what they name

@@ -288,12 +288,13 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
     info->n_blocks = kvpi_read32(&seq->n_blocks);
-    info->stop = kvpi_read32(&seq->stop);
+    info->stop = kvpi_read16(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
     info->row_version = kvpi_read(&seq->row_version);
     info->tier = kvpi_read16(&seq->tier);
     info->tree_tokens = kvpi_read32(&seq->n_tree);
+    info->stop_group = kvpi_read16(&seq->stop_group);
 }
 
 static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)

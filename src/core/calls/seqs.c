@@ -233,7 +233,8 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     kvpi_set(&seq->tag, prompt->tag);
     seq->root = match->root;
     kvpi_set16(&seq->retention, (uint16_t)prompt->retention);
-    kvpi_set32(&seq->stop, match->stop);
+    kvpi_set16(&seq->stop, (uint16_t)match->stop);
+    kvpi_set16(&seq->stop_group, (uint16_t)match->stop_group);
     kvpi_set32(&seq->tokens, prompt->n_tokens);
     kvpi_set32(&seq->prompt, prompt->n_tokens);
     kvpi_set32(&seq->cached, info->cached_tokens);

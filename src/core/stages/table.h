@@ -56,7 +56,8 @@ struct kvpi_seq {
     uint32_t n_units;       /* kept units */
     uint32_t n_public;      /* leading units that are public */
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
-    uint32_t stop;
+    uint16_t stop;
+    uint16_t stop_group;
     uint32_t n_partial_keys;
     uint16_t retention;
     uint16_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */

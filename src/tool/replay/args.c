@@ -295,7 +295,7 @@ void kvpi_replay_args_help(void)
     print_group("Cache", OPT_BLOCK_TOKENS, OPT_MAX_RUNNING);
     print_group("Scheduler", OPT_MAX_RUNNING, OPT_MODEL);
     print_group("Time, by a roofline (the default)", OPT_MODEL, OPT_PROMPT_TOKEN_NS);
-    print_group("Time, by plain rates: any of these instead of a model; the others are 0",
+    print_group("Time, by plain rates: any of these, no roofline; the others are 0",
                 OPT_PROMPT_TOKEN_NS, OPT_SEQUENTIAL);
     print_group("Output", OPT_SEQUENTIAL, N_OPTIONS);
     print_sequential_help();
@@ -617,15 +617,15 @@ static int check_model(const kvpi_args *args, kvpi_replay_args *out)
     return 0;
 }
 
-/* One after the other, an accelerator is nothing but a number of blocks. */
-static int check_device(const kvpi_args *args, const kvpi_replay_args *out)
+/* One after the other, or with rates, an accelerator is nothing but a number of blocks. */
+static int check_device(const kvpi_args *args, kvpi_replay_args *out)
 {
     static const int of_device[] = {OPT_DEVICE, OPT_WEIGHTS_DTYPE, OPT_UTILIZATION, OPT_OVERHEAD};
-    int size = first_given(out, OPT_BLOCKS, OPT_KV_BYTES);
-    for (size_t i = 0; size >= 0 && i < sizeof of_device / sizeof *of_device; i++)
+    int size = first_given(out, OPT_BLOCKS, OPT_KV_BYTES), status = check_model(args, out);
+    for (size_t i = 0; status == 0 && size >= 0 && i < sizeof of_device / sizeof *of_device; i++)
         if (is_given(out, of_device[i]))
             return exclude(args, of_device[i], size);
-    return 0;
+    return status;
 }
 
 /* What is restored has no KV, and a part of a block is no part of a record. */
@@ -644,11 +644,9 @@ static int check_store_with(const kvpi_args *args, const kvpi_replay_args *out, 
         return exclude(args, OPT_UNIT_TOKENS, store);
     if (replay->host_blocks == 0 && out->host_memory_bytes == 0)
         return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory", name);
-    if (!out->step.is_roofline || out->sequential)
-        return is_given(out, OPT_MODEL) || is_given(out, OPT_MODEL_CONFIG) ||
-                       out->kv_bytes_per_token != 0
-                   ? 0
-                   : kvpi_args_wrong(args, "%s needs --kv-bytes-per-token or --model", name);
+    if ((!out->step.is_roofline || out->sequential) && !kvpi_replay_args_name_model(out) &&
+        out->kv_bytes_per_token == 0)
+        return kvpi_args_wrong(args, "%s needs --kv-bytes-per-token or --model", name);
     return 0;
 }
 
@@ -681,29 +679,29 @@ static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
         return exclude(args, option, OPT_SEQUENTIAL);
     if (check_host(args, out) != 0)
         return KVPI_ARGS_WRONG;
-    if (!is_given(out, OPT_MODEL) && !is_given(out, OPT_MODEL_CONFIG)) {
+    if (!kvpi_replay_args_name_model(out)) {
         option = first_given(out, OPT_DEVICE, OPT_COMPUTE_SHARE);
         return option < 0 ? 0
                           : kvpi_args_wrong(args, "%s needs --model or --model-config",
                                             options_table[option].name);
     }
-    return check_model(args, out) != 0 ? KVPI_ARGS_WRONG : check_device(args, out);
+    return check_device(args, out);
 }
 
+/* Rates replace the time of a model; what its blocks and states hold stays. */
 static int check_rates(const kvpi_args *args, const kvpi_replay_args *out)
 {
     int rate = first_given(out, OPT_PROMPT_TOKEN_NS, OPT_SEQUENTIAL);
-    int model = first_given(out, OPT_MODEL, OPT_STEP_NS);
-    if (rate >= 0 && model >= 0)
-        return exclude(args, model, rate);
-    return 0;
+    int time = first_given(out, kvpi_replay_args_name_model(out) ? OPT_COMPUTE_SHARE : OPT_MODEL,
+                           OPT_STEP_NS);
+    return rate >= 0 && time >= 0 ? exclude(args, time, rate) : 0;
 }
 
 static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
 {
     if (check_model(args, out) != 0)
         return KVPI_ARGS_WRONG;
-    if (out->model.model_name == NULL && out->model.config_path == NULL)
+    if (!kvpi_replay_args_name_model(out))
         out->model.model_name = DEFAULT_MODEL;
     if (!is_given(out, OPT_STEP_NS))
         out->step.step_ns = DEFAULT_ROOFLINE_STEP_NS;
@@ -725,7 +723,9 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
                                load->step_tokens, load->max_running);
     if (check_host(args, out) != 0 || check_rates(args, out) != 0)
         return KVPI_ARGS_WRONG;
-    return out->step.is_roofline ? check_roofline(args, out) : 0;
+    if (out->step.is_roofline)
+        return check_roofline(args, out);
+    return kvpi_replay_args_name_model(out) ? check_device(args, out) : 0;
 }
 
 /* What several replays would write to one place. */

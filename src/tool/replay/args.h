@@ -29,6 +29,12 @@ typedef struct kvpi_replay_args {
     bool help;
 } kvpi_replay_args;
 
+/* Is one named, by a row of the table or by a file? */
+static inline bool kvpi_replay_args_name_model(const kvpi_replay_args *args)
+{
+    return args->model.model_name != NULL || args->model.config_path != NULL;
+}
+
 /* Read the command line.
  *
  * Gives:   args     for messages of later stages

@@ -202,6 +202,12 @@ static kvp_status keep_state(replay *run, kvp_seq seq, uint32_t n_tokens)
     return status;
 }
 
+/* Did a missing state end the hit? */
+static bool lacked_state(const replay *run, const kvp_open_info *info)
+{
+    return info->stop == KVP_STOP_NO_KV && info->stop_group == run->options->n_groups;
+}
+
 /* Ends chunks where states are to be kept. Counts known tokens that no state made useful. */
 static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *info)
 {
@@ -209,10 +215,11 @@ static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *
     kvp_status status = kvp_seq_state_get(run->cache.cache, seq, &state);
     if (status != KVP_OK)
         return status;
-    const uint32_t known = state.branch_end != 0 ? state.branch_end : state.prompt_end;
-    if (info->stop == KVP_STOP_NO_KV && info->stop_group == run->options->n_groups)
-        run->report->state_missed_tokens += known - info->hit_tokens;
-    status = keep_state(run, seq, state.branch_end);
+    if (lacked_state(run, info))
+        status =
+            kvpi_hits_count_missed(&run->report->hits, run->cache.cache, seq, info->hit_tokens);
+    if (status == KVP_OK)
+        status = keep_state(run, seq, state.branch_end);
     return status == KVP_OK ? keep_state(run, seq, state.prompt_end) : status;
 }
 
@@ -357,23 +364,6 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
     return status == KVP_OK ? reclaim(run) : status;
 }
 
-static void count_end(replay *run, const kvp_open_info *info)
-{
-    kvpi_report_ended *ended = &run->report->ended;
-    switch (info->stop) {
-    case KVP_STOP_END:
-    case KVP_STOP_FULL_HIT: ended->end++; break;
-    case KVP_STOP_MISS: ended->miss++; break;
-    case KVP_STOP_NO_KV:
-        if (run->options->state_slots > 0 && info->stop_group == run->options->n_groups)
-            ended->states++;
-        else
-            ended->no_kv[info->stop_group]++;
-        break;
-    default: ended->other++; break;
-    }
-}
-
 static int replay_request(replay *run, uint64_t place)
 {
     const kvpi_request *request = kvpi_requests_get(run->requests, run->first + place);
@@ -391,7 +381,8 @@ static int replay_request(replay *run, uint64_t place)
             return kvpi_tool_fail("replay", "the request of line %llu: %s (%s)",
                                   (unsigned long long)request->line, kvp_status_text(status),
                                   kvp_status_name(status));
-        count_end(run, &info);
+        const kvpi_hit hit = {info.stop, info.stop_group, run->options->n_groups};
+        kvpi_hits_count(&report->hits, &hit);
         if (run->options->watch != NULL && watch_request(run, request, place, &info) != TOOL_OK)
             return TOOL_FAILED;
     } else {
@@ -430,7 +421,7 @@ static int read_counters(replay *run)
     kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
-    status = kvp_cache_state_stats(run->cache.cache, &run->report->states);
+    status = kvp_cache_state_stats(run->cache.cache, &run->report->hits.state_slots);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters of states", status);
     run->report->cache = stats;

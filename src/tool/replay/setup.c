@@ -30,15 +30,16 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
 {
     kvpi_model_args *model = &options->model;
     bool needs_room = options->load.replay.blocks == 0 && options->memory_bytes == 0;
-    bool needs_weights = needs_room || !options->sequential;
+    bool has_roofline = !options->sequential && out->step.is_roofline;
+    bool needs_weights = needs_room || has_roofline;
     model->size.block_tokens = options->load.replay.block_tokens;
     if (!needs_weights)
         model->size.memory_bytes = 0;
     int status = kvpi_model_args_find(args, model, &out->model);
-    if (status == TOOL_OK && out->model.states.n_layers > 0 && !options->sequential)
+    if (status == TOOL_OK && out->model.states.n_layers > 0 && has_roofline)
         return kvpi_tool_fail("replay",
-                              "%s has recurrent state, which the scheduler does not know: give "
-                              "--sequential",
+                              "%s has recurrent state, which the roofline does not know: give "
+                              "rates, such as --prompt-token-ns, or --sequential",
                               out->model.name);
     if (status == TOOL_OK)
         status = kvpi_model_args_check(args, needs_weights, &out->model, model);
@@ -46,7 +47,7 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
         return status;
     if (kvpi_size_count(&out->model, &model->size, &out->size) != 0 && needs_room)
         return kvpi_model_args_fail_full(args, &out->model, model, &out->size);
-    if (!options->sequential)
+    if (has_roofline)
         out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size,
                                                    model->device, &options->shares);
     out->token_bytes = out->size.pool_token_bytes;

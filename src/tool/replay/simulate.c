@@ -92,6 +92,8 @@ static kvp_config configure_cache(const simulation *sim)
     config.max_seqs = options->max_running;
     config.n_groups = options->replay.n_groups;
     memcpy(config.groups, options->replay.groups, sizeof config.groups);
+    if (options->replay.state_slots > 0)
+        config.state_slots = (uint32_t)options->replay.state_slots + 1;
     if (options->replay.host_blocks > 0) {
         config.host_blocks = (uint32_t)options->replay.host_blocks + 1;
         config.keep_evicted = options->replay.keep_evicted;
@@ -296,6 +298,21 @@ static int watch_cache(const simulation *sim)
     return watch == NULL ? TOOL_OK : kvpi_watch_look(watch, sim->cache.cache, watch_time(sim));
 }
 
+/* A request's first hit. */
+static int note_hit(simulation *sim, kvp_request request, const kvp_seq_info *seq)
+{
+    const kvpi_hit hit = {seq->stop, seq->stop_group, sim->options->replay.n_groups};
+    kvp_sample_info sample;
+    kvpi_hits_count(&sim->report->hits, &hit);
+    if (seq->stop != KVP_STOP_NO_KV || seq->stop_group < hit.n_groups)
+        return TOOL_OK;
+    kvp_status status = kvp_request_sample(sim->sched, request, 0, &sample);
+    if (status == KVP_OK)
+        status = kvpi_hits_count_missed(&sim->report->hits, sim->cache.cache, sample.seq,
+                                        seq->cached_tokens);
+    return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("reading a state", status);
+}
+
 static int note_admitted(simulation *sim)
 {
     for (uint32_t k = 0; k < sim->step.n_admitted; k++) {
@@ -312,7 +329,8 @@ static int note_admitted(simulation *sim)
         sim->report->hit_tokens += hit;
         part->input_tokens += kvpi_jobs_input(&sim->jobs, i);
         part->hit_tokens += hit;
-        if (watch_admitted(sim, i, &seq) != TOOL_OK)
+        if (note_hit(sim, sim->step.admitted[k], &seq) != TOOL_OK ||
+            watch_admitted(sim, i, &seq) != TOOL_OK)
             return TOOL_FAILED;
     }
     return watch_cache(sim);
@@ -536,7 +554,8 @@ static int audit(simulation *sim)
     if (sim->report->unfinished > 0)
         return kvpi_tool_fail("replay", "%llu requests did not finish",
                               (unsigned long long)sim->report->unfinished);
-    if (sim->report->cache.held_blocks > 0 || sim->report->cache.host_held_blocks > 0)
+    if (sim->report->cache.held_blocks > 0 || sim->report->cache.host_held_blocks > 0 ||
+        sim->report->hits.state_slots.held_slots > 0)
         return kvpi_tool_fail("replay", "internal error: blocks are held by nobody");
     return TOOL_OK;
 }
@@ -552,6 +571,9 @@ static int report_all(simulation *sim)
     kvp_status status = kvp_cache_stats(sim->cache.cache, &report->cache);
     if (status == KVP_OK)
         status = kvp_sched_stats_get(sim->sched, &report->sched);
+    if (status == KVP_OK)
+        status = kvp_cache_state_stats(sim->cache.cache, &report->hits.state_slots);
+    report->hits.state_slots.skipped = report->sched.skipped_checkpoints; /* not asked for, too */
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
     if (kvpi_jobs_report(&sim->jobs, report) != TOOL_OK)

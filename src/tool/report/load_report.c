@@ -69,10 +69,13 @@ static void add_roofline(kvpi_figures *to, const kvpi_load_setting *setting)
     kvpi_figures_close(to);
 }
 
-static void add_rates(kvpi_figures *to, const kvpi_step_model *model)
+static void add_rates(kvpi_figures *to, const kvpi_load_setting *setting)
 {
+    const kvpi_step_model *model = setting->step_model;
     kvpi_figures_open(to, "step_model");
     kvpi_figures_text(to, "kind", "rates");
+    if (setting->size != NULL)
+        kvpi_figures_text(to, "model", setting->model->name);
     kvpi_figures_integer(to, "step_ns", model->step_ns);
     kvpi_figures_real(to, "prompt_token_ns", (double)model->rates.prompt_token_ps / 1000);
     kvpi_figures_real(to, "decode_token_ns", (double)model->rates.decode_token_ps / 1000);
@@ -123,7 +126,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     if (setting->step_model->is_roofline)
         add_roofline(to, setting);
     else
-        add_rates(to, setting->step_model);
+        add_rates(to, setting);
     add_scheduler(to, report);
 }
 
@@ -177,6 +180,7 @@ static void add_counts(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_real(
         to, "computed_share",
         kvpi_report_ratio(cache->prompt_tokens - cache->cached_tokens, cache->prompt_tokens));
+    kvpi_hits_add(to, &report->hits, report->setting.size);
 }
 
 static void add_blocks(kvpi_figures *to, const kvpi_load_report *report)
@@ -545,6 +549,7 @@ void kvpi_load_report_print(const kvpi_load_report *report, const json_t *figure
     print_head(report, file);
     print_requests(report, figures, file);
     print_tokens(report, figures, file);
+    kvpi_hits_print(&report->hits, figures, file);
     print_blocks(report, figures, file);
     print_rejections(report, file);
     print_latencies(report, file);

@@ -14,6 +14,7 @@
 #include "tool/replay/load_timeline.h"
 #include "tool/models/models.h"
 #include "tool/percentiles.h"
+#include "tool/report/hits.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/replay/watch.h"
@@ -94,6 +95,7 @@ typedef struct kvpi_load_report {
     uint64_t output_tokens;         /* generated */
     uint64_t hit_tokens;            /* of the input, at each request's first admission */
     uint64_t prompt_tokens;         /* computed in prompts, anew after preemptions too */
+    kvpi_hits hits;                 /* at each request's first admission, but all states */
     /* times, in simulated nanoseconds from the first arrival */
     int64_t span_us;            /* of the trace */
     uint64_t end_ns;            /* the last token is there */

@@ -69,40 +69,6 @@ static void add_settings(kvpi_figures *to, const kvpi_report *report)
     kvpi_figures_integer(to, "seed", report->seed);
 }
 
-static void add_ended(kvpi_figures *to, const kvpi_report *report)
-{
-    const kvpi_report_ended *ended = &report->ended;
-    uint64_t no_kv = 0;
-    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++)
-        no_kv += ended->no_kv[g];
-    kvpi_figures_open(to, "ended");
-    kvpi_figures_integer(to, "end", ended->end);
-    kvpi_figures_integer(to, "miss", ended->miss);
-    kvpi_figures_integer(to, "no_kv", no_kv);
-    kvpi_figures_integer(to, "states", ended->states);
-    kvpi_figures_integer(to, "other", ended->other);
-    kvpi_figures_close(to);
-    kvpi_figures_open_array(to, "no_kv_in_group");
-    for (uint32_t g = 0; g < KVP_GROUPS_MAX && report->size != NULL && g < report->size->n_rows;
-         g++)
-        kvpi_figures_json(to, NULL, json_integer((json_int_t)ended->no_kv[g]));
-    kvpi_figures_close(to);
-}
-
-static void add_states(kvpi_figures *to, const kvpi_report *report)
-{
-    const kvp_state_stats *states = &report->states;
-    const kvpi_size *size = report->size;
-    kvpi_figures_integer(to, "state_slots", states->usable_slots);
-    kvpi_figures_integer_if(to, size != NULL && size->state_bytes > 0, "state_memory_bytes",
-                            size != NULL ? states->usable_slots * size->state_bytes : 0);
-    kvpi_figures_integer(to, "state_hits", states->hits);
-    kvpi_figures_integer(to, "state_missed_tokens", report->state_missed_tokens);
-    kvpi_figures_integer(to, "checkpoints_made", states->made);
-    kvpi_figures_integer(to, "checkpoints_skipped", states->skipped);
-    kvpi_figures_integer(to, "checkpoints_evicted", states->evicted);
-}
-
 static void add_counts(kvpi_figures *to, const kvpi_report *report)
 {
     kvpi_figures_integer(to, "skipped", report->skipped);
@@ -116,8 +82,7 @@ static void add_counts(kvpi_figures *to, const kvpi_report *report)
     kvpi_figures_integer(to, "hit_tokens", report->hit_tokens);
     kvpi_figures_integer(to, "host_hit_tokens", report->host_hit_tokens);
     kvpi_figures_real(to, "hit_ratio", kvpi_report_ratio(report->hit_tokens, report->input_tokens));
-    add_ended(to, report);
-    add_states(to, report);
+    kvpi_hits_add(to, &report->hits, report->size);
     kvpi_figures_integer(to, "blocks_looked_up", report->blocks_looked_up);
     kvpi_figures_integer(to, "block_hits", report->block_hits);
     kvpi_figures_integer(to, "evictions", report->evictions);
@@ -236,7 +201,7 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
     bool host = report->host_blocks > 0;
     const char *appended =
         report->output ? "appended one at a time" : "not appended: --output-tokens off";
-    const bool learned = report->cache.references > 0, states = report->states.usable_slots > 0;
+    const bool learned = report->cache.references > 0;
     const kvpi_figures_row rows[] = {
         {true, "requests", "{requests}", "{rejected} rejected: would not fit an empty cache"},
         {report->skipped > 0, "skipped", "{skipped}", "requests before them"},
@@ -247,12 +212,8 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
         {true, "hit tokens", "{hit_tokens}",
          "{hit_tokens/input_tokens} of the input: found in the cache"},
         {host, "  host", "{host_hit_tokens}", "of these, copied from the host"},
-        {states, "state hits", "{state_hits}",
-         "requests began at a kept state; {state_slots} slots"},
-        {states, "  missed", "{state_missed_tokens}",
-         "known tokens computed again for lack of one"},
-        {states, "  kept", "{checkpoints_made}",
-         "{checkpoints_evicted} of these evicted; {checkpoints_skipped} found no slot"},
+    };
+    const kvpi_figures_row of_blocks[] = {
         {true, "looked up", "{blocks_looked_up}", "full blocks of the prompts"},
         {true, "block hits", "{block_hits}",
          "{block_hits/blocks_looked_up} of these: found in the cache"},
@@ -265,6 +226,8 @@ static void print_counts(const kvpi_report *report, const json_t *figures, FILE 
          "blocks in use at once, {peak_held_blocks/blocks} of all"},
     };
     kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
+    kvpi_hits_print(&report->hits, figures, file);
+    kvpi_figures_print_rows(figures, of_blocks, sizeof of_blocks / sizeof *of_blocks, file);
 }
 
 static void print_speed(const json_t *figures, FILE *file)

@@ -3,7 +3,6 @@
 #define KVPI_REPORT_H
 
 #include <jansson.h>
-#include <kvpager/states.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -12,6 +11,7 @@
 #include "tool/models/devices.h"
 #include "tool/replay/load_timeline.h"
 #include "tool/report/figures.h"
+#include "tool/report/hits.h"
 #include "tool/size/size.h"
 #include "tool/store/replay_report.h"
 
@@ -36,15 +36,6 @@ typedef struct kvpi_report_timeline {
     size_t n;
     kvpi_report_interval intervals[KVPI_REPORT_MAX_INTERVALS]; /* [n] */
 } kvpi_report_timeline;
-
-/* Requests that were served, by what ended their hit. */
-typedef struct kvpi_report_ended {
-    uint64_t end;                   /* all of the prompt was there */
-    uint64_t miss;                  /* the next unit is not known */
-    uint64_t no_kv[KVP_GROUPS_MAX]; /* it is, but not its KV in this layer group */
-    uint64_t states;                /* no state was kept behind */
-    uint64_t other;
-} kvpi_report_ended;
 
 typedef struct kvpi_report {
     const char *path;
@@ -73,9 +64,7 @@ typedef struct kvpi_report {
     uint64_t output_tokens; /* appended */
     uint64_t hit_tokens;
     uint64_t host_hit_tokens; /* of these, copied from the host */
-    kvpi_report_ended ended;
-    kvp_state_stats states;       /* when all is done; all 0 without recurrent state */
-    uint64_t state_missed_tokens; /* known tokens behind hits that a missing state ended */
+    kvpi_hits hits;
     uint64_t blocks_looked_up;
     uint64_t block_hits;
     uint64_t evictions;

@@ -991,13 +991,14 @@ pub struct kvp_seq_info {
     pub tier: u32,
     #[doc = " tokens of its tree, not accepted yet, behind its tokens: trees.h"]
     pub tree_tokens: u32,
+    #[doc = " as of kvp_open_info, at open; of the parent's for a fork"]
+    pub stop_group: u32,
 }
 extern "C" {
     #[doc = " Read token values back."]
     #[doc = " Gives:   out_tokens   [n_tokens]: values of positions from .. from + n_tokens - 1"]
     #[doc = " Returns: KVP_OK; KVP_E_ARG when the range exceeds the tokens; KVP_E_UNKNOWN when a token in it"]
-    #[doc = "          has no value, or was not kept for lack of nodes"]
-    #[doc = " Thread:  read. Cost: O(n_tokens)"]
+    #[doc = "          has no value, or was not kept for lack of nodes. Thread: read. Cost: O(n_tokens)"]
     pub fn kvp_seq_tokens(
         cache: *const kvp_cache,
         seq: kvp_seq,

@@ -106,6 +106,8 @@ mirror! {
         tier: Tier,
         /// Tokens of its tree, not accepted yet, behind its tokens.
         tree_tokens: u32,
+        /// [`Stop::NoKv`]: the layer group that ended the match at open; else 0.
+        stop_group: u32,
     }
 
     /// Whether a call would find its blocks. Counts are blocks.
