@@ -75,18 +75,8 @@ static uint32_t far_end(const struct kvpi_order *order, uint32_t block, int youn
     }
 }
 
-/* The end of a class that the block would be; else NONE. An end has nothing on its outer side. */
-static uint32_t end_before(const struct kvpi_order *order, uint32_t block, uint32_t c, int *young)
-{
-    const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
-    *young = !kvpi_order_is_older(order, block, youngest);
-    return *young                                       ? youngest
-           : kvpi_order_is_older(order, block, oldest) ? oldest
-                                                       : NONE;
-}
-
 /* Put a block beyond an end of its class: it takes all below it on the way up from there. */
-static void insert_at_end(struct kvpi_order *order, uint32_t block, uint32_t end, int young)
+static inline void insert_at_end(struct kvpi_order *order, uint32_t block, uint32_t end, int young)
 {
     struct kvpi_order_block *b = kvpi_order_block(order, block);
     const uint32_t mine = priority(block);
@@ -126,7 +116,6 @@ void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
 {
     struct kvpi_order_block *b = kvpi_order_block(order, block);
     const uint32_t c = b->class_;
-    int young;
     KVPI_ASSERT(!b->queued);
     b->up = b->older = b->younger = NONE;
     b->queued = (uint8_t)(1 + order->lane);
@@ -136,9 +125,11 @@ void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
         order->filled |= (uint64_t)1 << c;
         return;
     }
-    const uint32_t end = end_before(order, block, c, &young);
-    if (end != NONE) {
-        insert_at_end(order, block, end, young);
+    const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
+    if (kvpi_order_is_older(order, block, oldest)) {
+        insert_at_end(order, block, oldest, 0);
+    } else if (!kvpi_order_is_older(order, block, youngest)) {
+        insert_at_end(order, block, youngest, 1);
     } else {
         insert_between(order, block);
     }

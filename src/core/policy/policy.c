@@ -304,7 +304,7 @@ static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_poli
 }
 
 /* Of all ends of a lane's classes. */
-static uint32_t choose_anew(struct kvpi_policy *policy, uint32_t lane)
+static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
 {
     const struct kvpi_order *order = &policy->order[lane];
     const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
@@ -327,26 +327,21 @@ static uint32_t choose_anew(struct kvpi_policy *policy, uint32_t lane)
     return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
 }
 
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
+uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)
 {
-    struct kvpi_policy_choice *choice = &policy->choice;
-    if (choice->state == KVPI_CHOICE_MADE && choice->change == policy->changes &&
-        choice->lane == lane) {
-        return choice->block;
-    }
-    const uint32_t block = choose_anew(policy, lane);
+    const uint32_t block = choose(policy, lane);
     if (block == KVPI_POLICY_NONE) {
-        choice->state = KVPI_CHOICE_NONE;
+        policy->choice.state = KVPI_CHOICE_NONE;
         return block;
     }
     const struct kvpi_order_block *b = block_of(policy, block);
-    *choice = (struct kvpi_policy_choice){.change = policy->changes,
-                                          .stamp = b->stamp,
-                                          .number = b->number,
-                                          .block = block,
-                                          .class_ = b->class_,
-                                          .lane = lane,
-                                          .state = KVPI_CHOICE_MADE};
+    policy->choice = (struct kvpi_policy_choice){.change = policy->changes,
+                                                 .stamp = b->stamp,
+                                                 .number = b->number,
+                                                 .block = block,
+                                                 .class_ = b->class_,
+                                                 .lane = lane,
+                                                 .state = KVPI_CHOICE_MADE};
     return block;
 }
 

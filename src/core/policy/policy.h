@@ -185,7 +185,17 @@ static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
 
 /* Choose the block of a lane that goes. Gives NONE if none of it may go. Cost: O(classes with a
  * block). */
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane);
+uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane);
+
+/* The same. What follows the block that went last is known. */
+static inline uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
+{
+    const struct kvpi_policy_choice *choice = &policy->choice;
+    return choice->state == KVPI_CHOICE_MADE && choice->change == policy->changes &&
+                   choice->lane == lane
+               ? choice->block
+               : kvpi_policy_choose_anew(policy, lane);
+}
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
 const char *kvpi_policy_check(const struct kvpi_policy *policy);
