@@ -133,7 +133,7 @@ void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
 }
 
 /* The block loses its content. */
-static void lose(struct kvpi_pool *pool, uint32_t block)
+static void lose_content_of(struct kvpi_pool *pool, uint32_t block)
 {
     const struct kvpi_leaves *leaves = &pool->leaves;
     struct kvpi_leaf *leaf = kvpi_leaf(leaves, kvpi_block(pool, block)->content);
@@ -149,7 +149,7 @@ void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t conten
     struct kvpi_leaves *leaves = &pool->leaves;
     const uint32_t old = kvpi_block(pool, block)->content;
     if (content == 0) {
-        lose(pool, block);
+        lose_content_of(pool, block);
         return;
     }
     if (old != 0 && kvpi_leaf(leaves, old)->block == block) {
