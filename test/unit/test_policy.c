@@ -426,6 +426,78 @@ static void test_choose_again(void **state)
     assert_int_equal(kvpi_policy_choose(policy, 0), 2);
 }
 
+/* Index of random counts. */
+static void learn_at_random(uint64_t *seed)
+{
+    for (uint32_t i = 0; i < 4000; i++) {
+        kvpi_hits_outlived(&policy->hits, draw(seed, KVPI_CLASSES), draw(seed, KVPI_BINS));
+        if (draw(seed, 4) == 0) {
+            kvpi_hits_used(&policy->hits, draw(seed, 16), draw(seed, KVPI_BINS));
+        }
+    }
+    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+}
+
+/* A free block gets what is known of one that left: of its class and stamp, with the next number,
+ * or nearly so. */
+static void queue_near(uint64_t *seed, uint32_t gone, const struct kvpi_order_block *left)
+{
+    uint32_t block = gone;
+    while (kvpi_policy_is_queued(policy, block) || block == gone) {
+        block = draw(seed, 64);
+    }
+    struct kvpi_order_block *b = kvpi_order_block(policy->order, block);
+    const uint32_t near = draw(seed, 12);
+    b->class_ = (uint8_t)(near == 0 ? draw(seed, 16) : left->class_);
+    b->stamp = near == 1 ? draw(seed, 2000) : left->stamp;
+    b->number = near == 2 ? left->number + 2 + draw(seed, 3000) : left->number + 1;
+    b->count = 1;
+    kvpi_policy_queue(policy, near == 3, block);
+}
+
+/* What goes is what goes if all are valued again; mostly it is known before. Numbers are far
+ * apart at first, so that blocks follow. */
+static void follow_at_random(uint64_t seed, uint32_t *n_known)
+{
+    make(64, 512);
+    learn_at_random(&seed);
+    policy->references = 2000;
+    policy->rests = UINT64_C(1) << 40;
+    for (uint32_t b = 0; b < 40; b++) {
+        const struct kvpi_order_block first = {.class_ = (uint8_t)draw(&seed, 16),
+                                               .stamp = draw(&seed, 20) * 100,
+                                               .number = (uint64_t)(b + 1) << 16};
+        queue_near(&seed, 64, &first);
+    }
+    for (uint32_t i = 0; i < 400; i++) {
+        *n_known += policy->choice.state == KVPI_CHOICE_MADE;
+        const uint32_t chosen = kvpi_policy_choose(policy, 0);
+        policy->changes++;
+        assert_int_equal(kvpi_policy_choose(policy, 0), chosen);
+        assert_null(kvpi_policy_check(policy));
+        if (chosen == KVPI_POLICY_NONE) {
+            return;
+        }
+        const uint32_t other = draw(&seed, 6) == 0 ? draw(&seed, 64) : chosen;
+        const uint32_t gone = kvpi_policy_is_queued(policy, other) ? other : chosen;
+        const struct kvpi_order_block left = *kvpi_order_block(policy->order, gone);
+        kvpi_policy_unqueue(policy, gone);
+        if (draw(&seed, 30) != 0) { /* a block may follow in the place of another, too */
+            queue_near(&seed, gone, &left);
+        }
+    }
+}
+
+static void test_follow(void **state)
+{
+    (void)state;
+    uint32_t n_known = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        follow_at_random(seed, &n_known);
+    }
+    assert_in_range(n_known, 2000, 14000); /* of 16,000 at most */
+}
+
 /* As long as it has seen less than twice its size, the oldest goes. */
 static void test_cold(void **state)
 {
@@ -652,6 +724,15 @@ static void test_audit(void **state)
     EXPECT_WRONG(policy->credit, INT64_MAX, "V2");
     EXPECT_WRONG(policy->credit, INT64_MIN, "V2");
     EXPECT_WRONG(policy->returned_late, policy->returned + 1, "V2");
+    assert_int_not_equal(kvpi_policy_choose(policy, 0), KVPI_POLICY_NONE);
+    EXPECT_WRONG(policy->choice.state, 3, "V4");
+    EXPECT_WRONG(policy->choice.lane, KVPI_POLICY_LANES, "V4");
+    EXPECT_WRONG(policy->choice.lane, 1, "V4");
+    EXPECT_WRONG(policy->choice.class_, KVPI_CLASSES, "V4");
+    EXPECT_WRONG(policy->choice.block, 65, "V4");
+    EXPECT_WRONG(policy->choice.block, 40, "V4");
+    EXPECT_WRONG(policy->choice.stamp, policy->choice.stamp + 1, "V4");
+    EXPECT_WRONG(policy->choice.number, policy->choice.number + 1, "V4");
     EXPECT_WRONG(policy->hits.turn, KVPI_CLASSES, "P");
     EXPECT_WRONG(policy->ghost.lru_blocks, UINT64_MAX, "G");
     EXPECT_WRONG(policy->order[0].filled, 0, "O");
@@ -671,6 +752,7 @@ int main(void)
         cmocka_unit_test(test_choose_older),
         cmocka_unit_test(test_one_name),
         cmocka_unit_test(test_choose_again),
+        cmocka_unit_test(test_follow),
         cmocka_unit_test(test_cold),
         cmocka_unit_test(test_touch),
         cmocka_unit_test(test_gate),

@@ -335,6 +335,10 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     const uint32_t next = blocks[victim].jump;
     const uint32_t i = cache->ahead_at++;
     kvpi_pool_prefetch(&cache->pool, blocks[next].jump);
+    if (kvpi_unlikely(cache->pool.leaves.on != 0)) {
+        kvpi_leaves_prefetch_block(&cache->pool.leaves, blocks[next].jump);
+        kvpi_leaves_prefetch_content(&cache->pool.leaves, blocks[next].content);
+    }
     if (blocks[next].content != KVPI_NO_NODE) {
         const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
         kvpi_prefetch(node);

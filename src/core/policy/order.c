@@ -75,13 +75,32 @@ static uint32_t far_end(const struct kvpi_order *order, uint32_t block, int youn
     }
 }
 
-void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
+/* Put a block beyond an end of its class: it takes all below it on the way up from there. */
+static inline void insert_at_end(struct kvpi_order *order, uint32_t block, uint32_t end, int young)
 {
     struct kvpi_order_block *b = kvpi_order_block(order, block);
-    const uint32_t c = b->class_;
-    uint32_t *link = &order->roots[c];
-    KVPI_ASSERT(!b->queued);
-    b->up = b->older = b->younger = NONE;
+    const uint32_t mine = priority(block);
+    uint32_t below = NONE;
+    while (end != NONE && priority(end) < mine) {
+        below = end;
+        end = kvpi_order_block(order, end)->up;
+    }
+    b->up = end;
+    *(young ? &b->older : &b->younger) = below;
+    if (below != NONE) {
+        kvpi_order_block(order, below)->up = block;
+    }
+    struct kvpi_order_block *up = end == NONE ? NULL : kvpi_order_block(order, end);
+    *(up == NULL ? &order->roots[b->class_] : young ? &up->younger : &up->older) = block;
+    order->youngest[b->class_] = young ? block : order->youngest[b->class_];
+    order->oldest[b->class_] = young ? order->oldest[b->class_] : block;
+}
+
+/* Put a block between the ends of its class. */
+static void insert_between(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    uint32_t *link = &order->roots[b->class_];
     while (*link != NONE) {
         struct kvpi_order_block *up = kvpi_order_block(order, *link);
         b->up = *link;
@@ -91,16 +110,29 @@ void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
     while (b->up != NONE && priority(block) > priority(b->up)) {
         lift(order, block);
     }
-    const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
-    if (oldest == NONE || kvpi_order_is_older(order, block, oldest)) {
-        order->oldest[c] = block;
-    }
-    if (youngest == NONE || !kvpi_order_is_older(order, block, youngest)) {
-        order->youngest[c] = block;
-    }
+}
+
+void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    const uint32_t c = b->class_;
+    KVPI_ASSERT(!b->queued);
+    b->up = b->older = b->younger = NONE;
     b->queued = (uint8_t)(1 + order->lane);
-    order->filled |= (uint64_t)1 << c;
     order->n_queued++;
+    if (order->roots[c] == NONE) {
+        order->roots[c] = order->oldest[c] = order->youngest[c] = block;
+        order->filled |= (uint64_t)1 << c;
+        return;
+    }
+    const uint32_t oldest = order->oldest[c], youngest = order->youngest[c];
+    if (kvpi_order_is_older(order, block, oldest)) {
+        insert_at_end(order, block, oldest, 0);
+    } else if (!kvpi_order_is_older(order, block, youngest)) {
+        insert_at_end(order, block, youngest, 1);
+    } else {
+        insert_between(order, block);
+    }
 }
 
 void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
@@ -114,12 +146,14 @@ void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
     if (order->youngest[c] == block) {
         order->youngest[c] = b->older == NONE ? b->up : far_end(order, b->older, 1);
     }
-    while (b->older != NONE || b->younger != NONE) {
-        const int to_older =
-            b->younger == NONE || (b->older != NONE && priority(b->older) > priority(b->younger));
-        lift(order, to_older ? b->older : b->younger);
+    while (b->older != NONE && b->younger != NONE) {
+        lift(order, priority(b->older) > priority(b->younger) ? b->older : b->younger);
     }
-    *link_to(order, block) = NONE;
+    const uint32_t heir = b->older != NONE ? b->older : b->younger;
+    *link_to(order, block) = heir;
+    if (heir != NONE) {
+        kvpi_order_block(order, heir)->up = b->up;
+    }
     b->queued = 0;
     order->n_queued--;
     if (order->roots[c] == NONE) {

@@ -48,6 +48,7 @@ void kvpi_policy_reset(struct kvpi_policy *policy)
     const size_t begin = offsetof(struct kvpi_policy, references);
     const size_t end = offsetof(struct kvpi_policy, hits);
     memset((char *)policy + begin, 0, end - begin);
+    policy->changes = 1;
     kvpi_hits_reset(&policy->hits);
     kvpi_ghost_reset(&policy->ghost);
     for (uint32_t lane = 0; lane < KVPI_POLICY_LANES; lane++) {
@@ -272,18 +273,21 @@ static uint32_t at_age(const struct kvpi_policy *policy, const uint32_t index[KV
     return (uint32_t)(index[bin] + change * (int64_t)(age - begin) / length);
 }
 
+/* What the end of a class is worth; one of its class and stamp was worth as much. */
 static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
                                              struct kvpi_policy_worth *worth, uint32_t block)
 {
     if (worth->change != policy->changes || worth->block != block) {
         const struct kvpi_order_block *b = block_of(policy, block);
         const uint64_t age = policy->references - b->stamp;
+        if (worth->change != policy->changes || worth->stamp != b->stamp) {
+            worth->near = at_age(policy, policy->hits.near[b->class_], age);
+            worth->far = at_age(policy, policy->hits.far[b->class_], age);
+        }
         worth->change = policy->changes;
         worth->block = block;
         worth->stamp = b->stamp;
         worth->number = b->number;
-        worth->near = at_age(policy, policy->hits.near[b->class_], age);
-        worth->far = at_age(policy, policy->hits.far[b->class_], age);
     }
     return worth;
 }
@@ -299,7 +303,8 @@ static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_poli
     return a->far < b->far || (a->far == b->far && is_older(a, b));
 }
 
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
+/* Of all ends of a lane's classes. */
+static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
 {
     const struct kvpi_order *order = &policy->order[lane];
     const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
@@ -322,6 +327,24 @@ uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
     return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
 }
 
+uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)
+{
+    const uint32_t block = choose(policy, lane);
+    if (block == KVPI_POLICY_NONE) {
+        policy->choice.state = KVPI_CHOICE_NONE;
+        return block;
+    }
+    const struct kvpi_order_block *b = block_of(policy, block);
+    policy->choice = (struct kvpi_policy_choice){.change = policy->changes,
+                                                 .stamp = b->stamp,
+                                                 .number = b->number,
+                                                 .block = block,
+                                                 .class_ = b->class_,
+                                                 .lane = lane,
+                                                 .state = KVPI_CHOICE_MADE};
+    return block;
+}
+
 /* ------------------------------------------------------------------------------------- audit */
 
 static const char *check_known(const struct kvpi_policy *policy)
@@ -341,6 +364,27 @@ static const char *check_known(const struct kvpi_policy *policy)
     return NULL;
 }
 
+static const char *check_choice(const struct kvpi_policy *policy)
+{
+    const struct kvpi_policy_choice *choice = &policy->choice;
+    if (choice->state == KVPI_CHOICE_NONE) {
+        return NULL;
+    }
+    if (choice->state > KVPI_CHOICE_GONE || choice->lane >= KVPI_POLICY_LANES ||
+        choice->class_ >= KVPI_CLASSES || choice->block > policy->n_blocks) {
+        return "V4 there is no such choice";
+    }
+    const struct kvpi_order *order = &policy->order[choice->lane];
+    const struct kvpi_order_block *b = block_of(policy, choice->block);
+    if (choice->state == KVPI_CHOICE_MADE &&
+        (b->stamp != choice->stamp || b->number != choice->number ||
+         (order->oldest[choice->class_] != choice->block &&
+          order->youngest[choice->class_] != choice->block))) {
+        return "V4 what was chosen is not at an end of its class";
+    }
+    return NULL;
+}
+
 const char *kvpi_policy_check(const struct kvpi_policy *policy)
 {
     const char *detail = check_known(policy);
@@ -351,6 +395,7 @@ const char *kvpi_policy_check(const struct kvpi_policy *policy)
     if (detail == NULL && policy->returned_late > policy->returned) {
         detail = "V2 more came back late than came back";
     }
+    detail = detail != NULL ? detail : check_choice(policy);
     detail = detail != NULL ? detail : kvpi_hits_check(&policy->hits);
     detail = detail != NULL ? detail : kvpi_ghost_check(&policy->ghost);
     if (detail == NULL && kvpi_ghost_ages_are_wrong(&policy->ghost, policy->references)) {

@@ -25,6 +25,7 @@
  *              and no number of a rest
  *   V2         credit <= its limit; it is below its floor only while the policy is distrusted
  *   V3         in cache/audit.c: the hits of open requests add up
+ *   V4         a block that was chosen is queued as it was then, at an end of its class
  *   P, G, O    in hits.h, ghost.h and order.h
  *
  * Memory: 32 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With
@@ -58,6 +59,25 @@ struct kvpi_policy_worth {
     uint32_t far;
 };
 
+/* The last choice, while what is queued stays as it was; then the block that took its place.
+ *
+ *   NONE --choose--> MADE --it leaves--> GONE --the one that follows it is queued--> MADE
+ *
+ * Whatever else is queued or leaves: NONE. One follows it if it has its lane, class and stamp, and
+ * the next number: no block is between the two, and both are worth the same. So it is what goes
+ * next, without a look at the others: most content goes from its end to its beginning. */
+enum kvpi_policy_chosen { KVPI_CHOICE_NONE, KVPI_CHOICE_MADE, KVPI_CHOICE_GONE };
+
+struct kvpi_policy_choice {
+    uint64_t change; /* of the policy, when it was chosen */
+    uint64_t stamp;  /* of the block, as is: */
+    uint64_t number;
+    uint32_t block;
+    uint32_t class_;
+    uint32_t lane;
+    uint32_t state; /* enum kvpi_policy_chosen */
+};
+
 struct kvpi_policy {
     uint32_t n_blocks;      /* C; their numbers are 0 .. C */
     uint32_t block_tokens;  /* set before the layout, as is: */
@@ -76,6 +96,7 @@ struct kvpi_policy {
     uint32_t loose_blocks;  /* of requests without a whole group: LRU has them, too */
     uint64_t returned;      /* groups that were used again: the gate's, and of them: */
     uint64_t returned_late; /* those that LRU had lost */
+    struct kvpi_policy_choice choice;
     struct kvpi_policy_worth oldest[KVPI_CLASSES];
     struct kvpi_policy_worth youngest[KVPI_CLASSES];
     struct kvpi_hits hits;
@@ -134,6 +155,14 @@ static inline int kvpi_policy_is_queued(const struct kvpi_policy *policy, uint32
  * Cost: O(log blocks) expected. */
 static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t lane, uint32_t block)
 {
+    const struct kvpi_order_block *b = kvpi_order_block(policy->order, block);
+    struct kvpi_policy_choice *choice = &policy->choice;
+    const int follows = choice->state == KVPI_CHOICE_GONE && choice->lane == lane &&
+                        choice->class_ == b->class_ && choice->stamp == b->stamp &&
+                        choice->number + 1 == b->number;
+    choice->state = follows ? KVPI_CHOICE_MADE : KVPI_CHOICE_NONE;
+    choice->block = block;
+    choice->number = b->number;
     kvpi_order_insert(&policy->order[lane], block);
 }
 
@@ -141,6 +170,9 @@ static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t bloc
 {
     const uint32_t lane = kvpi_order_block(policy->order, block)->queued - 1u;
     KVPI_ASSERT(lane < KVPI_POLICY_LANES);
+    struct kvpi_policy_choice *choice = &policy->choice;
+    const int goes = choice->state == KVPI_CHOICE_MADE && choice->block == block;
+    choice->state = goes ? KVPI_CHOICE_GONE : KVPI_CHOICE_NONE;
     kvpi_order_remove(&policy->order[lane], block);
 }
 
@@ -153,7 +185,17 @@ static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
 
 /* Choose the block of a lane that goes. Gives NONE if none of it may go. Cost: O(classes with a
  * block). */
-uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane);
+uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane);
+
+/* The same. What follows the block that went last is known. */
+static inline uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
+{
+    const struct kvpi_policy_choice *choice = &policy->choice;
+    return choice->state == KVPI_CHOICE_MADE && choice->change == policy->changes &&
+                   choice->lane == lane
+               ? choice->block
+               : kvpi_policy_choose_anew(policy, lane);
+}
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
 const char *kvpi_policy_check(const struct kvpi_policy *policy);

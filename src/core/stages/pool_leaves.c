@@ -132,22 +132,30 @@ void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
     }
 }
 
+/* The block loses its content. */
+static void lose_content_of(struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    struct kvpi_leaf *leaf = kvpi_leaf(leaves, kvpi_block(pool, block)->content);
+    if (is_cached(leaves, block)) {
+        kvpi_leaves_leave(pool, block);
+    }
+    kvpi_policy_forget(kvpi_leaves_policy(leaves), block);
+    leaf->block = leaf->block == block ? 0 : leaf->block;
+}
+
 void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)
 {
     struct kvpi_leaves *leaves = &pool->leaves;
     const uint32_t old = kvpi_block(pool, block)->content;
-    if (is_cached(leaves, block) && content == 0) {
-        kvpi_leaves_leave(pool, block);
-    }
     if (content == 0) {
-        kvpi_policy_forget(kvpi_leaves_policy(leaves), block);
+        lose_content_of(pool, block);
+        return;
     }
     if (old != 0 && kvpi_leaf(leaves, old)->block == block) {
         kvpi_leaf(leaves, old)->block = 0;
     }
-    if (content != 0) {
-        kvpi_leaf(leaves, content)->block = block;
-    }
+    kvpi_leaf(leaves, content)->block = block;
     if (is_cached(leaves, block)) {
         unqueue(pool, block);
         if (kvpi_leaf(leaves, content)->continued == 0) {

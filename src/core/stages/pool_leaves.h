@@ -77,6 +77,18 @@ void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t 
 /* The block will have other content; 0: none, and if it was cached, it is no more. */
 void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
+/* Ask for what is known of a block, and of its content. Hints. */
+static inline void kvpi_leaves_prefetch_block(const struct kvpi_leaves *leaves, uint32_t block)
+{
+    kvpi_prefetch(kvpi_order_block(kvpi_leaves_policy(leaves)->order, block));
+    kvpi_prefetch(kvpi_leaves_above(leaves, block));
+}
+
+static inline void kvpi_leaves_prefetch_content(const struct kvpi_leaves *leaves, uint32_t content)
+{
+    kvpi_prefetch(kvpi_leaf(leaves, content));
+}
+
 /* Every block that is in a queue with content, and not cached here, is: restored ones.
  * `known`: with what the policy knows of them; else as if left now, in the order of the queues. */
 void kvpi_leaves_restored(struct kvpi_pool *pool, int known);
