@@ -78,7 +78,7 @@ static inline struct rows rows_of(kvp_cache *cache, const struct kvpi_seq *seq, 
                          kvpi_blocks(kvpi_tier_pool(cache, tier)), count_entries(cache, seq)};
 }
 
-static inline int32_t *entry_of(const struct rows *rows, uint32_t group, uint32_t i)
+static inline int32_t *moved_entry(const struct rows *rows, uint32_t group, uint32_t i)
 {
     return &rows->entries[group * rows->stride + i];
 }
@@ -86,7 +86,7 @@ static inline int32_t *entry_of(const struct rows *rows, uint32_t group, uint32_
 /* The old block of entry i of a group's row; NULL: it was dropped. */
 static inline struct kvpi_block *old_block(const struct rows *rows, uint32_t group, uint32_t i)
 {
-    const int32_t block = *entry_of(rows, group, i);
+    const int32_t block = *moved_entry(rows, group, i);
     return block == KVP_NULL_BLOCK ? NULL : &rows->blocks[block];
 }
 
@@ -257,7 +257,7 @@ static inline uint32_t copy_entry(kvp_cache *cache, const struct move *move,
                                     seq->ns.bits);
         kvpi_add_copy(cache, &(struct kvpi_copy){.src_tier = (uint8_t)move->from,
                                                  .dst_tier = (uint8_t)move->to,
-                                                 .src = (uint32_t)*entry_of(rows, group, i),
+                                                 .src = (uint32_t)*moved_entry(rows, group, i),
                                                  .dst = old->next,
                                                  .n_tokens = n_tokens});
     } else { /* copied already, for a sequence that may have fewer tokens there */
@@ -302,7 +302,7 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
     kvpi_release_row(cache, seq, rows.n, released);
     for (uint32_t i = rows.n; i > 0; i--) {
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-            int32_t *entry = entry_of(&rows, g - 1, i - 1);
+            int32_t *entry = moved_entry(&rows, g - 1, i - 1);
             struct kvpi_block *old = old_block(&rows, g - 1, i - 1);
             if (old != NULL) {
                 const uint32_t source = (uint32_t)*entry;
