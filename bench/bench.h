@@ -27,7 +27,7 @@ typedef struct bench_options {
     bool quick;         /* small pool, few samples: are the results right? */
     bool count;         /* one sample of each under callgrind; quick as well */
     uint32_t n_samples; /* 0: each measurement's own number */
-    const char *only;   /* NULL: all; else the one with this name */
+    const char *only;   /* NULL: all; else these names, with commas between them */
     const char *json;   /* NULL: none */
 } bench_options;
 
@@ -105,6 +105,10 @@ typedef struct result {
 
 /* measure.c: takes the samples. */
 result measure(const measurement *what, void *state, const bench_options *options);
+
+/* Ascending; then the value at a fraction of them, between two in proportion. */
+void sort_samples(double *samples, uint32_t n);
+double quantile(const double *sorted, uint32_t n, double fraction);
 
 /* count.c: takes one sample and lets callgrind count its instructions. */
 void count_sample(const measurement *what, void *state);

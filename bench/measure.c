@@ -44,8 +44,12 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value at a fraction of the sorted samples, between two of them in proportion. */
-static double quantile(const double *sorted, uint32_t n, double fraction)
+void sort_samples(double *samples, uint32_t n)
+{
+    qsort(samples, n, sizeof *samples, compare_doubles);
+}
+
+double quantile(const double *sorted, uint32_t n, double fraction)
 {
     double at = fraction * (n - 1);
     uint32_t low = (uint32_t)at;
@@ -69,8 +73,8 @@ result measure(const measurement *what, void *state, const bench_options *option
         if (what->yardstick)
             theirs[at] = what->yardstick(state);
     }
-    qsort(ours, n, sizeof *ours, compare_doubles);
-    qsort(theirs, what->yardstick ? n : 0, sizeof *theirs, compare_doubles);
+    sort_samples(ours, n);
+    sort_samples(theirs, what->yardstick ? n : 0);
     double median = quantile(ours, n, 0.5);
     double yardstick = what->yardstick ? quantile(theirs, n, 0.5) : -1;
     return (result){.name = what->name,

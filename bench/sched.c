@@ -8,7 +8,8 @@
 
 enum {
     REQUESTS = 1024,
-    STEPS = 16, /* of one sample: every sequence crosses one block boundary */
+    STEPS = 16,        /* of one sample: every sequence crosses one block boundary */
+    TAIL_STEPS = 2048, /* of one sample of the tail */
     START_TOKENS = 512,
     MAX_TOKENS = 4096,
     NEW_TOKENS = MAX_TOKENS - START_TOKENS - BLOCK_TOKENS
@@ -124,21 +125,39 @@ static void prepare(sched_state *s)
     }
 }
 
-static double sched_step(void *state)
+/* Gives the time of each step, ns. */
+static void take_steps(sched_state *s, double ns[STEPS])
 {
-    sched_state *s = state;
     prepare(s);
     kvp_stats before = world_stats(s->w);
-    uint64_t total = 0;
     for (uint32_t i = 0; i < STEPS; i++)
-        total += step(s, s->tokens[i]);
+        ns[i] = (double)step(s, s->tokens[i]);
     kvp_stats after = world_stats(s->w);
     REQUIRE(after.taken_blocks - before.taken_blocks == REQUESTS * STEPS / BLOCK_TOKENS);
     REQUIRE(after.sealed_units - before.sealed_units == REQUESTS * STEPS / BLOCK_TOKENS);
     REQUIRE(after.evicted_blocks - before.evicted_blocks ==
             (s->evicting ? REQUESTS * STEPS / BLOCK_TOKENS : 0));
     s->grown += STEPS;
-    return (double)total / (STEPS * REQUESTS);
+}
+
+static double sched_step(void *state)
+{
+    double ns[STEPS];
+    double total = 0;
+    take_steps(state, ns);
+    for (uint32_t i = 0; i < STEPS; i++)
+        total += ns[i];
+    return total / (STEPS * REQUESTS);
+}
+
+/* The time that 99.9 % of the steps stay within, by their median. */
+static double sched_tail(void *state)
+{
+    static double ns[TAIL_STEPS];
+    for (uint32_t i = 0; i < TAIL_STEPS; i += STEPS)
+        take_steps(state, ns + i);
+    sort_samples(ns, TAIL_STEPS);
+    return quantile(ns, TAIL_STEPS, 0.999) / quantile(ns, TAIL_STEPS, 0.5);
 }
 
 static const measurement free_measurements[] = {
@@ -149,6 +168,8 @@ static const measurement free_measurements[] = {
 static const measurement evicted_measurements[] = {
     {"sched_step_1024_evicted", "ns", 40, 101, sched_step, NULL,
      "the same, every block taken by eviction"},
+    {"sched_step_1024_evicted_tail", "x", 4, 15, sched_tail, NULL,
+     "99.9 % of these steps, by their median"},
 };
 
 static const measurement reclaimed_measurements[] = {
@@ -157,5 +178,5 @@ static const measurement reclaimed_measurements[] = {
 };
 
 const group sched_free_group = {free_measurements, 1, set_up_free, tear_down};
-const group sched_evicted_group = {evicted_measurements, 1, set_up_evicted, tear_down};
+const group sched_evicted_group = {evicted_measurements, 2, set_up_evicted, tear_down};
 const group sched_reclaimed_group = {reclaimed_measurements, 1, set_up_reclaimed, tear_down};

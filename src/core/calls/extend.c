@@ -372,12 +372,18 @@ static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
     kvpi_prefetch(kvpi_row_partial(table, place));
 }
 
-/* Does one more token fill a public unit of 16? */
-static inline int fills_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
-                             const struct part *part)
+/* Are units that fill worth being asked for ahead? Of several sequences, units of 16 tokens. */
+static int asks_ahead(const kvp_cache *cache, const kvp_batch *batch, const int32_t *parents,
+                      int values)
 {
-    return cache->config.unit_tokens == 16 && part->tokens != NULL && part->n_tokens == 1 &&
-           part->parents == NULL && seq->known == seq->n_public * 16 + 15;
+    return batch->n_seqs > 1 && batch->tokens != NULL && values && parents == NULL &&
+           cache->config.unit_tokens == 16;
+}
+
+/* Does one more token fill a public unit of 16? */
+static inline int fills_unit(const struct kvpi_seq *seq, const struct part *part)
+{
+    return part->n_tokens == 1 && seq->known == seq->n_public * 16 + 15;
 }
 
 /* Count one sequence of a batch. */
@@ -403,6 +409,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     struct kvpi_filling filling;
     uint64_t first_token = 0;
     uint32_t i = 0;
+    const int ahead = asks_ahead(cache, batch, parents, values);
     filling.n = 0;
     kvpi_faults_other(&faults, check_batch(batch, parents), 0);
     memset(total, 0, sizeof(*total));
@@ -427,7 +434,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
         kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
         if (status == KVP_OK) {
             status = count_one(cache, seq, &part, batch->reserve_tokens, i, total);
-            if (batch->n_seqs > 1 && kvpi_unlikely(fills_unit(cache, seq, &part))) {
+            if (ahead && kvpi_unlikely(fills_unit(seq, &part))) {
                 kvpi_filling_add(cache, &filling, seq, part.tokens[0]);
             }
         }

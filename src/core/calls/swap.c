@@ -62,20 +62,39 @@ static uint32_t find_there(const kvp_cache *cache, const struct kvpi_seq *seq, u
     return has_unit(cache, seq, last) ? kvpi_node_at(&cache->prefix, nodes[last], where)->block : 0;
 }
 
-/* The old block of entry i of a group's row; NULL: it was dropped. */
-static inline struct kvpi_block *old_block(kvp_cache *cache, const struct kvpi_seq *seq,
-                                           uint32_t group, uint32_t i, uint32_t tier)
+/* The rows of one sequence and the blocks of the tier it leaves, found once for all its entries. */
+struct rows {
+    int32_t *entries;          /* of group 0 */
+    size_t stride;             /* from an entry to the same one of the next group */
+    struct kvpi_block *blocks; /* of the tier */
+    uint32_t n;                /* entries that hold computed tokens */
+};
+
+static inline struct rows rows_of(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t tier)
 {
-    const int32_t block = kvpi_row(cache, seq, group)[i];
-    return block == KVP_NULL_BLOCK ? NULL
-                                   : kvpi_block(kvpi_tier_pool(cache, tier), (uint32_t)block);
+    const struct kvpi_table *table = &cache->table;
+    return (struct rows){kvpi_row(cache, seq, 0),
+                         (size_t)(table->max_seqs + 1) * table->block_stride,
+                         kvpi_blocks(kvpi_tier_pool(cache, tier)), count_entries(cache, seq)};
+}
+
+static inline int32_t *moved_entry(const struct rows *rows, uint32_t group, uint32_t i)
+{
+    return &rows->entries[group * rows->stride + i];
+}
+
+/* The old block of entry i of a group's row; NULL: it was dropped. */
+static inline struct kvpi_block *old_block(const struct rows *rows, uint32_t group, uint32_t i)
+{
+    const int32_t block = *moved_entry(rows, group, i);
+    return block == KVP_NULL_BLOCK ? NULL : &rows->blocks[block];
 }
 
 /* Mark and count one row entry. */
-static void count_moved_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
-                              uint32_t i, struct move *move)
+static inline void count_moved_entry(kvp_cache *cache, const struct kvpi_seq *seq,
+                                     struct kvpi_block *old, uint32_t group, uint32_t i,
+                                     struct move *move)
 {
-    struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
     if (old == NULL) {
         return;
     }
@@ -103,13 +122,13 @@ static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t end = seq->tokens + move->reserve;
-    const uint32_t n_entries = count_entries(cache, seq);
+    const struct rows rows = rows_of(cache, seq, move->from);
     if (end <= seq->computed) {
         return;
     }
-    move->n_room += (kvpi_ceil_div(end, S) - n_entries) * cache->config.n_groups;
+    move->n_room += (kvpi_ceil_div(end, S) - rows.n) * cache->config.n_groups;
     for (uint32_t g = 0; g < cache->config.n_groups && seq->computed % S != 0; g++) {
-        struct kvpi_block *old = old_block(cache, seq, g, n_entries - 1, move->from);
+        struct kvpi_block *old = old_block(&rows, g, rows.n - 1);
         KVPI_ASSERT(old != NULL); /* windows drop full blocks only */
         if (old->next != 0 || old->prev > 1) {
             old->prev -= old->next == 0;
@@ -138,10 +157,10 @@ static void count_move(kvp_cache *cache, struct move *move)
 {
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
-        const uint32_t n_entries = count_entries(cache, seq);
-        for (uint32_t i = 0; i < n_entries; i++) {
+        const struct rows rows = rows_of(cache, seq, move->from);
+        for (uint32_t i = 0; i < rows.n; i++) {
             for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-                count_moved_entry(cache, seq, g, i, move);
+                count_moved_entry(cache, seq, old_block(&rows, g, i), g, i, move);
             }
         }
     }
@@ -163,10 +182,10 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
         if (kvpi_has_states(cache)) {
             kvpi_states_clear(cache, seq, move->to, all);
         }
-        const uint32_t n_entries = count_entries(cache, seq);
+        const struct rows rows = rows_of(cache, seq, move->from);
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            for (uint32_t i = 0; i < n_entries; i++) {
-                struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
+            for (uint32_t i = 0; i < rows.n; i++) {
+                struct kvpi_block *old = old_block(&rows, g, i);
                 if (old == NULL) {
                     continue;
                 }
@@ -213,10 +232,10 @@ static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 /* Hold what was found, once for each row entry. */
 static void hold_found(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
-    const uint32_t n_entries = count_entries(cache, seq);
-    for (uint32_t i = 0; i < n_entries; i++) {
+    const struct rows rows = rows_of(cache, seq, move->from);
+    for (uint32_t i = 0; i < rows.n; i++) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            const struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
+            const struct kvpi_block *old = old_block(&rows, g, i);
             if (old != NULL && old->next != 0) {
                 kvpi_pool_hold(kvpi_tier_pool(cache, move->to), old->next);
             }
@@ -225,19 +244,20 @@ static void hold_found(kvp_cache *cache, const struct move *move, const struct k
 }
 
 /* Have an entry of a group's row copied; gives the new block. */
-static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
-                           uint32_t group, uint32_t i)
+static inline uint32_t copy_entry(kvp_cache *cache, const struct move *move,
+                                  const struct kvpi_seq *seq, const struct rows *rows,
+                                  uint32_t group, uint32_t i)
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t n_tokens = kvpi_min_u32(S, seq->computed - i * S);
-    struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
+    struct kvpi_block *old = old_block(rows, group, i);
     KVPI_ASSERT(old != NULL);
     if (old->next == 0) {
         old->next = kvpi_take_block(cache, KVPI_WHERE(move->to, group), kvpi_block_class(old),
                                     seq->ns.bits);
         kvpi_add_copy(cache, &(struct kvpi_copy){.src_tier = (uint8_t)move->from,
                                                  .dst_tier = (uint8_t)move->to,
-                                                 .src = (uint32_t)kvpi_row(cache, seq, group)[i],
+                                                 .src = (uint32_t)*moved_entry(rows, group, i),
                                                  .dst = old->next,
                                                  .n_tokens = n_tokens});
     } else { /* copied already, for a sequence that may have fewer tokens there */
@@ -248,16 +268,16 @@ static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const stru
 }
 
 /* Copy an entry that was not found, and settle the units in it. */
-static void move_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
-                       uint32_t group, uint32_t i)
+static inline void move_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
+                              const struct rows *rows, uint32_t group, uint32_t i)
 {
     const uint32_t units_per_block = kvpi_units_per_block(cache);
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    const struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
+    const struct kvpi_block *old = old_block(rows, group, i);
     if (old == NULL || old->prev == 0) {
         return;
     }
-    const uint32_t there = copy_entry(cache, move, seq, group, i);
+    const uint32_t there = copy_entry(cache, move, seq, rows, group, i);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t end = (i + 1) * units_per_block;
     for (uint32_t u = i * units_per_block; u < end && has_unit(cache, seq, u); u++) {
         kvpi_copied_unit(cache, KVPI_WHERE(move->to, group), nodes[u], there);
@@ -266,10 +286,10 @@ static void move_entry(kvp_cache *cache, const struct move *move, const struct k
 
 static void copy_entries(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
-    const uint32_t n_entries = count_entries(cache, seq);
-    for (uint32_t i = 0; i < n_entries; i++) {
+    const struct rows rows = rows_of(cache, seq, move->from);
+    for (uint32_t i = 0; i < rows.n; i++) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            move_entry(cache, move, seq, g, i);
+            move_entry(cache, move, seq, &rows, g, i);
         }
     }
 }
@@ -278,12 +298,12 @@ static void copy_entries(kvp_cache *cache, const struct move *move, const struct
 static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_seq *seq,
                        kvp_released *released)
 {
-    const uint32_t n_entries = count_entries(cache, seq);
-    kvpi_release_row(cache, seq, n_entries, released);
-    for (uint32_t i = n_entries; i > 0; i--) {
+    const struct rows rows = rows_of(cache, seq, move->from);
+    kvpi_release_row(cache, seq, rows.n, released);
+    for (uint32_t i = rows.n; i > 0; i--) {
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-            int32_t *entry = &kvpi_row(cache, seq, g - 1)[i - 1];
-            struct kvpi_block *old = old_block(cache, seq, g - 1, i - 1, move->from);
+            int32_t *entry = moved_entry(&rows, g - 1, i - 1);
+            struct kvpi_block *old = old_block(&rows, g - 1, i - 1);
             if (old != NULL) {
                 const uint32_t source = (uint32_t)*entry;
                 *entry = (int32_t)old->next;
@@ -307,7 +327,7 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
 static void run_move(kvp_cache *cache, const struct move *move, kvp_released *released)
 {
     const int has_states = kvpi_has_states(cache);
-    for (uint32_t k = 0; k < move->n_seqs; k++) {
+    for (uint32_t k = 0; k < move->n_seqs && move->n_found > 0; k++) {
         hold_found(cache, move, kvpi_known_seq(cache, move->seqs[k]));
     }
     for (uint32_t k = 0; k < move->n_seqs && has_states; k++) {

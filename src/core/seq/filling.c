@@ -40,6 +40,7 @@ void kvpi_filling_add(const kvp_cache *cache, struct kvpi_filling *filling,
                       const struct kvpi_seq *seq, int32_t token)
 {
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
+    KVPI_ASSERT(filling->n < KVPI_FILLING_MAX);
     kvpi_prefetch(&kvpi_row_nodes(&cache->table, place)[seq->n_units - (seq->n_units > 0)]);
     filling->seqs[filling->n] = seq;
     filling->tokens[filling->n++] = token;
