@@ -297,18 +297,18 @@ def aarch64(work):
         raise Failed("the library is not for aarch64")
 
 
-def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, **env):
+def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, libraries=(), **env):
     """The same calls give the same log on both machines, and each replays the other's."""
     work.run(sys.executable, os.path.join(ROOT, "scripts", "amalgamation.py"), work.folder)
-    logs, machines = {}, {"x86-64": ("cc", []), other: (compiler, runner)}
-    for name, (cc, runner) in machines.items():
+    logs, machines = {}, {"Linux": ("cc", [], []), other: (compiler, runner, libraries)}
+    for name, (cc, runner, libraries) in machines.items():
         work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DKVP_CHECK=1", "-c",
                  work.path("kvpager.c"), "-o", work.path(name + ".o"))
 
-        def program(source, name=name, cc=cc, runner=runner):
+        def program(source, name=name, cc=cc, runner=runner, libraries=libraries):
             out = work.path(f"{os.path.basename(source)}-{name}")
             work.run(cc, "-std=c11", "-O1", "-static", "-I", os.path.join(ROOT, "include"),
-                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", "-o", out)
+                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", *libraries, "-o", out)
             return [*runner, out]
 
         oplog = program("test/cross/oplog.c")
@@ -321,9 +321,9 @@ def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, **env):
                     if work.run(*program(f"examples/{example}.c"), **env) != expected.read():
                         raise Failed(f"{example} prints something else")
     work.run("cmp", *logs.values())
-    work.run(*machines[other], "replay", logs["x86-64"], **env)
-    work.run(*machines["x86-64"], "replay", logs[other], **env)
-    work.note = f"{len(examples)} examples, a log of {os.path.getsize(logs['x86-64'])} bytes"
+    work.run(*machines[other], "replay", logs["Linux"], **env)
+    work.run(*machines["Linux"], "replay", logs[other], **env)
+    work.note = f"{len(examples)} examples, a log of {os.path.getsize(logs['Linux'])} bytes"
 
 
 def aarch64_programs():

@@ -282,8 +282,8 @@ static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
         worth->block = block;
         worth->stamp = b->stamp;
         worth->number = b->number;
-        worth->near = at_age(policy, policy->hits.near[b->class_], age);
-        worth->far = at_age(policy, policy->hits.far[b->class_], age);
+        worth->now = at_age(policy, policy->hits.now[b->class_], age);
+        worth->best = at_age(policy, policy->hits.best[b->class_], age);
     }
     return worth;
 }
@@ -296,7 +296,7 @@ static int is_older(const struct kvpi_policy_worth *a, const struct kvpi_policy_
 /* Is a worth less than b, or as much and older? */
 static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    return a->far < b->far || (a->far == b->far && is_older(a, b));
+    return a->best < b->best || (a->best == b->best && is_older(a, b));
 }
 
 uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
@@ -310,7 +310,7 @@ uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
         oldest = oldest == NULL || is_older(end, oldest) ? end : oldest;
         old = old == NULL || goes_before(end, old) ? end : old;
         end = value(policy, &policy->youngest[c], order->youngest[c]);
-        young = young == NULL || end->near < young->near ? end : young;
+        young = young == NULL || end->now < young->now ? end : young;
     }
     if (oldest == NULL) {
         return KVPI_POLICY_NONE;
@@ -318,8 +318,8 @@ uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
     if (kvpi_policy_is_lru(policy)) {
         return oldest->block;
     }
-    old = IS_LESS(old->far, oldest->far) ? old : oldest;
-    return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
+    old = IS_LESS(old->best, oldest->best) ? old : oldest;
+    return IS_MUCH_LESS(young->now, old->now) ? young->block : old->block;
 }
 
 /* ------------------------------------------------------------------------------------- audit */
