@@ -434,6 +434,10 @@ def start_wine(env):
                        check=True)
 
 
+def end_wine(env):
+    subprocess.run(["wineserver", "--kill"], env={**os.environ, **env}, check=False)
+
+
 def jansson_for(work, cc, system, *options):
     """jansson for another system, from Debian's source: the folder where pkg-config finds it."""
     source = debian_source(work, "jansson")
@@ -503,7 +507,18 @@ def windows(work):
                          LC_ALL="C", **env)  # no UTF-8, as wine's console
         work.note = f"{notes}, {len(COMMANDS)} commands"
     finally:
-        subprocess.run(["wineserver", "--kill"], env={**os.environ, **env}, check=False)
+        end_wine(env)
+
+
+@port("windows-logs", "the one-file build for Windows, wine: as s390x-logs")
+def windows_logs(work):
+    wine, cc = need("wine"), need(MINGW)
+    env = wine_environment(work)
+    try:
+        start_wine(env)
+        one_file(work, "Windows", cc, [wine], libraries=["-lbcrypt"], **env)
+    finally:
+        end_wine(env)
 
 
 # What the tests need of Debian's packages.
@@ -526,6 +541,24 @@ def aarch64_tests(work):
     work.tests("--tests-regex", "^unit_att", QEMU_CPU="max")
     work.tests("--tests-regex", f"^({UNIT_TESTS}|model_random_1|sched_model_random_1|shadow_sched_1|{'|'.join(programs)})$",
                QEMU_CPU="cortex-a53")
+
+
+MODEL_CALLS = 60000
+
+
+@port("aarch64-units", "aarch64, qemu, checks at level 1: unit tests but attention's, a short run of the model")
+def aarch64_units(work):
+    compiler, runner = aarch64_programs()
+    unit_tests(work, compiler, *cross("aarch64", emulator=";".join(runner)))
+    allocating = ["malloc", "calloc", "realloc", "aligned_alloc", "mmap"]
+    work.run(compiler, "-std=c11", "-O1", "-static", "-DKVP_CHECK=1",
+             *[f"-I{os.path.join(ROOT, folder)}" for folder in ["include", "src", "test/common"]],
+             f"-I{work.path('headers')}", *sorted(glob.glob(os.path.join(ROOT, "test", "model", "*.c"))),
+             *[f"-Wl,--wrap={function}" for function in allocating],
+             work.path("build", "test", "libkvp_test_common.a"), work.path("build", "libkvpager.a"),
+             "-lpthread", "-lm", "-o", work.path("model"))
+    work.run(*runner, work.path("model"), "--seed", "1", "--ops", str(MODEL_CALLS))
+    work.note += f", {MODEL_CALLS} calls of the model"
 
 
 @port("rust", "the Rust crates: bindings, tests with sanitizers, packages and a program that has them")

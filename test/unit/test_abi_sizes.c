@@ -16,7 +16,6 @@
 #include <kvpager/trees.h>
 #include <kvpager/meta.h>
 #include <kvpager/wire.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,18 +70,13 @@ typedef struct given {
                                            hole};
 #define GIVES(function, type, has_size, expression)                                                \
     GIVES_HOLE(function, type, has_size, 0, expression)
-#define INIT_HOLE(function, type, hole)                                                            \
+#define INIT(function, type)                                                                       \
     static kvp_status give_##function(void *out, size_t n)                                         \
     {                                                                                              \
         kvp_##function##_init_sized(out, n);                                                       \
         return KVP_OK;                                                                             \
     }                                                                                              \
-    static const given gives_##function = {#function, sizeof(type), 2, give_##function, hole};
-#define INIT(function, type) INIT_HOLE(function, type, 0)
-
-/* Where a field of 32 bits lies alone before one that begins at a multiple of 8; elsewhere 0. */
-#define HOLE(type, field, next)                                                                    \
-    (offsetof(type, next) > offsetof(type, field) + 4 ? offsetof(type, field) + 4 : 0)
+    static const given gives_##function = {#function, sizeof(type), 2, give_##function, 0};
 
 static kvp_status open_and_close(void *out, size_t n)
 {
@@ -149,7 +143,7 @@ static kvp_status mirror_all(void *out, size_t n)
 #define CACHE all.w.cache
 INIT(config, kvp_config)
 INIT(sched_config, kvp_sched_config)
-INIT_HOLE(wire_config, kvp_wire_config, HOLE(kvp_wire_config, max_copies, epoch))
+GIVES_HOLE(wire_config, kvp_wire_config, 2, 36, (kvp_wire_config_init_sized(out, n), KVP_OK))
 INIT(layout, kvp_layout)
 INIT(memory_options, kvp_memory_options)
 INIT(copier_config, kvp_copier_config)
@@ -187,9 +181,8 @@ GIVES(tick, kvp_sched_expired, 0, kvp_sched_tick_sized(all.sched, 0, out, n))
 GIVES(request, kvp_request_info, 0, kvp_request_info_get_sized(all.sched, all.request, out, n))
 GIVES_HOLE(sample, kvp_sample_info, 0, 20,
            kvp_request_sample_sized(all.sched, all.request, 0, out, n))
-GIVES_HOLE(wire_config_of, kvp_wire_config, 1, HOLE(kvp_wire_config, max_copies, epoch),
-           kvp_wire_config_of_sized(CACHE, out, n))
-GIVES_HOLE(wire_apply, kvp_wire_news, 0, HOLE(kvp_wire_news, n_moves, moves), apply(out, n))
+GIVES_HOLE(wire_config_of, kvp_wire_config, 1, 36, kvp_wire_config_of_sized(CACHE, out, n))
+GIVES_HOLE(wire_apply, kvp_wire_news, 0, 44, apply(out, n))
 GIVES_HOLE(wire_info, kvp_wire_mirror_state, 0, 20, kvp_wire_mirror_info_sized(all.mirror, out, n))
 GIVES_HOLE(wire_seq, kvp_wire_seq, 0, 52, kvp_wire_mirror_seq_sized(all.mirror, 3, out, n))
 GIVES(slice, kvp_layout, 1, kvp_layout_slice_sized(&all.layout, &(kvp_slice){0, 1, 0, 1}, out, n))
