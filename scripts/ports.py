@@ -297,18 +297,18 @@ def aarch64(work):
         raise Failed("the library is not for aarch64")
 
 
-def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, **env):
+def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, libraries=(), **env):
     """The same calls give the same log on both machines, and each replays the other's."""
     work.run(sys.executable, os.path.join(ROOT, "scripts", "amalgamation.py"), work.folder)
-    logs, machines = {}, {"x86-64": ("cc", []), other: (compiler, runner)}
-    for name, (cc, runner) in machines.items():
+    logs, machines = {}, {"Linux": ("cc", [], []), other: (compiler, runner, libraries)}
+    for name, (cc, runner, libraries) in machines.items():
         work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DKVP_CHECK=1", "-c",
                  work.path("kvpager.c"), "-o", work.path(name + ".o"))
 
-        def program(source, name=name, cc=cc, runner=runner):
+        def program(source, name=name, cc=cc, runner=runner, libraries=libraries):
             out = work.path(f"{os.path.basename(source)}-{name}")
             work.run(cc, "-std=c11", "-O1", "-static", "-I", os.path.join(ROOT, "include"),
-                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", "-o", out)
+                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", *libraries, "-o", out)
             return [*runner, out]
 
         oplog = program("test/cross/oplog.c")
@@ -321,9 +321,9 @@ def one_file(work, other, compiler, runner, examples=ONE_FILE_EXAMPLES, **env):
                     if work.run(*program(f"examples/{example}.c"), **env) != expected.read():
                         raise Failed(f"{example} prints something else")
     work.run("cmp", *logs.values())
-    work.run(*machines[other], "replay", logs["x86-64"], **env)
-    work.run(*machines["x86-64"], "replay", logs[other], **env)
-    work.note = f"{len(examples)} examples, a log of {os.path.getsize(logs['x86-64'])} bytes"
+    work.run(*machines[other], "replay", logs["Linux"], **env)
+    work.run(*machines["Linux"], "replay", logs[other], **env)
+    work.note = f"{len(examples)} examples, a log of {os.path.getsize(logs['Linux'])} bytes"
 
 
 def aarch64_programs():
@@ -434,6 +434,10 @@ def start_wine(env):
                        check=True)
 
 
+def end_wine(env):
+    subprocess.run(["wineserver", "--kill"], env={**os.environ, **env}, check=False)
+
+
 def jansson_for(work, cc, system, *options):
     """jansson for another system, from Debian's source: the folder where pkg-config finds it."""
     source = debian_source(work, "jansson")
@@ -503,7 +507,18 @@ def windows(work):
                          LC_ALL="C", **env)  # no UTF-8, as wine's console
         work.note = f"{notes}, {len(COMMANDS)} commands"
     finally:
-        subprocess.run(["wineserver", "--kill"], env={**os.environ, **env}, check=False)
+        end_wine(env)
+
+
+@port("windows-logs", "the one-file build for Windows, wine: as s390x-logs")
+def windows_logs(work):
+    wine, cc = need("wine"), need(MINGW)
+    env = wine_environment(work)
+    try:
+        start_wine(env)
+        one_file(work, "Windows", cc, [wine], libraries=["-lbcrypt"], **env)
+    finally:
+        end_wine(env)
 
 
 # What the tests need of Debian's packages.
@@ -526,6 +541,24 @@ def aarch64_tests(work):
     work.tests("--tests-regex", "^unit_att", QEMU_CPU="max")
     work.tests("--tests-regex", f"^({UNIT_TESTS}|model_random_1|sched_model_random_1|shadow_sched_1|{'|'.join(programs)})$",
                QEMU_CPU="cortex-a53")
+
+
+MODEL_CALLS = 60000
+
+
+@port("aarch64-units", "aarch64, qemu, checks at level 1: unit tests but attention's, a short run of the model")
+def aarch64_units(work):
+    compiler, runner = aarch64_programs()
+    unit_tests(work, compiler, *cross("aarch64", emulator=";".join(runner)))
+    allocating = ["malloc", "calloc", "realloc", "aligned_alloc", "mmap"]
+    work.run(compiler, "-std=c11", "-O1", "-static", "-DKVP_CHECK=1",
+             *[f"-I{os.path.join(ROOT, folder)}" for folder in ["include", "src", "test/common"]],
+             f"-I{work.path('headers')}", *sorted(glob.glob(os.path.join(ROOT, "test", "model", "*.c"))),
+             *[f"-Wl,--wrap={function}" for function in allocating],
+             work.path("build", "test", "libkvp_test_common.a"), work.path("build", "libkvpager.a"),
+             "-lpthread", "-lm", "-o", work.path("model"))
+    work.run(*runner, work.path("model"), "--seed", "1", "--ops", str(MODEL_CALLS))
+    work.note += f", {MODEL_CALLS} calls of the model"
 
 
 @port("rust", "the Rust crates: bindings, tests with sanitizers, packages and a program that has them")

@@ -81,13 +81,7 @@ static size_t find_first(const char *text, size_t n, const kvpi_stops *stops)
 
 static void draw_stops(kvpi_stops *stops)
 {
-    static const char *const some[] = {"ab",
-                                       "aab",
-                                       "b\xC3\xA9",
-                                       "\xC3\xA9",
-                                       "aaaa",
-                                       "ba\xC3\xA9"
-                                       "a"};
+    static const char *const some[] = {"ab", "aab", "b\xC3\xA9", "\xC3\xA9", "aaaa", "ba\303\251a"};
     memset(stops, 0, sizeof *stops);
     stops->n = draw(3);
     for (size_t i = 0; i < stops->n; i++) {

@@ -142,7 +142,7 @@ void plain_reset(plain_policy *p)
     p->chose_old = old.chose_old;
     p->chose_young = old.chose_young;
     p->halvings = old.halvings;
-    memset(p->blocks, 0, (p->c + 1) * sizeof *p->blocks);
+    memset(p->blocks, 0, (size_t)(p->c + 1) * sizeof *p->blocks);
     learn(p, PLAIN_CLASSES);
 }
 
@@ -154,7 +154,7 @@ plain_policy *plain_create(uint64_t c, uint64_t block_tokens, uint64_t group)
     p->c = c;
     p->block_tokens = block_tokens;
     p->group = group;
-    p->blocks = plain_memory(NULL, c + 1, sizeof *p->blocks);
+    p->blocks = plain_memory(NULL, (size_t)(c + 1), sizeof *p->blocks);
     plain_reset(p);
     return p;
 }

@@ -78,7 +78,7 @@ static void draw_options(engine *e, world_options *o)
     static const char *const urls[] = {"memory:?size=64KiB", "memory:?size=1MiB",
                                        "memory:?size=1MiB&quota=96KiB"};
     world_defaults(o);
-    o->block_tokens = 2 << below(e, 2);
+    o->block_tokens = 2u << below(e, 2);
     o->unit_tokens = percent(e, 70) ? o->block_tokens : o->block_tokens / 2;
     o->record_blocks = 1u << below(e, 3);
     draw_windows(e, o);

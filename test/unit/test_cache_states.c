@@ -597,8 +597,8 @@ static void test_structs_of_other_sizes(void **state)
     assert_ok(kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out, 24));
     assert_memory_equal(out, &info, sizeof(info));
     assert_int_equal(out[20] | out[23], 0);
-    assert_status(KVP_E_ARG,
-                  kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out, 4));
+    assert_status(KVP_E_ARG, kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out,
+                                                     sizeof(size_t) - 4));
     memset(out, 0xA5, sizeof(out));
     assert_ok(kvp_cache_state_stats_sized(w.cache, (kvp_state_stats *)(void *)out, 16));
     assert_memory_equal(out, &stats, 16);

@@ -279,7 +279,7 @@ static double worth(uint32_t index[KVPI_CLASSES][KVPI_BINS + 1], uint32_t block)
 
 static int goes_before(uint32_t a, uint32_t b)
 {
-    const double of_a = worth(policy->hits.far, a), of_b = worth(policy->hits.far, b);
+    const double of_a = worth(policy->hits.best, a), of_b = worth(policy->hits.best, b);
     return of_a < of_b || (of_a == of_b && kvpi_order_block(policy->order, a)->stamp <
                                                kvpi_order_block(policy->order, b)->stamp);
 }
@@ -305,15 +305,15 @@ static uint32_t slow_choice(const uint8_t *queued)
         if (first && (old == UINT32_MAX || goes_before(b, old))) {
             old = b;
         }
-        if (last && (young == UINT32_MAX ||
-                     worth(policy->hits.near, b) < worth(policy->hits.near, young))) {
+        if (last &&
+            (young == UINT32_MAX || worth(policy->hits.now, b) < worth(policy->hits.now, young))) {
             young = b;
         }
     }
-    if (1.20 * worth(policy->hits.far, old) > worth(policy->hits.far, oldest)) {
+    if (1.20 * worth(policy->hits.best, old) > worth(policy->hits.best, oldest)) {
         old = oldest;
     }
-    return 1.30 * worth(policy->hits.near, young) < worth(policy->hits.near, old) ? young : old;
+    return 1.30 * worth(policy->hits.now, young) < worth(policy->hits.now, old) ? young : old;
 }
 
 static int is_youngest(const uint8_t *queued, uint32_t block)
@@ -388,7 +388,7 @@ static void test_choose_older(void **state)
         for (uint32_t b = 0; b < 3; b++) {
             struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
             for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
-                policy->hits.near[b][bin] = policy->hits.far[b][bin] = b == 0 ? 1000 : 10;
+                policy->hits.now[b][bin] = policy->hits.best[b][bin] = b == 0 ? 1000 : 10;
             }
             block->class_ = (uint8_t)b;
             block->stamp = b == 0 ? 10 : b == older ? 40 : 50;

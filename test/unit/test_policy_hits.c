@@ -142,11 +142,11 @@ static void expect_index(const struct kvpi_hits *hits)
     slow_index(hits, &slow);
     for (int c = 0; c < CLASSES; c++) {
         for (int a = 0; a < BINS; a++) {
-            expect_near(hits->near[c][a], slow.near[c][a]);
-            expect_near(hits->far[c][a], slow.far[c][a]);
+            expect_near(hits->now[c][a], slow.near[c][a]);
+            expect_near(hits->best[c][a], slow.far[c][a]);
         }
-        assert_int_equal(hits->near[c][BINS], 0);
-        assert_int_equal(hits->far[c][BINS], 0);
+        assert_int_equal(hits->now[c][BINS], 0);
+        assert_int_equal(hits->best[c][BINS], 0);
     }
     assert_null(kvpi_hits_check(hits));
 }
@@ -160,7 +160,7 @@ static void test_index_of_nothing(void **state)
     kvpi_hits_reset(&hits);
     expect_index(&hits);
     for (int c = 1; c < CLASSES; c++) {
-        assert_memory_equal(hits.near[c], hits.near[0], sizeof hits.near[0]);
+        assert_memory_equal(hits.now[c], hits.now[0], sizeof hits.now[0]);
     }
 }
 
@@ -233,7 +233,7 @@ static void test_turns(void **state)
         before = hits;
         kvpi_hits_learn(&hits, 4);
         for (uint32_t c = 0; c < CLASSES; c++) {
-            const int same = memcmp(hits.near[c], before.near[c], sizeof hits.near[c]) == 0;
+            const int same = memcmp(hits.now[c], before.now[c], sizeof hits.now[c]) == 0;
             assert_int_equal(same, c < turn || c >= turn + 4);
         }
     }
@@ -282,8 +282,8 @@ static void test_audit(void **state)
     expect_wrong(&hits, &hits.hits[5][3], 21 * KVPI_HITS_ONE, "P1");
     expect_wrong(&hits, &hits.hits[CLASSES][3], 0, "P2");
     expect_wrong(&hits, &hits.at_risk[CLASSES][0], 1, "P2");
-    expect_wrong(&hits, &hits.far[5][3], 0, "P3");
-    expect_wrong(&hits, &hits.near[5][3], UINT32_MAX, "P3");
+    expect_wrong(&hits, &hits.best[5][3], 0, "P3");
+    expect_wrong(&hits, &hits.now[5][3], UINT32_MAX, "P3");
     expect_wrong(&hits, &hits.turn, CLASSES, "P3");
 }
 

@@ -188,8 +188,8 @@ static void compare(void)
         for (uint32_t b = 0; b < KVPI_BINS; b++) {
             assert_int_equal(policy->hits.hits[c][b], plain->hits[c][b]);
             assert_int_equal(policy->hits.at_risk[c][b], plain->at_risk[c][b]);
-            assert_int_equal(policy->hits.near[c][b], plain->near[c][b]);
-            assert_int_equal(policy->hits.far[c][b], plain->far[c][b]);
+            assert_int_equal(policy->hits.now[c][b], plain->near[c][b]);
+            assert_int_equal(policy->hits.best[c][b], plain->far[c][b]);
         }
     }
     for (uint32_t b = 1; b <= all.n; b++) {

@@ -125,9 +125,9 @@ static void learn_class(struct kvpi_hits *hits, uint32_t class_, const uint64_t 
             join(&stay, &stays[stay.end]);
         }
         stays[a] = stay;
-        hits->near[class_][a] = (uint32_t)((stay.gain << KVPI_VALUE_BITS) / stay.price);
-        best = kvpi_max_u32(best, hits->near[class_][a]);
-        hits->far[class_][a] = best;
+        hits->now[class_][a] = (uint32_t)((stay.gain << KVPI_VALUE_BITS) / stay.price);
+        best = kvpi_max_u32(best, hits->now[class_][a]);
+        hits->best[class_][a] = best;
     }
 }
 
@@ -148,7 +148,7 @@ void kvpi_hits_restored(struct kvpi_hits *hits)
         for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
             used += hits->hits[c][b];
             at_risk += hits->at_risk[c][b];
-            hits->far[c][b] = kvpi_max_u32(hits->near[c][b], hits->far[c][b + 1]);
+            hits->best[c][b] = kvpi_max_u32(hits->now[c][b], hits->best[c][b + 1]);
         }
         hits->hits[KVPI_CLASSES][b] = used;
         hits->at_risk[KVPI_CLASSES][b] = at_risk;
@@ -166,7 +166,7 @@ static const char *check_bin(const struct kvpi_hits *hits, uint32_t b)
         if (hits->hits[c][b] > hits->at_risk[c][b]) {
             return "P1 more of a class was used in a bin than was there";
         }
-        if (hits->far[c][b] != kvpi_max_u32(hits->near[c][b], hits->far[c][b + 1])) {
+        if (hits->best[c][b] != kvpi_max_u32(hits->now[c][b], hits->best[c][b + 1])) {
             return "P3 a class's index is not the best of what follows";
         }
     }

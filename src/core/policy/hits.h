@@ -18,12 +18,12 @@
  * What content of class c that has reached bin a gives in return for its place, if it is kept as
  * long as pays best, is Gittins' index:
  *
- *   near[c][a] = max over e >= a of  sum_{a..e} S h  /  sum_{a..e} length S (1 - h/2)
- *   far[c][a]  = max over b >= a of  near[c][b]                                              (P3)
+ *   now[c][a]  = max over e >= a of  sum_{a..e} S h  /  sum_{a..e} length S (1 - h/2)
+ *   best[c][a] = max over b >= a of  now[c][b]                                               (P3)
  *
  * in uses for C/32 references, as fixed point with KVPI_VALUE_BITS bits. S is the share that is not
- * used before: 1 at a, and multiplied by 1 - h from bin to bin. `near` is what staying now gives;
- * `far` what it will give at its best.
+ * used before: 1 at a, and multiplied by 1 - h from bin to bin. `now` is what staying now gives;
+ * `best` what it will give at its best.
  *
  * The best e is found from the last bin to the first. Bins a .. e are a stay. It goes on into the
  * one behind it as long as that pays more: as with the upper hull of points, each is joined once.
@@ -41,8 +41,8 @@ enum { KVPI_HITS_MOST = KVPI_HITS_ONE << 18 };
 struct kvpi_hits {
     uint32_t hits[KVPI_CLASSES + 1][KVPI_BINS];
     uint32_t at_risk[KVPI_CLASSES + 1][KVPI_BINS];
-    uint32_t near[KVPI_CLASSES][KVPI_BINS + 1]; /* the last column is 0 */
-    uint32_t far[KVPI_CLASSES][KVPI_BINS + 1];
+    uint32_t now[KVPI_CLASSES][KVPI_BINS + 1]; /* the last column is 0 */
+    uint32_t best[KVPI_CLASSES][KVPI_BINS + 1];
     uint32_t turn; /* the class whose index is made next */
 };
 
@@ -60,7 +60,7 @@ void kvpi_hits_halve(struct kvpi_hits *hits);
  * multiplications. */
 void kvpi_hits_learn(struct kvpi_hits *hits, uint32_t n);
 
-/* Make sums and `far` of the classes' counts and `near`, which were put there. */
+/* Make sums and `best` of the classes' counts and `now`, which were put there. */
 void kvpi_hits_restored(struct kvpi_hits *hits);
 
 /* Audit P1 to P3: NULL, or what is wrong. */

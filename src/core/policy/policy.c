@@ -281,8 +281,8 @@ static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
         const struct kvpi_order_block *b = block_of(policy, block);
         const uint64_t age = policy->references - b->stamp;
         if (worth->change != policy->changes || worth->stamp != b->stamp) {
-            worth->near = at_age(policy, policy->hits.near[b->class_], age);
-            worth->far = at_age(policy, policy->hits.far[b->class_], age);
+            worth->now = at_age(policy, policy->hits.now[b->class_], age);
+            worth->best = at_age(policy, policy->hits.best[b->class_], age);
         }
         worth->change = policy->changes;
         worth->block = block;
@@ -300,7 +300,7 @@ static int is_older(const struct kvpi_policy_worth *a, const struct kvpi_policy_
 /* Is a worth less than b, or as much and older? */
 static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_policy_worth *b)
 {
-    return a->far < b->far || (a->far == b->far && is_older(a, b));
+    return a->best < b->best || (a->best == b->best && is_older(a, b));
 }
 
 /* Of all ends of a lane's classes. */
@@ -315,7 +315,7 @@ static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
         oldest = oldest == NULL || is_older(end, oldest) ? end : oldest;
         old = old == NULL || goes_before(end, old) ? end : old;
         end = value(policy, &policy->youngest[c], order->youngest[c]);
-        young = young == NULL || end->near < young->near ? end : young;
+        young = young == NULL || end->now < young->now ? end : young;
     }
     if (oldest == NULL) {
         return KVPI_POLICY_NONE;
@@ -323,8 +323,8 @@ static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
     if (kvpi_policy_is_lru(policy)) {
         return oldest->block;
     }
-    old = IS_LESS(old->far, oldest->far) ? old : oldest;
-    return IS_MUCH_LESS(young->near, old->near) ? young->block : old->block;
+    old = IS_LESS(old->best, oldest->best) ? old : oldest;
+    return IS_MUCH_LESS(young->now, old->now) ? young->block : old->block;
 }
 
 uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)

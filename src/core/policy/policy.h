@@ -55,8 +55,8 @@ struct kvpi_policy_worth {
     uint64_t stamp;  /* of the block, as is: */
     uint64_t number;
     uint32_t block;
-    uint32_t near;
-    uint32_t far;
+    uint32_t now;
+    uint32_t best;
 };
 
 /* The last choice, while what is queued stays as it was; then the block that took its place.

@@ -65,7 +65,7 @@ static void save_class(const struct kvpi_hits *hits, uint32_t c, struct kvpi_sna
     for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
         kvpi_snap_put_u32(&b, hits->hits[c][bin]);
         kvpi_snap_put_u32(&b, hits->at_risk[c][bin]);
-        kvpi_snap_put_u32(&b, hits->near[c][bin]);
+        kvpi_snap_put_u32(&b, hits->now[c][bin]);
     }
     kvpi_snap_end(writer, KVPI_SNAP_LEARNED, &b);
 }
@@ -179,9 +179,9 @@ static int load_class(struct kvpi_hits *hits, struct kvpi_snap_learned *learned,
     for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
         hits->hits[c][bin] = kvpi_snap_get_u32(b);
         hits->at_risk[c][bin] = kvpi_snap_get_u32(b);
-        hits->near[c][bin] = kvpi_snap_get_u32(b);
+        hits->now[c][bin] = kvpi_snap_get_u32(b);
         bounded &= hits->at_risk[c][bin] <= KVPI_HITS_MOST + KVPI_HITS_ONE &&
-                   hits->near[c][bin] <= MOST_VALUE;
+                   hits->now[c][bin] <= MOST_VALUE;
     }
     return bounded;
 }
