@@ -11,7 +11,7 @@
  *
  *   1  layer_types names each layer's kind
  *   2  attention_chunk_size: the layers with rotary positions, those with 1 in no_rope_layers; else
- *      all but every no_rope_layer_interval-th. A chunk keeps at most its size
+ *      all but every no_rope_layer_interval-th. They attend in chunks of that size
  *   3  use_sliding_window is false, or a Qwen does not set it: none
  *   4  sliding_window is null, or missing without a default: none
  *   5  sliding_window_pattern p, or layer_switch p: all layers but every p-th
@@ -304,8 +304,14 @@ static int read_layer_types(const kvpi_entries *reader, const json_t *types,
                                       "] is \"%.60s\", expected full_attention, "
                                       "sliding_attention or chunked_attention",
                                       reader->part, i, type);
+        if (a->n_windowed > 0 && (sliding ? a->chunked : chunked && !a->chunked))
+            return kvpi_entries_wrong(reader,
+                                      "%slayer_types has sliding_attention and chunked_attention; "
+                                      "one model has one of them here",
+                                      reader->part);
         if (sliding || chunked) {
             a->n_windowed++;
+            a->chunked = chunked;
             *key = sliding ? "sliding_window" : "attention_chunk_size";
         }
     }
@@ -317,6 +323,7 @@ static int read_chunks(const kvpi_entries *reader, kvpi_models_attention *a)
 {
     const json_t *layers = kvpi_entries_get(reader, "no_rope_layers");
     uint32_t interval = reader->family->interval;
+    a->chunked = true;
     if (kvpi_entries_read_whole(reader, "no_rope_layer_interval", 1, KVPI_MODELS_MAX_LAYERS,
                                 &interval) != 0)
         return -1;

@@ -51,6 +51,7 @@ typedef struct kvpi_models_attention {
     uint32_t n_layers;
     uint32_t n_windowed; /* of these, how many keep the last window_tokens only */
     uint32_t window_tokens;
+    bool chunked; /* they attend in chunks of window_tokens */
     uint32_t q_heads;
     uint32_t kv_heads;
     uint32_t head_dim;

@@ -63,7 +63,8 @@ static bool has_windows(const replay *run)
     return run->options->n_groups > 1 || run->options->groups[0].recent_tokens > 0;
 }
 
-/* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them. */
+/* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them, with
+ * chunks, too. */
 static uint64_t row_blocks(const replay *run, const kvpi_request *request, const kvp_window *window)
 {
     uint32_t block_tokens = (uint32_t)run->options->block_tokens;

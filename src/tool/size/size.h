@@ -27,6 +27,7 @@ typedef struct kvpi_size_group {
     uint32_t n_layers;
     uint32_t n_rows;        /* layer groups of the cache that these layers are */
     uint64_t window_tokens; /* 0: keeps all tokens */
+    bool chunked;           /* attends in chunks of window_tokens */
     uint64_t token_bytes;
     uint64_t block_bytes; /* of S tokens in these layers */
     uint64_t
