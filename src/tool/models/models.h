@@ -51,7 +51,6 @@ typedef struct kvpi_models_attention {
     uint32_t n_layers;
     uint32_t n_windowed; /* of these, how many keep the last window_tokens only */
     uint32_t window_tokens;
-    bool chunked; /* they attend in chunks of window_tokens */
     uint32_t q_heads;
     uint32_t kv_heads;
     uint32_t head_dim;
@@ -111,6 +110,7 @@ typedef struct kvpi_model {
     kvpi_dtype kv_dtype; /* of the activations, hence of KV if nothing else is asked for */
     kvpi_dtype weights_dtype;
     kvpi_models_attention attention;
+    bool chunked; /* layers with a window attend in chunks of window_tokens */
     kvpi_models_latent latent;
     kvpi_models_states states;
     uint32_t n_other_layers; /* with neither attention nor state */

@@ -63,8 +63,7 @@ static bool has_windows(const replay *run)
     return run->options->n_groups > 1 || run->options->groups[0].recent_tokens > 0;
 }
 
-/* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them, with
- * chunks, too. */
+/* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them. */
 static uint64_t row_blocks(const replay *run, const kvpi_request *request, const kvp_window *window)
 {
     uint32_t block_tokens = (uint32_t)run->options->block_tokens;
@@ -74,6 +73,8 @@ static uint64_t row_blocks(const replay *run, const kvpi_request *request, const
         return all;
     piece = piece < 1 ? 1 : piece < KVPI_REPLAY_PIECE_TOKENS ? piece : KVPI_REPLAY_PIECE_TOKENS;
     uint64_t most = kvp_blocks_for_tokens(block_tokens, window->recent_tokens + piece - 2) + 1;
+    if (window->sink_tokens == KVP_CHUNKED)
+        most = kvpi_size_chunk_blocks(window->recent_tokens, piece, block_tokens);
     return most < all ? most : all;
 }
 

@@ -86,4 +86,8 @@ int kvpi_size_share(const kvpi_size_options *options, uint64_t kv_bytes, kvpi_si
  */
 void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi_size *size);
 
+/* Blocks that hold what n tokens computed at once see at most, in chunks: the chunk that the first
+ * of them lies in, and all of them. */
+uint64_t kvpi_size_chunk_blocks(uint64_t chunk_tokens, uint64_t n, uint64_t block_tokens);
+
 #endif
