@@ -176,7 +176,8 @@ typedef struct kvp_range {
 
 /* What the layers of a group attend to: the query at position p sees keys 0 .. K - 1 and
  * p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. With KVP_CHUNKED for K
- * there are no sinks, and it sees keys floor(p / R) x R .. p (chunked-local attention). windows.h. */
+ * there are no sinks, and it sees keys floor(p / R) x R .. p (chunked-local attention).
+ * windows.h. */
 typedef struct kvp_window {
     uint32_t sink_tokens;   /* K: attention sinks; or KVP_CHUNKED */
     uint32_t recent_tokens; /* R, the query's own token included; or the tokens of a chunk */

@@ -82,7 +82,7 @@ static void test_a_chunk_longer_than_the_sequence_drops_nothing(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ hits */
+/* ----------------------------------------------------------------------------------------- hits */
 
 /* Chunks of 8: with blocks of chunk 0 gone from its group, prompts hit what ends behind it. */
 static void test_a_hit_needs_only_its_last_chunk(void **state)
@@ -124,7 +124,7 @@ static void test_a_hit_up_to_a_chunk_takes_nothing_of_the_group(void **state)
     end_world(&w);
 }
 
-/* ------------------------------------------------------------------------ what else needs tokens */
+/* ----------------------------------------------------------------------- what else needs tokens */
 
 static void check_back(uint32_t n, uint32_t at, uint32_t R)
 {
@@ -196,7 +196,7 @@ static void test_what_is_computed_with_other_chunks_is_private(void **state)
     end_world(&w);
 }
 
-/* --------------------------------------------------------------------------------------- refused */
+/* -------------------------------------------------------------------------------------- refused */
 
 static void test_chunks_of_no_tokens_are_refused(void **state)
 {
