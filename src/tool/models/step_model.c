@@ -16,8 +16,8 @@
  *
  * A sequence that computes tokens b .. b + n - 1 has n b + n (n + 1) / 2 pairs of query and key; a
  * window of R ends each query's keys at R, chunks of R begin them anew at every R-th. Multi-head
- * latent attention is counted as it is computed: a single token on the latent vectors (widths rank +
- * rope and rank), more tokens on the full heads.
+ * latent attention is counted as it is computed: a single token on the latent vectors (widths rank
+ * + rope and rank), more tokens on the full heads.
  *
  * With plain rates everything is a sum of counts x rates.
  *
