@@ -95,7 +95,7 @@ static void take_tiers(struct session *s, kvp_config *config)
 static kvp_window take_window(struct session *s)
 {
     uint32_t sink = take(s, 8);
-    return (kvp_window){sink, take(s, 24)};
+    return (kvp_window){sink == 7 ? KVP_CHUNKED : sink, take(s, 24)};
 }
 
 static void take_groups(struct session *s, kvp_config *config)

@@ -34,7 +34,8 @@
  *              its ancestors. With a bit mask it may see what its bits say, and with causal = 0
  *              every key.
  *   window     With K and R, a query at position p sees only positions 0 .. K-1 and p-R+1 .. p of
- *              these. `query_positions` gives p, if it is there.
+ *              these. With KVP_CHUNKED for K, floor(p/R) x R .. p. `query_positions` gives p, if
+ *              it is there.
  *   scores     Query head h reads KV head h / (Q / H). s = scale x (q . k); with a soft cap c,
  *              s = c x tanh(s / c).
  *   result     Z is the sum of exp(s) of all keys seen, and of exp(sink) of the head if there are
@@ -282,7 +283,7 @@ typedef struct kvp_attn_level {
 
 /* Windows. All zero: none. */
 typedef struct kvp_attn_window {
-    uint32_t sink_tokens;    /* K */
+    uint32_t sink_tokens;    /* K, or KVP_CHUNKED */
     uint32_t recent_tokens;  /* R; 0: everything is seen */
     const uint32_t *sinks;   /* [B] K of each sequence, in place of sink_tokens; both or none */
     const uint32_t *recent;  /* [B] R of each sequence; 0: that one has no window */

@@ -130,8 +130,9 @@ KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *bat
 /* CSR without the entries that a window hides from the step. It lists the entries that windows.h
  * calls kept with q = begin (q = tokens when the step begins inside a tree). Of the keys in them,
  * two ranges are kept: those before K, and those from the first key that the step's first query
- * sees, position max(K, q + 1 - R). Later queries see less: kernels apply `recent` for each. For
- * kept key i:
+ * sees, position max(K, q + 1 - R). Later queries see less: kernels apply `recent` for each. (With
+ * chunks it is position floor(q / R) x R. If all queries of a step lie in one chunk, each of them
+ * sees every kept key up to its own, and kernels need no window.) For kept key i:
  *
  *   list slot   i  if i < sink_len, else i - sink_len + window_offset
  *   position    i  if i < sink_len, else i + key_offset     (a token's; a node's is by its depth)
@@ -155,10 +156,10 @@ typedef struct kvp_meta_windowed {
     int64_t *slot_mapping;   /* [T] */
     int32_t *relative;       /* [T] positions counted over kept keys, for kernels that turn kept key
                                 i to position i (StreamingLLM) */
-    int32_t *sink_len;       /* [B] min(K, length); 0 for a sequence without a window */
-    int32_t *window_offset;  /* [B] likewise 0 */
+    int32_t *sink_len;       /* [B] min(K, length); 0 without a window, and with chunks */
+    int32_t *window_offset;  /* [B] 0 without a window */
     int32_t *key_offset;     /* [B] likewise 0 */
-    uint32_t *sinks;         /* [B] K; likewise 0 */
+    uint32_t *sinks;         /* [B] K, or KVP_CHUNKED; likewise 0 */
     uint32_t *recent;        /* [B] R; 0: no window, every key is seen */
 } kvp_meta_windowed;
 

@@ -175,11 +175,16 @@ typedef struct kvp_range {
 } kvp_range;
 
 /* What the layers of a group attend to: the query at position p sees keys 0 .. K - 1 and
- * p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. windows.h. */
+ * p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. With KVP_CHUNKED for K
+ * there are no sinks, and it sees keys floor(p / R) x R .. p (chunked-local attention).
+ * windows.h. */
 typedef struct kvp_window {
-    uint32_t sink_tokens;   /* K: attention sinks */
-    uint32_t recent_tokens; /* R, the query's own token included */
+    uint32_t sink_tokens;   /* K: attention sinks; or KVP_CHUNKED */
+    uint32_t recent_tokens; /* R, the query's own token included; or the tokens of a chunk */
 } kvp_window;
+
+/* As sink_tokens of a window: tokens attend within chunks of recent_tokens. */
+#define KVP_CHUNKED UINT32_MAX
 
 /* One token's KV, to be moved: slots as in slot mappings. */
 typedef struct kvp_slot_move {

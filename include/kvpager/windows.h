@@ -1,8 +1,9 @@
 /* kvpager/windows.h: layer groups and sliding windows.
  *
- *   config.n_groups = 2;
+ *   config.n_groups = 3;
  *   config.groups[0] = (kvp_window){0, 0};         layers with full attention
  *   config.groups[1] = (kvp_window){4, 1024};      layers with 4 sinks and a window of 1,024
+ *   config.groups[2] = (kvp_window){KVP_CHUNKED, 8192};   layers that attend in chunks of 8,192
  *   ...
  *   kvp_seq_row(cache, seq, 1, &row, &n);          a row for each group; 0: dropped
  *   kvp_seq_window(cache, seq, 0, window, NULL);   this sequence alone slides, from now on
@@ -30,6 +31,18 @@
  *                 K = 3, R = 6, S = 4, q = 17: queries from 17 on see 0..2 and 12..
  *     tokens     0..3   4..7   8..11  12..15  16..
  *     row         7      0      0       4      9        entries 1 and 2 are dropped
+ *
+ * Chunks. With KVP_CHUNKED for K, R is the length of a chunk: the query at position p sees keys
+ * floor(p / R) x R .. p (chunked-local attention, Llama 4). There are no sinks, and
+ *
+ *   entry i     is kept when (i + 1) x S > floor(q / R) x R
+ *
+ *                 R = 6, S = 4, q = 17: queries from 17 on see 12..17, and later chunks
+ *     row         0      0      0       4      9        at q = 18, entry 3 is dropped, too
+ *
+ * So the entries of a chunk are dropped when the last of its tokens is computed, and a hit that
+ * ends at the end of a chunk needs nothing of the group. R need not be a multiple of S. All that
+ * follows holds for chunks with K = 0.
  *
  *   Dropped     An entry that is not kept, with q = the tokens computed, is dropped when commit
  *               raises that number. Setting a window also drops entries, with q at most tokens - 1,

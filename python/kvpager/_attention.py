@@ -110,6 +110,7 @@ class AttnTree(NamedTuple):
 
 class AttnWindow(NamedTuple):
     """The first sink_tokens and the last recent_tokens keys are seen; recent_tokens 0: all.
+    With CHUNKED for sink_tokens, those of the query's chunk of recent_tokens.
 
     sinks, recent   [B] u32, of each sequence, in place of the two numbers
     sink_len, window_offset, key_offset   [B] i32: lists without dropped blocks

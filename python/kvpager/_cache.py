@@ -44,7 +44,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
     max_seqs, max_seq_tokens, host_blocks, steps, ...
 
     groups            the window of each layer group, (sink_tokens, recent_tokens); (0, 0): full
-                      attention. n_groups is their number
+                      attention; (CHUNKED, n): chunks of n tokens. n_groups is their number
     uncached_tokens   [n] i32 token ids that must never be matched or published
     arena             memory for the bookkeeping, a writable buffer that begins at a multiple of 64
                       bytes; by default the library maps it

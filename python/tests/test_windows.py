@@ -34,6 +34,21 @@ def test_windows_h() -> None:
         cache.check()
 
 
+def test_chunks() -> None:
+    """Chunks of 6 tokens, S = 4, q = 17: the query sees 12 and after."""
+    with Cache(n_blocks=64, block_tokens=4, groups=[(0, 0), (kvpager.CHUNKED, 6)]) as cache:
+        seq = cache.namespace().open(range(18))
+        before = seq.row(group=1).tolist()
+        seq.commit(17)
+        assert seq.row(group=1).tolist() == [0, 0, 0, *before[3:]]
+        assert seq.window_info(group=1).window == (kvpager.CHUNKED, 6)
+        got = kvpager.windowed(cache, [seq], group=1)
+        assert got.key_offset.tolist() == [12]
+        assert (got.sinks.tolist(), got.recent.tolist()) == ([kvpager.CHUNKED], [6])
+        with pytest.raises(kvpager.ArgError):
+            seq.window((kvpager.CHUNKED, 0))
+
+
 def test_a_sequence_s_own_window() -> None:
     with Cache(n_blocks=64, block_tokens=4) as cache:
         seq = cache.namespace().open(range(18))

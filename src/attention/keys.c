@@ -207,6 +207,8 @@ static int take_window(struct kvpi_keys *keys, uint64_t n_slots)
     const uint32_t seq = keys->seq;
     keys->sinks = window->sinks != NULL ? window->sinks[seq] : window->sink_tokens;
     keys->recent = window->recent != NULL ? window->recent[seq] : window->recent_tokens;
+    keys->chunked = keys->sinks == KVP_CHUNKED;
+    keys->sinks = keys->chunked ? 0 : keys->sinks;
     keys->query_positions =
         window->query_positions != NULL ? window->query_positions + keys->first_query : NULL;
     keys->sink_len = keys->gap_slots = keys->gap_keys = 0;
@@ -360,6 +362,13 @@ static uint32_t first_key_at(const struct kvpi_keys *keys, int64_t position)
     return first < keys->n_keys ? (uint32_t)first : keys->n_keys;
 }
 
+/* The first position behind the sinks that the window shows to a query; may be negative. */
+static int64_t first_recent(const struct kvpi_keys *keys, int64_t position)
+{
+    return keys->chunked && position >= 0 ? position - position % keys->recent
+                                          : position - keys->recent + 1;
+}
+
 struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query)
 {
     struct kvpi_reach reach = {0, 0, keys->n_keys};
@@ -374,7 +383,7 @@ struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query)
         reach.end = first_key_at(keys, position + 1);
         reach.end = reach.end < shown ? reach.end : shown;
     }
-    reach.first = first_key_at(keys, position - keys->recent + 1);
+    reach.first = first_key_at(keys, first_recent(keys, position));
     reach.sink_end = sink_end < shown ? sink_end : shown;
     return reach;
 }
@@ -402,7 +411,7 @@ static uint32_t cut_window(const struct kvpi_keys *keys, uint32_t query, uint32_
                              : shown_position(keys, shown, n_shown - 1, n_committed);
     for (uint32_t i = 0; i < n_shown; i++) {
         const int64_t position = shown_position(keys, shown, i, n_committed);
-        if (position < keys->sinks || (position > last - keys->recent && position <= last))
+        if (position < keys->sinks || (position >= first_recent(keys, last) && position <= last))
             shown[n++] = shown[i];
     }
     return n;

@@ -33,6 +33,7 @@ struct kvpi_keys {
     uint32_t gap_keys;              /* positions that it skips */
     uint32_t sinks;                 /* K */
     uint32_t recent;                /* R; 0: no window */
+    int chunked;                    /* R is the length of a chunk; K is 0 */
     const int32_t *query_positions; /* [n_queries] or NULL: the mask says */
     const int32_t *intervals;       /* [n_keys - n_committed, 2] or NULL */
     const uint8_t *bits;            /* [n_queries, n_keys] or NULL */

@@ -9,6 +9,22 @@ int kvpi_records_is_full(const kvp_spill *spill, uint32_t group)
     return spill->cache.groups[group].recent_tokens == 0;
 }
 
+uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group)
+{
+    const kvp_window *window = &spill->cache.groups[group];
+    return window->sink_tokens == KVP_CHUNKED ? 0 : window->sink_tokens;
+}
+
+/* The first position behind the sinks that a query sees. */
+static uint32_t first_seen(const kvp_window *window, uint32_t query)
+{
+    if (query < window->recent_tokens) {
+        return 0;
+    }
+    return window->sink_tokens == KVP_CHUNKED ? query - query % window->recent_tokens
+                                              : query + 1 - window->recent_tokens;
+}
+
 struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint32_t n_tokens,
                                    uint32_t prompt_tokens)
 {
@@ -19,10 +35,9 @@ struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint3
         return kept;
     }
     const uint32_t query = kvpi_spill_min(n_tokens, prompt_tokens - 1);
-    const uint32_t sinks = window->sink_tokens / S + (window->sink_tokens % S != 0);
-    /* Entry i is kept if (i + 1) x S > query + 1 - R. */
-    kept.recent = query + 1 > window->recent_tokens ? (query + 1 - window->recent_tokens) / S : 0;
-    kept.recent = kvpi_spill_min(kept.recent, kept.n);
+    const uint32_t sink_tokens = kvpi_records_sinks(spill, group);
+    const uint32_t sinks = sink_tokens / S + (sink_tokens % S != 0);
+    kept.recent = kvpi_spill_min(first_seen(window, query) / S, kept.n);
     kept.sinks = kvpi_spill_min(sinks, kept.recent);
     return kept;
 }

@@ -339,6 +339,8 @@ struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint3
                                    uint32_t prompt_tokens);
 /* Has the group no window? */
 int kvpi_records_is_full(const kvp_spill *spill, uint32_t group);
+/* Tokens at the beginning that its window keeps. */
+uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group);
 /* The lookups of a group of an ask: [*out_begin, what is returned). */
 uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               uint32_t group, uint32_t *out_begin);

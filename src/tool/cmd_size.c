@@ -220,6 +220,11 @@ static int check_model(const kvpi_args *args, kvpi_model *model, size_command *c
         kvpi_args_wrong(args, "--sinks needs a model with sliding-window layers");
         return TOOL_USAGE;
     }
+    if (size->sink_tokens > 0 && model->chunked) {
+        kvpi_args_wrong(args, "--sinks needs a sliding window, and '%s' attends in chunks",
+                        model->name);
+        return TOOL_USAGE;
+    }
     if (command->checkpoints_given && model->states.n_layers == 0) {
         kvpi_args_wrong(args, "--checkpoints needs a model with recurrent state");
         return TOOL_USAGE;

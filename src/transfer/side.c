@@ -138,6 +138,14 @@ kvp_status kvpi_side_dropped(const struct kvpi_side *side, kvp_seq seq, uint32_t
     return status;
 }
 
+/* Does the query at `at` see a token that lies before `end`, and behind the sinks? */
+static int sees_before(kvp_window window, uint64_t at, uint64_t end)
+{
+    if (window.sink_tokens == KVP_CHUNKED)
+        return end > at - at % window.recent_tokens;
+    return end + window.recent_tokens > at + 1;
+}
+
 kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transfer *t,
                           kvp_range *out_gaps)
 {
@@ -149,8 +157,7 @@ kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transf
             status = kvp_seq_window_get(side->config.cache, t->seq, g, &info);
         if (status != KVP_OK)
             return status;
-        if (dropped.begin < dropped.end &&
-            (uint64_t)dropped.end + info.window.recent_tokens > (uint64_t)t->end + 1)
+        if (dropped.begin < dropped.end && sees_before(info.window, t->end, dropped.end))
             return KVP_E_DROPPED;
         dropped.begin = dropped.begin > t->begin ? dropped.begin : t->begin;
         dropped.end = dropped.end < t->end ? dropped.end : t->end;

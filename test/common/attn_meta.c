@@ -121,7 +121,8 @@ static uint32_t first_needed(const attn_seq *seq)
         if (of_query < position)
             position = of_query;
     }
-    int32_t first = position - (int32_t)seq->recent + 1;
+    int32_t first = seq->chunked ? position - position % (int32_t)seq->recent
+                                 : position - (int32_t)seq->recent + 1;
     if (first > (int32_t)(seq->n_tokens - seq->n_tree))
         first = (int32_t)(seq->n_tokens - seq->n_tree);
     return first < (int32_t)seq->sinks ? seq->sinks : (uint32_t)first;
@@ -366,7 +367,7 @@ attn_meta *attn_describe(const attn_world *world, const attn_how *how)
     for (uint32_t n = 0; n < how->n_batch; n++) {
         const attn_seq *seq = seq_of(meta, n);
         meta->query_start[n + 1] = meta->query_start[n] + (int32_t)seq->n_queries;
-        meta->sinks[n] = seq->sinks;
+        meta->sinks[n] = seq->chunked ? KVP_CHUNKED : seq->sinks;
         meta->recent[n] = seq->recent;
         for (uint32_t i = 0; i < seq->n_queries; i++)
             meta->positions[meta->query_start[n] + (int32_t)i] =

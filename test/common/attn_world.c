@@ -305,7 +305,8 @@ void attn_add(attn_world *world, const attn_wish *wish)
     seq->n_tokens = wish->n_tokens;
     seq->n_queries = wish->n_queries;
     seq->n_tree = wish->n_tree;
-    seq->sinks = wish->recent > 0 ? wish->sinks : 0;
+    seq->chunked = wish->sinks == KVP_CHUNKED;
+    seq->sinks = wish->recent > 0 && !seq->chunked ? wish->sinks : 0;
     seq->recent = wish->recent;
     seq->n_shared = wish->shared_blocks;
     seq->k = draw_vectors(world, (size_t)seq->n_tokens * p->n_heads * p->k_size, 2.0);
@@ -340,6 +341,7 @@ void attn_add_some(attn_world *world, uint32_t n, int with_trees, int with_windo
         if (with_windows && attn_draw(random, 3) > 0) {
             wish.recent = 1 + attn_draw(random, 20);
             wish.sinks = attn_draw(random, 6);
+            wish.sinks = wish.sinks == 5 ? KVP_CHUNKED : wish.sinks;
         }
         if (i > 0 && attn_draw(random, 2)) { /* only what is neither's to write in this step */
             const attn_seq *first = &world->seqs[0];
@@ -473,6 +475,8 @@ int attn_sees(const attn_world *world, const attn_seq *seq, uint32_t query, uint
     const int32_t position = seq->positions[key];
     if (!attn_may_see(world, seq, query, key))
         return 0;
+    if (seq->chunked)
+        return position / (int32_t)seq->recent == self / (int32_t)seq->recent && position <= self;
     return seq->recent == 0 || position < (int32_t)seq->sinks ||
            (position > self - (int32_t)seq->recent && position <= self);
 }

@@ -48,6 +48,7 @@ typedef struct attn_seq {
     uint32_t n_tree;                    /* uncommitted: the last ones */
     uint32_t sinks;                     /* K */
     uint32_t recent;                    /* R; 0: no window */
+    int chunked;                        /* R is the length of a chunk; K is 0 */
     int32_t parents[ATTN_MAX_TOKENS];   /* of tree nodes, numbers in the tree; -1: a root */
     int32_t positions[ATTN_MAX_TOKENS]; /* of all tokens: by depth in the tree */
     int32_t blocks[ATTN_MAX_TOKENS];    /* the row, complete */
@@ -88,7 +89,7 @@ typedef struct attn_wish {
     uint32_t n_tokens;
     uint32_t n_queries;
     uint32_t n_tree;
-    uint32_t sinks;
+    uint32_t sinks; /* or KVP_CHUNKED */
     uint32_t recent;
     uint32_t shared_blocks;
 } attn_wish;

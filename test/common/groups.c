@@ -47,6 +47,9 @@ int keeps(kvp_window window, uint32_t S, uint32_t i, uint32_t q)
 {
     const int64_t begin = (int64_t)i * S;
     const int64_t end = begin + S;
+    if (window.sink_tokens == KVP_CHUNKED) {
+        return end > q / window.recent_tokens * (int64_t)window.recent_tokens;
+    }
     return window.recent_tokens == 0 || begin < window.sink_tokens ||
            end > (int64_t)q + 1 - window.recent_tokens;
 }

@@ -22,15 +22,25 @@ uint32_t meta_position(const meta_told *t, uint32_t slot)
     return slot < t->tokens ? slot : t->tokens + t->depth[slot - t->tokens];
 }
 
+/* The first position behind the sinks that a query at p sees; may be negative. */
+static int64_t first_seen(const meta_told *t, int64_t p)
+{
+    return t->K == KVP_CHUNKED ? p / t->R * t->R : p + 1 - (int64_t)t->R;
+}
+
+static int in_sinks(const meta_told *t, int64_t p)
+{
+    return t->K != KVP_CHUNKED && p < t->K;
+}
+
 int meta_keeps_entry(const meta_told *t, uint32_t i)
 {
-    return t->R == 0 || i * t->S < t->K ||
-           (int64_t)(i + 1) * t->S > (int64_t)t->q + 1 - (int64_t)t->R;
+    return t->R == 0 || in_sinks(t, i * t->S) || (int64_t)(i + 1) * t->S > first_seen(t, t->q);
 }
 
 int meta_keeps_key(const meta_told *t, uint32_t slot)
 {
-    return t->R == 0 || slot < t->K || (int64_t)slot >= (int64_t)t->q + 1 - (int64_t)t->R;
+    return t->R == 0 || in_sinks(t, slot) || (int64_t)slot >= first_seen(t, t->q);
 }
 
 int meta_is_ancestor(const meta_told *t, int32_t above, int32_t node)
@@ -48,7 +58,7 @@ int meta_sees(const meta_told *t, uint32_t x, uint32_t s)
                            ? s > x
                            : x < t->tokens || !meta_is_ancestor(t, (int32_t)(s - t->tokens),
                                                                 (int32_t)(x - t->tokens));
-    return !masked && (t->R == 0 || p < t->K || p > (int64_t)meta_position(t, x) - (int64_t)t->R);
+    return !masked && (t->R == 0 || in_sinks(t, p) || p >= first_seen(t, meta_position(t, x)));
 }
 
 static kvp_status judge(const meta_told *t, const kvp_seq_info *info)
@@ -115,8 +125,11 @@ kvp_status meta_expected_status(const world *w, const kvp_meta_batch *batch)
 
 static kvp_window random_window(void)
 {
-    return meta_below(3) == 0 ? (kvp_window){0, 0}
-                              : (kvp_window){meta_below(20), 1 + meta_below(30)};
+    const kvp_window window = {meta_below(20), 1 + meta_below(30)};
+    const uint32_t kind = meta_below(4);
+    return kind == 0   ? (kvp_window){0, 0}
+           : kind == 1 ? (kvp_window){KVP_CHUNKED, window.recent_tokens}
+                       : window;
 }
 
 world meta_random_world(void)

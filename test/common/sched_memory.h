@@ -113,6 +113,9 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
 /* Does the query at `query`, or a later one, see the key at `at`? */
 static inline int sched_memory_sees(const kvp_window *window, uint32_t query, uint32_t at)
 {
+    if (window->sink_tokens == KVP_CHUNKED) {
+        return at / window->recent_tokens >= query / window->recent_tokens;
+    }
     return window->recent_tokens == 0 || at < window->sink_tokens ||
            (uint64_t)at + window->recent_tokens > query;
 }

@@ -202,6 +202,24 @@ static bool has_windows(const oracle *o)
     return has;
 }
 
+/* Where a hit ends in chunks: a group needs nothing of it, or what lies in the last of them. */
+static void count_chunked_hit(coverage *c, const oracle *o, const kvp_call *call,
+                              const kvp_open_info *info)
+{
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        kvp_window window = o->config.groups[k];
+
+        if (window.sink_tokens != KVP_CHUNKED || !info->hit_tokens)
+            continue;
+        meet(c, COVER_hit_with_chunks, true);
+        meet(c, COVER_hit_up_to_a_chunk,
+             info->hit_tokens < call->n_tokens && info->hit_tokens % window.recent_tokens == 0);
+        meet(c, COVER_hit_into_a_chunk,
+             info->hit_tokens > window.recent_tokens &&
+                 info->hit_tokens % window.recent_tokens != 0);
+    }
+}
+
 static void count_group_hit(coverage *c, const oracle *o, const kvp_call *call,
                             const kvp_open_info *info)
 {
@@ -212,6 +230,7 @@ static void count_group_hit(coverage *c, const oracle *o, const kvp_call *call,
     meet(c, COVER_hit_cut_by_group, info->stop == KVP_STOP_NO_KV && info->stop_group > 0);
     meet(c, COVER_hit_full_with_window,
          windows && info->hit_tokens && info->hit_tokens == call->n_tokens);
+    count_chunked_hit(c, o, call, info);
 }
 
 /* A prompt hits what was computed after its namespace was emptied, or opened again. */
@@ -407,6 +426,9 @@ static void count_window(coverage *c, const kvp_call *call, const kvp_outcome *o
     if (out->status != KVP_OK)
         return;
     meet(c, COVER_window_drops, out->u.released.freed_blocks + out->u.released.cached_blocks);
+    meet(c, COVER_chunk_drops,
+         call->window.sink_tokens == KVP_CHUNKED &&
+             out->u.released.freed_blocks + out->u.released.cached_blocks);
     meet(c, COVER_window_taken_back, full && !was_full);
     meet(c, COVER_window_widened,
          !full && !was_full && before->holes &&

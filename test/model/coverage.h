@@ -102,7 +102,11 @@ enum { COVERAGE_ASKED = 4 };
     X(hit_full_with_window)                                                                        \
     X(plan_of_several_groups)                                                                      \
     X(evicted_of_a_group)                                                                          \
+    X(hit_with_chunks)                                                                             \
+    X(hit_up_to_a_chunk)                                                                           \
+    X(hit_into_a_chunk)                                                                            \
     X(window_drops)                                                                                \
+    X(chunk_drops)                                                                                 \
     X(window_widened)                                                                              \
     X(window_taken_back)                                                                           \
     X(fork_with_holes)                                                                             \

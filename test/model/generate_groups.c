@@ -80,6 +80,8 @@ kvp_window generate_window(uint64_t *state, const kvp_config *config)
     window.sink_tokens = (uint32_t)(generate_random(state) % (most + 1));
     if (generate_random(state) % 100 == 0)
         window.recent_tokens = UINT32_MAX;
+    if (generate_random(state) % 100 < 30)
+        window.sink_tokens = KVP_CHUNKED;
     return window;
 }
 
@@ -101,7 +103,8 @@ void generate_window_call(generator *g, kvp_call *call)
         /* A little wider or narrower than the one before, or the group's. */
         call->window = kind < 20 ? g->o->config.groups[call->group] : seq->windows[call->group];
         call->window.recent_tokens += kind < 20 ? 0 : below(g, 3) + 1;
-        call->window.sink_tokens += kind < 20 ? 0 : below(g, 2);
+        if (call->window.sink_tokens != KVP_CHUNKED)
+            call->window.sink_tokens += kind < 20 ? 0 : below(g, 2);
         return;
     }
     call->window = generate_window(&g->state, &g->o->config);

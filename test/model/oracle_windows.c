@@ -19,11 +19,19 @@ bool oracle_is_plain(const oracle *o)
     return o->config.n_groups == 1 && is_full(o->config.groups[0]);
 }
 
-/* Is entry i kept when the next query is at this position? */
+static bool is_chunked(kvp_window window)
+{
+    return window.sink_tokens == KVP_CHUNKED;
+}
+
+/* Is entry i kept when the next query is at this position? Of a chunk, what has a token in it or
+ * lies behind its begin. */
 bool oracle_keeps(const oracle *o, kvp_window window, uint32_t entry, uint64_t query)
 {
     uint64_t begin = (uint64_t)entry * o->config.block_tokens, end = begin + o->config.block_tokens;
 
+    if (is_chunked(window))
+        return (end - 1) / window.recent_tokens >= query / window.recent_tokens;
     return is_full(window) || begin < window.sink_tokens || end + window.recent_tokens > query + 1;
 }
 
@@ -92,6 +100,8 @@ uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_rel
 /* The first position that does not see all tokens. */
 static uint64_t window_end(kvp_window window)
 {
+    if (is_chunked(window))
+        return window.recent_tokens;
     return is_full(window) ? UINT64_MAX : (uint64_t)window.sink_tokens + window.recent_tokens;
 }
 

@@ -55,6 +55,8 @@ static void draw_groups(struct run *run, kvp_config *config)
     for (uint32_t g = 0; g < config->n_groups; g++) {
         if (draw(run, 3) > 0)
             config->groups[g] = (kvp_window){draw(run, 2) * draw(run, 9), 1 + draw(run, 24)};
+        if (config->groups[g].sink_tokens >= 6)
+            config->groups[g].sink_tokens = KVP_CHUNKED;
     }
     config->n_blocks = 1 + (config->n_blocks - 1) * config->n_groups;
     config->host_blocks *= config->n_groups;

@@ -23,6 +23,9 @@ static kvp_window draw_window(uint64_t *random, const kvp_config *config)
     if (random_percent(random, 50)) {
         window.sink_tokens = random_below(random, 2 * S + 1);
     }
+    if (window.sink_tokens > S + S / 2) { /* no draw: seeds that have found something stay */
+        window.sink_tokens = KVP_CHUNKED;
+    }
     return window;
 }
 

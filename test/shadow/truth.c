@@ -206,13 +206,24 @@ uint64_t truth_in_group(uint64_t tag, uint32_t group)
 
 /* ------------------------------------------------------------------------------------- windows */
 
+static bool is_chunked(kvp_window window)
+{
+    return window.sink_tokens == KVP_CHUNKED;
+}
+
 static bool sees_all(kvp_window window, uint32_t query)
 {
+    if (is_chunked(window)) {
+        return query < window.recent_tokens;
+    }
     return window.recent_tokens == 0 || query < (uint64_t)window.sink_tokens + window.recent_tokens;
 }
 
 bool truth_sees(kvp_window window, uint32_t query, uint32_t key)
 {
+    if (is_chunked(window)) {
+        return key <= query && key / window.recent_tokens == query / window.recent_tokens;
+    }
     return key <= query && (sees_all(window, query) || key < window.sink_tokens ||
                             query - key < window.recent_tokens);
 }

@@ -332,6 +332,10 @@ subject *watch_find_serial(watch *w, uint64_t serial)
 static bool keeps(const watch *w, kvp_window window, uint32_t entry, uint32_t query)
 {
     const uint64_t begin = (uint64_t)entry * w->config.block_tokens;
+    if (window.sink_tokens == KVP_CHUNKED) { /* its last token is in the query's chunk, or later */
+        return (begin + w->config.block_tokens - 1) / window.recent_tokens >=
+               query / window.recent_tokens;
+    }
     return window.recent_tokens == 0 || begin < window.sink_tokens ||
            begin + w->config.block_tokens + window.recent_tokens > (uint64_t)query + 1;
 }

@@ -349,9 +349,11 @@ READ = [
     # all layers of attn_type_list are full, as in MiniMax-M2
     ({**MINIMAX, "attn_type_list": [1] * 80}, "bytes_per_token", 2 * 80 * 8 * 128 * 2),
     ({**MINIMAX, "attn_type_list": [1] * 80}, "windowed_layers", 0),
-    # three of four layers have rotary positions and see a chunk: 12 x 1,024 + 36 x 513 blocks
+    # three of four layers have rotary positions and attend in chunks of 512 blocks
     (LLAMA4, "windowed_layers", 36),
     (LLAMA4, "window_tokens", 8192),
+    (LLAMA4, "chunked", True),
+    (LLAMA, "chunked", False),
     (LLAMA4, "bytes_per_sequence", 48 * 512 * 65536),
     ({"text_config": without(LLAMA4_TEXT, "attention_chunk_size")}, "windowed_layers", 36),
     ({"text_config": {**LLAMA4_TEXT, "attention_chunk_size": None}}, "windowed_layers", 0),
@@ -589,6 +591,8 @@ BAD_FILES = [
     (KIMI_LINEAR, 'no "linear_attn_config.short_conv_kernel_size"'),
     ({**LLAMA, "attention_chunk_size": 8192}, 'has "attention_chunk_size", and nothing says which layers it is'),
     ({**LLAMA4_TEXT, "attention_chunk_size": 0}, "attention_chunk_size is 0, expected"),
+    ({**LLAMA, "layer_types": ["chunked_attention", "sliding_attention"] * 16},
+     "layer_types has sliding_attention and chunked_attention"),
     ({**LLAMA4_TEXT, "no_rope_layers": [1] * 47}, "no_rope_layers has 47 entries"),
     ({**LLAMA4_TEXT, "no_rope_layers": [2] * 48}, "no_rope_layers[0] is not 0 or 1"),
     ({**LLAMA4_TEXT, "no_rope_layer_interval": 0}, "no_rope_layer_interval is 0, expected"),

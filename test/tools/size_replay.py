@@ -113,6 +113,16 @@ def config(folder, n_full, n_windowed, window):
     return path
 
 
+def chunked(folder, n_full, n_chunked, chunk):
+    path = os.path.join(folder, f"{n_full}-{n_chunked}-chunks-{chunk}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
+                   "num_attention_heads": 1, "num_hidden_layers": n_full + n_chunked,
+                   "vocab_size": 64, "attention_chunk_size": chunk, "layer_types":
+                   ["full_attention"] * n_full + ["chunked_attention"] * n_chunked}, file)
+    return path
+
+
 def check_splits(folder):
     """How layers are cut into groups, by hand and by the rule."""
     for (full, windowed), (layers, n_groups) in SPLITS:
@@ -141,6 +151,29 @@ def check_need(folder):
         if blocks > 1:
             found = replay(path, "--model", model, "--blocks", blocks - 1)
             check_equal((found["rejected"], found["output_tokens"]), (1, 0), model)
+
+
+def check_chunks(folder):
+    """In chunks of R tokens a sequence is counted with the blocks of a whole chunk. Those of 24
+    begin at a block, or in its middle."""
+    path = os.path.join(folder, "chunks.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 1, 199, [1]))
+    for chunk, block, blocks in [(64, 16, 13 + 4), (24, 16, 13 + 2), (20, 16, 13 + 2),
+                                 (33, 16, 13 + 3), (7, 8, 25 + 2), (512, 16, 13 + 13),
+                                 (16, 1, 200 + 16)]:
+        options = ["--model-config", chunked(folder, 1, 1, chunk), "--block-tokens", block]
+        size = json.loads(run("size", "--json", "--context", 200, *options).stdout)
+        check_equal(size["blocks_per_sequence"], blocks, chunk, block)
+        found = replay(path, *options, "--blocks", blocks)
+        check_equal((found["rejected"], found["output_tokens"]), (0, 199), chunk, block)
+        # each group's most, which they do not hold at the same time
+        peak = max(ceil_div(n, block) + ceil_div(n, block) - (n - 1) // chunk * chunk // block
+                   for n in range(1, 201))
+        check_equal(found["peak_held_blocks"], peak, chunk, block)
+        check_equal([group["chunked"] for group in found["layer_groups"]], [False, True], chunk)
+        found = replay(path, *options, "--blocks", blocks - 1)
+        check_equal((found["rejected"], found["output_tokens"]), (1, 0), chunk, block)
 
 
 def check_pieces(folder):
@@ -209,6 +242,7 @@ def main():
         check_table(folder)
         check_splits(folder)
         check_need(folder)
+        check_chunks(folder)
         check_pieces(folder)
         check_hits(folder)
         check_load(folder)

@@ -236,6 +236,28 @@ static void test_every_way_of_two_windows(void **state)
     check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 0);
 }
 
+static void test_every_way_of_full_attention_and_chunks_of_a_block(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {KVP_CHUNKED, 4}};
+    check_windows(windows, KVP_FULL_HIT_SHARE, 0);
+}
+
+/* Of 5 tokens, a chunk begins inside a block; of 8, at every second one. */
+static void test_every_way_of_two_lengths_of_chunks(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{KVP_CHUNKED, 5}, {KVP_CHUNKED, 8}};
+    check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 0);
+}
+
+static void test_every_way_of_chunks_and_a_window_with_little_room(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{KVP_CHUNKED, 6}, {5, 2}};
+    check_windows(windows, KVP_FULL_HIT_SHARE, 3);
+}
+
 static void test_every_way_with_little_room_in_the_plan(void **state)
 {
     (void)state;
@@ -556,6 +578,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way_of_full_attention_and_a_window),
         cmocka_unit_test(test_every_way_of_two_windows),
+        cmocka_unit_test(test_every_way_of_full_attention_and_chunks_of_a_block),
+        cmocka_unit_test(test_every_way_of_two_lengths_of_chunks),
+        cmocka_unit_test(test_every_way_of_chunks_and_a_window_with_little_room),
         cmocka_unit_test(test_every_way_with_little_room_in_the_plan),
         cmocka_unit_test(test_every_way_of_two_full_groups_with_little_room),
         cmocka_unit_test(test_a_full_hit_is_shared_and_its_last_token_run_again),

@@ -76,8 +76,9 @@ static void test_the_example_of_the_header(void **state)
 static void test_a_window_larger_than_the_sequence_drops_nothing(void **state)
 {
     (void)state;
-    const kvp_window windows[] = {{0, 64},         {64, 1},         {32, 32},
-                                  {UINT32_MAX, 1}, {0, UINT32_MAX}, {UINT32_MAX, UINT32_MAX}};
+    const kvp_window windows[] = {{0, 64},         {64, 1},
+                                  {32, 32},        {UINT32_MAX - 1, 1},
+                                  {0, UINT32_MAX}, {UINT32_MAX - 1, UINT32_MAX}};
     for (size_t i = 0; i < sizeof(windows) / sizeof(*windows); i++) {
         world w = window_world(15, windows[i].sink_tokens, windows[i].recent_tokens);
         const kvp_seq seq = open_done(&w, ints(0), 50);

@@ -264,7 +264,7 @@ static void compare_tree(world *w, const kvp_meta_batch *batch, const kvp_meta_s
 /* May entry i be given in a level that has no mask? */
 static int is_shareable(const meta_told *t, uint32_t i)
 {
-    return (i + 1) * t->S <= t->q && (t->R == 0 || (i + 1) * t->S <= t->K);
+    return (i + 1) * t->S <= t->q && (t->R == 0 || (t->K != KVP_CHUNKED && (i + 1) * t->S <= t->K));
 }
 
 /* The group of a level that the query is in; a sequence without queries attends to nothing. */

@@ -106,6 +106,41 @@ static void test_the_header_s_example(void **state)
     end_world(&w);
 }
 
+/* Chunks of 6 tokens, the example of windows.h: the query at 17 sees 12 .. 17, one at 18 only
+ * itself. What a step lists follows from its first query. */
+static void test_the_header_s_example_of_chunks(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 63);
+    config.groups[0] = (kvp_window){KVP_CHUNKED, 6};
+    world w = make_world(&config);
+    const kvp_seq seq = example_seq(&w);
+    const kvp_meta_batch batch = batch_for(&seq, 1, 0);
+    struct lists l;
+    kvp_meta_windowed windowed = lists_in(&l);
+    assert_ok(kvp_seq_extend(w.cache, seq, ints(501), 1, 0));
+    assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 17 and 18 */
+    assert_int_equal(l.kv[1], 2);
+    assert_int_equal(l.indices[0], entry(&w, seq, 0, 3));
+    assert_int_equal(l.indices[1], entry(&w, seq, 0, 4));
+    assert_int_equal(l.last[0], 3);
+    assert_int_equal(l.sink_len[0], 0);
+    assert_int_equal(l.offset[0], 0);
+    assert_int_equal(l.key[0], 12);
+    assert_int_equal(l.sinks[0], KVP_CHUNKED);
+    assert_int_equal(l.recent[0], 6);
+    assert_int_equal(l.relative[0], 5);
+    assert_ok(kvp_seq_commit(w.cache, seq, 18));
+    windowed = lists_in(&l);
+    assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 18 */
+    assert_int_equal(l.kv[1], 1);
+    assert_int_equal(l.indices[0], entry(&w, seq, 0, 4));
+    assert_int_equal(l.offset[0], 2);
+    assert_int_equal(l.key[0], 18);
+    assert_int_equal(l.relative[0], 0);
+    end_world(&w);
+}
+
 /* The same sequence in the group without a window: CSR, and zeros. */
 static void test_without_a_window_it_is_csr(void **state)
 {
@@ -412,6 +447,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_header_s_example),
+        cmocka_unit_test(test_the_header_s_example_of_chunks),
         cmocka_unit_test(test_without_a_window_it_is_csr),
         cmocka_unit_test(test_a_window_that_hides_nothing),
         cmocka_unit_test(test_a_chunk_is_listed_for_its_first_query),

@@ -159,6 +159,31 @@ static void test_windows(void **state)
             }
 }
 
+/* Chunks of any length, likewise: a query sees those of its chunk that are not behind it. */
+static void test_chunks(void **state)
+{
+    kvpi_step_model model = {
+        .is_roofline = true,
+        .roofline = {.flops_per_second = 1e9, .bytes_per_second = 1e9, .n_attention = 1}};
+    kvpi_step_attention *attention = &model.roofline.attention[0];
+    *attention =
+        (kvpi_step_attention){.chunked = 1, .token_bytes = 1, .decode_flops = 1, .prompt_flops = 1};
+    (void)state;
+    for (uint32_t chunk = 1; chunk <= 12; chunk++)
+        for (uint32_t begin = 0; begin <= 26; begin++)
+            for (uint32_t n = 1; n <= 26; n++) {
+                const kvp_step_seq seq = {.begin = begin, .n_tokens = n};
+                uint32_t pairs = 0;
+                for (uint32_t query = begin; query < begin + n; query++)
+                    for (uint32_t key = 0; key <= query; key++)
+                        pairs += key / chunk == query / chunk;
+                attention->window_tokens = chunk;
+                kvpi_step_time time = time_of(&model, &seq, 1);
+                expect_near(time.compute_ns, pairs);
+                expect_near(time.memory_ns, begin + n - begin / chunk * chunk + n);
+            }
+}
+
 /* Half of Gemma 2's layers look back 4,096 tokens. */
 static void test_two_kinds_of_layers(void **state)
 {
@@ -263,17 +288,12 @@ static void test_traffic(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),
-        cmocka_unit_test(test_nothing_to_compute),
-        cmocka_unit_test(test_longest),
-        cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_prompt),
-        cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_two_kinds_of_layers),
-        cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_tensor_parallel),
-        cmocka_unit_test(test_shares_and_copies),
+        cmocka_unit_test(test_rates),           cmocka_unit_test(test_nothing_to_compute),
+        cmocka_unit_test(test_longest),         cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_prompt),          cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_chunks),          cmocka_unit_test(test_two_kinds_of_layers),
+        cmocka_unit_test(test_experts),         cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_shares_and_copies),
         cmocka_unit_test(test_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

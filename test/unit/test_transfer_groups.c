@@ -161,9 +161,12 @@ static trial draw_trial(uint64_t *random)
     t.a.type = draw(random, 3) == 0 ? KVP_INT8 : draw(random, 2) ? KVP_F32 : KVP_BF16;
     t.a.has_scales = t.a.type == KVP_INT8;
     t.a.more = draw(random, 3);
-    for (uint32_t g = 0; g < t.a.n_groups; g++)
+    for (uint32_t g = 0; g < t.a.n_groups; g++) {
         t.a.windows[g] = draw(random, 3) == 0 ? (kvp_window){0, 0}
                                               : (kvp_window){draw(random, 7), 1 + draw(random, 24)};
+        if (t.a.windows[g].sink_tokens >= 5)
+            t.a.windows[g].sink_tokens = KVP_CHUNKED;
+    }
     t.b = t.a;
     t.a.order = orders[draw(random, 3)];
     t.b.order = orders[draw(random, 3)];
@@ -211,6 +214,8 @@ static void check_hits(pair *p, uint32_t n_tokens)
 /* Is an entry kept with the next query at q? */
 static int keeps(kvp_window window, uint32_t S, uint32_t entry, uint32_t q)
 {
+    if (window.sink_tokens == KVP_CHUNKED)
+        return ((entry + 1) * S - 1) / window.recent_tokens >= q / window.recent_tokens;
     return window.recent_tokens == 0 || entry * S < window.sink_tokens ||
            (entry + 1) * S + window.recent_tokens > q + 1;
 }

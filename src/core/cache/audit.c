@@ -133,10 +133,13 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
             return fail(audit, place, "M2 a row's block is of another group");
         }
     }
+    if (window->chunked && (window->sink > 0 || window->recent == 0)) {
+        return fail(audit, place, "T2 chunks of no tokens, or with sinks");
+    }
     return seq->windowed & KVPI_WINDOWED
                ? window->dropped <= seq->n_blocks ||
                      fail(audit, place, "T2 more is dropped than there is")
-               : (window->recent | window->dropped) == 0 ||
+               : (window->recent | window->dropped | window->chunked) == 0 ||
                      fail(audit, place, "T2 a window that nobody knows of");
 }
 

@@ -26,15 +26,13 @@ struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *ba
     const uint32_t S = cache->config.block_tokens;
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t q = kvpi_span_query(span);
-    struct kvpi_kept kept = {0, 0, 0, 0, 0, 0};
+    struct kvpi_kept kept = {.first = 0};
     if ((span->seq->windowed & KVPI_WINDOWED) == 0 || window->recent == 0) {
         return kept;
     }
-    kept.sinks = window->sink;
-    kept.recent = window->recent;
+    kept.window = *window;
     kept.sink_len = kvpi_min_u32(window->sink, span->end);
-    kept.first = q + 1 > window->recent ? q + 1 - window->recent : 0;
-    kept.first = kvpi_max_u32(kept.first, kept.sink_len);
+    kept.first = kvpi_max_u32(kvpi_window_first(window, q), kept.sink_len);
     kept.n_head = kvpi_min_u32(kvpi_ceil_div(window->sink, S), span->n_blocks);
     kept.left_out = kept.first / S > kept.n_head ? kept.first / S - kept.n_head : 0;
     return kept;

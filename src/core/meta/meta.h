@@ -27,11 +27,10 @@ struct kvpi_span {
  *   keys       sink_len              first ...            3, 9
  */
 struct kvpi_kept {
-    uint32_t sinks;    /* K */
-    uint32_t recent;   /* R */
-    uint32_t sink_len; /* keys before the gap */
-    uint32_t first;    /* position of the first one after it */
-    uint32_t n_head;   /* entries that are listed before those that are left out */
+    struct kvpi_window window; /* recent 0: everything is kept */
+    uint32_t sink_len;         /* keys before the gap */
+    uint32_t first;            /* position of the first one after it */
+    uint32_t n_head;           /* entries that are listed before those that are left out */
     uint32_t left_out;
 };
 

@@ -110,18 +110,18 @@ static void fill_mask_row(const struct mask *mask, uint32_t slot, uint64_t row)
     const int is_node = slot >= tokens;
     const uint32_t position = is_node ? tokens + (uint32_t)mask->depths[slot - tokens] : slot;
     const uint32_t n_seen = is_node ? tokens : slot + 1; /* tokens before it, and itself */
-    const uint32_t recent = mask->kept.recent;
-    const uint32_t low = recent == 0 || position + 1 <= recent ? 0 : position + 1 - recent;
-    if (low <= mask->kept.sinks) {
+    const uint32_t low = kvpi_window_first(&mask->kept.window, position);
+    const uint32_t sinks = mask->kept.window.sink;
+    if (low <= sinks) {
         set_bits(mask->bits, row, row + n_seen);
     } else {
         const uint32_t begin = kvpi_min_u32(low, n_seen);
-        set_bits(mask->bits, row, row + kvpi_min_u32(mask->kept.sinks, n_seen));
+        set_bits(mask->bits, row, row + kvpi_min_u32(sinks, n_seen));
         set_bits(mask->bits, row + begin - mask->skipped, row + n_seen - mask->skipped);
     }
     for (int32_t k = is_node ? (int32_t)(slot - tokens) : -1; k >= 0; k = mask->parents[k]) {
         const uint32_t at = tokens + (uint32_t)mask->depths[k];
-        if (at < mask->kept.sinks || at >= low) {
+        if (at < sinks || at >= low) {
             set_bit(mask->bits, row + tokens + (uint32_t)k - mask->skipped);
         }
     }

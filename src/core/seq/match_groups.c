@@ -72,10 +72,9 @@ static uint32_t query_after(const kvp_cache *cache, const struct kvpi_match *mat
 static void begin_group(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
                         struct judged *g)
 {
-    const kvp_window *w = &cache->config.groups[group];
-    *g = (struct judged){.window = {w->sink_tokens, w->recent_tokens, 0}};
+    *g = (struct judged){.window = kvpi_window_of(cache->config.groups[group])};
     g->row = kvpi_group_row(&cache->table, group, match->place);
-    g->sinks = kvpi_ceil_div(w->sink_tokens, cache->config.block_tokens);
+    g->sinks = kvpi_ceil_div(g->window.sink, cache->config.block_tokens);
     g->begin = g->sinks;
 }
 

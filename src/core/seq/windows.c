@@ -31,9 +31,8 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receive
     const uint32_t q = receives ? seq->tokens - (seq->tokens > 0) : next_query(seq);
     const uint32_t n_blocks = (receives ? seq->tokens : seq->computed) / cache->config.block_tokens;
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
-        const kvp_window *w = &cache->config.groups[g];
-        windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
-        seq->windowed |= w->recent_tokens > 0 ? KVPI_WINDOWED : 0;
+        windows[g] = kvpi_window_of(cache->config.groups[g]);
+        seq->windowed |= windows[g].recent > 0 ? KVPI_WINDOWED : 0;
         kvpi_set_dropped(cache, &windows[g],
                          kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), n_blocks));
     }
@@ -140,10 +139,9 @@ void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *rel
 /* --------------------------------------------------------------------- a sequence's own window */
 
 /* The first position whose query does not see every key before it. */
-static uint64_t full_until(const kvp_window *window)
+static uint64_t full_until(const struct kvpi_window *window)
 {
-    return window->recent_tokens == 0 ? UINT64_MAX
-                                      : (uint64_t)window->sink_tokens + window->recent_tokens;
+    return window->recent == 0 ? UINT64_MAX : (uint64_t)window->sink + window->recent;
 }
 
 /* Does the window keep an entry that is null, with the next query at the computed tokens? */
@@ -158,14 +156,14 @@ static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uin
 
 /* What it computes from here on is not what others compute. */
 static void end_window_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
-                                  kvp_window window)
+                                  const struct kvpi_window *window)
 {
-    const kvp_window *config = &cache->config.groups[group];
-    uint64_t from = full_until(&window);
-    from = full_until(config) < from ? full_until(config) : from;
+    const struct kvpi_window config = kvpi_window_of(cache->config.groups[group]);
+    uint64_t from = full_until(window);
+    from = full_until(&config) < from ? full_until(&config) : from;
     from = from < seq->computed ? seq->computed : from;
-    if ((window.sink_tokens != config->sink_tokens ||
-         window.recent_tokens != config->recent_tokens) &&
+    if ((window->sink != config.sink || window->recent != config.recent ||
+         window->chunked != config.chunked) &&
         from < seq->uncached_from) {
         seq->uncached_from = (uint32_t)from;
         kvpi_set32(&seq->n_public,
@@ -177,7 +175,7 @@ void kvpi_windows_back(const kvp_cache *cache, struct kvpi_seq *seq)
 {
     const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        end_window_publishing(cache, seq, g, (kvp_window){windows[g].sink, windows[g].recent});
+        end_window_publishing(cache, seq, g, &windows[g]);
     }
 }
 
@@ -194,7 +192,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     if (seq->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
-    const struct kvpi_window wanted = {window.sink_tokens, window.recent_tokens, 0};
+    const struct kvpi_window wanted = kvpi_window_of(window);
     if (keeps_dropped(cache, seq, group, &wanted)) {
         return KVP_E_DROPPED;
     }
@@ -202,8 +200,9 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
+    windows[group].chunked = wanted.chunked;
     seq->windowed |= KVPI_WINDOWED;
-    end_window_publishing(cache, seq, group, window);
+    end_window_publishing(cache, seq, group, &wanted);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;
 }
@@ -236,7 +235,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
 {
     const struct kvpi_window *window = &kvpi_windows_of(cache, seq)[group];
     memset(out, 0, sizeof(*out));
-    out->window = (kvp_window){window->sink, window->recent};
+    out->window = kvpi_window_given(window);
     if (window->dropped > 0) {
         out->dropped_begin = kvpi_sink_blocks(cache, window);
         out->dropped_end = window->dropped;

@@ -75,9 +75,10 @@ struct kvpi_seq {
 /* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when
  * `dropped` is above the sink blocks, ceil(K / S). */
 struct kvpi_window {
-    uint32_t sink;   /* K */
+    uint32_t sink;   /* K; 0 with chunks */
     uint32_t recent; /* R; 0: none */
     uint32_t dropped;
+    uint32_t chunked; /* R is the length of a chunk */
 };
 
 struct kvpi_table {
@@ -145,10 +146,32 @@ static inline int32_t *kvpi_tree_parents(const struct kvpi_table *table, uint32_
     return kvpi_tree_tokens(table, place) + table->max_tree;
 }
 
+static inline struct kvpi_window kvpi_window_of(kvp_window window)
+{
+    const uint32_t chunked = window.sink_tokens == KVP_CHUNKED;
+    return (struct kvpi_window){.sink = chunked ? 0 : window.sink_tokens,
+                                .recent = window.recent_tokens,
+                                .chunked = chunked};
+}
+
+static inline kvp_window kvpi_window_given(const struct kvpi_window *window)
+{
+    return (kvp_window){window->chunked ? KVP_CHUNKED : window->sink, window->recent};
+}
+
+/* The first position behind the sinks that a query at q sees. No later query sees one before it. */
+static inline uint32_t kvpi_window_first(const struct kvpi_window *window, uint32_t q)
+{
+    if (window->recent == 0 || q < window->recent) {
+        return 0;
+    }
+    return window->chunked ? q - q % window->recent : q + 1 - window->recent;
+}
+
 /* The first row entry that the window keeps behind its sinks, with q the next query's position. */
 static inline uint32_t kvpi_window_begin(const struct kvpi_window *window, uint32_t q, uint32_t S)
 {
-    return window->recent == 0 || q + 1 <= window->recent ? 0 : (q + 1 - window->recent) / S;
+    return kvpi_window_first(window, q) / S;
 }
 
 static inline uint32_t *kvpi_row_nodes(const struct kvpi_table *table, uint32_t place)

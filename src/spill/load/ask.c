@@ -110,7 +110,7 @@ static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
  * from the first one that a longer prefix may need. */
 static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, uint32_t group)
 {
-    if (kvpi_records_is_full(spill, group) || spill->cache.groups[group].sink_tokens > 0) {
+    if (kvpi_records_is_full(spill, group) || kvpi_records_sinks(spill, group) > 0) {
         return 0;
     }
     return kvpi_records_kept(spill, group, asked->hit.hit_tokens, asked->prompt->n_tokens).recent /

@@ -11,7 +11,7 @@
  *
  *   1  layer_types names each layer's kind
  *   2  attention_chunk_size: the layers with rotary positions, those with 1 in no_rope_layers; else
- *      all but every no_rope_layer_interval-th. A chunk keeps at most its size
+ *      all but every no_rope_layer_interval-th. They attend in chunks of that size
  *   3  use_sliding_window is false, or a Qwen does not set it: none
  *   4  sliding_window is null, or missing without a default: none
  *   5  sliding_window_pattern p, or layer_switch p: all layers but every p-th
@@ -304,6 +304,12 @@ static int read_layer_types(const kvpi_entries *reader, const json_t *types,
                                       "] is \"%.60s\", expected full_attention, "
                                       "sliding_attention or chunked_attention",
                                       reader->part, i, type);
+        if (a->n_windowed > 0 && (sliding || chunked) &&
+            sliding != (strcmp(*key, "sliding_window") == 0))
+            return kvpi_entries_wrong(reader,
+                                      "%slayer_types has sliding_attention and chunked_attention; "
+                                      "one model has one of them here",
+                                      reader->part);
         if (sliding || chunked) {
             a->n_windowed++;
             *key = sliding ? "sliding_window" : "attention_chunk_size";
@@ -380,7 +386,7 @@ static int has_window(const kvpi_entries *reader, bool *use_given, bool *out)
     return 0;
 }
 
-static int read_windows(const kvpi_entries *reader, kvpi_models_attention *a)
+static int read_windows(const kvpi_entries *reader, kvpi_models_attention *a, bool *chunked)
 {
     const json_t *types = kvpi_entries_get(reader, "layer_types");
     const char *key = "sliding_window";
@@ -398,8 +404,8 @@ static int read_windows(const kvpi_entries *reader, kvpi_models_attention *a)
     }
     if (a->n_windowed == 0)
         return 0;
-    a->window_tokens =
-        strcmp(key, "sliding_window") == 0 ? reader->family->window : reader->family->chunk;
+    *chunked = strcmp(key, "sliding_window") != 0;
+    a->window_tokens = *chunked ? reader->family->chunk : reader->family->window;
     return kvpi_entries_need_whole(reader, key, KVPI_MODELS_MAX_WINDOW, &a->window_tokens);
 }
 
@@ -569,7 +575,7 @@ static void read_quantization(const kvpi_entries *reader, kvpi_model *model)
 static int read_kept(const kvpi_entries *reader, const kvpi_recurrent *recurrent, kvpi_model *model)
 {
     return recurrent != NULL ? kvpi_recurrent_read(recurrent, reader, model)
-                             : read_windows(reader, &model->attention);
+                             : read_windows(reader, &model->attention, &model->chunked);
 }
 
 static int read_model(const kvpi_entries *reader, kvpi_model *model)

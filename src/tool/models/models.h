@@ -110,6 +110,7 @@ typedef struct kvpi_model {
     kvpi_dtype kv_dtype; /* of the activations, hence of KV if nothing else is asked for */
     kvpi_dtype weights_dtype;
     kvpi_models_attention attention;
+    bool chunked; /* layers with a window attend in chunks of window_tokens */
     kvpi_models_latent latent;
     kvpi_models_states states;
     uint32_t n_other_layers; /* with neither attention nor state */

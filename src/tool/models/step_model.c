@@ -15,9 +15,9 @@
  *             (a block is of one layer group; one that is not full of layers is copied whole)
  *
  * A sequence that computes tokens b .. b + n - 1 has n b + n (n + 1) / 2 pairs of query and key; a
- * window of R ends each query's keys at R. Multi-head latent attention is counted as it is
- * computed: a single token on the latent vectors (widths rank + rope and rank), more tokens on the
- * full heads.
+ * window of R ends each query's keys at R, chunks of R begin them anew at every R-th. Multi-head
+ * latent attention is counted as it is computed: a single token on the latent vectors (widths rank
+ * + rope and rank), more tokens on the full heads.
  *
  * With plain rates everything is a sum of counts x rates.
  *
@@ -43,6 +43,7 @@ static kvpi_step_attention attention_of(const kvpi_model *model, const kvpi_size
         prompt_width = (double)latent->nope_dim + latent->rope_dim + latent->v_dim;
     }
     return (kvpi_step_attention){.window_tokens = (double)group->window_tokens,
+                                 .chunked = group->chunked,
                                  .token_bytes = (double)group->token_bytes,
                                  .decode_flops = queries * decode_width,
                                  .prompt_flops = queries * prompt_width};
@@ -101,13 +102,33 @@ static double count_pairs(double first, double n, double window)
     return growing * (first + window - 1) / 2 + (n - growing) * window;
 }
 
+/* Query-key pairs of the queries at positions before `end`, which attend in chunks. */
+static double chunk_pairs(double end, double chunk)
+{
+    double n_whole = floor(end / chunk), rest = fmod(end, chunk);
+    double in_chunk = chunk * (chunk + 1) / 2, in_rest = rest * (rest + 1) / 2;
+    double in_whole = n_whole * in_chunk;
+    return in_whole + in_rest;
+}
+
+/* The pairs of a sequence's queries, and the keys that are read. */
+static double count_chunked(const kvp_step_seq *seq, double chunk, double *keys)
+{
+    double begin = seq->begin, end = begin + seq->n_tokens;
+    double before = fmod(begin, chunk);
+    *keys = before + seq->n_tokens;
+    return chunk_pairs(end, chunk) - chunk_pairs(begin, chunk);
+}
+
 static void add_attention(const kvpi_step_attention *attention, const kvp_step_seq *seq, work *sum)
 {
     double n = seq->n_tokens, first = (double)seq->begin + 1, keys = first + n - 1;
-    double pairs = count_pairs(first, n, attention->window_tokens);
+    double pairs = attention->chunked ? count_chunked(seq, attention->window_tokens, &keys)
+                                      : count_pairs(first, n, attention->window_tokens);
     double pair_flops = seq->n_tokens == 1 ? attention->decode_flops : attention->prompt_flops;
     double flops = pairs * pair_flops;
-    if (attention->window_tokens > 0 && keys > attention->window_tokens + n - 1)
+    if (attention->window_tokens > 0 && !attention->chunked &&
+        keys > attention->window_tokens + n - 1)
         keys = attention->window_tokens + n - 1;
     double bytes = (keys + n) * attention->token_bytes;
     sum->flops += flops;

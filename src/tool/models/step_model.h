@@ -21,6 +21,7 @@ typedef struct kvpi_step_rates {
 /* Attention of layers that keep the same tokens. */
 typedef struct kvpi_step_attention {
     double window_tokens; /* 0: none */
+    int chunked;          /* it is the length of chunks */
     double token_bytes;   /* KV of a token, on one accelerator */
     double decode_flops;  /* of one query with one key: of a sequence that computes one token, */
     double prompt_flops;  /* and of others; all accelerators together */

@@ -73,6 +73,8 @@ static uint64_t row_blocks(const replay *run, const kvpi_request *request, const
         return all;
     piece = piece < 1 ? 1 : piece < KVPI_REPLAY_PIECE_TOKENS ? piece : KVPI_REPLAY_PIECE_TOKENS;
     uint64_t most = kvp_blocks_for_tokens(block_tokens, window->recent_tokens + piece - 2) + 1;
+    if (window->sink_tokens == KVP_CHUNKED)
+        most = kvpi_size_chunk_blocks(window->recent_tokens, piece, block_tokens);
     return most < all ? most : all;
 }
 

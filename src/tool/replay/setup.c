@@ -22,8 +22,8 @@ static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
     replay->n_groups = 0;
     for (uint32_t i = 0; i < size->n_groups; i++)
         for (uint32_t k = 0; k < size->groups[i].n_rows; k++)
-            replay->groups[replay->n_groups++] =
-                (kvp_window){0, (uint32_t)size->groups[i].window_tokens};
+            replay->groups[replay->n_groups++] = (kvp_window){
+                size->groups[i].chunked ? KVP_CHUNKED : 0, (uint32_t)size->groups[i].window_tokens};
 }
 
 static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)

@@ -43,6 +43,7 @@ void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size)
         kvpi_figures_integer(to, "layers_per_group", size->row_layers);
         kvpi_figures_integer_if(to, group->window_tokens > 0, "window_tokens",
                                 group->window_tokens);
+        kvpi_figures_flag(to, "chunked", group->chunked);
         kvpi_figures_close(to);
     }
     kvpi_figures_close(to);
@@ -145,7 +146,8 @@ static void print_groups(const kvpi_report_pool *pool, FILE *file)
         if (group->window_tokens == 0)
             fputs("all tokens", file);
         else
-            fprintf(file, "a window of %s", kvpi_text_count(group->window_tokens).of);
+            fprintf(file, "%s of %s", group->chunked ? "chunks" : "a window",
+                    kvpi_text_count(group->window_tokens).of);
     }
     if (pool->context_tokens > 0)
         fprintf(file, "\n  %s tokens in sequences of %s", kvpi_text_count(size->tokens).of,

@@ -24,6 +24,7 @@ static void add_shape(kvpi_figures *to, const kvpi_model *model)
                          (uint64_t)a->n_layers + model->states.n_layers + model->n_other_layers);
     kvpi_figures_integer(to, "windowed_layers", a->n_windowed);
     kvpi_figures_integer_if(to, a->n_windowed > 0, "window_tokens", a->window_tokens);
+    kvpi_figures_flag(to, "chunked", model->chunked);
     kvpi_figures_integer(to, "state_layers", model->states.n_layers);
     kvpi_figures_text(to, "state_kind", model->states.n_layers > 0 ? model->states.kind : NULL);
     kvpi_figures_integer(to, "query_heads", a->q_heads);
@@ -262,7 +263,9 @@ static void print_model(const kvpi_size_report *report, FILE *file)
     if (n_full > 0)
         print_row(file, "full layers", kvpi_text_count(n_full), "keep all tokens");
     if (a->n_windowed > 0) {
-        int used = snprintf(formula, sizeof formula, "keep the last %s tokens",
+        int used = snprintf(formula, sizeof formula,
+                            report->model->chunked ? "attend in chunks of %s tokens"
+                                                   : "keep the last %s tokens",
                             kvpi_text_count(a->window_tokens).of);
         if (report->options->sink_tokens > 0)
             snprintf(formula + used, sizeof formula - (size_t)used, " and the first %s",

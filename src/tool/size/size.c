@@ -8,6 +8,10 @@
  *               ceil((R - 1) / S) + 1   for the window: R tokens that begin anywhere in a block
  *               + ceil(K / S)           for the sinks
  *
+ *             with chunks of R tokens, which begin at multiples of gcd(R, S) in a block, at most
+ *
+ *               ceil((R + S - gcd(R, S)) / S)
+ *
  *   KV        memory x utilization - weights / TP - overhead
  *
  * A cache has one pool of equal blocks for all its layer groups (windows.h). So a model whose
@@ -49,11 +53,31 @@ static uint64_t kv_dtype_bytes(kvpi_dtype dtype)
     }
 }
 
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b > 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+uint64_t kvpi_size_chunk_blocks(uint64_t chunk_tokens, uint64_t n, uint64_t block_tokens)
+{
+    uint64_t begin = block_tokens - gcd(chunk_tokens, block_tokens); /* in its block, at most */
+    return ceil_div(begin + chunk_tokens - 1 + n, block_tokens);
+}
+
 static uint64_t sequence_blocks(const kvpi_size_group *group, const kvpi_size_options *options)
 {
     uint64_t all = ceil_div(options->context_tokens, options->block_tokens);
     if (group->window_tokens == 0)
         return all;
+    if (group->chunked) {
+        uint64_t chunk = kvpi_size_chunk_blocks(group->window_tokens, 1, options->block_tokens);
+        return chunk < all ? chunk : all;
+    }
     uint64_t kept = ceil_div(group->window_tokens - 1, options->block_tokens) + 1 +
                     ceil_div(options->sink_tokens, options->block_tokens);
     return kept < all ? kept : all;
@@ -67,6 +91,7 @@ static void add_group(const kvpi_model *model, const kvpi_size_options *options,
     kvpi_size_group *group = &size->groups[size->n_groups++];
     group->n_layers = n_layers;
     group->window_tokens = window_tokens;
+    group->chunked = window_tokens > 0 && model->chunked;
     group->token_bytes = n_layers * kvpi_models_kv_values(model, options->tensor_parallel) *
                          kv_dtype_bytes(options->kv_dtype);
     group->block_bytes = group->token_bytes * options->block_tokens;

@@ -27,6 +27,7 @@ typedef struct kvpi_size_group {
     uint32_t n_layers;
     uint32_t n_rows;        /* layer groups of the cache that these layers are */
     uint64_t window_tokens; /* 0: keeps all tokens */
+    bool chunked;           /* attends in chunks of window_tokens */
     uint64_t token_bytes;
     uint64_t block_bytes; /* of S tokens in these layers */
     uint64_t
@@ -84,5 +85,9 @@ int kvpi_size_share(const kvpi_size_options *options, uint64_t kv_bytes, kvpi_si
  * Takes:   size     counted with these options
  */
 void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi_size *size);
+
+/* Blocks that hold what n tokens computed at once see at most, in chunks: the chunk that the first
+ * of them lies in, and all of them. */
+uint64_t kvpi_size_chunk_blocks(uint64_t chunk_tokens, uint64_t n, uint64_t block_tokens);
 
 #endif

@@ -13,6 +13,7 @@ pub const KVP_KEY_MAX_BYTES: u32 = 52;
 pub const KVP_RETENTION_CLASSES: u32 = 8;
 pub const KVP_GROUPS_MAX: u32 = 8;
 pub const KVP_TREE_TOKENS_MAX: u32 = 65536;
+pub const KVP_CHUNKED: u32 = 4294967295;
 pub const KVP_STATE_SLOTS: u32 = 2;
 pub const KVP_HOST_STATE_SLOTS: u32 = 3;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
@@ -149,13 +150,15 @@ pub struct kvp_range {
     pub end: u32,
 }
 #[doc = " What the layers of a group attend to: the query at position p sees keys 0 .. K - 1 and"]
-#[doc = " p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. windows.h."]
+#[doc = " p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. With KVP_CHUNKED for K"]
+#[doc = " there are no sinks, and it sees keys floor(p / R) x R .. p (chunked-local attention)."]
+#[doc = " windows.h."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_window {
-    #[doc = " K: attention sinks"]
+    #[doc = " K: attention sinks; or KVP_CHUNKED"]
     pub sink_tokens: u32,
-    #[doc = " R, the query's own token included"]
+    #[doc = " R, the query's own token included; or the tokens of a chunk"]
     pub recent_tokens: u32,
 }
 #[doc = " One token's KV, to be moved: slots as in slot mappings."]
@@ -2771,8 +2774,9 @@ extern "C" {
 #[doc = " CSR without the entries that a window hides from the step. It lists the entries that windows.h"]
 #[doc = " calls kept with q = begin (q = tokens when the step begins inside a tree). Of the keys in them,"]
 #[doc = " two ranges are kept: those before K, and those from the first key that the step's first query"]
-#[doc = " sees, position max(K, q + 1 - R). Later queries see less: kernels apply `recent` for each. For"]
-#[doc = " kept key i:"]
+#[doc = " sees, position max(K, q + 1 - R). Later queries see less: kernels apply `recent` for each. (With"]
+#[doc = " chunks it is position floor(q / R) x R. If all queries of a step lie in one chunk, each of them"]
+#[doc = " sees every kept key up to its own, and kernels need no window.) For kept key i:"]
 #[doc = ""]
 #[doc = "   list slot   i  if i < sink_len, else i - sink_len + window_offset"]
 #[doc = "   position    i  if i < sink_len, else i + key_offset     (a token's; a node's is by its depth)"]
@@ -2808,13 +2812,13 @@ pub struct kvp_meta_windowed {
     #[doc = " [T] positions counted over kept keys, for kernels that turn kept key"]
     #[doc = "i to position i (StreamingLLM)"]
     pub relative: *mut i32,
-    #[doc = " [B] min(K, length); 0 for a sequence without a window"]
+    #[doc = " [B] min(K, length); 0 without a window, and with chunks"]
     pub sink_len: *mut i32,
-    #[doc = " [B] likewise 0"]
+    #[doc = " [B] 0 without a window"]
     pub window_offset: *mut i32,
     #[doc = " [B] likewise 0"]
     pub key_offset: *mut i32,
-    #[doc = " [B] K; likewise 0"]
+    #[doc = " [B] K, or KVP_CHUNKED; likewise 0"]
     pub sinks: *mut u32,
     #[doc = " [B] R; 0: no window, every key is seen"]
     pub recent: *mut u32,

@@ -76,6 +76,9 @@ pub use states::{StateInfo, StateStats};
 /// As a position: the end of the sequence.
 pub const END: u32 = sys::KVP_END;
 
+/// As `sink_tokens` of a [`Window`]: queries see their own chunk of `recent_tokens` only.
+pub const CHUNKED: u32 = sys::KVP_CHUNKED;
+
 /// "No slot": the KV of this token is there already and must not be written.
 pub const NO_SLOT: i64 = sys::KVP_NO_SLOT as i64;
 
