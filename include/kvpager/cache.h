@@ -597,8 +597,7 @@ typedef struct kvp_seq_info {
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
     uint32_t computed_tokens;
     uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */
-    uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
-                               by others: a multiple of U. A flush does not show here */
+    uint32_t public_tokens; /* leading ones, in units that others may hit; flushed ones, too */
     uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
     uint32_t n_blocks;        /* length of the row */
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
@@ -607,6 +606,7 @@ typedef struct kvp_seq_info {
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
     uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind its tokens: trees.h */
     uint32_t stop_group;  /* as of kvp_open_info, at open; of the parent's for a fork */
+    uint32_t reserved;    /* 0 */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence, at one moment between two calls. Not recorded.

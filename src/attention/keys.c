@@ -424,7 +424,9 @@ uint32_t kvpi_keys_seen(const struct kvpi_keys *keys, uint32_t query, uint32_t *
         if (kvpi_keys_may_see(keys, query, key))
             out_seen[n++] = key;
     }
-    return keys->recent == 0 ? n : cut_window(keys, query, out_seen, n);
+    /* where a mask left out ancestors, a node's position, so its chunk, cannot be told */
+    const int is_said = keys->chunked && keys->bits != NULL;
+    return keys->recent == 0 || is_said ? n : cut_window(keys, query, out_seen, n);
 }
 
 /* ------------------------------------------------------------------------------ are they there? */

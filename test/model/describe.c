@@ -60,6 +60,7 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, tier),
     FIELD(kvp_seq_info, tree_tokens),
     FIELD(kvp_seq_info, stop_group),
+    FIELD(kvp_seq_info, reserved),
     {NULL, 0, 0},
 };
 static const field block_fields[] = {

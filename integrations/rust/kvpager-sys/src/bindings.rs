@@ -978,8 +978,7 @@ pub struct kvp_seq_info {
     pub computed_tokens: u32,
     #[doc = " slots of [computed, writable) may be written; >= computed"]
     pub writable_tokens: u32,
-    #[doc = " leading tokens in units that are, or once computed will be, matched"]
-    #[doc = "by others: a multiple of U. A flush does not show here"]
+    #[doc = " leading ones, in units that others may hit; flushed ones, too"]
     pub public_tokens: u32,
     #[doc = " leading tokens whose values the cache has: <= known_tokens"]
     pub kept_tokens: u32,
@@ -996,6 +995,8 @@ pub struct kvp_seq_info {
     pub tree_tokens: u32,
     #[doc = " as of kvp_open_info, at open; of the parent's for a fork"]
     pub stop_group: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
 }
 extern "C" {
     #[doc = " Read token values back."]
