@@ -34,8 +34,8 @@
  *              its ancestors. With a bit mask it may see what its bits say, and with causal = 0
  *              every key.
  *   window     With K and R, a query at position p sees only positions 0 .. K-1 and p-R+1 .. p of
- *              these. With KVP_CHUNKED for K, floor(p/R) x R .. p; a bit mask must have left out
- *              what lies before. `query_positions` gives p, if it is there.
+ *              these. With KVP_CHUNKED for K, floor(p/R) x R .. p, and a bit mask may have left
+ *              out what lies before. `query_positions` gives p, if it is there.
  *   scores     Query head h reads KV head h / (Q / H). s = scale x (q . k); with a soft cap c,
  *              s = c x tanh(s / c).
  *   result     Z is the sum of exp(s) of all keys seen, and of exp(sink) of the head if there are

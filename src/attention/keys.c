@@ -404,8 +404,10 @@ static uint32_t cut_window(const struct kvpi_keys *keys, uint32_t query, uint32_
     uint32_t n_committed = 0, n = 0;
     while (n_committed < n_shown && shown[n_committed] < keys->n_committed)
         n_committed++;
-    if (n_shown == 0)
-        return 0;
+    /* Nodes are counted from the first one. If a mask has left out some because their chunk had
+     * ended, it has left out what was committed before, too. */
+    if (n_shown == 0 || (keys->chunked && keys->n_committed > 0 && n_committed == 0))
+        return n_shown;
     const int64_t last = keys->query_positions != NULL
                              ? keys->query_positions[query]
                              : shown_position(keys, shown, n_shown - 1, n_committed);
@@ -424,9 +426,7 @@ uint32_t kvpi_keys_seen(const struct kvpi_keys *keys, uint32_t query, uint32_t *
         if (kvpi_keys_may_see(keys, query, key))
             out_seen[n++] = key;
     }
-    /* where a mask left out ancestors, a node's position, so its chunk, cannot be told */
-    const int is_said = keys->chunked && keys->bits != NULL;
-    return keys->recent == 0 || is_said ? n : cut_window(keys, query, out_seen, n);
+    return keys->recent == 0 ? n : cut_window(keys, query, out_seen, n);
 }
 
 /* ------------------------------------------------------------------------------ are they there? */
