@@ -132,7 +132,7 @@ static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
 {
     uint64_t blocks = options->load.replay.blocks, host = options->load.replay.host_blocks;
     uint64_t tokens = (blocks > host ? blocks : host) * setup->block_tokens;
-    if (setup->token_bytes <= INT64_MAX / tokens)
+    if (tokens == 0 || setup->token_bytes <= INT64_MAX / tokens)
         return TOOL_OK;
     kvpi_args_wrong(args, "%s more than 2^63 bytes of KV",
                     options->kv_bytes_per_token != 0 ? "--kv-bytes-per-token makes"
