@@ -193,7 +193,7 @@ static void test_hits_are_the_same(void **state)
     assert_int_equal(info.read_slot, 1); /* the saved cache's own id */
     snap_drop(&s);
     kvp_cache_destroy(restored);
-    kvp_cache_destroy(w.cache);
+    end_world(&w);
 }
 
 /* A bit of every byte: nothing wrong comes in, with bytes and without, and the sums are right. */
@@ -389,7 +389,8 @@ static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
     assert_int_equal(report.saved_blocks, 5);
     snap_drop(&s);
     snap_drop(&copy);
-    kvp_cache_destroy(w.cache);
+    assert_ok(kvp_seq_close(w.cache, seq, NULL));
+    end_world(&w);
     return (uint32_t)report.blocks - 3; /* of KV */
 }
 
