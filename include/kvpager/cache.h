@@ -597,7 +597,7 @@ typedef struct kvp_seq_info {
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
     uint32_t computed_tokens;
     uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */
-    uint32_t public_tokens; /* leading ones, in units that others may hit; flushed ones, too */
+    uint32_t public_tokens; /* in leading units that others hit once computed; flushed ones, too */
     uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
     uint32_t n_blocks;        /* length of the row */
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/snapshot/frames.h"
 #include "core/stages/table.h"
 
 static int take_bytes(void *context, const void *bytes, size_t n)
@@ -66,6 +67,51 @@ void snap_drop(snap *s)
 {
     free(s->bytes);
     *s = (snap){0};
+}
+
+snap snap_edit(const snap *s, int (*edit)(void *context, snap_record *record), void *context)
+{
+    uint8_t buffer[8192];
+    snap out = {0};
+    const kvp_sink sink = snap_sink(&out);
+    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
+    assert_int_equal(sink.write(&out, s->bytes, 8), 0);
+    for (size_t at = 8; at < s->n;) {
+        struct kvpi_snap_bytes head = {s->bytes + at, s->bytes + at + 8, 0};
+        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
+        snap_record record = {.number = writer.number, .payload = b.at};
+        record.kind = kvpi_snap_get_u32(&head);
+        record.n = kvpi_snap_get_u32(&head);
+        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, record.n);
+        if (edit(context, &record))
+            kvpi_snap_end(&writer, record.kind, &b);
+        at += record.n + KVPI_SNAP_OVERHEAD;
+    }
+    return out;
+}
+
+struct forge {
+    uint32_t number;
+    size_t byte;
+    uint32_t kind;
+};
+
+static int forge_byte(void *context, snap_record *record)
+{
+    struct forge *forge = context;
+    if (record->number == forge->number && forge->byte < record->n) {
+        forge->kind = record->kind;
+        record->payload[forge->byte] ^= (uint8_t)(1u << forge->byte % 8);
+    }
+    return 1;
+}
+
+snap snap_forge(const snap *s, uint32_t number, size_t byte, uint32_t *out_kind)
+{
+    struct forge forge = {number, byte, 0};
+    const snap forged = snap_edit(s, forge_byte, &forge);
+    *out_kind = forge.kind;
+    return forged;
 }
 
 kvp_status snap_load(snap *s, kvp_cache *cache, kvp_snapshot_report *report)

@@ -20,6 +20,21 @@ kvp_source snap_source(snap *s); /* from the start */
 snap snap_of(kvp_cache *cache, const kvp_snapshot_options *options);
 void snap_drop(snap *s);
 
+/* A record of a file. */
+typedef struct snap_record {
+    uint32_t number; /* from 0 */
+    uint32_t kind;
+    uint8_t *payload;
+    uint32_t n;
+} snap_record;
+
+/* The file with its records as `edit` leaves them, or without those for which it gives 0, and
+ * everything around them right. */
+snap snap_edit(const snap *s, int (*edit)(void *context, snap_record *record), void *context);
+
+/* One byte of a record changed. Gives the record's kind, or 0: it has no such byte. */
+snap snap_forge(const snap *s, uint32_t number, size_t byte, uint32_t *out_kind);
+
 kvp_snapshot_options snap_options(void); /* with a model */
 kvp_status snap_load(snap *s, kvp_cache *cache, kvp_snapshot_report *report);
 

@@ -667,6 +667,9 @@ static void test_what_it_cannot_be_combined_with(void **state)
     config.quotas = 1;
     assert_wrong(&config, "quotas");
     config = base;
+    config.reserved = 1;
+    assert_wrong(&config, "reserved");
+    config = base;
     config.n_groups = 8;
     assert_wrong(&config, "n_groups");
     config.n_groups = 7;

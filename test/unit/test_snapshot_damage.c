@@ -228,31 +228,6 @@ static void test_a_bit_flipped_in_every_byte_with_kv(void **state)
     snap_drop(&s);
 }
 
-/* The file with one byte of one record's payload changed, and everything around it right. */
-static snap forge(const snap *s, uint32_t number, size_t byte, uint32_t *out_kind)
-{
-    uint8_t buffer[4096];
-    snap forged = {0};
-    const kvp_sink sink = snap_sink(&forged);
-    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
-    *out_kind = 0;
-    assert_int_equal(sink.write(&forged, s->bytes, 8), 0);
-    for (size_t at = 8; at < s->n;) {
-        struct kvpi_snap_bytes head = {s->bytes + at, s->bytes + at + 8, 0};
-        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
-        const uint32_t kind = kvpi_snap_get_u32(&head);
-        const uint32_t n = kvpi_snap_get_u32(&head);
-        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, n);
-        if (writer.number == number && byte < n) {
-            *out_kind = kind;
-            *(b.at - n + byte) ^= (uint8_t)(1u << byte % 8);
-        }
-        kvpi_snap_end(&writer, kind, &b);
-        at += n + KVPI_SNAP_OVERHEAD;
-    }
-    return forged;
-}
-
 /* Every byte of every record but the first; gives the kinds that there were. */
 static uint32_t forge_all(const snap *s, const kvp_config *config)
 {
@@ -261,7 +236,7 @@ static uint32_t forge_all(const snap *s, const kvp_config *config)
     for (uint32_t number = 1; number < 200; number++) {
         for (size_t byte = 0; byte == 0 || kind != 0; byte++) {
             kvp_snapshot_report report;
-            snap forged = forge(s, number, byte, &kind);
+            snap forged = snap_forge(s, number, byte, &kind);
             assert_ok(try_load(&forged, config, NULL, &report));
             n_kinds |= 1u << kind;
             if (kind == KVPI_SNAP_NODE && byte >= 12) /* hash, tokens, keys */

@@ -218,23 +218,25 @@ static void test_other_caches(void **state)
 
 /* --------------------------------------------------------------------------------------- forged */
 
-/* Records with right checksums, and one word of them changed. */
-static snap forged(const snap *s, size_t target, size_t word, uint32_t value)
+struct word {
+    uint32_t number; /* of its record */
+    size_t at;
+    uint32_t value;
+};
+
+static int set_word(void *context, snap_record *record)
 {
-    uint8_t buffer[8192];
-    snap out = {0};
-    const kvp_sink sink = snap_sink(&out);
-    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
-    assert_int_equal(sink.write(&out, KVPI_SNAP_MAGIC, 8), 0);
-    for (size_t at = 8; at < s->n; at = behind(s, at)) {
-        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
-        uint8_t *payload = b.at;
-        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, kvpi_bytes_load32(s->bytes + at + 4));
-        if (at == target)
-            kvpi_bytes_store(payload + 4 * word, value, 4);
-        kvpi_snap_end(&writer, kind_at(s, at), &b);
-    }
-    return out;
+    const struct word *word = context;
+    if (record->number == word->number)
+        kvpi_bytes_store(record->payload + 4 * word->at, word->value, 4);
+    return 1;
+}
+
+/* Records with right checksums, and one word of them changed. */
+static snap forged(const snap *s, uint32_t number, size_t at, uint32_t value)
+{
+    struct word word = {number, at, value};
+    return snap_edit(s, set_word, &word);
 }
 
 /* Whatever a word is: the cache is sound, and serves under its own audit. */
@@ -246,13 +248,14 @@ static void test_forged_words(void **state)
     halves h = make_halves();
     uint64_t random = 7;
     uint32_t n_learned = 0, n_refused = 0;
-    for (size_t at = 8; at < h.saved.n; at = behind(&h.saved, at)) {
+    uint32_t number = 0;
+    for (size_t at = 8; at < h.saved.n; at = behind(&h.saved, at), number++) {
         const size_t n_words = kvpi_bytes_load32(h.saved.bytes + at + 4) / 4;
         if (kind_at(&h.saved, at) != KVPI_SNAP_LEARNED)
             continue;
         for (int i = 0; i < 12; i++) {
             const size_t word = draw(&random, (uint32_t)n_words);
-            snap s = forged(&h.saved, at, word, values[draw(&random, 7)]);
+            snap s = forged(&h.saved, number, word, values[draw(&random, 7)]);
             kvp_snapshot_report report;
             uint64_t n_hits = 0;
             kvp_cache *cache = load(&s, &config, &report);
@@ -274,10 +277,10 @@ static void test_forged_index(void **state)
     (void)state;
     const kvp_config config = learned_config(USABLE);
     halves h = make_halves();
-    uint32_t n_seen = 0;
-    for (size_t at = 8; at < h.saved.n && n_seen < 2; at = behind(&h.saved, at)) {
+    uint32_t n_seen = 0, number = 0;
+    for (size_t at = 8; at < h.saved.n && n_seen < 2; at = behind(&h.saved, at), number++) {
         if (kind_at(&h.saved, at) == KVPI_SNAP_LEARNED && n_seen++ == 1) { /* the first class */
-            snap s = forged(&h.saved, at, 4, 0x7fffffff);
+            snap s = forged(&h.saved, number, 4, 0x7fffffff);
             kvp_snapshot_report report;
             kvp_cache *cache = load(&s, &config, &report);
             assert_int_equal(report.learned, 0);

@@ -246,31 +246,6 @@ static void test_cut_at_every_byte(void **state)
     snap_drop(&s);
 }
 
-/* The file with one byte of a record changed, and everything around it right. */
-static snap forge(const snap *s, uint32_t number, size_t byte, uint32_t *out_kind)
-{
-    uint8_t buffer[8192];
-    snap forged = {0};
-    const kvp_sink sink = snap_sink(&forged);
-    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
-    *out_kind = 0;
-    assert_int_equal(sink.write(&forged, s->bytes, 8), 0);
-    for (size_t at = 8; at < s->n;) {
-        struct kvpi_snap_bytes head = {s->bytes + at, s->bytes + at + 8, 0};
-        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
-        const uint32_t kind = kvpi_snap_get_u32(&head);
-        const uint32_t n = kvpi_snap_get_u32(&head);
-        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, n);
-        if (writer.number == number && byte < n) {
-            *out_kind = kind;
-            *(b.at - n + byte) ^= (uint8_t)(1u << byte % 8);
-        }
-        kvpi_snap_end(&writer, kind, &b);
-        at += n + KVPI_SNAP_OVERHEAD;
-    }
-    return forged;
-}
-
 static void test_what_makes_no_sense_is_dropped(void **state)
 {
     (void)state;
@@ -284,7 +259,7 @@ static void test_what_makes_no_sense_is_dropped(void **state)
         for (kind = 1; kind != 0; byte++) {
             kvp_snapshot_report report;
             m = (memory){0};
-            snap forged = forge(&s, number, byte, &kind);
+            snap forged = snap_forge(&s, number, byte, &kind);
             if (kind == KVPI_SNAP_CHECKPOINT || byte == 0) {
                 assert_ok(try_load(&forged, &config, 0, &m, &report));
             }
@@ -297,25 +272,15 @@ static void test_what_makes_no_sense_is_dropped(void **state)
     snap_drop(&s);
 }
 
-/* Copies the records of a file, but those of one kind; or renames that kind. */
-static snap without(const snap *s, uint32_t kind, uint32_t becomes)
+static int is_not_of(void *kind, snap_record *record)
 {
-    uint8_t buffer[8192];
-    snap copy = {0};
-    const kvp_sink sink = snap_sink(&copy);
-    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
-    assert_int_equal(sink.write(&copy, s->bytes, 8), 0);
-    for (size_t at = 8; at < s->n;) {
-        struct kvpi_snap_bytes head = {s->bytes + at, s->bytes + at + 8, 0};
-        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
-        const uint32_t its = kvpi_snap_get_u32(&head);
-        const uint32_t n = kvpi_snap_get_u32(&head);
-        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, n);
-        if (its != kind || becomes != 0)
-            kvpi_snap_end(&writer, its == kind ? becomes : its, &b);
-        at += n + KVPI_SNAP_OVERHEAD;
-    }
-    return copy;
+    return record->kind != *(uint32_t *)kind;
+}
+
+/* The file without the records of one kind. */
+static snap without(const snap *s, uint32_t kind)
+{
+    return snap_edit(s, is_not_of, &kind);
 }
 
 /* States whose bytes are missing are dropped, and so are checkpoints without blocks. */
@@ -329,13 +294,13 @@ static void test_what_depends_on_it_is_dropped(void **state)
     snap s = small_snap(&m, 60);
     assert_ok(try_load(&s, &config, 1, &m, &whole));
     const uint32_t n_states = m.n_told;
-    snap cut = without(&s, KVPI_SNAP_STATE, 0);
+    snap cut = without(&s, KVPI_SNAP_STATE);
     m = (memory){0};
     assert_ok(try_load(&cut, &config, 1, &m, &report));
     assert_int_equal(m.n_told, 0);
     assert_int_equal(report.dropped_blocks[KVP_DROP_KV], n_states);
     snap_drop(&cut);
-    cut = without(&s, KVPI_SNAP_BLOCK, 0);
+    cut = without(&s, KVPI_SNAP_BLOCK);
     m = (memory){0};
     assert_ok(try_load(&cut, &config, 1, &m, &report));
     assert_int_equal(report.blocks, 0);
@@ -349,17 +314,29 @@ static void test_what_depends_on_it_is_dropped(void **state)
     snap_drop(&s);
 }
 
+/* A number that the second record of a kind is given. */
+struct another {
+    uint32_t kind;
+    uint32_t at;
+    uint32_t value;
+    uint32_t n_met;
+};
+
+static int give_another(void *context, snap_record *record)
+{
+    struct another *another = context;
+    if (record->kind == another->kind && ++another->n_met == 2)
+        kvpi_bytes_store(record->payload + another->at, another->value, 4);
+    return 1;
+}
+
 /* A file of one prompt with checkpoints after 4 and 8 tokens, whose second checkpoint's record, or
  * its state's, has another first number. Gives the checkpoints that come back. */
 static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
 {
-    uint8_t buffer[8192];
     const kvp_config config = config_with(20, 9);
+    struct another another = {kind, at, value, 0};
     memory m = {0};
-    snap copy = {0};
-    const kvp_sink sink = snap_sink(&copy);
-    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
-    uint32_t nth = 0;
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 13, NULL);
     for (uint32_t n = 4; n <= 8; n += 4) {
@@ -371,18 +348,7 @@ static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
     const kvp_snapshot_options options = kv_options(&m);
     const int with_bytes = kind == KVPI_SNAP_STATE;
     snap s = snap_of(w.cache, with_bytes ? &options : NULL);
-    assert_int_equal(sink.write(&copy, s.bytes, 8), 0);
-    for (size_t from = 8; from < s.n;) {
-        struct kvpi_snap_bytes head = {s.bytes + from, s.bytes + from + 8, 0};
-        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
-        const uint32_t its = kvpi_snap_get_u32(&head);
-        const uint32_t n = kvpi_snap_get_u32(&head);
-        kvpi_snap_put(&b, s.bytes + from + 2 * KVPI_SNAP_HEAD, n);
-        if (its == kind && ++nth == 2)
-            kvpi_bytes_store(b.at - n + at, value, 4);
-        kvpi_snap_end(&writer, its, &b);
-        from += n + KVPI_SNAP_OVERHEAD;
-    }
+    snap copy = snap_edit(&s, give_another, &another);
     kvp_snapshot_report report;
     m = (memory){0};
     assert_ok(try_load(&copy, &config, with_bytes, &m, &report));

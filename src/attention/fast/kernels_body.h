@@ -279,14 +279,15 @@ INLINE void kvpi_read_values(const struct kvpi_tile *tile, uint32_t type, uint32
         out[c] = kvpi_read_vec(type, v, column + c * LANES);
 }
 
-/* ROWS rows, `n` vectors of each: COLUMNS, or one of what is left of a row. */
+/* ROWS rows, `n` vectors of each: COLUMNS, or one of what is left of a row. Or TWICE_ROWS rows,
+ * TWICE_COLUMNS vectors of each. */
 INLINE void kvpi_value_block(const struct kvpi_tile *tile, uint32_t type,
                              struct kvpi_some_keys keys, const float *weights, float *sums,
-                             uint32_t column, uint32_t n, int asks)
+                             uint32_t column, uint32_t rows, uint32_t n, int asks)
 {
-    const uint32_t keys_of_four = 4 * LINE / (COLUMNS * LANES * kvpi_element_bytes(type));
-    vec block[ROWS][COLUMNS];
-    for (uint32_t r = 0; r < ROWS; r++) {
+    const uint32_t keys_of_four = 4 * LINE / (n * LANES * kvpi_element_bytes(type));
+    vec block[TWICE_ROWS][COLUMNS];
+    for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < n; c++)
             block[r][c] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column + c * LANES);
     }
@@ -297,44 +298,14 @@ INLINE void kvpi_value_block(const struct kvpi_tile *tile, uint32_t type,
         if (asks && type == KVP_Q8_0 && column == 0 && key % 4 == 0)
             kvpi_ask_four(tile->ahead);
         kvpi_read_values(tile, type, key, column, n, x);
-        for (uint32_t r = 0; r < ROWS; r++) {
+        for (uint32_t r = 0; r < rows; r++) {
             const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
             for (uint32_t c = 0; c < n; c++)
                 block[r][c] = kvpi_vec_fma(x[c], w, block[r][c]);
         }
     }
-    for (uint32_t r = 0; r < ROWS; r++) {
+    for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < n; c++)
-            kvpi_vec_store(sums + (size_t)r * tile->v_dims + column + c * LANES, block[r][c]);
-    }
-}
-
-/* TWICE_ROWS rows, TWICE_COLUMNS vectors of each. */
-INLINE void kvpi_value_twice(const struct kvpi_tile *tile, uint32_t type,
-                             struct kvpi_some_keys keys, const float *weights, float *sums,
-                             uint32_t column, int asks)
-{
-    const uint32_t keys_of_four = 4 * LINE / (TWICE_COLUMNS * LANES * kvpi_element_bytes(type));
-    vec block[TWICE_ROWS][TWICE_COLUMNS];
-    for (uint32_t r = 0; r < TWICE_ROWS; r++) {
-        for (uint32_t c = 0; c < TWICE_COLUMNS; c++)
-            block[r][c] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column + c * LANES);
-    }
-    for (uint32_t key = keys.from; key < keys.to; key++) {
-        vec x[COLUMNS];
-        if (asks && key % keys_of_four == 0)
-            kvpi_ask_four(tile->ahead);
-        if (asks && type == KVP_Q8_0 && column == 0 && key % 4 == 0)
-            kvpi_ask_four(tile->ahead);
-        kvpi_read_values(tile, type, key, column, TWICE_COLUMNS, x);
-        for (uint32_t r = 0; r < TWICE_ROWS; r++) {
-            const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
-            for (uint32_t c = 0; c < TWICE_COLUMNS; c++)
-                block[r][c] = kvpi_vec_fma(x[c], w, block[r][c]);
-        }
-    }
-    for (uint32_t r = 0; r < TWICE_ROWS; r++) {
-        for (uint32_t c = 0; c < TWICE_COLUMNS; c++)
             kvpi_vec_store(sums + (size_t)r * tile->v_dims + column + c * LANES, block[r][c]);
     }
 }
@@ -346,7 +317,8 @@ INLINE void kvpi_values_twice(const struct kvpi_tile *tile, uint32_t type, const
     while (keys.to < tile->n_keys) {
         keys = kvpi_keys_from(tile, keys.to, asks ? 0 : 1);
         for (uint32_t column = 0; column < tile->v_dims; column += TWICE_COLUMNS * LANES)
-            kvpi_value_twice(tile, type, keys, weights, sums, column, asks);
+            kvpi_value_block(tile, type, keys, weights, sums, column, TWICE_ROWS, TWICE_COLUMNS,
+                             asks);
     }
 }
 
@@ -355,9 +327,9 @@ INLINE void kvpi_value_keys(const struct kvpi_tile *tile, uint32_t type, struct 
 {
     uint32_t column = 0;
     for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
-        kvpi_value_block(tile, type, keys, weights, sums, column, COLUMNS, asks);
+        kvpi_value_block(tile, type, keys, weights, sums, column, ROWS, COLUMNS, asks);
     for (; column < tile->v_dims; column += LANES)
-        kvpi_value_block(tile, type, keys, weights, sums, column, 1, 0);
+        kvpi_value_block(tile, type, keys, weights, sums, column, ROWS, 1, 0);
 }
 
 INLINE void kvpi_values_of(const struct kvpi_tile *tile, uint32_t type, const float *weights,

@@ -154,7 +154,8 @@ static int config_wrong(const kvp_config *config, kvp_why *why)
     return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &n_blocks,
                        "with host_blocks it has 2^32-1 units or more") ||
            kvpi_why_if(why, config->n_uncached_tokens > 0 && config->uncached_tokens == NULL,
-                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0");
+                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0") ||
+           kvpi_why_range(why, "reserved", config->reserved, 0, 0);
 }
 
 kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)

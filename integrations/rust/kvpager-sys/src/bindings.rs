@@ -978,7 +978,7 @@ pub struct kvp_seq_info {
     pub computed_tokens: u32,
     #[doc = " slots of [computed, writable) may be written; >= computed"]
     pub writable_tokens: u32,
-    #[doc = " leading ones, in units that others may hit; flushed ones, too"]
+    #[doc = " in leading units that others hit once computed; flushed ones, too"]
     pub public_tokens: u32,
     #[doc = " leading tokens whose values the cache has: <= known_tokens"]
     pub kept_tokens: u32,
