@@ -46,10 +46,11 @@
  *
  *   Dropped     An entry that is not kept, with q = the tokens computed, is dropped when commit
  *               raises that number. Setting a window also drops entries, with q at most tokens - 1,
- *               because the last token of a prompt that was hit whole runs again. A dropped entry
- *               becomes null (block 0) and its block is released, the last entry first; row_version
- *               rises by one. Sealed content stays cached, and may be hit. Steps that are out park
- *               the block as usual. So make a step's metadata before its commit.
+ *               because the last token of a prompt that was hit whole runs again; what lies before
+ *               a dropped entry, and is no sink, goes too. A dropped entry becomes null (block 0)
+ *               and its block is released, the last entry first; row_version rises by one. Sealed
+ *               content stays cached, and may be hit. Steps that are out park the block as usual.
+ *               So make a step's metadata before its commit.
  *   Room        A token needs a slot while its step runs, even if it is out of the window when the
  *               step ends: extend and open take blocks for all new tokens. Open a long prompt in
  *               part (kvp_match tells how much is cached), and extend it in chunks.

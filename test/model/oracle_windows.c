@@ -80,6 +80,22 @@ static void drop_entry(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i,
     o->marks.dropped_free += !shared && !oracle_block_sealed(o, block);
 }
 
+/* Has the group dropped an entry behind this one, which is no sink? Then none of its queries can
+ * see this one: a chunk that the window keeps in part is of no use. */
+static bool is_cut_off(const oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i)
+{
+    const kvp_window window = seq->windows[group];
+
+    if (is_full(window) ||
+        (!is_chunked(window) && (uint64_t)i * o->config.block_tokens < window.sink_tokens))
+        return false;
+    for (uint32_t behind = i + 1; behind < seq->n_row; behind++) {
+        if (!seq->rows[group][behind])
+            return true;
+    }
+    return false;
+}
+
 /* Drop what is not kept when the next query is at this position, the last entry first. Gives how
  * many. */
 uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_released *released)
@@ -89,7 +105,8 @@ uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_rel
     for (uint32_t at = seq->n_row * n_groups; at-- > 0;) {
         uint32_t group = at % n_groups, i = at / n_groups;
 
-        if (!seq->rows[group][i] || oracle_keeps(o, seq->windows[group], i, query))
+        if (!seq->rows[group][i] ||
+            (oracle_keeps(o, seq->windows[group], i, query) && !is_cut_off(o, seq, group, i)))
             continue;
         drop_entry(o, seq, group, i, released);
         n++;

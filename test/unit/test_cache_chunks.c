@@ -182,6 +182,21 @@ static void test_a_sequence_can_have_chunks_of_its_own(void **state)
     end_world(&w);
 }
 
+/* A sink, and what of a new chunk lies before tokens that are gone, is of no use. */
+static void test_what_lies_before_a_dropped_entry_goes_too(void **state)
+{
+    (void)state;
+    world w = window_world(31, 4, 1);
+    const kvp_seq seq = open_done(&w, ints(0), 14);
+    assert_dropped(&w, 0, seq, 1, 3);
+    assert_released(set_window(&w, 0, seq, KVP_CHUNKED, 14), 0, 1); /* 13 would see entry 0 */
+    assert_dropped(&w, 0, seq, 0, 3);
+    extend_seq(&w, seq, 1); /* 14 begins a chunk */
+    assert_ok(kvp_seq_commit(w.cache, seq, 15));
+    assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 13, NULL));
+    end_world(&w);
+}
+
 /* Chunks and a window of as many tokens differ, from the first query on that does not see all. */
 static void test_what_is_computed_with_other_chunks_is_private(void **state)
 {
@@ -222,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_a_hit_up_to_a_chunk_takes_nothing_of_the_group),
         cmocka_unit_test(test_forks_and_cuts_at_every_place),
         cmocka_unit_test(test_a_sequence_can_have_chunks_of_its_own),
+        cmocka_unit_test(test_what_lies_before_a_dropped_entry_goes_too),
         cmocka_unit_test(test_what_is_computed_with_other_chunks_is_private),
         cmocka_unit_test(test_chunks_of_no_tokens_are_refused),
     };
