@@ -421,6 +421,23 @@ static void test_without_duplicates_there_is_nothing_to_strike(void **state)
     kvpi_prefix_reset(&made.prefix);
 }
 
+static void test_nodes_of_two_lines_begin_at_an_odd_line(void **state)
+{
+    (void)state;
+    for (size_t lines = 0; lines < 2; lines++) {
+        struct kvpi_layout layout = {0, 0};
+        struct kvpi_prefix prefix = {.unit_tokens = 16,
+                                     .units_per_block = 1,
+                                     .n_nodes = NODES,
+                                     .n_where = KVPI_TIERS,
+                                     .n_blocks = BLOCKS};
+        (void)kvpi_layout_take(&layout, lines, 64);
+        kvpi_prefix_layout(&prefix, &layout, 0);
+        assert_int_equal(prefix.node_bytes, 128);
+        assert_int_equal(prefix.nodes_at, 64);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_striking_a_duplicate_keeps_the_order_of_the_rest),
         cmocka_unit_test(test_units_of_a_block_are_struck_from_a_place_on),
         cmocka_unit_test(test_without_duplicates_there_is_nothing_to_strike),
+        cmocka_unit_test(test_nodes_of_two_lines_begin_at_an_odd_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -441,7 +441,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
         kvpi_faults_other(&faults, status, i);
     }
     if (filling.n > 0) {
-        kvpi_filling_prefetch(cache, &filling);
+        kvpi_filling_end(cache, &filling);
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_known_seq(cache, batch->seqs[k]));

@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+/* How many sequences later each load is asked for. */
+#define NODES_BEHIND 4u
+#define LINE_BEHIND  8u
+
+_Static_assert(LINE_BEHIND < KVPI_FILLING_MAX, "a sequence waits until its last load is asked for");
+
 /* Ask for the index line that the unit's hash names. */
 static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq, int32_t token)
 {
@@ -19,32 +25,50 @@ static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq, in
     kvpi_prefix_prefetch_line(prefix, &hash);
 }
 
-void kvpi_filling_prefetch(const kvp_cache *cache, struct kvpi_filling *filling)
+/* Ask for the last node of one that waits, and for the node whose jump will name the new one. */
+static void prefetch_nodes(const kvp_cache *cache, const struct kvpi_filling *filling, uint32_t i)
 {
-    for (uint32_t i = 0; i < filling->n; i++) {
-        const struct kvpi_seq *seq = filling->seqs[i];
-        const uint32_t *end =
-            kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq)) + seq->n_units;
-        kvpi_prefetch(kvpi_node(&cache->prefix, kvpi_last_node(cache, seq)));
-        if (seq->n_units >= KVPI_NODE_JUMP) { /* its jump will name the new node */
-            kvpi_prefetch(&kvpi_node(&cache->prefix, *(end - KVPI_NODE_JUMP))->jump);
-        }
+    const struct kvpi_seq *seq = filling->seqs[i % KVPI_FILLING_MAX];
+    KVPI_ASSERT(i < filling->n);
+    const uint32_t *end =
+        kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq)) + seq->n_units;
+    kvpi_prefetch(kvpi_node(&cache->prefix, kvpi_last_node(cache, seq)));
+    if (seq->n_units >= KVPI_NODE_JUMP) {
+        kvpi_prefetch(&kvpi_node(&cache->prefix, *(end - KVPI_NODE_JUMP))->jump);
     }
-    for (uint32_t i = 0; i < filling->n; i++) {
-        prefetch_unit(cache, filling->seqs[i], filling->tokens[i]);
-    }
-    filling->n = 0;
+}
+
+/* Ask for the line of the index that will be read for one that waits. */
+static void prefetch_line(const kvp_cache *cache, const struct kvpi_filling *filling, uint32_t i)
+{
+    const uint32_t at = i % KVPI_FILLING_MAX;
+    KVPI_ASSERT(i < filling->n);
+    prefetch_unit(cache, filling->seqs[at], filling->tokens[at]);
 }
 
 void kvpi_filling_add(const kvp_cache *cache, struct kvpi_filling *filling,
                       const struct kvpi_seq *seq, int32_t token)
 {
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
-    KVPI_ASSERT(filling->n < KVPI_FILLING_MAX);
+    const uint32_t i = filling->n++;
     kvpi_prefetch(&kvpi_row_nodes(&cache->table, place)[seq->n_units - (seq->n_units > 0)]);
-    filling->seqs[filling->n] = seq;
-    filling->tokens[filling->n++] = token;
-    if (filling->n == KVPI_FILLING_MAX) {
-        kvpi_filling_prefetch(cache, filling);
+    filling->seqs[i % KVPI_FILLING_MAX] = seq;
+    filling->tokens[i % KVPI_FILLING_MAX] = token;
+    if (i >= NODES_BEHIND) {
+        prefetch_nodes(cache, filling, i - NODES_BEHIND);
+    }
+    if (i >= LINE_BEHIND) {
+        prefetch_line(cache, filling, i - LINE_BEHIND);
+    }
+}
+
+void kvpi_filling_end(const kvp_cache *cache, const struct kvpi_filling *filling)
+{
+    const uint32_t n = filling->n;
+    for (uint32_t i = n - kvpi_min_u32(n, NODES_BEHIND); i < n; i++) {
+        prefetch_nodes(cache, filling, i);
+    }
+    for (uint32_t i = n - kvpi_min_u32(n, LINE_BEHIND); i < n; i++) {
+        prefetch_line(cache, filling, i);
     }
 }

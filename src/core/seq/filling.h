@@ -1,8 +1,12 @@
 /* filling: sequences of a batch whose next token fills a unit of 16.
  *
  * What the fill touches is found by three loads, each of which needs the one before: the last node,
- * its hash, and with it the line of the index. For several sequences at once they take as long as
- * for one. For one alone it is no use.
+ * its hash, and with it the line of the index. The sequences go by as on a belt. Each load is asked
+ * for a few sequences after the one that it needs, so that none waits:
+ *
+ *   added   ...  a sequence that fills: its row of nodes
+ *   4 later      the node, and the node whose jump will name the new one
+ *   8 later      the hash, and the line of the index
  */
 #ifndef KVPI_SEQ_FILLING_H
 #define KVPI_SEQ_FILLING_H
@@ -12,16 +16,16 @@
 #define KVPI_FILLING_MAX 16u
 
 struct kvpi_filling {
-    uint32_t n; /* 0 at first */
-    int32_t tokens[KVPI_FILLING_MAX];
+    uint32_t n;                       /* added; 0 at first */
+    int32_t tokens[KVPI_FILLING_MAX]; /* both are rings */
     const struct kvpi_seq *seqs[KVPI_FILLING_MAX];
 };
 
-/* The token fills a public unit of the sequence. After so many, all that wait are asked for. */
+/* The token fills a public unit of the sequence. */
 void kvpi_filling_add(const kvp_cache *cache, struct kvpi_filling *filling,
                       const struct kvpi_seq *seq, int32_t token);
 
-/* Ask for what the fills of those that wait touch; none waits any more. */
-void kvpi_filling_prefetch(const kvp_cache *cache, struct kvpi_filling *filling);
+/* No more are added: ask for what is left. */
+void kvpi_filling_end(const kvp_cache *cache, const struct kvpi_filling *filling);
 
 #endif

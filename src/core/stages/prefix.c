@@ -27,6 +27,10 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     prefix->below_at = prefix->more_at + more;
     const size_t end = prefix->below_at + prefix->has_below * sizeof(uint32_t);
     prefix->node_bytes = (end + align - 1) / align * align;
+    const size_t pair = 2 * KVPI_CACHE_LINE;
+    if (prefix->node_bytes % pair == 0 && layout->bytes % pair == 0) {
+        (void)kvpi_layout_take(layout, 1, KVPI_CACHE_LINE);
+    }
     prefix->nodes_at = kvpi_layout_take(layout, n, prefix->node_bytes) - self;
     prefix->keys_at =
         kvpi_layout_take(layout, n * prefix->max_unit_keys, sizeof(struct kvpi_key)) - self;

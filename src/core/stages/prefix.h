@@ -18,6 +18,9 @@
  *
  * and behind the tokens, where there are several groups, block and dups of 2 tiers for each more;
  * with recurrent state also the slot of its checkpoint, and how many checkpoints are below.
+ *
+ * Nodes of whole pairs of cache lines begin at an odd line of the arena. On Zen 5 evictions are a
+ * fifth slower where they begin at an even one (bench/TRIED.md).
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H
