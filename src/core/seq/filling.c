@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* How many sequences later each load is asked for. */
-#define NODES_BEHIND 4u
-#define LINE_BEHIND  8u
+#define NODES_BEHIND 2u
+#define LINE_BEHIND  4u
 
 _Static_assert(LINE_BEHIND < KVPI_FILLING_MAX, "a sequence waits until its last load is asked for");
 
@@ -46,8 +46,10 @@ static void prefetch_line(const kvp_cache *cache, const struct kvpi_filling *fil
     prefetch_unit(cache, filling->seqs[at], filling->tokens[at]);
 }
 
-void kvpi_filling_add(const kvp_cache *cache, struct kvpi_filling *filling,
-                      const struct kvpi_seq *seq, int32_t token)
+/* Rare: inline, it would slow down the loop over the batch. */
+__attribute__((noinline)) void kvpi_filling_add(const kvp_cache *cache,
+                                                struct kvpi_filling *filling,
+                                                const struct kvpi_seq *seq, int32_t token)
 {
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
     const uint32_t i = filling->n++;
@@ -62,7 +64,8 @@ void kvpi_filling_add(const kvp_cache *cache, struct kvpi_filling *filling,
     }
 }
 
-void kvpi_filling_end(const kvp_cache *cache, const struct kvpi_filling *filling)
+__attribute__((noinline)) void kvpi_filling_end(const kvp_cache *cache,
+                                                const struct kvpi_filling *filling)
 {
     const uint32_t n = filling->n;
     for (uint32_t i = n - kvpi_min_u32(n, NODES_BEHIND); i < n; i++) {

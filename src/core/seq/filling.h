@@ -5,15 +5,15 @@
  * for a few sequences after the one that it needs, so that none waits:
  *
  *   added   ...  a sequence that fills: its row of nodes
- *   4 later      the node, and the node whose jump will name the new one
- *   8 later      the hash, and the line of the index
+ *   2 later      the node, and the node whose jump will name the new one
+ *   4 later      the hash, and the line of the index
  */
 #ifndef KVPI_SEQ_FILLING_H
 #define KVPI_SEQ_FILLING_H
 
 #include "core/cache/state.h"
 
-#define KVPI_FILLING_MAX 16u
+#define KVPI_FILLING_MAX 8u
 
 struct kvpi_filling {
     uint32_t n;                       /* added; 0 at first */
