@@ -164,7 +164,6 @@ struct kvpi_request {
     uint32_t n_unforked; /* live samples without a sequence, which the trunk will be forked to */
     uint32_t is_forked;  /* 1: they have been, since the request was admitted */
     uint32_t promised;   /* blocks for the time after, in sched->promised_blocks; on the host: 0 */
-    uint32_t promised_slots; /* of state, in sched->promised_slots */
     uint32_t limit;
     uint32_t passed;      /* at most max_passed_over: who has come there is not passed over */
     uint32_t preemptions; /* stays at the largest number, and so does the next: told, not used */
@@ -181,6 +180,7 @@ struct kvpi_request {
     struct kvpi_try last_try;
     struct kvpi_cursor cursor; /* in `pages`: where the trunk's next chunk begins */
     struct kvpi_chain pages;   /* the prompt's, unless borrowed */
+    uint32_t promised_slots;   /* of state, in sched->promised_slots */
     kvp_ns ns;
     kvp_prompt prompt; /* tokens NULL: in pages */
 };
