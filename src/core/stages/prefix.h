@@ -20,7 +20,7 @@
  * with recurrent state also the slot of its checkpoint, and how many checkpoints are below.
  *
  * Nodes of whole pairs of cache lines begin at an odd line of the arena. On Zen 5 evictions are a
- * fifth slower where they begin at an even one (bench/TRIED.md).
+ * fifth slower where they begin at an even one (bench/STEADY.md).
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H
