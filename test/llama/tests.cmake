@@ -11,6 +11,11 @@ add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c"
             "${CMAKE_CURRENT_LIST_DIR}/fake/text.c" "${CMAKE_CURRENT_LIST_DIR}/fake/samplers.c")
 kvp_configure_target(kvp_fake_llama)
 
+if(TARGET kvpager_store_static)
+  kvp_add_llama_disk(kvp_llama_disk_over_fake kvp_llama_over_fake kvpager_store_static
+                     "${CMAKE_CURRENT_LIST_DIR}/fake")
+endif()
+
 # kvp_add_llama_test(target source...): a program over the fake library.
 function(kvp_add_llama_test target)
   kvp_add_test_program(${target} ${ARGN})
@@ -28,6 +33,12 @@ kvp_add_test(NAME unit_llama_snapshot COMMAND test_llama_snapshot LABELS unit)
 kvp_add_llama_test(test_llama_host "${CMAKE_CURRENT_LIST_DIR}/test_host.c")
 kvp_add_test(NAME unit_llama_host COMMAND test_llama_host LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
+if(TARGET kvpager_store_static)
+  kvp_add_llama_test(test_llama_disk "${CMAKE_CURRENT_LIST_DIR}/test_disk.c")
+  target_link_libraries(test_llama_disk PRIVATE kvp_llama_disk_over_fake)
+  target_link_options(test_llama_disk PRIVATE "LINKER:--wrap=calloc")
+  kvp_add_test(NAME unit_llama_disk COMMAND test_llama_disk LABELS unit)
+endif()
 set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
   set(steps 20000)
