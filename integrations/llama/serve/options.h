@@ -27,6 +27,8 @@ typedef struct kvpi_options {
     const char *snapshot;   /* NULL: none */
     const char *lora;       /* NULL: none */
     uint64_t host_memory;   /* bytes; 0: no host tier */
+    const char *cache_disk; /* a directory; NULL: none */
+    uint64_t cache_disk_size; /* bytes */
     uint32_t idle_cells;    /* 0: all */
     kvpi_sampling sampling; /* what a client does not say */
     uint32_t block_tokens;

@@ -104,6 +104,13 @@ static size_t measure_state(kvp_llama *engine, uint32_t n_tokens)
     return two > one ? one + (n_tokens - 1) * (two - one) : 0;
 }
 
+/* Records that are written at once: in so many bytes, if that is not too few. */
+static uint32_t count_puts(size_t block_bytes)
+{
+    const uint64_t n = ((uint64_t)256 << 20) / block_bytes;
+    return n < KVPI_PUTS_LEAST ? KVPI_PUTS_LEAST : n < KVPI_PUTS_MOST ? (uint32_t)n : KVPI_PUTS_MOST;
+}
+
 static int make_ask(kvpi_disk *disk, kvpi_ask *ask)
 {
     const size_t n = (size_t)disk->max_records + 1, n_blocks = n * disk->record_blocks;
@@ -140,7 +147,7 @@ static int make_memory(kvp_llama *engine, kvpi_disk *disk, uint32_t max_namespac
     disk->known = calloc(KVPI_KNOWN, sizeof *disk->known);
     disk->known_at = calloc(KVPI_KNOWN, sizeof *disk->known_at);
     engine->host.loading = calloc(engine->host.host_blocks, 1);
-    for (uint32_t i = 0; i < KVPI_PUTS; i++) {
+    for (uint32_t i = 0; i < disk->n_puts; i++) {
         disk->puts[i].tokens = calloc(disk->record_tokens, sizeof *disk->puts[i].tokens);
         is_there = is_there && disk->puts[i].tokens != NULL;
     }
@@ -158,7 +165,7 @@ static void free_disk(kvp_llama *engine, kvpi_disk *disk)
     kvp_digester_destroy(disk->digester);
     for (uint32_t i = 0; disk->asks != NULL && i < disk->n_asks; i++)
         free_ask(&disk->asks[i]);
-    for (uint32_t i = 0; i < KVPI_PUTS; i++) {
+    for (uint32_t i = 0; i < disk->n_puts; i++) {
         free(disk->puts[i].tokens);
         kvpi_state_free(&disk->puts[i].bytes);
     }
@@ -214,6 +221,7 @@ static kvp_status fill_disk(kvp_llama *engine, kvpi_disk *disk, const kvp_config
         (void)kvpi_models_say(why, "model", "llama.cpp gives no bytes of KV");
         return KVP_E_IO;
     }
+    disk->n_puts = count_puts(disk->block_bytes);
     if (!make_memory(engine, disk, cache->max_namespaces))
         return KVP_E_NO_MEMORY;
     status = kvp_digester_create(&disk->digester);

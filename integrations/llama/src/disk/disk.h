@@ -17,7 +17,7 @@
 #include <kvpager/lend.h>
 #include <kvpager/llama_disk.h>
 
-enum { KVPI_PUTS = 4, KVPI_ASKS_MOST = 16, KVPI_KNOWN = 1 << 14 };
+enum { KVPI_PUTS_LEAST = 4, KVPI_PUTS_MOST = 32, KVPI_ASKS_MOST = 16, KVPI_KNOWN = 1 << 14 };
 
 enum { KVPI_TAG_PUT = 1, KVPI_TAG_HAVE = 2, KVPI_TAG_GET = 3 };
 
@@ -103,7 +103,8 @@ struct kvpi_disk {
     uint32_t n_spaces;
     kvpi_written *written; /* [n_ids] */
     uint32_t n_ids;
-    kvpi_put puts[KVPI_PUTS];
+    kvpi_put puts[KVPI_PUTS_MOST];
+    uint32_t n_puts;
     kvpi_ask *asks; /* [n_asks] */
     uint32_t n_asks;
     uint32_t n_asking;

@@ -209,8 +209,7 @@ static void start_reading(kvp_llama *engine, kvpi_disk *disk, kvpi_ask *ask)
     }
     learn_computing(engine, disk);
     if (!kvpi_rates_ask(&disk->rates, n)) {
-        disk->stats.slow++;
-        release_request(engine, disk, ask, &disk->stats.nothing);
+        release_request(engine, disk, ask, &disk->stats.slow);
         return;
     }
     if (!begin_load(engine, disk, ask)) {

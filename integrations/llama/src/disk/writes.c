@@ -27,7 +27,7 @@ static int make_bytes(const kvpi_disk *disk, kvpi_put *put)
 
 static kvpi_put *free_place(kvpi_disk *disk)
 {
-    for (uint32_t i = 0; i < KVPI_PUTS; i++)
+    for (uint32_t i = 0; i < disk->n_puts; i++)
         if (!disk->puts[i].is_out)
             return make_bytes(disk, &disk->puts[i]) ? &disk->puts[i] : NULL;
     return NULL;
@@ -36,7 +36,7 @@ static kvpi_put *free_place(kvpi_disk *disk)
 uint32_t kvpi_writes_count(const kvpi_disk *disk)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < KVPI_PUTS; i++)
+    for (uint32_t i = 0; i < disk->n_puts; i++)
         n += disk->puts[i].is_out;
     return n;
 }
