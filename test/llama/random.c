@@ -4,8 +4,8 @@
  *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
  *
  * Requests share prefixes, fork, are aborted, paused and reordered. Decodes fail half-way, cells
- * and ids are scarce, disks fail (random_disk.h), engines end and others begin with what they saved,
- * or with what their disk has. After every step logits of
+ * and ids are scarce, disks fail (random_disk.h), engines end and others begin with what they
+ * saved, or with what their disk has. After every step logits of
  * each sequence are compared with what its tokens alone give, and kvp_llama_check audits ids and
  * blocks. Every engine is decided by its seed. A run of 100,000 steps fails also when something on
  * its list never happened. With --plant one cell gets wrong content, and the run must end with a
@@ -496,35 +496,36 @@ static int something_never_happened(const totals *t)
     const struct {
         const char *name;
         uint64_t n;
-    } list[] = {{"hit", t->hits},
-                {"adoption", t->adopted},
-                {"copy", t->copies},
-                {"eviction", t->evicted},
-                {"preemption", t->preempted},
-                {"reorder", t->reordered},
-                {"emptied keeper", t->emptied},
-                {"failed decode", t->failed},
-                {"full context", t->full},
-                {"restored block", t->restored},
-                {"lost block", t->lost},
-                {"piece that went to the host", t->stretches_out},
-                {"piece that came back", t->stretches_in},
-                {"hit on the host", t->host_hits},
-                {"request that was swapped out", t->swapped_out},
-                {"request that was swapped in", t->swapped_in},
-                {"block that was slow", t->slow},
-                {"idle block", t->idle},
-                {"dead bytes", t->dead},
+    } list[] = {
+        {"hit", t->hits},
+        {"adoption", t->adopted},
+        {"copy", t->copies},
+        {"eviction", t->evicted},
+        {"preemption", t->preempted},
+        {"reorder", t->reordered},
+        {"emptied keeper", t->emptied},
+        {"failed decode", t->failed},
+        {"full context", t->full},
+        {"restored block", t->restored},
+        {"lost block", t->lost},
+        {"piece that went to the host", t->stretches_out},
+        {"piece that came back", t->stretches_in},
+        {"hit on the host", t->host_hits},
+        {"request that was swapped out", t->swapped_out},
+        {"request that was swapped in", t->swapped_in},
+        {"block that was slow", t->slow},
+        {"idle block", t->idle},
+        {"dead bytes", t->dead},
 #ifdef KVP_RANDOM_DISK
-                {"record", t->disk.written},
-                {"restart with a disk", t->disk.restarts},
-                {"request that the disk had something for", t->disk.loaded},
-                {"request that it had nothing for", t->disk.nothing},
-                {"request that it was too slow for", t->disk.slow},
-                {"request without room on the host", t->disk.no_room},
-                {"request that the disk failed", t->disk.failed},
-                {"request that the disk was late for", t->disk.late},
-                {"request that was aborted before the disk answered", t->disk.aborted},
+        {"record", t->disk.written},
+        {"restart with a disk", t->disk.restarts},
+        {"request that the disk had something for", t->disk.loaded},
+        {"request that it had nothing for", t->disk.nothing},
+        {"request that it was too slow for", t->disk.slow},
+        {"request without room on the host", t->disk.no_room},
+        {"request that the disk failed", t->disk.failed},
+        {"request that the disk was late for", t->disk.late},
+        {"request that was aborted before the disk answered", t->disk.aborted},
 #endif
     };
     int n = 0;
@@ -555,15 +556,16 @@ static void print_totals(const totals *t)
            (unsigned long long)t->stretches_in, (unsigned long long)t->host_hits,
            (unsigned long long)t->swapped_out, (unsigned long long)t->swapped_in,
            (unsigned long long)t->slow);
-    printf("disks %llu, restarts with them alone %llu, records %llu, requests with something from "
-           "there %llu (%llu tokens), nothing %llu, slow %llu, no room %llu, failed %llu, late %llu, "
-           "aborted %llu, off %llu\n",
-           (unsigned long long)t->disk.engines, (unsigned long long)t->disk.restarts,
-           (unsigned long long)t->disk.written, (unsigned long long)t->disk.loaded,
-           (unsigned long long)t->disk.loaded_tokens, (unsigned long long)t->disk.nothing,
-           (unsigned long long)t->disk.slow, (unsigned long long)t->disk.no_room,
-           (unsigned long long)t->disk.failed, (unsigned long long)t->disk.late,
-           (unsigned long long)t->disk.aborted, (unsigned long long)t->disk.off);
+    printf(
+        "disks %llu, restarts with them alone %llu, records %llu, requests with something from "
+        "there %llu (%llu tokens), nothing %llu, slow %llu, no room %llu, failed %llu, late %llu, "
+        "aborted %llu, off %llu\n",
+        (unsigned long long)t->disk.engines, (unsigned long long)t->disk.restarts,
+        (unsigned long long)t->disk.written, (unsigned long long)t->disk.loaded,
+        (unsigned long long)t->disk.loaded_tokens, (unsigned long long)t->disk.nothing,
+        (unsigned long long)t->disk.slow, (unsigned long long)t->disk.no_room,
+        (unsigned long long)t->disk.failed, (unsigned long long)t->disk.late,
+        (unsigned long long)t->disk.aborted, (unsigned long long)t->disk.off);
 }
 
 /* Conversations that share nothing, with so many tokens each, one after the other. */

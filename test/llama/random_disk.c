@@ -100,14 +100,14 @@ void __wrap_kvp_store_close(kvp_store *store)
     kept = store;
 }
 
-kvp_status __wrap_kvp_store_put(kvp_store *store, const kvp_identity *identity,
-                                void *const *blocks, uint64_t tag)
+kvp_status __wrap_kvp_store_put(kvp_store *store, const kvp_identity *identity, void *const *blocks,
+                                uint64_t tag)
 {
     return fails() ? KVP_E_AGAIN : __real_kvp_store_put(store, identity, blocks, tag);
 }
 
-kvp_status __wrap_kvp_store_get(kvp_store *store, const kvp_identity *identity,
-                                void *const *blocks, uint64_t tag)
+kvp_status __wrap_kvp_store_get(kvp_store *store, const kvp_identity *identity, void *const *blocks,
+                                uint64_t tag)
 {
     if (fails())
         return draw(2) ? KVP_E_AGAIN : KVP_E_ARG;

@@ -1,6 +1,6 @@
 /* random_disk: a disk for the random engines. The store is one in memory that outlives engines, and
- * between it and the engine sits a disk that fails: it is late, refuses, fails, loses, tells that it
- * has what it has not, and hands out damaged bytes for records that it calls bad. */
+ * between it and the engine sits a disk that fails: it is late, refuses, fails, loses, tells that
+ * it has what it has not, and hands out damaged bytes for records that it calls bad. */
 #ifndef KVP_TEST_RANDOM_DISK_H
 #define KVP_TEST_RANDOM_DISK_H
 

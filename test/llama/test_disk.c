@@ -1,6 +1,6 @@
 /* The disk over the fake llama.cpp: records are written while they are computed and come back in
- * other engines, and nothing that a disk does loses a request or gives wrong KV. S = 4; a record has
- * three blocks. The store has no thread, and works when an engine runs. */
+ * other engines, and nothing that a disk does loses a request or gives wrong KV. S = 4; a record
+ * has three blocks. The store has no thread, and works when an engine runs. */
 #define _XOPEN_SOURCE 700
 #include <setjmp.h>
 #include <stdarg.h>
@@ -275,7 +275,8 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-/* ------------------------------------------------------------------------------- what comes back */
+/* ------------------------------------------------------------------------------- what comes back
+ * */
 
 static void test_restart(void **state)
 {

@@ -16,21 +16,21 @@
  *   kvp_llama_destroy(engine);                       writes what is complete, and closes the disk
  *
  * Records. A record is the KV of record_tokens consecutive tokens, from a multiple of that on, as
- * one state of llama.cpp: as many as the longest piece of the host tier (stretch_tokens). Only whole
- * records are written and read, so prompts below that length gain nothing.
+ * one state of llama.cpp: as many as the longest piece of the host tier (stretch_tokens). Only
+ * whole records are written and read, so prompts below that length gain nothing.
  *
  * Writing. A record is written when its tokens are computed and committed, while their cells are
- * sure to be there. So it is on the disk when the device evicts it, when the host tier drops it, and
- * when the process is killed. What the disk has is not written again. At most 32 records, or 256 MiB
- * but four at least, are under way. A sequence whose records must wait, and that ends first, loses
- * its last ones.
+ * sure to be there. So it is on the disk when the device evicts it, when the host tier drops it,
+ * and when the process is killed. What the disk has is not written again. At most 32 records, or
+ * 256 MiB but four at least, are under way. A sequence whose records must wait, and that ends
+ * first, loses its last ones.
  *
  * Reading. When kvp_llama_run begins, it looks at waiting requests before they are admitted. If the
  * disk has records behind what is cached of a prompt, and reading them is not known to be slower
- * than computing them, the request is held (kvp_sched_hold) until they are in the host tier, at most
- * max_wait_ns. Others go on. Then it is admitted, and hits them. Requests with the same prefix share
- * its reading. The engine measures reading and computing, as for the host tier; what is slower is
- * tried again after some hundred refusals.
+ * than computing them, the request is held (kvp_sched_hold) until they are in the host tier, at
+ * most max_wait_ns. Others go on. Then it is admitted, and hits them. Requests with the same
+ * prefix share its reading. The engine measures reading and computing, as for the host tier; what
+ * is slower is tried again after some hundred refusals.
  *
  * Never wrong KV. The store compares tokens, the digest of the whole prefix, the model and the
  * namespace, and a checksum of the bytes. The digest also stands for the build of llama.cpp (commit
@@ -38,8 +38,8 @@
  * and the bytes of a record are: none of these reads another's records. The first record that is
  * read in a process is tried in llama.cpp; if that refuses it, the disk is left alone.
  *
- * Failures. Whatever the disk does, requests are computed: a read that fails is a miss, a write that
- * fails is forgotten. A store that fails repeatedly is left alone for a while (store.h).
+ * Failures. Whatever the disk does, requests are computed: a read that fails is a miss, a write
+ * that fails is forgotten. A store that fails repeatedly is left alone for a while (store.h).
  *
  * Not stored: tokens that must not be cached, sequences with extra keys, namespaces without a name
  * here.
@@ -60,9 +60,9 @@ extern "C" {
 #endif
 
 typedef struct kvp_llama_disk_config {
-    size_t struct_size;   /* set by kvp_llama_disk_config_init */
-    const char *url;      /* of the store: store.h. A directory, "file:PATH?size=BYTES", as a rule */
-    const char *model;    /* which weights these are, and whatever else KV depends on besides tokens:
+    size_t struct_size; /* set by kvp_llama_disk_config_init */
+    const char *url;    /* of the store: store.h. A directory, "file:PATH?size=BYTES", as a rule */
+    const char *model;  /* which weights these are, and whatever else KV depends on besides tokens:
                              adapters of all requests, overrides of rope. Not empty: libllama tells
                              metadata and sizes, which two models can share. They count beside */
     uint64_t max_wait_ns; /* longest hold of a request; default 10^10 */
@@ -87,9 +87,9 @@ void kvp_llama_disk_config_init(kvp_llama_disk_config *config);
 kvp_status kvp_llama_disk_open(kvp_llama *engine, const kvp_llama_disk_config *config,
                                kvp_why *out_why);
 
-/* Say by which name and epoch a namespace is known on the disk. Its requests are neither written nor
- * read before. Name the adapter in it, if the namespace has one: kvp_llama_adapter_set forgets the
- * name. Raise the epoch when the namespace is flushed, or what was flushed comes back.
+/* Say by which name and epoch a namespace is known on the disk. Its requests are neither written
+ * nor read before. Name the adapter in it, if the namespace has one: kvp_llama_adapter_set forgets
+ * the name. Raise the epoch when the namespace is flushed, or what was flushed comes back.
  *
  * Takes:   ns           open
  *          name         [name_bytes] 0..KVP_NAME_MAX_BYTES; NULL with 0 bytes: ""
@@ -100,7 +100,8 @@ kvp_status kvp_llama_disk_open(kvp_llama *engine, const kvp_llama_disk_config *c
 kvp_status kvp_llama_disk_space(kvp_llama *engine, kvp_ns ns, const void *name, size_t name_bytes,
                                 uint64_t epoch);
 
-/* Forget a namespace, as before its kvp_ns_close. What is stored stays there. Others are ignored. */
+/* Forget a namespace, as before its kvp_ns_close. What is stored stays there. Others are ignored.
+ * */
 void kvp_llama_disk_space_close(kvp_llama *engine, kvp_ns ns);
 
 typedef struct kvp_llama_disk_stats {
@@ -108,15 +109,15 @@ typedef struct kvp_llama_disk_stats {
     uint32_t record_tokens; /* of a record */
     uint32_t is_off;        /* 1: llama.cpp refused a record, and the disk is left alone */
     uint64_t record_bytes;  /* KV of a record, filled up to 4 KiB */
-    uint64_t asked;         /* requests for which the disk was asked: the next seven, and `asking` */
-    uint64_t loaded;        /* something was read for them */
-    uint64_t nothing;       /* the disk had nothing that the cache lacked */
-    uint64_t slow;          /* it had, and computing was measured faster */
-    uint64_t no_room;       /* host memory had no room for it */
-    uint64_t failed;        /* what was wanted could not be read, or had gone */
-    uint64_t late;          /* max_wait_ns was over; what came later is cached */
-    uint64_t aborted;       /* the request was aborted or paused meanwhile */
-    uint64_t busy;          /* requests not asked for, because too many were */
+    uint64_t asked;   /* requests for which the disk was asked: the next seven, and `asking` */
+    uint64_t loaded;  /* something was read for them */
+    uint64_t nothing; /* the disk had nothing that the cache lacked */
+    uint64_t slow;    /* it had, and computing was measured faster */
+    uint64_t no_room; /* host memory had no room for it */
+    uint64_t failed;  /* what was wanted could not be read, or had gone */
+    uint64_t late;    /* max_wait_ns was over; what came later is cached */
+    uint64_t aborted; /* the request was aborted or paused meanwhile */
+    uint64_t busy;    /* requests not asked for, because too many were */
     uint64_t loaded_tokens; /* that were read, and went to the host tier */
     uint64_t load_ns;       /* that this took, from the question on, of all loads */
     uint64_t skipped;       /* records not written, because too many were under way */

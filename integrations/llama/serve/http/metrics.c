@@ -63,7 +63,8 @@ static void write_disk(FILE *file, const kvp_llama_disk_stats *disk)
                     {"aborted", disk->aborted}};
     gauge(file, "disk_bytes", disk->store.bytes, "What the disk keeps (--cache-disk).");
     gauge(file, "disk_records", disk->store.records, "Records of KV there.");
-    gauge(file, "disk_is_off", disk->is_off, "1: llama.cpp refused a record; the disk is not used.");
+    gauge(file, "disk_is_off", disk->is_off,
+          "1: llama.cpp refused a record; the disk is not used.");
     head(file, "disk_requests_total", "counter",
          "Requests for which the disk was asked, by what became of it.");
     for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)

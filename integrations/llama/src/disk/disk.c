@@ -24,9 +24,9 @@ static void take_done(kvp_llama *engine, kvpi_disk *disk, const kvp_store_done *
 {
     const uint32_t ask = (uint32_t)(done->tag >> 32 & 0xFFFFFF), number = (uint32_t)done->tag;
     switch (done->tag >> 56) {
-    case KVPI_TAG_PUT: kvpi_writes_ended(disk, number, done->result); break;
-    case KVPI_TAG_HAVE: kvpi_reads_looked(engine, disk, ask, done->result); break;
-    default: kvpi_reads_ended(disk, ask, number, done->result); break;
+    case KVPI_TAG_PUT: kvpi_disk_puts_ended(disk, number, done->result); break;
+    case KVPI_TAG_HAVE: kvpi_disk_gets_looked(engine, disk, ask, done->result); break;
+    default: kvpi_disk_gets_ended(disk, ask, number, done->result); break;
     }
 }
 
@@ -59,15 +59,15 @@ static void begin_step(kvp_llama *engine)
     kvp_sched_expired expired;
     kvpi_disk *disk = engine->disk;
     if (!disk->stats.is_off) {
-        (void)kvpi_writes_offer(engine, disk);
-        kvpi_reads_ask(engine, disk);
+        (void)kvpi_disk_puts_offer(engine, disk);
+        kvpi_disk_gets_ask(engine, disk);
     }
     wait_for_store(engine, disk);
     poll_store(engine, disk);
-    kvpi_reads_work(engine, disk);
+    kvpi_disk_gets_work(engine, disk);
     if (disk->n_asking > 0 &&
         kvp_sched_tick(engine->sched, kvpi_rates_now(&disk->rates), &expired) == KVP_OK)
-        kvpi_reads_expired(disk, &expired);
+        kvpi_disk_gets_expired(disk, &expired);
 }
 
 /* The step's copies have run. */
@@ -108,7 +108,9 @@ static size_t measure_state(kvp_llama *engine, uint32_t n_tokens)
 static uint32_t count_puts(size_t block_bytes)
 {
     const uint64_t n = ((uint64_t)256 << 20) / block_bytes;
-    return n < KVPI_PUTS_LEAST ? KVPI_PUTS_LEAST : n < KVPI_PUTS_MOST ? (uint32_t)n : KVPI_PUTS_MOST;
+    return n < KVPI_PUTS_LEAST  ? KVPI_PUTS_LEAST
+           : n < KVPI_PUTS_MOST ? (uint32_t)n
+                                : KVPI_PUTS_MOST;
 }
 
 static int make_ask(kvpi_disk *disk, kvpi_ask *ask)
@@ -226,7 +228,7 @@ static kvp_status fill_disk(kvp_llama *engine, kvpi_disk *disk, const kvp_config
         return KVP_E_NO_MEMORY;
     status = kvp_digester_create(&disk->digester);
     if (status == KVP_OK)
-        status = kvpi_names_fingerprint(disk, engine, config->model);
+        status = kvpi_disk_names_fingerprint(disk, engine, config->model);
     return status != KVP_OK ? status : open_store(disk, config, why);
 }
 
@@ -262,9 +264,9 @@ static const kvpi_disk_calls calls = {begin_step, end_plan, forget_space, close_
 static void finish_writes(kvp_llama *engine, kvpi_disk *disk)
 {
     for (uint32_t i = 0; i < CLOSE_WAITS_MS && !disk->stats.is_off; i++) {
-        const int all = engine->is_out || kvpi_writes_offer(engine, disk);
+        const int all = engine->is_out || kvpi_disk_puts_offer(engine, disk);
         poll_store(engine, disk);
-        if (all && kvpi_writes_count(disk) == 0)
+        if (all && kvpi_disk_puts_count(disk) == 0)
             return;
         if (disk->threads > 0)
             (void)kvp_store_wait(disk->store, MS);
@@ -277,7 +279,7 @@ static void close_disk(kvp_llama *engine)
     finish_writes(engine, disk);
     kvp_store_close(disk->store); /* nothing is on its way any more */
     disk->store = NULL;
-    kvpi_reads_end(engine, disk);
+    kvpi_disk_gets_end(engine, disk);
     free_disk(engine, disk);
     engine->disk = NULL;
     engine->disk_calls = NULL;
@@ -326,5 +328,5 @@ void kvp_llama_disk_stats_get(const kvp_llama *engine, kvp_llama_disk_stats *out
     out_stats->record_tokens = disk->record_tokens;
     out_stats->record_bytes = disk->block_bytes;
     out_stats->asking = disk->n_asking;
-    out_stats->writing = kvpi_writes_count(disk);
+    out_stats->writing = kvpi_disk_puts_count(disk);
 }

@@ -1,8 +1,8 @@
 /* disk: records of KV in a store, below the host tier. llama_disk.h has the rules.
  *
- *   names    what KV is known by: fingerprint, namespaces, digests
- *   writes   records of open ids, from cells to the store
- *   reads    records for waiting requests, from the store to stretches of the host tier
+ *   disk_names  what KV is known by: fingerprint, namespaces, digests
+ *   disk_puts   records of open ids, from cells to the store
+ *   disk_gets   records for waiting requests, from the store to stretches of the host tier
  *
  * To the store a record is one block of record_tokens tokens: llama.cpp's state, filled up with
  * zeros. How many bytes a state of record_tokens cells has is measured at the start; a state that
@@ -74,8 +74,8 @@ typedef struct kvpi_ask {
     uint32_t first; /* record that the cache lacks */
     uint32_t n;     /* records from there on */
     uint32_t behind;
-    uint32_t n_out;  /* operations of the store that have not ended */
-    uint32_t is_late; /* the request was released, because its time was over */
+    uint32_t n_out;      /* operations of the store that have not ended */
+    uint32_t is_late;    /* the request was released, because its time was over */
     kvp_digest *digests; /* [max_records] of the prompt */
     kvp_digest *keys;    /* [max_records] */
     uint64_t *bits;      /* [max_records / 64 + 1] which of `keys` from `first` on are there */
@@ -120,46 +120,46 @@ struct kvpi_disk {
 /* -------------------------------------------------------------------------------------- names */
 
 /* What KV depends on besides tokens and namespace. */
-kvp_status kvpi_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, const char *model);
+kvp_status kvpi_disk_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, const char *model);
 
 /* The namespace's name on the disk, or NULL. */
-const kvpi_space *kvpi_names_find(const kvpi_disk *disk, kvp_ns ns);
+const kvpi_space *kvpi_disk_names_find(const kvpi_disk *disk, kvp_ns ns);
 
 /* What the store knows record `number` by, of a prompt whose record tokens these are. */
-kvp_identity kvpi_names_identity(const kvpi_disk *disk, const kvpi_space *space, uint32_t number,
-                                 const int32_t *tokens);
+kvp_identity kvpi_disk_names_identity(const kvpi_disk *disk, const kvpi_space *space,
+                                      uint32_t number, const int32_t *tokens);
 
-kvp_status kvpi_names_key(kvpi_disk *disk, const kvp_digest *digest, kvp_digest *out_key);
+kvp_status kvpi_disk_names_key(kvpi_disk *disk, const kvp_digest *digest, kvp_digest *out_key);
 
 /* Records that the store has, as far as is known. A store that has evicted half of what it holds
  * since then may have evicted this one. */
-int kvpi_names_is_known(const kvpi_disk *disk, const kvp_digest *key);
-void kvpi_names_note(kvpi_disk *disk, const kvp_digest *key);
-void kvpi_names_forget(kvpi_disk *disk, const kvp_digest *key);
+int kvpi_disk_names_is_known(const kvpi_disk *disk, const kvp_digest *key);
+void kvpi_disk_names_note(kvpi_disk *disk, const kvp_digest *key);
+void kvpi_disk_names_forget(kvpi_disk *disk, const kvp_digest *key);
 
 /* ------------------------------------------------------------------------------------- writes */
 
 /* Put complete records of open ids, while places are free. 0: some have to wait. */
-int kvpi_writes_offer(kvp_llama *engine, kvpi_disk *disk);
-void kvpi_writes_ended(kvpi_disk *disk, uint32_t place, uint32_t result);
-uint32_t kvpi_writes_count(const kvpi_disk *disk);
+int kvpi_disk_puts_offer(kvp_llama *engine, kvpi_disk *disk);
+void kvpi_disk_puts_ended(kvpi_disk *disk, uint32_t place, uint32_t result);
+uint32_t kvpi_disk_puts_count(const kvpi_disk *disk);
 
 /* -------------------------------------------------------------------------------------- reads */
 
 /* Ask for waiting requests. */
-void kvpi_reads_ask(kvp_llama *engine, kvpi_disk *disk);
+void kvpi_disk_gets_ask(kvp_llama *engine, kvpi_disk *disk);
 
 /* An operation of an ask has ended. */
-void kvpi_reads_looked(kvp_llama *engine, kvpi_disk *disk, uint32_t ask, uint32_t result);
-void kvpi_reads_ended(kvpi_disk *disk, uint32_t ask, uint32_t record, uint32_t result);
+void kvpi_disk_gets_looked(kvp_llama *engine, kvpi_disk *disk, uint32_t ask, uint32_t result);
+void kvpi_disk_gets_ended(kvpi_disk *disk, uint32_t ask, uint32_t record, uint32_t result);
 
 /* The time of these requests was over. */
-void kvpi_reads_expired(kvpi_disk *disk, const kvp_sched_expired *expired);
+void kvpi_disk_gets_expired(kvpi_disk *disk, const kvp_sched_expired *expired);
 
 /* Go on with all asks: begin reads, give the cache what is whole, release requests. */
-void kvpi_reads_work(kvp_llama *engine, kvpi_disk *disk);
+void kvpi_disk_gets_work(kvp_llama *engine, kvpi_disk *disk);
 
 /* Forget all asks; nothing of them may be on its way in the store. */
-void kvpi_reads_end(kvp_llama *engine, kvpi_disk *disk);
+void kvpi_disk_gets_end(kvp_llama *engine, kvpi_disk *disk);
 
 #endif

@@ -1,5 +1,6 @@
-/* writes: an open id has the cells of all its tokens, so a record is one state of it. The blocks of
- * its row must still have the content that the cells were computed for, all of it committed. */
+/* disk_puts: an open id has the cells of all its tokens, so a record is one state of it. The
+ * blocks of its row must still have the content that the cells were computed for, all of it
+ * committed. */
 #include "disk.h"
 
 #include "../keepers.h"
@@ -33,7 +34,7 @@ static kvpi_put *free_place(kvpi_disk *disk)
     return NULL;
 }
 
-uint32_t kvpi_writes_count(const kvpi_disk *disk)
+uint32_t kvpi_disk_puts_count(const kvpi_disk *disk)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < disk->n_puts; i++)
@@ -41,12 +42,12 @@ uint32_t kvpi_writes_count(const kvpi_disk *disk)
     return n;
 }
 
-void kvpi_writes_ended(kvpi_disk *disk, uint32_t place, uint32_t result)
+void kvpi_disk_puts_ended(kvpi_disk *disk, uint32_t place, uint32_t result)
 {
     kvpi_put *put = &disk->puts[place];
     put->is_out = 0;
     if (result != KVP_STORE_OK && result != KVP_STORE_KNOWN)
-        kvpi_names_forget(disk, &put->key);
+        kvpi_disk_names_forget(disk, &put->key);
 }
 
 /* ------------------------------------------------------------------------------------- a record */
@@ -86,7 +87,7 @@ static const kvpi_space *space_of(const kvpi_disk *disk, const kvpi_ids *ids, in
     if (kvp_block_origin_get(ids->cache, KVP_DEVICE, last, &origin) != KVP_OK ||
         kvp_block_keys(ids->cache, KVP_DEVICE, last, NULL, 0, &n_keys) != KVP_OK || n_keys > 0)
         return NULL;
-    return kvpi_names_find(disk, origin.ns);
+    return kvpi_disk_names_find(disk, origin.ns);
 }
 
 static int put_record(kvp_llama *engine, kvpi_disk *disk, uint32_t id, kvpi_put *put)
@@ -101,7 +102,7 @@ static int put_record(kvp_llama *engine, kvpi_disk *disk, uint32_t id, kvpi_put 
                       (uint64_t)KVPI_TAG_PUT << 56 | place) != KVP_OK)
         return NOT_YET;
     put->is_out = 1;
-    kvpi_names_note(disk, &put->key);
+    kvpi_disk_names_note(disk, &put->key);
     return DONE;
 }
 
@@ -121,16 +122,16 @@ static int offer_record(kvp_llama *engine, kvpi_disk *disk, uint32_t id, kvpi_wr
                                   .n_tokens = disk->record_tokens,
                                   .tokens = put->tokens,
                                   .first_position = first * ids->block_tokens};
-    put->identity = kvpi_names_identity(disk, space, written->n_records, put->tokens);
+    put->identity = kvpi_disk_names_identity(disk, space, written->n_records, put->tokens);
     if (kvp_digest_blocks(disk->digester, &input,
                           written->n_records > 0 ? &written->digest : &space->root,
                           &put->identity.digest) != KVP_OK ||
-        kvpi_names_key(disk, &put->identity.digest, &put->key) != KVP_OK)
+        kvpi_disk_names_key(disk, &put->identity.digest, &put->key) != KVP_OK)
         return NEVER;
     if (written->n_records > 0)
         put->identity.parent = written->key;
     const int result =
-        kvpi_names_is_known(disk, &put->key) ? DONE : put_record(engine, disk, id, put);
+        kvpi_disk_names_is_known(disk, &put->key) ? DONE : put_record(engine, disk, id, put);
     if (result != DONE)
         return result;
     written->digest = put->identity.digest;
@@ -160,7 +161,7 @@ static int has_ended(const kvp_llama *engine, uint32_t id)
     return kvp_seq_info_get(engine->cache, engine->ids.ids[id].seq, &info) == KVP_E_HANDLE;
 }
 
-int kvpi_writes_offer(kvp_llama *engine, kvpi_disk *disk)
+int kvpi_disk_puts_offer(kvp_llama *engine, kvpi_disk *disk)
 {
     int all = 1;
     for (uint32_t id = 0; id < disk->n_ids; id++) {
@@ -168,8 +169,8 @@ int kvpi_writes_offer(kvp_llama *engine, kvpi_disk *disk)
             continue;
         all = 0;
         if (has_ended(engine, id))
-            disk->stats.skipped += engine->ids.ids[id].n_tokens / disk->record_tokens -
-                                   disk->written[id].n_records;
+            disk->stats.skipped +=
+                engine->ids.ids[id].n_tokens / disk->record_tokens - disk->written[id].n_records;
     }
     return all;
 }

@@ -1,4 +1,4 @@
-/* reads: waiting requests are held while records of their prompts are read.
+/* disk_gets: waiting requests are held while records of their prompts are read.
  *
  *   looking ---- the store has none ---------------------------------> released
  *      |  \----- another ask reads the first of them ---> behind -----> looking again
@@ -35,7 +35,7 @@ static void release_request(kvp_llama *engine, kvpi_disk *disk, kvpi_ask *ask, u
     count(outcome, disk, ask);
 }
 
-void kvpi_reads_expired(kvpi_disk *disk, const kvp_sched_expired *expired)
+void kvpi_disk_gets_expired(kvpi_disk *disk, const kvp_sched_expired *expired)
 {
     for (uint32_t i = 0; i < expired->n_requests; i++)
         for (uint32_t k = 0; k < disk->n_asks; k++)
@@ -67,7 +67,9 @@ static void learn_computing(const kvp_llama *engine, kvpi_disk *disk)
     enum { LEAST = 1 };
     const double computing = engine->host.rates.computing.ns;
     const double back = kvpi_rates_back_ns(&engine->host.rates, disk->record_blocks);
-    disk->rates.computing.ns = computing == 0 ? 0 : computing > back + LEAST ? computing - back : LEAST;
+    disk->rates.computing.ns = computing == 0             ? 0
+                               : computing > back + LEAST ? computing - back
+                                                          : LEAST;
 }
 
 /* ------------------------------------------------------------------------------------ looking */
@@ -158,7 +160,7 @@ static int is_wanted(const kvpi_disk *disk, const kvpi_ask *ask, uint32_t record
 
 static void prepare_gets(kvpi_disk *disk, kvpi_ask *ask)
 {
-    const kvpi_space *space = kvpi_names_find(disk, ask->ns);
+    const kvpi_space *space = kvpi_disk_names_find(disk, ask->ns);
     for (uint32_t i = 0; i < ask->n; i++) {
         kvpi_get *get = &ask->gets[i];
         const uint32_t number = ask->first + i;
@@ -170,8 +172,8 @@ static void prepare_gets(kvpi_disk *disk, kvpi_ask *ask)
             get->state = KVPI_GET_BAD;
             continue;
         }
-        get->identity = kvpi_names_identity(disk, space, number,
-                                            ask->tokens + (size_t)number * disk->record_tokens);
+        get->identity = kvpi_disk_names_identity(
+            disk, space, number, ask->tokens + (size_t)number * disk->record_tokens);
         get->identity.digest = ask->digests[number];
         if (number > 0)
             get->identity.parent = ask->keys[number - 1];
@@ -221,7 +223,7 @@ static void start_reading(kvp_llama *engine, kvpi_disk *disk, kvpi_ask *ask)
     submit_gets(disk, ask);
 }
 
-void kvpi_reads_looked(kvp_llama *engine, kvpi_disk *disk, uint32_t number, uint32_t result)
+void kvpi_disk_gets_looked(kvp_llama *engine, kvpi_disk *disk, uint32_t number, uint32_t result)
 {
     kvpi_ask *ask = &disk->asks[number];
     ask->n_out = 0;
@@ -231,15 +233,15 @@ void kvpi_reads_looked(kvp_llama *engine, kvpi_disk *disk, uint32_t number, uint
         release_request(engine, disk, ask, &disk->stats.failed);
 }
 
-void kvpi_reads_ended(kvpi_disk *disk, uint32_t number, uint32_t record, uint32_t result)
+void kvpi_disk_gets_ended(kvpi_disk *disk, uint32_t number, uint32_t record, uint32_t result)
 {
     kvpi_ask *ask = &disk->asks[number];
     ask->n_out--;
     ask->gets[record].state = result == KVP_STORE_OK ? KVPI_GET_GOOD : KVPI_GET_BAD;
     if (result == KVP_STORE_OK)
-        kvpi_names_note(disk, &ask->keys[ask->first + record]);
+        kvpi_disk_names_note(disk, &ask->keys[ask->first + record]);
     else
-        kvpi_names_forget(disk, &ask->keys[ask->first + record]);
+        kvpi_disk_names_forget(disk, &ask->keys[ask->first + record]);
 }
 
 /* ---------------------------------------------------------------------------------- what came */
@@ -313,8 +315,7 @@ static int end_load(kvp_llama *engine, kvpi_disk *disk, kvpi_ask *ask)
         kvpi_rates_brought(&disk->rates, ask->begin_ns, n_whole, n_whole * disk->record_tokens);
     }
     free_gets(ask);
-    release_request(engine, disk, ask,
-                    n_whole > 0 ? &disk->stats.loaded : &disk->stats.failed);
+    release_request(engine, disk, ask, n_whole > 0 ? &disk->stats.loaded : &disk->stats.failed);
     return 1;
 }
 
@@ -340,13 +341,13 @@ static void work_on(kvp_llama *engine, kvpi_disk *disk, kvpi_ask *ask)
         release_request(engine, disk, ask, &disk->stats.nothing);
 }
 
-void kvpi_reads_work(kvp_llama *engine, kvpi_disk *disk)
+void kvpi_disk_gets_work(kvp_llama *engine, kvpi_disk *disk)
 {
     for (uint32_t i = 0; i < disk->n_asks; i++)
         work_on(engine, disk, &disk->asks[i]);
 }
 
-void kvpi_reads_end(kvp_llama *engine, kvpi_disk *disk)
+void kvpi_disk_gets_end(kvp_llama *engine, kvpi_disk *disk)
 {
     for (uint32_t i = 0; i < disk->n_asks; i++) {
         kvpi_ask *ask = &disk->asks[i];
@@ -359,7 +360,8 @@ void kvpi_reads_end(kvp_llama *engine, kvpi_disk *disk)
     }
 }
 
-/* ------------------------------------------------------------------------------- who is asked for */
+/* ------------------------------------------------------------------------------- who is asked for
+ * */
 
 static kvpi_ask *free_ask(kvpi_disk *disk)
 {
@@ -372,14 +374,12 @@ static kvpi_ask *free_ask(kvpi_disk *disk)
 /* Digests and keys of the prompt's records. */
 static int name_records(kvpi_disk *disk, kvpi_ask *ask, const kvpi_space *space)
 {
-    const kvp_hash_input input = {.unit_tokens = disk->record_tokens,
-                                  .n_tokens = ask->n_tokens,
-                                  .tokens = ask->tokens};
+    const kvp_hash_input input = {
+        .unit_tokens = disk->record_tokens, .n_tokens = ask->n_tokens, .tokens = ask->tokens};
     const uint32_t n = ask->n_tokens / disk->record_tokens;
-    int is_right =
-        kvp_digest_blocks(disk->digester, &input, &space->root, ask->digests) == KVP_OK;
+    int is_right = kvp_digest_blocks(disk->digester, &input, &space->root, ask->digests) == KVP_OK;
     for (uint32_t i = 0; i < n && is_right; i++)
-        is_right = kvpi_names_key(disk, &ask->digests[i], &ask->keys[i]) == KVP_OK;
+        is_right = kvpi_disk_names_key(disk, &ask->digests[i], &ask->keys[i]) == KVP_OK;
     return is_right;
 }
 
@@ -392,7 +392,7 @@ static int begin_ask(kvp_llama *engine, kvpi_disk *disk, kvp_request request)
         kvp_request_sample(engine->sched, request, 0, &sample) != KVP_OK ||
         sample.n_tokens < disk->record_tokens || sample.n_tokens > disk->max_seq_tokens)
         return 0;
-    const kvpi_space *space = kvpi_names_find(disk, info.ns);
+    const kvpi_space *space = kvpi_disk_names_find(disk, info.ns);
     if (space == NULL)
         return 0;
     kvpi_ask *ask = free_ask(disk);
@@ -419,7 +419,7 @@ static int begin_ask(kvp_llama *engine, kvpi_disk *disk, kvp_request request)
     return 1;
 }
 
-void kvpi_reads_ask(kvp_llama *engine, kvpi_disk *disk)
+void kvpi_disk_gets_ask(kvp_llama *engine, kvpi_disk *disk)
 {
     kvp_request requests[AT_ONCE];
     uint32_t n = 0;

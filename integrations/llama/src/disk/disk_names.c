@@ -1,4 +1,4 @@
-/* names: what KV on the disk is known by. */
+/* disk_names: what KV on the disk is known by. */
 #include "disk.h"
 
 #include "../snapshot.h"
@@ -36,13 +36,13 @@ static kvp_status add_text(kvp_digester *digester, const char *text, kvp_digest 
     return add(digester, text, strlen(text), sum);
 }
 
-kvp_status kvpi_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, const char *model)
+kvp_status kvpi_disk_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, const char *model)
 {
     static const char mark[] = "kvpager llama.cpp disk 1";
     const kvp_hash metadata = kvpi_snapshot_fingerprint(engine, model);
-    const uint64_t numbers[] = {LLAMA_SESSION_VERSION,      LLAMA_STATE_SEQ_VERSION,
-                                (uint64_t)engine->type_k,   (uint64_t)engine->type_v,
-                                disk->record_tokens,        disk->state_bytes,
+    const uint64_t numbers[] = {LLAMA_SESSION_VERSION,    LLAMA_STATE_SEQ_VERSION,
+                                (uint64_t)engine->type_k, (uint64_t)engine->type_v,
+                                disk->record_tokens,      disk->state_bytes,
                                 engine->ids.block_tokens};
     const char *texts[] = {mark, model, ggml_version(), ggml_commit(), llama_print_system_info()};
     kvp_digest sum;
@@ -58,7 +58,7 @@ kvp_status kvpi_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, cons
 
 /* ----------------------------------------------------------------------------------- namespaces */
 
-const kvpi_space *kvpi_names_find(const kvpi_disk *disk, kvp_ns ns)
+const kvpi_space *kvpi_disk_names_find(const kvpi_disk *disk, kvp_ns ns)
 {
     for (uint32_t i = 0; i < disk->n_spaces && ns.bits != 0; i++)
         if (disk->spaces[i].ns.bits == ns.bits)
@@ -84,8 +84,8 @@ kvp_status kvp_llama_disk_space(kvp_llama *engine, kvp_ns ns, const void *name, 
     kvpi_disk *disk = engine->disk;
     if (disk == NULL)
         return KVP_E_STATE;
-    kvp_status status = kvp_digest_root(disk->digester, &disk->fingerprint, name, name_bytes, epoch,
-                                        &space.root);
+    kvp_status status =
+        kvp_digest_root(disk->digester, &disk->fingerprint, name, name_bytes, epoch, &space.root);
     if (status == KVP_OK)
         status = kvp_namespace_number(disk->digester, name, name_bytes, &space.number);
     if (status != KVP_OK)
@@ -110,8 +110,8 @@ void kvp_llama_disk_space_close(kvp_llama *engine, kvp_ns ns)
 
 /* -------------------------------------------------------------------------------------- records */
 
-kvp_identity kvpi_names_identity(const kvpi_disk *disk, const kvpi_space *space, uint32_t number,
-                                 const int32_t *tokens)
+kvp_identity kvpi_disk_names_identity(const kvpi_disk *disk, const kvpi_space *space,
+                                      uint32_t number, const int32_t *tokens)
 {
     kvp_identity identity;
     memset(&identity, 0, sizeof identity);
@@ -126,7 +126,7 @@ kvp_identity kvpi_names_identity(const kvpi_disk *disk, const kvpi_space *space,
     return identity;
 }
 
-kvp_status kvpi_names_key(kvpi_disk *disk, const kvp_digest *digest, kvp_digest *out_key)
+kvp_status kvpi_disk_names_key(kvpi_disk *disk, const kvp_digest *digest, kvp_digest *out_key)
 {
     const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
     return kvp_record_key(disk->digester, digest, 0, &slice, out_key);
@@ -146,7 +146,7 @@ static uint64_t count_gone(const kvp_store_stats *stats)
     return stats->evicted + stats->dropped + stats->expired;
 }
 
-int kvpi_names_is_known(const kvpi_disk *disk, const kvp_digest *key)
+int kvpi_disk_names_is_known(const kvpi_disk *disk, const kvp_digest *key)
 {
     kvp_store_stats stats;
     const uint64_t part = part_of(key), place = part % KVPI_KNOWN;
@@ -154,7 +154,7 @@ int kvpi_names_is_known(const kvpi_disk *disk, const kvp_digest *key)
            count_gone(&stats) - disk->known_at[place] <= stats.records / 2;
 }
 
-void kvpi_names_note(kvpi_disk *disk, const kvp_digest *key)
+void kvpi_disk_names_note(kvpi_disk *disk, const kvp_digest *key)
 {
     kvp_store_stats stats;
     const uint64_t part = part_of(key), place = part % KVPI_KNOWN;
@@ -164,7 +164,7 @@ void kvpi_names_note(kvpi_disk *disk, const kvp_digest *key)
     disk->known_at[place] = count_gone(&stats);
 }
 
-void kvpi_names_forget(kvpi_disk *disk, const kvp_digest *key)
+void kvpi_disk_names_forget(kvpi_disk *disk, const kvp_digest *key)
 {
     const uint64_t part = part_of(key);
     if (disk->known[part % KVPI_KNOWN] == part)
