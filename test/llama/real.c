@@ -24,6 +24,7 @@
 #include <llama.h>
 
 #include <math.h>
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,10 +494,14 @@ static int run_host(scene *s)
 
 #ifdef KVP_REAL_DISK
 
+enum { FROM_DISK = 512 }; /* tokens of whole records */
+
 static void open_disk(scene *s, uint32_t n_cells)
 {
     kvp_llama_disk_config config;
     kvp_why why;
+    char name[32]; /* what an earlier run of the test has left is another namespace's */
+    (void)snprintf(name, sizeof name, "%d", (int)getpid());
     make_engine(s, n_cells);
     kvp_llama_disk_config_init(&config);
     config.url = s->disk;
@@ -504,13 +509,37 @@ static void open_disk(scene *s, uint32_t n_cells)
     if (kvp_llama_disk_open(s->engine, &config, &why) != KVP_OK)
         stop(why.text, 0);
     open_namespace(s);
-    must(kvp_llama_disk_space(s->engine, s->ns, "", 0, 0), "a name");
+    must(kvp_llama_disk_space(s->engine, s->ns, name, strlen(name), 0), "a name");
 }
 
-/* What a new engine finds on the disk of the one before is right, and is not computed again. */
+/* KV of the common prefix, a sum for each token: bytes of several cells have them in any order. */
+static void sum_prefix(const scene *s, kvp_hash *out_sums)
+{
+    kvpi_ids *ids = &s->engine->ids;
+    const kvp_hash none = {{0}};
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = s->talks[0].tokens, .n_tokens = SHARED};
+    const int32_t *row;
+    uint32_t n_blocks;
+    kvp_seq seq;
+    kvpi_bytes bytes = {0};
+    must(kvp_seq_open(kvp_llama_cache(s->engine), s->ns, &prompt, &seq, NULL), "open");
+    must(kvp_seq_row(kvp_llama_cache(s->engine), seq, 0, &row, &n_blocks), "row");
+    for (uint32_t i = 0; i < FROM_DISK; i++) {
+        bytes.n = 0;
+        must(kvpi_state_get(ids, ids->places[row[i / 16]].id, i, i + 1, &bytes), "a token's KV");
+        out_sums[i] = kvpi_state_sum(&none, bytes.data, bytes.n);
+    }
+    kvpi_state_free(&bytes);
+    must(kvp_seq_close(kvp_llama_cache(s->engine), seq, NULL), "close");
+}
+
+/* What a new engine finds on the disk of the one before are the same bytes, and is not computed
+ * again. (Logits are printed: what is computed behind it is cut into other chunks.) */
 static int run_disk(scene *s)
 {
     char url[] = "file:kvp_llama_real.disk?size=1GiB";
+    kvp_hash sums[FROM_DISK], again[FROM_DISK];
     kvp_llama_disk_stats stats;
     s->disk = url;
     s->host_blocks = 512;
@@ -518,6 +547,7 @@ static int run_disk(scene *s)
     begin_talks(s);
     submit_all(s);
     const uint64_t first = run_wave(s);
+    sum_prefix(s, sums);
     kvp_llama_destroy(s->engine);
     open_disk(s, 4096);
     kvp_llama_disk_stats_get(s->engine, &stats);
@@ -525,7 +555,8 @@ static int run_disk(scene *s)
     begin_talks(s);
     submit_all(s);
     const uint64_t second = run_wave(s);
-    const int right = is_right(s);
+    (void)is_right(s);
+    sum_prefix(s, again);
     kvp_llama_disk_stats_get(s->engine, &stats);
     printf("disk: %llu and %llu tokens through the model; %llu records of %u tokens and %.1f MiB, "
            "%llu tokens read in %.1f ms\n",
@@ -534,8 +565,8 @@ static int run_disk(scene *s)
            (unsigned long long)stats.loaded_tokens, (double)stats.load_ns / 1e6);
     print_stats(s);
     kvp_llama_destroy(s->engine);
-    return right && stats.loaded_tokens >= SHARED / stats.record_tokens * stats.record_tokens &&
-           second + stats.loaded_tokens <= first + N_TALKS * 16;
+    return memcmp(sums, again, sizeof sums) == 0 && stats.loaded_tokens == FROM_DISK &&
+           second + FROM_DISK == first;
 }
 
 #else

@@ -288,13 +288,28 @@ static void test_restart(void **state)
     assert_int_equal(stats.loaded, 1);
     assert_int_equal(stats.loaded_tokens, 3 * RECORD);
     assert_int_equal(stats.record_tokens, RECORD);
-    assert_int_equal(stats.store.stored, 0); /* the disk has them */
+    assert_int_equal(stats.store.puts, 0); /* the disk has them */
     assert_int_equal(stats.store.records, 3);
     assert_true(stats.load_ns > 0 && stats.record_bytes % 4096 == 0);
     kvp_llama_destroy(engine);
     assert_int_equal(compute_again(&usual, 1, 3 * RECORD), S); /* the last block: for logits */
     assert_int_equal(compute_again(&usual, 2, 40), 40);
     assert_int_equal(compute_again(&usual, 1, RECORD - 1), RECORD - 1);
+}
+
+/* The engine ends with the step that computed the last record. */
+static void test_end(void **state)
+{
+    (void)state;
+    const int32_t sampled[1] = {0};
+    kvp_step step;
+    kvp_llama *engine = make(&usual);
+    (void)submit(engine, &usual, 1, 40);
+    while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs == 0)
+        continue; /* it waits for the disk */
+    assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    kvp_llama_destroy(engine);
+    assert_int_equal(compute_again(&usual, 1, 40), 4);
 }
 
 /* Computed in chunks, and longer in the second engine: what is missing is written behind. */
@@ -706,6 +721,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_evicted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),

@@ -59,6 +59,13 @@ static void release(kvpi_host *host, uint32_t stretch)
     host->free_stretch = stretch;
 }
 
+/* What the place has is replaced next. */
+static void leave_stretch(kvpi_host *host, const kvpi_host_place *place)
+{
+    if (place->stretch != KVPI_NO_STRETCH)
+        release(host, place->stretch);
+}
+
 /* A new stretch, held once. */
 static uint32_t take_stretch(kvpi_host *host)
 {
@@ -259,8 +266,7 @@ static kvp_status set_places(kvpi_host *host, const kvp_copy *copies, uint32_t n
         if (copies[i].dst_tier != KVP_HOST || host->on_host[block] != i + 1)
             continue;
         kvpi_host_place *place = &host->places[block];
-        if (place->stretch != KVPI_NO_STRETCH)
-            release(host, place->stretch);
+        leave_stretch(host, place);
         place->stretch = root->stretch;
         place->idx = root->idx;
         if (kvp_block_info_get(host->ids->cache, 0, KVP_HOST, block, &info) != KVP_OK)
@@ -437,8 +443,7 @@ uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const 
         if (!is_cached(host, blocks[i], &info))
             continue;
         kvpi_host_place *place = &host->places[blocks[i]];
-        if (place->stretch != KVPI_NO_STRETCH)
-            release(host, place->stretch);
+        leave_stretch(host, place);
         *place = (kvpi_host_place){stretch, record->first_idx + i, info.generation};
         hold(host, stretch);
         n++;

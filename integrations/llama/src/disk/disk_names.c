@@ -39,11 +39,9 @@ static kvp_status add_text(kvp_digester *digester, const char *text, kvp_digest 
 kvp_status kvpi_disk_names_fingerprint(kvpi_disk *disk, const kvp_llama *engine, const char *model)
 {
     static const char mark[] = "kvpager llama.cpp disk 1";
-    const kvp_hash metadata = kvpi_snapshot_fingerprint(engine, model);
-    const uint64_t numbers[] = {LLAMA_SESSION_VERSION,    LLAMA_STATE_SEQ_VERSION,
-                                (uint64_t)engine->type_k, (uint64_t)engine->type_v,
-                                disk->record_tokens,      disk->state_bytes,
-                                engine->ids.block_tokens};
+    const kvp_hash metadata = kvpi_snapshot_fingerprint(engine, NULL);
+    const uint64_t numbers[] = {LLAMA_SESSION_VERSION, LLAMA_STATE_SEQ_VERSION, disk->record_tokens,
+                                disk->state_bytes};
     const char *texts[] = {mark, model, ggml_version(), ggml_commit(), llama_print_system_info()};
     kvp_digest sum;
     memset(&sum, 0, sizeof sum);
