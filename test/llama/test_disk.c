@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { S = 4, PIECE = 3, RECORD = S * PIECE, BLOCKS = 12, LONGEST = 256 };
+enum { S = 4, PIECE = 3, RECORD = S * PIECE, BLOCKS = 12, LONGEST = 512 };
 
 static struct llama_model plain = {.architecture = "llama"};
 
@@ -59,6 +59,7 @@ typedef struct setting {
     enum ggml_type type_k;
     uint32_t step_tokens;
     struct llama_adapter_lora *adapter;
+    uint32_t is_never_held; /* max_loading is 0 */
 } setting;
 
 static const setting usual = {.model = "m",
@@ -82,7 +83,7 @@ static kvp_llama *make_engine(const setting *s)
     cache.max_unit_keys = 1;
     cache.max_loads = s->max_loads;
     cache.lent_blocks = s->lent_blocks;
-    sched.max_loading = 8;
+    sched.max_loading = s->is_never_held ? 0 : 8;
     config.cache = &cache;
     config.sched = &sched;
     config.block_tokens = S;
@@ -341,6 +342,22 @@ static void test_evicted(void **state)
     assert_int_equal(figures(engine).loaded, 1);
     assert_int_equal(ask(engine, &small, 1000, 40), 40 - 3 * RECORD);
     kvp_llama_destroy(engine);
+}
+
+/* More records in one step than are written at once, and the sequence ends with it. */
+static void test_many(void **state)
+{
+    (void)state;
+    enum { N = KVPI_PUTS_MOST + 3 };
+    setting large = usual;
+    large.blocks = N * PIECE + 1;
+    large.host_blocks = 3 * large.blocks;
+    kvp_llama *engine = make(&large);
+    assert_int_equal(ask(engine, &large, 1, N * RECORD), N * RECORD);
+    assert_int_equal(figures(engine).skipped, 3);
+    assert_int_equal(figures(engine).store.stored, KVPI_PUTS_MOST);
+    kvp_llama_destroy(engine);
+    assert_int_equal(compute_again(&large, 1, N * RECORD), 3 * RECORD);
 }
 
 /* Two requests with one prefix, and one with another. */
@@ -639,6 +656,9 @@ static void test_refusals(void **state)
     wrong.max_loads = 0;
     refuse(&wrong, KVP_E_STATE, "max_loads");
     wrong = usual;
+    wrong.is_never_held = 1;
+    refuse(&wrong, KVP_E_STATE, "max_loading");
+    wrong = usual;
     wrong.size_kib = 1;
     refuse(&wrong, KVP_E_ARG, "url");
     kvp_llama *engine = make(&usual);
@@ -725,6 +745,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_evicted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_many, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_part, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_not_stored, set_up, tear_down),
