@@ -4,12 +4,14 @@
  *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
  *
  * Requests share prefixes, fork, are aborted, paused and reordered. Decodes fail half-way, cells
- * and ids are scarce, engines end and others begin with what they saved. After every step logits of
+ * and ids are scarce, disks fail (random_disk.h), engines end and others begin with what they
+ * saved, or with what their disk has. After every step logits of
  * each sequence are compared with what its tokens alone give, and kvp_llama_check audits ids and
  * blocks. Every engine is decided by its seed. A run of 100,000 steps fails also when something on
  * its list never happened. With --plant one cell gets wrong content, and the run must end with a
  * wrong logit. */
 #include "fake/fake.h"
+#include "random_disk.h"
 
 #include <kvpager/llama.h>
 
@@ -49,6 +51,7 @@ typedef struct totals {
     uint64_t idle; /* blocks that were dropped for it */
     uint64_t decodes;
     uint64_t dead; /* steps with bytes of blocks that were gone */
+    random_disk_totals disk;
 } totals;
 
 typedef struct run {
@@ -71,8 +74,11 @@ typedef struct run {
     totals *totals;
     kvp_llama_config config;
     kvp_sched_config sched_config;
+    kvp_config cache_config;
+    uint64_t disk_wait_ns; /* 0: no disk */
     struct llama_context_params params;
-    uint64_t now; /* of the engine's clock, which goes at random */
+    uint64_t now; /* of the engine's clock, which goes at random, less than clock_most at a time */
+    uint32_t clock_most; /* 1: it stands, and nothing is ever slow */
 } run;
 
 static uint64_t draw(generator *g)
@@ -278,7 +284,7 @@ static int make_step(run *r)
 static uint64_t read_clock(void *context)
 {
     run *r = context;
-    return r->now += below(&r->random, 1000);
+    return r->now += below(&r->random, r->clock_most);
 }
 
 static void draw_host(run *r, kvp_llama_config *config)
@@ -290,6 +296,7 @@ static void draw_host(run *r, kvp_llama_config *config)
     if (below(g, 3) == 0 || r->n_usable < n_spare + 2 * config->block_tokens)
         return;
     config->max_ids += config->max_running;
+    r->clock_most = 1000;
     config->stretch_tokens = stretch_tokens;
     config->host_blocks = between(g, 2, below(g, 2) ? 12 : 60);
     if (below(g, 2)) {
@@ -306,7 +313,24 @@ static void draw_host(run *r, kvp_llama_config *config)
     r->n_usable -= n_spare;
 }
 
-static void draw_engine(run *r)
+static void draw_disk(run *r, kvp_llama_config *config, uint64_t seed)
+{
+    generator *g = &r->random;
+    if (config->host_blocks == 0 || below(g, 2) == 0)
+        return;
+    kvp_config_init(&r->cache_config);
+    r->cache_config.max_loads = between(g, 1, 6);
+    r->cache_config.lent_blocks = below(g, 2) ? 0 : between(g, 1, config->host_blocks - 1);
+    r->sched_config.max_loading = between(g, 1, 8);
+    config->cache = &r->cache_config;
+    config->now_ns = read_clock;
+    config->clock = r;
+    r->clock_most = below(g, 2) ? 1 : 1000;
+    r->disk_wait_ns = below(g, 2) ? 10000000 : between(g, 1, 5000);
+    random_disk_begin(seed, below(g, 2) ? 0 : between(g, 1, 200));
+}
+
+static void draw_engine(run *r, uint64_t seed)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 8};
     generator *g = &r->random;
@@ -327,6 +351,7 @@ static void draw_engine(run *r)
     r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
     draw_host(r, &config);
+    draw_disk(r, &config, seed);
     for (uint32_t i = 0; i < 3; i++)
         r->adapters[i].shift = below(g, 3) == 0 ? (int32_t)(1000 * (i + 1)) : 0;
     config.idle_cells = below(g, 4) == 0 ? between(g, 1, r->n_cells) : 0;
@@ -345,6 +370,8 @@ static void make_engine(run *r)
     must(status, "create");
     r->context = kvp_llama_context(r->engine);
     r->sched = kvp_llama_sched(r->engine);
+    if (r->disk_wait_ns > 0)
+        random_disk_open(r->engine, r->disk_wait_ns);
 }
 
 static void open_namespaces(run *r)
@@ -355,6 +382,8 @@ static void open_namespaces(run *r)
     for (uint32_t i = 0; i < 3; i++)
         if (r->adapters[i].shift != 0)
             must(kvp_llama_adapter_set(r->engine, r->ns[i], &r->adapters[i], 1.0f), "adapter");
+    for (uint32_t i = 0; i < 3 && r->disk_wait_ns > 0; i++)
+        random_disk_name(r->engine, r->ns[i], i == 0 ? "a" : i == 1 ? "b" : "c");
 }
 
 static void add_totals(const run *r)
@@ -382,6 +411,8 @@ static void add_totals(const run *r)
     t->slow += engine.slow_blocks;
     t->idle += engine.idle_blocks;
     t->decodes += engine.decodes;
+    if (r->disk_wait_ns > 0)
+        random_disk_add(r->engine, &t->disk);
 }
 
 /* A byte of the file is another one, or its end is missing. */
@@ -394,6 +425,17 @@ static void damage(run *r, const char *path)
     if (fseek(file, (long)at, SEEK_SET) != 0 || fputc((int)below(&r->random, 256), file) == EOF)
         fake_broken("the snapshot cannot be damaged", at, n);
     (void)fclose(file);
+}
+
+/* The same without a snapshot: the disk is all that is left. */
+static void restart_with_disk(run *r)
+{
+    add_totals(r);
+    kvp_llama_destroy(r->engine);
+    r->n_requests = 0;
+    make_engine(r);
+    open_namespaces(r);
+    r->totals->disk.restarts++;
 }
 
 /* The engine ends between two steps, and another one begins with what it saved. */
@@ -432,13 +474,15 @@ static int run_engine(uint64_t seed, int plants, totals *t)
     r.random.state = seed;
     r.plants = plants;
     r.totals = t;
-    draw_engine(&r);
+    draw_engine(&r, seed);
     make_engine(&r);
     open_namespaces(&r);
     const uint32_t ends_at = below(&r.random, 4) == 0 ? below(&r.random, STEPS_EACH) : UINT32_MAX;
     for (uint32_t i = 0; i < STEPS_EACH && right; i++) {
         if (i == ends_at)
             restart(&r, seed);
+        if (r.disk_wait_ns > 0 && below(&r.random, 400) == 0)
+            restart_with_disk(&r);
         disturb(&r);
         right = make_step(&r);
     }
@@ -452,25 +496,38 @@ static int something_never_happened(const totals *t)
     const struct {
         const char *name;
         uint64_t n;
-    } list[] = {{"hit", t->hits},
-                {"adoption", t->adopted},
-                {"copy", t->copies},
-                {"eviction", t->evicted},
-                {"preemption", t->preempted},
-                {"reorder", t->reordered},
-                {"emptied keeper", t->emptied},
-                {"failed decode", t->failed},
-                {"full context", t->full},
-                {"restored block", t->restored},
-                {"lost block", t->lost},
-                {"piece that went to the host", t->stretches_out},
-                {"piece that came back", t->stretches_in},
-                {"hit on the host", t->host_hits},
-                {"request that was swapped out", t->swapped_out},
-                {"request that was swapped in", t->swapped_in},
-                {"block that was slow", t->slow},
-                {"idle block", t->idle},
-                {"dead bytes", t->dead}};
+    } list[] = {
+        {"hit", t->hits},
+        {"adoption", t->adopted},
+        {"copy", t->copies},
+        {"eviction", t->evicted},
+        {"preemption", t->preempted},
+        {"reorder", t->reordered},
+        {"emptied keeper", t->emptied},
+        {"failed decode", t->failed},
+        {"full context", t->full},
+        {"restored block", t->restored},
+        {"lost block", t->lost},
+        {"piece that went to the host", t->stretches_out},
+        {"piece that came back", t->stretches_in},
+        {"hit on the host", t->host_hits},
+        {"request that was swapped out", t->swapped_out},
+        {"request that was swapped in", t->swapped_in},
+        {"block that was slow", t->slow},
+        {"idle block", t->idle},
+        {"dead bytes", t->dead},
+#ifdef KVP_RANDOM_DISK
+        {"record", t->disk.written},
+        {"restart with a disk", t->disk.restarts},
+        {"request that the disk had something for", t->disk.loaded},
+        {"request that it had nothing for", t->disk.nothing},
+        {"request that it was too slow for", t->disk.slow},
+        {"request without room on the host", t->disk.no_room},
+        {"request that the disk failed", t->disk.failed},
+        {"request that the disk was late for", t->disk.late},
+        {"request that was aborted before the disk answered", t->disk.aborted},
+#endif
+    };
     int n = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].n == 0) {
@@ -499,6 +556,16 @@ static void print_totals(const totals *t)
            (unsigned long long)t->stretches_in, (unsigned long long)t->host_hits,
            (unsigned long long)t->swapped_out, (unsigned long long)t->swapped_in,
            (unsigned long long)t->slow);
+    printf(
+        "disks %llu, restarts with them alone %llu, records %llu, requests with something from "
+        "there %llu (%llu tokens), nothing %llu, slow %llu, no room %llu, failed %llu, late %llu, "
+        "aborted %llu, off %llu\n",
+        (unsigned long long)t->disk.engines, (unsigned long long)t->disk.restarts,
+        (unsigned long long)t->disk.written, (unsigned long long)t->disk.loaded,
+        (unsigned long long)t->disk.loaded_tokens, (unsigned long long)t->disk.nothing,
+        (unsigned long long)t->disk.slow, (unsigned long long)t->disk.no_room,
+        (unsigned long long)t->disk.failed, (unsigned long long)t->disk.late,
+        (unsigned long long)t->disk.aborted, (unsigned long long)t->disk.off);
 }
 
 /* Conversations that share nothing, with so many tokens each, one after the other. */

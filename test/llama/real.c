@@ -4,6 +4,7 @@
  *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, three layers
  *   kvp_llama_real MODEL.gguf cells      with few cells everything is finished
  *   kvp_llama_real MODEL.gguf host       with fewer cells, and a host tier
+ *   kvp_llama_real MODEL.gguf disk       and a disk, from which a second engine gets what it can
  *
  * Every logit from which a token is sampled is compared with those of the same tokens computed
  * alone in another context. Quantised weights amplify rounding: there llama.cpp differs from
@@ -16,10 +17,14 @@
 #include "f32_model.h"
 
 #include <kvpager/llama.h>
+#ifdef KVP_REAL_DISK
+#include <kvpager/llama_disk.h>
+#endif
 
 #include <llama.h>
 
 #include <math.h>
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +53,7 @@ typedef struct scene {
     uint32_t n_vocab;
     enum ggml_type kv_type;
     uint32_t host_blocks;
+    const char *disk; /* a store's URL; NULL: none */
     kvp_llama *engine;
     kvp_ns ns;
     talk talks[N_TALKS];
@@ -107,10 +113,17 @@ static void make_engine(scene *s, uint32_t n_cells)
 {
     kvp_llama_config config;
     kvp_sched_config sched;
+    kvp_config cache;
     kvp_why why;
     struct llama_context_params params = params_of(s, n_cells);
     kvp_llama_config_init(&config);
     kvp_sched_config_init(&sched);
+    kvp_config_init(&cache);
+    if (s->disk != NULL) {
+        sched.max_loading = N_TALKS;
+        cache.max_loads = N_TALKS;
+        config.cache = &cache;
+    }
     if (s->host_blocks > 0) {
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
         sched.preempt = KVP_PREEMPT_SWAP;
@@ -194,9 +207,10 @@ static uint64_t run_wave(scene *s)
     kvp_llama_stats_get(s->engine, &before);
     for (;;) {
         must(kvp_llama_run(s->engine, &step), "run");
-        if (step.n_seqs == 0)
+        if (step.n_seqs == 0 && step.n_loading == 0)
             break;
-        sample(s, &step);
+        if (step.n_seqs > 0)
+            sample(s, &step);
         audit(s);
     }
     kvp_llama_stats_get(s->engine, &after);
@@ -478,6 +492,94 @@ static int run_host(scene *s)
     return right && stats.stretches_in > 0;
 }
 
+#ifdef KVP_REAL_DISK
+
+enum { FROM_DISK = 512 }; /* tokens of whole records */
+
+static void open_disk(scene *s, uint32_t n_cells)
+{
+    kvp_llama_disk_config config;
+    kvp_why why;
+    char name[32]; /* what an earlier run of the test has left is another namespace's */
+    (void)snprintf(name, sizeof name, "%d", (int)getpid());
+    make_engine(s, n_cells);
+    kvp_llama_disk_config_init(&config);
+    config.url = s->disk;
+    config.model = "test";
+    if (kvp_llama_disk_open(s->engine, &config, &why) != KVP_OK)
+        stop(why.text, 0);
+    open_namespace(s);
+    must(kvp_llama_disk_space(s->engine, s->ns, name, strlen(name), 0), "a name");
+}
+
+/* KV of the common prefix, a sum for each token: bytes of several cells have them in any order. */
+static void sum_prefix(const scene *s, kvp_hash *out_sums)
+{
+    kvpi_ids *ids = &s->engine->ids;
+    const kvp_hash none = {{0}};
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = s->talks[0].tokens, .n_tokens = SHARED};
+    const int32_t *row;
+    uint32_t n_blocks;
+    kvp_seq seq;
+    kvpi_bytes bytes = {0};
+    must(kvp_seq_open(kvp_llama_cache(s->engine), s->ns, &prompt, &seq, NULL), "open");
+    must(kvp_seq_row(kvp_llama_cache(s->engine), seq, 0, &row, &n_blocks), "row");
+    for (uint32_t i = 0; i < FROM_DISK; i++) {
+        bytes.n = 0;
+        must(kvpi_state_get(ids, ids->places[row[i / 16]].id, i, i + 1, &bytes), "a token's KV");
+        out_sums[i] = kvpi_state_sum(&none, bytes.data, bytes.n);
+    }
+    kvpi_state_free(&bytes);
+    must(kvp_seq_close(kvp_llama_cache(s->engine), seq, NULL), "close");
+}
+
+/* What a new engine finds on the disk of the one before are the same bytes, and is not computed
+ * again. (Logits are printed: what is computed behind it is cut into other chunks.) */
+static int run_disk(scene *s)
+{
+    char url[] = "file:kvp_llama_real.disk?size=1GiB";
+    kvp_hash sums[FROM_DISK], again[FROM_DISK];
+    kvp_llama_disk_stats stats;
+    s->disk = url;
+    s->host_blocks = 512;
+    open_disk(s, 4096);
+    begin_talks(s);
+    submit_all(s);
+    const uint64_t first = run_wave(s);
+    sum_prefix(s, sums);
+    kvp_llama_destroy(s->engine);
+    open_disk(s, 4096);
+    kvp_llama_disk_stats_get(s->engine, &stats);
+    const uint64_t n_records = stats.store.records;
+    begin_talks(s);
+    submit_all(s);
+    const uint64_t second = run_wave(s);
+    (void)is_right(s);
+    sum_prefix(s, again);
+    kvp_llama_disk_stats_get(s->engine, &stats);
+    printf("disk: %llu and %llu tokens through the model; %llu records of %u tokens and %.1f MiB, "
+           "%llu tokens read in %.1f ms\n",
+           (unsigned long long)first, (unsigned long long)second, (unsigned long long)n_records,
+           stats.record_tokens, (double)stats.record_bytes / 1048576,
+           (unsigned long long)stats.loaded_tokens, (double)stats.load_ns / 1e6);
+    print_stats(s);
+    kvp_llama_destroy(s->engine);
+    return memcmp(sums, again, sizeof sums) == 0 && stats.loaded_tokens == FROM_DISK &&
+           second + FROM_DISK == first;
+}
+
+#else
+
+static int run_disk(scene *s)
+{
+    (void)s;
+    stop("this build has no stores", 0);
+    return 0;
+}
+
+#endif
+
 /* -------------------------------------------------------------------------------------------
  * main */
 
@@ -511,6 +613,7 @@ int main(int argc, char **argv)
     }
     const int right = strcmp(argv[2], "cells") == 0  ? run_cells(&s)
                       : strcmp(argv[2], "host") == 0 ? run_host(&s)
+                      : strcmp(argv[2], "disk") == 0 ? run_disk(&s)
                                                      : run_scene(&s);
     for (uint32_t i = 0; i < N_TALKS; i++)
         free(s.talks[i].logits);

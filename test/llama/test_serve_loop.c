@@ -214,7 +214,7 @@ static void read_identity(const char *path, char *out_identity)
     kvpi_loop other = {.options = &options};
     options.model = path;
     options.snapshot = "test_serve_loop.none";
-    assert_int_equal(kvpi_restart_load(&other, &why), 0);
+    assert_int_equal(kvpi_restart_identify(&other, &why), 0);
     memcpy(out_identity, other.identity, sizeof other.identity);
 }
 
@@ -244,7 +244,7 @@ static void the_weights_are_compared(void **state)
     write_file(first, bytes, 10);
     kvpi_loop other = {.options = &options};
     options.model = first;
-    assert_int_equal(kvpi_restart_load(&other, &why), -1);
+    assert_int_equal(kvpi_restart_identify(&other, &why), -1);
     assert_non_null(strstr(why.text, second));
     write_file(second, bytes, 20);
     read_identity(first, before);

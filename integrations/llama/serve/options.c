@@ -100,6 +100,18 @@ static const option table[] = {
      0,
      0,
      "SIZE  of evicted KV that is kept in host memory: 8G (default none)"},
+    {{"--cache-disk"},
+     TEXT,
+     AT(cache_disk),
+     0,
+     0,
+     "DIR  keeps what is computed on a disk, below --host-memory"},
+    {{"--cache-disk-size"},
+     SIZE,
+     AT(cache_disk_size),
+     0,
+     0,
+     "SIZE  that DIR may take (default 8G)"},
     {{"--idle-cells"},
      COUNT,
      AT(idle_cells),
@@ -146,6 +158,7 @@ static void set_defaults(kvpi_options *options)
     options->max_connections = 512;
     options->max_body_kib = 4096;
     options->max_tenants = 64;
+    options->cache_disk_size = (uint64_t)8 << 30;
 }
 
 static const option *find(const char *name)
@@ -285,6 +298,8 @@ int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *
         return wrong(out_why, "--host-memory", "needs -fa on: V lies transposed otherwise");
     if (options->host_memory > 0 && options->parallel > HOST_PARALLEL_MOST)
         return wrong(out_why, "-np", "is more than 84: with --host-memory a sequence has 3 ids");
+    if (options->cache_disk != NULL && options->host_memory == 0)
+        return wrong(out_why, "--cache-disk", "needs --host-memory: what is read goes there first");
     return KVPI_OPTIONS_OK;
 }
 

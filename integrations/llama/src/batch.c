@@ -84,6 +84,8 @@ kvp_status kvp_llama_adapter_set(kvp_llama *engine, kvp_ns ns, struct llama_adap
     if (kvp_cache_stats(engine->cache, &stats) != KVP_OK || stats.open_seqs > 0 || engine->is_out)
         return KVP_E_STATE;
     const kvp_status status = kvp_ns_flush(engine->cache, ns);
+    if (engine->disk != NULL)
+        engine->disk_calls->forget(engine, ns);
     return status != KVP_OK ? status : set_adapter(&engine->batch, &given);
 }
 

@@ -140,6 +140,8 @@ static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, 
     cache.n_blocks = n_cells / config->block_tokens + 1;
     cache.max_seqs = config->host_blocks > 0 ? 2 * config->max_running : config->max_running;
     cache.host_blocks = config->host_blocks;
+    if (cache.host_blocks == 0)
+        cache.max_loads = cache.lent_blocks = 0;
     if (cache.host_blocks > 0 && cache.max_copies == 0)
         cache.max_copies = copies_of_a_step(&cache);
     cache.max_seq_tokens = config->max_seq_tokens != 0 ? config->max_seq_tokens : n_cells;
@@ -163,6 +165,7 @@ static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
     }
     if (config->sched != NULL)
         sched = *config->sched;
+    engine->max_loading = sched.max_loading;
     sched.max_requests = config->max_requests;
     sched.max_running = config->max_running;
     sched.step_tokens = step_tokens;
@@ -280,6 +283,8 @@ void kvp_llama_destroy(kvp_llama *engine)
 {
     if (engine == NULL)
         return;
+    if (engine->disk != NULL)
+        engine->disk_calls->close(engine);
     kvp_sched_destroy(engine->sched);
     kvp_cache_destroy(engine->cache);
     kvpi_batch_end(&engine->batch);

@@ -21,6 +21,15 @@ typedef struct kvpi_swapped {
     kvpi_group group;
 } kvpi_swapped;
 
+/* What a disk does (disk/disk.c): before a step is made, when the copies of its plan have run, when
+ * a namespace gets another adapter, and at the end. */
+typedef struct kvpi_disk_calls {
+    void (*begin_step)(kvp_llama *engine);
+    void (*end_plan)(kvp_llama *engine);
+    void (*forget)(kvp_llama *engine, kvp_ns ns);
+    void (*close)(kvp_llama *engine);
+} kvpi_disk_calls;
+
 struct kvp_llama {
     struct llama_context *context;
     const struct llama_model *model;
@@ -40,6 +49,9 @@ struct kvp_llama {
     uint32_t *step_ids; /* [max_running] of the step's sequences */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
+    uint32_t max_loading;              /* of the scheduler */
+    struct kvpi_disk *disk;            /* NULL: none */
+    const kvpi_disk_calls *disk_calls; /* with a disk */
     uint64_t decodes;
     uint64_t failed_decodes;
     uint64_t decoded_tokens;

@@ -59,6 +59,13 @@ static void release(kvpi_host *host, uint32_t stretch)
     host->free_stretch = stretch;
 }
 
+/* What the place has is replaced next. */
+static void leave_stretch(kvpi_host *host, const kvpi_host_place *place)
+{
+    if (place->stretch != KVPI_NO_STRETCH)
+        release(host, place->stretch);
+}
+
 /* A new stretch, held once. */
 static uint32_t take_stretch(kvpi_host *host)
 {
@@ -259,8 +266,7 @@ static kvp_status set_places(kvpi_host *host, const kvp_copy *copies, uint32_t n
         if (copies[i].dst_tier != KVP_HOST || host->on_host[block] != i + 1)
             continue;
         kvpi_host_place *place = &host->places[block];
-        if (place->stretch != KVPI_NO_STRETCH)
-            release(host, place->stretch);
+        leave_stretch(host, place);
         place->stretch = root->stretch;
         place->idx = root->idx;
         if (kvp_block_info_get(host->ids->cache, 0, KVP_HOST, block, &info) != KVP_OK)
@@ -414,6 +420,38 @@ kvp_status kvpi_host_run(kvpi_host *host, const kvp_copy *copies, uint32_t n_cop
     return status;
 }
 
+/* ------------------------------------------------------------------------------ from a disk */
+
+static int is_cached(const kvpi_host *host, int32_t block, kvp_block_info *info)
+{
+    return block != KVP_NULL_BLOCK &&
+           kvp_block_info_get(host->ids->cache, 0, KVP_HOST, block, info) == KVP_OK &&
+           info->state == KVP_BLOCK_CACHED;
+}
+
+uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const int32_t *blocks)
+{
+    kvp_block_info info;
+    uint32_t n = 0;
+    const uint32_t stretch = take_stretch(host);
+    kvpi_stretch *s = &host->stretches[stretch];
+    s->bytes = record->bytes;
+    s->first_idx = record->first_idx;
+    s->n_blocks = record->n_blocks;
+    s->n_tokens = record->n_blocks * host->ids->block_tokens;
+    for (uint32_t i = 0; i < record->n_blocks; i++) {
+        if (!is_cached(host, blocks[i], &info))
+            continue;
+        kvpi_host_place *place = &host->places[blocks[i]];
+        leave_stretch(host, place);
+        *place = (kvpi_host_place){stretch, record->first_idx + i, info.generation};
+        hold(host, stretch);
+        n++;
+    }
+    release(host, stretch);
+    return n;
+}
+
 /* ---------------------------------------------------------------------------- what can be asked */
 
 void kvpi_host_count(const kvpi_host *host, uint64_t *out_bytes, uint64_t *out_dead)
@@ -445,7 +483,7 @@ const char *kvpi_host_audit(const kvpi_host *host, uint64_t *out_object)
         *out_object = block;
         if (kvp_block_info_get(host->ids->cache, 0, KVP_HOST, (int32_t)block, &info) != KVP_OK)
             return "the cache does not have a host block";
-        if (info.state != KVP_BLOCK_FREE &&
+        if (info.state != KVP_BLOCK_FREE && (host->loading == NULL || !host->loading[block]) &&
             (place->stretch == KVPI_NO_STRETCH || place->generation != info.generation))
             return "a host block has content, and no stretch has it";
     }

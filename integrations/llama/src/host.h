@@ -63,6 +63,7 @@ typedef struct kvpi_host {
     uint32_t *order;         /* [max_copies] items to be read, or put, sorted */
     uint32_t *on_device;     /* [pool_blocks] 1 + the item that writes the block last; else 0 */
     uint32_t *on_host;       /* [host_blocks] likewise */
+    uint8_t *loading;        /* [host_blocks] 1: a record is read for it (disk/); NULL: no disk */
     uint64_t stretches_out;
     uint64_t stretches_in;
     uint64_t slow_blocks; /* not kept because computing them is faster */
@@ -80,6 +81,17 @@ void kvpi_host_end(kvpi_host *host);
 
 /* Follow a plan. KVP_E_CORRUPT: a block is not where it should be. */
 kvp_status kvpi_host_run(kvpi_host *host, const kvp_copy *copies, uint32_t n_copies);
+
+/* A record that was read from a disk. */
+typedef struct kvpi_host_record {
+    kvpi_bytes bytes;
+    uint32_t first_idx;
+    uint32_t n_blocks;
+} kvpi_host_record;
+
+/* The record becomes a stretch of those of its blocks that the cache took: [n_blocks] host blocks,
+ * 0 where none was wanted. Gives how many those are. The bytes are the host's, or freed. */
+uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const int32_t *blocks);
 
 /* Bytes of all stretches, and those of them that are dead. */
 void kvpi_host_count(const kvpi_host *host, uint64_t *out_bytes, uint64_t *out_dead);

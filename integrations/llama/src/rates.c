@@ -54,9 +54,14 @@ void kvpi_rates_brought(kvpi_rates *rates, uint64_t begin, uint32_t n_blocks, ui
     add(rates, &rates->back[class_of(n_blocks)], begin, n_tokens);
 }
 
+double kvpi_rates_back_ns(const kvpi_rates *rates, uint32_t n_blocks)
+{
+    return rates->back[class_of(n_blocks)].ns;
+}
+
 int kvpi_rates_is_slow(const kvpi_rates *rates, uint32_t n_blocks)
 {
-    const double back = rates->back[class_of(n_blocks)].ns;
+    const double back = kvpi_rates_back_ns(rates, n_blocks);
     return rates->computing.ns > 0 && back > rates->computing.ns;
 }
 

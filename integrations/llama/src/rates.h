@@ -34,6 +34,9 @@ void kvpi_rates_brought(kvpi_rates *rates, uint64_t begin, uint32_t n_blocks, ui
 /* Is a stretch of n_blocks known to be slower than computing? */
 int kvpi_rates_is_slow(const kvpi_rates *rates, uint32_t n_blocks);
 
+/* How long a token of such stretches takes to come back; 0: not measured. */
+double kvpi_rates_back_ns(const kvpi_rates *rates, uint32_t n_blocks);
+
 /* A stretch of n_blocks is wanted on the host. 0: refused, it would come back too slowly. */
 int kvpi_rates_ask(kvpi_rates *rates, uint32_t n_blocks);
 

@@ -144,6 +144,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
         return KVP_E_ARG;
     if (engine->is_out)
         return KVP_E_STATE;
+    if (engine->disk != NULL)
+        engine->disk_calls->begin_step(engine);
     kvp_status status = open_forks(engine);
     if (status == KVP_OK && engine->idle_blocks != UINT32_MAX)
         status = kvpi_keepers_limit_idle(&engine->ids, engine->idle_blocks);
@@ -155,6 +157,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
         status = note_swapped(engine);
     if (status == KVP_OK)
         status = kvpi_host_run(&engine->host, engine->copies, n_copies);
+    if (status == KVP_OK && engine->disk != NULL)
+        engine->disk_calls->end_plan(engine);
     if (status == KVP_OK)
         status = prepare_ids(engine, out_step);
     if (status != KVP_OK)

@@ -158,6 +158,12 @@ typedef struct llama_chat_message {
 
 void llama_backend_init(void);
 void llama_backend_free(void);
+#define LLAMA_SESSION_VERSION   11
+#define LLAMA_STATE_SEQ_VERSION 4
+
+const char *llama_print_system_info(void);
+const char *ggml_version(void);
+const char *ggml_commit(void);
 void llama_log_set(ggml_log_callback callback, void *context);
 struct llama_model_params llama_model_default_params(void);
 struct llama_sampler_chain_params llama_sampler_chain_default_params(void);

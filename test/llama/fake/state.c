@@ -91,6 +91,23 @@ void llama_synchronize(struct llama_context *context)
 
 /* --------------------------------------------------------------------------------- what it is */
 
+const char *fake_commit = "fake";
+
+const char *llama_print_system_info(void)
+{
+    return "FAKE : 1 | ";
+}
+
+const char *ggml_version(void)
+{
+    return "0.0.0";
+}
+
+const char *ggml_commit(void)
+{
+    return fake_commit;
+}
+
 int32_t llama_model_meta_count(const struct llama_model *model)
 {
     (void)model;

@@ -33,6 +33,9 @@ int32_t llama_model_meta_key_by_index(const struct llama_model *model, int32_t i
 int32_t llama_model_meta_val_str_by_index(const struct llama_model *model, int32_t i, char *out,
                                           size_t capacity);
 
+/* What ggml_commit gives. */
+extern const char *fake_commit;
+
 /* The n-th llama_state_seq_set_data_ext from now on is refused, as damaged bytes are; 0: none. */
 void fake_refuse_state(uint32_t n);
 

@@ -83,7 +83,8 @@ typedef struct kvp_llama_config {
        max_seqs, full_hit and steps are not read: the engine sets them. Refused: unit_tokens other
        than 0 or block_tokens, commit_policy other than KVP_ADOPT, several groups, trees, a host
        tier (see below). max_copies 0 with a host tier: so many that a step may exchange all
-       blocks. Read during kvp_llama_create; NULL (default): the defaults */
+       blocks. max_loads and lent_blocks count with a host tier only. Read during
+       kvp_llama_create; NULL (default): the defaults */
     const kvp_config *cache;
     const kvp_sched_config *sched;
     /* Host tier: what is evicted, or swapped out (kvp_sched_config.preempt), in host memory. Only

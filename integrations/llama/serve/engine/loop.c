@@ -3,6 +3,7 @@
 
 #include "loop.h"
 #include "answer.h"
+#include "cache_disk.h"
 #include "make.h"
 #include "restart.h"
 #include "state.h"
@@ -255,8 +256,8 @@ static int finish_step(kvpi_loop *loop, kvp_status status, const kvp_step *step)
     }
     loop->failures = 0;
     note_admitted(loop, step);
-    if (step->n_seqs == 0)
-        return 1;
+    if (step->n_seqs == 0) /* with requests that wait for the disk, the engine has waited, too */
+        return step->n_loading == 0;
     sample(loop, step);
     if (kvp_llama_finish(loop->engine, loop->sampled, loop->ended, &end) != KVP_OK)
         atomic_store(&loop->is_broken, 1);
@@ -276,6 +277,7 @@ static void publish(kvpi_loop *loop)
     (void)kvp_sched_stats_get(loop->sched, &figures->sched);
     (void)kvp_cache_stats(loop->cache, &figures->cache);
     kvp_llama_stats_get(loop->engine, &figures->llama);
+    kvpi_cache_disk_figures(loop->engine, &figures->disk);
     figures->queued = 0;
     for (const kvpi_job *job = loop->waiting; job != NULL; job = job->next)
         figures->queued++;
@@ -319,10 +321,11 @@ static void wait_for_jobs(kvpi_loop *loop)
     (void)pthread_mutex_lock(&loop->mutex);
     const uint64_t now = kvpi_job_now_ns();
     const int is_wanted = loop->wanted_ns != 0 && now - loop->wanted_ns < (uint64_t)WANTED_MS * MS;
-    const uint64_t ns = now + (uint64_t)(loop->n_jobs > 0 ? PAUSE_MS : STATE_MS) * MS;
+    const int is_busy = loop->n_jobs > 0 || loop->counts.disk.writing > 0;
+    const uint64_t ns = now + (uint64_t)(is_busy ? PAUSE_MS : STATE_MS) * MS;
     until = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
     if (loop->inbox == NULL && !atomic_load(&loop->is_stopped)) {
-        if (loop->n_jobs > 0 || is_wanted)
+        if (is_busy || is_wanted)
             (void)pthread_cond_timedwait(&loop->cond, &loop->mutex, &until);
         else
             (void)pthread_cond_wait(&loop->cond, &loop->mutex);
@@ -430,6 +433,14 @@ static void free_parts(kvpi_loop *loop)
     free(loop->state);
 }
 
+static int start_thread(kvpi_loop *loop)
+{
+    loop->tenants.engine = loop->engine;
+    kvpi_restart_load(loop);
+    return kvpi_tenants_open(&loop->tenants) != 0 ? -1
+                                                  : pthread_create(&loop->thread, NULL, run, loop);
+}
+
 int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_model *model,
                     kvp_why *out_why)
 {
@@ -456,8 +467,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     (void)pthread_condattr_destroy(&attributes);
     if (loop->jobs == NULL || loop->room == NULL || loop->sampled == NULL || loop->ended == NULL ||
         kvpi_tenants_init(&loop->tenants, loop->cache, options->max_tenants) != 0 ||
-        kvpi_restart_load(loop, out_why) != 0 || kvpi_tenants_open(&loop->tenants) != 0 ||
-        pthread_create(&loop->thread, NULL, run, loop) != 0) {
+        start_thread(loop) != 0) {
         free_parts(loop);
         return -1;
     }

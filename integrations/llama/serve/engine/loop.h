@@ -10,6 +10,8 @@
 
 #include "../options.h"
 
+#include <kvpager/llama_disk.h>
+
 enum { KVPI_RECENT_MOST = 16, KVPI_STOP_KINDS = 7, KVPI_IDENTITY_BYTES = 80 };
 
 /* A request that has ended. */
@@ -28,6 +30,7 @@ typedef struct kvpi_figures {
     kvp_sched_stats sched;
     kvp_stats cache;
     kvp_llama_stats llama;
+    kvp_llama_disk_stats disk;
     uint64_t jobs;                   /* handed over */
     uint64_t refused;                /* for want of places in the queue */
     uint64_t aborted;                /* clients that went away */

@@ -1,5 +1,7 @@
 /* make: options of the engine, its adapter, and blocks for so many bytes. */
 #include "make.h"
+#include "cache_disk.h"
+#include "restart.h"
 
 #include "../../src/models.h"
 
@@ -153,6 +155,10 @@ static kvp_status create(kvpi_loop *loop, struct llama_model *model, uint32_t ho
         options->ctx_size != 0 ? options->ctx_size : (uint32_t)llama_model_n_ctx_train(model);
     cache.max_namespaces = options->max_tenants;
     cache.max_events = EVENTS; /* so that what is cached can be listed */
+    if (options->cache_disk != NULL) {
+        cache.max_loads = KVPI_DISK_LOADS;
+        sched.max_loading = options->max_queue;
+    }
     config.block_tokens = options->block_tokens;
     config.max_running = options->parallel;
     config.max_requests = options->max_queue;
@@ -178,5 +184,8 @@ int kvpi_make_engine(kvpi_loop *loop, struct llama_model *model, kvp_why *out_wh
         return -1;
     loop->cache = kvp_llama_cache(loop->engine);
     loop->sched = kvp_llama_sched(loop->engine);
+    if (kvpi_restart_identify(loop, out_why) != 0 ||
+        kvpi_cache_disk_open(loop->engine, loop->options, loop->identity, out_why) != 0)
+        return -1;
     return set_limits(loop);
 }

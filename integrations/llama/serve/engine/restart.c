@@ -28,9 +28,10 @@ static int refuse_file(kvp_why *why, const char *path)
     enum { END_BYTES = 80 };
     char text[sizeof why->text];
     const size_t n = strlen(path);
-    (void)snprintf(text, sizeof text, "%.80s cannot be read, to compare it with a snapshot",
+    (void)snprintf(text, sizeof text, "%.80s cannot be read, to know its KV again",
                    n > END_BYTES ? &path[n - END_BYTES] : path);
-    return refuse(why, text);
+    (void)kvpi_models_say(why, "model", text);
+    return -1;
 }
 
 int kvpi_restart_check(const char *path, kvp_why *out_why)
@@ -110,12 +111,10 @@ static int add_weights(const char *path, kvp_hash *sum, kvp_why *why)
 
 /* ------------------------------------------------------------------------------- load and save */
 
-int kvpi_restart_load(kvpi_loop *loop, kvp_why *out_why)
+int kvpi_restart_identify(kvpi_loop *loop, kvp_why *out_why)
 {
     kvp_hash sum = {{0}};
-    kvp_why *why = &loop->not_restored;
-    const char *path = loop->options->snapshot;
-    if (path == NULL)
+    if (loop->options->snapshot == NULL && loop->options->cache_disk == NULL)
         return 0;
     if (add_weights(loop->options->model, &sum, out_why) != 0 ||
         (loop->options->lora != NULL && add_file(loop->options->lora, &sum, out_why) != 0))
@@ -123,15 +122,21 @@ int kvpi_restart_load(kvpi_loop *loop, kvp_why *out_why)
     char *end = loop->identity + sprintf(loop->identity, "kvpager-serve ");
     for (size_t i = 0; i < sizeof sum.bytes; i++)
         end += sprintf(end, "%02x", sum.bytes[i]);
-    if (access(path, F_OK) != 0 && errno == ENOENT)
-        return 0;
+    return 0;
+}
+
+void kvpi_restart_load(kvpi_loop *loop)
+{
+    kvp_why *why = &loop->not_restored;
+    const char *path = loop->options->snapshot;
+    if (path == NULL || (access(path, F_OK) != 0 && errno == ENOENT))
+        return;
     loop->restored.tell = kvpi_tenants_note;
     loop->restored.context = &loop->tenants;
     const kvp_status status =
         kvp_llama_load(loop->engine, loop->identity, path, &loop->restored, why);
     if (status != KVP_OK && why->text[0] == '\0')
         (void)kvpi_models_say(why, field, kvp_status_text(status));
-    return 0;
 }
 
 int kvpi_restart_save(kvpi_loop *loop, kvp_why *out_why)

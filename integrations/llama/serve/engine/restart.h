@@ -11,10 +11,14 @@
 /* Can a snapshot be written at this path? -1: `out_why` says why not. */
 int kvpi_restart_check(const char *path, kvp_why *out_why);
 
+/* Notes which weights these are in loop->identity, for --snapshot and --cache-disk. -1: their files
+ * cannot be read. */
+int kvpi_restart_identify(kvpi_loop *loop, kvp_why *out_why);
+
 /* Restores what there is, before a namespace is opened, and notes its namespaces. What cannot be
- * restored is left out: loop->restored and loop->not_restored tell. -1: the files of the weights
- * cannot be read. Nothing is done without --snapshot. */
-int kvpi_restart_load(kvpi_loop *loop, kvp_why *out_why);
+ * restored is left out: loop->restored and loop->not_restored tell.
+ * Nothing is done without --snapshot. */
+void kvpi_restart_load(kvpi_loop *loop);
 
 /* After kvpi_loop_stop. -1: `out_why` says why; the old file is there. */
 int kvpi_restart_save(kvpi_loop *loop, kvp_why *out_why);

@@ -1,5 +1,6 @@
 /* tenants: a short array, searched from its beginning. */
 #include "tenants.h"
+#include "cache_disk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,18 +31,34 @@ void kvpi_tenants_note(void *context, const void *salt, size_t salt_bytes)
     tenants->places[i].used = ++tenants->now;
 }
 
+static int open_namespace(kvpi_tenants *tenants, const char *salt, size_t salt_bytes, kvp_ns *ns)
+{
+    if (kvp_ns_open(tenants->cache, salt, salt_bytes, ns) != KVP_OK)
+        return -1;
+    if (tenants->engine != NULL)
+        kvpi_cache_disk_enter(tenants->engine, *ns, salt, salt_bytes);
+    return 0;
+}
+
+static void close_namespace(kvpi_tenants *tenants, kvp_ns ns)
+{
+    if (tenants->engine != NULL)
+        kvpi_cache_disk_leave(tenants->engine, ns);
+    (void)kvp_ns_close(tenants->cache, ns);
+}
+
 /* The cache has room for n namespaces. If the record of the empty salt's was damaged, others can
  * have all of it: then the newest is forgotten. */
 int kvpi_tenants_open(kvpi_tenants *tenants)
 {
     kvpi_tenant *places = tenants->places, *last = &places[tenants->n];
     for (uint32_t i = 1; i <= tenants->n; i++)
-        if (places[i].used > 0 && kvp_ns_open(tenants->cache, places[i].salt, places[i].salt_bytes,
-                                              &places[i].ns) != KVP_OK)
+        if (places[i].used > 0 &&
+            open_namespace(tenants, places[i].salt, places[i].salt_bytes, &places[i].ns) != 0)
             places[i].used = 0;
     if (last->used > 0)
-        (void)kvp_ns_close(tenants->cache, last->ns);
-    return kvp_ns_open(tenants->cache, "", 0, &places[0].ns) == KVP_OK ? 0 : -1;
+        close_namespace(tenants, last->ns);
+    return open_namespace(tenants, "", 0, &places[0].ns);
 }
 
 void kvpi_tenants_end(kvpi_tenants *tenants)
@@ -79,9 +96,9 @@ int32_t kvpi_tenants_enter(kvpi_tenants *tenants, const char *salt, size_t salt_
         if (place == NULL)
             return -1;
         if (place->used > 0)
-            (void)kvp_ns_close(tenants->cache, place->ns);
+            close_namespace(tenants, place->ns);
         place->used = 0;
-        if (kvp_ns_open(tenants->cache, salt, salt_bytes, &place->ns) != KVP_OK)
+        if (open_namespace(tenants, salt, salt_bytes, &place->ns) != 0)
             return -1;
         memcpy(place->salt, salt, salt_bytes);
         place->salt_bytes = salt_bytes;

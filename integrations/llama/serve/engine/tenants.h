@@ -18,6 +18,7 @@ typedef struct kvpi_tenant {
 
 typedef struct kvpi_tenants {
     kvp_cache *cache;
+    kvp_llama *engine;   /* of the cache, for its disk; NULL: none */
     kvpi_tenant *places; /* [n + 1]; number 0 is the empty salt's, the last one only `note`'s */
     uint32_t n;
     uint64_t now;

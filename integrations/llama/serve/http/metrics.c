@@ -52,6 +52,41 @@ static void write_tokens(FILE *file, const kvpi_figures *f)
                 (unsigned long long)f->stops[i]);
 }
 
+/* All zero without --cache-disk. */
+static void write_disk(FILE *file, const kvp_llama_disk_stats *disk)
+{
+    const struct {
+        const char *outcome;
+        uint64_t n;
+    } outcomes[] = {{"loaded", disk->loaded},   {"nothing", disk->nothing}, {"slow", disk->slow},
+                    {"no_room", disk->no_room}, {"failed", disk->failed},   {"late", disk->late},
+                    {"aborted", disk->aborted}};
+    gauge(file, "disk_bytes", disk->store.bytes, "What the disk keeps (--cache-disk).");
+    gauge(file, "disk_records", disk->store.records, "Records of KV there.");
+    gauge(file, "disk_is_off", disk->is_off,
+          "1: llama.cpp refused a record; the disk is not used.");
+    head(file, "disk_requests_total", "counter",
+         "Requests for which the disk was asked, by what became of it.");
+    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
+        fprintf(file, "kvpager_disk_requests_total{outcome=\"%s\"} %llu\n", outcomes[i].outcome,
+                (unsigned long long)outcomes[i].n);
+    gauge(file, "disk_requests", disk->asking, "Requests that wait for the disk.");
+    counter(file, "disk_loaded_tokens_total", disk->loaded_tokens,
+            "Tokens whose KV was read from the disk.");
+    counter(file, "disk_read_bytes_total", disk->store.read_bytes, "KV that was read.");
+    counter(file, "disk_written_bytes_total", disk->store.written_bytes, "KV that was written.");
+    counter(file, "disk_skipped_total", disk->skipped,
+            "Records that were not written, because others were being written.");
+    counter(file, "disk_failed_total", disk->store.failed + disk->store.away,
+            "Operations that the disk failed, or that it was spared because it had failed.");
+    uint64_t n_bad = 0;
+    for (uint32_t i = 0; i < KVP_BAD_REASONS; i++)
+        n_bad += disk->store.bad[i];
+    counter(file, "disk_bad_records_total", n_bad, "Records that were damaged, and are dropped.");
+    head(file, "disk_load_seconds_total", "counter", "Time from the question to the KV.");
+    fprintf(file, "kvpager_disk_load_seconds_total %.6f\n", (double)disk->load_ns / 1e9);
+}
+
 static void write_cells(FILE *file, const kvpi_figures *f)
 {
     head(file, "blocks", "gauge", "Blocks of cells by state.");
@@ -78,6 +113,7 @@ static void write_cells(FILE *file, const kvpi_figures *f)
     counter(file, "host_evicted_blocks_total",
             f->cache.host_evicted_blocks - f->llama.slow_blocks, /* slow ones are dropped there */
             "Blocks in host memory that lost their content to others.");
+    write_disk(file, &f->disk);
     counter(file, "short_of_ids_blocks_total", f->llama.dropped_blocks,
             "Cached blocks that were dropped because llama.cpp's sequence ids were short.");
     counter(file, "steps_total", f->sched.steps, "Steps of the engine.");
