@@ -8,6 +8,7 @@
  * kvpi_prefix_add but links and counts), N4 (reap after whatever was the last).
  */
 #include "core/stages/prefix.h"
+#include "core/stages/prefix_lost.h"
 
 #include <string.h>
 
@@ -35,6 +36,7 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     prefix->dups_at = kvpi_layout_take(layout, prefix->has_dups ? count_slots(prefix) : 0,
                                        sizeof(struct kvpi_dup)) -
                       self;
+    kvpi_lost_layout(prefix, layout, self);
 }
 
 void kvpi_prefix_reset(struct kvpi_prefix *prefix)
@@ -47,6 +49,7 @@ void kvpi_prefix_reset(struct kvpi_prefix *prefix)
     memset(prefix->freed, 0, sizeof(prefix->freed));
     prefix->n_touched = 0;
     kvpi_set(&prefix->n_used, 0);
+    kvpi_set(&prefix->n_lost, 0);
 }
 
 static uint32_t new_node(struct kvpi_prefix *prefix)
@@ -88,6 +91,9 @@ uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
         node->users = 1;
         node->flags = KVPI_NODE_ROOT | KVPI_NODE_LIVE;
         node->root = index;
+        if (prefix->has_kin) {
+            kvpi_lost_join(prefix, index);
+        }
     }
     return index;
 }
@@ -159,6 +165,9 @@ uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_
         node->hash = *hash;
         kvpi_tags_add(&prefix->tags, kvpi_prefix_tag(prefix, hash), index);
     }
+    if (kvpi_unlikely(prefix->has_kin != 0)) {
+        kvpi_lost_join(prefix, index);
+    }
     return index;
 }
 
@@ -186,6 +195,9 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
         const uint32_t parent = n->parent; /* 0 for a root */
         if (n->flags & KVPI_NODE_PUBLIC) {
             kvpi_tags_remove(&prefix->tags, kvpi_prefix_tag(prefix, &n->hash), node);
+        }
+        if (kvpi_unlikely(prefix->has_kin != 0)) {
+            kvpi_lost_leave(prefix, node);
         }
         n->parent = prefix->first_free;
         n->flags = 0;
@@ -286,6 +298,7 @@ uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t 
         at->block = slot / prefix->units_per_block -
                     (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
     }
+    kvpi_lost_moved(prefix, node);
     return at->block;
 }
 

@@ -37,6 +37,8 @@ enum {
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
     KVPI_NODE_MARKED = 8u,     /* scratch of the check */
     KVPI_NODE_LIVE = 16u,      /* a root that a namespace has: not flushed */
+    KVPI_NODE_LOST = 32u,      /* prefix_lost.h, as is: */
+    KVPI_NODE_COUNTED = 64u,
     KVPI_NODE_LOADING = 256u   /* shifted by a group: a load brings its block of it */
 };
 
@@ -75,6 +77,13 @@ struct kvpi_dup {
     uint32_t node; /* 0: not a duplicate */
 };
 
+/* A node's children, and its neighbours among its parent's; 0: none (prefix_lost.h). */
+struct kvpi_kin {
+    uint32_t child; /* the youngest */
+    uint32_t next;
+    uint32_t before;
+};
+
 #define KVPI_AWAITED UINT32_MAX
 
 enum {
@@ -101,12 +110,15 @@ struct kvpi_prefix {
     uint32_t n_touched; /* nodes 1 .. n_touched have been used; the rest is untouched memory */
     uint64_t n_used;
     uint64_t n_collisions; /* never wraps */
+    uint64_t n_lost;       /* units on the host that no prompt can hit */
+    uint32_t has_kin;      /* 1: these are known */
     size_t node_bytes;     /* stride */
     size_t more_at;        /* places of groups from 1 on, in a node */
     size_t below_at;       /* u32 in a node, behind them, with has_below */
     size_t nodes_at;
     size_t keys_at; /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t dups_at; /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
+    size_t kin_at;  /* struct kvpi_kin [n_nodes + 1], with has_kin */
     struct kvpi_tags tags;
 };
 

@@ -546,6 +546,8 @@ pub struct kvp_stats {
     pub learned_hits: u64,
     #[doc = " that LRU would have hit of them: docs/POLICY.md"]
     pub lru_hits: u64,
+    #[doc = " gauge: units on the host that no prompt can hit: swap.h"]
+    pub host_unreachable: u64,
 }
 #[doc = " Why the most recent failing call failed."]
 #[repr(C)]
