@@ -47,10 +47,10 @@
  * in steps that are out, and those that the running call will still add (with KVP_BATCH_EACH: that
  * the current sequence will add).
  *
- * The host's queues have content in the order in which the device evicted it. If a take evicts a
- * device block whose deepest unit has a cached host block, that one goes to the tail of its class.
- * An open releases the host blocks that it hit from the end of the row on. So the host evicts tails
- * before the prefixes that they need, as the device does.
+ * The host's queues have content in the order in which the device evicted it. With keep_evicted, if
+ * a take evicts a device block whose deepest unit has a cached host block, that one goes to the
+ * tail of its class. An open releases the host blocks that it hit from the end of the row on. So
+ * the host evicts tails before the prefixes that they need, as the device does.
  *
  * kvp_stats.host_unreachable counts units that are attached to host blocks although a unit before
  * them is on no tier. No prompt can hit them until that one is computed again. (By default a unit

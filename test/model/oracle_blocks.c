@@ -50,7 +50,7 @@ void oracle_queue_remove(oracle *o, int32_t block)
 
 /* ----------------------------------------------------------------------------- evicted, or kept */
 
-/* Is a unit before the node's on no tier? Where hits are not of whole prefixes, it does not matter. */
+/* Is a unit before the node's on no tier? Not where hits are not of whole prefixes. */
 bool oracle_is_lost(const oracle *o, uint32_t node)
 {
     if (!oracle_is_plain(o))
@@ -152,7 +152,7 @@ static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
 /* What the host has of an evicted block leaves it last. */
 static void put_last(oracle *o, int32_t block)
 {
-    if (!block || oracle_block_state(o, block) != KVP_BLOCK_CACHED)
+    if (!o->config.keep_evicted || !block || oracle_block_state(o, block) != KVP_BLOCK_CACHED)
         return;
     o->marks.stayed++;
     oracle_queue_remove(o, block);

@@ -11,7 +11,6 @@
 #include "core/cache/state.h"
 #include "core/cache/states.h"
 #include "core/cache/tokens.h"
-#include "core/stages/prefix_lost.h"
 
 #include <string.h>
 
@@ -437,7 +436,7 @@ static int check_nodes(struct audit *audit)
         }
     }
     const char *failed = kvpi_prefix_check_index(prefix, n_public, &line);
-    failed = failed != NULL ? failed : kvpi_lost_check(prefix, &line);
+    failed = failed != NULL ? failed : kvpi_prefix_check_lost(prefix, &line);
     return failed == NULL || fail(audit, line, failed);
 }
 

@@ -18,7 +18,6 @@
 #include "core/cache/state.h"
 #include "core/cache/states.h"
 #include "core/seq/windows.h"
-#include "core/stages/prefix_lost.h"
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 
@@ -55,7 +54,7 @@ static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t blo
 static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     kvpi_node_at(&cache->prefix, node, where)->block = block;
-    kvpi_lost_moved(&cache->prefix, node);
+    kvpi_prefix_moved(&cache->prefix, node);
     settle_content(cache, where, block, node);
     if (kvpi_unlikely(cache->events.capacity > 0)) {
         kvpi_tell_stored(cache, where, node);
@@ -81,7 +80,7 @@ static uint32_t detach_only_unit(kvp_cache *cache, uint32_t tier, uint32_t block
     }
     KVPI_ASSERT(kvpi_node_at(&cache->prefix, node, where)->block == block);
     kvpi_node_at(&cache->prefix, node, where)->block = KVP_NULL_BLOCK;
-    kvpi_lost_moved(&cache->prefix, node);
+    kvpi_prefix_moved(&cache->prefix, node);
     tell_removed(cache, where, node);
     kvpi_pool_set_content(pool, block, KVPI_NO_NODE);
     kvpi_prefix_reap(&cache->prefix, node);
@@ -132,7 +131,7 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
     const uint32_t block = at->block;
     uint32_t left = kvpi_block(pool, block)->content;
     at->block = KVP_NULL_BLOCK;
-    kvpi_lost_moved(prefix, node);
+    kvpi_prefix_moved(prefix, node);
     while (left != KVPI_NO_NODE && kvpi_node_at(prefix, left, where)->block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
         left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
@@ -271,20 +270,20 @@ static int wants_host_copy(const kvp_cache *cache, uint32_t block)
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
     const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
-    return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) &&
-           !is_lost(cache, n) &&
+    return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) && !is_lost(cache, n) &&
            kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block == KVP_NULL_BLOCK &&
            kvpi_prefix_is_live(prefix, n);
 }
 
 /* A device block is about to be evicted whose content the host has: it is the last there to go, as
- * if it had been copied now. So what it is a prefix of, which left before it, goes before it. */
+ * if it had been copied now. Tails left the device before it, and leave the host before it, too. */
 static void stay_on_host(kvp_cache *cache, uint32_t block)
 {
     const struct kvpi_block *b = kvpi_block(&cache->pool, block);
     const uint32_t where = KVPI_WHERE(KVP_HOST, kvpi_block_group(b));
     const uint32_t there = kvpi_node_at(&cache->prefix, b->content, where)->block;
-    if (there != 0 && kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
+    if (cache->config.keep_evicted && there != 0 &&
+        kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
         kvpi_pool_hold(&cache->host, there);
         (void)kvpi_pool_release(&cache->host, there);
     }
