@@ -137,6 +137,23 @@ static void test_a_prefix_on_its_way_to_the_host_is_on_no_tier(void **state)
     end_world(&w);
 }
 
+static void test_what_follows_a_prefix_on_its_way_is_kept(void **state)
+{
+    (void)state;
+    world w = steps_world(2, 4);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    const uint64_t first = begin_step(&w);
+    commit_at(&w, first, seq, 8);
+    assert_int_equal(done_step(&w, first), first);
+    assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 1));
+    close_seq(&w, seq);
+    (void)open_seq(&w, ints(100), 8, NULL); /* evicts the prefix, then the tail */
+    assert_int_equal(stats_of(&w).kept_blocks, 2);
+    pass_step(&w);
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
 static void test_units_are_counted_and_not_blocks(void **state)
 {
     (void)state;
@@ -173,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_the_device_keeps_nothing_that_has_lost_its_prefix),
         cmocka_unit_test(test_a_full_plan_leaves_a_tail_without_its_prefix),
         cmocka_unit_test(test_a_prefix_on_its_way_to_the_host_is_on_no_tier),
+        cmocka_unit_test(test_what_follows_a_prefix_on_its_way_is_kept),
         cmocka_unit_test(test_units_are_counted_and_not_blocks),
         cmocka_unit_test(test_nothing_is_counted_where_hits_do_not_need_whole_prefixes),
     };
