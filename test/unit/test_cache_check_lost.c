@@ -8,7 +8,8 @@
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
 
-/* Four blocks of a prompt were on the host, and one with another end. The second is lost. */
+/* Four blocks of a prompt were on the host, and one with another end; a third prompt has nothing in
+ * common with them. The second block is lost. */
 struct scene {
     world w;
     struct kvpi_prefix *prefix;
@@ -29,6 +30,7 @@ static void make_scene(struct scene *s)
     leave_cached(&s->w, ints(0), 16);
     wipe_device(&s->w);
     leave_cached(&s->w, other, 8);
+    leave_cached(&s->w, ints(200), 4);
     drop_plan(&s->w);
     s->prefix = &s->w.cache->prefix;
     s->kin = kvpi_at(s->prefix, s->prefix->kin_at);
@@ -81,10 +83,16 @@ static void k3_no_neighbour(struct scene *s)
     s->kin[s->other].next = 0;
 }
 
+/* Two parents have two children each: the older ones change places. */
 static void k3_a_neighbour_of_another_parent(struct scene *s)
 {
-    s->kin[s->third].before = s->other;
-    s->kin[s->other].next = s->third;
+    const uint32_t apart = s->kin[kvpi_node(s->prefix, s->first)->root].child;
+    assert_int_equal(s->kin[apart].next, s->first);
+    assert_int_equal(s->kin[s->other].next, s->second);
+    s->kin[apart].next = s->second;
+    s->kin[s->second].before = apart;
+    s->kin[s->other].next = s->first;
+    s->kin[s->first].before = s->other;
 }
 
 static void k3_not_its_neighbours_neighbour(struct scene *s)
