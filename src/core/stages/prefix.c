@@ -92,7 +92,7 @@ static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node
  * A node that gets its first block or loses its last one may change what is behind it. So nodes
  * know their children, in a list each, youngest first (K3). Memory: 12 bytes a node. Nothing is
  * kept without a host tier, or with layer groups or a window of the configuration: there a hit
- * needs other units.
+ * needs other units. Not inline: calls that have no host tier would pay for registers.
  */
 
 static struct kvpi_kin *kin_of(const struct kvpi_prefix *prefix, uint32_t node)
@@ -101,7 +101,7 @@ static struct kvpi_kin *kin_of(const struct kvpi_prefix *prefix, uint32_t node)
 }
 
 /* A node was made, after its parent; or a root. It has no block yet. */
-static void join_parent(struct kvpi_prefix *prefix, uint32_t node)
+__attribute__((noinline)) static void join_parent(struct kvpi_prefix *prefix, uint32_t node)
 {
     struct kvpi_node *n = kvpi_node(prefix, node);
     struct kvpi_kin *kin = kin_of(prefix, node);
@@ -119,7 +119,7 @@ static void join_parent(struct kvpi_prefix *prefix, uint32_t node)
 }
 
 /* A node without block and children is freed. */
-static void leave_parent(struct kvpi_prefix *prefix, uint32_t node)
+__attribute__((noinline)) static void leave_parent(struct kvpi_prefix *prefix, uint32_t node)
 {
     const struct kvpi_node *n = kvpi_node(prefix, node);
     const struct kvpi_kin *kin = kin_of(prefix, node);
@@ -163,7 +163,7 @@ static int mark(struct kvpi_prefix *prefix, struct kvpi_node *n)
 }
 
 /* The tree below is walked by its links: it may be deeper than a stack. */
-void kvpi_prefix_settle(struct kvpi_prefix *prefix, uint32_t node)
+__attribute__((noinline)) void kvpi_prefix_settle(struct kvpi_prefix *prefix, uint32_t node)
 {
     const uint32_t top = node;
     const struct kvpi_node *n = kvpi_node(prefix, top);
