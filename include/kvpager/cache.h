@@ -232,6 +232,7 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t fallback_references; /* of these, while the policy was LRU */
     uint64_t learned_hits;        /* blocks that leading groups of prompts hit on the device, and */
     uint64_t lru_hits;            /* that LRU would have hit of them: docs/POLICY.md */
+    uint64_t host_unreachable;    /* gauge: units on the host that no prompt can hit: swap.h */
 } kvp_stats;
 
 /* Read counters and gauges. Each number is right by itself, also beside a running call. Together
@@ -263,8 +264,7 @@ typedef struct kvp_violation {
 /* Audit the cache.
  * Takes:   level        1: sums, O(1); 2: and pool and queue, O(N); 3: every invariant, O(all)
  * Gives:   out_violation  the first one found; written also on KVP_E_CORRUPT; may be NULL
- * Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT
- * Thread:  cache (uses scratch memory; changes nothing) */
+ * Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT. Thread: cache (changes nothing) */
 KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation);
 
 /* ----------------------------------------------------------------------------------- namespaces */

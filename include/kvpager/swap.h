@@ -38,13 +38,26 @@
  *
  * Evicted content (config.keep_evicted). A take may drop the content of a cached device block. The
  * content is kept if its deepest unit is public, under a root that is not flushed, and has no host
- * block. Then a host block is taken (evicting there as usual), and the plan copies the sealed
- * slots. Its public units, from the block's start to the deepest, are attached to the host block
- * where no host block has them. Other units are duplicates. The host block is cached in the
- * retention class of the evicted block, and kvp_seq_open finds it there. Content is not kept
- * (counted in unkept_blocks) if no host block is free or cached. It is not kept either while 2 x c
- * >= max_copies: c counts the copies in the plan, in steps that are out, and those that the running
- * call will still add (with KVP_BATCH_EACH: that the current sequence will add).
+ * block; with ordered steps, not if a unit before it is on no tier. Then a host block is taken
+ * (evicting there as usual), and the plan copies the sealed slots. Its public units, from the
+ * block's start to the deepest, are attached to the host block where no host block has them. Other
+ * units are duplicates. The host block is cached in the retention class of the evicted block, and
+ * kvp_seq_open finds it there. Content is not kept (counted in unkept_blocks) if no host block is
+ * free or cached. It is not kept either while 2 x c >= max_copies: c counts the copies in the plan,
+ * in steps that are out, and those that the running call will still add (with KVP_BATCH_EACH: that
+ * the current sequence will add).
+ *
+ * The host's queues have content in the order in which the device evicted it. With keep_evicted, if
+ * a take evicts a device block whose deepest unit has a cached host block, that one goes to the
+ * tail of its class. An open releases the host blocks that it hit from the end of the row on. So
+ * the host evicts tails before the prefixes that they need, as the device does.
+ *
+ * kvp_stats.host_unreachable counts units that are attached to host blocks although a unit before
+ * them is on no tier. No prompt can hit them until that one is computed again. (By default a unit
+ * is a block. With several layer groups, or a window in the configuration, nothing is counted.)
+ * They come from copies that were refused for lack of blocks or room in the plan, from a prefix in
+ * a lower retention class than what follows it, from drop.h and from kvp_seq_invalidate. With
+ * overlapped steps a prefix that is on its way to the host is on no tier until it is there.
  *
  * Only plans touch the host's blocks, and plans run in order; so host blocks are never parked.
  */

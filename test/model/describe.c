@@ -181,6 +181,7 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, fallback_references),
     FIELD(kvp_stats, learned_hits),
     FIELD(kvp_stats, lru_hits),
+    FIELD(kvp_stats, host_unreachable),
     {NULL, 0, 0},
 };
 static const field shortage_fields[] = {

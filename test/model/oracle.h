@@ -250,6 +250,8 @@ typedef struct oracle_seq {
     X(unkept_plan)      /* no room in the plan for it */                                           \
     X(kept_evicts)      /* a host block was evicted for it */                                      \
     X(unwanted)         /* evicted, and the host has it */                                         \
+    X(unwanted_lost)    /* evicted, and a unit before it is on no tier */                          \
+    X(stayed)           /* and there it goes last from now on */                                   \
     X(unwanted_flushed) /* evicted, and nobody can find it */                                      \
     X(left_writers)     /* a block's only holder copies it: a step may still write it */           \
     X(settled_later)    /* a swapped block got a unit of its second holder */                      \

@@ -50,6 +50,18 @@ void oracle_queue_remove(oracle *o, int32_t block)
 
 /* ----------------------------------------------------------------------------- evicted, or kept */
 
+/* Is a unit before the node's on no tier? Not where hits are not of whole prefixes. */
+bool oracle_is_lost(const oracle *o, uint32_t node)
+{
+    if (!oracle_is_plain(o))
+        return false;
+    for (node = o->nodes[node].parent; !o->nodes[node].is_root; node = o->nodes[node].parent) {
+        if (!o->nodes[node].at[0][KVP_DEVICE].block && !o->nodes[node].at[0][KVP_HOST].block)
+            return true;
+    }
+    return false;
+}
+
 /* Can anybody find the node's KV, once it is on the host? */
 static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
 {
@@ -61,6 +73,10 @@ static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
     }
     if (node->is_private || !o->nodes[node->root].has_ns) {
         o->marks.unwanted_flushed++;
+        return false;
+    }
+    if (!oracle_overlapped(o) && oracle_is_lost(o, (uint32_t)(node - o->nodes))) {
+        o->marks.unwanted_lost++;
         return false;
     }
     return true;
@@ -133,6 +149,16 @@ static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
     e->group = (uint16_t)o->blocks[block].group;
 }
 
+/* What the host has of an evicted block leaves it last. */
+static void put_last(oracle *o, int32_t block)
+{
+    if (!o->config.keep_evicted || !block || oracle_block_state(o, block) != KVP_BLOCK_CACHED)
+        return;
+    o->marks.stayed++;
+    oracle_queue_remove(o, block);
+    oracle_queue_put(o, block, true);
+}
+
 static void evict(oracle *o, int32_t block)
 {
     oracle_block *b = &o->blocks[block];
@@ -143,6 +169,8 @@ static void evict(oracle *o, int32_t block)
 
     if (kept)
         oracle_copy_to_host(o, block, deepest);
+    else if (on_device)
+        put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block);
     o->stats.kept_blocks += kept;
     oracle_state_follow(o, block);
     tell_evicted(o, block, deepest, kept);

@@ -565,7 +565,7 @@ static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_
 }
 
 /* Hold the hits, in row order, then take the rest, in row order; then let go of what was only
- * copied from. */
+ * copied from, the last first. */
 static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
 {
     uint32_t n_groups = o->config.n_groups, n = m->entries * n_groups;
@@ -583,7 +583,7 @@ static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
     o->marks.match_hole += m->dropped > 0;
     o->marks.open_absent += m->absent > 0;
     o->marks.open_absent_hit += m->lost;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = n; i-- > 0;) {
         if (sources[i])
             oracle_release(o, sources[i], NULL);
     }

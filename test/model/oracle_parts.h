@@ -60,6 +60,7 @@ void oracle_free_cached(oracle *o, int32_t block);
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_unpark(oracle *o, uint64_t step);
+bool oracle_is_lost(const oracle *o, uint32_t node);
 bool oracle_is_touched(const oracle *o, int32_t block);
 
 /* A device block's content goes on in a host block; gives that. Is there room for it? */

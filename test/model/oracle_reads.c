@@ -198,6 +198,16 @@ static uint64_t count_state(const oracle *o, uint32_t tier, uint32_t state)
     return n;
 }
 
+/* Units on the host that no prompt can hit. */
+static uint64_t count_lost(const oracle *o)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < o->n_nodes; i++)
+        n += o->nodes[i].used && o->nodes[i].at[0][KVP_HOST].block && oracle_is_lost(o, i);
+    return n;
+}
+
 static void stats(const oracle *o, kvp_stats *s)
 {
     *s = o->stats;
@@ -215,6 +225,7 @@ static void stats(const oracle *o, kvp_stats *s)
     s->host_free_blocks = count_state(o, KVP_HOST, KVP_BLOCK_FREE);
     s->host_cached_blocks = count_state(o, KVP_HOST, KVP_BLOCK_CACHED);
     s->host_held_blocks = o->pools[KVP_HOST].held;
+    s->host_unreachable = count_lost(o);
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         s->swapped_seqs += o->seqs[i].open && oracle_is_out(&o->seqs[i]);
     s->steps_out = o->n_steps;

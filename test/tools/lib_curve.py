@@ -155,12 +155,14 @@ class Tiers:
 
     def take(self):
         evicted = self.device.take()
-        sources_too = self.host.queue + self.sources
-        if evicted is not None and evicted not in sources_too:
-            if self.host.held < self.host.blocks:
-                self.host.take()
-                self.host.held -= 1
-                self.host.put([evicted])
+        if evicted is None or evicted in self.sources:
+            return
+        if evicted in self.host.queue:
+            self.host.put([evicted])
+        elif self.host.held < self.host.blocks:
+            self.host.take()
+            self.host.held -= 1
+            self.host.put([evicted])
 
     def records(self, contents):
         """(blocks of a record, its name) of all whole records in a row."""
@@ -246,7 +248,7 @@ class Tiers:
             if i >= n_hits or prompt[i] in self.sources:
                 self.take()
         self.host.held -= len(self.sources)
-        self.host.put(self.sources)
+        self.host.put(reversed(self.sources))
         self.hit += request.tokens[n_hits]
         self.host_hit += len(self.sources) - loaded
         self.store_hit += loaded

@@ -95,6 +95,26 @@ static void test_what_the_host_has_is_not_copied_again(void **state)
     end_world(&w);
 }
 
+/* The first block of three came back to the device alone, and leaves it again. */
+static void test_what_the_host_has_goes_last_there_when_the_device_evicts_it(void **state)
+{
+    (void)state;
+    world w = tiers_world(3, 5);
+    leave_cached(&w, ints(0), 12);
+    wipe_device(&w); /* host 1, 2 and 3 have the third block, the second and the first */
+    leave_cached(&w, ints(0), 4);
+    drop_plan(&w);
+    leave_cached(&w, ints(100), 8); /* the device has room for it beside that one */
+    assert_host_queue(&w, 0, 4, 5, 1, 2, 3);
+    close_seq(&w, open_seq(&w, ints(0), 12, NULL)); /* evicts what follows, and hits the rest */
+    drop_plan(&w);
+    assert_host_queue(&w, 0, 3, 4, 5, 1, 2);
+    wipe_device(&w);
+    assert_host_queue(&w, 0, 4, 5, 1, 2, 3);
+    assert_int_equal(stats_of(&w).host_unreachable, 0);
+    end_world(&w);
+}
+
 static void test_what_a_flush_made_unreachable_is_not_kept(void **state)
 {
     (void)state;
@@ -405,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_kept_when_the_configuration_says_so),
         cmocka_unit_test(test_without_a_host_tier_nothing_is_wanted_there),
         cmocka_unit_test(test_what_the_host_has_is_not_copied_again),
+        cmocka_unit_test(test_what_the_host_has_goes_last_there_when_the_device_evicts_it),
         cmocka_unit_test(test_what_a_flush_made_unreachable_is_not_kept),
         cmocka_unit_test(test_what_a_flush_without_a_new_root_made_private_is_not_kept),
         cmocka_unit_test(test_a_closed_namespaces_blocks_are_not_kept),

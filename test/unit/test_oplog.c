@@ -19,7 +19,7 @@
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
 #define FROZEN_BYTES   5267
-#define FROZEN_ADLER32 3758021957u
+#define FROZEN_ADLER32 640867399u
 
 #define SEQ sample_seqs[0]
 

@@ -37,6 +37,7 @@ static void make(struct made *made, uint32_t units_per_block)
     made->prefix.n_nodes = NODES;
     made->prefix.n_where = KVPI_TIERS;
     made->prefix.has_below = 0;
+    made->prefix.has_kin = 0;
     made->prefix.max_unit_keys = KEYS;
     made->prefix.tag_mask = UINT32_MAX;
     made->prefix.has_dups = KVPI_DUPS_ALL;

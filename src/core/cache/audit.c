@@ -436,6 +436,7 @@ static int check_nodes(struct audit *audit)
         }
     }
     const char *failed = kvpi_prefix_check_index(prefix, n_public, &line);
+    failed = failed != NULL ? failed : kvpi_prefix_check_lost(prefix, &line);
     return failed == NULL || fail(audit, line, failed);
 }
 

@@ -54,6 +54,7 @@ static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t blo
 static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     kvpi_node_at(&cache->prefix, node, where)->block = block;
+    kvpi_prefix_moved(&cache->prefix, node);
     settle_content(cache, where, block, node);
     if (kvpi_unlikely(cache->events.capacity > 0)) {
         kvpi_tell_stored(cache, where, node);
@@ -79,6 +80,7 @@ static uint32_t detach_only_unit(kvp_cache *cache, uint32_t tier, uint32_t block
     }
     KVPI_ASSERT(kvpi_node_at(&cache->prefix, node, where)->block == block);
     kvpi_node_at(&cache->prefix, node, where)->block = KVP_NULL_BLOCK;
+    kvpi_prefix_moved(&cache->prefix, node);
     tell_removed(cache, where, node);
     kvpi_pool_set_content(pool, block, KVPI_NO_NODE);
     kvpi_prefix_reap(&cache->prefix, node);
@@ -129,6 +131,7 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
     const uint32_t block = at->block;
     uint32_t left = kvpi_block(pool, block)->content;
     at->block = KVP_NULL_BLOCK;
+    kvpi_prefix_moved(prefix, node);
     while (left != KVPI_NO_NODE && kvpi_node_at(prefix, left, where)->block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
         left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
@@ -254,6 +257,12 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
     return there;
 }
 
+/* Has it lost its prefix, for good? With overlapped steps that may be on its way to the host. */
+static int is_lost(const kvp_cache *cache, const struct kvpi_node *node)
+{
+    return (node->flags & KVPI_NODE_LOST) != 0 && cache->config.steps == KVP_STEPS_ORDERED;
+}
+
 /* Is the content of a cached device block wanted on the host when it is evicted? */
 static int wants_host_copy(const kvp_cache *cache, uint32_t block)
 {
@@ -261,15 +270,30 @@ static int wants_host_copy(const kvp_cache *cache, uint32_t block)
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
     const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
-    return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) &&
+    return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) && !is_lost(cache, n) &&
            kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block == KVP_NULL_BLOCK &&
            kvpi_prefix_is_live(prefix, n);
+}
+
+/* A device block is about to be evicted whose content the host has: it is the last there to go, as
+ * if it had been copied now. Tails left the device before it, and leave the host before it, too. */
+static void stay_on_host(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(&cache->pool, block);
+    const uint32_t where = KVPI_WHERE(KVP_HOST, kvpi_block_group(b));
+    const uint32_t there = kvpi_node_at(&cache->prefix, b->content, where)->block;
+    if (cache->config.keep_evicted && there != 0 &&
+        kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
+        kvpi_pool_hold(&cache->host, there);
+        (void)kvpi_pool_release(&cache->host, there);
+    }
 }
 
 /* Keep the content of a device block that is about to be evicted on the host, if there is room. */
 static int keep(kvp_cache *cache, uint32_t block)
 {
     if (!wants_host_copy(cache, block)) {
+        stay_on_host(cache, block);
         return 0;
     }
     if (!kvpi_may_copy_to_host(cache, block)) {

@@ -273,6 +273,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->states.pool.n_blocks = config->state_slots;
     cache->states.host.n_blocks = config->host_state_slots;
     cache->prefix.has_below = config->state_slots > 0;
+    cache->prefix.has_kin =
+        config->host_blocks > 0 && config->n_groups == 1 && config->groups[0].recent_tokens == 0;
     cache->prefix.n_where = KVPI_TIERS * (config->n_groups + (config->state_slots > 0));
     cache->prefix.n_nodes = config->n_nodes;
     cache->prefix.max_unit_keys = config->max_unit_keys;

@@ -74,6 +74,7 @@ static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
     out->host_usable_blocks = cache->config.host_blocks == 0 ? 0 : cache->config.host_blocks - 1;
     out->host_free_blocks = kvpi_read(&cache->host.n_free);
     out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
+    out->host_unreachable = kvpi_read(&cache->prefix.n_lost);
     out->host_loading_blocks = kvpi_read(&cache->lending.n_loading);
     out->host_held_blocks = kvpi_read(&cache->host.n_held);
     out->host_held_blocks -= kvpi_min_u64(out->host_held_blocks, out->host_loading_blocks);

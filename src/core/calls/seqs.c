@@ -67,11 +67,11 @@ static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_
 
 /* The row's hit blocks are held since the walk; bring those on the host back, and copy what was hit
  * inside a block. Sources must not be taken, nor evicted, while they are read: those of the host
- * stay held until close_sources, linked by `next`, which a held block does not need. */
+ * stay held until close_sources, linked by `next`, which a held block does not need: the row's last
+ * one first. */
 static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
     const uint32_t n_groups = cache->config.n_groups;
-    uint32_t *link = &match->first_host;
     if (match->source != 0) {
         kvpi_pool_hold(kvpi_tier_pool(cache, match->source_tier), match->source);
     }
@@ -85,11 +85,10 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
             *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
                                               seq->ns.bits);
             copy_units(cache, match, KVPI_WHERE(KVP_HOST, g), source, i);
-            *link = source;
-            link = &kvpi_block(&cache->host, source)->next;
+            kvpi_block(&cache->host, source)->next = match->first_host;
+            match->first_host = source;
         }
     }
-    *link = 0;
     kvpi_set32(&seq->n_blocks, match->n_shared);
     if (match->source != 0) {
         take_up_to(cache, seq, match->n_shared + 1);
@@ -97,14 +96,9 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
     }
 }
 
-/* Release what was copied from. */
+/* Release what was copied from, the last of the row first: the host evicts tails first, too. */
 static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
 {
-    for (uint32_t source = match->first_host; source != 0;) {
-        const uint32_t next = kvpi_block(&cache->host, source)->next;
-        kvpi_release_block(cache, KVP_HOST, source, NULL);
-        source = next;
-    }
     if (match->source != 0) {
         struct kvpi_block *source =
             kvpi_block(kvpi_tier_pool(cache, match->source_tier), match->source);
@@ -113,6 +107,11 @@ static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
         } else {
             kvpi_release_block(cache, match->source_tier, match->source, NULL);
         }
+    }
+    for (uint32_t source = match->first_host; source != 0;) {
+        const uint32_t next = kvpi_block(&cache->host, source)->next;
+        kvpi_release_block(cache, KVP_HOST, source, NULL);
+        source = next;
     }
 }
 

@@ -142,6 +142,9 @@ static void fetch_prefix(struct inspection *in)
                 sizeof(struct kvpi_key));
     fetch_array(in, kvpi_tags_line(&prefix->tags, 0), prefix->tags.n_lines,
                 sizeof(struct kvpi_tags_line));
+    if (prefix->has_kin) {
+        fetch_array(in, kvpi_at(prefix, prefix->kin_at), n_nodes, sizeof(struct kvpi_kin));
+    }
     if (prefix->has_dups) {
         fetch_array(in, kvpi_prefix_dups(prefix),
                     ((uint64_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block,

@@ -39,6 +39,8 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     prefix->dups_at = kvpi_layout_take(layout, prefix->has_dups ? count_slots(prefix) : 0,
                                        sizeof(struct kvpi_dup)) -
                       self;
+    prefix->kin_at =
+        kvpi_layout_take(layout, prefix->has_kin ? n : 0, sizeof(struct kvpi_kin)) - self;
 }
 
 void kvpi_prefix_reset(struct kvpi_prefix *prefix)
@@ -51,6 +53,7 @@ void kvpi_prefix_reset(struct kvpi_prefix *prefix)
     memset(prefix->freed, 0, sizeof(prefix->freed));
     prefix->n_touched = 0;
     kvpi_set(&prefix->n_used, 0);
+    kvpi_set(&prefix->n_lost, 0);
 }
 
 static uint32_t new_node(struct kvpi_prefix *prefix)
@@ -82,6 +85,112 @@ static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node
     }
 }
 
+/* -------------------------------------------------------- what no prompt can hit
+ *
+ *   root -- a -- b -- c -- d          a, b and d are on a tier, c is not: c and d are lost.
+ *                                     d is on the host: it is counted
+ *
+ *   lost(node)    ==  it is no root, and its parent is lost or it is on no tier            (K1)
+ *   counted(node) ==  it is lost, and has a host block;  n_lost == nodes that are counted  (K2)
+ *
+ * A node that gets its first block or loses its last one may change what is behind it. So nodes
+ * know their children, in a list each, youngest first (K3). Memory: 12 bytes a node. Nothing is
+ * kept without a host tier, or with layer groups or a window of the configuration: there a hit
+ * needs other units. Not inline: calls that have no host tier would pay for registers.
+ */
+
+static struct kvpi_kin *kin_of(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    return (struct kvpi_kin *)kvpi_at(prefix, prefix->kin_at) + node;
+}
+
+/* A node was made, after its parent; or a root. It has no block yet. */
+__attribute__((noinline)) static void join_parent(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    struct kvpi_kin *kin = kin_of(prefix, node);
+    *kin = (struct kvpi_kin){0, 0, 0};
+    if (n->flags & KVPI_NODE_ROOT) {
+        return;
+    }
+    struct kvpi_kin *above = kin_of(prefix, n->parent);
+    kin->next = above->child;
+    if (kin->next != KVPI_NO_NODE) {
+        kin_of(prefix, kin->next)->before = node;
+    }
+    above->child = node;
+    n->flags |= KVPI_NODE_LOST;
+}
+
+/* A node without block and children is freed. */
+__attribute__((noinline)) static void leave_parent(struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    const struct kvpi_kin *kin = kin_of(prefix, node);
+    KVPI_ASSERT(kin->child == KVPI_NO_NODE && !(n->flags & KVPI_NODE_COUNTED));
+    if (n->flags & KVPI_NODE_ROOT) {
+        return;
+    }
+    if (kin->next != KVPI_NO_NODE) {
+        kin_of(prefix, kin->next)->before = kin->before;
+    }
+    if (kin->before != KVPI_NO_NODE) {
+        kin_of(prefix, kin->before)->next = kin->next;
+    } else {
+        kin_of(prefix, n->parent)->child = kin->next;
+    }
+}
+
+static int has_block(const struct kvpi_node *n)
+{
+    return (n->at[KVP_DEVICE].block | n->at[KVP_HOST].block) != 0;
+}
+
+/* What K1 and K2 say of a node that is no root. */
+static uint32_t lost_marks(const struct kvpi_prefix *prefix, const struct kvpi_node *n)
+{
+    if (has_block(n) && !(kvpi_node(prefix, n->parent)->flags & KVPI_NODE_LOST)) {
+        return 0;
+    }
+    return KVPI_NODE_LOST | (n->at[KVP_HOST].block != 0 ? KVPI_NODE_COUNTED : 0u);
+}
+
+/* Mark one node anew. Is it lost, or found again, by that? */
+static int mark(struct kvpi_prefix *prefix, struct kvpi_node *n)
+{
+    const uint32_t before = n->flags & (KVPI_NODE_LOST | KVPI_NODE_COUNTED);
+    const uint32_t now = lost_marks(prefix, n);
+    n->flags = (n->flags & ~(uint32_t)(KVPI_NODE_LOST | KVPI_NODE_COUNTED)) | now;
+    kvpi_count(&prefix->n_lost, (now & KVPI_NODE_COUNTED) != 0);
+    kvpi_uncount(&prefix->n_lost, (before & KVPI_NODE_COUNTED) != 0);
+    return ((before ^ now) & KVPI_NODE_LOST) != 0;
+}
+
+/* The tree below is walked by its links: it may be deeper than a stack. */
+__attribute__((noinline)) void kvpi_prefix_settle(struct kvpi_prefix *prefix, uint32_t node)
+{
+    const uint32_t top = node;
+    const struct kvpi_node *n = kvpi_node(prefix, top);
+    if (!(n->flags & KVPI_NODE_LOST) && has_block(n)) {
+        return;
+    }
+    for (;;) {
+        if (mark(prefix, kvpi_node(prefix, node)) && kin_of(prefix, node)->child != KVPI_NO_NODE) {
+            node = kin_of(prefix, node)->child;
+            continue;
+        }
+        while (node != top && kin_of(prefix, node)->next == KVPI_NO_NODE) {
+            node = kvpi_node(prefix, node)->parent;
+        }
+        if (node == top) {
+            return;
+        }
+        node = kin_of(prefix, node)->next;
+    }
+}
+
+/* ---------------------------------------------------------------------------- nodes come and go */
+
 uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
     const uint32_t index = new_node(prefix);
@@ -92,6 +201,9 @@ uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
         node->users = 1;
         node->flags = KVPI_NODE_ROOT | KVPI_NODE_LIVE;
         node->root = index;
+        if (prefix->has_kin) {
+            join_parent(prefix, index);
+        }
     }
     return index;
 }
@@ -163,6 +275,9 @@ uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_
         node->hash = *hash;
         kvpi_tags_add(&prefix->tags, kvpi_prefix_tag(prefix, hash), index);
     }
+    if (kvpi_unlikely(prefix->has_kin != 0)) {
+        join_parent(prefix, index);
+    }
     return index;
 }
 
@@ -190,6 +305,9 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
         const uint32_t parent = n->parent; /* 0 for a root */
         if (n->flags & KVPI_NODE_PUBLIC) {
             kvpi_tags_remove(&prefix->tags, kvpi_prefix_tag(prefix, &n->hash), node);
+        }
+        if (kvpi_unlikely(prefix->has_kin != 0)) {
+            leave_parent(prefix, node);
         }
         n->parent = prefix->first_free;
         n->flags = 0;
@@ -290,6 +408,7 @@ uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t 
         at->block = slot / prefix->units_per_block -
                     (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
     }
+    kvpi_prefix_moved(prefix, node);
     return at->block;
 }
 
@@ -341,4 +460,44 @@ const char *kvpi_prefix_check_index(struct kvpi_prefix *prefix, uint64_t n_publi
         return "N1 the index has other entries than the public nodes";
     }
     return check_beyond(prefix, out_line);
+}
+
+/* K3, one node's links: what is beside it knows it, and has its parent. */
+static int is_linked(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_kin *kin = kin_of(prefix, node);
+    const uint32_t parent = kvpi_node(prefix, node)->parent;
+    if (kin->next > prefix->n_touched || kin->before > prefix->n_touched) {
+        return 0;
+    }
+    const int first = kin->before == KVPI_NO_NODE;
+    const uint32_t knows =
+        first ? kin_of(prefix, parent)->child : kin_of(prefix, kin->before)->next;
+    return knows == node && (first || kvpi_node(prefix, kin->before)->parent == parent) &&
+           (kin->next == KVPI_NO_NODE || kin_of(prefix, kin->next)->before == node);
+}
+
+const char *kvpi_prefix_check_lost(const struct kvpi_prefix *prefix, uint64_t *out_node)
+{
+    uint64_t n_lost = 0;
+    if (!prefix->has_kin) {
+        return NULL;
+    }
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        const struct kvpi_node *n = kvpi_node(prefix, i);
+        const uint32_t marks = n->flags & (KVPI_NODE_LOST | KVPI_NODE_COUNTED);
+        *out_node = i;
+        if ((n->users | n->children) == 0 && !kvpi_node_has_block(prefix, i)) {
+            continue;
+        }
+        if ((n->flags & KVPI_NODE_ROOT) == 0 && !is_linked(prefix, i)) {
+            return "K3 a node is not among its parent's children";
+        }
+        if (marks != (n->flags & KVPI_NODE_ROOT ? 0 : lost_marks(prefix, n))) {
+            return "K1 a unit is lost, and not marked so, or the reverse";
+        }
+        n_lost += (marks & KVPI_NODE_COUNTED) != 0;
+    }
+    *out_node = 0;
+    return n_lost == prefix->n_lost ? NULL : "K2 lost units on the host are miscounted";
 }

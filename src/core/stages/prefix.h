@@ -40,6 +40,8 @@ enum {
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
     KVPI_NODE_MARKED = 8u,     /* scratch of the check */
     KVPI_NODE_LIVE = 16u,      /* a root that a namespace has: not flushed */
+    KVPI_NODE_LOST = 32u,      /* it, or a node before it, is on no tier */
+    KVPI_NODE_COUNTED = 64u,   /* and it has a block on the host */
     KVPI_NODE_LOADING = 256u   /* shifted by a group: a load brings its block of it */
 };
 
@@ -78,6 +80,13 @@ struct kvpi_dup {
     uint32_t node; /* 0: not a duplicate */
 };
 
+/* A node's children, and its neighbours among its parent's; 0: none. */
+struct kvpi_kin {
+    uint32_t child; /* the youngest */
+    uint32_t next;
+    uint32_t before;
+};
+
 #define KVPI_AWAITED UINT32_MAX
 
 enum {
@@ -104,12 +113,15 @@ struct kvpi_prefix {
     uint32_t n_touched; /* nodes 1 .. n_touched have been used; the rest is untouched memory */
     uint64_t n_used;
     uint64_t n_collisions; /* never wraps */
+    uint64_t n_lost;       /* units on the host that no prompt can hit */
+    uint32_t has_kin;      /* 1: these are known */
     size_t node_bytes;     /* stride */
     size_t more_at;        /* places of groups from 1 on, in a node */
     size_t below_at;       /* u32 in a node, behind them, with has_below */
     size_t nodes_at;
     size_t keys_at; /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t dups_at; /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
+    size_t kin_at;  /* struct kvpi_kin [n_nodes + 1], with has_kin */
     struct kvpi_tags tags;
 };
 
@@ -297,6 +309,22 @@ void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_
 /* Take the block there away from the node, which has it attached; the oldest duplicate takes its
  * place. Gives that duplicate's block, or 0. The node is not reaped. */
 uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t where);
+
+/* With has_kin: a node may have got its first block, or lost its last one. Cost: O(1), and O(nodes
+ * that are lost by it, or are not any more, and their children). */
+void kvpi_prefix_settle(struct kvpi_prefix *prefix, uint32_t node);
+
+/* The node's block on a tier is another one. */
+static inline void kvpi_prefix_moved(struct kvpi_prefix *prefix, uint32_t node)
+{
+    if (kvpi_unlikely(prefix->has_kin != 0)) {
+        kvpi_prefix_settle(prefix, node);
+    }
+}
+
+/* Audit K1 to K3 of nodes whose parents are right: NULL when they hold; else the node, and text
+ * that begins with the invariant. */
+const char *kvpi_prefix_check_lost(const struct kvpi_prefix *prefix, uint64_t *out_node);
 
 /* Audit the index, whose nodes are in range: entries are public nodes, n_public in number, and I1.
  * NULL when it holds; else the line, and text that begins with the invariant. */

@@ -3,9 +3,10 @@
  *
  *   load    what the store has of the prompt, and neither device nor host, comes to the host
  *   open    the longest run of leading contents that device or host have is hit. What only the
- *           host has is copied to a block of the device, and goes to the end of the host's queue
- *   take    a free block of the device; else its oldest content goes. If the host does not have
- *           that, it goes to the end of the host's queue, and the host's oldest content goes
+ *           host has is copied to a block of the device, and goes to the end of the host's queue,
+ *           the last first
+ *   take    a free block of the device; else its oldest content goes, to the end of the host's
+ *           queue. If the host does not have it, the host's oldest content goes
  *   close   contents become cached on the device, the last block's first
  *   write   records of the request go to the store, as far as they are not there, by the host
  *
@@ -92,17 +93,15 @@ static uint32_t take_place(queue *from)
 
 /* ------------------------------------------------------------------------------ device and host */
 
-static bool is_on_host(const kvpi_mrc_tiers *t, uint32_t content)
-{
-    return t->host.has[content] || t->source[content];
-}
-
 static void take_device_block(kvpi_mrc_tiers *t)
 {
     uint32_t evicted = take_place(&t->device);
-    if (evicted == NOBODY || is_on_host(t, evicted) || t->host.n + t->host.n_free == 0)
+    if (evicted == NOBODY || t->source[evicted] || t->host.n + t->host.n_free == 0)
         return;
-    take_place(&t->host);
+    if (t->host.has[evicted])
+        dequeue(&t->host, evicted);
+    else
+        take_place(&t->host);
     enqueue(&t->host, evicted);
 }
 
@@ -133,7 +132,7 @@ static uint32_t open_in_tiers(kvpi_mrc_tiers *t, const kvpi_mrc_request *request
     for (uint32_t i = 0; i < request->n_opened; i++)
         if (i >= n_hits || t->source[contents[i]])
             take_device_block(t);
-    for (uint32_t i = 0; i < n_hits; i++)
+    for (uint32_t i = n_hits; i-- > 0;)
         if (t->source[contents[i]]) {
             t->source[contents[i]] = 0;
             enqueue(&t->host, contents[i]);

@@ -546,6 +546,8 @@ pub struct kvp_stats {
     pub learned_hits: u64,
     #[doc = " that LRU would have hit of them: docs/POLICY.md"]
     pub lru_hits: u64,
+    #[doc = " gauge: units on the host that no prompt can hit: swap.h"]
+    pub host_unreachable: u64,
 }
 #[doc = " Why the most recent failing call failed."]
 #[repr(C)]
@@ -587,8 +589,7 @@ extern "C" {
     #[doc = " Audit the cache."]
     #[doc = " Takes:   level        1: sums, O(1); 2: and pool and queue, O(N); 3: every invariant, O(all)"]
     #[doc = " Gives:   out_violation  the first one found; written also on KVP_E_CORRUPT; may be NULL"]
-    #[doc = " Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT"]
-    #[doc = " Thread:  cache (uses scratch memory; changes nothing)"]
+    #[doc = " Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT. Thread: cache (changes nothing)"]
     pub fn kvp_check(
         cache: *mut kvp_cache,
         level: ::std::os::raw::c_int,

@@ -1,0 +1,198 @@
+/* Units on the host that no prompt can hit: how many there are, and which do not come about. */
+#include <kvpager/drop.h>
+
+#include "tiers.h"
+
+static uint64_t lost(const world *w)
+{
+    return stats_of(w).host_unreachable;
+}
+
+static void drop_host(world *w, int32_t block)
+{
+    uint32_t n = 0;
+    assert_ok(kvp_cache_drop(w->cache, KVP_HOST, &block, 1, &n));
+    assert_int_equal(n, 1);
+}
+
+/* Four blocks of a prompt on the host: 1 has the last, 4 the first. The device is empty. */
+static world on_host(void)
+{
+    world w = tiers_world(4, 7);
+    leave_cached(&w, ints(0), 16);
+    wipe_device(&w);
+    drop_plan(&w);
+    return w;
+}
+
+static void test_what_follows_a_lost_block_is_counted(void **state)
+{
+    (void)state;
+    world w = on_host();
+    assert_int_equal(lost(&w), 0);
+    drop_host(&w, 3); /* the second */
+    assert_int_equal(lost(&w), 2);
+    drop_host(&w, 1); /* the last, which was lost */
+    assert_int_equal(lost(&w), 1);
+    drop_host(&w, 4); /* the first */
+    assert_int_equal(lost(&w), 1);
+    assert_ok(kvp_cache_reset(w.cache));
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+static void test_what_follows_is_found_again_when_the_block_is_computed(void **state)
+{
+    (void)state;
+    world w = on_host();
+    drop_host(&w, 3);
+    drop_host(&w, 4);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    assert_ok(kvp_seq_commit(w.cache, seq, 4));
+    assert_int_equal(lost(&w), 2); /* the second is not computed yet */
+    assert_ok(kvp_seq_commit(w.cache, seq, 8));
+    assert_int_equal(lost(&w), 0);
+    assert_int_equal(match(&w, ints(0), 16).host_tokens, 8);
+    end_world(&w);
+}
+
+/* Two prompts with one first block: what follows it in both, or in one. */
+static void test_all_that_follows_is_counted_along_every_path(void **state)
+{
+    (void)state;
+    world w = tiers_world(5, 9);
+    const int32_t other[] = {0, 1, 2, 3, 50, 51, 52, 53, 54, 55, 56, 57};
+    leave_cached(&w, ints(0), 12);
+    leave_cached(&w, other, 12);
+    wipe_device(&w);
+    drop_plan(&w);
+    kvp_block_info first = {0};
+    int32_t block = 0;
+    do {
+        first = host_block(&w, ++block);
+    } while (first.state == KVP_BLOCK_CACHED);
+    assert_int_equal(block, 6); /* 5 are there, and the first block is the last of them */
+    drop_host(&w, 1);           /* an end */
+    assert_int_equal(lost(&w), 0);
+    drop_host(&w, 5);
+    assert_int_equal(lost(&w), 3);
+    leave_cached(&w, ints(0), 4);
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+/* The prefix goes first, because its retention class is lower, and is not kept. */
+static void test_the_device_keeps_nothing_that_has_lost_its_prefix(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 2, 4);
+    config.max_copies = 2; /* half of it: one copy */
+    world w = make_world(&config);
+    const kvp_seq seq = open_done(&w, ints(0), 8);
+    assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 1));
+    close_seq(&w, seq);
+    leave_cached(&w, NULL, 0);
+    const int32_t prefix = 1;
+    uint32_t n = 0;
+    assert_ok(kvp_cache_drop(w.cache, KVP_DEVICE, &prefix, 1, &n));
+    (void)open_seq(&w, ints(100), 8, NULL);
+    assert_no_plan(&w);
+    assert_int_equal(stats_of(&w).kept_blocks, 0);
+    assert_int_equal(stats_of(&w).unkept_blocks, 0); /* not wanted */
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+/* A tail is kept, and the half of the plan is full when its prefix goes. */
+static void test_a_full_plan_leaves_a_tail_without_its_prefix(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 2, 4);
+    config.max_copies = 2;
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 8);
+    (void)open_seq(&w, ints(100), 8, NULL);
+    assert_int_equal(stats_of(&w).kept_blocks, 1);
+    assert_int_equal(stats_of(&w).unkept_blocks, 1);
+    assert_int_equal(lost(&w), 1);
+    end_world(&w);
+}
+
+static void test_a_prefix_on_its_way_to_the_host_is_on_no_tier(void **state)
+{
+    (void)state;
+    world w = steps_world(2, 4);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    const uint64_t first = begin_step(&w);
+    commit_at(&w, first, seq, 8);
+    assert_int_equal(done_step(&w, first), first);
+    close_seq(&w, seq);
+    close_seq(&w, open_seq(&w, ints(100), 4, NULL)); /* evicts the tail */
+    pass_step(&w);
+    assert_int_equal(lost(&w), 0);
+    (void)open_seq(&w, ints(100), 8, NULL); /* and the prefix */
+    assert_int_equal(lost(&w), 1);
+    pass_step(&w);
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+static void test_what_follows_a_prefix_on_its_way_is_kept(void **state)
+{
+    (void)state;
+    world w = steps_world(2, 4);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    const uint64_t first = begin_step(&w);
+    commit_at(&w, first, seq, 8);
+    assert_int_equal(done_step(&w, first), first);
+    assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 1));
+    close_seq(&w, seq);
+    (void)open_seq(&w, ints(100), 8, NULL); /* evicts the prefix, then the tail */
+    assert_int_equal(stats_of(&w).kept_blocks, 2);
+    pass_step(&w);
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+static void test_units_are_counted_and_not_blocks(void **state)
+{
+    (void)state;
+    const kvp_config config = tiers_config(4, 2, 4, 7);
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 12);
+    wipe_device(&w);
+    drop_plan(&w);
+    drop_host(&w, 2); /* the second */
+    assert_int_equal(lost(&w), 2);
+    end_world(&w);
+}
+
+static void test_nothing_is_counted_where_hits_do_not_need_whole_prefixes(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 4, 7);
+    config.groups[0].recent_tokens = 8;
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 16);
+    wipe_device(&w);
+    drop_plan(&w);
+    drop_host(&w, 3);
+    assert_int_equal(lost(&w), 0);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_follows_a_lost_block_is_counted),
+        cmocka_unit_test(test_what_follows_is_found_again_when_the_block_is_computed),
+        cmocka_unit_test(test_all_that_follows_is_counted_along_every_path),
+        cmocka_unit_test(test_the_device_keeps_nothing_that_has_lost_its_prefix),
+        cmocka_unit_test(test_a_full_plan_leaves_a_tail_without_its_prefix),
+        cmocka_unit_test(test_a_prefix_on_its_way_to_the_host_is_on_no_tier),
+        cmocka_unit_test(test_what_follows_a_prefix_on_its_way_is_kept),
+        cmocka_unit_test(test_units_are_counted_and_not_blocks),
+        cmocka_unit_test(test_nothing_is_counted_where_hits_do_not_need_whole_prefixes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
