@@ -127,7 +127,8 @@ void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request)
 void kvpi_extend_running(kvp_sched *sched)
 {
     const struct kvpi_queue *running = &sched->queues[KVPI_QUEUE_RUNNING];
-    if (sched->n_catching_up == 0 && extend_all(sched) == KVP_OK) {
+    sched->n_drafts = 0;
+    if (sched->n_catching_up == 0 && (kvpi_drafts_extend(sched) || extend_all(sched) == KVP_OK)) {
         return;
     }
     int is_first = 1;

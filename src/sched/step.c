@@ -36,6 +36,8 @@ static void end_report(kvp_sched *sched)
     report->n_tokens = sched->n_tokens;
     report->n_decoding = sched->n_decoding;
     report->n_sampled += sched->n_decoding;
+    report->n_drafts = sched->n_drafts;
+    report->drafts = sched->item_drafts;
     report->seqs = sched->items;
     report->tokens = sched->tokens;
     report->admitted = sched->admitted;
@@ -49,6 +51,7 @@ static void end_report(kvp_sched *sched)
     sched->n_strayed = 0;
     sched->stats.steps++;
     sched->stats.scheduled_tokens += report->n_tokens;
+    sched->stats.draft_tokens += report->n_drafts;
     for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
         sched->stats.waited[i] += report->waited[i];
         sched->stats.waited_swapped[i] += report->waited_swapped[i];
@@ -76,7 +79,7 @@ static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
     }
     sched->n_items = sched->n_decoding;
     sched->n_tokens = sched->n_decoding;
-    uint32_t budget = sched->config.step_tokens - sched->n_decoding;
+    uint32_t budget = sched->config.step_tokens - sched->n_decoding - sched->n_drafts;
     kvpi_admit_chunks(sched, &budget);
     if (is_tight || sched->report.n_left_out > 0) {
         sched->report.waited[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_WAITING].n;
@@ -103,13 +106,32 @@ kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t ste
 
 /* -------------------------------------------------------------------------------------- finish */
 
-static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens)
+/* What the caller reports. */
+struct results {
+    const int32_t *tokens;  /* NULL: there are none */
+    const uint32_t *counts; /* [n_decoding] tokens of each; NULL: one each */
+    const uint8_t *ended;   /* NULL: none has */
+};
+
+static uint32_t count_of(const kvp_sched *sched, const struct results *results, uint32_t k)
+{
+    return k < sched->n_decoding && results->counts != NULL ? results->counts[k]
+                                                            : sched->items[k].n_sampled;
+}
+
+static int tokens_are_valid(const kvp_sched *sched, const struct results *results)
 {
     uint32_t at = 0;
+    if (sched->report.n_sampled == 0) {
+        return 1;
+    }
+    if (results->tokens == NULL || !kvpi_drafts_are_valid(sched, results->counts)) {
+        return 0;
+    }
     for (uint32_t k = 0; k < sched->n_items; k++) {
-        const uint32_t end = at + sched->items[k].n_sampled;
+        const uint32_t end = at + count_of(sched, results, k);
         for (; at < end; at++) {
-            if (tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
+            if (results->tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
                 return 0;
             }
         }
@@ -133,8 +155,11 @@ static int have_seqs_for_forks(const kvp_sched *sched)
                         stats.open_seqs + due <= sched->max_seqs);
 }
 
-static kvp_status commit_items(kvp_sched *sched)
+static kvp_status commit_items(kvp_sched *sched, const struct results *results)
 {
+    if (sched->n_drafts > 0) {
+        return kvpi_drafts_commit(sched, results->tokens, results->counts);
+    }
     if (sched->n_dead == 0) {
         return kvp_seq_commit_many(sched->cache, sched->item_seqs, sched->item_ends,
                                    sched->n_items);
@@ -149,30 +174,47 @@ static kvp_status commit_items(kvp_sched *sched)
     return kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
 }
 
-/* What was sampled for one item: pointers to its first token and to whether it is the last. */
+/* What was sampled for one item: its tokens, and whether the last of them ends the sample. */
 struct sampled {
     const int32_t *tokens;
+    uint32_t n;
     const uint8_t *ended; /* may be NULL */
 };
 
-static struct sampled sampled_at(const int32_t *tokens, const uint8_t *ended, uint32_t at)
-{
-    return (struct sampled){tokens == NULL ? NULL : tokens + at, ended == NULL ? NULL : ended + at};
-}
-
-/* Append a token; gives 1 when the sample ends with it, and then why. */
+/* Append the tokens; gives 1 when the sample ends with them, and then why. */
 static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled,
                   uint32_t *out_reason)
 {
     assert(sampled->tokens != NULL); /* only where no item samples, see kvp_sched_finish */
-    kvpi_pages_append(&sched->pages, &sample->generated, *sampled->tokens);
-    sample->known++;
+    kvpi_pages_append_many(&sched->pages, &sample->generated, sampled->tokens, sampled->n);
+    sample->known += sampled->n;
     if (sampled->ended != NULL && *sampled->ended) {
         *out_reason = KVP_END_STOPPED;
         return 1;
     }
     *out_reason = KVP_END_LENGTH;
     return sample->known == sample->limit;
+}
+
+/* How far the results were given out. */
+struct given {
+    uint32_t tokens;
+    uint32_t samples;
+};
+
+/* What the next item sampled; of n samples at the end of a prompt, the first one's. */
+static struct sampled next_sampled(const kvp_sched *sched, const struct results *results,
+                                   uint32_t slot, struct given *given)
+{
+    const uint32_t n = count_of(sched, results, slot);
+    const struct sampled sampled = {
+        .tokens = results->tokens == NULL ? NULL : results->tokens + given->tokens,
+        .n = slot < sched->n_decoding ? n : 1,
+        .ended = results->ended == NULL ? NULL : results->ended + given->samples,
+    };
+    given->tokens += n;
+    given->samples += sched->items[slot].n_sampled;
+    return sampled;
 }
 
 /* A sample that has no item gets a token. */
@@ -226,13 +268,11 @@ static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *
 }
 
 /* Gives how many requests are noted in few_ids: those whose samples may go on otherwise now. */
-static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+static uint32_t finish_chunks(kvp_sched *sched, const struct results *results, struct given given)
 {
     uint32_t n = 0;
-    uint32_t at = sched->n_decoding;
     for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
-        const struct sampled sampled = sampled_at(tokens, ended, at);
-        at += sched->items[k].n_sampled;
+        const struct sampled sampled = next_sampled(sched, results, k, &given);
         if (sched->item_samples[k] != KVPI_NONE) {
             sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
             finish_chunk(sched, k, &sampled);
@@ -241,7 +281,7 @@ static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uin
     return n;
 }
 
-/* A sample at `slot` decoded one token. Gives 1 when the item is not needed any more. */
+/* A sample at `slot` decoded. Gives 1 when the item is not needed any more. */
 static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
 {
     if (sched->item_samples[slot] == KVPI_NONE) {
@@ -262,22 +302,24 @@ static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *
         sample->stage = KVPI_STAGE_HELD;
         return 1;
     }
-    sched->items[slot].begin++;
-    sched->item_ends[slot]++;
-    sched->tokens[slot] = *sampled->tokens;
+    sched->items[slot].begin += sampled->n;
+    sched->item_ends[slot] += sampled->n;
+    sched->tokens[slot] = sampled->tokens[sampled->n - 1];
     return 0;
 }
 
-static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+static void finish_decodes(kvp_sched *sched, const struct results *results)
 {
     uint32_t *drops = sched->more_ids;
     uint32_t n_drops = 0;
+    struct given given = {0, 0};
     for (uint32_t k = 0; k < sched->n_decoding; k++) {
-        const struct sampled sampled = sampled_at(tokens, ended, k);
+        const struct sampled sampled = next_sampled(sched, results, k, &given);
         if (finish_decode(sched, k, &sampled)) {
             drops[n_drops++] = k;
         }
     }
+    kvpi_drafts_clear(sched);
     while (n_drops > 0) {
         kvpi_life_drop_item(sched, drops[--n_drops]);
     }
@@ -293,7 +335,17 @@ static void join_noted(kvp_sched *sched, uint32_t n)
     }
 }
 
-static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+/* What those that decode sampled: the results of chunks are behind it. */
+static struct given all_decoded(const kvp_sched *sched, const struct results *results)
+{
+    struct given given = {0, sched->n_decoding};
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        given.tokens += count_of(sched, results, k);
+    }
+    return given;
+}
+
+static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
                                kvp_step_end *out_end)
 {
     if (sched == NULL) {
@@ -302,41 +354,57 @@ static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const ui
     if (!sched->is_out) {
         return KVP_E_STATE;
     }
-    if (sched->report.n_sampled > 0 && (tokens == NULL || !tokens_are_valid(sched, tokens))) {
+    if (!tokens_are_valid(sched, results)) {
         return KVP_E_ARG;
     }
     if (!have_seqs_for_forks(sched)) {
         return KVP_E_NO_SEQS;
     }
-    const kvp_status status = commit_items(sched);
+    const kvp_status status = commit_items(sched, results);
     if (status != KVP_OK) {
         return status;
     }
     kvpi_slots_keep(sched);
     sched->n_ended = 0;
-    const uint32_t n_noted = finish_chunks(sched, tokens, ended);
-    finish_decodes(sched, tokens, ended);
+    const struct given decoded = all_decoded(sched, results);
+    const uint32_t n_noted = finish_chunks(sched, results, decoded);
+    finish_decodes(sched, results);
     sched->is_out = 0;
     join_noted(sched, n_noted);
-    sched->stats.sampled_tokens += sched->report.n_sampled;
+    sched->stats.sampled_tokens += decoded.tokens + sched->report.n_sampled - decoded.samples;
     if (out_end != NULL) {
         *out_end = (kvp_step_end){sched->n_ended, sched->ended};
     }
     return KVP_OK;
 }
 
-kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                                  kvp_step_end *out_end, size_t end_size)
+static kvp_status finish_sized(kvp_sched *sched, const struct results *results,
+                               kvp_step_end *out_end, size_t end_size)
 {
     kvp_step_end full;
     if (kvpi_sized_bad(out_end, end_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = sched_finish(sched, tokens, ended, out_end == NULL ? NULL : &full);
+    const kvp_status status = sched_finish(sched, results, out_end == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_end, end_size, &full, sizeof(full));
     }
     return status;
+}
+
+kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                  kvp_step_end *out_end, size_t end_size)
+{
+    const struct results results = {.tokens = tokens, .ended = ended};
+    return finish_sized(sched, &results, out_end, end_size);
+}
+
+kvp_status kvp_sched_finish_drafts_sized(kvp_sched *sched, const int32_t *tokens,
+                                         const uint32_t *counts, const uint8_t *ended,
+                                         kvp_step_end *out_end, size_t end_size)
+{
+    const struct results results = {.tokens = tokens, .counts = counts, .ended = ended};
+    return finish_sized(sched, &results, out_end, end_size);
 }
 
 /* ---------------------------------------------------------------------------------------- fail */

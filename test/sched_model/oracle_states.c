@@ -136,12 +136,7 @@ uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32
 /* The items are computed: what becomes of their states, in a copy of the cache from before. */
 void oracle_keep(oracle *o, kvp_cache *copy)
 {
-    for (uint32_t i = 0; i < o->plan.n_items; i++) {
-        const plan_item *item = &o->plan.items[i];
-        if (item->request != GONE)
-            (void)kvp_seq_commit(copy, o->requests[item->request].samples[item->sample].seq,
-                                 item->begin + item->n_tokens);
-    }
+    oracle_commit(o, copy);
     for (uint32_t i = 0; i < o->plan.n_items; i++) {
         const plan_item *item = &o->plan.items[i];
         const uint32_t end = item->begin + item->n_tokens;

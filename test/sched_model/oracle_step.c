@@ -365,7 +365,7 @@ static void note_extended(const oracle *o, request *r)
     for (uint32_t i = 0; i < r->n_samples; i++) {
         sample *s = &r->samples[i];
         if (!s->has_ended && s->seq.bits != 0 && (decodes || s->core < oracle_goal(o, r, s)))
-            s->core = decodes ? s->n : oracle_goal(o, r, s);
+            s->core = decodes ? s->n + s->drafts : oracle_goal(o, r, s);
     }
     r->decodes = decodes;
 }
@@ -442,7 +442,7 @@ static int extend_all(oracle *o)
 static void extend_running(oracle *o)
 {
     const request *first = next_in_rank(o, NULL, runs);
-    const int all_are_extended = extend_all(o);
+    const int all_are_extended = oracle_extend_with_drafts(o) || extend_all(o);
     for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
         if (all_are_extended)
             note_extended(o, r);
@@ -684,15 +684,16 @@ static void let_swapped_in(oracle *o, struct tried *tried, int is_tight)
 static void add_item(oracle *o, request *r, const sample *s, uint32_t n)
 {
     const int is_at_end = s->computed + n == s->n;
+    const uint32_t n_sampled = !is_at_end ? 0 : s->n == r->prompt ? oracle_live(r) : 1;
     o->plan.items[o->plan.n_items++] = (plan_item){
         .request = (uint32_t)(r - o->requests),
         .sample = (uint32_t)(s - r->samples),
         .begin = s->computed,
         .n_tokens = n,
-        .n_sampled = !is_at_end          ? 0
-                     : s->n == r->prompt ? oracle_live(r)
-                                         : 1,
+        .n_sampled = n_sampled,
+        .n_results = n_sampled,
         .decodes = r->decodes,
+        .n_drafts = r->decodes ? s->drafts : 0,
     };
 }
 
@@ -784,12 +785,13 @@ void oracle_step(oracle *o, kvp_cache *copy)
     const int is_tight = o->plan.n_preempted + o->plan.n_swapped_out + o->plan.n_left_out > 0;
     let_swapped_in(o, &tried, is_tight);
     add_decoding(o);
-    uint32_t budget = o->config.step_tokens - o->plan.n_items;
+    uint32_t budget = o->config.step_tokens - o->plan.n_items - oracle_count_drafts(o);
     add_chunks(o, &budget);
     let_waiting_in(o, &tried, is_tight || o->plan.n_left_out > 0, budget);
     for (const request *r = next_in_rank(o, NULL, is_held); r != NULL;
          r = next_in_rank(o, r, is_held))
         o->plan.n_loading++;
     o->met[MET_ALL_HELD] += o->plan.n_items == 0 && o->plan.n_loading > 0;
+    o->n_draft_tokens += oracle_count_drafts(o);
     o->is_out = o->plan.n_items > 0;
 }
