@@ -78,11 +78,11 @@
  *   - Drafts, for speculation (config.draft_tokens): a decoding sequence also gets up to so many
  *      slots behind its newest token, never more than its max_new_tokens leave use for. The engine
  *      puts draft tokens there, as a chain, and verifies any number of them in the step. It reports
- *      1 + the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are
- *      the engine's: step.tokens has none of them. They count for step_tokens, whether they are used
- *      or not. Live samples of a request accept equally many. If blocks do not suffice for the
- *      drafts of all sequences, if a group computes generated tokens again, and for what is swapped
- *      in in the same step, there are none: nobody is preempted for them.
+ *      the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are
+ *      the engine's: step.tokens has none of them. They count for step_tokens, used or not. Live
+ *      samples of a request accept equally many. If blocks do not suffice for the drafts of all sequences,
+ *      if a group computes generated tokens again, and for what is swapped in in the same step,
+ *      there are none: nobody is preempted for them.
  *   - Drafts and recurrent state (states.h): when a step is finished, the state after the accepted
  *     tokens must be in the slot that the step writes. The engine keeps the states in between.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
@@ -568,7 +568,7 @@ KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, c
  *
  * Of decoding sequence k, counts[k] tokens became known: the counts[k] - 1 drafts that were
  * accepted, and the token that was sampled after them. The KV of those drafts is written, at
- * positions from begin + 1 on, and counts as computed. The slots of the other drafts are taken back.
+ * positions from begin + 1 on, and counts as computed. The other slots are taken back.
  *
  * Example: begin 20, drafts[k] 3. The step runs the token at 20 and drafts 5, 9, 4 at 21 to 23. The
  * model says 5, 9, 7: counts[k] is 3, and the tokens are 5, 9, 7. The next step begins at 23.

@@ -57,6 +57,11 @@
  *   Truncate       to fewer than the computed tokens needs a checkpoint there, or 0. Else
  *                  KVP_E_DROPPED. Tokens that a step has run must be committed before they are
  *                  truncated, or invalidated.
+ *   Drafts         A step that runs a chain of drafts leaves one state: the one after the tokens
+ *                  that are accepted, and committed. The engine keeps those in between, and copies
+ *                  the one after the last accepted token into the slot that the step writes. Then
+ *                  it commits the accepted tokens and truncates to them. The scheduler does both
+ *                  (sched.h, kvp_sched_finish_drafts).
  *   Invalidate     takes back the checkpoints of the units that it withdraws. The sequence goes
  *                  back to what it read, if that was not written and is the state at the computed
  *                  tokens that are left. Else it goes back to a checkpoint there. Else its state

@@ -223,7 +223,7 @@ struct kvp_sched {
     uint32_t *item_samples; /* [max_running] */
     kvp_seq *item_seqs;     /* [max_running] for the calls for many */
     uint32_t *item_ends;    /* [max_running] tokens of the sequence after the step */
-    uint32_t *item_drafts;  /* [max_running] slots for drafts behind that decode (drafts.c) */
+    uint32_t *item_drafts;  /* [max_running] slots for drafts behind those that decode */
     uint32_t n_drafts;      /* their sum */
     int32_t *tokens;        /* [step_tokens] */
     uint32_t prefill_first;
@@ -397,12 +397,7 @@ kvp_status kvpi_swap_check(kvp_sched *sched, const struct kvpi_request *request)
 /* extend.c: room for what running sequences compute next. */
 void kvpi_extend_running(kvp_sched *sched);
 void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request);
-
-/* drafts.c: chains of draft tokens behind those that decode. */
-int kvpi_drafts_extend(kvp_sched *sched);
-void kvpi_drafts_clear(kvp_sched *sched);
-int kvpi_drafts_are_valid(const kvp_sched *sched, const uint32_t *counts);
-kvp_status kvpi_drafts_commit(kvp_sched *sched, const int32_t *tokens, const uint32_t *counts);
+void kvpi_extend_clear_drafts(kvp_sched *sched);
 
 /* open.c: the sequence of a request that is admitted; what others will need. */
 kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request);

@@ -119,13 +119,32 @@ static uint32_t count_of(const kvp_sched *sched, const struct results *results, 
                                                             : sched->items[k].n_sampled;
 }
 
+/* Are as many tokens sampled as may be, and equally many for all samples of a request? */
+static int counts_are_valid(const kvp_sched *sched, const struct results *results)
+{
+    const uint32_t *counts = results->counts;
+    for (uint32_t k = 0; k < sched->n_decoding && counts != NULL; k++) {
+        if (counts[k] == 0 || counts[k] - 1 > sched->item_drafts[k]) {
+            return 0;
+        }
+        if (sched->item_samples[k] != KVPI_NONE) {
+            const struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
+            const struct kvpi_request *request = &sched->requests[sample->request];
+            if (counts[k] != counts[kvpi_open_trunk_of(sched, request)->slot]) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
 static int tokens_are_valid(const kvp_sched *sched, const struct results *results)
 {
     uint32_t at = 0;
     if (sched->report.n_sampled == 0) {
         return 1;
     }
-    if (results->tokens == NULL || !kvpi_drafts_are_valid(sched, results->counts)) {
+    if (results->tokens == NULL || !counts_are_valid(sched, results)) {
         return 0;
     }
     for (uint32_t k = 0; k < sched->n_items; k++) {
@@ -155,10 +174,64 @@ static int have_seqs_for_forks(const kvp_sched *sched)
                         stats.open_seqs + due <= sched->max_seqs);
 }
 
+/* Drafts of an item that were accepted. */
+static uint32_t accepted_of(const kvp_sched *sched, const struct results *results, uint32_t k)
+{
+    return k < sched->n_decoding ? count_of(sched, results, k) - 1 : 0;
+}
+
+/* The items whose request is still there, and how many drafts of each were accepted, which go to
+ * accepted_drafts. */
+static uint32_t gather_accepted(kvp_sched *sched, const struct results *results)
+{
+    const int32_t *tokens = results->tokens;
+    uint32_t n = 0;
+    uint32_t n_tokens = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        const uint32_t accepted = accepted_of(sched, results, k);
+        if (sched->item_samples[k] != KVPI_NONE) {
+            for (uint32_t i = 0; i < accepted; i++) {
+                sched->accepted_drafts[n_tokens++] = tokens[i];
+            }
+            sched->few_seqs[n] = sched->item_seqs[k];
+            sched->few_ids[n] = k;
+            sched->few_counts[n++] = accepted;
+        }
+        tokens += k < sched->n_decoding ? accepted + 1 : 0;
+    }
+    return n;
+}
+
+/* Commit the step: as commit_items does for steps without drafts. */
+static kvp_status commit_drafts(kvp_sched *sched, const struct results *results)
+{
+    const uint32_t n = gather_accepted(sched, results);
+    const kvp_batch batch = {.struct_size = sizeof(batch),
+                             .n_seqs = n,
+                             .seqs = sched->few_seqs,
+                             .n_tokens = sched->few_counts,
+                             .tokens = sched->accepted_drafts};
+    kvp_status status = kvp_seq_fill_many(sched->cache, &batch);
+    if (status != KVP_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sched->stats.accepted_tokens += sched->few_counts[i];
+        sched->few_counts[i] += sched->item_ends[sched->few_ids[i]];
+    }
+    status = kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
+    for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
+        if (sched->few_ids[i] < sched->n_decoding) {
+            status = kvp_seq_truncate(sched->cache, sched->few_seqs[i], sched->few_counts[i], NULL);
+        }
+    }
+    return status;
+}
+
 static kvp_status commit_items(kvp_sched *sched, const struct results *results)
 {
     if (sched->n_drafts > 0) {
-        return kvpi_drafts_commit(sched, results->tokens, results->counts);
+        return commit_drafts(sched, results);
     }
     if (sched->n_dead == 0) {
         return kvp_seq_commit_many(sched->cache, sched->item_seqs, sched->item_ends,
@@ -319,7 +392,7 @@ static void finish_decodes(kvp_sched *sched, const struct results *results)
             drops[n_drops++] = k;
         }
     }
-    kvpi_drafts_clear(sched);
+    kvpi_extend_clear_drafts(sched);
     while (n_drops > 0) {
         kvpi_life_drop_item(sched, drops[--n_drops]);
     }

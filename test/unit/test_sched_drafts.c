@@ -1,4 +1,4 @@
-/* Drafts of the scheduler: slots behind those that decode, what is accepted, and what is taken back.
+/* Drafts of the scheduler: slots behind those that decode, what is accepted, what is taken back.
  * With recurrent state, the state after the accepted tokens is in the slot that the step writes. */
 #include "sched_world.h"
 
@@ -67,7 +67,7 @@ static void expect_text(const sched_world *s, kvp_request request, uint32_t from
     assert_memory_equal(text, tokens, n * sizeof(*tokens));
 }
 
-/* ------------------------------------------------------------------------------------- one chain */
+/* ------------------------------------------------------------------------------------ one chain */
 
 /* Six tokens, 1000 sampled, then 2000, 2001 accepted and 2002 sampled behind them, then none. */
 static void accept_some(uint32_t state_slots)
@@ -180,38 +180,57 @@ static void test_only_what_was_accepted_is_hit(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------- blocks and the budget */
+/* ------------------------------------------------------------------------ blocks and the budget */
 
-/* Two sequences fill all blocks: with drafts each would need one more. */
+/* Two sequences fill all blocks. With two drafts each they would need two blocks more. */
 static void test_without_blocks_for_all_there_are_none(void **state)
 {
     (void)state;
     sched_world s = drafts_world(4, 3, 0);
-    (void)submit(&s, 0, 6, 2);
-    (void)submit(&s, 50, 4, 4);
+    (void)submit(&s, 0, 7, 4);
+    (void)submit(&s, 50, 7, 4);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(step.n_drafts, 2); /* 5 + 2 tokens: one block more */
+    assert_int_equal(step.n_drafts, 0);
+    assert_int_equal(step.drafts[0] + step.drafts[1], 0);
+    assert_int_equal(step.n_preempted, 0);
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
-    assert_int_equal(sched_stats_of(&s).preemptions, 0);
     end_sched_world(&s);
 }
 
-static void test_nobody_gives_way_for_drafts(void **state)
+/* Who is swapped in decodes in the same step, without drafts. */
+static void test_none_for_what_is_swapped_in(void **state)
 {
     (void)state;
-    sched_world s = drafts_world(4, 3, 0);
-    (void)submit(&s, 0, 7, 9);
-    (void)submit(&s, 50, 7, 1);
-    (void)submit(&s, 90, 3, 2);
+    kvp_config cache_config = config_of(S, S, 16);
+    kvp_sched_config config = sched_config_of(4, 64);
+    cache_config.host_blocks = 17;
+    config.preempt = KVP_PREEMPT_SWAP;
+    config.draft_tokens = 3;
+    sched_world s = make_sched_world(&cache_config, &config);
+    const kvp_request a = submit(&s, 0, 40, 20);
+    (void)run_step(&s);
+    (void)run_step(&s);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    const kvp_request b = submit(&s, 100, 30, 6);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    step = run_step(&s); /* 8 tokens and 3 drafts need a third block; the third request has one */
-    assert_int_equal(step.n_drafts, 3);
-    run_until_over(&s, 3);
-    assert_int_equal(sched_stats_of(&s).preemptions, 0);
+    assert_int_equal(step.n_swapped_out, 1);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    while (request_of(&s, a).is_swapped) {
+        step = make_step(&s);
+        const kvp_step_seq *item = item_of(&step, a, 0);
+        if (item != NULL) {
+            assert_int_equal(step.n_swapped_in, 1);
+            assert_int_equal(step.drafts[item - step.seqs], 0);
+        }
+        (void)finish_step(&s, &step);
+    }
+    step = make_step(&s);
+    assert_true(item_of(&step, a, 0) != NULL && item_of(&step, b, 0) == NULL);
+    assert_int_equal(step.drafts[0], 3);
+    (void)finish_step(&s, &step);
     end_sched_world(&s);
 }
 
@@ -230,7 +249,7 @@ static void test_drafts_count_for_the_budget(void **state)
     end_sched_world(&s);
 }
 
-/* --------------------------------------------------------------------------------------- groups */
+/* -------------------------------------------------------------------------------------- groups */
 
 static void test_samples_accept_equally_many(void **state)
 {
@@ -244,16 +263,19 @@ static void test_samples_accept_equally_many(void **state)
     assert_true(sched_memory_copy(&s.memory, s.copies, s.n_copies));
     verify(&s, &step, 0, ints(2000), 1);
     verify(&s, &step, 1, ints(2002), 1);
-    const uint32_t unequal[] = {2, 1};
+    const uint32_t unequal[][2] = {{2, 1}, {1, 2}};
     const uint32_t equal[] = {2, 2};
-    assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, ints(2000), unequal, NULL, NULL));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_status(KVP_E_ARG,
+                      kvp_sched_finish_drafts(s.sched, ints(2000), unequal[i], NULL, NULL));
+    }
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(2000), equal, NULL, NULL));
     check_sched(&s);
     expect_text(&s, a, 7, ints(2000 + 2 * (int)step.seqs[0].sample), 2);
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------- what comes in between */
+/* ------------------------------------------------------------------------ what comes in between */
 
 /* A fork that the caller makes while the step is out moves nothing that the step writes. */
 static void test_a_fork_meanwhile_moves_no_draft(void **state)
@@ -350,7 +372,7 @@ static void test_a_sequence_that_was_closed(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------ refusals */
 
 static void test_refusals(void **state)
 {
@@ -400,7 +422,7 @@ int main(void)
         cmocka_unit_test(test_a_sample_ends_with_its_last_token),
         cmocka_unit_test(test_only_what_was_accepted_is_hit),
         cmocka_unit_test(test_without_blocks_for_all_there_are_none),
-        cmocka_unit_test(test_nobody_gives_way_for_drafts),
+        cmocka_unit_test(test_none_for_what_is_swapped_in),
         cmocka_unit_test(test_drafts_count_for_the_budget),
         cmocka_unit_test(test_samples_accept_equally_many),
         cmocka_unit_test(test_a_fork_meanwhile_moves_no_draft),

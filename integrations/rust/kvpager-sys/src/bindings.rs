@@ -23,6 +23,7 @@ pub const KVP_ARENA_MARK_BYTES: u32 = 8;
 pub const KVP_META_LEVELS_MAX: u32 = 32;
 pub const KVP_META_ALIGN: u32 = 64;
 pub const KVP_SCHED_PAGE_TOKENS: u32 = 64;
+pub const KVP_SCHED_DRAFTS_MAX: u32 = 16;
 pub const KVP_ALL_SAMPLES: u32 = 4294967295;
 pub const KVP_OPLOG_VERSION: u32 = 5;
 pub type __uint8_t = ::std::os::raw::c_uchar;
@@ -3159,7 +3160,8 @@ pub struct kvp_sched_config {
     #[doc = "and max_copies of the cache (samples that are forked copy a block"]
     #[doc = "each); 0 = max_seqs"]
     pub max_running: u32,
-    #[doc = " token budget of a step, >= max_running, up to 2^24; default 8192"]
+    #[doc = " token budget of a step, >= max_running (see draft_tokens), up to"]
+    #[doc = "2^24; default 8192"]
     pub step_tokens: u32,
     #[doc = " most prompt tokens of one sequence in a step; 0 = no such limit"]
     pub chunk_tokens: u32,
@@ -3193,6 +3195,11 @@ pub struct kvp_sched_config {
     #[doc = " most free blocks that kvp_sched_reclaim makes; 0 (default): it does"]
     #[doc = "nothing. At most a 64th of the usable blocks, rounded up"]
     pub free_target: u32,
+    #[doc = " most drafts of a decoding sequence in a step, 0..16; step_tokens >="]
+    #[doc = "max_running x (1 + draft_tokens). 0 (default): none"]
+    pub draft_tokens: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
 }
 extern "C" {
     #[doc = " Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create"]
@@ -3511,8 +3518,11 @@ pub struct kvp_step {
     pub waited_swapped: [u32; 7usize],
     #[doc = " requests that are held, and in neither sum: they will run, too"]
     pub n_loading: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " sum of drafts; n_tokens + n_drafts <= step_tokens"]
+    pub n_drafts: u32,
+    #[doc = " [n_decoding] slots for drafts: seqs[k] has them for positions begin +"]
+    #[doc = "1 .. begin + drafts[k] (kvp_seq_slots). Valid as long as seqs is"]
+    pub drafts: *const u32,
 }
 impl Default for kvp_step {
     fn default() -> Self {
@@ -3534,7 +3544,7 @@ extern "C" {
     #[doc = " Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and"]
     #[doc = " fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in"]
     #[doc = " next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks."]
-    #[doc = " Hits are not subtracted, and samples after the first are not counted."]
+    #[doc = " Hits are not subtracted, and samples after the first and drafts are not counted."]
     #[doc = ""]
     #[doc = " Gives:   out_n_reclaimed  blocks that lost content; may be NULL"]
     #[doc = " Returns: KVP_OK; KVP_E_STATE when no step is out"]
@@ -3747,6 +3757,10 @@ pub struct kvp_sched_stats {
     pub checkpoints: u64,
     #[doc = " for lack of a slot, or because the state could not be kept"]
     pub skipped_checkpoints: u64,
+    #[doc = " slots for drafts that steps had"]
+    pub draft_tokens: u64,
+    #[doc = " drafts that were accepted; also in sampled_tokens"]
+    pub accepted_tokens: u64,
 }
 extern "C" {
     #[doc = " Audit the scheduler's own state, and whether its sequences in the cache are as it assumes."]
@@ -3776,6 +3790,16 @@ extern "C" {
     pub fn kvp_sched_finish_sized(
         sched: *mut kvp_sched,
         tokens: *const i32,
+        ended: *const u8,
+        out_end: *mut kvp_step_end,
+        end_size: usize,
+    ) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_sched_finish_drafts_sized(
+        sched: *mut kvp_sched,
+        tokens: *const i32,
+        counts: *const u32,
         ended: *const u8,
         out_end: *mut kvp_step_end,
         end_size: usize,

@@ -43,6 +43,9 @@ pub struct SchedConfig {
     /// Most free blocks that [`Scheduler::reclaim`](crate::Scheduler::reclaim) makes: up to a 64th
     /// of the cache's; 0 (default): it does nothing.
     pub free_target: u32,
+    /// Most drafts of a decoding sequence in a step, 0..16; `step_tokens` >= `max_running` x (1 +
+    /// `draft_tokens`). 0 (default): none.
+    pub draft_tokens: u32,
 }
 
 impl Default for SchedConfig {
@@ -67,6 +70,7 @@ impl Default for SchedConfig {
             recompute_token_cost: raw.recompute_token_cost,
             wait_for_prefix: raw.wait_for_prefix != 0,
             free_target: raw.free_target,
+            draft_tokens: raw.draft_tokens,
         }
     }
 }
@@ -91,6 +95,8 @@ impl SchedConfig {
             recompute_token_cost: self.recompute_token_cost,
             wait_for_prefix: self.wait_for_prefix.into(),
             free_target: self.free_target,
+            draft_tokens: self.draft_tokens,
+            reserved: 0,
             max_loading: 0, // stores are not in the one-file build
         }
     }
@@ -119,6 +125,7 @@ mod tests {
             recompute_token_cost: 12,
             wait_for_prefix: true,
             free_target: 13,
+            draft_tokens: 14,
         }
         .to_raw();
         assert_eq!((raw.max_requests, raw.max_samples, raw.max_running), (1, 2, 3));
@@ -127,7 +134,7 @@ mod tests {
         assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
         assert_eq!((raw.swap_cost, raw.swap_block_cost), (9, 10));
         assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
-        assert_eq!(raw.free_target, 13);
+        assert_eq!((raw.free_target, raw.draft_tokens), (13, 14));
         let defaults = SchedConfig::default().to_raw();
         assert_eq!((defaults.step_tokens, defaults.max_tries), (8192, 4));
     }
