@@ -76,13 +76,13 @@
  *     there is none, it is not kept back. After a preemption by recompute hits end at checkpoints,
  *     so most generated tokens are computed again.
  *   - Drafts, for speculation (config.draft_tokens): a decoding sequence also gets up to so many
- *      slots behind its newest token, never more than its max_new_tokens leave use for. The engine
- *      puts draft tokens there, as a chain, and verifies any number of them in the step. It reports
- *      the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are
- *      the engine's: step.tokens has none of them. They count for step_tokens, used or not. Live
- *      samples of a request accept equally many. If blocks do not suffice for the drafts of all sequences,
- *      if a group computes generated tokens again, and for what is swapped in in the same step,
- *      there are none: nobody is preempted for them.
+ *     slots behind its newest token, never more than its max_new_tokens leave use for. The engine
+ *     puts draft tokens there, as a chain, and verifies any number of them in the step. It reports
+ *     the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are the
+ *     engine's: step.tokens has none of them. They count for step_tokens, used or not. Live samples
+ *     of a request accept equally many. There are no drafts if blocks do not suffice for those of
+ *     all sequences, if a group computes generated tokens again, or for what is swapped in in the
+ *     same step: nobody is preempted for them.
  *   - Drafts and recurrent state (states.h): when a step is finished, the state after the accepted
  *     tokens must be in the slot that the step writes. The engine keeps the states in between.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim

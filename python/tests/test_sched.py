@@ -158,7 +158,7 @@ def test_drafts() -> None:
         scheduler.finish([20, 21, 22, 23, 24], counts=[5])
     with pytest.raises(kvpager.ArgError, match="tokens"):
         scheduler.finish([20, 21, 22], [False, True], counts=[3])
-    with pytest.raises(kvpager.ArgError, match="counts"):
+    with pytest.raises(TypeError, match="counts"):
         scheduler.finish([20, 21, 22], counts=["3"])
     assert len(scheduler.finish([20, 21, 22], [False], counts=[3])) == 0
     assert scheduler.tokens(request).tolist() == [1, 2, 3, 10, 20, 21, 22]
