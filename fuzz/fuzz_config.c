@@ -292,6 +292,7 @@ static const struct field sched_fields[] = {
     FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
     FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, free_target),
     FIELD(kvp_sched_config, draft_tokens),    FIELD(kvp_sched_config, reserved),
+    FIELD(kvp_sched_config, swap_state_cost),
 };
 
 /* The ranges of sched.h. */

@@ -69,6 +69,10 @@
  *     n slots more are promised to them until they are forked. If all usable slots are available
  *     and the checkpoint of its hit makes it not fit, the hits are given up. Victims for slots are
  *     requests that release a slot.
+ *   - Swapping in counts slots, too: those of kvp_state_swap_need, one more for each sample that
+ *     computes generated tokens again and has no such token in the cache yet, and those promised to
+ *     samples that are not forked yet. If all usable slots are available and it does not fit, the
+ *     request is closed, and waits (it is in step.preempted).
  *   - A chunk ends where kvp_seq_state_get says (branch_end, prompt_end). When it is computed, its
  *     checkpoint is made if more slots are available than are promised: in the order of seqs,
  *     before anything is forked or closed. With wait_for_prefix a request is kept back until the
@@ -107,8 +111,8 @@
  *     call (kvp_seq_swap_out), with their sharing. Later they move back, all or nothing. Nothing is
  *     computed twice. Recompute takes its place if the host or the plan has no room now. It also
  *     does if the way back might not fit a plan: the blocks of its rows of all groups, each row
- *     counted by itself (usable blocks at most), and its live samples, once for each group, exceed
- *     max_copies.
+ *     counted by itself (usable blocks at most), and its live samples, once for each group (that of
+ *     recurrent state, too), exceed max_copies.
  *   - Samples of a request advance together: none samples a token while another is behind. So live
  *     samples always have equally many tokens. (They differ in what is computed only after a
  *     preemption by recompute, while the others catch up with the first.)
@@ -181,8 +185,9 @@ typedef struct kvp_request {
  *
  * KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:
  *
- *   swap       swap_cost + swap_block_cost x copied
+ *   swap       swap_cost + swap_block_cost x copied + swap_state_cost x states
  *              copied: copied_blocks of kvp_can_swap_out for its sequences
+ *              states: slots of recurrent state that they read next
  *   recompute  recompute_cost + recompute_token_cost x lost
  *              lost: computed tokens of its first live sample, but for those in leading blocks (of
  *              group 0) that other requests hold, too (they will be hit); and of each other live
@@ -221,12 +226,12 @@ typedef struct kvp_sched_config {
     uint32_t max_passed_over; /* K; 0: strict order; default 16 */
     uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
                                  default 4 */
-    uint32_t preempt;         /* KVP_PREEMPT_...; RECOMPUTE with recurrent state */
+    uint32_t preempt;         /* KVP_PREEMPT_... */
     uint32_t swap_ahead;      /* 1: if fewer blocks than the watermark are available when a step
                                  begins, victims are swapped out until that many are, whatever
                                  `preempt` says. In the order of victims, never the first running
                                  request in rank; it ends at the first victim that the host or the
-                                 plan has no room for. Default 0; 0 with recurrent state */
+                                 plan has no room for. Default 0 */
     uint32_t max_loading;     /* requests that may be held for loading at once (kvp_sched_hold),
                                  0..max_requests; default 0 */
     uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
@@ -242,6 +247,7 @@ typedef struct kvp_sched_config {
     uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
                                  max_running x (1 + draft_tokens). 0 (default): none */
     uint32_t reserved;        /* 0 */
+    uint64_t swap_state_cost; /* a price, as swap_block_cost */
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */

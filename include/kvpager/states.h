@@ -100,7 +100,7 @@
  * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
  * checkpoint, sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
- * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
+ * sched.h says what the scheduler does with slots and checkpoints.
  *
  * state_slots cannot be combined with overlapped steps, trees, quotas, loads, or 8 groups of blocks
  * (kvp_config_check names the field). Senders of wire messages and both ends of transfers
@@ -169,6 +169,14 @@ KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
  * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
 KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   uint32_t *out_slots);
+
+/* Count the slots that leave the queue if these sequences are swapped in now: those that states are
+ * copied to, checkpoints that are found instead and that no sequence holds, and those that making
+ * room takes. kvp_can_swap_in asks whether they are there.
+ * Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks) */
+KVP_API kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                       uint32_t reserve_tokens, uint32_t *out_slots);
 
 /* Give the slots of the sequences of a step, in the order of the batch.
  * Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only

@@ -51,7 +51,6 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
 static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
 {
     const uint64_t most = cache->max_seqs < cache->max_copies ? cache->max_seqs : cache->max_copies;
-    const uint32_t swaps = cache->state_slots == 0; /* recurrent state is not swapped */
     return kvpi_why_range(why, "max_requests", c->max_requests, 1, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_samples", c->max_samples, c->max_requests, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_running", c->max_running, 1, most) ||
@@ -59,8 +58,8 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "step_tokens", c->step_tokens,
                           (uint64_t)c->max_running * (1 + c->draft_tokens), MAX_STEP_TOKENS) ||
            kvpi_why_range(why, "max_tries", c->max_tries, 1, c->max_requests) ||
-           kvpi_why_range(why, "preempt", c->preempt, 0, swaps ? KVP_PREEMPT_CHEAPER : 0) ||
-           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, swaps) ||
+           kvpi_why_range(why, "preempt", c->preempt, 0, KVP_PREEMPT_CHEAPER) ||
+           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
            kvpi_why_range(why, "max_loading", c->max_loading, 0, c->max_requests) ||
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||

@@ -413,7 +413,9 @@ uint64_t kvpi_open_watermark(const kvp_sched *sched);
 uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
                        const kvp_prompt *prompt);
+int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others);
 int kvpi_slots_are_all_there(const kvp_sched *sched);
+uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request);
 uint32_t kvpi_slots_most_of(uint32_t n_samples);
 uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n);

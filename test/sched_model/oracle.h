@@ -101,11 +101,13 @@ typedef struct step_plan {
     X(LEADER_LOST) X(RECLAIMED) X(STATE_HIT) X(STATE_NEVER) X(STATE_PROMISED) X(STATE_CUT_CHUNK) \
     X(STATE_KEPT) X(STATE_WAITS) X(STATE_SHORT) X(STATE_VICTIM) X(STATE_WITHHELD) \
     X(STATE_FOLLOWED) X(DRAFTS) X(DRAFTS_LACK_ROOM) X(ACCEPTED_ALL) X(ACCEPTED_SOME) \
-    X(ACCEPTED_NONE) X(ACCEPTED_GROUPS) X(ACCEPTED_STATES)
+    X(ACCEPTED_NONE) X(ACCEPTED_GROUPS) X(ACCEPTED_STATES) X(STATE_SWAPPED) X(STATE_SWAPPED_IN) \
+    X(STATE_BACK_WAITS)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
-    X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED)
+    X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED) \
+    X(STATE_FOUND_BACK)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -168,7 +170,17 @@ uint32_t oracle_accepted(const plan_item *item);
 void oracle_accept(oracle *o, const plan_item *item, const int32_t *tokens);
 void oracle_commit(const oracle *o, kvp_cache *copy);
 
+/* oracle_rows.c: blocks of a request. */
+uint32_t oracle_row(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row);
+int oracle_others_hold(const oracle *o, const request *r, uint32_t group, int32_t block);
+int oracle_releases_block(const oracle *o, const request *r);
+int oracle_way_back_fits(const oracle *o, const request *r);
+
 /* oracle_states.c: recurrent state. */
+uint32_t oracle_states_to_copy(const oracle *o, const request *r);
+int oracle_slots_fit_back(oracle *o, const request *r, const kvp_seq *seqs, uint32_t n,
+                          uint32_t reserve);
+kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n, uint32_t reserve);
 uint32_t oracle_most_slots(uint32_t n_samples);
 uint32_t oracle_slots_for_later(const oracle *o, const request *r);
 uint64_t oracle_slots_left(const oracle *o);

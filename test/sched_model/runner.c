@@ -456,6 +456,7 @@ static void run_work(struct run *run)
 {
     const step_plan *plan = &run->o.plan;
     REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+    REQUIRE(sched_states_copy(&run->states, run->copies, run->n_copies));
     loading_plan_has_run(run);
     states_check_step(run);
     for (int is_reading = 0; is_reading < 2; is_reading++) {
@@ -608,6 +609,7 @@ static void fail_step(struct run *run)
         REQUIRE(kvp_step_failed(run->cache, run->number, NULL, 0, NULL) == KVP_OK);
     } else {
         REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+        REQUIRE(sched_states_copy(&run->states, run->copies, run->n_copies));
         loading_plan_has_run(run);
     }
     states_spoil(run);

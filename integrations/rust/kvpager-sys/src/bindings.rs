@@ -2078,6 +2078,20 @@ extern "C" {
     ) -> kvp_status;
 }
 extern "C" {
+    #[doc = " Count the slots that leave the queue if these sequences are swapped in now: those that states are"]
+    #[doc = " copied to, checkpoints that are found instead and that no sequence holds, and those that making"]
+    #[doc = " room takes. kvp_can_swap_in asks whether they are there."]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in"]
+    #[doc = " Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks)"]
+    pub fn kvp_state_swap_need(
+        cache: *mut kvp_cache,
+        seqs: *const kvp_seq,
+        n_seqs: u32,
+        reserve_tokens: u32,
+        out_slots: *mut u32,
+    ) -> kvp_status;
+}
+extern "C" {
     #[doc = " Give the slots of the sequences of a step, in the order of the batch."]
     #[doc = " Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only"]
     #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no"]
@@ -3131,8 +3145,9 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_19 = 2;
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
 #[doc = ""]
-#[doc = "   swap       swap_cost + swap_block_cost x copied"]
+#[doc = "   swap       swap_cost + swap_block_cost x copied + swap_state_cost x states"]
 #[doc = "              copied: copied_blocks of kvp_can_swap_out for its sequences"]
+#[doc = "              states: slots of recurrent state that they read next"]
 #[doc = "   recompute  recompute_cost + recompute_token_cost x lost"]
 #[doc = "              lost: computed tokens of its first live sample, but for those in leading blocks (of"]
 #[doc = "              group 0) that other requests hold, too (they will be hit); and of each other live"]
@@ -3170,13 +3185,13 @@ pub struct kvp_sched_config {
     #[doc = " requests that do not fit, tried in one step, 1..max_requests;"]
     #[doc = "default 4"]
     pub max_tries: u32,
-    #[doc = " KVP_PREEMPT_...; RECOMPUTE with recurrent state"]
+    #[doc = " KVP_PREEMPT_..."]
     pub preempt: u32,
     #[doc = " 1: if fewer blocks than the watermark are available when a step"]
     #[doc = "begins, victims are swapped out until that many are, whatever"]
     #[doc = "`preempt` says. In the order of victims, never the first running"]
     #[doc = "request in rank; it ends at the first victim that the host or the"]
-    #[doc = "plan has no room for. Default 0; 0 with recurrent state"]
+    #[doc = "plan has no room for. Default 0"]
     pub swap_ahead: u32,
     #[doc = " requests that may be held for loading at once (kvp_sched_hold),"]
     #[doc = "0..max_requests; default 0"]
@@ -3200,6 +3215,8 @@ pub struct kvp_sched_config {
     pub draft_tokens: u32,
     #[doc = " 0"]
     pub reserved: u32,
+    #[doc = " a price, as swap_block_cost"]
+    pub swap_state_cost: u64,
 }
 extern "C" {
     #[doc = " Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create"]

@@ -33,6 +33,8 @@ pub struct SchedConfig {
     pub swap_cost: u64,
     /// Of one block, there and back.
     pub swap_block_cost: u64,
+    /// Of one state of recurrent layers, there and back.
+    pub swap_state_cost: u64,
     /// Of a recompute.
     pub recompute_cost: u64,
     /// Of one token that is computed again.
@@ -66,6 +68,7 @@ impl Default for SchedConfig {
             arena_tokens: raw.arena_tokens,
             swap_cost: raw.swap_cost,
             swap_block_cost: raw.swap_block_cost,
+            swap_state_cost: raw.swap_state_cost,
             recompute_cost: raw.recompute_cost,
             recompute_token_cost: raw.recompute_token_cost,
             wait_for_prefix: raw.wait_for_prefix != 0,
@@ -91,6 +94,7 @@ impl SchedConfig {
             arena_tokens: self.arena_tokens,
             swap_cost: self.swap_cost,
             swap_block_cost: self.swap_block_cost,
+            swap_state_cost: self.swap_state_cost,
             recompute_cost: self.recompute_cost,
             recompute_token_cost: self.recompute_token_cost,
             wait_for_prefix: self.wait_for_prefix.into(),
@@ -121,6 +125,7 @@ mod tests {
             arena_tokens: 8,
             swap_cost: 9,
             swap_block_cost: 10,
+            swap_state_cost: 15,
             recompute_cost: 11,
             recompute_token_cost: 12,
             wait_for_prefix: true,
@@ -132,7 +137,7 @@ mod tests {
         assert_eq!((raw.step_tokens, raw.chunk_tokens), (4, 5));
         assert_eq!((raw.max_passed_over, raw.max_tries, raw.preempt), (6, 7, 2));
         assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
-        assert_eq!((raw.swap_cost, raw.swap_block_cost), (9, 10));
+        assert_eq!((raw.swap_cost, raw.swap_block_cost, raw.swap_state_cost), (9, 10, 15));
         assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
         assert_eq!((raw.free_target, raw.draft_tokens), (13, 14));
         let defaults = SchedConfig::default().to_raw();
