@@ -6,9 +6,9 @@
  * plan, or a swapped request could wait for ever: kvpi_swap_is_possible sees to that beforehand.
  *
  * With recurrent state, the way back needs slots: one for each state, and one for each sequence
- * that may not write the slot that it reads. It prefers checkpoints that are there to copies, so it may
- * need more than there are. A request that lacks slots when all are available is closed: it fits
- * when it is opened anew.
+ * that may not write the slot that it reads. It prefers checkpoints that are there to copies, so it
+ * may need more than there are. A request that lacks slots when all are available is closed: it
+ * fits when it is opened anew.
  */
 #include "sched/state.h"
 
