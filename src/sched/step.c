@@ -113,24 +113,19 @@ struct results {
     const uint8_t *ended;   /* NULL: none has */
 };
 
-static uint32_t count_of(const kvp_sched *sched, const struct results *results, uint32_t k)
-{
-    return k < sched->n_decoding && results->counts != NULL ? results->counts[k]
-                                                            : sched->items[k].n_sampled;
-}
+/* How far the results were looked at: items, and their tokens. */
+struct looked {
+    uint32_t items;
+    uint32_t tokens;
+};
 
-/* Are as many tokens sampled as may be, and equally many for all samples of a request? */
-static int counts_are_valid(const kvp_sched *sched, const struct results *results)
+static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens, struct looked from)
 {
-    const uint32_t *counts = results->counts;
-    for (uint32_t k = 0; k < sched->n_decoding && counts != NULL; k++) {
-        if (counts[k] == 0 || counts[k] - 1 > sched->item_drafts[k]) {
-            return 0;
-        }
-        if (sched->item_samples[k] != KVPI_NONE) {
-            const struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
-            const struct kvpi_request *request = &sched->requests[sample->request];
-            if (counts[k] != counts[kvpi_open_trunk_of(sched, request)->slot]) {
+    uint32_t at = from.tokens;
+    for (uint32_t k = from.items; k < sched->n_items; k++) {
+        const uint32_t end = at + sched->items[k].n_sampled;
+        for (; at < end; at++) {
+            if (tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
                 return 0;
             }
         }
@@ -138,24 +133,45 @@ static int counts_are_valid(const kvp_sched *sched, const struct results *result
     return 1;
 }
 
-static int tokens_are_valid(const kvp_sched *sched, const struct results *results)
+/* May item k have sampled so many tokens? Equally many for all samples of a request. */
+static int count_is_valid(const kvp_sched *sched, const uint32_t *counts, uint32_t k)
 {
-    uint32_t at = 0;
-    if (sched->report.n_sampled == 0) {
-        return 1;
-    }
-    if (results->tokens == NULL || !counts_are_valid(sched, results)) {
+    if (counts[k] == 0 || counts[k] - 1 > sched->item_drafts[k]) {
         return 0;
     }
-    for (uint32_t k = 0; k < sched->n_items; k++) {
-        const uint32_t end = at + count_of(sched, results, k);
-        for (; at < end; at++) {
-            if (results->tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
+    if (sched->item_samples[k] == KVPI_NONE) {
+        return 1;
+    }
+    const struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
+    const struct kvpi_request *request = &sched->requests[sample->request];
+    return counts[k] == counts[kvpi_open_trunk_of(sched, request)->slot];
+}
+
+/* Of those that decode, with counts. */
+static int drafts_are_valid(const kvp_sched *sched, const struct results *results,
+                            struct looked *looked)
+{
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        if (!count_is_valid(sched, results->counts, k)) {
+            return 0;
+        }
+        for (uint32_t i = 0; i < results->counts[k]; i++) {
+            if (results->tokens[looked->tokens++] < 0 && sched->item_samples[k] != KVPI_NONE) {
                 return 0;
             }
         }
     }
+    looked->items = sched->n_decoding;
     return 1;
+}
+
+static int are_valid(const kvp_sched *sched, const struct results *results)
+{
+    struct looked looked = {0, 0};
+    return sched->report.n_sampled == 0 ||
+           (results->tokens != NULL &&
+            (results->counts == NULL || drafts_are_valid(sched, results, &looked)) &&
+            tokens_are_valid(sched, results->tokens, looked));
 }
 
 /* Forks that are due need sequences of the cache. */
@@ -177,7 +193,7 @@ static int have_seqs_for_forks(const kvp_sched *sched)
 /* Drafts of an item that were accepted. */
 static uint32_t accepted_of(const kvp_sched *sched, const struct results *results, uint32_t k)
 {
-    return k < sched->n_decoding ? count_of(sched, results, k) - 1 : 0;
+    return results->counts != NULL && k < sched->n_decoding ? results->counts[k] - 1 : 0;
 }
 
 /* The items whose request is still there, and how many drafts of each were accepted, which go to
@@ -247,47 +263,30 @@ static kvp_status commit_items(kvp_sched *sched, const struct results *results)
     return kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
 }
 
-/* What was sampled for one item: its tokens, and whether the last of them ends the sample. */
+/* What was sampled for one item: pointers to its first token and to whether it is the last. */
 struct sampled {
     const int32_t *tokens;
-    uint32_t n;
     const uint8_t *ended; /* may be NULL */
 };
 
-/* Append the tokens; gives 1 when the sample ends with them, and then why. */
+static struct sampled sampled_at(const int32_t *tokens, const uint8_t *ended, uint32_t at)
+{
+    return (struct sampled){tokens == NULL ? NULL : tokens + at, ended == NULL ? NULL : ended + at};
+}
+
+/* Append a token; gives 1 when the sample ends with it, and then why. */
 static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled,
                   uint32_t *out_reason)
 {
     assert(sampled->tokens != NULL); /* only where no item samples, see kvp_sched_finish */
-    kvpi_pages_append_many(&sched->pages, &sample->generated, sampled->tokens, sampled->n);
-    sample->known += sampled->n;
+    kvpi_pages_append(&sched->pages, &sample->generated, *sampled->tokens);
+    sample->known++;
     if (sampled->ended != NULL && *sampled->ended) {
         *out_reason = KVP_END_STOPPED;
         return 1;
     }
     *out_reason = KVP_END_LENGTH;
     return sample->known == sample->limit;
-}
-
-/* How far the results were given out. */
-struct given {
-    uint32_t tokens;
-    uint32_t samples;
-};
-
-/* What the next item sampled; of n samples at the end of a prompt, the first one's. */
-static struct sampled next_sampled(const kvp_sched *sched, const struct results *results,
-                                   uint32_t slot, struct given *given)
-{
-    const uint32_t n = count_of(sched, results, slot);
-    const struct sampled sampled = {
-        .tokens = results->tokens == NULL ? NULL : results->tokens + given->tokens,
-        .n = slot < sched->n_decoding ? n : 1,
-        .ended = results->ended == NULL ? NULL : results->ended + given->samples,
-    };
-    given->tokens += n;
-    given->samples += sched->items[slot].n_sampled;
-    return sampled;
 }
 
 /* A sample that has no item gets a token. */
@@ -341,11 +340,13 @@ static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *
 }
 
 /* Gives how many requests are noted in few_ids: those whose samples may go on otherwise now. */
-static uint32_t finish_chunks(kvp_sched *sched, const struct results *results, struct given given)
+static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
 {
     uint32_t n = 0;
+    uint32_t at = sched->n_decoding;
     for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
-        const struct sampled sampled = next_sampled(sched, results, k, &given);
+        const struct sampled sampled = sampled_at(tokens, ended, at);
+        at += sched->items[k].n_sampled;
         if (sched->item_samples[k] != KVPI_NONE) {
             sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
             finish_chunk(sched, k, &sampled);
@@ -354,7 +355,7 @@ static uint32_t finish_chunks(kvp_sched *sched, const struct results *results, s
     return n;
 }
 
-/* A sample at `slot` decoded. Gives 1 when the item is not needed any more. */
+/* A sample at `slot` decoded one token. Gives 1 when the item is not needed any more. */
 static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
 {
     if (sched->item_samples[slot] == KVPI_NONE) {
@@ -375,19 +376,18 @@ static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *
         sample->stage = KVPI_STAGE_HELD;
         return 1;
     }
-    sched->items[slot].begin += sampled->n;
-    sched->item_ends[slot] += sampled->n;
-    sched->tokens[slot] = sampled->tokens[sampled->n - 1];
+    sched->items[slot].begin++;
+    sched->item_ends[slot]++;
+    sched->tokens[slot] = *sampled->tokens;
     return 0;
 }
 
-static void finish_decodes(kvp_sched *sched, const struct results *results)
+static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
 {
     uint32_t *drops = sched->more_ids;
     uint32_t n_drops = 0;
-    struct given given = {0, 0};
     for (uint32_t k = 0; k < sched->n_decoding; k++) {
-        const struct sampled sampled = next_sampled(sched, results, k, &given);
+        const struct sampled sampled = sampled_at(tokens, ended, k);
         if (finish_decode(sched, k, &sampled)) {
             drops[n_drops++] = k;
         }
@@ -408,14 +408,25 @@ static void join_noted(kvp_sched *sched, uint32_t n)
     }
 }
 
-/* What those that decode sampled: the results of chunks are behind it. */
-static struct given all_decoded(const kvp_sched *sched, const struct results *results)
+/* Accepted drafts become tokens of their samples. What was sampled after them goes to `newest`, one
+ * for each that decodes. Gives the tokens as if these stood before those of chunks. */
+static const int32_t *take_accepted(kvp_sched *sched, const struct results *results)
 {
-    struct given given = {0, sched->n_decoding};
+    const int32_t *tokens = results->tokens;
     for (uint32_t k = 0; k < sched->n_decoding; k++) {
-        given.tokens += count_of(sched, results, k);
+        const uint32_t n = accepted_of(sched, results, k);
+        if (n > 0 && sched->item_samples[k] != KVPI_NONE) {
+            struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
+            kvpi_pages_append_many(&sched->pages, &sample->generated, tokens, n);
+            sample->known += n;
+            sched->items[k].begin += n;
+            sched->item_ends[k] += n;
+        }
+        sched->newest[k] = tokens[n];
+        sched->stats.sampled_tokens += n;
+        tokens += n + 1;
     }
-    return given;
+    return tokens - sched->n_decoding;
 }
 
 static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
@@ -427,7 +438,7 @@ static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
     if (!sched->is_out) {
         return KVP_E_STATE;
     }
-    if (!tokens_are_valid(sched, results)) {
+    if (!are_valid(sched, results)) {
         return KVP_E_ARG;
     }
     if (!have_seqs_for_forks(sched)) {
@@ -439,12 +450,13 @@ static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
     }
     kvpi_slots_keep(sched);
     sched->n_ended = 0;
-    const struct given decoded = all_decoded(sched, results);
-    const uint32_t n_noted = finish_chunks(sched, results, decoded);
-    finish_decodes(sched, results);
+    const int has_drafts = sched->n_drafts > 0;
+    const int32_t *tokens = has_drafts ? take_accepted(sched, results) : results->tokens;
+    const uint32_t n_noted = finish_chunks(sched, tokens, results->ended);
+    finish_decodes(sched, has_drafts ? sched->newest : tokens, results->ended);
     sched->is_out = 0;
     join_noted(sched, n_noted);
-    sched->stats.sampled_tokens += decoded.tokens + sched->report.n_sampled - decoded.samples;
+    sched->stats.sampled_tokens += sched->report.n_sampled;
     if (out_end != NULL) {
         *out_end = (kvp_step_end){sched->n_ended, sched->ended};
     }
