@@ -291,6 +291,8 @@ static const struct field sched_fields[] = {
     FIELD(kvp_sched_config, recompute_cost),  FIELD(kvp_sched_config, recompute_token_cost),
     FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
     FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, free_target),
+    FIELD(kvp_sched_config, draft_tokens),    FIELD(kvp_sched_config, reserved),
+    FIELD(kvp_sched_config, swap_state_cost),
 };
 
 /* The ranges of sched.h. */
@@ -302,7 +304,8 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
     const uint32_t running = s->max_running == 0 ? c.max_seqs : s->max_running;
     return is_within(s->max_requests, 1, 1u << 20) &&
            is_within(samples, s->max_requests, 1u << 20) && running <= c.max_seqs &&
-           running <= c.max_copies && is_within(s->step_tokens, running, 1u << 24) &&
+           running <= c.max_copies && s->draft_tokens <= KVP_SCHED_DRAFTS_MAX && s->reserved == 0 &&
+           is_within(s->step_tokens, running * (1 + s->draft_tokens), 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
            s->swap_ahead <= 1 && s->max_loading <= s->max_requests && s->wait_for_prefix <= 1 &&
            s->free_target <= (c.n_blocks - 1 + 63) / 64 &&

@@ -16,9 +16,9 @@
  *
  * A step is made of, in this order:
  *
- *   1. Decoding sequences: one token each, all of them. (step_tokens >= max_running, so they always
- *      fit, and a prompt in progress always gets at least one token.) If blocks are short, victims
- *      are preempted.
+ *   1. Decoding sequences: one token each, all of them, and drafts (see the rules). The config's
+ *      step_tokens suffice for max_running of them, so they always fit, and a prompt in progress
+ *      always gets at least one token. If blocks are short, victims are preempted.
  *   2. Swapped requests by (priority, arrival), while blocks and places last, unless the step
  *      preempted or left out a request. Those that decode compute their token in the same step.
  *   3. Prompts in progress, a chunk each, while the token budget lasts. Their order is that in
@@ -69,12 +69,26 @@
  *     n slots more are promised to them until they are forked. If all usable slots are available
  *     and the checkpoint of its hit makes it not fit, the hits are given up. Victims for slots are
  *     requests that release a slot.
+ *   - Swapping in counts slots, too: those of kvp_state_swap_need, one more for each sample that
+ *     computes generated tokens again and has no such token in the cache yet, and those promised to
+ *     samples that are not forked yet. If all usable slots are available and it does not fit, the
+ *     request is closed, and waits (it is in step.preempted).
  *   - A chunk ends where kvp_seq_state_get says (branch_end, prompt_end). When it is computed, its
  *     checkpoint is made if more slots are available than are promised: in the order of seqs,
  *     before anything is forked or closed. With wait_for_prefix a request is kept back until the
  *     last such place is computed that the two have in common and that lies behind its hit. If
  *     there is none, it is not kept back. After a preemption by recompute hits end at checkpoints,
  *     so most generated tokens are computed again.
+ *   - Drafts, for speculation (config.draft_tokens): a decoding sequence also gets up to so many
+ *     slots behind its newest token, never more than its max_new_tokens leave use for. The engine
+ *     puts draft tokens there, as a chain, and verifies any number of them in the step. It reports
+ *     the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are the
+ *     engine's: step.tokens has none of them. They count for step_tokens, used or not. Live samples
+ *     of a request accept equally many. There are no drafts if blocks do not suffice for those of
+ *     all sequences, if a group computes generated tokens again, or for what is swapped in in the
+ *     same step: nobody is preempted for them.
+ *   - Drafts and recurrent state (states.h): when a step is finished, the state after the accepted
+ *     tokens must be in the slot that the step writes. The engine keeps the states in between.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
  *     never ranks before the request that needs the blocks, and never came in in the same step. A
  *     request whose blocks are all shared with others that stay is no victim: it would release
@@ -97,8 +111,8 @@
  *     call (kvp_seq_swap_out), with their sharing. Later they move back, all or nothing. Nothing is
  *     computed twice. Recompute takes its place if the host or the plan has no room now. It also
  *     does if the way back might not fit a plan: the blocks of its rows of all groups, each row
- *     counted by itself (usable blocks at most), and its live samples, once for each group, exceed
- *     max_copies.
+ *     counted by itself (usable blocks at most), and its live samples, once for each group (that of
+ *     recurrent state, too), exceed max_copies.
  *   - Samples of a request advance together: none samples a token while another is behind. So live
  *     samples always have equally many tokens. (They differ in what is computed only after a
  *     preemption by recompute, while the others catch up with the first.)
@@ -171,8 +185,9 @@ typedef struct kvp_request {
  *
  * KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:
  *
- *   swap       swap_cost + swap_block_cost x copied
+ *   swap       swap_cost + swap_block_cost x copied + swap_state_cost x states
  *              copied: copied_blocks of kvp_can_swap_out for its sequences
+ *              states: slots of recurrent state that they read next
  *   recompute  recompute_cost + recompute_token_cost x lost
  *              lost: computed tokens of its first live sample, but for those in leading blocks (of
  *              group 0) that other requests hold, too (they will be hit); and of each other live
@@ -195,6 +210,9 @@ enum {
 /* Tokens are kept in pages of this many. */
 #define KVP_SCHED_PAGE_TOKENS 64u
 
+/* Most drafts that a sequence may have in a step. */
+#define KVP_SCHED_DRAFTS_MAX 16u
+
 typedef struct kvp_sched_config {
     size_t struct_size;       /* set by kvp_sched_config_init */
     uint32_t max_requests;    /* submitted and not ended, 1..2^20; default 1024 */
@@ -202,17 +220,18 @@ typedef struct kvp_sched_config {
     uint32_t max_running;     /* sequences on the device at once, paused ones included: 1..max_seqs
                                  and max_copies of the cache (samples that are forked copy a block
                                  each); 0 = max_seqs */
-    uint32_t step_tokens;     /* token budget of a step, >= max_running, up to 2^24; default 8192 */
+    uint32_t step_tokens;     /* token budget of a step, >= max_running (see draft_tokens), up to
+                                 2^24; default 8192 */
     uint32_t chunk_tokens;    /* most prompt tokens of one sequence in a step; 0 = no such limit */
     uint32_t max_passed_over; /* K; 0: strict order; default 16 */
     uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
                                  default 4 */
-    uint32_t preempt;         /* KVP_PREEMPT_...; RECOMPUTE with recurrent state */
+    uint32_t preempt;         /* KVP_PREEMPT_... */
     uint32_t swap_ahead;      /* 1: if fewer blocks than the watermark are available when a step
                                  begins, victims are swapped out until that many are, whatever
                                  `preempt` says. In the order of victims, never the first running
                                  request in rank; it ends at the first victim that the host or the
-                                 plan has no room for. Default 0; 0 with recurrent state */
+                                 plan has no room for. Default 0 */
     uint32_t max_loading;     /* requests that may be held for loading at once (kvp_sched_hold),
                                  0..max_requests; default 0 */
     uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
@@ -225,6 +244,10 @@ typedef struct kvp_sched_config {
                                  back until it can be hit (see the rules). Default 0 */
     uint32_t free_target;     /* most free blocks that kvp_sched_reclaim makes; 0 (default): it does
                                  nothing. At most a 64th of the usable blocks, rounded up */
+    uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
+                                 max_running x (1 + draft_tokens). 0 (default): none */
+    uint32_t reserved;        /* 0 */
+    uint64_t swap_state_cost; /* a price, as swap_block_cost */
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -489,8 +512,10 @@ typedef struct kvp_step {
     const kvp_ended *ended;         /* [n_ended] */
     uint32_t waited[KVP_WAIT_REASONS]; /* waiting requests by reason, and swapped ones that */
     uint32_t waited_swapped[KVP_WAIT_REASONS]; /* are not paused: each sum is all of them */
-    uint32_t n_loading; /* requests that are held, and in neither sum: they will run, too */
-    uint32_t reserved;  /* 0 */
+    uint32_t n_loading;     /* requests that are held, and in neither sum: they will run, too */
+    uint32_t n_drafts;      /* sum of drafts; n_tokens + n_drafts <= step_tokens */
+    const uint32_t *drafts; /* [n_decoding] slots for drafts: seqs[k] has them for positions begin +
+                               1 .. begin + drafts[k] (kvp_seq_slots). Valid as long as seqs is */
 } kvp_step;
 
 /* Make the next step: choose, extend, preempt, swap in, admit.
@@ -516,7 +541,7 @@ KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
  * Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and
  * fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in
  * next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks.
- * Hits are not subtracted, and samples after the first are not counted.
+ * Hits are not subtracted, and samples after the first and drafts are not counted.
  *
  * Gives:   out_n_reclaimed  blocks that lost content; may be NULL
  * Returns: KVP_OK; KVP_E_STATE when no step is out
@@ -544,6 +569,24 @@ typedef struct kvp_step_end {
  */
 KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
                                       kvp_step_end *out_end);
+
+/* Report a step done in which drafts were verified.
+ *
+ * Of decoding sequence k, counts[k] tokens became known: the counts[k] - 1 drafts that were
+ * accepted, and the token that was sampled after them. The KV of those drafts is written, at
+ * positions from begin + 1 on, and counts as computed. The other slots are taken back.
+ *
+ * Example: begin 20, drafts[k] 3. The step runs the token at 20 and drafts 5, 9, 4 at 21 to 23. The
+ * model says 5, 9, 7: counts[k] is 3, and the tokens are 5, 9, 7. The next step begins at 23.
+ *
+ * Takes:   tokens       as kvp_sched_finish, but counts[k] of each sequence that decodes
+ *          counts       [step.n_decoding] 1..1 + drafts[k], equal for the samples of a request;
+ *                       NULL: 1 each, as kvp_sched_finish
+ *          ended        [step.n_sampled] not 0: the sample ends with its last token; NULL: none
+ * Gives, Returns, After-failure, Thread, Cost: as kvp_sched_finish */
+KVP_SIZED kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens,
+                                             const uint32_t *counts, const uint8_t *ended,
+                                             kvp_step_end *out_end);
 
 /* Report that a step failed: nothing that it was to write counts. Its requests are preempted by
  * recompute and wait again (or are paused, and hold nothing).
@@ -687,6 +730,8 @@ typedef struct kvp_sched_stats {
     uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet */
     uint64_t checkpoints;    /* made */
     uint64_t skipped_checkpoints; /* for lack of a slot, or because the state could not be kept */
+    uint64_t draft_tokens;        /* slots for drafts that steps had */
+    uint64_t accepted_tokens;     /* drafts that were accepted; also in sampled_tokens */
 } kvp_sched_stats;
 
 /* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */

@@ -57,6 +57,11 @@
  *   Truncate       to fewer than the computed tokens needs a checkpoint there, or 0. Else
  *                  KVP_E_DROPPED. Tokens that a step has run must be committed before they are
  *                  truncated, or invalidated.
+ *   Drafts         A step that runs a chain of drafts leaves one state: the one after the tokens
+ *                  that are accepted, and committed. The engine keeps those in between, and copies
+ *                  the one after the last accepted token into the slot that the step writes. Then
+ *                  it commits the accepted tokens and truncates to them. The scheduler does both
+ *                  (sched.h, kvp_sched_finish_drafts).
  *   Invalidate     takes back the checkpoints of the units that it withdraws. The sequence goes
  *                  back to what it read, if that was not written and is the state at the computed
  *                  tokens that are left. Else it goes back to a checkpoint there. Else its state
@@ -95,7 +100,7 @@
  * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
  * checkpoint, sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
- * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
+ * sched.h says what the scheduler does with slots and checkpoints.
  *
  * state_slots cannot be combined with overlapped steps, trees, quotas, loads, or 8 groups of blocks
  * (kvp_config_check names the field). Senders of wire messages and both ends of transfers
@@ -164,6 +169,14 @@ KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
  * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
 KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   uint32_t *out_slots);
+
+/* Count the slots that leave the queue if these sequences are swapped in now: those that states are
+ * copied to, checkpoints that are found instead and that no sequence holds, and those that making
+ * room takes. kvp_can_swap_in asks whether they are there.
+ * Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks) */
+KVP_API kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                       uint32_t reserve_tokens, uint32_t *out_slots);
 
 /* Give the slots of the sequences of a step, in the order of the batch.
  * Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only

@@ -44,6 +44,7 @@ class Step(NamedTuple):
     n_left_out   running requests that found no blocks in this step
     waited, waited_swapped   requests by reason, WAIT_BLOCKS ...
     n_loading    requests that are held, and in neither of the two
+    drafts       [n_decoding] u32, slots for drafts behind each of the first of seqs
     """
 
     number: int
@@ -60,6 +61,7 @@ class Step(NamedTuple):
     waited: tuple[int, ...]
     waited_swapped: tuple[int, ...]
     n_loading: int
+    drafts: npt.NDArray[Any]
 
     @property
     def handles(self) -> U64Array:
@@ -271,23 +273,26 @@ class Scheduler(Uncopied):
             self._fail(status, "Scheduler.reclaim")
         return int(n_reclaimed[0])
 
-    def finish(self, tokens: Ints, ended: Any = None) -> npt.NDArray[Any]:
+    def finish(self, tokens: Ints, ended: Any = None,
+               counts: Ints | None = None) -> npt.NDArray[Any]:
         """Report a step done: its KV is written, these tokens were sampled.
 
         tokens   [step.n_sampled] i32, not negative
         ended    [step.n_sampled] u8 or bool: the sample ends with this token; None: none
+        counts   [step.n_decoding] u32: with drafts, how many tokens each of the first of seqs
+                 has in `tokens`: drafts that were accepted, and one; None: one each
 
         Gives what ended: [n] ENDED_DTYPE (request, tag, sample, reason, status, new_tokens,
         is_last)."""
-        found = calls.sched_finish(self._h, tokens, ended)
+        found = calls.sched_finish(self._h, tokens, ended) if counts is None else None
         if found is None:
-            found = self._finish(tokens, ended)
+            found = self._finish(tokens, ended, counts)
         if type(found) is int:
             self._fail(found, "Scheduler.finish", tokens=tokens)
         self._forget(found)
         return found  # type: ignore[no-any-return]
 
-    def _finish(self, tokens: Ints, ended: Any) -> Any:
+    def _finish(self, tokens: Ints, ended: Any, counts: Ints | None) -> Any:
         """What lists become arrays for, and what is wrong is found out: a status, or what ended."""
         values = i32("tokens", tokens)
         flags = NULL
@@ -295,11 +300,19 @@ class Scheduler(Uncopied):
             array = np.asarray(ended)
             array = array.view(np.uint8) if array.dtype == np.bool_ else array
             flags = pointer("ended", array if array.size else np.empty(0, U8), U8)
-            same_length(tokens=values, ended=flags)
+            if counts is None:
+                same_length(tokens=values, ended=flags)
         n = ffi.new("uint32_t *")
         room = ffi.cast("kvp_ended *", ffi.from_buffer("uint8_t[]", self._ended.view(np.uint8)))
-        status = lib.kvpy_sched_finish(self._o, values, flags, len(values), room,
-                                       len(self._ended), n)
+        if counts is None:
+            status = lib.kvpy_sched_finish(self._o, values, flags, len(values), room,
+                                           len(self._ended), n)
+        else:
+            of_each = u32("counts", counts)
+            results = ffi.new("kvpy_results *", (
+                values, of_each, flags, len(values), len(of_each),
+                0 if flags is NULL else len(flags)))
+            status = lib.kvpy_sched_finish_drafts(self._o, results, room, len(self._ended), n)
         return status or self._ended[:n[0]].copy()
 
     def _forget(self, ended: npt.NDArray[Any]) -> None:

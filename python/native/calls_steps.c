@@ -386,7 +386,8 @@ static PyObject *step_of(const kvp_step *step)
                          PyLong_FromUnsignedLong(step->n_left_out),
                          counts_of(step->waited),
                          counts_of(step->waited_swapped),
-                         PyLong_FromUnsignedLong(step->n_loading)};
+                         PyLong_FromUnsignedLong(step->n_loading),
+                         array_of(U32, step->drafts, step->n_decoding)};
     return tuple_of(tuples[STEP], items, sizeof items / sizeof *items);
 }
 

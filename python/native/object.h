@@ -34,6 +34,7 @@ typedef struct kvpy_object {
     void *sink; /* a cache's recording: FILE */
     uint32_t
         n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
+    uint32_t n_decoding; /* of that step */
 } kvpy_object;
 
 static inline atomic_int *kvpy_lock_of(kvpy_object *object)

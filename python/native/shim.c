@@ -222,15 +222,17 @@ static kvpy_step *copy_step(const kvp_step *step)
 {
     const size_t n_lists =
         (size_t)step->n_admitted + step->n_preempted + step->n_swapped_out + step->n_swapped_in;
-    kvpy_step *copy = malloc(
-        sizeof *copy + step->n_seqs * sizeof *step->seqs + step->n_tokens * sizeof *step->tokens +
-        8 + n_lists * sizeof *step->admitted + step->n_ended * sizeof *step->ended);
+    kvpy_step *copy =
+        malloc(sizeof *copy + step->n_seqs * sizeof *step->seqs +
+               step->n_tokens * sizeof *step->tokens + 8 + step->n_decoding * sizeof *step->drafts +
+               8 + n_lists * sizeof *step->admitted + step->n_ended * sizeof *step->ended);
     if (copy == NULL)
         return NULL;
     unsigned char *at = (unsigned char *)(copy + 1);
     copy->step = *step;
     copy->step.seqs = append_copy(&at, step->seqs, step->n_seqs * sizeof *step->seqs);
     copy->step.tokens = append_copy(&at, step->tokens, step->n_tokens * sizeof *step->tokens);
+    copy->step.drafts = append_copy(&at, step->drafts, step->n_decoding * sizeof *step->drafts);
     copy->step.admitted =
         append_copy(&at, step->admitted, step->n_admitted * sizeof *step->admitted);
     copy->step.preempted =
@@ -252,6 +254,7 @@ int kvpy_sched_step(kvpy_object *object, kvpy_step **place)
     status = kvp_sched_step(cache_of(object), &step);
     if (status == KVP_OK) {
         object->n_sampled = step.n_sampled;
+        object->n_decoding = step.n_decoding;
         *place = copy_step(&step);
         if (*place == NULL) {
             status = KVP_E_NO_MEMORY;
@@ -261,6 +264,16 @@ int kvpy_sched_step(kvpy_object *object, kvpy_step **place)
     }
     kvpy_leave(object);
     return status;
+}
+
+static void take_ended(int status, const kvp_step_end *end, kvp_ended *out_ended, uint32_t capacity,
+                       uint32_t *out_n_ended)
+{
+    if (status == KVP_OK) {
+        *out_n_ended = end->n_ended < capacity ? end->n_ended : capacity;
+        if (end->n_ended > 0)
+            memcpy(out_ended, end->ended, *out_n_ended * sizeof *out_ended);
+    }
 }
 
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
@@ -275,11 +288,35 @@ int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t 
         status = KVPY_E_LENGTH;
     else
         status = kvp_sched_finish(cache_of(object), tokens, ended, &end);
-    if (status == KVP_OK) {
-        *out_n_ended = end.n_ended < capacity ? end.n_ended : capacity;
-        if (end.n_ended > 0)
-            memcpy(out_ended, end.ended, *out_n_ended * sizeof *out_ended);
-    }
+    take_ended(status, &end, out_ended, capacity, out_n_ended);
+    kvpy_leave(object);
+    return status;
+}
+
+static int fit_the_step(const kvpy_object *object, const kvpy_results *results)
+{
+    uint64_t n = object->n_sampled - object->n_decoding;
+    if (results->n_counts != object->n_decoding)
+        return 0;
+    for (uint32_t k = 0; k < results->n_counts; k++)
+        n += results->counts[k];
+    return n == results->n_tokens &&
+           (results->ended == NULL || results->n_ended == object->n_sampled);
+}
+
+int kvpy_sched_finish_drafts(kvpy_object *object, const kvpy_results *results, kvp_ended *out_ended,
+                             uint32_t capacity, uint32_t *out_n_ended)
+{
+    kvp_step_end end = {0};
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    if (!fit_the_step(object, results))
+        status = KVPY_E_LENGTH;
+    else
+        status = kvp_sched_finish_drafts(cache_of(object), results->tokens, results->counts,
+                                         results->ended, &end);
+    take_ended(status, &end, out_ended, capacity, out_n_ended);
     kvpy_leave(object);
     return status;
 }
@@ -509,7 +546,7 @@ void kvpy_dl_capsule_free(void *capsule)
 /* DLPack's type codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 10 float8_e4m3fn. */
 static void set_type(kvpy_dl_tensor *tensor, uint32_t type)
 {
-    static const uint8_t codes[] = {[KVP_F32] = 2,   [KVP_F16] = 2,   [KVP_BF16] = 4,
+    static const uint8_t codes[] = {[KVP_F32] = 2,  [KVP_F16] = 2,   [KVP_BF16] = 4,
                                     [KVP_INT8] = 0, [KVP_E4M3] = 10, [KVP_BYTES] = 1};
     tensor->code = type < sizeof codes ? codes[type] : 0;
     tensor->bits = (uint8_t)(8 * kvp_type_bytes(type));

@@ -77,6 +77,19 @@ void kvpy_step_free(kvpy_step **place);
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
                       uint32_t n_sampled, kvp_ended *out_ended, uint32_t capacity,
                       uint32_t *out_n_ended);
+
+/* Of a step with drafts: lengths of arrays are told, and must be the step's. */
+typedef struct kvpy_results {
+    const int32_t *tokens;
+    const uint32_t *counts;
+    const uint8_t *ended; /* NULL: n_ended does not matter */
+    uint32_t n_tokens;
+    uint32_t n_counts;
+    uint32_t n_ended;
+} kvpy_results;
+
+int kvpy_sched_finish_drafts(kvpy_object *object, const kvpy_results *results, kvp_ended *out_ended,
+                             uint32_t capacity, uint32_t *out_n_ended);
 int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
                        const int32_t *tokens, uint32_t n_samples);
 /* out_requests has room for max_loading; what out_expired points to is the scheduler's. */

@@ -143,6 +143,35 @@ def test_evictions_ahead_of_need() -> None:
         Scheduler(cache, free_target=3)
 
 
+def test_drafts() -> None:
+    cache = Cache(n_blocks=32, block_tokens=4, max_seqs=8)
+    scheduler = Scheduler(cache, max_running=2, step_tokens=8, draft_tokens=3)
+    request = scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=9)
+    assert scheduler.step().drafts.tolist() == []
+    scheduler.finish([10])
+    step = scheduler.step()
+    assert step.drafts.dtype == np.uint32 and step.drafts.tolist() == [3]
+    for tokens, counts in (([20, 21], [3]), ([20, 21], [1, 1]), ([20], [])):
+        with pytest.raises(kvpager.ArgError, match="tokens"):
+            scheduler.finish(tokens, counts=counts)
+    with pytest.raises(kvpager.ArgError):
+        scheduler.finish([20, 21, 22, 23, 24], counts=[5])
+    with pytest.raises(kvpager.ArgError, match="tokens"):
+        scheduler.finish([20, 21, 22], [False, True], counts=[3])
+    with pytest.raises(TypeError, match="counts"):
+        scheduler.finish([20, 21, 22], counts=["3"])
+    assert len(scheduler.finish([20, 21, 22], [False], counts=[3])) == 0
+    assert scheduler.tokens(request).tolist() == [1, 2, 3, 10, 20, 21, 22]
+    assert scheduler.step().seqs["begin"].tolist() == [6]
+    ended = scheduler.finish([30, 31], np.array([True]), counts=np.array([2], np.uint32))
+    assert ended["new_tokens"].tolist() == [6]
+    stats = scheduler.stats()
+    assert (stats.draft_tokens, stats.accepted_tokens) == (6, 3)
+    scheduler.check()
+    with pytest.raises(kvpager.ArgError, match="draft_tokens"):
+        Scheduler(cache, draft_tokens=17)
+
+
 def test_end_of_sequence() -> None:
     cache, scheduler = make()
     scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=10, tag=5)

@@ -173,6 +173,12 @@ static int has_places(kvp_sched *sched, const struct kvpi_request *request)
     return others + sched->n_stored <= sched->max_seqs;
 }
 
+/* A swapped request that lacks slots of state when all are available can never come back. */
+static int must_be_closed(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    return sched->lacks_slots && kvpi_life_is_swapped(request) && kvpi_slots_are_all_there(sched);
+}
+
 static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
 {
     if (!has_places(sched, request)) {
@@ -185,6 +191,10 @@ static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
     kvp_status status = bring_in(sched, request);
     while (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
         const int by_force = sched->queues[KVPI_QUEUE_RUNNING].n == 0;
+        if (must_be_closed(sched, request)) {
+            kvpi_victims_recompute(sched, request);
+            return KVP_E_DROPPED;
+        }
         if (kvpi_victims_are_pointless(sched, sched->missing) ||
             !kvpi_victims_take(sched, NULL, by_force)) {
             request->last_try = look(sched);
@@ -229,12 +239,16 @@ static void pass_over(kvp_sched *sched)
 /* Try a request; gives 1 when it came in. What becomes of the others is noted. */
 static int try_and_note(kvp_sched *sched, struct kvpi_request *request, uint32_t *waited)
 {
+    const int is_swapped = kvpi_life_is_swapped(request);
     const kvp_status status = try_request(sched, request);
     const uint32_t reason = reason_of(status);
     if (status == KVP_OK) {
         let_run(sched, request);
         pass_over(sched);
         return 1;
+    }
+    if (request->queue == KVPI_QUEUE_WAITING && is_swapped) {
+        return 0; /* it was closed */
     }
     if (reason == KVP_WAIT_REASONS) {
         kvpi_life_refuse(sched, request, status, &sched->refused[sched->report.n_ended++]);

@@ -20,6 +20,7 @@ struct sched_audit {
     uint32_t n_prefill;
     uint32_t n_decode;
     uint32_t n_catching_up;
+    uint32_t n_drafts;
 };
 
 static int sched_fail(struct sched_audit *audit, uint64_t object, const char *text)
@@ -81,7 +82,7 @@ static int check_prefill_list(struct sched_audit *audit)
 static uint32_t core_tokens(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
     if (sample->stage == KVPI_STAGE_DECODE) {
-        return sched->is_out ? sample->known : sample->known - 1;
+        return sched->is_out ? sample->known + sched->item_drafts[sample->slot] : sample->known - 1;
     }
     return sample->core;
 }
@@ -133,6 +134,11 @@ static int check_item(struct sched_audit *audit, const struct kvpi_sample *sampl
          sched->tokens[slot] != *kvpi_pages_last(&sched->pages, &sample->generated))) {
         return sched_fail(audit, place, "Q3 an item that decodes is out of date");
     }
+    if (sample->stage == KVPI_STAGE_DECODE &&
+        sched->item_drafts[slot] > (sched->is_out ? sample->limit - sample->known - 1 : 0)) {
+        return sched_fail(audit, place, "Q3 an item has more drafts than it may");
+    }
+    audit->n_drafts += sample->stage == KVPI_STAGE_DECODE ? sched->item_drafts[slot] : 0;
     return 1;
 }
 
@@ -265,6 +271,9 @@ static int check_sched_sums(struct sched_audit *audit)
     }
     if (sched->n_decoding != audit->n_decode && sched->n_dead == 0) {
         return sched_fail(audit, 0, "Q3 items that decode are miscounted");
+    }
+    if (sched->is_out && sched->n_dead == 0 && sched->n_drafts != audit->n_drafts) {
+        return sched_fail(audit, 0, "Q2 drafts are miscounted");
     }
     if (sched->pages.n_reserved != audit->n_pages ||
         sched->pages.n_free + audit->n_used_pages != sched->pages.n_pages ||

@@ -6,6 +6,11 @@
  * without values, which are filled in at once: the tokens of all samples need not lie in one piece.
  * Victims rank after the request that needs the blocks, so what was served is never undone.
  *
+ * Drafts (kvp_sched_config.draft_tokens) are tokens without values behind the newest one, from here
+ * to the end of the step. So nothing that the caller does meanwhile (a fork) makes the cache move
+ * what the step writes there. They are the last that blocks are given to: if there are none for all
+ * drafts of a step, it has no drafts. So nobody gives way, or is left out, for them.
+ *
  * And blocks that the next step will take, free before it is made (kvp_sched_reclaim). That count
  * looks at lengths only: hits of those that come in, and what ends or is preempted, are known when
  * the step is made. config.free_target limits what a count too high may cost.
@@ -13,6 +18,57 @@
 #include <kvpager/drop.h>
 
 #include "sched/state.h"
+
+#include <assert.h>
+
+/* -------------------------------------------------------------------------------------- drafts */
+
+static uint32_t most_drafts(const kvp_sched *sched, uint32_t slot)
+{
+    const struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
+    return kvpi_sched_min(sched->config.draft_tokens, sample->limit - sample->known - 1);
+}
+
+void kvpi_extend_clear_drafts(kvp_sched *sched)
+{
+    for (uint32_t k = 0; sched->n_drafts > 0 && k < sched->n_decoding; k++) {
+        sched->item_drafts[k] = 0;
+    }
+    sched->n_drafts = 0;
+}
+
+/* Room for all that decode, and their drafts. Gives 0, with nothing changed, when there is none, or
+ * when nobody has drafts. */
+static int extend_with_drafts(kvp_sched *sched)
+{
+    kvp_batch batch = {.struct_size = sizeof(batch),
+                       .n_seqs = sched->n_decoding,
+                       .seqs = sched->item_seqs,
+                       .n_tokens = sched->few_counts};
+    if (sched->config.draft_tokens == 0) {
+        return 0;
+    }
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        sched->item_drafts[k] = most_drafts(sched, k);
+        sched->few_counts[k] = 1 + sched->item_drafts[k];
+        sched->n_drafts += sched->item_drafts[k];
+    }
+    if (sched->n_drafts == 0) {
+        return 0;
+    }
+    if (kvp_seq_extend_many(sched->cache, &batch) != KVP_OK) {
+        kvpi_extend_clear_drafts(sched);
+        return 0;
+    }
+    batch.n_tokens = NULL;
+    batch.tokens = sched->tokens;
+    const kvp_status status = kvp_seq_fill_many(sched->cache, &batch);
+    assert(status == KVP_OK); /* one token of each has no value */
+    (void)status;
+    return 1;
+}
+
+/* ------------------------------------------------------------------------ all, and one by one */
 
 static kvp_status extend_all(kvp_sched *sched)
 {
@@ -127,7 +183,8 @@ void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request)
 void kvpi_extend_running(kvp_sched *sched)
 {
     const struct kvpi_queue *running = &sched->queues[KVPI_QUEUE_RUNNING];
-    if (sched->n_catching_up == 0 && extend_all(sched) == KVP_OK) {
+    sched->n_drafts = 0;
+    if (sched->n_catching_up == 0 && (extend_with_drafts(sched) || extend_all(sched) == KVP_OK)) {
         return;
     }
     int is_first = 1;

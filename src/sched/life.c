@@ -136,6 +136,7 @@ void kvpi_life_drop_item(kvp_sched *sched, uint32_t slot)
     sched->item_samples[slot] = sched->item_samples[last];
     sched->item_seqs[slot] = sched->item_seqs[last];
     sched->item_ends[slot] = sched->item_ends[last];
+    sched->item_drafts[slot] = sched->item_drafts[last];
     sched->tokens[slot] = sched->tokens[last];
     sched->samples[sched->item_samples[slot]].slot = slot;
 }
@@ -171,6 +172,7 @@ static void begin_to_decode(kvp_sched *sched, struct kvpi_sample *sample)
 {
     sample->stage = KVPI_STAGE_DECODE;
     sample->slot = sched->n_decoding++;
+    sched->item_drafts[sample->slot] = 0;
     kvpi_life_fill_item(sched, sample);
 }
 

@@ -51,18 +51,20 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
 static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
 {
     const uint64_t most = cache->max_seqs < cache->max_copies ? cache->max_seqs : cache->max_copies;
-    const uint32_t swaps = cache->state_slots == 0; /* recurrent state is not swapped */
     return kvpi_why_range(why, "max_requests", c->max_requests, 1, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_samples", c->max_samples, c->max_requests, MAX_REQUESTS) ||
            kvpi_why_range(why, "max_running", c->max_running, 1, most) ||
-           kvpi_why_range(why, "step_tokens", c->step_tokens, c->max_running, MAX_STEP_TOKENS) ||
+           kvpi_why_range(why, "draft_tokens", c->draft_tokens, 0, KVP_SCHED_DRAFTS_MAX) ||
+           kvpi_why_range(why, "step_tokens", c->step_tokens,
+                          (uint64_t)c->max_running * (1 + c->draft_tokens), MAX_STEP_TOKENS) ||
            kvpi_why_range(why, "max_tries", c->max_tries, 1, c->max_requests) ||
-           kvpi_why_range(why, "preempt", c->preempt, 0, swaps ? KVP_PREEMPT_CHEAPER : 0) ||
-           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, swaps) ||
+           kvpi_why_range(why, "preempt", c->preempt, 0, KVP_PREEMPT_CHEAPER) ||
+           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
            kvpi_why_range(why, "max_loading", c->max_loading, 0, c->max_requests) ||
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0) ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
                           kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
 }
@@ -127,6 +129,7 @@ static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_con
     sched->item_samples = take_array(layout, running, sizeof(*sched->item_samples));
     sched->item_seqs = take_array(layout, running, sizeof(*sched->item_seqs));
     sched->item_ends = take_array(layout, running, sizeof(*sched->item_ends));
+    sched->item_drafts = take_array(layout, running, sizeof(*sched->item_drafts));
     sched->tokens = take_array(layout, config->step_tokens, sizeof(*sched->tokens));
     sched->admitted = take_array(layout, running, sizeof(*sched->admitted));
     sched->preempted =
@@ -143,6 +146,8 @@ static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_con
     sched->few_ids = take_array(layout, running, sizeof(*sched->few_ids));
     sched->more_ids = take_array(layout, running, sizeof(*sched->more_ids));
     sched->swap_seqs = take_array(layout, running, sizeof(*sched->swap_seqs));
+    sched->accepted_drafts = take_array(layout, (uint64_t)running * config->draft_tokens,
+                                        sizeof(*sched->accepted_drafts));
     sched->tried = take_array(layout, config->max_tries, sizeof(*sched->tried));
 }
 

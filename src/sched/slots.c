@@ -44,6 +44,14 @@ int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
                 available_slots(sched));
 }
 
+/* The same to swap in the sequences in swap_seqs, beside `others`. */
+int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others)
+{
+    uint32_t need;
+    return kvp_state_swap_need(sched->cache, sched->swap_seqs, n_seqs, reserve, &need) == KVP_OK &&
+           (uint64_t)need + others + sched->promised_slots <= available_slots(sched);
+}
+
 int kvpi_slots_are_all_there(const kvp_sched *sched)
 {
     return available_slots(sched) == sched->usable_slots;
@@ -67,6 +75,22 @@ static uint32_t count_readers(const kvp_sched *sched, const struct kvpi_request 
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
         n += slots_of_seq(sched, s->seq).read_slot == slot;
+    }
+    return n;
+}
+
+/* States that a swap of the request copies. */
+uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    uint32_t n = 0;
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        const uint32_t slot = slots_of_seq(sched, s->seq).read_slot;
+        const struct kvpi_sample *first = kvpi_sched_first(sched, request);
+        while (slot != 0 && slots_of_seq(sched, first->seq).read_slot != slot) {
+            first = kvpi_sched_next(sched, first);
+        }
+        n += slot != 0 && first == s;
     }
     return n;
 }

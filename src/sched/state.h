@@ -33,8 +33,9 @@
  *
  *   PREFILL, HELD   its sequence has `core` tokens, core <= known; `computed` <= core. What a
  *                   PREFILL computes ends at its goal (kvpi_sample_goal)
- *   DECODE          its sequence has known - 1 tokens between steps, all computed, and known tokens
- *                   while a step is out; `core` and `computed` are not kept up to date
+ *   DECODE          its sequence has known - 1 tokens between steps, all computed, and while a step
+ *                   is out known tokens and its drafts; `core` and `computed` are not kept up to
+ *                   date
  *   prompt <= known <= limit, and known < limit unless ENDED; generated = known - prompt
  *   items[k] for k < n_decoding is the step's entry of sample item_samples[k], and stays from step
  *   to step: what a decode changes of it is `begin`
@@ -222,6 +223,8 @@ struct kvp_sched {
     uint32_t *item_samples; /* [max_running] */
     kvp_seq *item_seqs;     /* [max_running] for the calls for many */
     uint32_t *item_ends;    /* [max_running] tokens of the sequence after the step */
+    uint32_t *item_drafts;  /* [max_running] slots for drafts behind those that decode */
+    uint32_t n_drafts;      /* their sum */
     int32_t *tokens;        /* [step_tokens] */
     uint32_t prefill_first;
     uint32_t prefill_last;
@@ -246,15 +249,16 @@ struct kvp_sched {
     uint32_t n_ended;
 
     /* scratch */
-    int32_t *text;        /* [max_seq_tokens] tokens for the core, in one piece */
-    int32_t *newest;      /* [max_running] */
-    kvp_seq *few_seqs;    /* [max_running] */
-    uint32_t *few_counts; /* [max_running] */
-    uint32_t *few_ids;    /* [max_running] */
-    uint32_t *more_ids;   /* [max_running] */
-    kvp_seq *swap_seqs;   /* [max_running] */
-    uint64_t missing;     /* blocks that the last try lacked; 0: not known */
-    int lacks_slots;      /* what was lacked last are slots of state */
+    int32_t *text;            /* [max_seq_tokens] tokens for the core, in one piece */
+    int32_t *newest;          /* [max_running] */
+    kvp_seq *few_seqs;        /* [max_running] */
+    uint32_t *few_counts;     /* [max_running] */
+    uint32_t *few_ids;        /* [max_running] */
+    uint32_t *more_ids;       /* [max_running] */
+    kvp_seq *swap_seqs;       /* [max_running] */
+    int32_t *accepted_drafts; /* [max_running x draft_tokens] */
+    uint64_t missing;         /* blocks that the last try lacked; 0: not known */
+    int lacks_slots;          /* what was lacked last are slots of state */
     struct kvpi_arrivals arrived;
     uint32_t *tried; /* [max_tries] requests that did not fit, in this step */
     uint32_t n_tried;
@@ -393,6 +397,7 @@ kvp_status kvpi_swap_check(kvp_sched *sched, const struct kvpi_request *request)
 /* extend.c: room for what running sequences compute next. */
 void kvpi_extend_running(kvp_sched *sched);
 void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request);
+void kvpi_extend_clear_drafts(kvp_sched *sched);
 
 /* open.c: the sequence of a request that is admitted; what others will need. */
 kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request);
@@ -408,7 +413,9 @@ uint64_t kvpi_open_watermark(const kvp_sched *sched);
 uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
                        const kvp_prompt *prompt);
+int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others);
 int kvpi_slots_are_all_there(const kvp_sched *sched);
+uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request);
 uint32_t kvpi_slots_most_of(uint32_t n_samples);
 uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n);

@@ -36,6 +36,8 @@ static void end_report(kvp_sched *sched)
     report->n_tokens = sched->n_tokens;
     report->n_decoding = sched->n_decoding;
     report->n_sampled += sched->n_decoding;
+    report->n_drafts = sched->n_drafts;
+    report->drafts = sched->item_drafts;
     report->seqs = sched->items;
     report->tokens = sched->tokens;
     report->admitted = sched->admitted;
@@ -49,6 +51,7 @@ static void end_report(kvp_sched *sched)
     sched->n_strayed = 0;
     sched->stats.steps++;
     sched->stats.scheduled_tokens += report->n_tokens;
+    sched->stats.draft_tokens += report->n_drafts;
     for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
         sched->stats.waited[i] += report->waited[i];
         sched->stats.waited_swapped[i] += report->waited_swapped[i];
@@ -76,7 +79,7 @@ static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
     }
     sched->n_items = sched->n_decoding;
     sched->n_tokens = sched->n_decoding;
-    uint32_t budget = sched->config.step_tokens - sched->n_decoding;
+    uint32_t budget = sched->config.step_tokens - sched->n_decoding - sched->n_drafts;
     kvpi_admit_chunks(sched, &budget);
     if (is_tight || sched->report.n_left_out > 0) {
         sched->report.waited[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_WAITING].n;
@@ -103,10 +106,23 @@ kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t ste
 
 /* -------------------------------------------------------------------------------------- finish */
 
-static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens)
+/* What the caller reports. */
+struct results {
+    const int32_t *tokens;  /* NULL: there are none */
+    const uint32_t *counts; /* [n_decoding] tokens of each; NULL: one each */
+    const uint8_t *ended;   /* NULL: none has */
+};
+
+/* How far the results were looked at: items, and their tokens. */
+struct looked {
+    uint32_t items;
+    uint32_t tokens;
+};
+
+static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens, struct looked from)
 {
-    uint32_t at = 0;
-    for (uint32_t k = 0; k < sched->n_items; k++) {
+    uint32_t at = from.tokens;
+    for (uint32_t k = from.items; k < sched->n_items; k++) {
         const uint32_t end = at + sched->items[k].n_sampled;
         for (; at < end; at++) {
             if (tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
@@ -115,6 +131,47 @@ static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens)
         }
     }
     return 1;
+}
+
+/* May item k have sampled so many tokens? Equally many for all samples of a request. */
+static int count_is_valid(const kvp_sched *sched, const uint32_t *counts, uint32_t k)
+{
+    if (counts[k] == 0 || counts[k] - 1 > sched->item_drafts[k]) {
+        return 0;
+    }
+    if (sched->item_samples[k] == KVPI_NONE) {
+        return 1;
+    }
+    const struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
+    const struct kvpi_request *request = &sched->requests[sample->request];
+    return counts[k] == counts[kvpi_open_trunk_of(sched, request)->slot];
+}
+
+/* Of those that decode, with counts. */
+static int drafts_are_valid(const kvp_sched *sched, const struct results *results,
+                            struct looked *looked)
+{
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        if (!count_is_valid(sched, results->counts, k)) {
+            return 0;
+        }
+        for (uint32_t i = 0; i < results->counts[k]; i++) {
+            if (results->tokens[looked->tokens++] < 0 && sched->item_samples[k] != KVPI_NONE) {
+                return 0;
+            }
+        }
+    }
+    looked->items = sched->n_decoding;
+    return 1;
+}
+
+static int are_valid(const kvp_sched *sched, const struct results *results)
+{
+    struct looked looked = {0, 0};
+    return sched->report.n_sampled == 0 ||
+           (results->tokens != NULL &&
+            (results->counts == NULL || drafts_are_valid(sched, results, &looked)) &&
+            tokens_are_valid(sched, results->tokens, looked));
 }
 
 /* Forks that are due need sequences of the cache. */
@@ -133,8 +190,65 @@ static int have_seqs_for_forks(const kvp_sched *sched)
                         stats.open_seqs + due <= sched->max_seqs);
 }
 
-static kvp_status commit_items(kvp_sched *sched)
+/* Drafts of an item that were accepted. */
+static uint32_t accepted_of(const kvp_sched *sched, const struct results *results, uint32_t k)
 {
+    return results->counts != NULL && k < sched->n_decoding ? results->counts[k] - 1 : 0;
+}
+
+/* The items whose request is still there, and how many drafts of each were accepted, which go to
+ * accepted_drafts. */
+static uint32_t gather_accepted(kvp_sched *sched, const struct results *results)
+{
+    const int32_t *tokens = results->tokens;
+    uint32_t n = 0;
+    uint32_t n_tokens = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        const uint32_t accepted = accepted_of(sched, results, k);
+        if (sched->item_samples[k] != KVPI_NONE) {
+            for (uint32_t i = 0; i < accepted; i++) {
+                sched->accepted_drafts[n_tokens++] = tokens[i];
+            }
+            sched->few_seqs[n] = sched->item_seqs[k];
+            sched->few_ids[n] = k;
+            sched->few_counts[n++] = accepted;
+        }
+        tokens += k < sched->n_decoding ? accepted + 1 : 0;
+    }
+    return n;
+}
+
+/* Commit the step: as commit_items does for steps without drafts. */
+static kvp_status commit_drafts(kvp_sched *sched, const struct results *results)
+{
+    const uint32_t n = gather_accepted(sched, results);
+    const kvp_batch batch = {.struct_size = sizeof(batch),
+                             .n_seqs = n,
+                             .seqs = sched->few_seqs,
+                             .n_tokens = sched->few_counts,
+                             .tokens = sched->accepted_drafts};
+    kvp_status status = kvp_seq_fill_many(sched->cache, &batch);
+    if (status != KVP_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sched->stats.accepted_tokens += sched->few_counts[i];
+        sched->few_counts[i] += sched->item_ends[sched->few_ids[i]];
+    }
+    status = kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
+    for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
+        if (sched->few_ids[i] < sched->n_decoding) {
+            status = kvp_seq_truncate(sched->cache, sched->few_seqs[i], sched->few_counts[i], NULL);
+        }
+    }
+    return status;
+}
+
+static kvp_status commit_items(kvp_sched *sched, const struct results *results)
+{
+    if (sched->n_drafts > 0) {
+        return commit_drafts(sched, results);
+    }
     if (sched->n_dead == 0) {
         return kvp_seq_commit_many(sched->cache, sched->item_seqs, sched->item_ends,
                                    sched->n_items);
@@ -278,6 +392,7 @@ static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_
             drops[n_drops++] = k;
         }
     }
+    kvpi_extend_clear_drafts(sched);
     while (n_drops > 0) {
         kvpi_life_drop_item(sched, drops[--n_drops]);
     }
@@ -293,7 +408,28 @@ static void join_noted(kvp_sched *sched, uint32_t n)
     }
 }
 
-static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+/* Accepted drafts become tokens of their samples. What was sampled after them goes to `newest`, one
+ * for each that decodes. Gives the tokens as if these stood before those of chunks. */
+static const int32_t *take_accepted(kvp_sched *sched, const struct results *results)
+{
+    const int32_t *tokens = results->tokens;
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        const uint32_t n = accepted_of(sched, results, k);
+        if (n > 0 && sched->item_samples[k] != KVPI_NONE) {
+            struct kvpi_sample *sample = &sched->samples[sched->item_samples[k]];
+            kvpi_pages_append_many(&sched->pages, &sample->generated, tokens, n);
+            sample->known += n;
+            sched->items[k].begin += n;
+            sched->item_ends[k] += n;
+        }
+        sched->newest[k] = tokens[n];
+        sched->stats.sampled_tokens += n;
+        tokens += n + 1;
+    }
+    return tokens - sched->n_decoding;
+}
+
+static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
                                kvp_step_end *out_end)
 {
     if (sched == NULL) {
@@ -302,20 +438,22 @@ static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const ui
     if (!sched->is_out) {
         return KVP_E_STATE;
     }
-    if (sched->report.n_sampled > 0 && (tokens == NULL || !tokens_are_valid(sched, tokens))) {
+    if (!are_valid(sched, results)) {
         return KVP_E_ARG;
     }
     if (!have_seqs_for_forks(sched)) {
         return KVP_E_NO_SEQS;
     }
-    const kvp_status status = commit_items(sched);
+    const kvp_status status = commit_items(sched, results);
     if (status != KVP_OK) {
         return status;
     }
     kvpi_slots_keep(sched);
     sched->n_ended = 0;
-    const uint32_t n_noted = finish_chunks(sched, tokens, ended);
-    finish_decodes(sched, tokens, ended);
+    const int has_drafts = sched->n_drafts > 0;
+    const int32_t *tokens = has_drafts ? take_accepted(sched, results) : results->tokens;
+    const uint32_t n_noted = finish_chunks(sched, tokens, results->ended);
+    finish_decodes(sched, has_drafts ? sched->newest : tokens, results->ended);
     sched->is_out = 0;
     join_noted(sched, n_noted);
     sched->stats.sampled_tokens += sched->report.n_sampled;
@@ -325,18 +463,33 @@ static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const ui
     return KVP_OK;
 }
 
-kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                                  kvp_step_end *out_end, size_t end_size)
+static kvp_status finish_sized(kvp_sched *sched, const struct results *results,
+                               kvp_step_end *out_end, size_t end_size)
 {
     kvp_step_end full;
     if (kvpi_sized_bad(out_end, end_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = sched_finish(sched, tokens, ended, out_end == NULL ? NULL : &full);
+    const kvp_status status = sched_finish(sched, results, out_end == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_end, end_size, &full, sizeof(full));
     }
     return status;
+}
+
+kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                  kvp_step_end *out_end, size_t end_size)
+{
+    const struct results results = {.tokens = tokens, .ended = ended};
+    return finish_sized(sched, &results, out_end, end_size);
+}
+
+kvp_status kvp_sched_finish_drafts_sized(kvp_sched *sched, const int32_t *tokens,
+                                         const uint32_t *counts, const uint8_t *ended,
+                                         kvp_step_end *out_end, size_t end_size)
+{
+    const struct results results = {.tokens = tokens, .counts = counts, .ended = ended};
+    return finish_sized(sched, &results, out_end, end_size);
 }
 
 /* ---------------------------------------------------------------------------------------- fail */

@@ -4,6 +4,11 @@
  * On the host a request keeps its sequences, and nothing is promised to the samples that its trunk
  * has not been forked to yet; when it comes back they are counted anew. The way back must fit one
  * plan, or a swapped request could wait for ever: kvpi_swap_is_possible sees to that beforehand.
+ *
+ * With recurrent state, the way back needs slots: one for each state, and one for each sequence
+ * that may not write the slot that it reads. It prefers checkpoints that are there to copies, so it
+ * may need more than there are. A request that lacks slots when all are available is closed: it
+ * fits when it is opened anew.
  */
 #include "sched/state.h"
 
@@ -33,7 +38,8 @@ int kvpi_swap_is_possible(const kvp_sched *sched, const struct kvpi_request *req
         n += kvpi_sample_has_seq(s) ? count_rows(sched, s) : 0;
     }
     n = n < sched->usable_blocks ? n : sched->usable_blocks;
-    return n + (uint64_t)request->n_live * sched->n_groups <= sched->max_copies;
+    const uint64_t n_groups = (uint64_t)sched->n_groups + (sched->usable_slots > 0);
+    return n + request->n_live * n_groups <= sched->max_copies;
 }
 
 static uint32_t gather_samples(kvp_sched *sched, const struct kvpi_request *request)
@@ -121,7 +127,9 @@ int kvpi_swap_is_cheaper(kvp_sched *sched, const struct kvpi_request *request)
         admission.verdict != KVP_ADMIT_OK) {
         return 0;
     }
-    return price(config->swap_cost, config->swap_block_cost, admission.copied_blocks) <=
+    const uint64_t fixed =
+        price(config->swap_cost, config->swap_state_cost, kvpi_slots_count_read(sched, request));
+    return price(fixed, config->swap_block_cost, admission.copied_blocks) <=
            price(config->recompute_cost, config->recompute_token_cost,
                  count_lost_tokens(sched, request));
 }
@@ -149,23 +157,27 @@ int kvpi_swap_out(kvp_sched *sched, struct kvpi_request *request)
     return 1;
 }
 
-/* Blocks that samples will take besides those of the swap-in: when the trunk is forked, which is
- * promised, and when generated tokens that are computed again get their room, in this step. */
+/* Blocks, and slots of state, that samples will take besides those of the swap-in: when the trunk
+ * is forked, which is promised, and when generated tokens that are computed again get their room,
+ * in this step. */
 struct besides {
     uint32_t promised;
     uint32_t at_once;
+    uint32_t promised_slots;
+    uint32_t slots_at_once;
 };
 
 static struct besides count_besides(const kvp_sched *sched, const struct kvpi_request *request)
 {
     const uint32_t S = sched->block_tokens;
-    struct besides n = {0, 0};
+    struct besides n = {0};
     if (kvpi_life_is_ready(sched, request)) {
         return n; /* the reserve is for what it computes */
     }
     if (request->n_unforked > 0) {
         n.promised =
             kvpi_open_blocks_to_promise(sched, request, kvpi_open_trunk_of(sched, request));
+        n.promised_slots = kvpi_slots_to_promise(sched, request);
     }
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
@@ -173,6 +185,7 @@ static struct besides count_besides(const kvp_sched *sched, const struct kvpi_re
         if (kvpi_sample_has_seq(s) && s->core < goal) {
             /* and the partly filled block that it shares with the trunk */
             n.at_once += (kvpi_sched_ceil(goal, S) - s->core / S) * sched->n_groups;
+            n.slots_at_once += s->core == s->computed;
         }
     }
     return n;
@@ -190,11 +203,17 @@ static kvp_status check_all(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve,
     }
     const uint64_t others = (uint64_t)besides->promised + besides->at_once + sched->promised_blocks;
     const uint64_t all = admission.need_blocks + others + kvpi_open_watermark(sched);
-    if (all <= admission.available) {
-        return KVP_OK;
+    if (all > admission.available) {
+        sched->missing = all - admission.available;
+        return KVP_E_NO_BLOCKS;
     }
-    sched->missing = all - admission.available;
-    return KVP_E_NO_BLOCKS;
+    if (sched->usable_slots > 0 &&
+        !kvpi_slots_suffice_back(sched, n_seqs, reserve,
+                                 besides->promised_slots + besides->slots_at_once)) {
+        sched->lacks_slots = 1;
+        return KVP_E_NO_BLOCKS;
+    }
+    return KVP_OK;
 }
 
 static uint32_t reserve_of(const kvp_sched *sched, const struct kvpi_request *request)
@@ -218,7 +237,8 @@ kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request)
     kvp_shortage shortage;
     kvp_status status = KVP_OK;
     sched->missing = 0;
-    if (besides.promised + besides.at_once + sched->promised_blocks > 0) {
+    sched->lacks_slots = 0;
+    if (besides.promised + besides.at_once + sched->promised_blocks + sched->usable_slots > 0) {
         status = check_all(sched, n, reserve, &besides);
     }
     if (status == KVP_OK) {
@@ -231,7 +251,9 @@ kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request)
         return status;
     }
     request->promised = besides.promised;
+    request->promised_slots = besides.promised_slots;
     sched->promised_blocks += besides.promised;
+    sched->promised_slots += besides.promised_slots;
     sched->stats.swapped_in++;
     sched->stats.swapped_in_blocks += swapped.copied_blocks;
     return KVP_OK;

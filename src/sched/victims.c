@@ -191,6 +191,7 @@ void kvpi_victims_swap_ahead(kvp_sched *sched)
     if (!sched->config.swap_ahead) {
         return;
     }
+    sched->lacks_slots = 0;
     while (is_below_watermark(sched)) {
         struct kvpi_request *victim = next_ahead(sched);
         if (victim == NULL || !kvpi_swap_out(sched, victim)) {

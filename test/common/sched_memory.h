@@ -60,6 +60,9 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
     for (uint32_t begin = 0, end; begin < n; begin = end) {
         for (end = begin; end < n && copies[end].phase == copies[begin].phase; end++) {}
         for (uint32_t i = end; i-- > begin;) {
+            if (copies[i].group == memory->n_groups) {
+                continue; /* a state: sched_states.h */
+            }
             const uint64_t *from =
                 sched_memory_block(memory, copies[i].src_tier, copies[i].src_block);
             uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);

@@ -10,8 +10,11 @@
 #include <kvpager/states.h>
 
 typedef struct sched_states {
-    uint32_t n;
-    uint64_t *slots; /* [n] */
+    uint32_t n; /* 0: the cache has no such state */
+    uint32_t n_groups;
+    uint32_t n_slots[2];
+    uint64_t *slots; /* [n] of the device */
+    uint64_t *host;
 } sched_states;
 
 static inline int sched_states_create(sched_states *states, const kvp_cache *cache)
@@ -21,13 +24,43 @@ static inline int sched_states_create(sched_states *states, const kvp_cache *cac
         return 0;
     }
     states->n = config.state_slots;
+    states->n_groups = config.n_groups;
+    states->n_slots[KVP_DEVICE] = config.state_slots;
+    states->n_slots[KVP_HOST] = config.host_state_slots;
     states->slots = calloc((size_t)states->n + 1, sizeof(*states->slots));
-    return states->slots != NULL;
+    states->host = calloc((size_t)config.host_state_slots + 1, sizeof(*states->host));
+    return states->slots != NULL && states->host != NULL;
 }
 
 static inline void sched_states_destroy(sched_states *states)
 {
     free(states->slots);
+    free(states->host);
+}
+
+static inline uint64_t *sched_states_slot(const sched_states *states, uint32_t tier, int32_t slot)
+{
+    if (tier > KVP_HOST || slot <= 0 || (uint32_t)slot >= states->n_slots[tier]) {
+        return NULL;
+    }
+    return (tier == KVP_DEVICE ? states->slots : states->host) + slot;
+}
+
+/* Run what a plan copies of states. */
+static inline int sched_states_copy(const sched_states *states, const kvp_copy *copies, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t *from = sched_states_slot(states, copies[i].src_tier, copies[i].src_block);
+        uint64_t *to = sched_states_slot(states, copies[i].dst_tier, copies[i].dst_block);
+        if (states->n == 0 || copies[i].group != states->n_groups) {
+            continue;
+        }
+        if (from == NULL || to == NULL || copies[i].n_tokens != 1) {
+            return 0;
+        }
+        *to = *from;
+    }
+    return 1;
 }
 
 /* After the first n tokens. */

@@ -151,6 +151,7 @@ static void pass_states(sched_world *s, const kvp_step_seq *item, int is_writing
 void run_work(sched_world *s, const kvp_step *step)
 {
     assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
+    assert_true(sched_states_copy(&s->states, s->copies, s->n_copies));
     for (uint32_t i = 0; i < (s->reads_kv ? 2 : 1) * step->n_seqs; i++) {
         compute(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
     }

@@ -313,7 +313,9 @@ static void finish_item(oracle *o, const plan_item *item, const int32_t *tokens,
     s->computed = end;
     if (end >= r->prompt)
         fork_others(r, s);
+    oracle_accept(o, item, tokens);
     uint32_t at = 0;
+    tokens += oracle_accepted(item);
     for (uint32_t i = 0; i < r->n_samples && item->n_sampled > 0; i++) {
         if (!r->samples[i].has_ended && (is_first_token || i == item->sample)) {
             give(o, r, i, tokens[at], lasts[at], ended, n_ended);
@@ -344,11 +346,13 @@ void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_e
     *out_n_ended = 0;
     for (int decodes = 0; decodes < 2; decodes++) {
         uint32_t at = 0;
+        uint32_t at_token = 0;
         for (uint32_t i = 0; i < o->plan.n_items; i++) {
             const plan_item *item = &o->plan.items[i];
             if (item->decodes == decodes && item->request != GONE)
-                finish_item(o, item, tokens + at, ended + at, out_ended, out_n_ended);
+                finish_item(o, item, tokens + at_token, ended + at, out_ended, out_n_ended);
             at += item->n_sampled;
+            at_token += item->n_results;
         }
     }
     for (uint32_t i = 0; i < o->plan.n_items; i++) {

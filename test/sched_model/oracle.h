@@ -24,6 +24,7 @@ typedef struct sample {
     uint32_t computed; /* of them */
     uint32_t n;        /* tokens of the sample */
     int32_t text[MAX_TEXT];
+    uint32_t drafts;    /* slots behind them that the step has; in core while it is out */
     uint64_t under_way; /* since when it has chunks to compute: larger is later; 0: it has none */
 } sample;
 
@@ -67,6 +68,8 @@ typedef struct plan_item {
     uint32_t n_tokens;
     uint32_t n_sampled;
     int decodes;
+    uint32_t n_drafts;  /* slots for them */
+    uint32_t n_results; /* n_sampled and accepted drafts */
 } plan_item;
 
 typedef struct step_plan {
@@ -96,11 +99,15 @@ typedef struct step_plan {
     X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED) X(KEPT_BACK) \
     X(KEPT_BACK_AGAIN) X(KEPT_BACK_GROUPS) X(KEPT_BACK_ONCE_RUN) X(KEPT_BACK_PASSED) \
     X(LEADER_LOST) X(RECLAIMED) X(STATE_HIT) X(STATE_NEVER) X(STATE_PROMISED) X(STATE_CUT_CHUNK) \
-    X(STATE_KEPT) X(STATE_WAITS) X(STATE_SHORT) X(STATE_VICTIM) X(STATE_WITHHELD) X(STATE_FOLLOWED)
+    X(STATE_KEPT) X(STATE_WAITS) X(STATE_SHORT) X(STATE_VICTIM) X(STATE_WITHHELD) \
+    X(STATE_FOLLOWED) X(DRAFTS) X(DRAFTS_LACK_ROOM) X(ACCEPTED_ALL) X(ACCEPTED_SOME) \
+    X(ACCEPTED_NONE) X(ACCEPTED_GROUPS) X(ACCEPTED_STATES) X(STATE_SWAPPED) X(STATE_SWAPPED_IN) \
+    X(STATE_BACK_WAITS)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
-    X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED)
+    X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED) \
+    X(STATE_FOUND_BACK)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -128,6 +135,7 @@ typedef struct oracle {
     step_plan plan;
     uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
     uint64_t n_checkpoints, n_skipped_checkpoints;
+    uint64_t n_draft_tokens, n_accepted;
     uint64_t n_held, n_released, n_expired, n_dropped, n_skipped, n_followed;
     uint64_t met[N_SITUATIONS];
 } oracle;
@@ -155,7 +163,24 @@ kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const 
 /* oracle_prefix.c: is a waiting request kept back because another one computes its prefix? */
 int oracle_keeps_back(oracle *o, request *r);
 
+/* oracle_drafts.c: drafts. */
+int oracle_extend_with_drafts(oracle *o);
+uint32_t oracle_count_drafts(const oracle *o);
+uint32_t oracle_accepted(const plan_item *item);
+void oracle_accept(oracle *o, const plan_item *item, const int32_t *tokens);
+void oracle_commit(const oracle *o, kvp_cache *copy);
+
+/* oracle_rows.c: blocks of a request. */
+uint32_t oracle_row(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row);
+int oracle_others_hold(const oracle *o, const request *r, uint32_t group, int32_t block);
+int oracle_releases_block(const oracle *o, const request *r);
+int oracle_way_back_fits(const oracle *o, const request *r);
+
 /* oracle_states.c: recurrent state. */
+uint32_t oracle_states_to_copy(const oracle *o, const request *r);
+int oracle_slots_fit_back(oracle *o, const request *r, const kvp_seq *seqs, uint32_t n,
+                          uint32_t reserve);
+kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n, uint32_t reserve);
 uint32_t oracle_most_slots(uint32_t n_samples);
 uint32_t oracle_slots_for_later(const oracle *o, const request *r);
 uint64_t oracle_slots_left(const oracle *o);

@@ -21,7 +21,7 @@ static uint64_t count_growing(const oracle *o)
         const request *r = &o->requests[item->request];
         const sample *s = &r->samples[item->sample];
         n += r->where == ON_DEVICE && r->takes_part && s->n + 1 < r->prompt + r->max_new &&
-             s->core % o->cache_config.block_tokens == 0;
+             (item->begin + item->n_tokens) % o->cache_config.block_tokens == 0;
     }
     return n * o->cache_config.n_groups;
 }

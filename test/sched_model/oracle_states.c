@@ -91,6 +91,72 @@ static uint32_t list_slots(const oracle *o, const request *r, uint32_t *slots)
     return n;
 }
 
+/* States that a swap copies: distinct slots that its samples read. */
+uint32_t oracle_states_to_copy(const oracle *o, const request *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        const uint32_t slot = state_of(o->cache, r->samples[i].seq).read_slot;
+        uint32_t j = 0;
+        while (j < i && state_of(o->cache, r->samples[j].seq).read_slot != slot)
+            j++;
+        n += slot != 0 && j == i;
+    }
+    return n;
+}
+
+/* For later: when others are forked. At once: samples whose generated tokens are computed again,
+ * and of which the cache has none that is not computed. */
+static uint32_t slots_promised_back(const oracle *o, const request *r, uint32_t n_seqs)
+{
+    return n_seqs < oracle_live(r) ? oracle_slots_for_later(o, r) : 0;
+}
+
+static uint32_t slots_at_once(const oracle *o, const request *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_samples && !oracle_is_ready(r); i++) {
+        const sample *s = &r->samples[i];
+        n += s->seq.bits != 0 && s->core == s->computed && s->core < oracle_goal(o, r, s);
+    }
+    return n;
+}
+
+int oracle_slots_fit_back(oracle *o, const request *r, const kvp_seq *seqs, uint32_t n,
+                          uint32_t reserve)
+{
+    uint32_t need = 0;
+    if (o->usable_slots == 0)
+        return 1;
+    (void)kvp_state_swap_need(o->cache, seqs, n, reserve, &need);
+    const int fit = need + slots_at_once(o, r) + slots_promised_back(o, r, n) + promised_slots(o) <=
+                    oracle_slots_left(o);
+    o->met[MET_STATE_BACK_WAITS] += !fit;
+    return fit;
+}
+
+/* Swap it in; as many slots go as were said to. */
+kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n, uint32_t reserve)
+{
+    const uint64_t before = oracle_slots_left(o);
+    uint32_t need = 0;
+    kvp_state_stats stats;
+    const kvp_status asked = kvp_state_swap_need(o->cache, seqs, n, reserve, &need);
+    (void)kvp_cache_state_stats(o->cache, &stats);
+    const uint64_t taken = stats.taken;
+    const kvp_status status = kvp_seq_swap_in(o->cache, seqs, n, reserve, NULL);
+    if (status != KVP_OK)
+        return status;
+    if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
+        before - oracle_slots_left(o) != need)
+        o->wrong = "kvp_state_swap_need";
+    (void)kvp_cache_state_stats(o->cache, &stats);
+    r->promised_slots = slots_promised_back(o, r, n);
+    o->met[MET_STATE_SWAPPED_IN] += o->usable_slots > 0;
+    o->met[MET_STATE_FOUND_BACK] += stats.taken - taken < need;
+    return KVP_OK;
+}
+
 int oracle_releases_slot(const oracle *o, const request *r)
 {
     uint32_t slots[2 * MAX_SAMPLES];
@@ -136,12 +202,7 @@ uint32_t oracle_last_kept(const oracle *o, const sample *s, uint32_t end, uint32
 /* The items are computed: what becomes of their states, in a copy of the cache from before. */
 void oracle_keep(oracle *o, kvp_cache *copy)
 {
-    for (uint32_t i = 0; i < o->plan.n_items; i++) {
-        const plan_item *item = &o->plan.items[i];
-        if (item->request != GONE)
-            (void)kvp_seq_commit(copy, o->requests[item->request].samples[item->sample].seq,
-                                 item->begin + item->n_tokens);
-    }
+    oracle_commit(o, copy);
     for (uint32_t i = 0; i < o->plan.n_items; i++) {
         const plan_item *item = &o->plan.items[i];
         const uint32_t end = item->begin + item->n_tokens;

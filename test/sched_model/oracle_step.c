@@ -94,66 +94,6 @@ static uint32_t gather(const request *r, kvp_seq *seqs)
 
 /* ----------------------------------------------------------------------------- giving blocks up */
 
-/* The row of a sample; none when it has no sequence. */
-static uint32_t row_of(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row)
-{
-    uint32_t n = 0;
-    if (s->seq.bits == 0 || kvp_seq_row(o->cache, s->seq, group, out_row, &n) != KVP_OK)
-        return 0;
-    return n;
-}
-
-/* Entries of the request's rows that are this block. */
-static uint32_t count_own(const oracle *o, const request *r, uint32_t group, int32_t block)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        const int32_t *row;
-        const uint32_t n_row = row_of(o, &r->samples[i], group, &row);
-        for (uint32_t j = 0; j < n_row; j++)
-            n += row[j] == block;
-    }
-    return n;
-}
-
-static int others_hold(const oracle *o, const request *r, uint32_t group, int32_t block)
-{
-    kvp_block_info info;
-    (void)kvp_block_info_get(o->cache, group, KVP_DEVICE, block, &info);
-    return info.ref_count > count_own(o, r, group, block);
-}
-
-static int releases_something(const oracle *o, const request *r)
-{
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
-            const int32_t *row;
-            const uint32_t n_row = row_of(o, &r->samples[i], g, &row);
-            for (uint32_t j = 0; j < n_row; j++) {
-                if (row[j] != KVP_NULL_BLOCK && !others_hold(o, r, g, row[j]))
-                    return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-static int way_back_fits(const oracle *o, const request *r)
-{
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
-            const int32_t *row;
-            const uint32_t n_row = row_of(o, &r->samples[i], g, &row);
-            for (uint32_t j = 0; j < n_row; j++)
-                n += row[j] != KVP_NULL_BLOCK;
-        }
-    }
-    if (n > o->usable)
-        n = o->usable;
-    return n + oracle_live(r) * o->cache_config.n_groups <= o->cache_config.max_copies;
-}
-
 static void close_all(oracle *o, request *r)
 {
     for (uint32_t i = r->n_samples; i > 0; i--) {
@@ -181,9 +121,9 @@ static uint64_t lost_tokens(const oracle *o, const request *r)
             continue;
         const int32_t *row;
         uint32_t kept = 0;
-        (void)row_of(o, s, 0, &row);
+        (void)oracle_row(o, s, 0, &row);
         while (is_first && kept + S <= s->computed && row[kept / S] != KVP_NULL_BLOCK &&
-               others_hold(o, r, 0, row[kept / S]))
+               oracle_others_hold(o, r, 0, row[kept / S]))
             kept += S;
         if (is_first)
             lost += s->computed - kept;
@@ -203,7 +143,9 @@ static int swap_is_cheaper(oracle *o, const request *r)
         o->met[MET_NO_HOST_ROOM]++;
         return 0;
     }
-    const uint64_t swap = o->config.swap_cost + o->config.swap_block_cost * admission.copied_blocks;
+    const uint64_t swap = o->config.swap_cost +
+                          o->config.swap_block_cost * admission.copied_blocks +
+                          o->config.swap_state_cost * oracle_states_to_copy(o, r);
     const uint64_t recompute =
         o->config.recompute_cost + o->config.recompute_token_cost * lost_tokens(o, r);
     o->met[swap <= recompute ? MET_CHEAPER_SWAP : MET_CHEAPER_RECOMPUTE]++;
@@ -223,9 +165,10 @@ static int swap_out(oracle *o, request *r)
     o->met[MET_PROMPT_SWAPPED] += n < oracle_live(r);
     r->where = ON_HOST;
     r->takes_part = 0;
-    r->promised = 0;
+    r->promised = r->promised_slots = 0;
     r->preemptions++;
     r->swaps++;
+    o->met[MET_STATE_SWAPPED] += o->usable_slots > 0;
     for (uint32_t i = 0; i < r->n_samples; i++)
         r->samples[i].under_way = 0;
     o->plan.swapped_out[o->plan.n_swapped_out++] = r->handle;
@@ -237,9 +180,9 @@ static void preempt(oracle *o, request *r)
 {
     const uint32_t how = o->config.preempt;
     if (how != KVP_PREEMPT_RECOMPUTE)
-        o->met[MET_WAY_BACK_TOO_LONG] += !way_back_fits(o, r);
+        o->met[MET_WAY_BACK_TOO_LONG] += !oracle_way_back_fits(o, r);
     o->met[MET_PAUSED_VICTIM] += r->is_paused != 0;
-    if (how != KVP_PREEMPT_RECOMPUTE && way_back_fits(o, r) &&
+    if (how != KVP_PREEMPT_RECOMPUTE && oracle_way_back_fits(o, r) &&
         (how == KVP_PREEMPT_SWAP || swap_is_cheaper(o, r)) && swap_out(o, r))
         return;
     close_all(o, r);
@@ -256,9 +199,9 @@ static request *last_victim(oracle *o, int (*is_one)(const request *r), const re
         if (!r->is_here || !is_one(r) || (first != NULL && !oracle_before(first, r)) ||
             (best != NULL && oracle_before(r, best)))
             continue;
-        if (ahead && !way_back_fits(o, r))
+        if (ahead && !oracle_way_back_fits(o, r))
             continue;
-        if (!any && !(o->lacks_slots ? oracle_releases_slot(o, r) : releases_something(o, r))) {
+        if (!any && !(o->lacks_slots ? oracle_releases_slot(o, r) : oracle_releases_block(o, r))) {
             o->met[MET_RELEASES_NOTHING]++;
             continue;
         }
@@ -293,6 +236,7 @@ static int parked_suffice(oracle *o, uint64_t missing)
 
 static void swap_ahead(oracle *o)
 {
+    o->lacks_slots = o->config.swap_ahead ? 0 : o->lacks_slots;
     for (;;) {
         const kvp_stats stats = stats_of(o);
         const request *first = next_in_rank(o, NULL, runs);
@@ -365,7 +309,7 @@ static void note_extended(const oracle *o, request *r)
     for (uint32_t i = 0; i < r->n_samples; i++) {
         sample *s = &r->samples[i];
         if (!s->has_ended && s->seq.bits != 0 && (decodes || s->core < oracle_goal(o, r, s)))
-            s->core = decodes ? s->n : oracle_goal(o, r, s);
+            s->core = decodes ? s->n + s->drafts : oracle_goal(o, r, s);
     }
     r->decodes = decodes;
 }
@@ -442,7 +386,7 @@ static int extend_all(oracle *o)
 static void extend_running(oracle *o)
 {
     const request *first = next_in_rank(o, NULL, runs);
-    const int all_are_extended = extend_all(o);
+    const int all_are_extended = oracle_extend_with_drafts(o) || extend_all(o);
     for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
         if (all_are_extended)
             note_extended(o, r);
@@ -556,11 +500,15 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
     kvp_status status = kvp_can_swap_in(o->cache, seqs, n, reserve, &admission);
     if (status != KVP_OK)
         return status;
-    if (promised + at_once + promised_blocks(o) > 0 &&
+    if (promised + at_once + promised_blocks(o) + o->usable_slots > 0 &&
         !fits(o, &admission, (uint64_t)promised + at_once, missing))
         return KVP_E_NO_BLOCKS;
-    status = kvp_seq_swap_in(o->cache, seqs, n, reserve, NULL);
     *missing = admission.verdict == KVP_ADMIT_LATER ? admission.missing_blocks : 0;
+    if (*missing == 0 && !oracle_slots_fit_back(o, r, seqs, n, reserve)) {
+        o->lacks_slots = 1;
+        return KVP_E_NO_BLOCKS;
+    }
+    status = oracle_swap_in(o, r, seqs, n, reserve);
     if (status == KVP_OK) {
         r->promised = promised;
         o->met[MET_PROMISED_BACK] += promised > 0;
@@ -606,6 +554,10 @@ static kvp_status try_to_come_in(oracle *o, request *r)
             missing = 0; /* not what parked blocks could make up for */
         else if (status != KVP_E_NO_BLOCKS)
             return status;
+        if (o->lacks_slots && r->where == ON_HOST && oracle_slots_left(o) == o->usable_slots) {
+            close_all(o, r);
+            return KVP_E_DROPPED;
+        }
         const int nobody_runs = next_in_rank(o, NULL, runs) == NULL;
         if (parked_suffice(o, missing) || !take_victim(o, NULL, nobody_runs))
             return KVP_E_NO_BLOCKS;
@@ -632,8 +584,11 @@ static void pass_over(oracle *o, struct tried *tried)
 /* Gives 1 when it came in. */
 static int let_in(oracle *o, request *r, struct tried *tried, uint32_t *waited)
 {
+    const int was_swapped = r->where == ON_HOST;
     const kvp_status status = try_to_come_in(o, r);
     uint32_t reason;
+    if (was_swapped && r->where == NOWHERE)
+        return 0; /* it was closed */
     switch (status) {
     case KVP_OK:
         r->where = ON_DEVICE;
@@ -684,15 +639,16 @@ static void let_swapped_in(oracle *o, struct tried *tried, int is_tight)
 static void add_item(oracle *o, request *r, const sample *s, uint32_t n)
 {
     const int is_at_end = s->computed + n == s->n;
+    const uint32_t n_sampled = !is_at_end ? 0 : s->n == r->prompt ? oracle_live(r) : 1;
     o->plan.items[o->plan.n_items++] = (plan_item){
         .request = (uint32_t)(r - o->requests),
         .sample = (uint32_t)(s - r->samples),
         .begin = s->computed,
         .n_tokens = n,
-        .n_sampled = !is_at_end          ? 0
-                     : s->n == r->prompt ? oracle_live(r)
-                                         : 1,
+        .n_sampled = n_sampled,
+        .n_results = n_sampled,
         .decodes = r->decodes,
+        .n_drafts = r->decodes ? s->drafts : 0,
     };
 }
 
@@ -784,12 +740,13 @@ void oracle_step(oracle *o, kvp_cache *copy)
     const int is_tight = o->plan.n_preempted + o->plan.n_swapped_out + o->plan.n_left_out > 0;
     let_swapped_in(o, &tried, is_tight);
     add_decoding(o);
-    uint32_t budget = o->config.step_tokens - o->plan.n_items;
+    uint32_t budget = o->config.step_tokens - o->plan.n_items - oracle_count_drafts(o);
     add_chunks(o, &budget);
     let_waiting_in(o, &tried, is_tight || o->plan.n_left_out > 0, budget);
     for (const request *r = next_in_rank(o, NULL, is_held); r != NULL;
          r = next_in_rank(o, r, is_held))
         o->plan.n_loading++;
     o->met[MET_ALL_HELD] += o->plan.n_items == 0 && o->plan.n_loading > 0;
+    o->n_draft_tokens += oracle_count_drafts(o);
     o->is_out = o->plan.n_items > 0;
 }

@@ -110,6 +110,7 @@ static void draw_config(struct run *run)
     if (draw(run, 2))
         run->cache_config.max_copies = config->max_running + draw(run, 8);
     states_draw(run);
+    drafts_draw(run);
 }
 
 static void begin(struct run *run)
@@ -236,6 +237,7 @@ static void compare_stats(struct run *run)
     REQUIRE(stats.preemptions == o->n_preempted + o->n_swapped_out);
     REQUIRE(stats.swapped_ahead == o->n_swapped_ahead && stats.swapped_in == o->n_swapped_in);
     REQUIRE(stats.lost_tokens == o->lost_tokens);
+    drafts_compare_stats(run, &stats);
 }
 
 static void compare_lists(struct run *run)
@@ -296,6 +298,7 @@ static void compare_items(struct run *run)
     uint32_t n_sampled = 0;
     REQUIRE(step->n_seqs == plan->n_items);
     sort_items(run);
+    drafts_compare(run);
     for (uint32_t i = 0; i < step->n_seqs; i++) {
         const kvp_step_seq *item = &step->seqs[i];
         const request *r = &run->o.requests[plan->items[i].request];
@@ -453,12 +456,13 @@ static void run_work(struct run *run)
 {
     const step_plan *plan = &run->o.plan;
     REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+    REQUIRE(sched_states_copy(&run->states, run->copies, run->n_copies));
     loading_plan_has_run(run);
     states_check_step(run);
     for (int is_reading = 0; is_reading < 2; is_reading++) {
         for (uint32_t i = 0; i < run->step.n_seqs; i++) {
             const kvp_step_seq *item = &run->step.seqs[i];
-            const kvp_range range = {item->begin, item->begin + item->n_tokens};
+            const kvp_range range = drafts_range(run, i, !is_reading);
             if (plan->items[i].request == GONE)
                 continue;
             const int32_t *text =
@@ -546,8 +550,7 @@ static void close_own(struct run *run)
 
 static void finish(struct run *run)
 {
-    int32_t tokens[MAX_SEQS];
-    uint8_t ended[MAX_SEQS];
+    struct results results;
     kvp_ended expected[MAX_SEQS];
     kvp_step_end step_end = {0, NULL};
     int has_sampled[MAX_REQUESTS + 1] = {0};
@@ -556,25 +559,22 @@ static void finish(struct run *run)
         REQUIRE(kvp_sched_finish(run->sched, NULL, NULL, NULL) == KVP_E_STATE);
         return;
     }
-    for (uint32_t i = 0; i < run->step.n_sampled; i++) {
-        tokens[i] = (int32_t)draw(run, 3);
-        ended[i] = draw(run, 40) == 0;
-    }
+    drafts_draw_results(run, &results);
     for (uint32_t i = 0; i < run->o.plan.n_items; i++)
         has_sampled[run->o.plan.items[i].request] |= run->o.plan.items[i].n_sampled > 0;
     run_work(run);
     memcpy(run->copy, run->arena, run->arena_bytes);
-    kvp_status status = kvp_sched_finish(run->sched, tokens, ended, &step_end);
+    kvp_status status = drafts_finish(run, &results, &step_end);
     if (status == KVP_E_NO_SEQS) { /* only for sequences of ours */
         close_own(run);
         memcpy(run->copy, run->arena, run->arena_bytes);
-        status = kvp_sched_finish(run->sched, tokens, ended, &step_end);
+        status = drafts_finish(run, &results, &step_end);
     }
     REQUIRE(status == KVP_OK);
     if (run->cache_config.state_slots > 0)
         oracle_keep(&run->o, run->copy);
     states_compare(run, 0);
-    oracle_finish(&run->o, tokens, ended, expected, &n_expected);
+    oracle_finish(&run->o, results.tokens, results.ended, expected, &n_expected);
     learn_handles(run, 0);
     REQUIRE(step_end.n_ended == n_expected);
     compare_ended(run, step_end.ended, expected, n_expected);
@@ -609,6 +609,7 @@ static void fail_step(struct run *run)
         REQUIRE(kvp_step_failed(run->cache, run->number, NULL, 0, NULL) == KVP_OK);
     } else {
         REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+        REQUIRE(sched_states_copy(&run->states, run->copies, run->n_copies));
         loading_plan_has_run(run);
     }
     states_spoil(run);

@@ -25,6 +25,7 @@ struct run {
     uint64_t config_index;
     uint64_t n_calls; /* of this configuration */
     uint64_t random;
+    uint64_t drafts_random;
     uint64_t reclaim_random; /* its own: what other calls do stays the same */
     kvp_config cache_config;
     kvp_sched_config config;
@@ -62,6 +63,21 @@ void fail(const struct run *run, const char *file, int line, const char *what);
 
 /* report.c: situations that were met. Gives 1 when one should have been, and was not. */
 int report(const uint64_t *met, uint64_t n_calls, int is_verbose);
+
+/* What a step is said to have sampled. */
+struct results {
+    int32_t tokens[MAX_SEQS * (1 + KVP_SCHED_DRAFTS_MAX)];
+    uint32_t counts[MAX_SEQS]; /* of those that decode, when there are drafts */
+    uint8_t ended[MAX_SEQS];
+};
+
+/* drafts.c: drafts, and what steps sample. */
+void drafts_draw(struct run *run);
+void drafts_draw_results(struct run *run, struct results *results);
+kvp_status drafts_finish(struct run *run, const struct results *results, kvp_step_end *out_end);
+kvp_range drafts_range(const struct run *run, uint32_t k, int is_writing);
+void drafts_compare(struct run *run);
+void drafts_compare_stats(struct run *run, const kvp_sched_stats *stats);
 
 /* states.c: recurrent state. */
 void states_draw(struct run *run);

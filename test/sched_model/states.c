@@ -11,10 +11,11 @@ void states_draw(struct run *run)
     if (run->config_index % 5 != 3)
         return;
     config->state_slots = 1 + usable[(run->config_index / 5 + run->seed) % 8];
-    config->host_blocks = config->max_loads = 0;
+    config->max_loads = 0;
     config->steps = KVP_STEPS_ORDERED;
-    run->config.preempt = KVP_PREEMPT_RECOMPUTE;
-    run->config.swap_ahead = 0;
+    config->host_state_slots =
+        config->host_blocks > 0 ? 2 + usable[(run->config_index / 40 + run->seed) % 8] : 0;
+    run->config.swap_state_cost = run->config_index / 5 % 4;
 }
 
 /* Slots of recurrent state in the copy, and in the cache. Every count, or those that forks and ends

@@ -279,26 +279,6 @@ static void test_nobody_waits_for_a_state_that_is_not_kept(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------------------ refusals */
-
-static void test_swaps_are_refused_by_name(void **state)
-{
-    (void)state;
-    sched_world s = states_world(8, 0);
-    kvp_sched_config config = sched_config_of(8, 64);
-    kvp_why why;
-    config.preempt = KVP_PREEMPT_CHEAPER;
-    assert_status(KVP_E_ARG, kvp_sched_config_check(&config, s.w.cache, &why));
-    assert_string_equal(why.field, "preempt");
-    assert_true(why.highest == KVP_PREEMPT_RECOMPUTE);
-    config.preempt = KVP_PREEMPT_RECOMPUTE;
-    config.swap_ahead = 1;
-    assert_status(KVP_E_ARG, kvp_sched_config_check(&config, s.w.cache, &why));
-    assert_string_equal(why.field, "swap_ahead");
-    assert_true(why.highest == 0);
-    end_sched_world(&s);
-}
-
 /* ------------------------------------------------------------------------------- kvp_state_need */
 
 static uint32_t need_of(sched_world *s, const int32_t *tokens, uint32_t n)
@@ -349,7 +329,6 @@ int main(void)
         cmocka_unit_test(test_samples_come_back_through_their_prompt),
         cmocka_unit_test(test_an_equal_prompt_waits_for_the_checkpoint),
         cmocka_unit_test(test_nobody_waits_for_a_state_that_is_not_kept),
-        cmocka_unit_test(test_swaps_are_refused_by_name),
         cmocka_unit_test(test_what_an_open_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,16 @@ KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, c
     return kvp_sched_finish_sized(sched, tokens, ended, out_end, sizeof *out_end);
 }
 
+KVP_API kvp_status kvp_sched_finish_drafts_sized(kvp_sched *sched, const int32_t *tokens,
+                                                 const uint32_t *counts, const uint8_t *ended,
+                                                 kvp_step_end *out_end, size_t end_size);
+KVP_SIZED kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens,
+                                             const uint32_t *counts, const uint8_t *ended,
+                                             kvp_step_end *out_end)
+{
+    return kvp_sched_finish_drafts_sized(sched, tokens, counts, ended, out_end, sizeof *out_end);
+}
+
 KVP_API kvp_status kvp_sched_tick_sized(kvp_sched *sched, uint64_t now,
                                         kvp_sched_expired *out_expired, size_t expired_size);
 KVP_SIZED kvp_status kvp_sched_tick(kvp_sched *sched, uint64_t now, kvp_sched_expired *out_expired)

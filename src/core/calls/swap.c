@@ -562,3 +562,29 @@ kvp_status kvp_can_swap_in_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t
     }
     return status;
 }
+
+kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                               uint32_t reserve_tokens, uint32_t *out_slots)
+{
+    struct move move = {.from = KVP_HOST,
+                        .to = KVP_DEVICE,
+                        .seqs = seqs,
+                        .n_seqs = n_seqs,
+                        .reserve = reserve_tokens};
+    kvp_admission ignored;
+    if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_slots == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = ask(cache, &move, &ignored);
+    if (status == KVP_OK && !kvpi_has_states(cache)) {
+        status = KVP_E_STATE;
+    }
+    if (status == KVP_OK) {
+        *out_slots = move.states.n_new + move.states.n_cached + move.states.n_room;
+    }
+    return kvpi_leave(cache, status);
+}

@@ -23,6 +23,7 @@ pub const KVP_ARENA_MARK_BYTES: u32 = 8;
 pub const KVP_META_LEVELS_MAX: u32 = 32;
 pub const KVP_META_ALIGN: u32 = 64;
 pub const KVP_SCHED_PAGE_TOKENS: u32 = 64;
+pub const KVP_SCHED_DRAFTS_MAX: u32 = 16;
 pub const KVP_ALL_SAMPLES: u32 = 4294967295;
 pub const KVP_OPLOG_VERSION: u32 = 5;
 pub type __uint8_t = ::std::os::raw::c_uchar;
@@ -2078,6 +2079,20 @@ extern "C" {
     ) -> kvp_status;
 }
 extern "C" {
+    #[doc = " Count the slots that leave the queue if these sequences are swapped in now: those that states are"]
+    #[doc = " copied to, checkpoints that are found instead and that no sequence holds, and those that making"]
+    #[doc = " room takes. kvp_can_swap_in asks whether they are there."]
+    #[doc = " Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in"]
+    #[doc = " Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks)"]
+    pub fn kvp_state_swap_need(
+        cache: *mut kvp_cache,
+        seqs: *const kvp_seq,
+        n_seqs: u32,
+        reserve_tokens: u32,
+        out_slots: *mut u32,
+    ) -> kvp_status;
+}
+extern "C" {
     #[doc = " Give the slots of the sequences of a step, in the order of the batch."]
     #[doc = " Gives:   out_read, out_write  [n_seqs] i32; either may be NULL; written on success only"]
     #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: the cache has no state group, or a sequence has no"]
@@ -3131,8 +3146,9 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_19 = 2;
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
 #[doc = ""]
-#[doc = "   swap       swap_cost + swap_block_cost x copied"]
+#[doc = "   swap       swap_cost + swap_block_cost x copied + swap_state_cost x states"]
 #[doc = "              copied: copied_blocks of kvp_can_swap_out for its sequences"]
+#[doc = "              states: slots of recurrent state that they read next"]
 #[doc = "   recompute  recompute_cost + recompute_token_cost x lost"]
 #[doc = "              lost: computed tokens of its first live sample, but for those in leading blocks (of"]
 #[doc = "              group 0) that other requests hold, too (they will be hit); and of each other live"]
@@ -3160,7 +3176,8 @@ pub struct kvp_sched_config {
     #[doc = "and max_copies of the cache (samples that are forked copy a block"]
     #[doc = "each); 0 = max_seqs"]
     pub max_running: u32,
-    #[doc = " token budget of a step, >= max_running, up to 2^24; default 8192"]
+    #[doc = " token budget of a step, >= max_running (see draft_tokens), up to"]
+    #[doc = "2^24; default 8192"]
     pub step_tokens: u32,
     #[doc = " most prompt tokens of one sequence in a step; 0 = no such limit"]
     pub chunk_tokens: u32,
@@ -3169,13 +3186,13 @@ pub struct kvp_sched_config {
     #[doc = " requests that do not fit, tried in one step, 1..max_requests;"]
     #[doc = "default 4"]
     pub max_tries: u32,
-    #[doc = " KVP_PREEMPT_...; RECOMPUTE with recurrent state"]
+    #[doc = " KVP_PREEMPT_..."]
     pub preempt: u32,
     #[doc = " 1: if fewer blocks than the watermark are available when a step"]
     #[doc = "begins, victims are swapped out until that many are, whatever"]
     #[doc = "`preempt` says. In the order of victims, never the first running"]
     #[doc = "request in rank; it ends at the first victim that the host or the"]
-    #[doc = "plan has no room for. Default 0; 0 with recurrent state"]
+    #[doc = "plan has no room for. Default 0"]
     pub swap_ahead: u32,
     #[doc = " requests that may be held for loading at once (kvp_sched_hold),"]
     #[doc = "0..max_requests; default 0"]
@@ -3194,6 +3211,13 @@ pub struct kvp_sched_config {
     #[doc = " most free blocks that kvp_sched_reclaim makes; 0 (default): it does"]
     #[doc = "nothing. At most a 64th of the usable blocks, rounded up"]
     pub free_target: u32,
+    #[doc = " most drafts of a decoding sequence in a step, 0..16; step_tokens >="]
+    #[doc = "max_running x (1 + draft_tokens). 0 (default): none"]
+    pub draft_tokens: u32,
+    #[doc = " 0"]
+    pub reserved: u32,
+    #[doc = " a price, as swap_block_cost"]
+    pub swap_state_cost: u64,
 }
 extern "C" {
     #[doc = " Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create"]
@@ -3512,8 +3536,11 @@ pub struct kvp_step {
     pub waited_swapped: [u32; 7usize],
     #[doc = " requests that are held, and in neither sum: they will run, too"]
     pub n_loading: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " sum of drafts; n_tokens + n_drafts <= step_tokens"]
+    pub n_drafts: u32,
+    #[doc = " [n_decoding] slots for drafts: seqs[k] has them for positions begin +"]
+    #[doc = "1 .. begin + drafts[k] (kvp_seq_slots). Valid as long as seqs is"]
+    pub drafts: *const u32,
 }
 impl Default for kvp_step {
     fn default() -> Self {
@@ -3535,7 +3562,7 @@ extern "C" {
     #[doc = " Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and"]
     #[doc = " fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in"]
     #[doc = " next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks."]
-    #[doc = " Hits are not subtracted, and samples after the first are not counted."]
+    #[doc = " Hits are not subtracted, and samples after the first and drafts are not counted."]
     #[doc = ""]
     #[doc = " Gives:   out_n_reclaimed  blocks that lost content; may be NULL"]
     #[doc = " Returns: KVP_OK; KVP_E_STATE when no step is out"]
@@ -3748,6 +3775,10 @@ pub struct kvp_sched_stats {
     pub checkpoints: u64,
     #[doc = " for lack of a slot, or because the state could not be kept"]
     pub skipped_checkpoints: u64,
+    #[doc = " slots for drafts that steps had"]
+    pub draft_tokens: u64,
+    #[doc = " drafts that were accepted; also in sampled_tokens"]
+    pub accepted_tokens: u64,
 }
 extern "C" {
     #[doc = " Audit the scheduler's own state, and whether its sequences in the cache are as it assumes."]
@@ -3777,6 +3808,16 @@ extern "C" {
     pub fn kvp_sched_finish_sized(
         sched: *mut kvp_sched,
         tokens: *const i32,
+        ended: *const u8,
+        out_end: *mut kvp_step_end,
+        end_size: usize,
+    ) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_sched_finish_drafts_sized(
+        sched: *mut kvp_sched,
+        tokens: *const i32,
+        counts: *const u32,
         ended: *const u8,
         out_end: *mut kvp_step_end,
         end_size: usize,

@@ -163,6 +163,8 @@ pub struct Step<'s> {
     pub n_sampled: u32,
     /// So many first entries of `seqs` compute and sample one token.
     pub n_decoding: u32,
+    /// `[n_decoding]` slots for drafts behind each of the first of `seqs`.
+    pub drafts: &'s [u32],
     /// Running requests that found no blocks in this step.
     pub n_left_out: u32,
     /// In order.
@@ -529,6 +531,7 @@ impl Scheduler {
                 tokens: crate::view(step.tokens, step.n_tokens),
                 n_sampled: step.n_sampled,
                 n_decoding: step.n_decoding,
+                drafts: crate::view(step.drafts, step.n_decoding),
                 n_left_out: step.n_left_out,
                 admitted: crate::view(step.admitted.cast(), step.n_admitted),
                 preempted: crate::view(step.preempted.cast(), step.n_preempted),
@@ -557,12 +560,52 @@ impl Scheduler {
             }
         }
         let flags = if ended.is_empty() { null() } else { ended.as_ptr().cast() };
-        let sched = self.as_sched_ptr();
-        let end: sys::kvp_step_end = get(|out, size| {
+        let values = tokens.as_ptr();
+        self.finish_with(|sched, out, size| {
             // SAFETY: exclusive; without a step nothing is read, else `n_sampled` of each; a bool
             // is a byte, 0 or 1; writes `size` bytes.
-            unsafe { sys::kvp_sched_finish_sized(sched, tokens.as_ptr(), flags, out, size) }
-        })?;
+            unsafe { sys::kvp_sched_finish_sized(sched, values, flags, out, size) }
+        })
+    }
+
+    /// Reports the step done as [`finish`](Scheduler::finish), after drafts were verified: of the
+    /// k-th sequence that decodes, `counts[k]` tokens are in `tokens`: drafts that were accepted,
+    /// and the one that was sampled after them.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Scheduler::finish); [`Error::Argument`] also for counts that the step has no
+    /// drafts for, or that differ between samples of a request.
+    pub fn finish_drafts(
+        &mut self,
+        tokens: &[i32],
+        counts: &[u32],
+        ended: &[bool],
+    ) -> Result<&[Ended]> {
+        if self.step.n_seqs > 0 {
+            let n_chunks = u64::from(self.step.n_sampled - self.step.n_decoding);
+            let n = n_chunks + counts.iter().map(|&count| u64::from(count)).sum::<u64>();
+            same_length("counts", counts.len(), self.step.n_decoding.into())?;
+            same_length("tokens", tokens.len(), n)?;
+            if !ended.is_empty() {
+                same_length("ended", ended.len(), self.step.n_sampled.into())?;
+            }
+        }
+        let flags = if ended.is_empty() { null() } else { ended.as_ptr().cast() };
+        let (values, each) = (tokens.as_ptr(), counts.as_ptr());
+        self.finish_with(|sched, out, size| {
+            // SAFETY: exclusive; without a step nothing is read, else as many as were checked; a
+            // bool is a byte, 0 or 1; writes `size` bytes.
+            unsafe { sys::kvp_sched_finish_drafts_sized(sched, values, each, flags, out, size) }
+        })
+    }
+
+    fn finish_with<F>(&mut self, finish: F) -> Result<&[Ended]>
+    where
+        F: FnOnce(*mut sys::kvp_sched, *mut sys::kvp_step_end, usize) -> sys::kvp_status,
+    {
+        let sched = self.as_sched_ptr();
+        let end: sys::kvp_step_end = get(|out, size| finish(sched, out, size))?;
         self.step_is_over();
         // SAFETY: the array is the scheduler's, until the next finish.
         let ended = unsafe { crate::view(end.ended.cast(), end.n_ended) };

@@ -33,6 +33,8 @@ pub struct SchedConfig {
     pub swap_cost: u64,
     /// Of one block, there and back.
     pub swap_block_cost: u64,
+    /// Of one state of recurrent layers, there and back.
+    pub swap_state_cost: u64,
     /// Of a recompute.
     pub recompute_cost: u64,
     /// Of one token that is computed again.
@@ -43,6 +45,9 @@ pub struct SchedConfig {
     /// Most free blocks that [`Scheduler::reclaim`](crate::Scheduler::reclaim) makes: up to a 64th
     /// of the cache's; 0 (default): it does nothing.
     pub free_target: u32,
+    /// Most drafts of a decoding sequence in a step, 0..16; `step_tokens` >= `max_running` x (1 +
+    /// `draft_tokens`). 0 (default): none.
+    pub draft_tokens: u32,
 }
 
 impl Default for SchedConfig {
@@ -63,10 +68,12 @@ impl Default for SchedConfig {
             arena_tokens: raw.arena_tokens,
             swap_cost: raw.swap_cost,
             swap_block_cost: raw.swap_block_cost,
+            swap_state_cost: raw.swap_state_cost,
             recompute_cost: raw.recompute_cost,
             recompute_token_cost: raw.recompute_token_cost,
             wait_for_prefix: raw.wait_for_prefix != 0,
             free_target: raw.free_target,
+            draft_tokens: raw.draft_tokens,
         }
     }
 }
@@ -87,10 +94,13 @@ impl SchedConfig {
             arena_tokens: self.arena_tokens,
             swap_cost: self.swap_cost,
             swap_block_cost: self.swap_block_cost,
+            swap_state_cost: self.swap_state_cost,
             recompute_cost: self.recompute_cost,
             recompute_token_cost: self.recompute_token_cost,
             wait_for_prefix: self.wait_for_prefix.into(),
             free_target: self.free_target,
+            draft_tokens: self.draft_tokens,
+            reserved: 0,
             max_loading: 0, // stores are not in the one-file build
         }
     }
@@ -115,19 +125,21 @@ mod tests {
             arena_tokens: 8,
             swap_cost: 9,
             swap_block_cost: 10,
+            swap_state_cost: 15,
             recompute_cost: 11,
             recompute_token_cost: 12,
             wait_for_prefix: true,
             free_target: 13,
+            draft_tokens: 14,
         }
         .to_raw();
         assert_eq!((raw.max_requests, raw.max_samples, raw.max_running), (1, 2, 3));
         assert_eq!((raw.step_tokens, raw.chunk_tokens), (4, 5));
         assert_eq!((raw.max_passed_over, raw.max_tries, raw.preempt), (6, 7, 2));
         assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
-        assert_eq!((raw.swap_cost, raw.swap_block_cost), (9, 10));
+        assert_eq!((raw.swap_cost, raw.swap_block_cost, raw.swap_state_cost), (9, 10, 15));
         assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
-        assert_eq!(raw.free_target, 13);
+        assert_eq!((raw.free_target, raw.draft_tokens), (13, 14));
         let defaults = SchedConfig::default().to_raw();
         assert_eq!((defaults.step_tokens, defaults.max_tries), (8192, 4));
     }

@@ -259,6 +259,24 @@ fn blocks_for_the_next_step_are_evicted_ahead() {
 }
 
 #[test]
+fn drafts_are_accepted() {
+    let config =
+        SchedConfig { max_running: 2, step_tokens: 8, draft_tokens: 3, ..SchedConfig::default() };
+    let (mut sched, ns) = make(&config, &small());
+    let request = sched.submit(&Submission::new(ns, &[1, 2, 3], 6)).unwrap();
+    run_step(&mut sched);
+    let step = sched.step().unwrap();
+    assert_eq!(step.drafts, [3]);
+    assert!(sched.finish_drafts(&[5, 6], &[3], &[]).is_err());
+    assert!(sched.finish_drafts(&[5, 6], &[1, 1], &[]).is_err());
+    assert_eq!(sched.finish_drafts(&[5, 6, 7], &[3], &[false]).unwrap().len(), 0);
+    assert_eq!(sched.sample(request, 0).unwrap().n_tokens, 7);
+    sched.step().unwrap();
+    assert_eq!(sched.finish_drafts(&[8, 9], &[2], &[]).unwrap().len(), 1);
+    sched.check(3).unwrap();
+}
+
+#[test]
 fn a_scheduler_moves_to_another_thread() {
     let (mut sched, ns) = make(&SchedConfig::default(), &small());
     let request = sched.submit(&Submission::new(ns, &[1, 2, 3, 4], 1)).unwrap();

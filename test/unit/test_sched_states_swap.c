@@ -1,0 +1,367 @@
+/* Preemption by swap over a cache with recurrent state: slots that the way back needs, what it
+ * costs, and requests that could not come back. */
+#include "sched_world.h"
+
+enum { S = 4, USABLE = 6 };
+
+struct setup {
+    uint32_t slots;      /* usable */
+    uint32_t host_slots; /* the same */
+    uint32_t max_copies;
+    uint32_t preempt;
+    uint64_t recompute_token_cost;
+    uint64_t swap_state_cost;
+};
+
+static sched_world swap_states_world(const struct setup *setup)
+{
+    kvp_config cache_config = config_of(S, S, USABLE);
+    kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.state_slots = setup->slots + 1;
+    cache_config.host_blocks = 33;
+    cache_config.host_state_slots = setup->host_slots + 1;
+    cache_config.max_seqs = 16;
+    if (setup->max_copies > 0) {
+        cache_config.max_copies = setup->max_copies;
+    }
+    config.preempt = setup->preempt;
+    config.recompute_token_cost = setup->recompute_token_cost;
+    config.swap_state_cost = setup->swap_state_cost;
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    return s;
+}
+
+static sched_world usual_world(uint32_t slots)
+{
+    const struct setup setup = {.slots = slots, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP};
+    return swap_states_world(&setup);
+}
+
+static uint32_t available(const sched_world *s)
+{
+    kvp_state_stats stats;
+    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
+    return (uint32_t)(stats.free_slots + stats.cached_slots);
+}
+
+static uint32_t held_on_host(const sched_world *s)
+{
+    kvp_state_stats stats;
+    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
+    return (uint32_t)stats.host_held_slots;
+}
+
+static void run_to(sched_world *s, kvp_request request, uint32_t n_tokens)
+{
+    while (sample_of(s, request, 0).n_tokens < n_tokens) {
+        (void)run_step(s);
+    }
+}
+
+/* Pause it, and let another one come in that needs its blocks. */
+static kvp_request push_out(sched_world *s, kvp_request request, uint32_t new_tokens)
+{
+    assert_ok(kvp_sched_pause(s->sched, request));
+    const kvp_request other = submit(s, 500, 17, new_tokens);
+    (void)run_step(s);
+    assert_false(request_of(s, request).holds_blocks);
+    return other;
+}
+
+static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint32_t reserve)
+{
+    kvp_seq seqs[4];
+    uint32_t need = 77;
+    for (uint32_t i = 0; i < n; i++) {
+        seqs[i] = sample_of(s, request, i).seq;
+    }
+    assert_ok(kvp_state_swap_need(s->w.cache, seqs, n, reserve, &need));
+    return need;
+}
+
+/* ----------------------------------------------------------------------------- there and back */
+
+static void test_a_state_goes_to_the_host_and_back(void **state)
+{
+    (void)state;
+    sched_world s = usual_world(4);
+    const kvp_request a = submit(&s, 0, 10, 9);
+    run_to(&s, a, 12);
+    const kvp_request b = push_out(&s, a, 2);
+    assert_true(request_of(&s, a).is_swapped);
+    assert_int_equal(held_on_host(&s), 1);
+    assert_int_equal(need_back(&s, a, 1, 0), 1);
+    assert_int_equal(need_back(&s, a, 1, 1), 1); /* it writes the slot that it reads */
+    assert_ok(kvp_sched_resume(s.sched, a));
+    run_until_over(&s, 2);
+    assert_int_equal(sched_stats_of(&s).swapped_in, 1);
+    assert_int_equal(sched_stats_of(&s).recomputed, 0);
+    assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
+    assert_int_equal(held_on_host(&s), 0);
+    (void)b;
+    end_sched_world(&s);
+}
+
+static void test_ahead_of_need(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(S, S, 8);
+    kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.state_slots = 5;
+    cache_config.host_blocks = 17;
+    cache_config.host_state_slots = 5;
+    cache_config.watermark = 0.25;
+    config.swap_ahead = 1;
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    (void)submit(&s, 0, 10, 9);
+    (void)submit(&s, 100, 10, 9);
+    run_until_over(&s, 2);
+    assert_true(sched_stats_of(&s).swapped_ahead > 0);
+    assert_int_equal(sched_stats_of(&s).recomputed, 0);
+    end_sched_world(&s);
+}
+
+static void test_without_room_on_the_host_it_computes_again(void **state)
+{
+    (void)state;
+    const struct setup setup = {.slots = 8, .host_slots = 1, .preempt = KVP_PREEMPT_SWAP};
+    sched_world s = swap_states_world(&setup);
+    const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
+    run_to(&s, a, 9);
+    (void)push_out(&s, a, 1); /* two states */
+    assert_int_equal(request_of(&s, a).is_swapped, 0);
+    assert_int_equal(sched_stats_of(&s).recomputed, 1);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+}
+
+/* Rows of three blocks each, and two samples, once for blocks and once for states: ten copies. */
+static void test_states_count_for_the_plan_of_the_way_back(void **state)
+{
+    (void)state;
+    for (uint32_t max_copies = 9; max_copies <= 10; max_copies++) {
+        const struct setup setup = {
+            .slots = 8, .host_slots = 8, .max_copies = max_copies, .preempt = KVP_PREEMPT_SWAP};
+        sched_world s = swap_states_world(&setup);
+        const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
+        run_to(&s, a, 10);
+        (void)push_out(&s, a, 1);
+        assert_int_equal(request_of(&s, a).is_swapped, max_copies == 10);
+        assert_ok(kvp_sched_resume(s.sched, a));
+        run_until_over(&s, 2);
+        end_sched_world(&s);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- prices */
+
+/* A sample of 11 computed tokens: 11 tokens at 3 are 33. */
+static void test_a_state_has_a_price(void **state)
+{
+    (void)state;
+    for (uint64_t cost = 33; cost <= 34; cost++) {
+        const struct setup setup = {.slots = 4,
+                                    .host_slots = 4,
+                                    .preempt = KVP_PREEMPT_CHEAPER,
+                                    .recompute_token_cost = 3,
+                                    .swap_state_cost = cost};
+        sched_world s = swap_states_world(&setup);
+        const kvp_request a = submit(&s, 0, 10, 9);
+        run_to(&s, a, 12);
+        (void)push_out(&s, a, 1);
+        assert_int_equal(request_of(&s, a).is_swapped, cost == 33);
+        assert_ok(kvp_sched_resume(s.sched, a));
+        run_until_over(&s, 2);
+        end_sched_world(&s);
+    }
+}
+
+/* Two samples that have just been forked read one state: 6 computed tokens at 3 are 18. */
+static void test_a_state_that_is_shared_is_copied_once(void **state)
+{
+    (void)state;
+    const struct setup setup = {.slots = 4,
+                                .host_slots = 4,
+                                .preempt = KVP_PREEMPT_CHEAPER,
+                                .recompute_token_cost = 3,
+                                .swap_state_cost = 18};
+    sched_world s = swap_states_world(&setup);
+    const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
+    run_to(&s, a, 7);
+    (void)push_out(&s, a, 1);
+    assert_true(request_of(&s, a).is_swapped);
+    assert_int_equal(held_on_host(&s), 1);
+    assert_int_equal(need_back(&s, a, 2, 0), 1);
+    assert_int_equal(need_back(&s, a, 2, 1), 3); /* both write others */
+    assert_ok(kvp_sched_resume(s.sched, a));
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+}
+
+/* -------------------------------------------------------------------------------------- slots */
+
+/* The only slot is another one's. */
+static void test_who_lacks_a_slot_waits(void **state)
+{
+    (void)state;
+    sched_world s = usual_world(1);
+    const kvp_request a = submit(&s, 0, 3, 9);
+    run_to(&s, a, 6);
+    const kvp_request b = push_out(&s, a, 3);
+    assert_true(request_of(&s, a).is_swapped);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
+    assert_int_equal(step.n_preempted, 0);
+    assert_int_equal(available(&s), 0);
+    assert_true(stats_of(&s.w).free_blocks + stats_of(&s.w).cached_blocks < USABLE);
+    run_until_over(&s, 2);
+    assert_int_equal(sched_stats_of(&s).recomputed, 0);
+    (void)b;
+    end_sched_world(&s);
+}
+
+/* Prompts of two samples are checkpoints now: these two and slots to write are four of three. */
+static void test_who_could_never_come_back_computes_again(void **state)
+{
+    (void)state;
+    sched_world s = usual_world(3);
+    const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
+    run_to(&s, a, 9);
+    int32_t texts[2][9];
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(sample_of(&s, a, i).computed_tokens, 8);
+        assert_ok(kvp_request_tokens(s.sched, a, i, (kvp_range){0, 9}, texts[i]));
+    }
+    (void)push_out(&s, a, 1);
+    assert_true(request_of(&s, a).is_swapped);
+    run_until_over(&s, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        const kvp_prompt prompt = prompt_of(texts[i], 9);
+        const kvp_submission submission = {.struct_size = sizeof(submission),
+                                           .prompt = &prompt,
+                                           .ns = s.w.ns,
+                                           .max_new_tokens = 1};
+        (void)submit_with(&s, &submission);
+        run_until_over(&s, 2 + i);
+    }
+    assert_int_equal(need_back(&s, a, 2, 1), 4);
+    assert_int_equal(available(&s), 3);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 0);
+    run_until_over(&s, 4);
+    end_sched_world(&s);
+}
+
+/* Prompts in chunks of 3: the trunk of two samples comes back, and they are promised two. */
+static void test_samples_to_be_forked_are_promised_slots_again(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(S, S, USABLE);
+    kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.state_slots = 5;
+    cache_config.host_blocks = 33;
+    cache_config.host_state_slots = 9;
+    config.preempt = KVP_PREEMPT_SWAP;
+    config.chunk_tokens = 3;
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    const kvp_request a = submit_rank(&s, 0, 10, 4, 0, 2);
+    (void)run_step(&s);
+    assert_int_equal(sched_stats_of(&s).promised_slots, 2);
+    (void)push_out(&s, a, 1);
+    assert_true(request_of(&s, a).is_swapped);
+    assert_int_equal(sched_stats_of(&s).promised_slots, 0);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    while (request_of(&s, a).is_swapped) {
+        (void)run_step(&s);
+    }
+    assert_int_equal(sched_stats_of(&s).promised_slots, 2);
+    run_until_over(&s, 2);
+    assert_int_equal(sched_stats_of(&s).promised_slots, 0);
+    end_sched_world(&s);
+}
+
+/* Three slots: the trunk of two samples has one, and the others are promised to them. */
+static void test_promised_slots_are_not_for_who_comes_back(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(S, S, 16);
+    kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.state_slots = 4;
+    cache_config.host_blocks = 33;
+    cache_config.host_state_slots = 9;
+    config.preempt = KVP_PREEMPT_SWAP;
+    config.chunk_tokens = 3;
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    const kvp_request a = submit(&s, 0, 30, 9);
+    while (sample_of(&s, a, 0).n_tokens < 32) {
+        (void)run_step(&s);
+    }
+    assert_ok(kvp_sched_pause(s.sched, a));
+    const kvp_request b = submit(&s, 100, 40, 1);
+    (void)run_step(&s);
+    assert_true(request_of(&s, a).is_swapped);
+    assert_ok(kvp_sched_abort(s.sched, b));
+    (void)submit_rank(&s, 200, 20, 2, 0, 2);
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(sched_stats_of(&s).promised_slots, 2);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    assert_int_equal(run_step(&s).waited_swapped[KVP_WAIT_BLOCKS], 1);
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+}
+
+/* ------------------------------------------------------------------------- kvp_state_swap_need */
+
+static void test_what_a_way_back_needs(void **state)
+{
+    (void)state;
+    sched_world s = usual_world(6);
+    const kvp_request a = submit(&s, 0, 10, 9);
+    (void)run_step(&s); /* 8 tokens, and their state is kept */
+    uint32_t need = 0;
+    kvp_seq seq = sample_of(&s, a, 0).seq;
+    assert_status(KVP_E_STATE, kvp_state_swap_need(s.w.cache, &seq, 1, 0, &need));
+    (void)push_out(&s, a, 1);
+    assert_int_equal(need_back(&s, a, 1, 0), 2); /* the checkpoint, and a slot to write */
+    seq = sample_of(&s, a, 0).seq;
+    const kvp_seq none = {0};
+    assert_status(KVP_E_ARG, kvp_state_swap_need(NULL, &seq, 1, 0, &need));
+    assert_status(KVP_E_ARG, kvp_state_swap_need(s.w.cache, NULL, 1, 0, &need));
+    assert_status(KVP_E_ARG, kvp_state_swap_need(s.w.cache, &seq, 1, 0, NULL));
+    assert_status(KVP_E_HANDLE, kvp_state_swap_need(s.w.cache, &none, 1, 0, &need));
+    assert_status(KVP_E_TOO_LONG, kvp_state_swap_need(s.w.cache, &seq, 1, UINT32_MAX, &need));
+    assert_ok(kvp_sched_resume(s.sched, a));
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+    world w = small_world(8);
+    assert_status(KVP_E_STATE, kvp_state_swap_need(w.cache, NULL, 0, 0, &need));
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_state_goes_to_the_host_and_back),
+        cmocka_unit_test(test_ahead_of_need),
+        cmocka_unit_test(test_without_room_on_the_host_it_computes_again),
+        cmocka_unit_test(test_states_count_for_the_plan_of_the_way_back),
+        cmocka_unit_test(test_a_state_has_a_price),
+        cmocka_unit_test(test_a_state_that_is_shared_is_copied_once),
+        cmocka_unit_test(test_who_lacks_a_slot_waits),
+        cmocka_unit_test(test_who_could_never_come_back_computes_again),
+        cmocka_unit_test(test_samples_to_be_forked_are_promised_slots_again),
+        cmocka_unit_test(test_promised_slots_are_not_for_who_comes_back),
+        cmocka_unit_test(test_what_a_way_back_needs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
