@@ -97,9 +97,11 @@
  *
  * sched.h says what the scheduler does with slots and checkpoints. It preempts by recompute only.
  *
- * state_slots cannot be combined with overlapped steps, trees, quotas, loads, or 8 groups of blocks
- * (kvp_config_check names the field). Senders of wire messages and both ends of transfers
- * refuse such a cache (KVP_E_ARG). Snapshots hold checkpoints (snapshot.h). memory.h has
+ * Namespaces may have quotas of slots (quotas.h).
+ *
+ * state_slots cannot be combined with overlapped steps, trees, loads, the learned policy or 8
+ * groups of blocks (kvp_config_check names the field). Senders of wire messages and both ends of
+ * transfers refuse such a cache (KVP_E_ARG). Snapshots hold checkpoints (snapshot.h). memory.h has
  * layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H

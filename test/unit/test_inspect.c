@@ -7,13 +7,15 @@
  *
  *   test_inspect --serve FILE KIND     a cache in FILE that works while stdin gives bytes: a byte,
  *                                      200 calls or more, then a byte on stdout; for tests of the
- *                                      command. One with a host tier and one group has quotas
+ *                                      command. One with a host tier and one group, and one
+ *                                      with recurrent state, has quotas
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
 #include <fcntl.h>
 #include <kvpager/inspect.h>
 #include <kvpager/lend.h>
+#include <kvpager/states.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,7 +254,7 @@ static quotas_told quotas_of_arena(const arena *a)
 static void test_quotas_are_told(void **state)
 {
     (void)state;
-    for (int which = 0; which < SNAP_STATES; which++) { /* which has none */
+    for (int which = 0; which < SNAP_N_KINDS; which++) {
         kvp_config config = snap_config(which);
         config.quotas = 1;
         config.policy = KVP_POLICY_LRU; /* the learned one has none */
@@ -261,6 +263,8 @@ static void test_quotas_are_told(void **state)
         assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_DEVICE, 7));
         if (config.host_blocks > 0)
             assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_HOST, 0));
+        if (config.state_slots > 0)
+            assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_STATE_SLOTS, 3));
         run_on(&run, 300);
         for (uint32_t n_open = SNAP_SPACES; n_open >= SNAP_SPACES - 1; n_open--) {
             const quotas_told t = quotas_of_arena(&a);
@@ -439,7 +443,7 @@ static int serve(const char *path, int which)
     kvp_config config = snap_config(which);
     kvp_cache *cache;
     size_t n;
-    config.quotas = which == SNAP_HOST;
+    config.quotas = which == SNAP_HOST || which == SNAP_STATES;
     assert_ok(kvp_cache_bytes(&config, &n));
     const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(file >= 0 && ftruncate(file, (off_t)n) == 0);
@@ -449,7 +453,8 @@ static int serve(const char *path, int which)
     load_run run = run_begin(cache, 5);
     if (config.quotas) {
         assert_ok(kvp_ns_quota(cache, run.ns[1], KVP_DEVICE, 9));
-        assert_ok(kvp_ns_quota(cache, run.ns[2], KVP_HOST, 0));
+        assert_ok(
+            kvp_ns_quota(cache, run.ns[2], which == SNAP_HOST ? KVP_HOST : KVP_STATE_SLOTS, 0));
     }
     for (int byte = getchar(); byte != EOF; byte = getchar()) {
         run_on(&run, byte == 'l' ? 1000000 : 200); /* 'l': for long */
