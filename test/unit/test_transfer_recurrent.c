@@ -251,7 +251,10 @@ static void a_state_that_is_another(void **state)
     const kvp_seq fork = fork_seq(&p.a.w, p.seq_a, 20);
     assert_ok(kvp_seq_invalidate(p.a.w.cache, p.seq_a, 16, NULL, 0, NULL));
     assert_ok(kvp_seq_extend(p.a.w.cache, p.seq_a, NULL, 0, 0));
-    prefill(&p, (kvp_range){16, 20}); /* without a look between */
+    const uint64_t id = p.id_a;
+    p.id_a = 0; /* the sender does not see it */
+    prefill(&p, (kvp_range){16, 20});
+    p.id_a = id;
     assert_int_not_equal(state_in(&p.a, p.seq_a).read_slot, first);
     progress_both(&p, 8);
     assert_int_equal(info_a(&p).status, KVP_E_STATE);
