@@ -153,6 +153,8 @@ def check_slots(path):
                 {("", "device"): None, ("", "slots"): None, ("a", "device"): 9, ("a", "slots"): None,
                  ("ab", "device"): None, ("ab", "slots"): 0})
     check(all(q["cached"] <= q["blocks"] for q in rows.values()), rows)
+    check(0 <= got["unreachable_blocks"] <= got["tiers"][0]["cached"], got)
+    check(b"of the cached blocks, without a checkpoint" in run("inspect", path).stdout)
     check(sum(rows[name, "slots"]["cached"] for name in ("", "a", "ab")) > 0, rows)
     lines = run("inspect", path).stdout.decode().split("\n")
     slots = [line.split() for line in lines if line.startswith("slots ")]

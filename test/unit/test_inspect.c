@@ -161,6 +161,43 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_CACHED), stats.host_cached_blocks);
 }
 
+static uint64_t unreachable_in(const arena *a)
+{
+    kvp_arena_report report;
+    kvp_arena_options options;
+    const kvp_arena_source source = arena_source(a);
+    kvp_arena_options_init(&options);
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    return report.unreachable_blocks;
+}
+
+/* Blocks behind the last checkpoint are cached, and no prompt hits them. */
+static void test_blocks_without_a_checkpoint_are_counted(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 2, 20);
+    config.state_slots = 3;
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    uint32_t outcome;
+    assert_ok(kvp_ns_open(a.cache, NULL, 0, &w.ns));
+    kvp_seq seq = open_seq(&w, ints(0), 16, NULL);
+    assert_ok(kvp_seq_commit(a.cache, seq, 6));
+    assert_ok(kvp_seq_checkpoint(a.cache, seq, &outcome));
+    assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    assert_ok(kvp_seq_commit(a.cache, seq, 16));
+    assert_int_equal(unreachable_in(&a), 0); /* they are held */
+    close_seq(&w, seq);
+    assert_int_equal(unreachable_in(&a), 2); /* of tokens 8 to 15; it is inside the second one */
+    seq = open_seq(&w, ints(100), 4, NULL);
+    assert_ok(kvp_seq_commit(a.cache, seq, 4));
+    assert_ok(kvp_seq_checkpoint(a.cache, seq, &outcome)); /* which evicts the other one */
+    close_seq(&w, seq);
+    assert_int_equal(unreachable_in(&a), 4);
+    arena_drop(&a);
+}
+
 static void test_it_tells_what_a_snapshot_would_hold(void **state)
 {
     (void)state;
@@ -519,6 +556,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_tells_what_a_snapshot_would_hold),
+        cmocka_unit_test(test_blocks_without_a_checkpoint_are_counted),
         cmocka_unit_test(test_calls_are_counted),
         cmocka_unit_test(test_namespaces_that_are_gone),
         cmocka_unit_test(test_quotas_are_told),
