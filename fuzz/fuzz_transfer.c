@@ -1,6 +1,6 @@
-/* Any bytes as messages of a transfer. The first byte chooses the memory: with scales or without.
- * The rest is a stream of pieces: a byte that says what is done with it, a length in two bytes,
- * then so many bytes.
+/* Any bytes as messages of a transfer. The first byte chooses the memory: with scales or without,
+ * with recurrent state or without. The rest is a stream of pieces: a byte that says what is done
+ * with it, a length in two bytes, then so many bytes.
  *
  *   to the receiver, or to the sender: as it is; as the body of a message of the kind that its
  *   first byte says, with a right head; as a right message, or one that is changed in a byte
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvpager/states.h>
 #include <kvpager/transfer.h>
 
 #include "transfer/bytes.h"
@@ -23,14 +24,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define PART ((uint64_t)1 << 32 | 1) /* of the first mark at the first place */
 
-enum { N_TOKENS = 9, N_BLOCKS = 6, S = 4, EPOCH = 5, RIGHT_MESSAGES = 16 };
+enum { N_TOKENS = 9, N_BLOCKS = 6, N_SLOTS = 5, S = 4, EPOCH = 5, RIGHT_MESSAGES = 16 };
 
 struct side {
     kvp_cache *cache;
-    kvp_memory *memory;
+    kvp_memory *memories[2]; /* of KV, and of states, or NULL */
     kvp_seq seq;
     kvp_seq other; /* not of the transfer */
-    kvp_hash other_kv;
+    kvp_hash other_kv[2];
 };
 
 struct world {
@@ -58,7 +59,7 @@ static void fill_memory(const struct side *s, const kvp_layout *layout, float va
 {
     for (uint32_t l = 0; l < layout->n_layers; l++) {
         kvp_layer layer;
-        require(kvp_memory_layer(s->memory, l, &layer) == KVP_OK);
+        require(kvp_memory_layer(s->memories[0], l, &layer) == KVP_OK);
         for (int64_t slot = 0; slot < (int64_t)N_BLOCKS * S; slot++) {
             const float kv[2] = {value, value + (float)slot};
             require(kvp_layer_write(&layer, KVP_K, slot, 0, kv) == KVP_OK);
@@ -73,16 +74,54 @@ static kvp_hash hash_of(const struct side *s)
     uint32_t n;
     kvp_hash hash;
     require(kvp_seq_row(s->cache, s->other, 0, &row, &n) == KVP_OK && n == 1);
-    require(kvp_memory_checksum(s->memory, row[0], S, &hash) == KVP_OK);
+    require(kvp_memory_checksum(s->memories[0], row[0], S, &hash) == KVP_OK);
     return hash;
 }
 
-static void open_side(struct side *s, int has_scales, float value)
+/* The bytes of the slot that a sequence writes; without states, of nothing. */
+static kvp_hash hash_of_state(const struct side *s, kvp_seq seq)
+{
+    kvp_state_info info;
+    kvp_hash hash = {{0}};
+    if (s->memories[1] == NULL)
+        return hash;
+    require(kvp_seq_state_get(s->cache, seq, &info) == KVP_OK && info.write_slot != 0);
+    require(kvp_memory_checksum(s->memories[1], (int32_t)info.write_slot, 1, &hash) == KVP_OK);
+    return hash;
+}
+
+/* Two layers with states of 12 bytes, all of one value. */
+static void open_states(struct side *s, int value)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = KVP_BYTES;
+    layout.n_blocks = N_SLOTS;
+    layout.block_tokens = 1;
+    layout.n_layers = 2;
+    layout.n_heads = 1;
+    layout.k.size = 5;
+    layout.v.size = 7;
+    require(kvp_layout_arrange(&layout, KVP_ORDER_APART_NHD, NULL) == KVP_OK);
+    require(kvp_memory_create(&layout, NULL, &s->memories[1]) == KVP_OK);
+    for (uint32_t l = 0; l < 2; l++) {
+        kvp_layer layer;
+        require(kvp_memory_layer(s->memories[1], l, &layer) == KVP_OK);
+        for (size_t slot = 0; slot < N_SLOTS; slot++) {
+            memset((char *)layer.k.base + slot * layer.k.block_stride, value, layer.k.size);
+            memset((char *)layer.v.base + slot * layer.v.block_stride, value, layer.v.size);
+        }
+    }
+}
+
+static void open_side(struct side *s, int flags, float value)
 {
     kvp_config config;
     kvp_layout layout;
     kvp_ns ns;
+    const int has_scales = flags & 1;
     kvp_config_init(&config);
+    config.state_slots = flags & 2 ? N_SLOTS : 0;
     config.block_tokens = S;
     config.n_blocks = N_BLOCKS;
     config.max_seqs = 3;
@@ -98,27 +137,31 @@ static void open_side(struct side *s, int has_scales, float value)
     require(kvp_layout_arrange(&layout, KVP_ORDER_CPU, NULL) == KVP_OK);
     require(!has_scales || kvp_layout_add_scales(&layout, "2NH") == KVP_OK);
     require(kvp_cache_create(&config, NULL, 0, &s->cache) == KVP_OK);
-    require(kvp_memory_create(&layout, NULL, &s->memory) == KVP_OK);
+    require(kvp_memory_create(&layout, NULL, &s->memories[0]) == KVP_OK);
     fill_memory(s, &layout, value);
+    if ((flags & 2) != 0)
+        open_states(s, (int)value);
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = TOKENS + 5, .n_tokens = 4};
     require(kvp_ns_open(s->cache, NULL, 0, &ns) == KVP_OK);
     require(kvp_seq_open(s->cache, ns, &prompt, &s->other, NULL) == KVP_OK);
     prompt.tokens = TOKENS;
     prompt.n_tokens = N_TOKENS;
     require(kvp_seq_open(s->cache, ns, &prompt, &s->seq, NULL) == KVP_OK);
-    s->other_kv = hash_of(s);
+    s->other_kv[0] = hash_of(s);
+    s->other_kv[1] = hash_of_state(s, s->other);
 }
 
 static void close_side(struct side *s)
 {
     kvp_stats stats;
-    const kvp_hash now = hash_of(s);
-    require(memcmp(&now, &s->other_kv, sizeof now) == 0);
+    const kvp_hash now[2] = {hash_of(s), hash_of_state(s, s->other)};
+    require(memcmp(now, s->other_kv, sizeof now) == 0);
     require(kvp_seq_close(s->cache, s->seq, NULL) == KVP_OK);
     require(kvp_seq_close(s->cache, s->other, NULL) == KVP_OK);
     require(kvp_check(s->cache, 3, NULL) == KVP_OK);
     require(kvp_cache_stats(s->cache, &stats) == KVP_OK && stats.held_blocks == 0);
-    kvp_memory_destroy(s->memory);
+    kvp_memory_destroy(s->memories[0]);
+    kvp_memory_destroy(s->memories[1]);
     kvp_cache_destroy(s->cache);
 }
 
@@ -127,7 +170,7 @@ static kvp_transfer_config config_of(const struct side *s)
     kvp_transfer_config config;
     kvp_transfer_config_init(&config);
     config.cache = s->cache;
-    config.memory = s->memory;
+    config.memories = (const kvp_memory *const *)s->memories;
     config.epoch = EPOCH;
     config.max_transfers = 2;
     config.max_links = 1;
@@ -168,11 +211,11 @@ static void record(struct world *w)
     }
 }
 
-static void make_world(struct world *w, int has_scales)
+static void make_world(struct world *w, int flags)
 {
     uint32_t link;
-    open_side(&w->a, has_scales, 1);
-    open_side(&w->b, has_scales, 2);
+    open_side(&w->a, flags, 1);
+    open_side(&w->b, flags, 2);
     const kvp_transfer_config a = config_of(&w->a), b = config_of(&w->b);
     const kvp_receive receive = {.struct_size = sizeof receive, .seq = w->b.seq, .end = KVP_END};
     require(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 32, &w->loopback, w->ends) == KVP_OK);
@@ -194,10 +237,12 @@ static void check_kv(const struct world *w)
     for (uint32_t i = 0; i * S < N_TOKENS; i++) {
         kvp_hash a, b;
         const uint32_t n_tokens = N_TOKENS - i * S < S ? N_TOKENS - i * S : S;
-        require(kvp_memory_checksum(w->a.memory, rows[0][i], n_tokens, &a) == KVP_OK);
-        require(kvp_memory_checksum(w->b.memory, rows[1][i], n_tokens, &b) == KVP_OK);
+        require(kvp_memory_checksum(w->a.memories[0], rows[0][i], n_tokens, &a) == KVP_OK);
+        require(kvp_memory_checksum(w->b.memories[0], rows[1][i], n_tokens, &b) == KVP_OK);
         require(memcmp(&a, &b, sizeof a) == 0);
     }
+    const kvp_hash a = hash_of_state(&w->a, w->a.seq), b = hash_of_state(&w->b, w->b.seq);
+    require(memcmp(&a, &b, sizeof a) == 0);
 }
 
 static void end_world(struct world *w)
@@ -250,6 +295,13 @@ static void read_ticket(struct world *w, const uint8_t *bytes, size_t n)
     }
 }
 
+/* The version of the world's messages; the other one with bit 7. */
+static uint32_t version_of(const struct world *w, uint8_t how)
+{
+    const int has_states = w->a.memories[1] != NULL;
+    return has_states == (how < 0x80) ? KVPI_TRANSFER_VERSION_STATES : KVPI_TRANSFER_VERSION;
+}
+
 /* A message with a body of any bytes, or a right one that is changed in a byte. */
 static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out)
 {
@@ -260,8 +312,11 @@ static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out
     n = KVPI_TRANSFER_HEAD_BYTES + (n > 0 ? n - 1 : 0);
     w->is_forged = 1;
     kvpi_transfer_seal(out, n,
-                       &(struct kvpi_transfer_head){
-                           .kind = bytes[0] % 8, .part = PART, .epoch = EPOCH, .id = w->id_b});
+                       &(struct kvpi_transfer_head){.version = version_of(w, bytes[0]),
+                                                    .kind = bytes[0] % 8,
+                                                    .part = PART,
+                                                    .epoch = EPOCH,
+                                                    .id = w->id_b});
     return n;
 }
 
@@ -277,7 +332,8 @@ static size_t change(struct world *w, const uint8_t *bytes, size_t n, uint8_t *o
     if (n > 4 && at >= KVPI_TRANSFER_HEAD_BYTES) { /* the body's checksum is made right */
         kvpi_transfer_seal(
             out, length,
-            &(struct kvpi_transfer_head){.kind = w->right[which][KVPI_TRANSFER_AT_KIND],
+            &(struct kvpi_transfer_head){.version = version_of(w, n > 5 ? bytes[4] : 0),
+                                         .kind = w->right[which][KVPI_TRANSFER_AT_KIND],
                                          .part = PART,
                                          .epoch = EPOCH,
                                          .id = w->id_b});
@@ -293,10 +349,12 @@ static size_t change_ticket(const struct world *w, const uint8_t *bytes, size_t 
     memcpy(out, w->ticket, w->n_ticket);
     for (size_t i = 0; i + 1 < n; i += 2)
         out[KVPI_TRANSFER_HEAD_BYTES + bytes[i] % room] = bytes[i + 1];
-    kvpi_transfer_seal(
-        out, w->n_ticket,
-        &(struct kvpi_transfer_head){
-            .kind = KVPI_TRANSFER_TICKET, .part = PART, .epoch = EPOCH, .id = w->id_b});
+    kvpi_transfer_seal(out, w->n_ticket,
+                       &(struct kvpi_transfer_head){.version = version_of(w, n > 2 ? bytes[0] : 0),
+                                                    .kind = KVPI_TRANSFER_TICKET,
+                                                    .part = PART,
+                                                    .epoch = EPOCH,
+                                                    .id = w->id_b});
     return w->n_ticket;
 }
 
@@ -366,7 +424,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     memset(&w, 0, sizeof w);
-    make_world(&w, data[0] & 1);
+    make_world(&w, data[0] & 3);
     for (size_t at = 1; size - at >= 3;) {
         const uint8_t how = data[at];
         size_t n = (size_t)kvpi_bytes_load(data + at + 1, 2) % KVP_LINK_MESSAGE_MIN;

@@ -103,6 +103,8 @@ typedef struct kvp_arena_report {
     uint64_t blocks[2][KVP_GROUPS_MAX][KVP_ARENA_STATES]; /* counted one by one, by tier and group:
                              those that are not free; at n_groups slots of recurrent state */
     kvp_violation violation;                              /* DAMAGED */
+    uint64_t unreachable_blocks; /* with recurrent state: cached ones of the device that no hit
+                                    uses, as no checkpoint is at their units or after them */
 } kvp_arena_report;
 
 /* Look into an arena, once.

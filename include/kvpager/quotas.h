@@ -42,9 +42,15 @@
  * many host blocks as its quota, none of them cached. Its content is not kept on the host (counted
  * in unkept_blocks) if that would evict content of a namespace that is not over its quota.
  *
+ * Slots of recurrent state (states.h) are counted beside blocks, by the same rules, with a quota of
+ * their own: without it, a tenant could evict all checkpoints of others, and what they made
+ * reachable, with few blocks. A slot counts for the namespace of the sequence that it was taken
+ * for, also as a checkpoint. A checkpoint that goes with a block that is evicted is not chosen by
+ * these rules. On the host slots are counted but have no quota: nothing is evicted there.
+ *
  * Quotas change only which block is taken. Whether a call succeeds, what is missing, and the order
  * of the queue stay the same. A snapshot does not save quotas: set them again after the restored
- * namespace is opened. They cost 16 bytes for each block, and some nanoseconds for each block
+ * namespace is opened. They cost 16 bytes for each block or slot, and some nanoseconds for each one
  * taken, released or hit; without config.quotas, nothing.
  */
 #ifndef KVPAGER_QUOTAS_H
@@ -58,20 +64,20 @@ extern "C" {
 
 #define KVP_NO_QUOTA UINT32_MAX
 
-/* Set the quota of a namespace on a tier, from the next take on.
+/* Set the quota of a namespace on a tier, or for slots of state, from the next take on.
  *
  * With 0, all its cached blocks may be taken by others first. With KVP_NO_QUOTA, the value when it
  * is opened, a namespace is never over its quota.
  *
- * Takes:   tier         KVP_DEVICE, KVP_HOST
- *          n_blocks     any number, also more than there are
+ * Takes:   tier         KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS (states.h)
+ *          n_blocks     or slots: any number, also more than there are
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: there is no such tier; KVP_E_STATE: config.quotas is 0
  * After-failure: unchanged
  * Thread:  cache. Cost: O(1)
  */
 KVP_API kvp_status kvp_ns_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier, uint32_t n_blocks);
 
-/* What a namespace has. */
+/* What a namespace has. A log (oplog.h) has all but the last four. */
 typedef struct kvp_ns_info {
     uint64_t openers;
     uint32_t quota;         /* KVP_NO_QUOTA: none */
@@ -80,6 +86,10 @@ typedef struct kvp_ns_info {
     uint32_t host_quota;    /* the same on the host; without a host tier KVP_NO_QUOTA, 0, 0 */
     uint32_t host_blocks;
     uint32_t host_cached_blocks;
+    uint32_t state_quota; /* the same for slots of state; without them KVP_NO_QUOTA, 0, 0 */
+    uint32_t state_slots;
+    uint32_t cached_state_slots; /* checkpoints that nobody holds */
+    uint32_t host_state_slots;   /* of sequences that are swapped out */
 } kvp_ns_info;
 
 /* Read what a namespace has.

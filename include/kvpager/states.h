@@ -102,10 +102,12 @@
  *
  * sched.h says what the scheduler does with slots and checkpoints.
  *
- * state_slots cannot be combined with overlapped steps, trees, quotas, loads, or 8 groups of blocks
- * (kvp_config_check names the field). Senders of wire messages and both ends of transfers
- * refuse such a cache (KVP_E_ARG). Snapshots hold checkpoints (snapshot.h). memory.h has
- * layouts for slots (KVP_BYTES), and its copier runs the copies.
+ * Namespaces may have quotas of slots (quotas.h).
+ *
+ * state_slots cannot be combined with overlapped steps, trees, loads, the learned policy or 8
+ * groups of blocks (kvp_config_check names the field). Senders of wire messages refuse such a
+ * cache (KVP_E_ARG). Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints
+ * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H

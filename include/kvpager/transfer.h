@@ -51,6 +51,24 @@
  * end) that a window of the receiver has dropped, as kvp_seq_window_get shows them when the
  * transfer is reserved, are not sent in that group.
  *
+ * Recurrent state (states.h) is one more group, behind the others: memories[n_groups], of
+ * KVP_BYTES. Of it the state after `end` tokens is sent, and nothing else. It goes into the slot
+ * that the receiver's sequence writes, so the receiver's commit makes it the sequence's state, and
+ * kvp_seq_checkpoint keeps it. For another checkpoint, end a transfer there: the first one of a
+ * prompt at prompt_end, commit, checkpoint, then one of the rest. The sender's cache must have
+ * exactly `end` tokens computed until the state is sent:
+ *
+ *   - With fewer the transfer waits. With more, or a lost state, it fails with KVP_E_DROPPED.
+ *   - With further tokens that are not computed, a step may be writing the state. It is sent only
+ *     if the sequence reads a slot that it does not write, as after kvp_seq_checkpoint.
+ *   - To go on at once, fork the sequence at `end`, and mark the fork.
+ *
+ * A state that was begun to be sent from one slot, and is in another one later, fails the transfer
+ * with KVP_E_STATE. A receiver's sequence that reads the slot that it writes is refused
+ * (KVP_E_STATE): the state that it has would be lost if the transfer fails. A checkpoint, or a fork
+ * and an extend by 0 tokens, gives it another slot to write. Messages have another version with
+ * state, which libraries without it refuse (KVP_E_VERSION).
+ *
  * States, of both sides; every other call is KVP_E_STATE:
  *
  *   state      receiver                          sender                            calls
@@ -154,7 +172,8 @@ typedef struct kvp_transfer_config {
     uint32_t max_links;       /* attached at once, 1..KVP_TRANSFER_LINKS_MAX; default 8 */
     uint32_t reserved;        /* 0 */
     const kvp_memory *const *memories; /* [n_groups] the same for each layer group, copied, with
-                                          memory NULL; NULL (default): one group, in memory */
+                                          memory NULL; NULL (default): one group, in memory. With
+                                          state_slots [n_groups + 1]: the last one has the slots */
 } kvp_transfer_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -187,7 +206,7 @@ typedef struct kvp_transfer_info {
                           call progress before close, or the peer is not told */
     kvp_seq seq;
     uint64_t chunks; /* sent, or taken */
-    uint64_t bytes;  /* of K, V and scales in them */
+    uint64_t bytes;  /* of K, V, scales and states in them */
 } kvp_transfer_info;
 
 /* ------------------------------------------------------------------------------------- tickets */
@@ -216,7 +235,8 @@ typedef struct kvp_ticket {
     kvp_window window;
 } kvp_ticket;
 
-/* Read a ticket: for those who move KV by other means, straight into the slots.
+/* Read a ticket: for those who move KV by other means, straight into the slots. With recurrent
+ * state the last group, of KVP_BYTES, is the one of state: its run is the slot that takes it.
  *
  * Takes:   bytes        [n_bytes]
  *          capacity     of out_runs; 0 asks for the number only
@@ -291,10 +311,11 @@ typedef struct kvp_receive {
  *                       reserves nothing
  *          out_id       never 0, and never twice: a place is used up after 2^32 - 1 transfers
  * Returns: KVP_OK; KVP_E_ARG: end exceeds the tokens, or every token before it is computed;
- *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, or a
- *          transfer of this sequence that is not closed; KVP_E_DROPPED: after `end` tokens a window
- *          keeps some that it has dropped; KVP_E_MISMATCH: scales, and begin is not at the start of
- *          a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed, or used up
+ *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, a slot of
+ *          state that it reads, too, or a transfer of this sequence that is not closed;
+ *          KVP_E_DROPPED: after `end` tokens a window keeps some that it has dropped;
+ *          KVP_E_MISMATCH: scales, and begin is not at the start of a block; KVP_E_TOO_SMALL;
+ *          KVP_E_AGAIN: max_transfers are not closed, or used up
  * After-failure: unchanged
  * Thread:  cache. Cost: O(end + L x H)
  */
@@ -352,7 +373,7 @@ typedef struct kvp_receiver_stats {
     uint64_t refused;     /* parts refused; last_refusal says why */
     uint64_t late;        /* messages of transfers that have ended or are not here, dropped */
     uint64_t chunks;      /* written */
-    uint64_t bytes;       /* of K, V and scales */
+    uint64_t bytes;       /* of K, V, scales and states */
     int32_t last_refusal; /* kvp_status */
     uint32_t reserved;
 } kvp_receiver_stats;
@@ -435,7 +456,8 @@ KVP_API kvp_status kvp_send_check(const kvp_sender *sender, const kvp_send *send
  * take back KV that was ready (kvp_seq_invalidate, a step that failed), abort the transfer.
  *
  * Takes:   layer        0..L-1 of this memory, or KVP_LAYERS_ALL. With several groups the layers
- *                       of each memory follow those of the one before
+ *                       of each memory follow those of the one before. Layers of recurrent state
+ *                       have no number here: they are ready when `end` tokens are computed
  *          n_tokens     of the sequence; below what was said before: nothing happens
  * Returns: KVP_OK; KVP_E_HANDLE: no such transfer; KVP_E_ARG: no such layer, or more than the
  *          sequence's tokens; KVP_E_STATE: it has ended. (It may end in this call: see info)

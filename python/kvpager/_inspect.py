@@ -30,6 +30,7 @@ class ArenaReport(NamedTuple):
     inside        whether a call was inside whenever stats were read: nothing adds up
     blocks        [2, G, ARENA_STATES] u64, blocks that are not free, counted: by tier (DEVICE,
                   HOST), group and ARENA_HELD, ARENA_CACHED, ARENA_PARKED
+    unreachable_blocks  with recurrent state: cached ones that no checkpoint makes reachable
     """
 
     state: int
@@ -42,6 +43,7 @@ class ArenaReport(NamedTuple):
     calls_since: int
     inside: bool
     blocks: U64Array
+    unreachable_blocks: int
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]
@@ -69,7 +71,7 @@ def _report_of(made: Any) -> ArenaReport:
     return ArenaReport(made.state, violation, config, windows,
                        _STATS.read(ffi.addressof(made, "stats")), made.arena_bytes, made.calls,
                        made.calls_since, bool(made.inside),
-                       blocks.reshape(shape)[:, :n_groups].copy())
+                       blocks.reshape(shape)[:, :n_groups].copy(), made.unreachable_blocks)
 
 
 def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0,

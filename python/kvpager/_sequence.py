@@ -617,7 +617,7 @@ class Namespace(Handle, Uncopied):
     def quota(self, n_blocks: int = c.NO_QUOTA, tier: int = c.DEVICE) -> None:
         """Set how many blocks of a tier it may have before its own go first; NO_QUOTA: any number.
 
-        The cache must have been made with quotas=1."""
+        With tier STATE_SLOTS: slots of recurrent state. The cache must have been made with quotas=1."""
         try:
             status = lib.kvpg_ns_quota(self._o, self.handle, tier, n_blocks)
         except _no_numbers as error:
@@ -626,7 +626,7 @@ class Namespace(Handle, Uncopied):
             fail(self._o, status, "Namespace.quota", n_blocks=n_blocks, tier=tier)
 
     def info(self) -> NsInfo:
-        """How many blocks count for it, on both tiers, and its quotas."""
+        """How many blocks and slots of state count for it, on both tiers, and its quotas."""
         room = _NS_INFO.new()
         status = lib.kvpg_ns_info_get(self._o, self.handle, room)
         if status:

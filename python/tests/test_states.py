@@ -74,3 +74,16 @@ def test_a_shortage_of_slots_says_so() -> None:
             ns.open([2])
         assert error.value.tier == kvpager.STATE_SLOTS
         assert "1 slots of state missing" in str(error.value)
+
+
+def test_quotas_of_slots() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=6, quotas=1) as cache:
+        ns = cache.namespace("a")
+        ns.quota(2, tier=kvpager.STATE_SLOTS)
+        seq = ns.open(range(9))
+        seq.commit(8)
+        assert seq.checkpoint() == kvpager.CHECKPOINT_MADE
+        seq.close()
+        info = ns.info()
+        assert (info.state_quota, info.state_slots, info.cached_state_slots) == (2, 1, 1)
+        assert (info.quota, info.host_state_slots) == (kvpager.NO_QUOTA, 0)

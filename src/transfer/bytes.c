@@ -24,7 +24,8 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
 {
     const uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     memcpy(message, MAGIC, sizeof MAGIC);
-    message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
+    message[KVPI_TRANSFER_AT_VERSION] =
+        (uint8_t)(head->version == 0 ? KVPI_TRANSFER_VERSION : head->version);
     message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
@@ -58,7 +59,7 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
 kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uint8_t *message,
                                 size_t n_bytes)
 {
-    if (head->version != KVPI_TRANSFER_VERSION)
+    if (head->version != KVPI_TRANSFER_VERSION && head->version != KVPI_TRANSFER_VERSION_STATES)
         return KVP_E_VERSION;
     if (head->n_bytes != n_bytes || (head->part >> 32 == 0) != ((uint32_t)head->part == 0) ||
         head->body !=
@@ -166,6 +167,25 @@ int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_sha
         return 0;
     for (uint32_t g = 0; g < out_shape->n_groups; g++)
         get_group(in + KVPI_TRANSFER_SHAPE_BYTES(g), &out_shape->groups[g]);
+    return 1;
+}
+
+int kvpi_shape_is_of(const struct kvpi_shape *shape, uint32_t version)
+{
+    const uint32_t last = shape->n_groups - 1;
+    const int has_state = version == KVPI_TRANSFER_VERSION_STATES;
+    for (uint32_t g = 0; g <= last; g++) {
+        const struct kvpi_shape_group *group = &shape->groups[g];
+        if (kvpi_group_is_state(group) != (has_state && g == last))
+            return 0;
+        if (kvpi_group_is_state(group) &&
+            (g == 0 || group->type != KVP_BYTES || kvpi_group_has_scales(group) ||
+             group->k_size == 0 || group->k_size > KVP_STATE_BYTES_MAX ||
+             group->v_size > KVP_STATE_BYTES_MAX ||
+             (group->window.sink_tokens | group->window.recent_tokens | group->gap.begin |
+              group->gap.end) != 0))
+            return 0;
+    }
     return 1;
 }
 
@@ -333,10 +353,12 @@ static int get_run(const uint8_t **at, const uint8_t *end, int64_t *slot, kvp_sl
     return 1;
 }
 
-/* The tokens of a group that are to come: those of the range that are not in its gap. */
+/* The tokens of a group that are to come: those of the range that are not in its gap; one slot. */
 static uint32_t tokens_of(const struct kvpi_shape *shape, uint32_t group)
 {
     const kvp_range *gap = &shape->groups[group].gap;
+    if (kvpi_group_is_state(&shape->groups[group]))
+        return 1;
     return shape->end - shape->begin - (gap->end - gap->begin);
 }
 
@@ -399,7 +421,7 @@ kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket
     const uint8_t *rest = body + KVPI_TRANSFER_SHAPE_BYTES(t->shape.n_groups);
     t->n_checked = kvpi_bytes_load32(rest);
     memcpy(t->tokens.bytes, rest + 8, 16);
-    if (!has_range(t))
+    if (!has_range(t) || !kvpi_shape_is_of(&t->shape, t->head.version))
         return KVP_E_FORMAT;
     const uint8_t *at = body + KVPI_TRANSFER_TICKET_BYTES(t->shape.n_groups);
     t->runs_end = (const uint8_t *)bytes + n_bytes;

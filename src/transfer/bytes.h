@@ -12,6 +12,7 @@
 
 enum {
     KVPI_TRANSFER_VERSION = 3,
+    KVPI_TRANSFER_VERSION_STATES = 4, /* the last group is of recurrent state */
     KVPI_TRANSFER_HEAD_BYTES = 48,
     KVPI_TRANSFER_CHUNK_BYTES = 32, /* before K and V */
     KVPI_TRANSFER_STATUS_BYTES = 8
@@ -48,10 +49,15 @@ enum {
 };
 
 /* What the flags of a shape say. */
-enum { KVPI_SHAPE_K_SCALES = 1, KVPI_SHAPE_V_SCALES = 2, KVPI_SHAPE_BIG_ENDIAN = 4 };
+enum {
+    KVPI_SHAPE_K_SCALES = 1,
+    KVPI_SHAPE_V_SCALES = 2,
+    KVPI_SHAPE_BIG_ENDIAN = 4,
+    KVPI_SHAPE_STATE = 8
+};
 
 struct kvpi_transfer_head {
-    uint32_t version;
+    uint32_t version; /* 0 for kvpi_transfer_seal: KVPI_TRANSFER_VERSION */
     uint32_t kind;
     uint32_t n_bytes;
     uint64_t part; /* the sender's number of the attempt, place << 32 | generation, of which neither
@@ -94,13 +100,13 @@ struct kvpi_ticket {
     const uint8_t *runs_end;
 };
 
-/* One layer's K and V of some heads and tokens. */
+/* One layer's K and V of some heads and tokens; or bytes of the state of some heads. */
 struct kvpi_chunk {
     uint32_t layer; /* the model's number, and so is the head's */
     uint32_t first_head;
     uint32_t n_heads;
-    uint32_t position;
-    uint32_t n_tokens;
+    uint32_t position; /* of a state: the first byte, in each head */
+    uint32_t n_tokens; /* and how many of each */
     uint32_t group;
 };
 
@@ -128,6 +134,27 @@ int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape 
 /* Is one of as many groups a part of the other: the same range and gaps, and in each group a slice
  * of its own, or none, but not none in all? */
 int kvpi_shape_is_part(const struct kvpi_shape *theirs, const struct kvpi_shape *ours);
+
+/* Is a shape that came in a message of this version a shape of it? Version 4 has a group of state,
+ * which is the last of several, without window and gap; version 3 has none. */
+int kvpi_shape_is_of(const struct kvpi_shape *shape, uint32_t version);
+
+static inline int kvpi_group_is_state(const struct kvpi_shape_group *group)
+{
+    return (group->flags & KVPI_SHAPE_STATE) != 0;
+}
+
+/* The positions of a group that are sent: tokens, or the bytes of a head's state. */
+static inline uint32_t kvpi_shape_begin(const struct kvpi_shape *shape, uint32_t group)
+{
+    return kvpi_group_is_state(&shape->groups[group]) ? 0 : shape->begin;
+}
+
+static inline uint32_t kvpi_shape_end(const struct kvpi_shape *shape, uint32_t group)
+{
+    const struct kvpi_shape_group *g = &shape->groups[group];
+    return kvpi_group_is_state(g) ? g->k_size + g->v_size : shape->end;
+}
 
 static inline int kvpi_group_has_scales(const struct kvpi_shape_group *group)
 {

@@ -40,6 +40,7 @@ struct receiving {
     uint64_t ticket; /* its body's checksum */
     uint64_t begun;  /* a bit for each link that began a part */
     uint32_t cells_left;
+    int32_t state_slot;             /* that the sequence writes; 0: there is no state */
     kvp_range gaps[KVP_GROUPS_MAX]; /* what windows have dropped, and does not come */
     struct cell *cells;             /* [n_cells] */
 };
@@ -208,7 +209,9 @@ static kvp_status look_at_seq(const receiver *self, const struct receiving *r)
     const int same = info.tier == KVP_DEVICE && info.computed_tokens == r->t.begin &&
                      info.writable_tokens >= r->t.end && info.n_tokens >= r->t.end &&
                      info.row_version == r->row_version;
-    return same ? KVP_OK : KVP_E_STATE;
+    int32_t slot;
+    const kvp_status status = same ? kvpi_side_slot(&self->side, r->t.seq, &slot) : KVP_E_STATE;
+    return status == KVP_OK && slot != r->state_slot ? KVP_E_STATE : status;
 }
 
 /* Scales are of whole blocks, in some group, and the transfer begins inside one? */
@@ -249,9 +252,14 @@ static uint32_t put_runs(const receiver *self, const struct receiving *r, uint32
     const int32_t *row = NULL;
     uint32_t n_row, n_runs = 0;
     kvp_slot_run run = {0, 0};
+    out->at = 0;
+    if (g == self->side.n_kv_groups) {
+        run = (kvp_slot_run){r->state_slot, 1};
+        kvpi_run_put(out, &run);
+        return 1;
+    }
     if (kvp_seq_row(self->side.config.cache, r->t.seq, g, &row, &n_row) != KVP_OK)
         return 0;
-    out->at = 0;
     for (uint32_t at = kvpi_gap_skip(&r->gaps[g], r->t.begin), n; at < r->t.end;
          at = kvpi_gap_skip(&r->gaps[g], at + n)) {
         const int64_t slot = (int64_t)row[at / S] * S + at % S;
@@ -309,7 +317,8 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     memcpy(at + 8, r->tokens.bytes, 16);
     for (uint32_t g = 0; g < n_groups; g++)
         kvpi_bytes_store(at + 24 + (size_t)4 * g, n_runs[g], 4);
-    const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
+    const struct kvpi_transfer_head head = {.version = self->side.version,
+                                            .kind = KVPI_TRANSFER_TICKET,
                                             .epoch = self->side.config.epoch,
                                             .id = kvpi_transfer_id(&r->t, place)};
     kvpi_transfer_seal(out, *out_n_bytes, &head);
@@ -351,6 +360,8 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
                               .cells_left = self->side.n_cells,
                               .cells = r->cells};
     status = kvpi_side_gaps(&self->side, &fresh.t, fresh.gaps);
+    if (status == KVP_OK)
+        status = kvpi_side_slot(&self->side, receive->seq, &fresh.state_slot);
     if (status == KVP_OK)
         status = kvpi_transfer_tokens(self->side.config.cache, receive->seq, fresh.n_checked,
                                       &fresh.tokens);
@@ -417,7 +428,8 @@ static kvp_status check_begin(const receiver *self, const struct incoming *in,
 {
     const size_t n_body = in->n_bytes - KVPI_TRANSFER_HEAD_BYTES;
     if (!kvpi_shape_get(body_of(in), n_body, theirs) ||
-        n_body != KVPI_TRANSFER_BEGIN_BYTES(theirs->n_groups))
+        n_body != KVPI_TRANSFER_BEGIN_BYTES(theirs->n_groups) ||
+        !kvpi_shape_is_of(theirs, in->head.version))
         return KVP_E_FORMAT;
     if (!in->r)
         return KVP_E_HANDLE;
@@ -448,8 +460,8 @@ static void on_begin(receiver *self, const struct incoming *in)
         return;
     }
     for (uint32_t g = 0; g < theirs.n_groups; g++) {
-        const struct cell begun = {in->head.part, kvpi_gap_skip(&r->gaps[g], r->t.begin),
-                                   (uint16_t)in->link, CELL_BEGUN};
+        const uint32_t first = kvpi_gap_skip(&r->gaps[g], kvpi_shape_begin(&theirs, g));
+        const struct cell begun = {in->head.part, first, (uint16_t)in->link, CELL_BEGUN};
         set_cells(self, r, g, &theirs.groups[g].slice, &begun);
     }
     r->begun |= UINT64_C(1) << in->link;
@@ -457,6 +469,13 @@ static void on_begin(receiver *self, const struct incoming *in)
 }
 
 /* --------------------------------------------------------------------------------------- chunks */
+
+/* Tokens, or bytes of a state. */
+static uint32_t positions_end(const receiver *self, const struct receiving *r, uint32_t g)
+{
+    const struct kvpi_shape *shape = &self->side.shape;
+    return kvpi_group_is_state(&shape->groups[g]) ? kvpi_shape_end(shape, g) : r->t.end;
+}
 
 /* With scales a chunk is what one block has of the transfer: its scales come with it. */
 static int is_own_block(const receiver *self, const struct receiving *r,
@@ -483,7 +502,8 @@ static int chunk_fits(const receiver *self, const struct incoming *in,
         if (cell_at(self, r, chunk->group, chunk->layer, chunk->first_head + h)->next !=
             chunk->position)
             return 0;
-    const uint32_t until = kvpi_gap_until(&r->gaps[chunk->group], chunk->position, r->t.end);
+    const uint32_t until = kvpi_gap_until(&r->gaps[chunk->group], chunk->position,
+                                          positions_end(self, r, chunk->group));
     if (chunk->n_tokens == 0 || chunk->n_tokens > until - chunk->position)
         return 0;
     return !kvpi_group_has_scales(group) || is_own_block(self, r, chunk);
@@ -502,16 +522,24 @@ static kvp_status take_chunk(receiver *self, const struct incoming *in,
                              .n_heads = chunk->n_heads,
                              .position = chunk->position,
                              .n_tokens = chunk->n_tokens};
-    const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk->n_heads) * chunk->n_tokens +
-                            kvpi_rows_scale_bytes(&layer, chunk->n_heads);
+    const int is_state = g == self->side.n_kv_groups;
+    const size_t kv_bytes = is_state
+                                ? (size_t)chunk->n_tokens * chunk->n_heads
+                                : kvpi_rows_token_bytes(&layer, chunk->n_heads) * chunk->n_tokens +
+                                      kvpi_rows_scale_bytes(&layer, chunk->n_heads);
     if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes)
         return KVP_E_FORMAT;
     kvp_status status = look_at_seq(self, in->r);
-    if (status == KVP_OK)
+    if (is_state)
+        rows.row = &in->r->state_slot;
+    else if (status == KVP_OK)
         status = kvp_seq_row(self->side.config.cache, in->r->t.seq, g, &rows.row, &n_row);
     if (status != KVP_OK)
         return status;
-    kvpi_rows_scatter(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+    if (is_state)
+        kvpi_rows_scatter_state(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+    else
+        kvpi_rows_scatter(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
     const uint32_t next = kvpi_gap_skip(&in->r->gaps[g], chunk->position + chunk->n_tokens);
     for (uint32_t h = 0; h < chunk->n_heads; h++)
         cell_at(self, in->r, g, chunk->layer, chunk->first_head + h)->next = next;
@@ -546,7 +574,7 @@ static int has_all(const receiver *self, const struct incoming *in, uint32_t g,
         return 0;
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
-            if (cell_at(self, in->r, g, l, h)->next != in->r->t.end)
+            if (cell_at(self, in->r, g, l, h)->next != positions_end(self, in->r, g))
                 return 0;
     return 1;
 }
@@ -626,8 +654,8 @@ static void look_at(receiver *self, struct incoming *in)
         self->stats.late++;
         if (in->head.kind == KVPI_TRANSFER_DONE && !in->r)
             refuse(self, in, KVP_E_HANDLE);
-    } else if (status != KVP_OK) {
-        fail_receiving(self, in->r, status);
+    } else if (status != KVP_OK || in->head.version != self->side.version) {
+        fail_receiving(self, in->r, status == KVP_OK ? KVP_E_FORMAT : status);
     } else if (in->head.kind == KVPI_TRANSFER_CHUNK) {
         on_chunk(self, in);
     } else if (in->head.kind == KVPI_TRANSFER_DONE) {

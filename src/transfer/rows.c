@@ -115,3 +115,40 @@ void kvpi_rows_scatter(const struct kvpi_rows *rows, const uint8_t *in)
     move_all(rows, (struct way){NULL, in, kvpi_stream_best()});
     kvpi_stream_end();
 }
+
+/* Of bytes [begin, end) of a head's state, those that lie in a part, whose first is number `at`. */
+static void move_bytes(const struct kvpi_rows *rows, const kvp_layer_part *part, uint32_t head,
+                       uint32_t at, struct way *way)
+{
+    const uint32_t end = rows->position + rows->n_tokens;
+    const uint32_t from = rows->position > at ? rows->position - at : 0;
+    const uint32_t to =
+        part->base && end > at ? (end - at < part->size ? end - at : part->size) : 0;
+    unsigned char *state = part->base;
+    for (uint32_t e = from, n; e < to; e += n) { /* bytes of a run lie side by side */
+        n = part->run - e % part->run < to - e ? part->run - e % part->run : to - e;
+        row_move(way,
+                 state + (size_t)rows->row[0] * part->block_stride + head * part->head_stride +
+                     e / part->run * part->run_stride + e % part->run,
+                 n);
+    }
+}
+
+static void move_state(const struct kvpi_rows *rows, struct way way)
+{
+    for (uint32_t h = rows->first_head; h < rows->first_head + rows->n_heads; h++) {
+        move_bytes(rows, &rows->layer->k, h, 0, &way);
+        move_bytes(rows, &rows->layer->v, h, rows->layer->k.size, &way);
+    }
+}
+
+void kvpi_rows_gather_state(const struct kvpi_rows *rows, uint8_t *out)
+{
+    move_state(rows, (struct way){out, NULL, NULL});
+}
+
+void kvpi_rows_scatter_state(const struct kvpi_rows *rows, const uint8_t *in)
+{
+    move_state(rows, (struct way){NULL, in, kvpi_stream_best()});
+    kvpi_stream_end();
+}

@@ -23,4 +23,9 @@ size_t kvpi_rows_scale_bytes(const kvp_layer *layer, uint32_t n_heads);
 void kvpi_rows_gather(const struct kvpi_rows *rows, uint8_t *out);
 void kvpi_rows_scatter(const struct kvpi_rows *rows, const uint8_t *in);
 
+/* The same of bytes of a state, in a slot: `row` is the slot; position and n_tokens are bytes of
+ * each head, of its K with its V behind it. In a message: those of each head. */
+void kvpi_rows_gather_state(const struct kvpi_rows *rows, uint8_t *out);
+void kvpi_rows_scatter_state(const struct kvpi_rows *rows, const uint8_t *in);
+
 #endif

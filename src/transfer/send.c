@@ -5,6 +5,9 @@
  *
  *   begin <= sent <= min(ready, end), or sent is the end of the gap
  *
+ * Of a layer of state, sent counts bytes of each head. It is sent when the tokens before `end`, and
+ * no others, are computed: from the slot that the sequence reads.
+ *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
  *     must stay until all is sent, and is looked at before, and its window for tokens that it has
  *     dropped.
@@ -22,6 +25,8 @@
 #include "base/sized.h"
 #include "base/why.h"
 
+#include <kvpager/states.h>
+
 struct send_progress {
     uint32_t sent;
     uint32_t ready;
@@ -37,6 +42,7 @@ struct sending {
     uint64_t ticket_id;
     uint64_t ticket; /* its body's checksum */
     kvp_hash tokens;
+    int32_t state_slot;                    /* that a state is sent from; 0: not yet known */
     struct kvpi_shape shape;               /* what is sent */
     struct send_progress *layers;          /* [L] of all groups */
     uint32_t chunk_tokens[KVP_GROUPS_MAX]; /* that a message holds at most */
@@ -190,7 +196,9 @@ static uint32_t tokens_of_message(const sender *self, uint32_t link, uint32_t gr
                   KVPI_TRANSFER_CHUNK_BYTES;
     const kvp_layer layer = kvpi_side_memory(&self->side, group, slice->first_layer);
     const size_t scales = kvpi_rows_scale_bytes(&layer, slice->n_heads);
-    const size_t token = kvpi_rows_token_bytes(&layer, slice->n_heads);
+    const size_t token = kvpi_group_is_state(&self->side.shape.groups[group])
+                             ? slice->n_heads /* a byte of each */
+                             : kvpi_rows_token_bytes(&layer, slice->n_heads);
     room = room > scales ? room - scales : 0;
     const size_t n = room / token < INT32_MAX ? room / token : INT32_MAX;
     if (scales > 0)
@@ -336,9 +344,11 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
     for (uint32_t g = 0; g < s->shape.n_groups; g++) {
         struct send_progress *layers = s->layers + self->side.groups[g].first_layer;
-        const uint32_t sent = kvpi_gap_skip(&s->shape.groups[g].gap, s->t.begin);
+        const int is_state = kvpi_group_is_state(&s->shape.groups[g]);
+        const uint32_t sent =
+            kvpi_gap_skip(&s->shape.groups[g].gap, kvpi_shape_begin(&s->shape, g));
         for (uint32_t l = 0; l < self->side.shape.groups[g].slice.n_layers; l++)
-            layers[l] = (struct send_progress){sent, ready};
+            layers[l] = (struct send_progress){sent, is_state ? 0 : ready};
     }
     *out_id = kvpi_transfer_id(&s->t, place);
     return KVP_OK;
@@ -375,7 +385,7 @@ static uint32_t min(uint32_t a, uint32_t b)
 static uint32_t sendable(const struct sending *s, uint32_t g, const struct send_progress *layer)
 {
     const struct kvpi_shape_group *group = &s->shape.groups[g];
-    uint32_t up_to = min(layer->ready, s->t.end);
+    uint32_t up_to = min(layer->ready, kvpi_shape_end(&s->shape, g));
     if (kvpi_group_has_scales(group) && up_to < s->t.end)
         up_to -= up_to % s->shape.block_tokens;
     return layer->sent < up_to ? kvpi_gap_until(&group->gap, layer->sent, up_to) : layer->sent;
@@ -384,7 +394,7 @@ static uint32_t sendable(const struct sending *s, uint32_t g, const struct send_
 static uint32_t most_ready(const sender *self, const struct sending *s)
 {
     uint32_t most = 0;
-    for (uint32_t l = 0; l < self->side.n_layers; l++)
+    for (uint32_t l = 0; l < self->side.n_kv_layers; l++)
         most = s->layers[l].ready > most ? s->layers[l].ready : most;
     return most;
 }
@@ -407,7 +417,43 @@ static kvp_status look_at_sent_seq(const sender *self, struct sending *s, kvp_se
         return KVP_E_STATE;
     s->computed = info->computed_tokens;
     if (s->follows)
-        set_ready(s, 0, self->side.n_layers, s->computed);
+        set_ready(s, 0, self->side.n_kv_layers, s->computed);
+    return KVP_OK;
+}
+
+/* Has a layer of the group something to send still? */
+static int has_more(const sender *self, const struct sending *s, uint32_t g)
+{
+    const kvp_slice *slice = &s->shape.groups[g].slice;
+    for (uint32_t l = 0; l < slice->n_layers; l++)
+        if (s->layers[kvpi_side_layer(&self->side, g, slice->first_layer + l)].sent <
+            kvpi_shape_end(&s->shape, g))
+            return 1;
+    return 0;
+}
+
+/* Find the state after `end` tokens. Its layers are ready, whole, unless a step may be writing it:
+ * when there are tokens that are not computed, and what is read would be written. KVP_E_DROPPED: it
+ * is gone; KVP_E_STATE: it is another slot's than before. */
+static kvp_status look_at_state(const sender *self, struct sending *s, const kvp_seq_info *info)
+{
+    const uint32_t g = self->side.n_kv_groups;
+    kvp_state_info state;
+    if (!kvpi_side_has_state(&self->side) || info->computed_tokens < s->t.end ||
+        !has_more(self, s, g))
+        return KVP_OK;
+    const kvp_status status = kvp_seq_state_get(self->side.config.cache, s->t.seq, &state);
+    if (status != KVP_OK)
+        return status;
+    if (info->computed_tokens > s->t.end || state.lost)
+        return KVP_E_DROPPED;
+    if (s->state_slot != 0 && s->state_slot != (int32_t)state.read_slot)
+        return KVP_E_STATE;
+    const int is_written = info->n_tokens > s->t.end && state.read_slot == state.write_slot;
+    const uint32_t first = self->side.n_kv_layers;
+    for (uint32_t l = first; l < self->side.n_layers; l++)
+        s->layers[l].ready = is_written ? 0 : kvpi_shape_end(&s->shape, g);
+    s->state_slot = is_written ? s->state_slot : (int32_t)state.read_slot;
     return KVP_OK;
 }
 
@@ -434,6 +480,8 @@ static int is_sent_off(const sender *self, const struct sending *s, uint32_t g)
 {
     const struct kvpi_shape_group *group = &s->shape.groups[g];
     kvp_range dropped;
+    if (kvpi_group_is_state(group))
+        return 0;
     if (kvpi_side_dropped(&self->side, s->t.seq, g, &dropped) != KVP_OK)
         return 1;
     dropped.end = min(dropped.end, s->t.end);
@@ -465,16 +513,26 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t g, uint32
                              .position = chunk.position,
                              .n_tokens = n_tokens};
     uint8_t *message;
-    const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk.n_heads) * n_tokens +
-                            kvpi_rows_scale_bytes(&layer, chunk.n_heads);
+    const int is_state = kvpi_group_is_state(group);
+    const size_t kv_bytes = is_state ? (size_t)n_tokens * chunk.n_heads
+                                     : kvpi_rows_token_bytes(&layer, chunk.n_heads) * n_tokens +
+                                           kvpi_rows_scale_bytes(&layer, chunk.n_heads);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes;
-    kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, g, &rows.row, &n_row);
+    kvp_status status = KVP_OK;
+    if (is_state)
+        rows.row = &s->state_slot;
+    else
+        status = kvp_seq_row(self->side.config.cache, s->t.seq, g, &rows.row, &n_row);
     if (status == KVP_OK)
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
         return status;
     kvpi_chunk_put(&chunk, message + KVPI_TRANSFER_HEAD_BYTES);
-    kvpi_rows_gather(&rows, message + KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES);
+    uint8_t *kv = message + KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES;
+    if (is_state)
+        kvpi_rows_gather_state(&rows, kv);
+    else
+        kvpi_rows_gather(&rows, kv);
     status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
     if (status != KVP_OK)
         return status;
@@ -501,11 +559,10 @@ static kvp_status send_group(sender *self, struct sending *s, uint32_t g, int *o
     const kvp_slice *slice = &s->shape.groups[g].slice;
     kvp_status status = is_sent_off(self, s, g) ? KVP_E_DROPPED : KVP_OK;
     for (uint32_t i = 0; status == KVP_OK && i < slice->n_layers; i++) {
-        const uint32_t l = slice->first_layer + i;
-        status = send_layer(self, s, g, l);
-        if (s->layers[kvpi_side_layer(&self->side, g, l)].sent < s->t.end)
-            *out_all = 0;
+        status = send_layer(self, s, g, slice->first_layer + i);
     }
+    if (has_more(self, s, g))
+        *out_all = 0;
     return status;
 }
 
@@ -538,6 +595,8 @@ static kvp_status send_ready(sender *self, struct sending *s)
     kvp_seq_info info;
     int all = 1;
     kvp_status status = look_at_sent_seq(self, s, &info);
+    if (status == KVP_OK)
+        status = look_at_state(self, s, &info);
     if (status == KVP_OK && s->t.state == KVP_TRANSFER_WAITING)
         status = send_begin(self, s);
     for (uint32_t g = 0; status == KVP_OK && g < s->shape.n_groups; g++)
@@ -565,7 +624,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
-    if (layer != KVP_LAYERS_ALL && layer >= self->side.n_layers)
+    if (layer != KVP_LAYERS_ALL && layer >= self->side.n_kv_layers)
         return KVP_E_ARG;
     if (!kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
@@ -573,7 +632,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
         n_tokens > info.n_tokens)
         return KVP_E_ARG;
     if (layer == KVP_LAYERS_ALL)
-        set_ready(s, 0, self->side.n_layers, n_tokens);
+        set_ready(s, 0, self->side.n_kv_layers, n_tokens);
     else
         set_ready(s, layer, layer + 1, n_tokens);
     push(self, s);

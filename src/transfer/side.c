@@ -3,6 +3,7 @@
 #include "base/sized.h"
 #include "base/why.h"
 
+#include <kvpager/states.h>
 #include <kvpager/windows.h>
 
 #include <string.h>
@@ -56,12 +57,18 @@ static int memory_wrong(const kvp_memory *memory, const kvp_config *cache, uint3
                         kvp_layout *layout, kvp_why *why)
 {
     const uint64_t number = group;
+    const int is_state = group == cache->n_groups;
+    const uint32_t S = is_state ? 1 : cache->block_tokens;
+    const uint32_t n_blocks = is_state ? cache->state_slots : cache->n_blocks;
     if (kvpi_why_if(why, !memory, "memories", &number, "the layer group that has no memory"))
         return 1;
     (void)kvp_memory_describe(memory, layout, NULL);
-    return kvpi_why_element(why, "memories", group, ".block_tokens", layout->block_tokens,
-                            cache->block_tokens, cache->block_tokens) ||
-           kvpi_why_element(why, "memories", group, ".n_blocks", layout->n_blocks, cache->n_blocks,
+    const int is_bytes = layout->type == KVP_BYTES;
+    return kvpi_why_if(why, is_bytes != is_state, "memories", &number,
+                       is_state ? "expected KVP_BYTES for recurrent state"
+                                : "expected no KVP_BYTES for KV") ||
+           kvpi_why_element(why, "memories", group, ".block_tokens", layout->block_tokens, S, S) ||
+           kvpi_why_element(why, "memories", group, ".n_blocks", layout->n_blocks, n_blocks,
                             INT32_MAX);
 }
 
@@ -75,20 +82,25 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
                     "is none of this process") ||
         kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
                     "must be NULL beside memories") ||
-        kvpi_why_if(why, cache.state_slots > 0, "cache", NULL, "has recurrent state") ||
-        kvpi_why_if(why, cache.n_groups > 1 && !config->memories, "memories", NULL,
-                    "is NULL, and the cache has several layer groups"))
+        kvpi_why_if(why, cache.n_groups + (cache.state_slots > 0) > 1 && !config->memories,
+                    "memories", NULL, "is NULL, and the cache has several layer groups"))
         return KVP_E_ARG;
-    side->shape.n_groups = cache.n_groups;
+    side->n_kv_groups = cache.n_groups;
+    side->version = cache.state_slots > 0 ? KVPI_TRANSFER_VERSION_STATES : KVPI_TRANSFER_VERSION;
+    side->shape.n_groups = cache.n_groups + (cache.state_slots > 0);
     side->shape.block_tokens = cache.block_tokens;
-    for (uint32_t g = 0; g < cache.n_groups; g++) {
+    for (uint32_t g = 0; g < side->shape.n_groups; g++) {
         const kvp_memory *memory = config->memories ? config->memories[g] : config->memory;
         kvp_layout layout;
         if (memory_wrong(memory, &cache, g, &layout, why))
             return KVP_E_ARG;
-        side->shape.groups[g] = side_group_of(&layout, &cache.groups[g]);
+        const int is_state = g == cache.n_groups;
+        const kvp_window none = {0, 0};
+        side->shape.groups[g] = side_group_of(&layout, is_state ? &none : &cache.groups[g]);
+        side->shape.groups[g].flags |= is_state ? KVPI_SHAPE_STATE : 0u;
         side->groups[g] = (struct kvpi_side_group){memory, side->n_layers, (uint32_t)n_cells};
         side->n_layers += layout.n_layers;
+        side->n_kv_layers += is_state ? 0 : layout.n_layers;
         n_cells += (uint64_t)layout.n_layers * layout.n_heads;
     }
     side->n_cells = (uint32_t)n_cells;
@@ -149,7 +161,7 @@ static int sees_before(kvp_window window, uint64_t at, uint64_t end)
 kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transfer *t,
                           kvp_range *out_gaps)
 {
-    for (uint32_t g = 0; g < side->shape.n_groups; g++) {
+    for (uint32_t g = 0; g < side->n_kv_groups; g++) {
         kvp_window_info info;
         kvp_range dropped;
         kvp_status status = kvpi_side_dropped(side, t->seq, g, &dropped);
@@ -164,6 +176,19 @@ kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transf
         out_gaps[g] = dropped.begin < dropped.end ? dropped : (kvp_range){0, 0};
     }
     return KVP_OK;
+}
+
+kvp_status kvpi_side_slot(const struct kvpi_side *side, kvp_seq seq, int32_t *out_slot)
+{
+    kvp_state_info state;
+    *out_slot = 0;
+    if (!kvpi_side_has_state(side))
+        return KVP_OK;
+    const kvp_status status = kvp_seq_state_get(side->config.cache, seq, &state);
+    if (status != KVP_OK)
+        return status;
+    *out_slot = (int32_t)state.write_slot;
+    return state.write_slot == state.read_slot ? KVP_E_STATE : KVP_OK;
 }
 
 static int is_link(const kvp_link *link)
@@ -216,7 +241,9 @@ kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
     kvp_status status = kvpi_side_lend(side, link, n_bytes, &message); /* the same one again */
     if (status != KVP_OK)
         return status;
-    kvpi_transfer_seal(message, n_bytes, head);
+    struct kvpi_transfer_head own = *head;
+    own.version = side->version;
+    kvpi_transfer_seal(message, n_bytes, &own);
     status = l->link.post(l->link.context, n_bytes);
     if (status != KVP_OK)
         kvpi_side_break(side, link, status);

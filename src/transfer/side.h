@@ -25,8 +25,11 @@ struct kvpi_side {
     kvp_transfer_config config; /* model and memories are NULL: see shape, groups */
     struct kvpi_shape shape;    /* range, gaps and space are set for each transfer */
     struct kvpi_side_group groups[KVP_GROUPS_MAX];
-    uint32_t n_layers; /* of all groups */
+    uint32_t n_kv_groups; /* without the one of state */
+    uint32_t n_kv_layers; /* of these groups */
+    uint32_t n_layers;    /* of all groups */
     uint32_t n_cells;
+    uint32_t version; /* of its messages */
     struct kvpi_side_link links[KVP_TRANSFER_LINKS_MAX];
 };
 
@@ -50,6 +53,11 @@ struct kvpi_transfer {
 kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *config);
 
 kvp_status kvpi_side_attach(struct kvpi_side *side, const kvp_link *link, uint32_t *out_link);
+
+static inline int kvpi_side_has_state(const struct kvpi_side *side)
+{
+    return side->n_kv_groups < side->shape.n_groups;
+}
 
 /* Find the place of a layer of a group, in the model's number, among the layers of all groups. */
 static inline uint32_t kvpi_side_layer(const struct kvpi_side *side, uint32_t group, uint32_t layer)
@@ -76,6 +84,10 @@ kvp_status kvpi_side_dropped(const struct kvpi_side *side, kvp_seq seq, uint32_t
  * will be read. */
 kvp_status kvpi_side_gaps(const struct kvpi_side *side, const struct kvpi_transfer *t,
                           kvp_range *out_gaps);
+
+/* The slot that a state goes into, which a sequence with writable slots writes; 0 without states.
+ * KVP_E_STATE: it has the state that the sequence goes on from, if the transfer fails. */
+kvp_status kvpi_side_slot(const struct kvpi_side *side, kvp_seq seq, int32_t *out_slot);
 
 static inline int kvpi_side_has_link(const struct kvpi_side *side, uint32_t link)
 {

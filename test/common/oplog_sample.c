@@ -19,7 +19,8 @@ const kvp_seq sample_seqs[] = {{SAMPLE_CACHE_BITS | 0x100001}, {SAMPLE_CACHE_BIT
 const uint32_t sample_counts[] = {2, 0, 3};
 kvp_status sample_statuses[] = {KVP_OK, KVP_E_NO_BLOCKS, KVP_E_HANDLE};
 const kvp_ns sample_ns = {SAMPLE_CACHE_BITS | 0x80000005};
-const kvp_ns_info sample_ns_info = {UINT64_MAX, KVP_NO_QUOTA, 300, 200, 7, 100000, 0};
+const kvp_ns_info sample_ns_info = {UINT64_MAX, KVP_NO_QUOTA, 300, 200, 7, 100000, 0, 0, 0, 0,
+                                    0}; /* no log has the last four */
 #define SEQ sample_seqs[0]
 
 kvp_config sample_config(void)

@@ -47,6 +47,23 @@ static kvp_layout layout_of(const place_shape *shape, uint32_t group)
     return layout;
 }
 
+static kvp_layout state_layout_of(const place_shape *shape)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = KVP_BYTES;
+    layout.n_blocks = shape->state_slots;
+    layout.block_tokens = 1;
+    layout.n_layers = shape->slice.n_layers;
+    layout.n_heads = shape->slice.n_heads;
+    layout.first_layer = shape->slice.first_layer;
+    layout.first_head = shape->slice.first_head;
+    layout.k.size = shape->state_k;
+    layout.v.size = shape->state_v;
+    assert_ok(kvp_layout_arrange(&layout, shape->state_order, NULL));
+    return layout;
+}
+
 place make_place(const place_shape *shape)
 {
     kvp_config config = config_of(shape->S, shape->S, shape->usable);
@@ -59,6 +76,12 @@ place make_place(const place_shape *shape)
         p.before[g] = make_memory(&p.layouts[g]);
     }
     p.layout = p.layouts[0];
+    p.has_states = shape->state_slots > 0;
+    config.state_slots = shape->state_slots;
+    if (p.has_states) {
+        p.layouts[p.n_groups] = state_layout_of(shape);
+        p.memories[p.n_groups] = make_memory(&p.layouts[p.n_groups]);
+    }
     p.w = make_world(&config);
     return p;
 }
@@ -73,6 +96,7 @@ void end_place(place *p)
         kvp_memory_destroy(p->memories[g]);
         kvp_memory_destroy(p->before[g]);
     }
+    kvp_memory_destroy(p->memories[p->n_groups]);
     end_world(&p->w);
 }
 
@@ -81,8 +105,9 @@ kvp_transfer_config transfer_config_of(place *p)
     kvp_transfer_config config;
     kvp_transfer_config_init(&config);
     config.cache = p->w.cache;
-    config.memory = p->n_groups == 1 ? p->memories[0] : NULL;
-    config.memories = p->n_groups == 1 ? NULL : (const kvp_memory *const *)p->memories;
+    const int is_one = p->n_groups == 1 && !p->has_states;
+    config.memory = is_one ? p->memories[0] : NULL;
+    config.memories = is_one ? NULL : (const kvp_memory *const *)p->memories;
     config.model = "test";
     config.model_bytes = 4;
     config.model_version = 3;
@@ -161,6 +186,55 @@ int has_kv(const place *p, kvp_seq seq, kvp_range range)
                 return 0;
     }
     return 1;
+}
+
+static unsigned char byte_of(uint32_t n_tokens, uint32_t layer, uint32_t head, uint32_t e)
+{
+    const uint32_t mixed =
+        (n_tokens * 2654435761u ^ layer * 40503u ^ head * 9973u ^ e) * 2246822519u;
+    return (unsigned char)(mixed >> 13 ^ mixed >> 24);
+}
+
+/* Each byte of a slot; 0: one is not what it should be. K's come before V's. */
+static int each_byte(const place *p, uint32_t slot, uint32_t n_tokens, int write)
+{
+    const kvp_layout *layout = &p->layouts[p->n_groups];
+    const uint32_t n = layout->k.size + layout->v.size;
+    for (uint32_t i = 0; i < layout->n_layers * layout->n_heads * n; i++) {
+        const uint32_t e = i % n, h = i / n % layout->n_heads, l = i / n / layout->n_heads;
+        const int is_v = e >= layout->k.size;
+        const uint32_t at = is_v ? e - layout->k.size : e;
+        kvp_layer layer;
+        assert_ok(kvp_memory_layer(p->memories[p->n_groups], l, &layer));
+        const kvp_layer_part *part = is_v ? &layer.v : &layer.k;
+        unsigned char *byte = (unsigned char *)part->base + (size_t)slot * part->block_stride +
+                              h * part->head_stride + at / part->run * part->run_stride +
+                              at % part->run;
+        const unsigned char right =
+            byte_of(n_tokens, layout->first_layer + l, layout->first_head + h, e);
+        if (write)
+            *byte = right;
+        else if (*byte != right)
+            return 0;
+    }
+    return 1;
+}
+
+void write_state(place *p, uint32_t slot, uint32_t n_tokens)
+{
+    (void)each_byte(p, slot, n_tokens, 1);
+}
+
+int has_state(const place *p, uint32_t slot, uint32_t n_tokens)
+{
+    return each_byte(p, slot, n_tokens, 0);
+}
+
+kvp_state_info state_in(const place *p, kvp_seq seq)
+{
+    kvp_state_info info;
+    assert_ok(kvp_seq_state_get(p->w.cache, seq, &info));
+    return info;
 }
 
 /* The same of one layer of both, and of one token. */
@@ -450,6 +524,8 @@ void prefill(pair *p, kvp_range range)
 {
     const uint32_t n_layers = p->a.n_groups * p->a.layout.n_layers;
     write_kv(&p->a, p->seq_a, range, KVP_LAYERS_ALL);
+    if (p->a.has_states)
+        write_state(&p->a, state_in(&p->a, p->seq_a).write_slot, range.end);
     for (uint32_t l = 0; l < n_layers; l++)
         if (p->id_a != 0 && info_a(p).state < KVP_TRANSFER_COMPLETE)
             assert_ok(kvp_sender_ready(p->sender, p->id_a, l, range.end));

@@ -6,6 +6,7 @@
 #include "world.h"
 
 #include <kvpager/memory.h>
+#include <kvpager/states.h>
 #include <kvpager/transfer.h>
 
 /* --------------------------------------------------------------------------------------- places */
@@ -24,6 +25,9 @@ typedef struct place_shape {
     uint32_t n_groups;                /* layer groups; 0: one, without a window */
     kvp_window windows[PLACE_GROUPS]; /* [n_groups] */
     uint32_t more;                    /* elements that K has more in each further group */
+    uint32_t state_slots;             /* of recurrent state; 0: none. Layers and heads as KV's */
+    uint32_t state_k, state_v;        /* bytes */
+    const char *state_order;
 } place_shape;
 
 /* f32, S = 4, 2 layers, 2 heads of 4. */
@@ -32,10 +36,11 @@ place_shape small_place(void);
 typedef struct place {
     world w;
     uint32_t n_groups;
-    kvp_layout layout; /* of the first group */
-    kvp_layout layouts[PLACE_GROUPS];
-    kvp_memory *memories[PLACE_GROUPS];
+    kvp_layout layout;                    /* of the first group */
+    kvp_layout layouts[PLACE_GROUPS + 1]; /* of states, too, behind the others */
+    kvp_memory *memories[PLACE_GROUPS + 1];
     kvp_memory *before[PLACE_GROUPS]; /* what watch_place saw */
+    int has_states;
 } place;
 
 place make_place(const place_shape *shape);
@@ -46,6 +51,11 @@ kvp_transfer_config transfer_config_of(place *p);
 /* Write K and V of tokens [from, to): of one layer of each group's memory, or KVP_LAYERS_ALL. Here
  * and below, what windows have dropped is passed over. */
 void write_kv(place *p, kvp_seq seq, kvp_range range, uint32_t layer);
+
+/* Write the state after n tokens into a slot; or: it is what is there. */
+void write_state(place *p, uint32_t slot, uint32_t n_tokens);
+int has_state(const place *p, uint32_t slot, uint32_t n_tokens);
+kvp_state_info state_in(const place *p, kvp_seq seq);
 
 /* Everything of tokens [from, to) is as write_kv has it; nothing of it is. */
 int has_kv(const place *p, kvp_seq seq, kvp_range range);
@@ -129,7 +139,7 @@ kvp_send send_of(const pair *p);
 void reserve(pair *p); /* all tokens that are not computed */
 void mark(pair *p);    /* what is computed is ready */
 
-/* The sender's model: write, say so layer by layer, commit. */
+/* The sender's model: write, say so layer by layer, commit. The state goes into its slot. */
 void prefill(pair *p, kvp_range range);
 
 void progress_both(pair *p, uint32_t rounds);

@@ -89,6 +89,10 @@ static const field ns_fields[] = {
     FIELD(kvp_ns_info, host_quota),
     FIELD(kvp_ns_info, host_blocks),
     FIELD(kvp_ns_info, host_cached_blocks),
+    FIELD(kvp_ns_info, state_quota),
+    FIELD(kvp_ns_info, state_slots),
+    FIELD(kvp_ns_info, cached_state_slots),
+    FIELD(kvp_ns_info, host_state_slots),
     {NULL, 0, 0},
 };
 static const field load_fields[] = {

@@ -524,15 +524,21 @@ static void make_ns(generator *g, kvp_call *call)
         g->name[0] = (uint8_t)('a' + below(g, 2));
 }
 
-/* Quotas: none, tiny, or a part of the tier. */
+/* Quotas: none, tiny, or a part of the tier, or of the slots. */
 static void make_quota(generator *g, kvp_call *call)
 {
     uint32_t n;
 
     pick_ns(g, call);
     call->tier = rarely(g) ? 2 : g->o->config.host_blocks ? chance(g, 50) : rarely(g);
-    n = call->tier == KVP_HOST ? g->o->config.host_blocks : g->o->config.n_blocks;
-    call->count = chance(g, 20) ? KVP_NO_QUOTA : chance(g, 30) ? below(g, 3) : up_to(g, n);
+    if (g->o->config.state_slots && chance(g, 40))
+        call->tier = rarely(g) ? KVP_HOST_STATE_SLOTS : KVP_STATE_SLOTS;
+    n = call->tier == KVP_HOST          ? g->o->config.host_blocks
+        : call->tier == KVP_STATE_SLOTS ? g->o->config.state_slots
+                                        : g->o->config.n_blocks;
+    call->count = chance(g, 20)                                        ? KVP_NO_QUOTA
+                  : chance(g, call->tier == KVP_STATE_SLOTS ? 80 : 30) ? below(g, 3)
+                                                                       : up_to(g, n);
 }
 
 static void make_fork(generator *g, kvp_call *call)

@@ -133,7 +133,15 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->host_state_slots = 2 + draw(state, likely(state, 50) ? 4 : 2 * config->max_seqs);
     config->steps = KVP_STEPS_ORDERED;
     config->max_tree_tokens = 0;
-    config->quotas = 0;
+    config->quotas = likely(state, 60);
+    if (config->quotas && likely(state, 60)) { /* several namespaces with checkpoints */
+        config->state_slots = 4 + draw(state, 6);
+        config->max_namespaces = 3;
+        config->block_tokens = config->unit_tokens = 1 + draw(state, 3);
+        config->max_seqs = 1 + draw(state, 5);
+        config->n_nodes = 0;
+        config->n_blocks += 16;
+    }
     config->policy = KVP_POLICY_LRU;
     if (!config->host_blocks)
         config->keep_evicted = 1;

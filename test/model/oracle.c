@@ -302,7 +302,8 @@ static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     o->namespaces[i].reopened = reopened;
     o->namespaces[i].open = true;
     o->namespaces[i].openers = 1;
-    o->namespaces[i].quotas[KVP_DEVICE] = o->namespaces[i].quotas[KVP_HOST] = KVP_NO_QUOTA;
+    for (uint32_t pool = 0; pool <= KVP_STATE_SLOTS; pool++)
+        o->namespaces[i].quotas[pool] = KVP_NO_QUOTA;
     o->namespaces[i].name_bytes = call->name_bytes;
     if (call->name_bytes)
         memcpy(o->namespaces[i].name, call->name, call->name_bytes);

@@ -5,23 +5,51 @@
  */
 #include "oracle_parts.h"
 
-/* Does the block count for anybody: is it held, or does it have content? */
-static bool is_in_use(const oracle *o, int32_t block)
+/* Blocks of the tiers and slots of state have queues of the same kind. */
+static const oracle_queue *queue_of(const oracle *o, uint32_t tier, uint32_t class_)
 {
-    return o->blocks[block].refs > 0 || oracle_block_sealed(o, block);
+    return tier == KVP_STATE_SLOTS ? &o->slot_queues[class_] : &o->pools[tier].queues[class_];
 }
 
-/* Blocks of the tier that count for the namespace; only cached ones, if so. */
+static bool has_content(const oracle *o, uint32_t tier, int32_t item)
+{
+    return tier == KVP_STATE_SLOTS ? o->slots[item].node != ORACLE_NONE
+                                   : oracle_block_sealed(o, item);
+}
+
+static uint64_t owner_of(const oracle *o, uint32_t tier, int32_t item)
+{
+    return tier == KVP_STATE_SLOTS ? o->slots[item].ns_handle : o->blocks[item].ns_handle;
+}
+
+static uint32_t *turn_of(oracle *o, uint32_t tier)
+{
+    return tier == KVP_STATE_SLOTS ? &o->slot_turn : &o->pools[tier].turn;
+}
+
+/* Does it count for anybody: is it held, or does it have content? `cached`: only if nobody holds
+ * it. */
+static bool counts(const oracle *o, uint32_t tier, int32_t item, bool cached)
+{
+    bool slot = tier == KVP_STATE_SLOTS;
+    uint32_t refs = slot ? o->slots[item].refs : o->blocks[item].refs;
+
+    if (!cached)
+        return refs > 0 || has_content(o, tier, item);
+    return slot ? !refs && has_content(o, tier, item)
+                : oracle_block_state(o, item) == KVP_BLOCK_CACHED;
+}
+
+/* Blocks or slots that count for the namespace; only cached ones, if so. */
 static uint32_t count_blocks(const oracle *o, const oracle_ns *ns, uint32_t tier, bool cached)
 {
-    const oracle_pool *pool = &o->pools[tier];
-    uint32_t n = 0;
+    bool slots = tier == KVP_STATE_SLOTS;
+    uint32_t end = slots ? o->config.state_slots : o->pools[tier].n, n = 0;
 
-    for (uint32_t i = 1; i < pool->n; i++) {
-        int32_t block = pool->first + (int32_t)i;
+    for (uint32_t i = 1; i < end; i++) {
+        int32_t item = (slots ? 0 : o->pools[tier].first) + (int32_t)i;
 
-        if (o->blocks[block].ns_handle == ns->handle && is_in_use(o, block))
-            n += !cached || oracle_block_state(o, block) == KVP_BLOCK_CACHED;
+        n += owner_of(o, tier, item) == ns->handle && counts(o, tier, item, cached);
     }
     return n;
 }
@@ -32,39 +60,39 @@ static bool is_over(const oracle *o, const oracle_ns *ns, uint32_t tier)
            count_blocks(o, ns, tier, true) > 0;
 }
 
-/* The cached block of the namespace that stands first; 0: it has none. */
+/* The cached one of the namespace that stands first; 0: it has none. */
 static int32_t first_of(const oracle *o, const oracle_ns *ns, uint32_t tier)
 {
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
-        const oracle_queue *queue = &o->pools[tier].queues[c];
+        const oracle_queue *queue = queue_of(o, tier, c);
 
         for (uint32_t i = 0; i < queue->n; i++) {
-            int32_t block = queue->items[i];
+            int32_t item = queue->items[i];
 
-            if (oracle_block_sealed(o, block) && o->blocks[block].ns_handle == ns->handle)
-                return block;
+            if (has_content(o, tier, item) && owner_of(o, tier, item) == ns->handle)
+                return item;
         }
     }
     return 0;
 }
 
-/* The block at the head of the lowest class. */
+/* The one at the head of the lowest class. */
 static int32_t first_of_all(const oracle *o, uint32_t tier)
 {
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
-        if (o->pools[tier].queues[c].n)
-            return o->pools[tier].queues[c].items[0];
+        if (queue_of(o, tier, c)->n)
+            return queue_of(o, tier, c)->items[0];
     }
     return 0;
 }
 
 /* The next namespace that is over, behind the one that was last; ORACLE_NONE: none is. */
-static uint32_t next_over(const oracle *o, uint32_t tier)
+static uint32_t next_over(oracle *o, uint32_t tier)
 {
     uint32_t n = o->config.max_namespaces;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t place = (o->pools[tier].turn + i) % n;
+        uint32_t place = (*turn_of(o, tier) + i) % n;
 
         if (is_over(o, &o->namespaces[place], tier))
             return place;
@@ -88,7 +116,7 @@ static bool is_full(const oracle *o, uint32_t place, uint32_t tier)
            count_blocks(o, &o->namespaces[place], tier, false) >= o->namespaces[place].quotas[tier];
 }
 
-/* The block that a take for a namespace takes. The caller knows that there is one. */
+/* The block or slot that a take for a namespace takes. The caller knows that there is one. */
 int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
 {
     int32_t first = first_of_all(o, tier), own = 0;
@@ -100,7 +128,7 @@ int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
         return oracle_learned_choose(o, first);
     if (!o->config.quotas)
         return first;
-    if (!oracle_block_sealed(o, first)) {
+    if (!has_content(o, tier, first)) {
         o->marks.quota_idle += full;
         return first;
     }
@@ -108,6 +136,7 @@ int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
     if (own) {
         o->marks.quota_own += own != first;
         o->marks.quota_own_host += own != first && tier == KVP_HOST;
+        o->marks.quota_own_slot += own != first && tier == KVP_STATE_SLOTS;
         return own;
     }
     o->marks.quota_held += full;
@@ -115,9 +144,10 @@ int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
     if (other == ORACLE_NONE)
         return first;
     o->marks.quota_turns += count_over(o, tier) > 1;
-    o->pools[tier].turn = (other + 1) % o->config.max_namespaces;
+    *turn_of(o, tier) = (other + 1) % o->config.max_namespaces;
     own = first_of(o, &o->namespaces[other], tier);
     o->marks.quota_others += own != first;
+    o->marks.quota_others_slot += own != first && tier == KVP_STATE_SLOTS;
     return own;
 }
 
@@ -160,7 +190,8 @@ bool oracle_displaces(oracle *o, uint64_t ns_handle)
 
 static kvp_status ns_quota(oracle *o, const kvp_call *call, uint32_t place)
 {
-    if (call->tier >= ORACLE_TIERS || !o->pools[call->tier].n)
+    if (call->tier > KVP_STATE_SLOTS ||
+        (call->tier == KVP_STATE_SLOTS ? !o->config.state_slots : !o->pools[call->tier].n))
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (!o->config.quotas)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
@@ -180,6 +211,11 @@ static kvp_status ns_info(const oracle *o, const oracle_ns *ns, kvp_ns_info *inf
     info->host_quota = ns->quotas[KVP_HOST];
     info->host_blocks = count_blocks(o, ns, KVP_HOST, false);
     info->host_cached_blocks = count_blocks(o, ns, KVP_HOST, true);
+    info->state_quota = ns->quotas[KVP_STATE_SLOTS];
+    info->state_slots = count_blocks(o, ns, KVP_STATE_SLOTS, false);
+    info->cached_state_slots = count_blocks(o, ns, KVP_STATE_SLOTS, true);
+    for (uint32_t i = 1; i < o->config.host_state_slots; i++)
+        info->host_state_slots += o->host_slots[i].refs && o->host_slots[i].ns_handle == ns->handle;
     return KVP_OK;
 }
 

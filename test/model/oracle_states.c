@@ -80,6 +80,7 @@ void oracle_states_reset(oracle *o, bool fresh)
         queue_slot(o, s, true);
     }
     o->host_slot_queue.n = 0;
+    o->slot_turn = 0;
     for (uint32_t s = 1; s < o->config.host_state_slots; s++) {
         o->host_slots[s].generation += !fresh && o->host_slots[s].refs;
         o->host_slots[s].refs = o->host_slots[s].retention = 0;
@@ -199,11 +200,8 @@ static void forget_copies(oracle *o, uint32_t tier, uint32_t slot)
 
 uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
 {
-    uint32_t slot, node, c = 0;
+    uint32_t slot = (uint32_t)oracle_choose(o, KVP_STATE_SLOTS, seq->ns_handle), node;
 
-    while (!o->slot_queues[c].n)
-        c++;
-    slot = (uint32_t)o->slot_queues[c].items[0];
     unqueue_slot(o, slot);
     if (o->slots[slot].node != ORACLE_NONE) {
         o->marks.state_evicts++;
@@ -216,6 +214,7 @@ uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
     }
     o->slots[slot].refs = 1;
     o->slots[slot].retention = seq->retention;
+    o->slots[slot].ns_handle = seq->ns_handle;
     o->state_stats.taken++;
     return slot;
 }
@@ -249,6 +248,7 @@ uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq)
     memmove(queue->items, queue->items + 1, queue->n * sizeof *queue->items);
     o->host_slots[slot].refs = 1;
     o->host_slots[slot].retention = seq->retention;
+    o->host_slots[slot].ns_handle = seq->ns_handle;
     return slot;
 }
 

@@ -9,7 +9,7 @@ import tempfile
 from lib_kvpager import check, check_equal, finish, run, skip
 
 WRITER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_snapshot")
-HOST, GROUPS = 3, 4
+HOST, GROUPS, WINDOWED = 3, 4, 5
 
 
 def write(path, kind):
@@ -113,6 +113,21 @@ def check_refused(path, data):
     check(b"Usage" in run("inspect", "--help").stdout)
 
 
+def check_windows(path):
+    """A window, and chunks, which are not called sinks."""
+    def look(*how):
+        subprocess.run([WRITER, how[0], path, *how[1:]], check=True)
+        text = run("inspect", path).stdout.decode()
+        with open(path, "rb") as file:
+            return inspect(path, file.read())["groups"], text
+    groups, text = look("--write", str(WINDOWED))
+    check_equal(groups, [{"sink_tokens": 0, "recent_tokens": 16, "chunk_tokens": None}])
+    check("group 0        sinks 0, window 16\n" in text, text)
+    groups, text = look("--chunks")
+    check_equal(groups, [{"sink_tokens": None, "recent_tokens": None, "chunk_tokens": 16}])
+    check("group 0        chunks of 16\n" in text and "4294967295" not in text, text)
+
+
 def main():
     if not os.access(WRITER, os.X_OK):
         skip(f"{WRITER}, which writes snapshots, is not built")
@@ -120,6 +135,7 @@ def main():
         path = os.path.join(folder, "a.kvsnap")
         check_whole(path, GROUPS, 2)
         data = check_whole(path, HOST, 1)
+        check_windows(path)
         check_damage(path, data)
         check_refused(path, data)
     finish()

@@ -8,7 +8,7 @@ import tempfile
 from lib_kvpager import check, check_equal, finish, run, skip
 
 OWNER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_inspect")
-HOST, GROUPS = 3, 4
+HOST, GROUPS, STATES = 3, 4, 9
 
 
 class Owner:
@@ -143,6 +143,27 @@ def check_damaged(path, owner):
     check(b"nor memory with a cache" in done.stderr and not done.stdout, done)
 
 
+def check_slots(path):
+    """Quotas of slots of recurrent state, beside those of blocks."""
+    owner = Owner(path, STATES)
+    owner.work()
+    got = inspect(path)
+    rows = {(q["namespace"], q["tier"]): q for q in got["quotas"]}
+    check_equal({key: q["quota"] for key, q in rows.items()},
+                {("", "device"): None, ("", "slots"): None, ("a", "device"): 9, ("a", "slots"): None,
+                 ("ab", "device"): None, ("ab", "slots"): 0})
+    check(all(q["cached"] <= q["blocks"] for q in rows.values()), rows)
+    check(0 <= got["unreachable_blocks"] <= got["tiers"][0]["cached"], got)
+    check(b"of the cached blocks, without a checkpoint" in run("inspect", path).stdout)
+    check(sum(rows[name, "slots"]["cached"] for name in ("", "a", "ab")) > 0, rows)
+    lines = run("inspect", path).stdout.decode().split("\n")
+    slots = [line.split() for line in lines if line.startswith("slots ")]
+    check_equal(slots, [["slots", "none" if name != "ab" else "0", str(rows[name, "slots"]["blocks"]),
+                         str(rows[name, "slots"]["cached"]), f"'{name}'"]
+                        for name in ("", "a", "ab")])
+    owner.leave()
+
+
 def main():
     if not os.access(OWNER, os.X_OK):
         skip(f"{OWNER}, which has a cache in a file, is not built")
@@ -150,6 +171,7 @@ def main():
         path = os.path.join(folder, "cache")
         check_at_work(path, check_at_rest(path, GROUPS, 2))
         check_damaged(path, check_at_rest(path, HOST, 1))
+        check_slots(path)
     finish()
 
 

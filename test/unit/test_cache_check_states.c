@@ -135,8 +135,7 @@ static void test_faults_on_the_host_are_named(void **state)
         {s6_writes_on_the_host, "S6 a sequence on the host writes a slot, or reads a checkpoint"},
         {s6_reads_a_checkpoint_there,
          "S6 a sequence on the host writes a slot, or reads a checkpoint"},
-        {t1_one_holder_more_there,
-         "T1 a host slot's reference count is not the number of sequences"},
+        {t1_one_holder_more_there, "T1 a reference count is not the number of holders"},
         {b2_one_free_slot_more_there, "B2 the counts do not sum to the number of slots"},
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {

@@ -664,9 +664,6 @@ static void test_what_it_cannot_be_combined_with(void **state)
     config.max_tree_tokens = 1;
     assert_wrong(&config, "max_tree_tokens");
     config = base;
-    config.quotas = 1;
-    assert_wrong(&config, "quotas");
-    config = base;
     config.reserved = 1;
     assert_wrong(&config, "reserved");
     config = base;

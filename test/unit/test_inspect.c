@@ -7,13 +7,15 @@
  *
  *   test_inspect --serve FILE KIND     a cache in FILE that works while stdin gives bytes: a byte,
  *                                      200 calls or more, then a byte on stdout; for tests of the
- *                                      command. One with a host tier and one group has quotas
+ *                                      command. One with a host tier and one group, and one
+ *                                      with recurrent state, has quotas
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
 #include <fcntl.h>
 #include <kvpager/inspect.h>
 #include <kvpager/lend.h>
+#include <kvpager/states.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +161,43 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_CACHED), stats.host_cached_blocks);
 }
 
+static uint64_t unreachable_in(const arena *a)
+{
+    kvp_arena_report report;
+    kvp_arena_options options;
+    const kvp_arena_source source = arena_source(a);
+    kvp_arena_options_init(&options);
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    return report.unreachable_blocks;
+}
+
+/* Blocks behind the last checkpoint are cached, and no prompt hits them. */
+static void test_blocks_without_a_checkpoint_are_counted(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 2, 20);
+    config.state_slots = 3;
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    uint32_t outcome;
+    assert_ok(kvp_ns_open(a.cache, NULL, 0, &w.ns));
+    kvp_seq seq = open_seq(&w, ints(0), 18, NULL); /* the last block has one unit only */
+    assert_ok(kvp_seq_commit(a.cache, seq, 6));
+    assert_ok(kvp_seq_checkpoint(a.cache, seq, &outcome));
+    assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    assert_ok(kvp_seq_commit(a.cache, seq, 18));
+    assert_int_equal(unreachable_in(&a), 0); /* they are held */
+    close_seq(&w, seq);
+    assert_int_equal(unreachable_in(&a), 3); /* of tokens 8 to 17; it is inside the second one */
+    seq = open_seq(&w, ints(100), 4, NULL);
+    assert_ok(kvp_seq_commit(a.cache, seq, 4));
+    assert_ok(kvp_seq_checkpoint(a.cache, seq, &outcome)); /* which evicts the other one */
+    close_seq(&w, seq);
+    assert_int_equal(unreachable_in(&a), 5);
+    arena_drop(&a);
+}
+
 static void test_it_tells_what_a_snapshot_would_hold(void **state)
 {
     (void)state;
@@ -252,7 +291,7 @@ static quotas_told quotas_of_arena(const arena *a)
 static void test_quotas_are_told(void **state)
 {
     (void)state;
-    for (int which = 0; which < SNAP_STATES; which++) { /* which has none */
+    for (int which = 0; which < SNAP_N_KINDS; which++) {
         kvp_config config = snap_config(which);
         config.quotas = 1;
         config.policy = KVP_POLICY_LRU; /* the learned one has none */
@@ -261,6 +300,8 @@ static void test_quotas_are_told(void **state)
         assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_DEVICE, 7));
         if (config.host_blocks > 0)
             assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_HOST, 0));
+        if (config.state_slots > 0)
+            assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_STATE_SLOTS, 3));
         run_on(&run, 300);
         for (uint32_t n_open = SNAP_SPACES; n_open >= SNAP_SPACES - 1; n_open--) {
             const quotas_told t = quotas_of_arena(&a);
@@ -439,7 +480,7 @@ static int serve(const char *path, int which)
     kvp_config config = snap_config(which);
     kvp_cache *cache;
     size_t n;
-    config.quotas = which == SNAP_HOST;
+    config.quotas = which == SNAP_HOST || which == SNAP_STATES;
     assert_ok(kvp_cache_bytes(&config, &n));
     const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(file >= 0 && ftruncate(file, (off_t)n) == 0);
@@ -449,7 +490,8 @@ static int serve(const char *path, int which)
     load_run run = run_begin(cache, 5);
     if (config.quotas) {
         assert_ok(kvp_ns_quota(cache, run.ns[1], KVP_DEVICE, 9));
-        assert_ok(kvp_ns_quota(cache, run.ns[2], KVP_HOST, 0));
+        assert_ok(
+            kvp_ns_quota(cache, run.ns[2], which == SNAP_HOST ? KVP_HOST : KVP_STATE_SLOTS, 0));
     }
     for (int byte = getchar(); byte != EOF; byte = getchar()) {
         run_on(&run, byte == 'l' ? 1000000 : 200); /* 'l': for long */
@@ -514,6 +556,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_tells_what_a_snapshot_would_hold),
+        cmocka_unit_test(test_blocks_without_a_checkpoint_are_counted),
         cmocka_unit_test(test_calls_are_counted),
         cmocka_unit_test(test_namespaces_that_are_gone),
         cmocka_unit_test(test_quotas_are_told),

@@ -306,9 +306,9 @@ static void test_arguments(void **state)
 }
 
 /* A snapshot for the tests of the command. */
-static int write_file(const char *path, int which)
+static int write_file(const char *path, const kvp_config *options)
 {
-    const kvp_config config = snap_config(which);
+    const kvp_config config = *options;
     kvp_cache *cache = cache_of(&config);
     load_run run = run_begin(cache, 21);
     run_on(&run, 300);
@@ -459,7 +459,13 @@ static void test_more_duplicates_than_a_record_holds(void **state)
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--write") == 0) {
-        return write_file(argv[2], argv[3][0] - '0');
+        const kvp_config config = snap_config(argv[3][0] - '0');
+        return write_file(argv[2], &config);
+    }
+    if (argc == 3 && strcmp(argv[1], "--chunks") == 0) { /* of 16 tokens */
+        kvp_config config = snap_config(SNAP_WINDOWED);
+        config.groups[0].sink_tokens = KVP_CHUNKED;
+        return write_file(argv[2], &config);
     }
     if (argc == 4 && strcmp(argv[1], "--claim") == 0) {
         return write_claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));

@@ -115,6 +115,33 @@ static void check_line(const kvp_call *call, const struct kvpi_oplog_results *ga
     free(text);
 }
 
+/* Chunks are no window of sinks, and say so. */
+static void test_windows(void **state)
+{
+    (void)state;
+    static const struct {
+        kvp_window window;
+        const char *text;
+    } windows[] = {{{0, 0}, "seq_window(seq=0x7, window=full)"},
+                   {{3, 9}, "seq_window(seq=0x7, window=3+9)"},
+                   {{KVP_CHUNKED, 8}, "seq_window(seq=0x7, window=chunks of 8)"}};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        const kvp_call call = {.op = KVP_CALL_WINDOW, .handle = 7, .window = windows[i].window};
+        check_line(&call, NULL, windows[i].text);
+    }
+    kvp_config config;
+    char *text = NULL;
+    size_t n_bytes = 0;
+    kvp_config_init(&config);
+    config.groups[0] = (kvp_window){KVP_CHUNKED, 8};
+    FILE *out = open_memstream(&text, &n_bytes);
+    assert_non_null(out);
+    kvpi_trace_print_config(out, &config);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, " n_groups=1 window=chunks of 8\n"));
+    free(text);
+}
+
 static void test_every_call_has_its_arguments(void **state)
 {
     (void)state;
@@ -140,6 +167,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_call_has_its_arguments),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,24 +310,12 @@ static int check_references(struct audit *audit)
     const uint64_t n_alive = mark_alive(cache);
     move_counts(cache, minus_one);
     move_children(cache, minus_one);
-    for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
-        if (kvpi_pool_refs(&cache->pool, b) != 0) {
-            (void)fail(audit, b, "T1 a reference count is not the number of row entries");
-        }
-    }
-    for (uint32_t b = 0; b < cache->config.host_blocks; b++) {
-        if (kvpi_pool_refs(&cache->host, b) != 0) {
-            (void)fail(audit, b, "T1 a host block's reference count is not the number of entries");
-        }
-    }
-    for (uint32_t s = 0; s < cache->config.state_slots; s++) {
-        if (kvpi_pool_refs(&cache->states.pool, s) != 0) {
-            (void)fail(audit, s, "T1 a slot's reference count is not the number of sequences");
-        }
-    }
-    for (uint32_t s = 0; s < cache->config.host_state_slots; s++) {
-        if (kvpi_pool_refs(&cache->states.host, s) != 0) {
-            (void)fail(audit, s, "T1 a host slot's reference count is not the number of sequences");
+    for (uint32_t p = 0; p < KVPI_POOLS; p++) {
+        const struct kvpi_pool *pool = kvpi_copy_pool(cache, p);
+        for (uint32_t b = 0; b < pool->n_blocks; b++) {
+            if (kvpi_pool_refs(pool, b) != 0) {
+                (void)fail(audit, b, "T1 a reference count is not the number of holders");
+            }
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -520,19 +508,32 @@ static int check_dups(struct audit *audit)
 }
 
 /* A block counts for the namespace of whoever holds it, and of what its content is. */
-static int check_owner(struct audit *audit, uint32_t tier, uint32_t block)
+static int check_owner(struct audit *audit, const struct kvpi_pool *pool, uint32_t block)
 {
-    const kvp_cache *cache = audit->cache;
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t content = kvpi_block(kvpi_tier_pool(audit->cache, tier), block)->content;
-    return content == KVPI_NO_NODE || !kvpi_prefix_is_live(prefix, kvpi_node(prefix, content)) ||
-           kvpi_space_has(cache, kvpi_owner_of(cache, tier, block), kvpi_node(prefix, content)) ||
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
+    const struct kvpi_node *node = kvpi_node(prefix, kvpi_block(pool, block)->content);
+    return node == kvpi_node(prefix, KVPI_NO_NODE) || !kvpi_prefix_is_live(prefix, node) ||
+           kvpi_space_has(audit->cache, kvpi_owned(&pool->quotas, block)->owner, node) ||
            fail(audit, block, "Q1 a block counts for another namespace than its content's");
+}
+
+static int check_slot_owner(struct audit *audit, const struct kvpi_seq *seq, uint32_t slot)
+{
+    const struct kvpi_pool *pool = kvpi_states_pool(audit->cache, seq->tier);
+    if (slot != 0 && kvpi_owned(&pool->quotas, slot)->owner != seq->ns.bits) {
+        return fail(audit, slot, "Q1 a slot counts for another namespace than its holder's");
+    }
+    return 1;
 }
 
 static int check_holders(struct audit *audit, const struct kvpi_seq *seq)
 {
     const kvp_cache *cache = audit->cache;
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    if (kvpi_has_states(cache) && (!check_slot_owner(audit, seq, state->read) ||
+                                   !check_slot_owner(audit, seq, state->write))) {
+        return 0;
+    }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
         for (uint32_t i = 0; i < seq->n_blocks; i++) {
@@ -552,9 +553,10 @@ static int check_owners(struct audit *audit)
     if (!cache->config.quotas) {
         return 1;
     }
-    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
-        for (uint32_t b = 0; b < kvpi_tier_pool(audit->cache, tier)->n_blocks; b++) {
-            if (!check_owner(audit, tier, b)) {
+    for (uint32_t p = 0; p < KVPI_POOLS; p++) {
+        const struct kvpi_pool *pool = kvpi_copy_pool(audit->cache, p);
+        for (uint32_t b = 0; b < pool->n_blocks; b++) {
+            if (!check_owner(audit, pool, b)) {
                 return 0;
             }
         }
@@ -764,16 +766,15 @@ static int check_learning(struct audit *audit)
 
 static int audit_pool(struct audit *audit)
 {
-    uint64_t block = 0;
-    const char *detail = NULL;
-    return (kvpi_pool_check(&audit->cache->pool, &block, &detail) &&
-            (audit->cache->host.n_blocks == 0 ||
-             kvpi_pool_check(&audit->cache->host, &block, &detail)) &&
-            (audit->cache->states.pool.n_blocks == 0 ||
-             kvpi_pool_check(&audit->cache->states.pool, &block, &detail)) &&
-            (audit->cache->states.host.n_blocks == 0 ||
-             kvpi_pool_check(&audit->cache->states.host, &block, &detail))) ||
-           fail(audit, block, detail);
+    for (uint32_t p = 0; p < KVPI_POOLS; p++) {
+        const struct kvpi_pool *pool = kvpi_copy_pool(audit->cache, p);
+        uint64_t block = 0;
+        const char *detail = NULL;
+        if (pool->n_blocks > 0 && !kvpi_pool_check(pool, &block, &detail)) {
+            return fail(audit, block, detail);
+        }
+    }
+    return 1;
 }
 
 int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)

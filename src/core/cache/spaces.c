@@ -30,12 +30,22 @@ kvp_ns_info kvpi_space_info(const kvp_cache *cache, uint32_t place)
                         .quota = here->quota,
                         .blocks = here->n_blocks,
                         .cached_blocks = here->n_cached,
-                        .host_quota = KVP_NO_QUOTA};
+                        .host_quota = KVP_NO_QUOTA,
+                        .state_quota = KVP_NO_QUOTA};
     if (cache->host.quotas.n_accounts > 0) {
         const struct kvpi_account *host = kvpi_account(&cache->host.quotas, place);
         info.host_quota = host->quota;
         info.host_blocks = host->n_blocks;
         info.host_cached_blocks = host->n_cached;
+    }
+    if (cache->states.pool.quotas.n_accounts > 0) {
+        const struct kvpi_account *slots = kvpi_account(&cache->states.pool.quotas, place);
+        info.state_quota = slots->quota;
+        info.state_slots = slots->n_blocks;
+        info.cached_state_slots = slots->n_cached;
+    }
+    if (cache->states.host.quotas.n_accounts > 0) {
+        info.host_state_slots = kvpi_account(&cache->states.host.quotas, place)->n_blocks;
     }
     return info;
 }

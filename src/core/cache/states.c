@@ -104,10 +104,20 @@ static void tell_evicted(kvp_cache *cache, uint32_t slot)
     kvpi_count(&cache->states.evicted, 1);
 }
 
+/* The slot has no content, and becomes the sequence's. */
+static void take_for(struct kvpi_pool *pool, uint32_t slot, const struct kvpi_seq *seq)
+{
+    kvpi_pool_take(pool, slot, seq->retention, 0);
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_own(&pool->quotas, slot, seq->ns.bits);
+    }
+}
+
 uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = slots_of(cache);
-    const uint32_t slot = kvpi_pool_victim(pool);
+    const uint32_t slot =
+        kvpi_pool_is_watched(pool) ? kvpi_pool_choose(pool, seq->ns.bits) : kvpi_pool_victim(pool);
     const uint32_t node = kvpi_block(pool, slot)->content;
     if (node != KVPI_NO_NODE) {
         tell_evicted(cache, slot);
@@ -118,7 +128,7 @@ uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
         kvpi_prefix_reap(&cache->prefix, node);
     }
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
-    kvpi_pool_take(pool, slot, seq->retention, 0);
+    take_for(pool, slot, seq);
     kvpi_count(&cache->states.taken, 1);
     return slot;
 }
@@ -128,7 +138,7 @@ uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq)
     struct kvpi_pool *pool = &cache->states.host;
     const uint32_t slot = kvpi_pool_victim(pool);
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | HOST_SLOT_DECISION));
-    kvpi_pool_take(pool, slot, seq->retention, 0);
+    take_for(pool, slot, seq);
     return slot;
 }
 

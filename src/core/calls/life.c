@@ -133,7 +133,6 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
            (kvpi_why_range(why, "max_loads", c->max_loads, 0, 0) ||
             kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_ORDERED) ||
             kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
-            kvpi_why_range(why, "quotas", c->quotas, 0, 0) ||
             kvpi_why_range(why, "policy", c->policy, KVP_POLICY_LRU, KVP_POLICY_LRU) ||
             kvpi_why_if(why, n_groups == KVP_GROUPS_MAX, "n_groups", &n_groups,
                         "with state_slots it is 7 at most"));
@@ -284,7 +283,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
                                                                          : KVPI_DUPS_NONE;
     cache->prefix.n_blocks = cache->pool.n_blocks = config->n_blocks;
     cache->prefix.host_blocks = cache->host.n_blocks = config->host_blocks;
-    for (uint32_t tier = 0; tier < 4; tier++) {
+    for (uint32_t tier = 0; tier < KVPI_POOLS; tier++) {
         cache->plan.before[tier + 1] =
             cache->plan.before[tier] + kvpi_copy_pool(cache, tier)->n_blocks;
     }
@@ -303,6 +302,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
     plan_quotas(cache, &cache->pool);
     plan_quotas(cache, &cache->host);
+    plan_quotas(cache, &cache->states.pool);
+    plan_quotas(cache, &cache->states.host);
     plan_leaves(cache, &cache->pool);
     plan_leaves(cache, &cache->host);
     plan_leaves(cache, &cache->states.pool);

@@ -10,6 +10,7 @@
 #include "core/cache/state.h"
 #include "core/calls/spaces.h"
 
+#include <kvpager/states.h>
 #include <string.h>
 
 /* The open place of that name, or the lowest free one; max_namespaces when there is neither. */
@@ -54,8 +55,10 @@ static int make_space(kvp_cache *cache, uint32_t place, const void *name, size_t
     }
     space->generation++;
     space->openers = 0;
-    kvpi_quotas_open(&cache->pool.quotas, kvpi_space_handle(cache, place).bits);
-    kvpi_quotas_open(&cache->host.quotas, kvpi_space_handle(cache, place).bits);
+    for (uint32_t pool = 0; pool < KVPI_POOLS; pool++) {
+        kvpi_quotas_open(&kvpi_copy_pool(cache, pool)->quotas,
+                         kvpi_space_handle(cache, place).bits);
+    }
     kvpi_count(&cache->n_open_spaces, 1);
     return 1;
 }
@@ -132,8 +135,9 @@ kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
     } else {
         kvpi_begin_change(cache);
         if (--space->openers == 0) {
-            kvpi_quotas_close(&cache->pool.quotas, ns.bits);
-            kvpi_quotas_close(&cache->host.quotas, ns.bits);
+            for (uint32_t pool = 0; pool < KVPI_POOLS; pool++) {
+                kvpi_quotas_close(&kvpi_copy_pool(cache, pool)->quotas, ns.bits);
+            }
             space->generation++;
             leave_root(cache, space->root);
             kvpi_uncount(&cache->n_open_spaces, 1);
@@ -205,12 +209,12 @@ kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns)
 }
 
 /* May a quota be set there? */
-static kvp_status check_quota(const kvp_cache *cache, kvp_ns ns, uint32_t tier)
+static kvp_status check_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier)
 {
     if (kvpi_find_space(cache, ns) == NULL) {
         return KVP_E_HANDLE;
     }
-    if (tier > KVP_HOST || (tier == KVP_HOST && cache->config.host_blocks == 0)) {
+    if (tier > KVP_STATE_SLOTS || kvpi_copy_pool(cache, tier)->n_blocks == 0) {
         return KVP_E_ARG;
     }
     return cache->config.quotas ? KVP_OK : KVP_E_STATE;
@@ -228,7 +232,7 @@ kvp_status kvp_ns_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier, uint32_t n_b
     status = check_quota(cache, ns, tier);
     if (status == KVP_OK) {
         kvpi_begin_change(cache);
-        kvpi_quotas_set(&kvpi_tier_pool(cache, tier)->quotas, ns.bits, n_blocks);
+        kvpi_quotas_set(&kvpi_copy_pool(cache, tier)->quotas, ns.bits, n_blocks);
     } else {
         (void)kvpi_fail(cache, status, 0, 0);
     }

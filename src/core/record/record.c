@@ -61,8 +61,8 @@ _Static_assert(sizeof(kvp_open_info) == 11 * 4 && sizeof(kvp_admission) == 5 * 4
                    sizeof(kvp_swapped) == 4 * 4 && sizeof(kvp_released) == 2 * 4 &&
                    sizeof(kvp_block_info) == 8 + 6 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
                    sizeof(kvp_seq_info) == 3 * 8 + 16 * 4 && sizeof(kvp_window) == 2 * 4 &&
-                   sizeof(kvp_window_info) == 4 * 4 && sizeof(kvp_ns_info) == 8 + 6 * 4,
-               "every field is recorded");
+                   sizeof(kvp_window_info) == 4 * 4 && sizeof(kvp_ns_info) == 8 + 10 * 4,
+               "every field is recorded, but those of slots in kvp_ns_info");
 
 /* -------------------------------------------------------------------------------------- arrays */
 

@@ -344,6 +344,24 @@ static void tell_seen_block(struct inspection *in, uint32_t tier, uint32_t block
     in->options->tell(in->options->context, &item);
 }
 
+/* With recurrent state: is there a checkpoint at a unit that the block has, or after one? */
+static int leads_to_state(const struct kvpi_prefix *prefix, const struct kvpi_block *b,
+                          uint32_t where, uint32_t block)
+{
+    uint32_t node = b->content;
+    for (uint32_t i = 0; i < prefix->units_per_block && node != KVPI_NO_NODE; i++) {
+        if (node > prefix->n_touched) {
+            return 1; /* who knows */
+        }
+        if (kvpi_node_at(prefix, node, where)->block == block && *kvpi_node_below(prefix, node)) {
+            return 1;
+        }
+        const struct kvpi_node *n = kvpi_node(prefix, node);
+        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+    }
+    return 0;
+}
+
 static void tell_blocks(struct inspection *in, uint32_t tier)
 {
     const struct kvpi_prefix *prefix = &in->copy->prefix;
@@ -359,6 +377,10 @@ static void tell_blocks(struct inspection *in, uint32_t tier)
         in->report.blocks[tier][group][held     ? KVP_ARENA_HELD
                                        : parked ? KVP_ARENA_PARKED
                                                 : KVP_ARENA_CACHED]++;
+        if (kvpi_has_states(in->copy) && tier == KVP_DEVICE && !held && !parked) {
+            in->report.unreachable_blocks +=
+                (uint64_t)!leads_to_state(prefix, b, KVPI_WHERE(tier, group), block);
+        }
         const uint32_t deepest = deepest_of(prefix, b, KVPI_WHERE(tier, group), block);
         if (deepest != KVPI_NO_NODE && in->options->tell != NULL) {
             tell_seen_block(in, tier, block, deepest);

@@ -402,6 +402,9 @@ static void put_checkpoint(struct load *load)
     load->waits = 0;
     kvpi_pool_restore(&load->cache->states.pool, slot, load->first_slot[found->class_],
                       found->class_, 0);
+    kvpi_pool_restore_owner(
+        &load->cache->states.pool, slot,
+        kvpi_space_with_root(load->cache, kvpi_node(&load->cache->prefix, found->node)->root));
     load->first_slot[found->class_] = slot;
     kvpi_states_attach(load->cache, found->node, slot);
     load->report.blocks++;

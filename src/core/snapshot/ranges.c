@@ -286,9 +286,11 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
             ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
                   check_blocks(&r, &cache->states.pool) && check_blocks(&r, &cache->states.host) &&
                   rings_in_range(&r, &cache->pool) && rings_in_range(&r, &cache->host) &&
-                  nodes_in_range(&r) && check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
-                  check_spaces(&r) && copies_in_range(&r) && loads_in_range(&r) &&
-                  states_in_range(&r) && leaves_in_range(&r)
+                  rings_in_range(&r, &cache->states.pool) &&
+                  rings_in_range(&r, &cache->states.host) && nodes_in_range(&r) &&
+                  check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) && check_spaces(&r) &&
+                  copies_in_range(&r) && loads_in_range(&r) && states_in_range(&r) &&
+                  leaves_in_range(&r)
             : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -14,6 +14,7 @@
 
 /* The tiers of a copy of recurrent state: its slots, on the device or with KVP_HOST on the host. */
 #define KVPI_SLOTS 2u
+#define KVPI_POOLS 4u /* blocks and slots, of both tiers */
 
 struct kvpi_copy {
     uint8_t src_tier; /* KVP_DEVICE, KVP_HOST, and KVPI_SLOTS */

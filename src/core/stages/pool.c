@@ -350,7 +350,7 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
         const uint32_t block = (uint32_t)entry[-1];
         struct kvpi_block *b = &blocks[block];
         if (entry > row + begin + KVPI_POOL_JUMP) {
-            kvpi_pool_prefetch(pool, (uint32_t)*(entry - 1 - KVPI_POOL_JUMP));
+            kvpi_pool_prefetch(pool, (uint32_t) * (entry - 1 - KVPI_POOL_JUMP));
         }
         if (b->refs != held_once || b->content == 0) {
             break;
@@ -477,6 +477,9 @@ void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after)
     blocks[prev].next = block;
     blocks[next].prev = block;
     pool->classes |= 1u << class_;
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_expose(&pool->quotas, block, class_, after);
+    }
 }
 
 void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner)

@@ -189,6 +189,23 @@ void kvpi_quotas_relink(struct kvpi_quotas *quotas, uint32_t block, uint32_t cla
     }
 }
 
+void kvpi_quotas_expose(struct kvpi_quotas *quotas, uint32_t block, uint32_t class_, uint32_t after)
+{
+    struct kvpi_owned *owned = kvpi_owned(quotas, block);
+    struct kvpi_account *account = kvpi_quotas_find(quotas, owned->owner);
+    kvpi_quotas_unlink(quotas, block, class_);
+    if (after == 0 || account == NULL) {
+        kvpi_quotas_link(quotas, block, class_, 1);
+        return;
+    }
+    KVPI_ASSERT(kvpi_owned(quotas, after)->owner == owned->owner); /* one path, one namespace */
+    owned->prev = after;
+    owned->next = kvpi_owned(quotas, after)->next;
+    kvpi_owned(quotas, after)->next = block;
+    kvpi_owned(quotas, owned->next)->prev = block;
+    count_cached(quotas, account, class_);
+}
+
 int kvpi_quotas_is_full(const struct kvpi_quotas *quotas, uint64_t owner)
 {
     const struct kvpi_account *account = kvpi_quotas_find(quotas, owner);

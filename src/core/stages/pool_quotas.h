@@ -105,6 +105,10 @@ void kvpi_quotas_link(struct kvpi_quotas *quotas, uint32_t block, uint32_t class
 void kvpi_quotas_unlink(struct kvpi_quotas *quotas, uint32_t block, uint32_t class_);
 void kvpi_quotas_relink(struct kvpi_quotas *quotas, uint32_t block, uint32_t class_);
 
+/* The block goes to the head of its ring; or right behind `after`, which went there before. */
+void kvpi_quotas_expose(struct kvpi_quotas *quotas, uint32_t block, uint32_t class_,
+                        uint32_t after);
+
 /* The cached block that goes first when a block is taken for `owner`, because quotas say so; 0:
  * they do not. Blocks of `owner` itself, if it has as many as its quota; else of accounts that are
  * over, which take turns: *out_turn is the turn after this one. Cost: O(n_accounts / 64). */

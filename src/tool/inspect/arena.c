@@ -163,6 +163,9 @@ static void print_figures(const kvp_arena_report *r)
         printf("%-8s %12" PRIu64 " %12" PRIu64 " %12" PRIu64 " %12" PRIu64 "\n",
                kvpi_inspect_tiers[t], n.held, n.cached, n.parked, n.free);
     }
+    if (config->state_slots > 0)
+        printf("unreachable    %" PRIu64 " of the cached blocks, without a checkpoint\n",
+               r->unreachable_blocks);
 }
 
 static void print_state(const kvp_arena_report *r)
@@ -221,6 +224,8 @@ static void add_numbers(kvpi_figures *to, const kvp_arena_report *r)
     kvpi_figures_integer(to, "host_evicted_blocks", s->host_evicted_blocks);
     kvpi_figures_integer(to, "pending_copies", s->pending_copies);
     kvpi_figures_integer(to, "steps_out", s->steps_out);
+    if (config->state_slots > 0)
+        kvpi_figures_integer(to, "unreachable_blocks", r->unreachable_blocks);
     kvpi_inspect_add_groups(to, config->groups, config->n_groups);
     if (r->state == KVP_ARENA_DAMAGED)
         kvpi_figures_text(to, "violation", r->violation.detail);

@@ -206,8 +206,10 @@ void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_
     kvpi_figures_open_array(to, "groups");
     for (uint32_t g = 0; g < n_groups; g++) {
         kvpi_figures_open(to, NULL);
-        kvpi_figures_integer(to, "sink_tokens", groups[g].sink_tokens);
-        kvpi_figures_integer(to, "recent_tokens", groups[g].recent_tokens);
+        const bool chunks = groups[g].sink_tokens == KVP_CHUNKED;
+        kvpi_figures_integer_if(to, !chunks, "sink_tokens", groups[g].sink_tokens);
+        kvpi_figures_integer_if(to, !chunks, "recent_tokens", groups[g].recent_tokens);
+        kvpi_figures_integer_if(to, chunks, "chunk_tokens", groups[g].recent_tokens);
         kvpi_figures_close(to);
     }
     kvpi_figures_close(to);
@@ -216,6 +218,9 @@ void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_
 void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups)
 {
     for (uint32_t g = 0; g < n_groups; g++)
-        printf("group %" PRIu32 "        sinks %" PRIu32 ", window %" PRIu32 "\n", g,
-               groups[g].sink_tokens, groups[g].recent_tokens);
+        if (groups[g].sink_tokens == KVP_CHUNKED)
+            printf("group %" PRIu32 "        chunks of %" PRIu32 "\n", g, groups[g].recent_tokens);
+        else
+            printf("group %" PRIu32 "        sinks %" PRIu32 ", window %" PRIu32 "\n", g,
+                   groups[g].sink_tokens, groups[g].recent_tokens);
 }

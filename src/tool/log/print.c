@@ -202,6 +202,8 @@ static void print_window(FILE *out, int *first, kvp_window window)
     print_separator(out, first);
     if (window.sink_tokens == 0 && window.recent_tokens == 0)
         fputs("window=full", out);
+    else if (window.sink_tokens == KVP_CHUNKED)
+        fprintf(out, "window=chunks of %" PRIu32, window.recent_tokens);
     else
         fprintf(out, "window=%" PRIu32 "+%" PRIu32, window.sink_tokens, window.recent_tokens);
 }

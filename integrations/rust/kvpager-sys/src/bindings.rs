@@ -2147,19 +2147,19 @@ extern "C" {
     ) -> kvp_status;
 }
 extern "C" {
-    #[doc = " Set the quota of a namespace on a tier, from the next take on."]
+    #[doc = " Set the quota of a namespace on a tier, or for slots of state, from the next take on."]
     #[doc = ""]
     #[doc = " With 0, all its cached blocks may be taken by others first. With KVP_NO_QUOTA, the value when it"]
     #[doc = " is opened, a namespace is never over its quota."]
     #[doc = ""]
-    #[doc = " Takes:   tier         KVP_DEVICE, KVP_HOST"]
-    #[doc = "          n_blocks     any number, also more than there are"]
+    #[doc = " Takes:   tier         KVP_DEVICE, KVP_HOST; KVP_STATE_SLOTS (states.h)"]
+    #[doc = "          n_blocks     or slots: any number, also more than there are"]
     #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: there is no such tier; KVP_E_STATE: config.quotas is 0"]
     #[doc = " After-failure: unchanged"]
     #[doc = " Thread:  cache. Cost: O(1)"]
     pub fn kvp_ns_quota(cache: *mut kvp_cache, ns: kvp_ns, tier: u32, n_blocks: u32) -> kvp_status;
 }
-#[doc = " What a namespace has."]
+#[doc = " What a namespace has. A log (oplog.h) has all but the last four."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_ns_info {
@@ -2174,6 +2174,13 @@ pub struct kvp_ns_info {
     pub host_quota: u32,
     pub host_blocks: u32,
     pub host_cached_blocks: u32,
+    #[doc = " the same for slots of state; without them KVP_NO_QUOTA, 0, 0"]
+    pub state_quota: u32,
+    pub state_slots: u32,
+    #[doc = " checkpoints that nobody holds"]
+    pub cached_state_slots: u32,
+    #[doc = " of sequences that are swapped out"]
+    pub host_state_slots: u32,
 }
 extern "C" {
     pub fn kvp_ns_info_get_sized(
@@ -2547,6 +2554,9 @@ pub struct kvp_arena_report {
     pub blocks: [[[u64; 3usize]; 8usize]; 2usize],
     #[doc = " DAMAGED"]
     pub violation: kvp_violation,
+    #[doc = " with recurrent state: cached ones of the device that no hit"]
+    #[doc = "uses, as no checkpoint is at their units or after them"]
+    pub unreachable_blocks: u64,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
