@@ -64,6 +64,7 @@ fn a_configuration_comes_back() {
         lent_blocks: 4,
         learned_policy: false,
         state_slots: 0,
+        host_state_slots: 0,
     };
     assert_eq!(Cache::new(&config).unwrap().config(), Ok(config));
     let learned = Config { learned_policy: true, ..small() };
