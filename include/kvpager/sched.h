@@ -583,7 +583,10 @@ KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, c
  *          counts       [step.n_decoding] 1..1 + drafts[k], equal for the samples of a request;
  *                       NULL: 1 each, as kvp_sched_finish
  *          ended        [step.n_sampled] not 0: the sample ends with its last token; NULL: none
- * Gives, Returns, After-failure, Thread, Cost: as kvp_sched_finish */
+ * Gives:   as kvp_sched_finish
+ * Returns: as kvp_sched_finish; KVP_E_ARG: also counts that are none of these
+ * After-failure: unchanged
+ * Thread:  as kvp_sched_finish. Cost: the same, and O(drafts) */
 KVP_SIZED kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens,
                                              const uint32_t *counts, const uint8_t *ended,
                                              kvp_step_end *out_end);

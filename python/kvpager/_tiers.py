@@ -77,6 +77,18 @@ class Tiers:
             fail(self._o, found, "Cache.can_swap_in", seqs=seqs, reserve=reserve)
         return found  # type: ignore[no-any-return]
 
+    def state_swap_need(self, seqs: Any, reserve: int = 0) -> int:
+        """How many slots of recurrent state leave the queue if these sequences are swapped in now.
+        Cache(state_slots=...)."""
+        handles, out = seqs_of("seqs", seqs), ffi.new("uint32_t *")
+        try:
+            status = lib.kvpg_state_swap_need(self._o, handles, len(handles), reserve, out)
+        except _no_numbers as error:
+            raise bad_number(error, reserve=reserve) from None
+        if status:
+            fail(self._o, status, "Cache.state_swap_need", seqs=seqs, reserve=reserve)
+        return int(out[0])
+
     # ------------------------------------------------------------------------------ steps
 
     def step_begin(self) -> tuple[int, npt.NDArray[Any]]:

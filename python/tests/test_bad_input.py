@@ -196,6 +196,8 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Cache.can_swap_out": (lambda w, a: w.cache.can_swap_out(a["seqs"]), {"seqs": "seqs"}),
     "Cache.can_swap_in": (lambda w, a: w.cache.can_swap_in(
         a.get("seqs", w.handles), a.get("reserve", 0)), {"seqs": "seqs", "reserve": "number"}),
+    "Cache.state_swap_need": (lambda w, a: w.cache.state_swap_need(
+        a.get("seqs", w.handles), a.get("reserve", 0)), {"seqs": "seqs", "reserve": "number"}),
     "Cache.step_commit": (lambda w, a: w.cache.step_commit(
         a.get("step", 1), a.get("seqs", w.handles), a.get("n_tokens", PAIR)),
         {"step": "number", "seqs": "seqs", "n_tokens": "counts"}),

@@ -62,8 +62,22 @@ def test_the_scheduler_keeps_states() -> None:
             sched.finish([5])
             stats = sched.stats()
             assert (stats.checkpoints, stats.skipped_checkpoints, stats.promised_slots) == (1, 0, 0)
-        with pytest.raises(kvpager.ArgError, match="preempt"):
-            kvpager.Scheduler(cache, preempt=kvpager.PREEMPT_SWAP)
+        with kvpager.Scheduler(cache, preempt=kvpager.PREEMPT_SWAP) as sched:
+            assert sched.stats().swapped_out == 0
+
+
+def test_the_way_back_needs_slots() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=4, host_blocks=9,
+               host_state_slots=3) as cache:
+        seq = cache.namespace().open(range(8))
+        seq.commit(8)
+        cache.swap_out([seq])
+        assert cache.state_swap_need([seq]) == 1
+        assert cache.state_swap_need([seq], reserve=1) == 1
+    with Cache(n_blocks=32, block_tokens=4) as cache:
+        seq = cache.namespace().open(range(8))
+        with pytest.raises(kvpager.StateError):
+            cache.state_swap_need([seq])
 
 
 def test_a_shortage_of_slots_says_so() -> None:

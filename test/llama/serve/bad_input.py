@@ -1,5 +1,6 @@
 """What clients get wrong: malformed HTTP and JSON. The server answers, and answers others after it."""
 
+import errno
 import json
 import random
 import socket
@@ -25,7 +26,9 @@ def send(server, data, shuts=True):
                 found += piece
                 if not piece or b"\r\n" in found:
                     return found.split(b"\r\n")[0]
-        except (ConnectionResetError, BrokenPipeError):
+        except OSError as error:  # it was closed, perhaps before the last bytes were sent
+            if error.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+                raise
             return b""
 
 
