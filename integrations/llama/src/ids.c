@@ -56,6 +56,25 @@ static uint32_t source_of(const kvpi_ids *ids, int32_t block, uint32_t idx)
     return kvpi_keepers_has_content(ids, block, NULL) ? place->id : KVPI_NO_ID;
 }
 
+/* The same of the block that the plan copies to this one on the device. Its cells are as they were
+ * before the step, whatever became of its content, unless the plan brings it another one. */
+static uint32_t copied_from(const kvpi_ids *ids, int32_t block, uint32_t idx)
+{
+    int32_t source = 0;
+    for (uint32_t i = 0; i < ids->n_copies; i++) {
+        const kvp_copy *copy = &ids->copies[i];
+        if (copy->dst_tier == KVP_DEVICE && copy->dst_block == block)
+            source = copy->src_tier == KVP_DEVICE ? copy->src_block : 0;
+        else if (copy->dst_tier == KVP_DEVICE && copy->dst_block == source)
+            return KVPI_NO_ID;
+    }
+    const kvpi_place *place = &ids->places[source];
+    if (source == 0 || place->id == KVPI_NO_ID || place->idx != idx ||
+        kvpi_ids_row(ids, place->id)[idx] != source)
+        return KVPI_NO_ID;
+    return place->id;
+}
+
 static kvp_status copy_hits(kvpi_ids *ids, uint32_t id, const int32_t *row, uint32_t n_blocks)
 {
     kvpi_id *entry = &ids->ids[id];
@@ -63,11 +82,15 @@ static kvp_status copy_hits(kvpi_ids *ids, uint32_t id, const int32_t *row, uint
     for (uint32_t idx = 0; idx * block_tokens < entry->n_tokens; idx++) {
         const uint32_t begin = idx * block_tokens, left = entry->n_tokens - begin;
         const uint32_t n = left < block_tokens ? left : block_tokens;
-        const uint32_t from = idx < n_blocks ? source_of(ids, row[idx], idx) : KVPI_NO_ID;
+        uint32_t from = idx < n_blocks ? source_of(ids, row[idx], idx) : KVPI_NO_ID;
+        const int is_copied = idx < n_blocks && from == KVPI_NO_ID;
+        if (is_copied)
+            from = copied_from(ids, row[idx], idx);
         if (from == KVPI_NO_ID)
             return KVP_E_CORRUPT;
         kvpi_moves_copy(&ids->moves, from, id, begin, begin + n);
-        kvpi_ids_row(ids, id)[idx] = row[idx];
+        kvpi_ids_row(ids, id)[idx] = is_copied ? 0 : row[idx];
+        entry->has_gaps |= (uint32_t)is_copied;
         entry->n_blocks = idx + 1;
     }
     return KVP_OK;

@@ -19,7 +19,9 @@
  *
  * and after it:
  *
- *   open        new sequences get ids, and the cells of what they hit
+ *   open        new sequences get ids, and the cells of what they hit. One that came back in the
+ *               step may have a block of its own already (copy-on-write): it gets the cells of the
+ *               block that the plan copies
  *   retire      ids of closed sequences become free, or keepers
  *   refresh     rows whose entries were replaced: adoption, copy-on-write
  *   limit       not too many keepers
@@ -62,10 +64,12 @@ typedef struct kvpi_ids {
     uint32_t block_tokens;
     uint32_t row_blocks; /* length of a row */
     uint32_t pool_blocks;
-    kvpi_id *ids;       /* [n_ids] */
-    int32_t *rows;      /* [n_ids x row_blocks] block ids, 0: none */
-    kvpi_place *places; /* [pool_blocks] */
-    int32_t *chosen;    /* [row_blocks] scratch */
+    kvpi_id *ids;           /* [n_ids] */
+    int32_t *rows;          /* [n_ids x row_blocks] block ids, 0: none */
+    kvpi_place *places;     /* [pool_blocks] */
+    int32_t *chosen;        /* [row_blocks] scratch */
+    const kvp_copy *copies; /* [n_copies] of the step's plan, when that has run */
+    uint32_t n_copies;
     uint64_t clock;
     uint64_t emptied;
     uint64_t dropped_blocks;
