@@ -1,8 +1,8 @@
 /* seed: random bits from the system. Only this file and seed_windows.c ask for any.
  *
  * getrandom first: it needs no file, and waits at boot until there is something to give. Where it
- * is not there (an old kernel) or not allowed (a sandbox), /dev/urandom, if that is a device: a
- * plain file in its place would give everybody the same seed.
+ * is not there (an old kernel, a C library before glibc 2.25) or not allowed (a sandbox),
+ * /dev/urandom, if that is a device: a plain file in its place would give everybody the same seed.
  */
 #define _GNU_SOURCE /* getrandom */
 
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if KVPI_LINUX
+#if KVPI_LINUX && (!defined(__GLIBC__) || __GLIBC__ > 2 || __GLIBC_MINOR__ >= 25)
 
 #include <sys/random.h>
 
