@@ -4,7 +4,8 @@
 #
 #     subproject.sh [GENERATOR [OPTION...]]     another generator; -D options for the whole library
 #
-# Environment (from CTest): KVP_SOURCE, KVP_VERSION, CC, CMAKE, NM.
+# Environment (from CTest): KVP_SOURCE, KVP_VERSION, CC, CMAKE, NM. KVP_FOREIGN matches names that the
+# tools export beside ours.
 set -euo pipefail
 
 fail() {
@@ -81,7 +82,8 @@ if [ $whole = no ]; then
         grep -o '__attribute__((visibility("default")))[^;{]*' |
         sed -n 's/^__attribute__((visibility("default")))//; s/ *(.*//; s/.*[ *]\(kvp_[a-z0-9_]*\)$/\1/p' |
         sort -u >"$work/declared"
-    "$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//' | sort -u >"$work/exported"
+    "$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//' | sort -u |
+        grep -vxE "${KVP_FOREIGN:-none}" >"$work/exported"
     diff "$work/declared" "$work/exported" || fail "declared and exported differ (< declared)"
     echo "ok: $(wc -l <"$work/declared") functions of the cache and its metadata, nothing else"
 fi
