@@ -79,6 +79,19 @@ static uint32_t count_readers(const kvp_sched *sched, const struct kvpi_request 
     return n;
 }
 
+/* Does a sample before this one read the slot, too? */
+static int is_read_before(const kvp_sched *sched, const struct kvpi_request *request,
+                          const struct kvpi_sample *sample, uint32_t slot)
+{
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s && s != sample;
+         s = kvpi_sched_next(sched, s)) {
+        if (slots_of_seq(sched, s->seq).read_slot == slot) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* States that a swap of the request copies. */
 uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request)
 {
@@ -86,11 +99,7 @@ uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
         const uint32_t slot = slots_of_seq(sched, s->seq).read_slot;
-        const struct kvpi_sample *first = kvpi_sched_first(sched, request);
-        while (slot != 0 && slots_of_seq(sched, first->seq).read_slot != slot) {
-            first = kvpi_sched_next(sched, first);
-        }
-        n += slot != 0 && first == s;
+        n += slot != 0 && !is_read_before(sched, request, s, slot);
     }
     return n;
 }
