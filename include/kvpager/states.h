@@ -175,6 +175,8 @@ KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 /* Count the slots that leave the queue if these sequences are swapped in now: those that states are
  * copied to, checkpoints that are found instead and that no sequence holds, and those that making
  * room takes. kvp_can_swap_in asks whether they are there.
+ * Takes:   seqs         [n_seqs] on the host; reserve_tokens as kvp_seq_swap_in
+ * Gives:   out_slots    slots; written on KVP_OK only
  * Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in
  * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks) */
 KVP_API kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,

@@ -465,14 +465,19 @@ kvp_status kvp_seq_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_se
     return kvpi_leave(cache, status);
 }
 
+static struct move move_back(const kvp_seq *seqs, uint32_t n_seqs, uint32_t reserve_tokens)
+{
+    return (struct move){.from = KVP_HOST,
+                         .to = KVP_DEVICE,
+                         .seqs = seqs,
+                         .n_seqs = n_seqs,
+                         .reserve = reserve_tokens};
+}
+
 kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                            uint32_t reserve_tokens, kvp_swapped *out_swapped)
 {
-    struct move move = {.from = KVP_HOST,
-                        .to = KVP_DEVICE,
-                        .seqs = seqs,
-                        .n_seqs = n_seqs,
-                        .reserve = reserve_tokens};
+    struct move move = move_back(seqs, n_seqs, reserve_tokens);
     kvp_swapped swapped;
     if (cache == NULL || (seqs == NULL && n_seqs > 0)) {
         return KVP_E_ARG;
@@ -527,11 +532,7 @@ kvp_status kvp_can_swap_out_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_
 static kvp_status can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                               uint32_t reserve_tokens, kvp_admission *out_admission)
 {
-    struct move move = {.from = KVP_HOST,
-                        .to = KVP_DEVICE,
-                        .seqs = seqs,
-                        .n_seqs = n_seqs,
-                        .reserve = reserve_tokens};
+    struct move move = move_back(seqs, n_seqs, reserve_tokens);
     if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
         return KVP_E_ARG;
     }
@@ -566,11 +567,7 @@ kvp_status kvp_can_swap_in_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t
 kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                                uint32_t reserve_tokens, uint32_t *out_slots)
 {
-    struct move move = {.from = KVP_HOST,
-                        .to = KVP_DEVICE,
-                        .seqs = seqs,
-                        .n_seqs = n_seqs,
-                        .reserve = reserve_tokens};
+    struct move move = move_back(seqs, n_seqs, reserve_tokens);
     kvp_admission ignored;
     if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_slots == NULL) {
         return KVP_E_ARG;

@@ -2082,6 +2082,8 @@ extern "C" {
     #[doc = " Count the slots that leave the queue if these sequences are swapped in now: those that states are"]
     #[doc = " copied to, checkpoints that are found instead and that no sequence holds, and those that making"]
     #[doc = " room takes. kvp_can_swap_in asks whether they are there."]
+    #[doc = " Takes:   seqs         [n_seqs] on the host; reserve_tokens as kvp_seq_swap_in"]
+    #[doc = " Gives:   out_slots    slots; written on KVP_OK only"]
     #[doc = " Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in"]
     #[doc = " Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks)"]
     pub fn kvp_state_swap_need(
