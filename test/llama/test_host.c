@@ -40,6 +40,8 @@ static kvp_llama *make_of(uint32_t blocks, uint32_t host_blocks, uint32_t preemp
     kvp_llama_config_init(&config);
     kvp_sched_config_init(&sched);
     sched.preempt = preempt;
+    sched.recompute_token_cost = 1;
+    sched.swap_block_cost = 5;
     config.sched = &sched;
     config.block_tokens = S;
     config.max_ids = 16;
@@ -73,7 +75,8 @@ static kvp_llama_stats check(const kvp_llama *engine)
     return stats;
 }
 
-static void submit(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new)
+static kvp_request submit_samples(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new,
+                                  uint32_t n_samples)
 {
     int32_t tokens[LONGEST];
     kvp_ns ns;
@@ -82,16 +85,25 @@ static void submit(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new)
         tokens[i] = first + (int32_t)i;
     const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
     assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
-    const kvp_submission submission = {
-        .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = n_new};
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .prompt = &prompt,
+                                       .ns = ns,
+                                       .max_new_tokens = n_new,
+                                       .n_samples = n_samples};
     assert_int_equal(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL),
                      KVP_OK);
+    return request;
+}
+
+static void submit(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new)
+{
+    (void)submit_samples(engine, first, n, n_new, 1);
 }
 
 /* The logits of each sequence are what its tokens alone give. */
 static uint32_t make_step(kvp_llama *engine)
 {
-    const int32_t sampled[4] = {0};
+    const int32_t sampled[4] = {0, 1, 2, 3};
     kvp_step step;
     int32_t tokens[LONGEST];
     uint32_t at = 0;
@@ -99,14 +111,14 @@ static uint32_t make_step(kvp_llama *engine)
     for (uint32_t k = 0; k < step.n_seqs; k++) {
         const kvp_range range = {0, step.seqs[k].begin + step.seqs[k].n_tokens};
         uint64_t kv = 0, seen = 0;
-        assert_int_equal(
-            kvp_request_tokens(kvp_llama_sched(engine), step.seqs[k].request, 0, range, tokens),
-            KVP_OK);
+        assert_int_equal(kvp_request_tokens(kvp_llama_sched(engine), step.seqs[k].request,
+                                            step.seqs[k].sample, range, tokens),
+                         KVP_OK);
         for (uint32_t i = 0; i < range.end; i++) {
             kv = fake_kv(tokens[i], i, seen);
             seen += fake_seen(kv, i);
         }
-        if (step.seqs[k].n_sampled > 0)
+        for (uint32_t i = 0; i < step.seqs[k].n_sampled; i++)
             assert_true(kvp_llama_logits(engine, at++)[0] == fake_logit(kv, 0));
     }
     if (step.n_seqs > 0)
@@ -256,6 +268,84 @@ static void requests_are_swapped(void **state)
     kvp_llama_destroy(engine);
 }
 
+static uint64_t count_swapped(const kvp_llama *engine)
+{
+    kvp_sched_stats stats;
+    assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
+    return stats.swapped_out;
+}
+
+/* In the newest plan. */
+static uint32_t copies_on_write(const kvp_llama *engine)
+{
+    const kvp_copy *copies = engine->ids.copies;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < engine->ids.n_copies; i++)
+        n += copies[i].src_tier == KVP_DEVICE && copies[i].dst_tier == KVP_DEVICE;
+    return n;
+}
+
+/* Two samples that share a partly filled block are swapped out, and come back: one gets a block of
+ * its own in the plan that brings both. */
+static void samples_come_back_with_a_block_of_their_own(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
+    kvp_sched *sched = kvp_llama_sched(engine);
+    const kvp_request request = submit_samples(engine, 100, S + 1, S, 2);
+    assert_int_equal(make_step(engine), 1);
+    assert_int_equal(kvp_sched_pause(sched, request), KVP_OK);
+    assert_int_equal(run_prompt(engine, 200, ALL), ALL);
+    assert_int_equal(kvp_sched_resume(sched, request), KVP_OK);
+    assert_int_equal(make_step(engine), 2);
+    assert_int_equal(copies_on_write(engine), 1);
+    while (make_step(engine) > 0)
+        ;
+    kvp_llama_destroy(engine);
+}
+
+/* The same with a block that is still on the device: the first sample has computed all of it again,
+ * the second one has been forked at the prompt's end, inside it. */
+static void samples_come_back_to_a_block_that_is_there(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, KVP_PREEMPT_CHEAPER, NULL);
+    kvp_sched *sched = kvp_llama_sched(engine);
+    const kvp_request request = submit_samples(engine, 100, S + 2, S, 2);
+    for (uint32_t i = 0; i < 3; i++)
+        (void)make_step(engine);
+    assert_int_equal(kvp_sched_pause(sched, request), KVP_OK);
+    assert_int_equal(run_prompt(engine, 200, ALL), ALL);
+    assert_int_equal(count_swapped(engine), 0); /* computing is cheaper */
+    assert_int_equal(kvp_sched_resume(sched, request), KVP_OK);
+    assert_int_equal(make_step(engine), 1);
+    assert_int_equal(kvp_sched_pause(sched, request), KVP_OK);
+    (void)run_prompt(engine, 300, 4 * S - 1);
+    assert_int_equal(count_swapped(engine), 1); /* most is on the host already */
+    assert_int_equal(kvp_sched_resume(sched, request), KVP_OK);
+    assert_int_equal(make_step(engine), 1);
+    assert_int_equal(copies_on_write(engine), 1);
+    while (make_step(engine) > 0)
+        ;
+    kvp_llama_destroy(engine);
+}
+
+static void a_copied_block_that_is_replaced_is_found(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, 0, NULL);
+    kvp_violation violation;
+    kvp_copy copies[2] = {{.src_block = 3, .dst_block = 4, .n_tokens = 2},
+                          {.src_tier = KVP_HOST, .src_block = 1, .dst_block = 3, .n_tokens = S}};
+    kvpi_ids_note_plan(&engine->ids, copies, 1);
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_OK);
+    kvpi_ids_note_plan(&engine->ids, copies, 2);
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
+    assert_string_equal(violation.invariant, "L7");
+    assert_int_equal(violation.object, 3);
+    kvp_llama_destroy(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +356,9 @@ int main(void)
         cmocka_unit_test(what_is_slow_does_not_come_back),
         cmocka_unit_test(a_step_may_exchange_all_blocks),
         cmocka_unit_test(requests_are_swapped),
+        cmocka_unit_test(samples_come_back_with_a_block_of_their_own),
+        cmocka_unit_test(samples_come_back_to_a_block_that_is_there),
+        cmocka_unit_test(a_copied_block_that_is_replaced_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,22 @@ static int check_host(const kvp_llama *engine, kvp_violation *violation)
     return why == NULL || found(violation, "L6", object, why);
 }
 
+/* A block that the newest plan copies on write is not replaced by a later copy of it: ids.h. */
+static int check_plan(const kvpi_ids *ids, kvp_violation *violation)
+{
+    for (uint32_t i = 0; i < ids->n_copies; i++) {
+        const kvp_copy *copy = &ids->copies[i];
+        if (copy->src_tier != KVP_DEVICE || copy->dst_tier != KVP_DEVICE)
+            continue;
+        for (uint32_t k = i + 1; k < ids->n_copies; k++)
+            if (ids->copies[k].dst_tier == KVP_DEVICE &&
+                ids->copies[k].dst_block == copy->src_block)
+                return found(violation, "L7", (uint64_t)copy->src_block,
+                             "the plan copies it, and then replaces it");
+    }
+    return 1;
+}
+
 kvp_status kvp_llama_check(const kvp_llama *engine, kvp_violation *out_violation)
 {
     kvp_violation violation;
@@ -119,7 +135,8 @@ kvp_status kvp_llama_check(const kvp_llama *engine, kvp_violation *out_violation
         is_right = check_id(engine, id, &violation);
     for (uint32_t block = 1; block < engine->ids.pool_blocks && is_right; block++)
         is_right = check_block(engine, (int32_t)block, &violation);
-    is_right = is_right && check_spare(engine, &violation) && check_host(engine, &violation);
+    is_right = is_right && check_spare(engine, &violation) && check_host(engine, &violation) &&
+               check_plan(&engine->ids, &violation);
     if (out_violation != NULL)
         *out_violation = violation;
     return is_right ? KVP_OK : KVP_E_CORRUPT;

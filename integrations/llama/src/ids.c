@@ -56,23 +56,30 @@ static uint32_t source_of(const kvpi_ids *ids, int32_t block, uint32_t idx)
     return kvpi_keepers_has_content(ids, block, NULL) ? place->id : KVPI_NO_ID;
 }
 
-/* The same of the block that the plan copies to this one on the device. Its cells are as they were
- * before the step, whatever became of its content, unless the plan brings it another one. */
+/* The same of the block that the plan copies to this one (ids.h). It may have lost its content
+ * since: the cells are still there. */
 static uint32_t copied_from(const kvpi_ids *ids, int32_t block, uint32_t idx)
 {
-    int32_t source = 0;
-    for (uint32_t i = 0; i < ids->n_copies; i++) {
-        const kvp_copy *copy = &ids->copies[i];
-        if (copy->dst_tier == KVP_DEVICE && copy->dst_block == block)
-            source = copy->src_tier == KVP_DEVICE ? copy->src_block : 0;
-        else if (copy->dst_tier == KVP_DEVICE && copy->dst_block == source)
-            return KVPI_NO_ID;
-    }
+    const int32_t source = ids->places[block].plan == ids->plan ? ids->places[block].source : 0;
     const kvpi_place *place = &ids->places[source];
     if (source == 0 || place->id == KVPI_NO_ID || place->idx != idx ||
         kvpi_ids_row(ids, place->id)[idx] != source)
         return KVPI_NO_ID;
     return place->id;
+}
+
+void kvpi_ids_note_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies)
+{
+    ids->copies = copies;
+    ids->n_copies = n_copies;
+    ids->plan++;
+    for (uint32_t i = 0; i < n_copies; i++) {
+        if (copies[i].dst_tier != KVP_DEVICE)
+            continue;
+        kvpi_place *place = &ids->places[copies[i].dst_block];
+        place->source = copies[i].src_tier == KVP_DEVICE ? copies[i].src_block : 0;
+        place->plan = ids->plan;
+    }
 }
 
 static kvp_status copy_hits(kvpi_ids *ids, uint32_t id, const int32_t *row, uint32_t n_blocks)

@@ -21,7 +21,10 @@
  *
  *   open        new sequences get ids, and the cells of what they hit. One that came back in the
  *               step may have a block of its own already (copy-on-write): it gets the cells of the
- *               block that the plan copies
+ *               block that the plan copies. They are there: another sample of the same request
+ *               has that block, and holds it until the step ends, because only paused requests give
+ *               way to those that come in. So no later copy of the plan replaces it (check.c, L7).
+ *               (Other requests share whole blocks only, which nobody writes again.)
  *   retire      ids of closed sequences become free, or keepers
  *   refresh     rows whose entries were replaced: adoption, copy-on-write
  *   limit       not too many keepers
@@ -53,6 +56,8 @@ typedef struct kvpi_place {
     uint32_t id;       /* or KVPI_NO_ID */
     uint32_t idx;      /* block index */
     uint32_t n_tokens; /* in a keeper: cells from the block's start */
+    int32_t source;    /* the device block that plan number `plan` copies to it; 0: none */
+    uint64_t plan;
     uint64_t generation;
 } kvpi_place;
 
@@ -68,8 +73,9 @@ typedef struct kvpi_ids {
     int32_t *rows;          /* [n_ids x row_blocks] block ids, 0: none */
     kvpi_place *places;     /* [pool_blocks] */
     int32_t *chosen;        /* [row_blocks] scratch */
-    const kvp_copy *copies; /* [n_copies] of the step's plan, when that has run */
+    const kvp_copy *copies; /* [n_copies] of the newest plan */
     uint32_t n_copies;
+    uint64_t plan; /* its number */
     uint64_t clock;
     uint64_t emptied;
     uint64_t dropped_blocks;
@@ -91,6 +97,9 @@ void kvpi_ids_end(kvpi_ids *ids);
 
 /* The id of an open sequence, or KVPI_NO_ID. */
 uint32_t kvpi_ids_find(const kvpi_ids *ids, kvp_seq seq);
+
+/* What the plan of the step copies from block to block. It has run, and `copies` stay there. */
+void kvpi_ids_note_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies);
 
 /* An id for a new sequence whose first n_tokens are in cells already. KVP_E_CORRUPT: they are not,
  * or there is no id. */

@@ -146,7 +146,6 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
         return KVP_E_STATE;
     if (engine->disk != NULL)
         engine->disk_calls->begin_step(engine);
-    engine->ids.n_copies = 0;
     kvp_status status = open_forks(engine);
     if (status == KVP_OK && engine->idle_blocks != UINT32_MAX)
         status = kvpi_keepers_limit_idle(&engine->ids, engine->idle_blocks);
@@ -158,8 +157,7 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
         status = note_swapped(engine);
     if (status == KVP_OK)
         status = kvpi_host_run(&engine->host, engine->copies, n_copies);
-    engine->ids.copies = engine->copies;
-    engine->ids.n_copies = n_copies;
+    kvpi_ids_note_plan(&engine->ids, engine->copies, n_copies);
     if (status == KVP_OK && engine->disk != NULL)
         engine->disk_calls->end_plan(engine);
     if (status == KVP_OK)

@@ -274,6 +274,7 @@ kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path
  *   L3 a cached block is in exactly one keeper        L4 keepers hold nothing twice
  *   L5 llama_memory_seq_pos_min and _max of every id are what is expected
  *   L6 a host block with content is in one piece, and pieces are held by host blocks only
+ *   L7 no plan copies a block on write and then replaces it
  * Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  read. Call it between kvp_llama_finish and kvp_llama_run. Cost: O(ids x row)
