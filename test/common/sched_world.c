@@ -190,6 +190,13 @@ void run_until_over(sched_world *s, uint64_t n_requests)
     }
 }
 
+void run_to(sched_world *s, kvp_request request, uint32_t n_tokens)
+{
+    while (sample_of(s, request, 0).n_tokens < n_tokens) {
+        (void)run_step(s);
+    }
+}
+
 kvp_request_info request_of(const sched_world *s, kvp_request request)
 {
     kvp_request_info info;

@@ -45,8 +45,9 @@ kvp_status try_submit(sched_world *s, int32_t first, uint32_t prompt_tokens, uin
 kvp_step make_step(sched_world *s);
 kvp_step_end finish_step(sched_world *s, const kvp_step *step); /* samples 1000, 1001, ... */
 kvp_step run_step(sched_world *s);
-void run_until_over(sched_world *s, uint64_t n_requests); /* until so many have ended */
-void run_work(sched_world *s, const kvp_step *step);      /* plan and forward pass; step done */
+void run_until_over(sched_world *s, uint64_t n_requests);            /* until so many have ended */
+void run_to(sched_world *s, kvp_request request, uint32_t n_tokens); /* of its first sample */
+void run_work(sched_world *s, const kvp_step *step); /* plan and forward pass; step done */
 
 kvp_request_info request_of(const sched_world *s, kvp_request request);
 kvp_sample_info sample_of(const sched_world *s, kvp_request request, uint32_t sample);

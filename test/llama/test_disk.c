@@ -218,6 +218,24 @@ static void fill(const setting *s, int32_t first, uint32_t n)
     kvp_llama_destroy(engine);
 }
 
+/* Prompts with nothing in common, all of which are computed. */
+static void ask_many(kvp_llama *engine, const setting *s, int32_t n_prompts)
+{
+    for (int32_t i = 0; i < n_prompts; i++)
+        assert_int_equal(ask(engine, s, 1000 * i, 40), 40);
+}
+
+/* An engine whose device and host are too small for two prompts, after four. */
+static kvp_llama *make_cold(setting *cold)
+{
+    *cold = usual;
+    cold->host_blocks = 14;
+    cold->lent_blocks = 12;
+    kvp_llama *engine = make(cold);
+    ask_many(engine, cold, 4);
+    return engine;
+}
+
 /* How much of the prompt is computed by a new engine. */
 static uint64_t compute_again(const setting *s, int32_t first, uint32_t n)
 {
@@ -328,19 +346,14 @@ static void test_longer(void **state)
     assert_int_equal(compute_again(&chunks, 1, 3 * RECORD + 3), 3);
 }
 
-/* The device and the host are too small for two prompts. */
 static void test_evicted(void **state)
 {
     (void)state;
-    setting small = usual;
-    small.host_blocks = 14;
-    small.lent_blocks = 12;
-    kvp_llama *engine = make(&small);
-    for (int32_t i = 0; i < 4; i++)
-        assert_int_equal(ask(engine, &small, 1000 * i, 40), 40);
-    assert_int_equal(ask(engine, &small, 0, 40), 40 - 3 * RECORD);
+    setting cold;
+    kvp_llama *engine = make_cold(&cold);
+    assert_int_equal(ask(engine, &cold, 0, 40), 40 - 3 * RECORD);
     assert_int_equal(figures(engine).loaded, 1);
-    assert_int_equal(ask(engine, &small, 1000, 40), 40 - 3 * RECORD);
+    assert_int_equal(ask(engine, &cold, 1000, 40), 40 - 3 * RECORD);
     kvp_llama_destroy(engine);
 }
 
@@ -484,12 +497,8 @@ static void test_adapter(void **state)
 static void test_slow(void **state)
 {
     (void)state;
-    setting cold = usual;
-    cold.host_blocks = 14;
-    cold.lent_blocks = 12;
-    kvp_llama *engine = make(&cold);
-    for (int32_t i = 0; i < 4; i++)
-        assert_int_equal(ask(engine, &cold, 1000 * i, 40), 40);
+    setting cold;
+    kvp_llama *engine = make_cold(&cold);
     kvpi_disk *disk = engine->disk;
     disk->rates.back[1].ns = 1e9; /* of three records */
     assert_int_equal(ask(engine, &cold, 0, 40), 40);
@@ -582,8 +591,7 @@ static void test_full(void **state)
     setting small = usual;
     small.size_kib = 20; /* of two records */
     kvp_llama *engine = make(&small);
-    for (int32_t i = 0; i < 8; i++)
-        assert_int_equal(ask(engine, &small, 1000 * i, 40), 40);
+    ask_many(engine, &small, 8);
     const kvp_llama_disk_stats stats = figures(engine);
     assert_true(stats.store.records <= 2 && stats.store.bytes <= 20 * 1024);
     kvp_llama_destroy(engine);
@@ -593,12 +601,8 @@ static void test_full(void **state)
 static void test_gone(void **state)
 {
     (void)state;
-    setting cold = usual;
-    cold.host_blocks = 14;
-    cold.lent_blocks = 12;
-    kvp_llama *engine = make(&cold);
-    for (int32_t i = 0; i < 4; i++)
-        assert_int_equal(ask(engine, &cold, 1000 * i, 40), 40);
+    setting cold;
+    kvp_llama *engine = make_cold(&cold);
     walk(cut_slabs);
     assert_int_equal(ask(engine, &cold, 0, 40), 40);
     assert_int_equal(figures(engine).failed, 1);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "world.h"
+#include "planted.h"
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
@@ -416,11 +416,7 @@ static void b1_mark(struct scene *s)
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *invariant;
-        int level; /* the lowest that sees it */
-    } faults[] = {
+    const struct planted faults[] = {
         {b2_sum, "B2", 1},
         {b2_nodes_used, "B2", 1},
         {b2_plan, "B2", 1},
@@ -486,26 +482,8 @@ static void test_every_planted_fault_is_named(void **state)
         {x2_no_tokens, "X2", 3},
         {x2_too_many_tokens, "X2", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        assert_true(kvpi_audit(scene.cache, 3, &violation));
-        assert_string_equal(violation.invariant, "");
-        faults[i].plant(&scene);
-        for (int level = 1; level <= 3; level++) {
-            const int sound = kvpi_audit(scene.cache, level, &violation);
-            if (sound != (level < faults[i].level)) {
-                print_error("fault %zu, %s, level %d\n", i, faults[i].invariant, level);
-            }
-            assert_int_equal(sound, level < faults[i].level);
-            if (!sound) {
-                assert_string_equal(violation.invariant, faults[i].invariant);
-                assert_memory_equal(violation.detail, faults[i].invariant, 2);
-            }
-        }
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 static void test_the_audit_changes_nothing(void **state)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "groups.h"
+#include "planted.h"
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
@@ -76,28 +77,16 @@ static void n3_block_of_another_group(struct scene *s)
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *detail;
-    } faults[] = {
-        {m2_tree_too_large, "M2 a tree has no slots"},
-        {m2_tree_without_slots, "M2 a tree has no slots"},
-        {m2_other_group, "M2 a row's block is of another group"},
-        {t2_dropped_and_there, "T2 a dropped entry is not null"},
-        {t2_more_dropped_than_there_is, "T2 more is dropped than there is"},
-        {n3_block_of_another_group, "N3 a node's block is of another group"},
+    const struct planted faults[] = {
+        {m2_tree_too_large, "M2 a tree has no slots", 3},
+        {m2_tree_without_slots, "M2 a tree has no slots", 3},
+        {m2_other_group, "M2 a row's block is of another group", 3},
+        {t2_dropped_and_there, "T2 a dropped entry is not null", 3},
+        {t2_more_dropped_than_there_is, "T2 more is dropped than there is", 3},
+        {n3_block_of_another_group, "N3 a node's block is of another group", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        assert_true(kvpi_audit(scene.cache, 3, NULL));
-        faults[i].plant(&scene);
-        assert_true(kvpi_audit(scene.cache, 2, NULL));
-        assert_false(kvpi_audit(scene.cache, 3, &violation));
-        assert_string_equal(violation.detail, faults[i].detail);
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 
 #include <kvpager/lend.h>
 
+#include "planted.h"
 #include "tiers.h"
 
 #include "core/cache/audit.h"
@@ -128,35 +129,24 @@ static void l3_beyond_the_limit(struct scene *s)
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *detail;
-    } faults[] = {
-        {l2_no_node, "L2 a block of a load is not its alone"},
-        {l2_held_besides, "L2 a block of a load is not its alone"},
-        {l2_other_group, "L2 a block of a load is not its alone"},
-        {l2_fewer_blocks, "L2 a block of a load is not its alone"},
-        {l2_more_blocks, "L2 a load has more blocks than it counts"},
-        {l2_dead_node, "L2 a node of a load is not marked"},
-        {l2_no_mark, "L2 a node of a load is not marked"},
-        {l2_inside_a_block, "L2 a node of a load is not marked"},
-        {l1_loads, "L1 what is lent is miscounted"},
-        {l1_reading, "L1 what is lent is miscounted"},
-        {l1_loading, "L1 what is lent is miscounted"},
-        {l1_marks, "L1 what is lent is miscounted"},
-        {l1_of_no_load, "L1 what is lent is miscounted"},
-        {l3_beyond_the_limit, "L3 more is lent than may be"},
+    const struct planted faults[] = {
+        {l2_no_node, "L2 a block of a load is not its alone", 3},
+        {l2_held_besides, "L2 a block of a load is not its alone", 3},
+        {l2_other_group, "L2 a block of a load is not its alone", 3},
+        {l2_fewer_blocks, "L2 a block of a load is not its alone", 3},
+        {l2_more_blocks, "L2 a load has more blocks than it counts", 3},
+        {l2_dead_node, "L2 a node of a load is not marked", 3},
+        {l2_no_mark, "L2 a node of a load is not marked", 3},
+        {l2_inside_a_block, "L2 a node of a load is not marked", 3},
+        {l1_loads, "L1 what is lent is miscounted", 3},
+        {l1_reading, "L1 what is lent is miscounted", 3},
+        {l1_loading, "L1 what is lent is miscounted", 3},
+        {l1_marks, "L1 what is lent is miscounted", 3},
+        {l1_of_no_load, "L1 what is lent is miscounted", 3},
+        {l3_beyond_the_limit, "L3 more is lent than may be", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        assert_true(kvpi_audit(scene.cache, 3, NULL));
-        faults[i].plant(&scene);
-        assert_false(kvpi_audit(scene.cache, 3, &violation));
-        assert_string_equal(violation.detail, faults[i].detail);
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 int main(void)

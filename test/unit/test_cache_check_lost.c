@@ -3,6 +3,7 @@
 #include <kvpager/drop.h>
 #include <stdlib.h>
 
+#include "planted.h"
 #include "tiers.h"
 
 #include "core/cache/audit.h"
@@ -110,45 +111,25 @@ static void k3_no_such_node_before(struct scene *s)
     s->kin[s->second].before = UINT32_MAX;
 }
 
-#define FAULT(name)                                                                                \
-    {                                                                                              \
-#name, name                                                                                \
-    }
-
 static void test_what_is_planted_is_found(void **state)
 {
     (void)state;
-    static const struct {
-        const char *name;
-        void (*plant)(struct scene *);
-    } faults[] = {
-        FAULT(k1_lost_and_not_marked),
-        FAULT(k1_without_a_block_and_not_marked),
-        FAULT(k1_marked_and_not_lost),
-        FAULT(k1_not_counted),
-        FAULT(k1_a_root),
-        FAULT(k2_one_less),
-        FAULT(k3_no_child),
-        FAULT(k3_no_neighbour),
-        FAULT(k3_a_neighbour_of_another_parent),
-        FAULT(k3_not_its_neighbours_neighbour),
-        FAULT(k3_no_such_node),
-        FAULT(k3_no_such_node_before),
+    const struct planted faults[] = {
+        {k1_lost_and_not_marked, "K1", 3},
+        {k1_without_a_block_and_not_marked, "K1", 3},
+        {k1_marked_and_not_lost, "K1", 3},
+        {k1_not_counted, "K1", 3},
+        {k1_a_root, "K1", 3},
+        {k2_one_less, "K2", 3},
+        {k3_no_child, "K3", 3},
+        {k3_no_neighbour, "K3", 3},
+        {k3_a_neighbour_of_another_parent, "K3", 3},
+        {k3_not_its_neighbours_neighbour, "K3", 3},
+        {k3_no_such_node, "K3", 3},
+        {k3_no_such_node_before, "K3", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene s;
-        kvp_violation found;
-        make_scene(&s);
-        assert_true(kvpi_audit(s.w.cache, 3, &found));
-        faults[i].plant(&s);
-        const int sound = kvpi_audit(s.w.cache, 3, &found);
-        if (sound || found.invariant[0] != 'K' || found.invariant[1] != faults[i].name[1]) {
-            print_error("%s: %s\n", faults[i].name, found.detail);
-            fail();
-        }
-        kvp_cache_destroy(s.w.cache);
-        free(s.w.arena);
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include <kvpager/swap.h>
 
 #include "groups.h"
+#include "planted.h"
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
@@ -125,61 +126,44 @@ static void b2_one_free_slot_more_there(struct scene *s)
     s->cache->states.host.n_free++;
 }
 
+static void make_swapped_scene(struct scene *scene)
+{
+    make_scene(scene);
+    const kvp_seq seq =
+        kvpi_table_handle(&scene->cache->table, scene->seq, scene->cache->recorder.cache_bits);
+    assert_ok(kvp_seq_swap_out(scene->cache, &seq, 1, NULL));
+}
+
 static void test_faults_on_the_host_are_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *detail;
-    } faults[] = {
-        {s6_writes_on_the_host, "S6 a sequence on the host writes a slot, or reads a checkpoint"},
-        {s6_reads_a_checkpoint_there,
-         "S6 a sequence on the host writes a slot, or reads a checkpoint"},
-        {t1_one_holder_more_there, "T1 a reference count is not the number of holders"},
-        {b2_one_free_slot_more_there, "B2 the counts do not sum to the number of slots"},
+    const struct planted faults[] = {
+        {s6_writes_on_the_host, "S6 a sequence on the host writes a slot", 3},
+        {s6_reads_a_checkpoint_there, "S6 a sequence on the host writes a slot", 3},
+        {t1_one_holder_more_there, "T1 a reference count is not the number of holders", 3},
+        {b2_one_free_slot_more_there, "B2 the counts do not sum to the number of slots", 1},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        const kvp_seq seq =
-            kvpi_table_handle(&scene.cache->table, scene.seq, scene.cache->recorder.cache_bits);
-        assert_ok(kvp_seq_swap_out(scene.cache, &seq, 1, NULL));
-        faults[i].plant(&scene);
-        assert_false(kvpi_audit(scene.cache, 3, &violation));
-        assert_string_equal(violation.detail, faults[i].detail);
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_swapped_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *detail;
-    } faults[] = {
-        {s2_no_such_slot, "S2 a sequence's slot is none"},
-        {s2_no_such_slot_to_write, "S2 a sequence's slot is none"},
-        {s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint"},
-        {s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it"},
-        {s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write"},
-        {s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write"},
-        {s4_of_another_node, "S4 a slot's node has another checkpoint"},
-        {s4_duplicates, "S4 a checkpoint has duplicates"},
-        {s4_no_content, "S4 a node's checkpoint is no slot's content"},
-        {s5_miscounted, "S5 the checkpoints below a node are miscounted"},
+    const struct planted faults[] = {
+        {s2_no_such_slot, "S2 a sequence's slot is none", 3},
+        {s2_no_such_slot_to_write, "S2 a sequence's slot is none", 3},
+        {s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint", 3},
+        {s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it", 3},
+        {s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write", 3},
+        {s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write", 3},
+        {s4_of_another_node, "S4 a slot's node has another checkpoint", 3},
+        {s4_duplicates, "S4 a checkpoint has duplicates", 3},
+        {s4_no_content, "S4 a node's checkpoint is no slot's content", 3},
+        {s5_miscounted, "S5 the checkpoints below a node are miscounted", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        assert_true(kvpi_audit(scene.cache, 3, NULL));
-        faults[i].plant(&scene);
-        assert_false(kvpi_audit(scene.cache, 3, &violation));
-        assert_string_equal(violation.detail, faults[i].detail);
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 /* ------------------------------------------------------------------------------------ arguments */

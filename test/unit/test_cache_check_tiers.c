@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planted.h"
 #include "tiers.h"
 
 #include "core/cache/audit.h"
@@ -251,11 +252,7 @@ static void x2_onto_itself(struct scene *s)
 static void test_every_planted_fault_is_named(void **state)
 {
     (void)state;
-    const struct {
-        void (*plant)(struct scene *scene);
-        const char *invariant;
-        int level; /* the lowest that sees it */
-    } faults[] = {
+    const struct planted faults[] = {
         {b2_host_sum, "B2", 1},
         {b2_parked_sum, "B2", 1},
         {b2_steps, "B2", 1},
@@ -284,24 +281,8 @@ static void test_every_planted_fault_is_named(void **state)
         {x2_null_source, "X2", 3},
         {x2_onto_itself, "X2", 3},
     };
-    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct scene scene;
-        kvp_violation violation;
-        make_scene(&scene);
-        assert_true(kvpi_audit(scene.cache, 3, &violation));
-        faults[i].plant(&scene);
-        for (int level = 1; level <= 3; level++) {
-            const int sound = kvpi_audit(scene.cache, level, &violation);
-            if (sound != (level < faults[i].level)) {
-                print_error("fault %zu, %s, level %d\n", i, faults[i].invariant, level);
-            }
-            assert_int_equal(sound, level < faults[i].level);
-            if (!sound) {
-                assert_string_equal(violation.invariant, faults[i].invariant);
-            }
-        }
-        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
-    }
+    struct scene scene;
+    assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
 /* The cache adds the counts up first; a pool by itself knows how many are parked. */

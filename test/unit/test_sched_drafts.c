@@ -59,6 +59,15 @@ static uint32_t drafts_of(sched_world *s)
     return n;
 }
 
+/* The first step in which two requests decode. */
+static kvp_step make_step_of_two(sched_world *s, kvp_request *out_a, kvp_request *out_b)
+{
+    *out_a = submit(s, 0, 6, 12);
+    *out_b = submit(s, 100, 6, 12);
+    (void)run_step(s);
+    return make_step(s);
+}
+
 static void expect_text(const sched_world *s, kvp_request request, uint32_t from,
                         const int32_t *tokens, uint32_t n)
 {
@@ -74,9 +83,7 @@ static void accept_some(uint32_t state_slots)
 {
     sched_world s = drafts_world(32, 3, state_slots);
     const kvp_request a = submit(&s, 0, 6, 12);
-    while (sample_of(&s, a, 0).n_tokens < 7) {
-        (void)run_step(&s);
-    }
+    run_to(&s, a, 7);
     (void)accept(&s, 2);
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 10);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 9);
@@ -303,9 +310,7 @@ static void test_paused_and_failed_with_drafts(void **state)
     static const uint32_t count = 3;
     sched_world s = drafts_world(32, 3, 5);
     const kvp_request a = submit(&s, 0, 6, 12);
-    while (sample_of(&s, a, 0).n_tokens < 7) {
-        (void)run_step(&s);
-    }
+    run_to(&s, a, 7);
     kvp_step step = make_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a));
     check_sched(&s);
@@ -328,10 +333,8 @@ static void test_aborted_with_drafts(void **state)
 {
     (void)state;
     sched_world s = drafts_world(32, 3, 0);
-    const kvp_request a = submit(&s, 0, 6, 12);
-    const kvp_request b = submit(&s, 100, 6, 12);
-    (void)run_step(&s);
-    const kvp_step step = make_step(&s);
+    kvp_request a, b;
+    const kvp_step step = make_step_of_two(&s, &a, &b);
     const uint32_t kb = step.seqs[0].request.bits == b.bits ? 0 : 1;
     uint32_t counts[2] = {3, 3};
     const int32_t first[] = {5, 6, 7};
@@ -355,10 +358,8 @@ static void test_a_sequence_that_was_closed(void **state)
 {
     (void)state;
     sched_world s = drafts_world(32, 3, 0);
-    const kvp_request a = submit(&s, 0, 6, 12);
-    const kvp_request b = submit(&s, 100, 6, 12);
-    (void)run_step(&s);
-    const kvp_step step = make_step(&s);
+    kvp_request a, b;
+    const kvp_step step = make_step_of_two(&s, &a, &b);
     const uint32_t counts[] = {3, 3};
     assert_ok(kvp_seq_close(s.w.cache, sample_of(&s, b, 0).seq, NULL));
     assert_status(KVP_E_HANDLE, kvp_sched_finish_drafts(s.sched, ints(2000), counts, NULL, NULL));

@@ -365,9 +365,7 @@ static void test_grown_request_finishes(void **state)
     const kvp_sched_config config = sched_config_of(4, 64);
     sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 100, 4, 28, 1, 1); /* 8 blocks in the end */
-    while (sample_of(&s, a, 0).n_tokens < 25) {
-        (void)run_step(&s); /* 6 blocks: more than 4 */
-    }
+    run_to(&s, a, 25);                                       /* 6 blocks: more than 4 */
     (void)submit_rank(&s, 1, 4, 12, 0, 1);
     assert_status(KVP_E_STATE, kvp_sched_fail(s.sched));
     kvp_step step = make_step(&s);

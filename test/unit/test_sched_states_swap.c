@@ -11,11 +11,13 @@ struct setup {
     uint32_t preempt;
     uint64_t recompute_token_cost;
     uint64_t swap_state_cost;
+    uint32_t usable; /* blocks; 0: USABLE */
+    uint32_t chunk_tokens;
 };
 
 static sched_world swap_states_world(const struct setup *setup)
 {
-    kvp_config cache_config = config_of(S, S, USABLE);
+    kvp_config cache_config = config_of(S, S, setup->usable > 0 ? setup->usable : USABLE);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.state_slots = setup->slots + 1;
     cache_config.host_blocks = 33;
@@ -27,6 +29,7 @@ static sched_world swap_states_world(const struct setup *setup)
     config.preempt = setup->preempt;
     config.recompute_token_cost = setup->recompute_token_cost;
     config.swap_state_cost = setup->swap_state_cost;
+    config.chunk_tokens = setup->chunk_tokens;
     sched_world s = make_sched_world(&cache_config, &config);
     s.reads_kv = 1;
     return s;
@@ -52,13 +55,6 @@ static uint32_t held_on_host(const sched_world *s)
     return (uint32_t)stats.host_held_slots;
 }
 
-static void run_to(sched_world *s, kvp_request request, uint32_t n_tokens)
-{
-    while (sample_of(s, request, 0).n_tokens < n_tokens) {
-        (void)run_step(s);
-    }
-}
-
 /* Pause it, and let another one come in that needs its blocks. */
 static kvp_request push_out(sched_world *s, kvp_request request, uint32_t new_tokens)
 {
@@ -67,6 +63,14 @@ static kvp_request push_out(sched_world *s, kvp_request request, uint32_t new_to
     (void)run_step(s);
     assert_false(request_of(s, request).holds_blocks);
     return other;
+}
+
+/* It comes back, and the test is over with the n-th end. */
+static void go_on(sched_world *s, kvp_request request, uint64_t n)
+{
+    assert_ok(kvp_sched_resume(s->sched, request));
+    run_until_over(s, n);
+    end_sched_world(s);
 }
 
 static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint32_t reserve)
@@ -133,9 +137,7 @@ static void test_without_room_on_the_host_it_computes_again(void **state)
     (void)push_out(&s, a, 1); /* two states */
     assert_int_equal(request_of(&s, a).is_swapped, 0);
     assert_int_equal(sched_stats_of(&s).recomputed, 1);
-    assert_ok(kvp_sched_resume(s.sched, a));
-    run_until_over(&s, 2);
-    end_sched_world(&s);
+    go_on(&s, a, 2);
 }
 
 /* Rows of three blocks each, and two samples, once for blocks and once for states: ten copies. */
@@ -150,9 +152,7 @@ static void test_states_count_for_the_plan_of_the_way_back(void **state)
         run_to(&s, a, 10);
         (void)push_out(&s, a, 1);
         assert_int_equal(request_of(&s, a).is_swapped, max_copies == 10);
-        assert_ok(kvp_sched_resume(s.sched, a));
-        run_until_over(&s, 2);
-        end_sched_world(&s);
+        go_on(&s, a, 2);
     }
 }
 
@@ -173,9 +173,7 @@ static void test_a_state_has_a_price(void **state)
         run_to(&s, a, 12);
         (void)push_out(&s, a, 1);
         assert_int_equal(request_of(&s, a).is_swapped, cost == 33);
-        assert_ok(kvp_sched_resume(s.sched, a));
-        run_until_over(&s, 2);
-        end_sched_world(&s);
+        go_on(&s, a, 2);
     }
 }
 
@@ -196,9 +194,7 @@ static void test_a_state_that_is_shared_is_copied_once(void **state)
     assert_int_equal(held_on_host(&s), 1);
     assert_int_equal(need_back(&s, a, 2, 0), 1);
     assert_int_equal(need_back(&s, a, 2, 1), 3); /* both write others */
-    assert_ok(kvp_sched_resume(s.sched, a));
-    run_until_over(&s, 2);
-    end_sched_world(&s);
+    go_on(&s, a, 2);
 }
 
 /* -------------------------------------------------------------------------------------- slots */
@@ -263,15 +259,9 @@ static void test_who_could_never_come_back_computes_again(void **state)
 static void test_samples_to_be_forked_are_promised_slots_again(void **state)
 {
     (void)state;
-    kvp_config cache_config = config_of(S, S, USABLE);
-    kvp_sched_config config = sched_config_of(8, 64);
-    cache_config.state_slots = 5;
-    cache_config.host_blocks = 33;
-    cache_config.host_state_slots = 9;
-    config.preempt = KVP_PREEMPT_SWAP;
-    config.chunk_tokens = 3;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
+    const struct setup setup = {
+        .slots = 4, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .chunk_tokens = 3};
+    sched_world s = swap_states_world(&setup);
     const kvp_request a = submit_rank(&s, 0, 10, 4, 0, 2);
     (void)run_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
@@ -292,19 +282,11 @@ static void test_samples_to_be_forked_are_promised_slots_again(void **state)
 static void test_promised_slots_are_not_for_who_comes_back(void **state)
 {
     (void)state;
-    kvp_config cache_config = config_of(S, S, 16);
-    kvp_sched_config config = sched_config_of(8, 64);
-    cache_config.state_slots = 4;
-    cache_config.host_blocks = 33;
-    cache_config.host_state_slots = 9;
-    config.preempt = KVP_PREEMPT_SWAP;
-    config.chunk_tokens = 3;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
+    const struct setup setup = {
+        .slots = 3, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .usable = 16, .chunk_tokens = 3};
+    sched_world s = swap_states_world(&setup);
     const kvp_request a = submit(&s, 0, 30, 9);
-    while (sample_of(&s, a, 0).n_tokens < 32) {
-        (void)run_step(&s);
-    }
+    run_to(&s, a, 32);
     assert_ok(kvp_sched_pause(s.sched, a));
     const kvp_request b = submit(&s, 100, 40, 1);
     (void)run_step(&s);
@@ -340,9 +322,7 @@ static void test_what_a_way_back_needs(void **state)
     assert_status(KVP_E_ARG, kvp_state_swap_need(s.w.cache, &seq, 1, 0, NULL));
     assert_status(KVP_E_HANDLE, kvp_state_swap_need(s.w.cache, &none, 1, 0, &need));
     assert_status(KVP_E_TOO_LONG, kvp_state_swap_need(s.w.cache, &seq, 1, UINT32_MAX, &need));
-    assert_ok(kvp_sched_resume(s.sched, a));
-    run_until_over(&s, 2);
-    end_sched_world(&s);
+    go_on(&s, a, 2);
     world w = small_world(8);
     assert_status(KVP_E_STATE, kvp_state_swap_need(w.cache, NULL, 0, 0, &need));
     end_world(&w);

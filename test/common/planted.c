@@ -1,0 +1,37 @@
+#include "planted.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cache/audit.h"
+
+static void audit_planted(kvp_cache *cache, const struct planted *fault)
+{
+    for (int level = 1; level <= 3; level++) {
+        kvp_violation violation;
+        const int is_sound = kvpi_audit(cache, level, &violation);
+        if (is_sound != (level < fault->level)) {
+            print_error("%s: level %d\n", fault->said, level);
+        }
+        assert_int_equal(is_sound, level < fault->level);
+        if (!is_sound) {
+            assert_memory_equal(violation.detail, fault->said, strlen(fault->said));
+            assert_memory_equal(violation.invariant, fault->said, 2);
+        }
+    }
+}
+
+void assert_planted(struct scene *scene, void (*make)(struct scene *scene),
+                    const struct planted *faults, size_t n_faults)
+{
+    const world *w = (const world *)scene;
+    for (size_t i = 0; i < n_faults; i++) {
+        kvp_violation violation;
+        make(scene);
+        assert_true(kvpi_audit(w->cache, 3, &violation));
+        assert_string_equal(violation.invariant, "");
+        faults[i].plant(scene);
+        audit_planted(w->cache, &faults[i]);
+        free(w->arena); /* too broken to be destroyed in a build with checks */
+    }
+}
