@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -561,14 +560,21 @@ def close(handle: Any, what: str) -> None:
         fail(status, f"{what}.close")
 
 
-@contextmanager
-def locked(made: Any, what: str) -> Iterator[Any]:
-    """The library's pointer, and nobody else inside."""
-    place = ffi.gc(ffi.new("kvpy_object **"), lib.kvpy_place_unlock)
-    status = lib.kvpy_place_lock(made, place)
-    if status:
-        fail(status, what)
-    try:
-        yield lib.kvpy_object_pointer(made)
-    finally:
-        lib.kvpy_place_unlock(place)
+class locked:
+    """The library's pointer, and nobody else inside. (Not a generator: an exception that comes while
+    contextlib ends one is in a cycle with the frame that has the lock.)"""
+
+    __slots__ = ("_made", "_place", "_what")
+
+    def __init__(self, made: Any, what: str) -> None:
+        self._made, self._what = made, what
+        self._place = ffi.gc(ffi.new("kvpy_object **"), lib.kvpy_place_unlock)
+
+    def __enter__(self) -> Any:
+        status = lib.kvpy_place_lock(self._made, self._place)
+        if status:
+            fail(status, self._what)
+        return lib.kvpy_object_pointer(self._made)
+
+    def __exit__(self, *exception: object) -> None:
+        lib.kvpy_place_unlock(self._place)
