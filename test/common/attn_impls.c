@@ -20,6 +20,8 @@ static const struct {
              {"neon", KVP_ATTN_NEON}};
 
 static uint32_t chosen = ALL;
+uint64_t attn_running_case;
+uint32_t attn_running_impl;
 
 int attn_impls_choose(int argc, char **argv)
 {
@@ -38,4 +40,14 @@ int attn_impls_choose(int argc, char **argv)
 int attn_impls_has(uint32_t impl)
 {
     return (chosen == ALL || chosen == impl || impl == KVP_ATTN_REFERENCE) && kvp_attn_has(impl);
+}
+
+int attn_name_the_case(void **state)
+{
+    (void)state;
+    if (attn_running_case != 0)
+        (void)fprintf(stderr, "case %u, implementation %u\n", (unsigned)attn_running_case,
+                      (unsigned)attn_running_impl);
+    attn_running_case = 0;
+    return 0;
 }

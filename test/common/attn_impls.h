@@ -13,4 +13,9 @@ int attn_impls_choose(int argc, char **argv);
 /* Whether `impl` is to be tried. */
 int attn_impls_has(uint32_t impl);
 
+/* What a random test runs now: named when it fails, by its teardown. Case 0: none. */
+extern uint64_t attn_running_case;
+extern uint32_t attn_running_impl;
+int attn_name_the_case(void **state);
+
 #endif

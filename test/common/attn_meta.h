@@ -69,6 +69,9 @@ attn_how attn_draw_how(attn_world *world);
 attn_meta *attn_describe(const attn_world *world, const attn_how *how);
 void attn_forget(attn_meta *meta);
 
+/* Some query sees a key of the block at this place of the sequence's row. */
+int attn_is_needed(const attn_world *world, const attn_seq *seq, uint32_t block);
+
 /* kvp_attention_bytes, and scratch memory of exactly that size. */
 kvp_status attn_prepare(attn_meta *meta);
 kvp_status attn_run(attn_meta *meta);

@@ -12,50 +12,11 @@
 
 #include <kvpager/store.h>
 
-#include "store_inputs.h"
-
 enum { BLOCK_BYTES = 300, BLOCKS = 2, TOKENS = 4 };
 
+#include "chain_records.h"
+
 static const char url_8[] = "memory:?size=37568"; /* eight slots */
-
-/* One record of a chain: record n of chain c has tokens of its own and KV made of its number. */
-struct record {
-    int32_t tokens[BLOCKS * TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCKS][BLOCK_BYTES];
-    void *blocks[BLOCKS];
-    kvp_digest key;
-};
-
-static void make_record(struct record *record, unsigned chain, unsigned n,
-                        const struct record *parent)
-{
-    memset(record, 0, sizeof *record);
-    record->identity = input_identity(record->tokens, BLOCKS, TOKENS, n, chain * 1000 + n * 100);
-    record->identity.digest = input_digest(chain * 16 + n);
-    if (parent)
-        record->identity.parent = parent->key;
-    for (int i = 0; i < BLOCKS; i++) {
-        input_pattern(record->kv[i], BLOCK_BYTES, chain * 31 + n * 5 + (unsigned)i);
-        record->blocks[i] = record->kv[i];
-    }
-    record->key = input_key(&record->identity);
-}
-
-static kvp_store_config config_of(const char *url)
-{
-    kvp_store_config config;
-    kvp_store_config_init(&config);
-    config.url = url;
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = BLOCKS;
-    config.key_bytes = 100;
-    config.max_ops = 8;
-    config.threads = 0;
-    return config;
-}
 
 static kvp_store *open_store(const kvp_store_config *config)
 {
@@ -254,6 +215,7 @@ static void test_a_full_queue_says_again(void **state)
 {
     (void)state;
     kvp_store_config config = config_of(url_8);
+    config.max_ops = 8;
     kvp_store *store = open_store(&config);
     struct record record;
     make_record(&record, 1, 0, NULL);

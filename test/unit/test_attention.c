@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "attn_impls.h"
 #include "attn_meta.h"
 
 #ifdef __SANITIZE_THREAD__ /* which makes every access slow */
@@ -16,17 +17,6 @@ enum { CASES = 60 };
 #else
 enum { CASES = 1500 };
 #endif
-
-static uint64_t running_case; /* 0: none; named when a test fails */
-
-static int name_the_case(void **state)
-{
-    (void)state;
-    if (running_case != 0)
-        print_message("case %u\n", (unsigned)running_case);
-    running_case = 0;
-    return 0;
-}
 
 static uint32_t pool_for(const attn_params *params)
 {
@@ -64,9 +54,9 @@ static void check_case(uint64_t seed)
 static void test_random_cases_against_the_oracle(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= CASES; running_case++)
-        check_case(running_case);
-    running_case = 0;
+    for (attn_running_case = 1; attn_running_case <= CASES; attn_running_case++)
+        check_case(attn_running_case);
+    attn_running_case = 0;
 }
 
 /* Each format by itself, on sequences that have everything: shared blocks, trees, windows. */
@@ -74,16 +64,16 @@ static void test_every_format_against_the_oracle(void **state)
 {
     (void)state;
     for (uint32_t format = 0; format < ATTN_FORMATS; format++) {
-        for (running_case = 1; running_case <= 40; running_case++) {
-            uint64_t random = 1000 + running_case;
+        for (attn_running_case = 1; attn_running_case <= 40; attn_running_case++) {
+            uint64_t random = 1000 + attn_running_case;
             attn_world world;
             const attn_params params = attn_draw_params(&random);
             attn_begin(&world, &params, pool_for(&params), random);
-            attn_add_some(&world, ATTN_MAX_SEQS, running_case % 2 == 0, 1);
+            attn_add_some(&world, ATTN_MAX_SEQS, attn_running_case % 2 == 0, 1);
             attn_append_all(&world);
             attn_how how = attn_how_of(&world, format);
-            how.has_bits = running_case % 4 == 0;
-            how.has_gaps = running_case % 3 == 0;
+            how.has_bits = attn_running_case % 4 == 0;
+            how.has_gaps = attn_running_case % 3 == 0;
             attn_meta *meta = attn_describe(&world, &how);
             assert_int_equal(attn_run(meta), KVP_OK);
             attn_assert_right(meta);
@@ -91,7 +81,7 @@ static void test_every_format_against_the_oracle(void **state)
             attn_end(&world);
         }
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* -------------------------------------------------------------------------------- the same bits */
@@ -137,8 +127,8 @@ static void check_chunks(attn_world *world)
 static void test_chunks_give_the_same_bits(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 150; running_case++) {
-        uint64_t random = 7000 + running_case;
+    for (attn_running_case = 1; attn_running_case <= 150; attn_running_case++) {
+        uint64_t random = 7000 + attn_running_case;
         attn_world world;
         attn_params params = attn_draw_params(&random);
         params.causal = 1;
@@ -153,15 +143,15 @@ static void test_chunks_give_the_same_bits(void **state)
         check_chunks(&world);
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* Appending in chunks leaves the same bytes, scales included. */
 static void test_appended_chunks_leave_the_same_bytes(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 60; running_case++) {
-        uint64_t random = 9000 + running_case;
+    for (attn_running_case = 1; attn_running_case <= 60; attn_running_case++) {
+        uint64_t random = 9000 + attn_running_case;
         attn_world whole, chunks;
         const attn_params params = attn_draw_params(&random);
         const attn_wish wish = {.n_tokens = 30, .n_queries = 1};
@@ -183,7 +173,7 @@ static void test_appended_chunks_leave_the_same_bytes(void **state)
         attn_end(&whole);
         attn_end(&chunks);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* ----------------------------------------------------------------------------------- the window */
@@ -192,12 +182,12 @@ static void test_appended_chunks_leave_the_same_bytes(void **state)
 static void test_a_window_is_a_mask(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 100; running_case++) {
-        uint64_t random = 11000 + running_case;
+    for (attn_running_case = 1; attn_running_case <= 100; attn_running_case++) {
+        uint64_t random = 11000 + attn_running_case;
         attn_world world;
         const attn_params params = attn_draw_params(&random);
         attn_begin(&world, &params, pool_for(&params), random);
-        attn_add_some(&world, 3, running_case % 2 == 0, 1);
+        attn_add_some(&world, 3, attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
         const attn_how how = attn_how_of(&world, ATTN_CSR);
         attn_meta *window = attn_describe(&world, &how), *mask = attn_describe(&world, &how);
@@ -223,15 +213,15 @@ static void test_a_window_is_a_mask(void **state)
         attn_forget(mask);
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* Decode: lists that end exactly at the window need no window besides. */
 static void test_exact_lists_need_no_window(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 60; running_case++) {
-        uint64_t random = 13000 + running_case;
+    for (attn_running_case = 1; attn_running_case <= 60; attn_running_case++) {
+        uint64_t random = 13000 + attn_running_case;
         attn_world world;
         const attn_params params = attn_draw_params(&random);
         attn_begin(&world, &params, pool_for(&params), random);
@@ -255,7 +245,7 @@ static void test_exact_lists_need_no_window(void **state)
         attn_forget(without);
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* ----------------------------------------------------------------------------- rotary embedding */
@@ -338,12 +328,12 @@ static void test_positions_in_a_window_are_those_of_what_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_random_cases_against_the_oracle, name_the_case),
-        cmocka_unit_test_teardown(test_every_format_against_the_oracle, name_the_case),
-        cmocka_unit_test_teardown(test_chunks_give_the_same_bits, name_the_case),
-        cmocka_unit_test_teardown(test_appended_chunks_leave_the_same_bytes, name_the_case),
-        cmocka_unit_test_teardown(test_a_window_is_a_mask, name_the_case),
-        cmocka_unit_test_teardown(test_exact_lists_need_no_window, name_the_case),
+        cmocka_unit_test_teardown(test_random_cases_against_the_oracle, attn_name_the_case),
+        cmocka_unit_test_teardown(test_every_format_against_the_oracle, attn_name_the_case),
+        cmocka_unit_test_teardown(test_chunks_give_the_same_bits, attn_name_the_case),
+        cmocka_unit_test_teardown(test_appended_chunks_leave_the_same_bytes, attn_name_the_case),
+        cmocka_unit_test_teardown(test_a_window_is_a_mask, attn_name_the_case),
+        cmocka_unit_test_teardown(test_exact_lists_need_no_window, attn_name_the_case),
         cmocka_unit_test(test_turning_at_write_is_turning_at_read),
         cmocka_unit_test(test_positions_in_a_window_are_those_of_what_is_left),
     };

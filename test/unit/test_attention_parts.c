@@ -14,19 +14,6 @@
 
 enum { MAX_PARTS = 3 };
 
-static uint64_t running_case; /* 0: none; named when a test fails */
-static uint32_t running_impl;
-
-static int name_the_case(void **state)
-{
-    (void)state;
-    if (running_case != 0)
-        print_message("case %u, implementation %u\n", (unsigned)running_case,
-                      (unsigned)running_impl);
-    running_case = 0;
-    return 0;
-}
-
 static double tolerance_of(uint32_t impl, uint32_t type)
 {
     if (impl == KVP_ATTN_REFERENCE)
@@ -57,19 +44,6 @@ static uint32_t past_blocks(const attn_world *world, const attn_seq *seq)
     return (seq->n_tokens - n_last) / world->params.block_tokens;
 }
 
-/* Some query sees a key of the block. */
-static int is_needed(const attn_world *world, const attn_seq *seq, uint32_t block)
-{
-    const uint32_t S = world->params.block_tokens;
-    for (uint32_t key = block * S; key < (block + 1) * S && key < seq->n_tokens; key++) {
-        for (uint32_t query = 0; query < seq->n_queries; query++) {
-            if (attn_sees(world, seq, query, key))
-                return 1;
-        }
-    }
-    return 0;
-}
-
 /* A part's lists: of each sequence the blocks of the part, null where no query looks. */
 static void set_lists(attn_meta *meta, const struct cuts *cuts, uint32_t part)
 {
@@ -81,7 +55,7 @@ static void set_lists(attn_meta *meta, const struct cuts *cuts, uint32_t part)
         const uint32_t begin = part_begin(cuts, i, part), end = cuts->ends[i][part];
         const uint32_t last = end * S < seq->n_tokens ? S : seq->n_tokens - (end - 1) * S;
         for (uint32_t block = begin; block < end; block++)
-            meta->blocks[0][n++] = seq->recent == 0 || is_needed(world, seq, block)
+            meta->blocks[0][n++] = seq->recent == 0 || attn_is_needed(world, seq, block)
                                        ? seq->blocks[block]
                                        : KVP_NULL_BLOCK;
         meta->row_start[0][i + 1] = (int32_t)n;
@@ -163,7 +137,7 @@ static void check_cuts(const attn_world *world, const struct cuts *cuts, uint32_
 {
     attn_meta *parts[MAX_PARTS];
     attn_how how = attn_how_of(world, ATTN_CSR);
-    how.impl = running_impl = impl;
+    how.impl = attn_running_impl = impl;
     attn_meta *merged = attn_describe(world, &how);
     for (uint32_t i = 0; i < cuts->n_parts; i++)
         parts[i] = run_part(world, cuts, i, impl);
@@ -251,7 +225,7 @@ static void test_positions_in_any_order(void **state)
 {
     (void)state;
     uint64_t random = 5;
-    for (running_case = 1; running_case <= 200; running_case++) {
+    for (attn_running_case = 1; attn_running_case <= 200; attn_running_case++) {
         const attn_wish wish = {.n_tokens = 40 + attn_draw(&random, 24),
                                 .n_queries = 1 + attn_draw(&random, 9),
                                 .sinks = attn_draw(&random, 3) * attn_draw(&random, 7),
@@ -265,7 +239,7 @@ static void test_positions_in_any_order(void **state)
             if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
                 continue;
             attn_how how = attn_how_of(&world, ATTN_CSR);
-            how.impl = running_impl = impl;
+            how.impl = attn_running_impl = impl;
             attn_meta *meta = attn_describe(&world, &how);
             memcpy(meta->positions, positions, wish.n_queries * sizeof *positions);
             assert_int_equal(attn_run(meta), KVP_OK);
@@ -275,7 +249,7 @@ static void test_positions_in_any_order(void **state)
         }
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* --------------------------------------------------------------------------------- every window */
@@ -297,8 +271,8 @@ static void check_windows(uint32_t type, uint32_t sinks)
         const attn_wish wish = {
             .n_tokens = TOKENS, .n_queries = QUERIES, .sinks = sinks, .recent = recent};
         attn_world world;
-        running_case = 100 * sinks + recent;
-        attn_begin(&world, &params, 16, 7 * running_case + type);
+        attn_running_case = 100 * sinks + recent;
+        attn_begin(&world, &params, 16, 7 * attn_running_case + type);
         attn_add(&world, &wish);
         attn_append_all(&world);
         for (uint32_t cut = 1; cut <= PAST_BLOCKS; cut++) {
@@ -310,7 +284,7 @@ static void check_windows(uint32_t type, uint32_t sinks)
         }
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 static void test_every_window_and_cut(void **state)
@@ -342,22 +316,22 @@ static struct cuts draw_cuts(attn_world *world)
 static void test_random_batches(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 300; running_case++) {
-        uint64_t random = running_case;
+    for (attn_running_case = 1; attn_running_case <= 300; attn_running_case++) {
+        uint64_t random = attn_running_case;
         attn_world world;
         attn_params params = attn_draw_params(&random);
         params.causal = 1;
         if (params.rope.mode == KVP_ROPE_AT_READ)
             params.rope.mode = KVP_ROPE_NONE;
         attn_begin(&world, &params, 8 + ATTN_MAX_SEQS * (2 + 40 / params.block_tokens), random);
-        attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS), running_case % 2 == 0,
-                      1);
+        attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS),
+                      attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
         const struct cuts cuts = draw_cuts(&world);
         check_impls(&world, &cuts);
         attn_end(&world);
     }
-    running_case = 0;
+    attn_running_case = 0;
 }
 
 /* -------------------------------------------------------------------------------------- refused */
@@ -378,7 +352,7 @@ static kvp_status run_changed(void (*change)(attn_meta *meta))
     attn_add(&world, &wish);
     attn_append_all(&world);
     attn_how how = attn_how_of(&world, ATTN_CSR);
-    how.impl = running_impl;
+    how.impl = attn_running_impl;
     attn_meta *meta = attn_describe(&world, &how);
     change(meta);
     const kvp_status status = attn_run(meta);
@@ -472,7 +446,7 @@ static void test_positions_are_needed(void **state)
     for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
         if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
             continue;
-        running_impl = impl;
+        attn_running_impl = impl;
         assert_int_equal(run_changed(nothing), KVP_OK);
         assert_int_equal(run_changed(no_positions), KVP_E_ARG);
         assert_int_equal(run_changed(no_positions_no_window), KVP_OK);
@@ -493,9 +467,9 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mean_of_a_window),
-        cmocka_unit_test_teardown(test_positions_in_any_order, name_the_case),
-        cmocka_unit_test_teardown(test_every_window_and_cut, name_the_case),
-        cmocka_unit_test_teardown(test_random_batches, name_the_case),
+        cmocka_unit_test_teardown(test_positions_in_any_order, attn_name_the_case),
+        cmocka_unit_test_teardown(test_every_window_and_cut, attn_name_the_case),
+        cmocka_unit_test_teardown(test_random_batches, attn_name_the_case),
         cmocka_unit_test(test_positions_are_needed),
     };
     const int status = attn_impls_choose(argc, argv);

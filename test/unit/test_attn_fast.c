@@ -18,19 +18,6 @@ enum { CASES = 60 };
 enum { CASES = 1500 };
 #endif
 
-static uint64_t running_case; /* 0: none; named when a test fails */
-static uint32_t running_impl;
-
-static int name_the_case(void **state)
-{
-    (void)state;
-    if (running_case != 0)
-        print_message("case %u, implementation %u\n", (unsigned)running_case,
-                      (unsigned)running_impl);
-    running_case = 0;
-    return 0;
-}
-
 static uint32_t pool_for(const attn_params *params)
 {
     return 8 + ATTN_MAX_SEQS * (2 + 40 / params->block_tokens);
@@ -82,10 +69,11 @@ static void check_case(uint64_t seed, kvp_attn_team *team)
     attn_how how = attn_draw_how(&world);
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_NEON; running_impl++) {
-        if (!attn_impls_has(running_impl))
+    for (attn_running_impl = KVP_ATTN_PORTABLE; attn_running_impl <= KVP_ATTN_NEON;
+         attn_running_impl++) {
+        if (!attn_impls_has(attn_running_impl))
             continue;
-        how.impl = running_impl;
+        how.impl = attn_running_impl;
         how.team = NULL;
         attn_meta *alone = attn_describe(&world, &how);
         assert_int_equal(attn_run(alone), KVP_OK);
@@ -107,9 +95,9 @@ static void test_random_cases_against_the_reference(void **state)
     kvp_attn_team *team = NULL;
     (void)state;
     assert_int_equal(kvp_attn_team_create(3, &team), KVP_OK);
-    for (running_case = 1; running_case <= CASES; running_case++)
-        check_case(running_case, team);
-    running_case = 0;
+    for (attn_running_case = 1; attn_running_case <= CASES; attn_running_case++)
+        check_case(attn_running_case, team);
+    attn_running_case = 0;
     kvp_attn_team_destroy(team);
 }
 
@@ -137,10 +125,11 @@ static void check_shared_queries(uint64_t seed)
     attn_how how = {.format = ATTN_CSR, .n_batch = 2}; /* sequence 0, twice */
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_NEON; running_impl++) {
-        if (!attn_impls_has(running_impl))
+    for (attn_running_impl = KVP_ATTN_REFERENCE; attn_running_impl <= KVP_ATTN_NEON;
+         attn_running_impl++) {
+        if (!attn_impls_has(attn_running_impl))
             continue;
-        how.impl = running_impl;
+        how.impl = attn_running_impl;
         attn_meta *found = attn_describe(&world, &how);
         share_everything(found);
         assert_int_equal(attn_run(found), KVP_OK);
@@ -154,9 +143,9 @@ static void check_shared_queries(uint64_t seed)
 static void test_queries_in_a_shared_row_see_what_is_before_them(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 50; running_case++)
-        check_shared_queries(running_case);
-    running_case = 0;
+    for (attn_running_case = 1; attn_running_case <= 50; attn_running_case++)
+        check_shared_queries(attn_running_case);
+    attn_running_case = 0;
 }
 
 /* Sequences 0 and 1 begin with two blocks, 2 and 3 with three others; the next two all have. */
@@ -223,10 +212,11 @@ static void check_row_across_rows(uint64_t seed)
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
     attn_assert_right(expected);
-    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_NEON; running_impl++) {
-        if (running_impl != KVP_ATTN_REFERENCE && !attn_impls_has(running_impl))
+    for (attn_running_impl = KVP_ATTN_REFERENCE; attn_running_impl <= KVP_ATTN_NEON;
+         attn_running_impl++) {
+        if (attn_running_impl != KVP_ATTN_REFERENCE && !attn_impls_has(attn_running_impl))
             continue;
-        how.impl = running_impl;
+        how.impl = attn_running_impl;
         attn_meta *found = attn_describe(&world, &how);
         describe_the_middle(found);
         assert_int_equal(attn_run(found), KVP_OK);
@@ -240,9 +230,9 @@ static void check_row_across_rows(uint64_t seed)
 static void test_a_row_for_sequences_of_two_rows_of_the_level_before(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 100; running_case++)
-        check_row_across_rows(running_case);
-    running_case = 0;
+    for (attn_running_case = 1; attn_running_case <= 100; attn_running_case++)
+        check_row_across_rows(attn_running_case);
+    attn_running_case = 0;
 }
 
 /* What is appended is the same, bit for bit, scales included; also over what was there before. */
@@ -257,11 +247,12 @@ static void check_append(uint64_t seed)
     attn_add(&expected, &wish);
     attn_append_all(&expected);
     attn_append_all(&expected);
-    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_NEON; running_impl++) {
-        if (!attn_impls_has(running_impl))
+    for (attn_running_impl = KVP_ATTN_PORTABLE; attn_running_impl <= KVP_ATTN_NEON;
+         attn_running_impl++) {
+        if (!attn_impls_has(attn_running_impl))
             continue;
         attn_begin(&found, &params, pool_for(&params), random);
-        found.append_impl = running_impl;
+        found.append_impl = attn_running_impl;
         attn_add(&found, &wish);
         attn_append_all(&found);
         attn_append_all(&found);
@@ -277,20 +268,20 @@ static void check_append(uint64_t seed)
 static void test_append_is_the_reference_bit_for_bit(void **state)
 {
     (void)state;
-    for (running_case = 1; running_case <= 600; running_case++)
-        check_append(running_case);
-    running_case = 0;
+    for (attn_running_case = 1; attn_running_case <= 600; attn_running_case++)
+        check_append(attn_running_case);
+    attn_running_case = 0;
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, name_the_case),
+        cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, attn_name_the_case),
         cmocka_unit_test_teardown(test_queries_in_a_shared_row_see_what_is_before_them,
-                                  name_the_case),
+                                  attn_name_the_case),
         cmocka_unit_test_teardown(test_a_row_for_sequences_of_two_rows_of_the_level_before,
-                                  name_the_case),
-        cmocka_unit_test_teardown(test_random_cases_against_the_reference, name_the_case),
+                                  attn_name_the_case),
+        cmocka_unit_test_teardown(test_random_cases_against_the_reference, attn_name_the_case),
     };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)
