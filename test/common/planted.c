@@ -10,8 +10,10 @@ static void audit_planted(kvp_cache *cache, const struct planted *fault)
     for (int level = 1; level <= 3; level++) {
         kvp_violation violation;
         const int is_sound = kvpi_audit(cache, level, &violation);
-        if (is_sound != (level < fault->level)) {
-            print_error("%s: level %d\n", fault->said, level);
+        if (is_sound != (level < fault->level) ||
+            (!is_sound && strncmp(violation.detail, fault->said, strlen(fault->said)) != 0)) {
+            print_error("%s: level %d says %s\n", fault->said, level,
+                        is_sound ? "nothing" : violation.detail);
         }
         assert_int_equal(is_sound, level < fault->level);
         if (!is_sound) {

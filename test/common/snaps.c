@@ -81,11 +81,13 @@ snap snap_edit(const snap *s, int (*edit)(void *context, snap_record *record), v
         struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
         snap_record record = {.number = writer.number, .payload = b.at};
         record.kind = kvpi_snap_get_u32(&head);
-        record.n = kvpi_snap_get_u32(&head);
-        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, record.n);
-        if (edit(context, &record))
+        const uint32_t n = record.n = kvpi_snap_get_u32(&head);
+        kvpi_snap_put(&b, s->bytes + at + 2 * KVPI_SNAP_HEAD, n);
+        const int stays = edit(context, &record);
+        b.at = record.payload + record.n;
+        if (stays)
             kvpi_snap_end(&writer, record.kind, &b);
-        at += record.n + KVPI_SNAP_OVERHEAD;
+        at += n + KVPI_SNAP_OVERHEAD;
     }
     return out;
 }

@@ -28,8 +28,8 @@ typedef struct snap_record {
     uint32_t n;
 } snap_record;
 
-/* The file with its records as `edit` leaves them, or without those for which it gives 0, and
- * everything around them right. */
+/* The file with its records as `edit` leaves them (they may be of another kind, and shorter), or
+ * without those for which it gives 0, and everything around them right. */
 snap snap_edit(const snap *s, int (*edit)(void *context, snap_record *record), void *context);
 
 /* One byte of a record changed. Gives the record's kind, or 0: it has no such byte. */

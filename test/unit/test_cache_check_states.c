@@ -22,9 +22,11 @@ struct scene {
     uint32_t kept; /* the slot of the checkpoint */
 };
 
-static void make_scene(struct scene *scene)
+static void make_scene_of(struct scene *scene, uint32_t quotas)
 {
     kvp_config config = config_of(4, 4, 8);
+    config.quotas = quotas;
+    config.max_namespaces = 2;
     config.state_slots = 6;
     config.host_blocks = 6;
     config.host_state_slots = 3;
@@ -47,6 +49,16 @@ static void make_scene(struct scene *scene)
     assert_int_not_equal(scene->state->write, 0);
 }
 
+static void make_scene(struct scene *scene)
+{
+    make_scene_of(scene, 0);
+}
+
+static void make_scene_with_quotas(struct scene *scene)
+{
+    make_scene_of(scene, 1);
+}
+
 static struct kvpi_place *checkpoint_at(const struct scene *s, uint32_t i)
 {
     return kvpi_node_at(&s->cache->prefix, s->nodes[i], kvpi_states_where(s->cache));
@@ -67,6 +79,15 @@ static void s2_no_such_slot_to_write(struct scene *s)
 static void s1_a_checkpoint_is_written(struct scene *s)
 {
     kvpi_block(&s->cache->states.pool, s->state->write)->content = s->nodes[1];
+}
+
+static void s1_a_shared_slot_is_written(struct scene *s)
+{
+    kvp_seq child;
+    const kvp_seq seq = kvpi_table_handle(&s->cache->table, s->seq, s->cache->recorder.cache_bits);
+    assert_ok(kvp_seq_fork(s->cache, seq, 4, 0, &child));
+    kvpi_states_of(s->cache, kvpi_find_seq(s->cache, child))->write = s->state->write;
+    kvpi_block(&s->cache->states.pool, s->state->write)->refs++;
 }
 
 static void s2_reads_nothing(struct scene *s)
@@ -126,6 +147,27 @@ static void b2_one_free_slot_more_there(struct scene *s)
     s->cache->states.host.n_free++;
 }
 
+/* Counted for the namespace "other" by both sides, but held by a sequence of another one. */
+static void give_away(struct scene *s, uint32_t slot)
+{
+    struct kvpi_quotas *quotas = &s->cache->states.pool.quotas;
+    kvp_ns other;
+    assert_ok(kvp_ns_open(s->cache, "other", 5, &other));
+    kvpi_quotas_find(quotas, kvpi_owned(quotas, slot)->owner)->n_blocks--;
+    kvpi_quotas_find(quotas, other.bits)->n_blocks++;
+    kvpi_owned(quotas, slot)->owner = other.bits;
+}
+
+static void q1_reads_anothers_slot(struct scene *s)
+{
+    give_away(s, s->state->read);
+}
+
+static void q1_writes_anothers_slot(struct scene *s)
+{
+    give_away(s, s->state->write);
+}
+
 static void make_swapped_scene(struct scene *scene)
 {
     make_scene(scene);
@@ -154,6 +196,7 @@ static void test_every_planted_fault_is_named(void **state)
         {s2_no_such_slot, "S2 a sequence's slot is none", 3},
         {s2_no_such_slot_to_write, "S2 a sequence's slot is none", 3},
         {s1_a_checkpoint_is_written, "S1 a slot that is written is shared, or a checkpoint", 3},
+        {s1_a_shared_slot_is_written, "S1 a slot that is written is shared, or a checkpoint", 3},
         {s2_reads_nothing, "S2 a sequence reads a slot without need, or lacks it", 3},
         {s3_lost_and_written, "S3 slots are writable, and there is no slot of state to write", 3},
         {s3_nothing_to_write, "S3 slots are writable, and there is no slot of state to write", 3},
@@ -164,6 +207,17 @@ static void test_every_planted_fault_is_named(void **state)
     };
     struct scene scene;
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
+}
+
+static void test_faults_in_who_owns_slots_are_named(void **state)
+{
+    (void)state;
+    const struct planted faults[] = {
+        {q1_reads_anothers_slot, "Q1 a slot counts for another namespace", 3},
+        {q1_writes_anothers_slot, "Q1 a slot counts for another namespace", 3},
+    };
+    struct scene scene;
+    assert_planted(&scene, make_scene_with_quotas, faults, sizeof(faults) / sizeof(*faults));
 }
 
 /* ------------------------------------------------------------------------------------ arguments */
@@ -196,6 +250,12 @@ static void test_wrong_arguments(void **state)
     assert_ok(kvp_meta_states(w.cache, &seq, 1, NULL, NULL));
     assert_ok(kvp_meta_states(w.cache, &seq, 1, &read, &write));
     assert_true(read > 0 && write > 0);
+    kvp_block_info block;
+    assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, read, &block));
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, -1, &block));
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 6, &block));
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST + 1, 1, &block));
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 2, KVP_DEVICE, 1, &block));
     end_world(&w);
 }
 
@@ -204,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_planted_fault_is_named),
         cmocka_unit_test(test_faults_on_the_host_are_named),
+        cmocka_unit_test(test_faults_in_who_owns_slots_are_named),
         cmocka_unit_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

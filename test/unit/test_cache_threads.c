@@ -8,6 +8,7 @@
 #include <kvpager/lend.h>
 #include <kvpager/meta.h>
 #include <kvpager/snapshot.h>
+#include <kvpager/states.h>
 
 /* ------------------------------------------------------------------------- a call inside a call */
 
@@ -217,6 +218,8 @@ static void test_a_call_of_a_second_thread_is_busy(void **state)
     const kvp_config config = config_of(4, 4, 15);
     struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     const kvp_sink sink = {&gate, write_and_wait};
+    const kvp_seq seq = {0};
+    uint32_t n_slots;
     pthread_t thread;
     void *status;
     assert_ok(kvp_cache_create(&config, NULL, 0, &gate.cache));
@@ -231,6 +234,7 @@ static void test_a_call_of_a_second_thread_is_busy(void **state)
     pthread_mutex_unlock(&gate.mutex);
     assert_status(KVP_E_BUSY, kvp_ns_flush(gate.cache, gate.ns));
     assert_status(KVP_E_BUSY, kvp_check(gate.cache, 3, NULL));
+    assert_status(KVP_E_BUSY, kvp_state_swap_need(gate.cache, &seq, 0, 0, &n_slots));
     pthread_mutex_lock(&gate.mutex);
     gate.go = 1;
     pthread_cond_broadcast(&gate.changed);

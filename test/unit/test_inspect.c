@@ -220,6 +220,34 @@ static void test_it_tells_what_a_snapshot_would_hold(void **state)
     }
 }
 
+/* Blocks of the host are not counted, and checkpoints of namespaces that are gone not told of. */
+static void test_checkpoints_of_namespaces_that_are_gone(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 20);
+    config.state_slots = 4;
+    config.host_blocks = 9;
+    config.host_state_slots = 4;
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    kvp_arena_report report;
+    assert_ok(kvp_ns_open(a.cache, NULL, 0, &w.ns));
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    assert_ok(kvp_seq_commit(a.cache, seq, 8));
+    assert_ok(kvp_seq_checkpoint(a.cache, seq, NULL));
+    assert_ok(kvp_seq_swap_out(a.cache, &seq, 1, NULL));
+    told t = of_arena(&a, &report);
+    const uint32_t n_blocks = t.n_blocks; /* and the checkpoint */
+    assert_true(report.blocks[KVP_HOST][0][KVP_ARENA_HELD] > 0);
+    assert_int_equal(report.blocks[KVP_DEVICE][1][KVP_ARENA_CACHED], 1);
+    assert_int_equal(unreachable_in(&a), 0);
+    assert_ok(kvp_ns_flush(a.cache, w.ns));
+    t = of_arena(&a, &report);
+    assert_true(n_blocks > 2 && t.n_blocks == 0);
+    assert_int_equal(report.blocks[KVP_DEVICE][1][KVP_ARENA_CACHED], 1);
+    arena_drop(&a);
+}
+
 static void test_calls_are_counted(void **state)
 {
     (void)state;
@@ -557,6 +585,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_tells_what_a_snapshot_would_hold),
         cmocka_unit_test(test_blocks_without_a_checkpoint_are_counted),
+        cmocka_unit_test(test_checkpoints_of_namespaces_that_are_gone),
         cmocka_unit_test(test_calls_are_counted),
         cmocka_unit_test(test_namespaces_that_are_gone),
         cmocka_unit_test(test_quotas_are_told),

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "arenas.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "snaps.h"
 #include "tiers.h"
 
@@ -135,6 +137,31 @@ static void test_every_word_behind_it(void **state)
         assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
         arena_drop(&a);
     }
+}
+
+/* A root that has a checkpoint, a parent that is no node, and a block, or none: then a checkpoint
+ * less is told of. */
+static void test_a_root_with_a_checkpoint(void **state)
+{
+    (void)state;
+    load_run run;
+    arena a = full_arena(SNAP_STATES, &run);
+    kvp_cache *cache = a.cache;
+    uint32_t slot = 1;
+    while (kvpi_block(&cache->states.pool, slot)->content == KVPI_NO_NODE)
+        slot++;
+    const uint32_t root = kvpi_find_space(cache, run.ns[0])->root;
+    struct kvpi_place *block = kvpi_node_at(&cache->prefix, root, KVPI_WHERE(KVP_DEVICE, 0));
+    kvpi_node_at(&cache->prefix, root, kvpi_states_where(cache))->block = slot;
+    kvpi_node(&cache->prefix, root)->parent = UINT32_MAX;
+    kvpi_block(&cache->states.pool, slot)->content = root;
+    block->block = 1;
+    const seen with = look(&a);
+    block->block = 0;
+    const seen without = look(&a);
+    assert_int_equal(with.report.state, KVP_ARENA_DAMAGED);
+    assert_int_equal(with.n_told, without.n_told + 1);
+    arena_drop(&a);
 }
 
 static void test_random_regions(void **state)
@@ -423,6 +450,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_byte_of_the_header),
         cmocka_unit_test(test_every_word_behind_it),
+        cmocka_unit_test(test_a_root_with_a_checkpoint),
         cmocka_unit_test(test_random_regions),
         cmocka_unit_test(test_what_is_damaged_is_named),
         cmocka_unit_test(test_damage_that_takes_more_than_a_word),

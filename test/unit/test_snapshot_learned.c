@@ -200,7 +200,45 @@ static void test_all_or_nothing(void **state)
     end_halves(&h);
 }
 
-/* A cache with LRU, or of another size, takes the blocks and leaves the rest. */
+static int get_nothing(void *context, const kvp_snapshot_block *block, void *out)
+{
+    (void)context;
+    *(uint8_t *)out = (uint8_t)block->block;
+    return 0;
+}
+
+static int put_nothing(void *context, const kvp_snapshot_block *block, const void *bytes)
+{
+    (void)context, (void)block, (void)bytes;
+    return 0;
+}
+
+/* With bytes, blocks get other ids: what was known of the old ones is left. */
+static void test_other_ids(void **state)
+{
+    (void)state;
+    const kvp_config config = learned_config(2 * USABLE);
+    kvp_snapshot_options options = snap_options();
+    kvp_snapshot_report report;
+    kvp_cache *cache;
+    halves h = make_halves();
+    options.block_bytes = 1;
+    options.get = get_nothing;
+    options.put = put_nothing;
+    snap s = snap_of(h.cache, &options);
+    const kvp_source source = snap_source(&s);
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    assert_ok(kvp_snapshot_load(cache, &options, &source, &report));
+    assert_report(&report);
+    assert_sound(cache);
+    assert_int_equal(report.learned, 0);
+    assert_int_equal(report.blocks, report.saved_blocks);
+    snap_drop(&s);
+    kvp_cache_destroy(cache);
+    end_halves(&h);
+}
+
+/* A cache with LRU takes the blocks and leaves the rest. */
 static void test_other_caches(void **state)
 {
     (void)state;
@@ -296,7 +334,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_victims), cmocka_unit_test(test_the_same_bytes),
         cmocka_unit_test(test_all_or_nothing),   cmocka_unit_test(test_other_caches),
-        cmocka_unit_test(test_forged_words),     cmocka_unit_test(test_forged_index),
+        cmocka_unit_test(test_other_ids),        cmocka_unit_test(test_forged_words),
+        cmocka_unit_test(test_forged_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

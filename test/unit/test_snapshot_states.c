@@ -1,5 +1,6 @@
 /* Snapshots of caches with recurrent state: checkpoints come back with their bytes, also into
  * caches of other sizes; damage is noticed, and takes what depends on it. */
+#include <kvpager/drop.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -314,28 +315,31 @@ static void test_what_depends_on_it_is_dropped(void **state)
     snap_drop(&s);
 }
 
-/* A number that the second record of a kind is given. */
+/* A number that the second record of a kind is given; or the bytes at its end that it loses. */
 struct another {
     uint32_t kind;
     uint32_t at;
     uint32_t value;
+    uint32_t lost;
     uint32_t n_met;
 };
 
 static int give_another(void *context, snap_record *record)
 {
     struct another *another = context;
-    if (record->kind == another->kind && ++another->n_met == 2)
+    if (record->kind != another->kind || ++another->n_met != 2)
+        return 1;
+    if (another->lost == 0)
         kvpi_bytes_store(record->payload + another->at, another->value, 4);
+    record->n -= another->lost;
     return 1;
 }
 
-/* A file of one prompt with checkpoints after 4 and 8 tokens, whose second checkpoint's record, or
- * its state's, has another first number. Gives the checkpoints that come back. */
-static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
+/* A file of one prompt with checkpoints after 4 and 8 tokens, one record of which is another. Gives
+ * the checkpoints that come back. */
+static uint32_t with_other(struct another another)
 {
     const kvp_config config = config_with(20, 9);
-    struct another another = {kind, at, value, 0};
     memory m = {0};
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 13, NULL);
@@ -346,7 +350,7 @@ static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
     assert_ok(kvp_seq_commit(w.cache, seq, 13));
     (void)each_hash(&m, w.cache, 1);
     const kvp_snapshot_options options = kv_options(&m);
-    const int with_bytes = kind == KVPI_SNAP_STATE;
+    const int with_bytes = another.kind == KVPI_SNAP_STATE;
     snap s = snap_of(w.cache, with_bytes ? &options : NULL);
     snap copy = snap_edit(&s, give_another, &another);
     kvp_snapshot_report report;
@@ -358,6 +362,114 @@ static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
     assert_ok(kvp_seq_close(w.cache, seq, NULL));
     end_world(&w);
     return (uint32_t)report.blocks - 3; /* of KV */
+}
+
+static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
+{
+    return with_other((struct another){.kind = kind, .at = at, .value = value});
+}
+
+static void test_records_that_end_too_early(void **state)
+{
+    (void)state;
+    assert_int_equal(with_other((struct another){.kind = KVPI_SNAP_CHECKPOINT, .lost = 1}), 1);
+    assert_int_equal(with_other((struct another){.kind = KVPI_SNAP_STATE, .lost = 1}), 1);
+}
+
+/* A file without states in which a record says that it is a checkpoint: damaged, it counts as none
+ * of its blocks. */
+static int is_a_checkpoint(void *context, snap_record *record)
+{
+    (void)context;
+    record->kind = record->kind == KVPI_SNAP_FREE ? KVPI_SNAP_CHECKPOINT : record->kind;
+    return 1;
+}
+
+static void test_a_damaged_checkpoint_where_there_are_none(void **state)
+{
+    (void)state;
+    kvp_config config = config_with(20, 0);
+    kvp_snapshot_report report;
+    kvp_cache *cache = cache_of(&config);
+    world w = {.cache = cache};
+    assert_ok(kvp_ns_open(cache, NULL, 0, &w.ns));
+    close_seq(&w, open_done(&w, ints(0), 8));
+    snap s = snap_of(cache, NULL);
+    snap forged = snap_edit(&s, is_a_checkpoint, NULL);
+    uint32_t n_damaged = 0;
+    for (size_t i = 8; i < forged.n; i++) {
+        kvp_cache *other = cache_of(&config);
+        forged.bytes[i] ^= 1;
+        if (snap_load(&forged, other, &report) == KVP_OK) {
+            assert_report(&report);
+            n_damaged += report.damaged_records > 0 && report.blocks == 2;
+        }
+        forged.bytes[i] ^= 1;
+        kvp_cache_destroy(other);
+    }
+    assert_true(n_damaged > 0);
+    snap_drop(&s);
+    snap_drop(&forged);
+    kvp_cache_destroy(cache);
+}
+
+/* Checkpoints of a namespace that was flushed, and those whose block lost its content, are not in
+ * the file. */
+static void test_what_nobody_hits_is_not_saved(void **state)
+{
+    (void)state;
+    const kvp_config config = config_with(20, 9);
+    kvp_snapshot_info info;
+    world w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    for (uint32_t n = 4; n <= 8; n += 4) {
+        assert_ok(kvp_seq_commit(w.cache, seq, n));
+        assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
+    }
+    const int32_t *row;
+    uint32_t n_blocks;
+    assert_ok(kvp_seq_row(w.cache, seq, 0, &row, &n_blocks));
+    const int32_t last = row[1];
+    close_seq(&w, seq);
+    for (uint64_t expected = 4; expected > 0; expected -= 2) { /* blocks, and their checkpoints */
+        snap s = snap_of(w.cache, NULL);
+        const kvp_source source = snap_source(&s);
+        assert_ok(kvp_snapshot_peek(&source, &info));
+        assert_int_equal(info.saved_blocks, expected);
+        snap_drop(&s);
+        assert_ok(kvp_cache_drop(w.cache, KVP_DEVICE, &last, 1, NULL));
+    }
+    assert_ok(kvp_ns_flush(w.cache, w.ns));
+    snap s = snap_of(w.cache, NULL);
+    const kvp_source source = snap_source(&s);
+    assert_ok(kvp_snapshot_peek(&source, &info));
+    assert_int_equal(info.saved_blocks, 0);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+/* The caller cannot give the n-th block, or state. */
+static void test_bytes_that_cannot_be_read(void **state)
+{
+    (void)state;
+    const kvp_config config = config_with(20, 9);
+    kvp_cache *cache = cache_of(&config);
+    load_run run = run_begin(cache, 5);
+    run_on(&run, 12);
+    run_close(&run);
+    memory m = {0};
+    const kvp_snapshot_options options = kv_options(&m);
+    snap s = snap_of(cache, &options);
+    const uint32_t n_calls = m.n_calls;
+    snap_drop(&s);
+    for (uint32_t n = 1; n <= n_calls; n++) {
+        const kvp_sink sink = snap_sink(&s);
+        m = (memory){.fail_at = n};
+        assert_status(KVP_E_IO, kvp_snapshot_save(cache, &options, &sink));
+        assert_int_equal(m.n_calls, n);
+        snap_drop(&s);
+    }
+    kvp_cache_destroy(cache);
 }
 
 static void test_records_that_disagree(void **state)
@@ -436,6 +548,10 @@ int main(void)
         cmocka_unit_test(test_what_makes_no_sense_is_dropped),
         cmocka_unit_test(test_what_depends_on_it_is_dropped),
         cmocka_unit_test(test_records_that_disagree),
+        cmocka_unit_test(test_records_that_end_too_early),
+        cmocka_unit_test(test_a_damaged_checkpoint_where_there_are_none),
+        cmocka_unit_test(test_what_nobody_hits_is_not_saved),
+        cmocka_unit_test(test_bytes_that_cannot_be_read),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_ids_stay_without_bytes),
     };
