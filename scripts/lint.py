@@ -100,7 +100,7 @@ MAX_WIDTH = 100
 MAX_STAGES_SECONDS = 5300
 
 # The interface to C++ stays small enough to be read at once.
-MAX_CPP_HEADER_LINES = 400
+MAX_CPP_HEADER_LINES = 420
 
 # Generated tables (vectors) may be longer than a file that people read.
 LONG_FILES_OK = ["test/golden/*.h"]
@@ -474,7 +474,7 @@ VIOLATIONS = [
     ("TODO", "fuzz/fuzz_a.c", "/* ok\n * TODO: later */\n", 2, "TODO"),
     ("FIXME", "bench/a.c", "// FIXME\n", 1, "FIXME"),
     ("C++", "examples/a.cpp", "int a; // TODO\n", 1, "TODO"),
-    ("a long header of C++", "include/kvpager/kvpager.hpp", "\n" * 401, 401, "header has 401 lines"),
+    ("a long header of C++", "include/kvpager/kvpager.hpp", "\n" * 421, 421, "header has 421 lines"),
     ("typedef _t", "src/core/stages/pool.h", "\ntypedef struct node {\n    int a;\n} node_t;\n", 2,
      "typedef node_t"),
     ("typedef function _t", "src/core/stages/pool.h", "typedef int (*done_t)(int a);\n", 1, "typedef done_t"),

@@ -385,6 +385,21 @@ class Scheduler {
             return KVP_E_ARG;
         return detail::ask<kvp_step_end>(kvp_sched_finish, get(), tokens.data(), ended.data());
     }
+    /* With drafts. counts: how many tokens became known of each sequence that decodes. tokens: as
+     * many of each, then one for each that the others sample. */
+    expected<kvp_step_end> finish_drafts(const kvp_step &step, span<const std::int32_t> tokens,
+                                         span<const std::uint32_t> counts,
+                                         span<const std::uint8_t> ended = {})
+    {
+        std::uint64_t n_known = step.n_sampled - step.n_decoding;
+        for (const std::uint32_t count : counts)
+            n_known += count;
+        if (counts.size() != step.n_decoding || tokens.size() != n_known ||
+            (!ended.empty() && ended.size() != step.n_sampled))
+            return KVP_E_ARG;
+        return detail::ask<kvp_step_end>(kvp_sched_finish_drafts, get(), tokens.data(),
+                                         counts.data(), ended.data());
+    }
     expected<> fail() { return kvp_sched_fail(get()); }
 
   private:

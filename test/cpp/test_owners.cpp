@@ -248,6 +248,7 @@ static void test_empty()
     CHECK_STATUS(sched.abort(kvp_request{}), KVP_E_ARG);
     CHECK_STATUS(sched.step(), KVP_E_ARG);
     CHECK_STATUS(sched.finish(kvp_step{}, {}), KVP_E_ARG);
+    CHECK_STATUS(sched.finish_drafts(kvp_step{}, {}, {}), KVP_E_ARG);
     CHECK_STATUS(sched.fail(), KVP_E_ARG);
 }
 
@@ -435,6 +436,47 @@ static void test_scheduler()
     CHECK(count_open(cache) == 0);
 }
 
+/* Two requests decode with up to two drafts each: one of the first one's is accepted, none of the
+ * second one's. A third one samples behind its prompt. */
+static void test_drafts()
+{
+    Cache cache = make_cache();
+    auto ns = cache.open_namespace("a");
+    kvp_sched_config config;
+    kvp_sched_config_init(&config);
+    config.draft_tokens = 2;
+    auto made = Scheduler::create(config, cache);
+    CHECK(made);
+    Scheduler sched = std::move(*made);
+    const auto text = numbers(6);
+    const kvp_prompt prompt = make_prompt(text);
+    kvp_submission submission{};
+    submission.struct_size = sizeof submission;
+    submission.prompt = &prompt;
+    submission.ns = ns->handle();
+    submission.max_new_tokens = 5;
+    CHECK(sched.submit(submission) && sched.submit(submission));
+    auto step = sched.step();
+    const std::array<std::int32_t, 4> tokens = {21, 22, 23, 24};
+    CHECK(step && step->n_decoding == 0 && step->n_sampled == 2);
+    CHECK(sched.finish_drafts(*step, {tokens.data(), 2}, {})); /* as finish */
+    CHECK(sched.submit(submission));
+    step = sched.step();
+    CHECK(step && step->n_decoding == 2 && step->n_drafts == 4 && step->n_sampled == 3);
+
+    const std::array<std::uint32_t, 2> counts = {2, 1}, too_many = {4, 1};
+    const std::array<std::uint8_t, 3> ended = {0, 1, 0};
+    CHECK_STATUS(sched.finish_drafts(*step, {tokens.data(), 3}, counts), KVP_E_ARG);
+    CHECK_STATUS(sched.finish_drafts(*step, tokens, {counts.data(), 1}), KVP_E_ARG);
+    CHECK_STATUS(sched.finish_drafts(*step, tokens, counts, {ended.data(), 2}), KVP_E_ARG);
+    CHECK_STATUS(sched.finish_drafts(*step, numbers(6), too_many), KVP_E_ARG);
+    const kvp_seq first = step->seqs[0].seq;
+    const auto end = sched.finish_drafts(*step, tokens, counts, ended);
+    CHECK(end && end->n_ended == 1 && end->ended[0].reason == KVP_END_STOPPED);
+    kvp_seq_info info;
+    CHECK(kvp_seq_info_get(cache.get(), first, &info) == KVP_OK && info.computed_tokens == 8);
+}
+
 int main()
 {
     test_spans();
@@ -446,6 +488,7 @@ int main()
     test_plan_and_evicted();
     test_busy();
     test_scheduler();
+    test_drafts();
     if (n_failed == 0)
         std::printf("test_owners: all as it should be\n");
     return n_failed == 0 ? 0 : 1;
