@@ -1,11 +1,12 @@
 /* Fuzz target: bytes become calls on a scheduler, submit, step, finish, fail, abort, pause, resume,
  * reorder, hold, skip, release, tick, flush, sequences and overlapped steps of the caller's own,
  * with kvp_check and kvp_sched_check after each. With and without a host tier, layer groups,
- * windows; all ways to preempt.
+ * windows, drafts; all ways to preempt.
  *
  * What requests should contain is kept aside, and everything that the scheduler says of them is
  * compared: every input token and position of a step, every token read back. Sampled tokens are a
- * function of all that is before them, so a step that computes the wrong sequence shows. Plans and
+ * function of all that is before them, so a step that computes the wrong sequence shows. Drafts are
+ * these tokens where they are accepted, and others behind. Plans and
  * steps run on a memory of sums (sched_memory.h), so KV that is not the sequence's own shows. In
  * the end whatever is left must finish within a bounded number of steps, and every block come back.
  * */
@@ -33,6 +34,7 @@ enum {
     MAX_NEW = 24,
     MAX_TEXT = MAX_PROMPT + MAX_NEW,
     MAX_RUNNING = 8,
+    MAX_DRAFTS = 4,
     MAX_BUDGET = 64,
     MAX_COPIES = 256,
     MAX_GROUPS = 3,
@@ -75,7 +77,8 @@ struct session {
     uint64_t now; /* the caller's clock */
     int is_out;
     kvp_step step;
-    kvp_copy copies[MAX_COPIES]; /* of the step */
+    uint32_t counts[MAX_RUNNING]; /* tokens that become known of each sequence that decodes */
+    kvp_copy copies[MAX_COPIES];  /* of the step */
     uint32_t n_copies;
     uint64_t step_number; /* overlapped: the cache's */
     kvp_seq own;          /* the caller's */
@@ -150,6 +153,8 @@ static int begin(struct session *s)
     s->config.max_loading = shape / 4 % 4 * (shape / 4 % 4);
     s->config.wait_for_prefix = shape / 16 % 2;
     s->config.free_target = shape / 32 % 2;
+    s->config.draft_tokens = shape / 64 % 2 == 0 ? 0 : 1 + take(s, MAX_DRAFTS);
+    s->config.step_tokens += s->config.max_running * s->config.draft_tokens;
     if (shape >= 128)
         draw_groups(s);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
@@ -326,6 +331,22 @@ static void check_order(struct session *s)
     }
 }
 
+/* All that decode have drafts, as many as there is use for, or none has; who is swapped in has
+ * none. */
+static void check_drafts(struct session *s)
+{
+    const kvp_step *step = &s->step;
+    uint32_t n_drafts = 0;
+    for (uint32_t i = 0; i < step->n_decoding && step->n_drafts > 0; i++) {
+        const struct known *k = find(s, step->seqs[i].request);
+        const uint32_t left = k->prompt + k->max_new - k->n[step->seqs[i].sample] - 1;
+        const uint32_t most = left < s->config.draft_tokens ? left : s->config.draft_tokens;
+        require(step->drafts[i] == (k->came_in == 1 ? 0 : most));
+        n_drafts += step->drafts[i];
+    }
+    require(n_drafts == step->n_drafts && step->n_tokens + n_drafts <= s->config.step_tokens);
+}
+
 static void check_step(struct session *s)
 {
     const kvp_step *step = &s->step;
@@ -350,6 +371,7 @@ static void check_step(struct session *s)
         n_sampled += item->n_sampled;
     }
     require(n_tokens == step->n_tokens && n_sampled == step->n_sampled);
+    check_drafts(s);
 }
 
 static void note_ended(struct session *s, const kvp_ended *ended)
@@ -376,6 +398,33 @@ static void take_plan(struct session *s, kvp_copy *copies, uint32_t *n, uint64_t
         require(kvp_plan_take(s->cache, copies, MAX_COPIES, n) == KVP_OK);
 }
 
+static int32_t token_after(const int32_t *text, uint32_t n, uint32_t salt)
+{
+    uint32_t sum = salt;
+    for (uint32_t i = 0; i < n; i++)
+        sum = sum * 31 + (uint32_t)text[i];
+    return (int32_t)(sum % 3);
+}
+
+/* The forward pass of an item: reads, or writes. What it writes behind the drafts that are accepted
+ * is of other tokens. */
+static int run_item(struct session *s, const struct known *k, uint32_t i, int is_reading)
+{
+    const kvp_step_seq *item = &s->step.seqs[i];
+    const int decodes = i < s->step.n_decoding;
+    const uint32_t n_drafts = decodes && s->step.n_drafts > 0 ? s->step.drafts[i] : 0;
+    const uint32_t n_accepted = decodes ? s->counts[i] - 1 : 0;
+    const uint32_t end = item->begin + item->n_tokens;
+    const kvp_range written = {item->begin, end + n_drafts};
+    const kvp_range read = {item->begin, end + n_accepted};
+    int32_t text[MAX_TEXT];
+    memcpy(text, k->text[item->sample], sizeof text);
+    for (uint32_t at = end; at < written.end; at++)
+        text[at] = at < read.end ? token_after(text, at, 0) : 7;
+    return is_reading ? sched_memory_read(&s->memory, s->cache, item->seq, text, read)
+                      : sched_memory_write(&s->memory, s->cache, item->seq, text, written);
+}
+
 /* The plan runs, and the forward pass: of requests that are still here. */
 static void run_work(struct session *s)
 {
@@ -383,14 +432,8 @@ static void run_work(struct session *s)
     require(sched_memory_copy(&s->memory, s->copies, s->n_copies));
     for (int is_reading = 0; is_reading < 2; is_reading++) {
         for (uint32_t i = 0; i < step->n_seqs; i++) {
-            const kvp_step_seq *item = &step->seqs[i];
-            const struct known *k = find(s, item->request);
-            const kvp_range range = {item->begin, item->begin + item->n_tokens};
-            if (k == NULL)
-                continue;
-            const int32_t *text = k->text[item->sample];
-            require(is_reading ? sched_memory_read(&s->memory, s->cache, item->seq, text, range)
-                               : sched_memory_write(&s->memory, s->cache, item->seq, text, range));
+            const struct known *k = find(s, step->seqs[i].request);
+            require(k == NULL || run_item(s, k, i, is_reading));
         }
     }
 }
@@ -520,38 +563,56 @@ static void use_own(struct session *s)
     }
 }
 
-static int32_t token_after(const int32_t *text, uint32_t n, uint32_t salt)
+/* How many tokens become known of each that decodes: equally many for samples of a request. */
+static void draw_counts(struct session *s)
 {
-    uint32_t sum = salt;
-    for (uint32_t i = 0; i < n; i++)
-        sum = sum * 31 + (uint32_t)text[i];
-    return (int32_t)(sum % 3);
+    for (uint32_t i = 0; i < s->step.n_decoding; i++) {
+        uint32_t j = 0;
+        while (s->step.seqs[j].request.bits != s->step.seqs[i].request.bits)
+            j++;
+        s->counts[i] = j < i                  ? s->counts[j]
+                       : s->step.n_drafts > 0 ? 1 + take(s, s->step.drafts[i] + 1)
+                                              : 1;
+    }
 }
 
-/* Sample for every item, also for those aborted meanwhile. */
+static int32_t add_token(struct known *k, uint32_t idx, uint32_t salt)
+{
+    const int32_t token = token_after(k->text[idx], k->n[idx], salt);
+    k->text[idx][k->n[idx]++] = token;
+    return token;
+}
+
+/* Sample for every item, also for those aborted meanwhile. Gives the number of tokens. */
 static uint32_t sample(struct session *s, int32_t *tokens, uint8_t *ended)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->step.n_seqs; i++) {
         const kvp_step_seq *item = &s->step.seqs[i];
         struct known *k = find(s, item->request);
-        for (uint32_t j = 0; j < item->n_sampled; j++, n++) {
+        const uint32_t each = i < s->step.n_decoding ? s->counts[i] : 1;
+        for (uint32_t j = 0; j < item->n_sampled; j++, ended++) {
             const uint32_t idx = item->n_sampled > 1 ? j : item->sample;
-            tokens[n] = -1;
-            ended[n] = take(s, 16) == 1;
-            if (k == NULL)
-                continue;
-            tokens[n] = token_after(k->text[idx], k->n[idx], j);
-            k->text[idx][k->n[idx]++] = tokens[n];
-            k->has_ended[idx] = ended[n] || k->n[idx] == k->prompt + k->max_new;
+            *ended = take(s, 16) == 1;
+            for (uint32_t c = 0; c < each; c++)
+                tokens[n++] = k == NULL ? -1 : add_token(k, idx, j);
+            if (k != NULL)
+                k->has_ended[idx] = *ended || k->n[idx] == k->prompt + k->max_new;
         }
     }
     return n;
 }
 
+static kvp_status report(struct session *s, const int32_t *tokens, const uint8_t *ended,
+                         kvp_step_end *end)
+{
+    return s->step.n_drafts > 0 ? kvp_sched_finish_drafts(s->sched, tokens, s->counts, ended, end)
+                                : kvp_sched_finish(s->sched, tokens, ended, end);
+}
+
 static void finish(struct session *s)
 {
-    int32_t tokens[MAX_RUNNING];
+    int32_t tokens[MAX_RUNNING * (1 + MAX_DRAFTS)];
     uint8_t ended[MAX_RUNNING];
     kvp_step_end end;
     if (!s->is_out) {
@@ -559,13 +620,14 @@ static void finish(struct session *s)
         return;
     }
     require(kvp_sched_reclaim(s->sched, NULL) == KVP_OK);
+    draw_counts(s);
     end_work(s);
     const uint32_t n = sample(s, tokens, ended);
-    require(n == s->step.n_sampled);
-    kvp_status status = kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end);
+    require(s->step.n_drafts > 0 ? n >= s->step.n_sampled : n == s->step.n_sampled);
+    kvp_status status = report(s, n > 0 ? tokens : NULL, ended, &end);
     if (status == KVP_E_NO_SEQS && s->own.bits != 0) {
         use_own(s);
-        status = kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end);
+        status = report(s, n > 0 ? tokens : NULL, ended, &end);
     }
     require(status == KVP_OK);
     s->is_out = 0;
