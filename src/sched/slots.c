@@ -33,15 +33,22 @@ uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request
     return sched->usable_slots > 0 && request->n_live > 1 ? request->n_live : 0;
 }
 
-/* Are there slots to open the prompt, beside what is promised? */
+enum { MOST_TO_OPEN = 2 }; /* the slot to write, and the checkpoint that the prompt hits */
+
+/* Are there slots to open the prompt, beside what is promised? What it needs costs a match: it is
+ * asked only if the most that it may need is not there. */
 int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
                        const kvp_prompt *prompt)
 {
+    if (sched->usable_slots == 0) {
+        return 1;
+    }
+    const uint64_t others = (uint64_t)kvpi_slots_to_promise(sched, request) + sched->promised_slots;
+    const uint64_t available = available_slots(sched);
     uint32_t need;
-    return sched->usable_slots == 0 ||
+    return MOST_TO_OPEN + others <= available ||
            (kvp_state_need(sched->cache, request->ns, prompt, &need) == KVP_OK &&
-            (uint64_t)need + kvpi_slots_to_promise(sched, request) + sched->promised_slots <=
-                available_slots(sched));
+            need + others <= available);
 }
 
 /* The same to swap in the sequences in swap_seqs, beside `others`. */
