@@ -28,7 +28,7 @@ help:
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.9 GB);'
 	@echo '                make engines-bench: times to the first token, with more rounds'
 	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
-	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
+	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 173 MB)'
 	@echo 'make serve      a real model behind an HTTP server and a page (downloads 164 MB); SERVE_ARGS'
 	@echo 'make serve-demo the same for 32 users: prints answers and what the cache saved, and ends'
 	@echo 'make serve-bench it beside llama-server: minutes for each scene; BENCH_ARGS'
