@@ -9,7 +9,8 @@
  * Every logit from which a token is sampled is compared with those of the same tokens computed
  * alone in another context. Quantised weights amplify rounding: there llama.cpp differs from
  * itself when it computes in chunks of 64 instead of 256 tokens. 1.5 times the most that it does
- * in all waves of the run is allowed. With f32 it is 1e-3, and greedy tokens are equal where the best two differ by more.
+ * in all waves of the run is allowed. With f32 it is 1e-3, and greedy tokens are equal where the
+ * best two differ by more.
  * Then one block's cells are exchanged for those of another conversation, and the same
  * comparison must fail. One step is aborted by llama.cpp's abort_callback. Between the waves the
  * engine is saved and restored. */
