@@ -240,6 +240,18 @@ static void put(const scene *s, size_t at, uint64_t number)
 
 /* --------------------------------------------------------------------------------------- tests */
 
+/* A socket as to another machine, connected to itself. */
+static int open_tcp(void)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof own;
+    const int tcp = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(tcp, (struct sockaddr *)&own, n), 0);
+    assert_int_equal(getsockname(tcp, (struct sockaddr *)&own, &n), 0);
+    assert_int_equal(connect(tcp, (struct sockaddr *)&own, n), 0);
+    return tcp;
+}
+
 static void what_is_wrong_is_said(void **state)
 {
     (void)state;
@@ -249,7 +261,7 @@ static void what_is_wrong_is_said(void **state)
     kvp_link end;
     kvp_why why;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-    const int other_machine = socket(AF_INET, SOCK_STREAM, 0);
+    const int other_machine = open_tcp();
     const int not_connected = socket(AF_UNIX, SOCK_STREAM, 0);
     const int wrong[] = {other_machine, not_connected, -1};
     for (int i = 0; i < 3; i++) {
@@ -450,6 +462,7 @@ static void counters_that_lie(void **state)
     static const uint64_t posted[] = {MESSAGES + 1, UINT64_MAX, (uint64_t)1 << 63};
     for (int i = 0; i < 3; i++) {
         scene s = meet_hostile();
+        put(&s, AT_LENGTH, 1);
         put(&s, 0, posted[i]);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
         put(&s, 0, 0);
