@@ -170,7 +170,7 @@ KVP_API void kvp_loopback_destroy(kvp_loopback *loopback);
 typedef struct kvp_shm kvp_shm;
 
 /* What suits most processors: messages of 256 KiB of KV, and four on their way. */
-#define KVP_SHM_MESSAGE  (256u * 1024 + 128)
+#define KVP_SHM_MESSAGE  262272u /* 256 KiB and 128 bytes for what is before it */
 #define KVP_SHM_MESSAGES 4u
 
 /* Open an end.

@@ -415,6 +415,7 @@ static void messages_go_round(void **state)
         (void)close(sockets[i]);
     }
     assert_int_equal(ends[0].max_message, 2000);
+    assert_status(KVP_E_ARG, kvp_shm_connect_sized(shm[0], &again, 3, NULL));
     assert_status(KVP_E_ARG, ends[0].lend(shm[0], 2001, &out));
     assert_status(KVP_E_ARG, ends[0].lend(shm[0], 0, &out));
     assert_status(KVP_E_ARG, ends[0].post(shm[0], 1));
