@@ -108,10 +108,11 @@ static int wrong_for_shm(int socket, size_t max_message, uint32_t n_messages, kv
 {
     return kvpi_why_range(why, "max_message", max_message, KVP_LINK_MESSAGE_MIN, MOST_BYTES) ||
            kvpi_why_range(why, "n_messages", n_messages, 1, MOST_MESSAGES) ||
-           kvpi_why_if(
-               why, kvpi_share_exists() && !kvpi_share_is_socket(socket), "socket", NULL,
-               "is no connected Unix socket of bytes in order: shared memory does not reach "
-               "another machine, for which there is kvpager/ucx/link.h");
+           kvpi_why_if(why, !kvpi_share_is_socket(socket), "socket", NULL,
+                       kvpi_share_exists()
+                           ? "is no connected Unix stream: shared memory does not reach another "
+                             "machine, for which there is kvpager/ucx/link.h"
+                           : "this system has no sealed memory: that needs Linux 5.1");
 }
 
 kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messages, kvp_shm **out_shm,
@@ -121,10 +122,7 @@ kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messages, kvp
     kvpi_why_clear(out_why);
     if (kvpi_why_if(out_why, !out_shm, "out_shm", NULL, "is NULL") ||
         wrong_for_shm(socket, max_message, n_messages, out_why))
-        return KVP_E_ARG;
-    if (kvpi_why_if(out_why, !kvpi_share_exists(), "socket", NULL,
-                    "this system has no sealed memory: links over shared memory need Linux 5.1"))
-        return KVP_E_IO;
+        return kvpi_share_exists() ? KVP_E_ARG : KVP_E_IO;
     kvp_shm *shm = calloc(1, sizeof *shm);
     if (!shm)
         return KVP_E_NO_MEMORY;

@@ -463,12 +463,14 @@ static void counters_that_lie(void **state)
     static const uint64_t posted[] = {MESSAGES + 1, UINT64_MAX, (uint64_t)1 << 63};
     for (int i = 0; i < 3; i++) {
         scene s = meet_hostile();
+        assert_ok(s.end.lend(s.end.context, 1, &out));
         put(&s, AT_LENGTH, 1);
         put(&s, 0, posted[i]);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n));
         put(&s, 0, 0);
         assert_status(KVP_E_IO, s.end.take(s.end.context, &in, &n)); /* for good */
         assert_status(KVP_E_IO, s.end.lend(s.end.context, 1, &out));
+        assert_status(KVP_E_IO, s.end.post(s.end.context, 1));
         end_scene(&s);
     }
     for (int i = 0; i < 2; i++) { /* taken: what was never posted; less than must be */

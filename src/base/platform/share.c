@@ -82,14 +82,15 @@ static int is_whole(int memory, size_t bytes)
 {
     struct stat file;
     struct statfs system;
-    return fstat(memory, &file) == 0 && fstatfs(memory, &system) == 0 && system.f_type == TMPFS &&
-           file.st_size == (off_t)bytes && file.st_blocks >= (blkcnt_t)(bytes / STAT_BLOCK) &&
-           (fcntl(memory, F_GET_SEALS) & SEALS) == SEALS;
+    const int seals = fcntl(memory, F_GET_SEALS); /* -1: it can have none */
+    return seals >= 0 && (seals & SEALS) == SEALS && fstat(memory, &file) == 0 &&
+           fstatfs(memory, &system) == 0 && system.f_type == TMPFS &&
+           file.st_size == (off_t)bytes && file.st_blocks >= (blkcnt_t)(bytes / STAT_BLOCK);
 }
 
 const void *kvpi_share_view(int memory, size_t bytes)
 {
-    if (fcntl(memory, F_GET_SEALS) < 0 || !is_whole(memory, bytes))
+    if (!is_whole(memory, bytes))
         return NULL;
     void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, memory, 0);
     return at == MAP_FAILED ? NULL : at;
@@ -128,9 +129,9 @@ static int only_descriptor(struct msghdr *message)
 {
     int found[2] = {-1, -1}, n = 0;
     for (struct cmsghdr *h = CMSG_FIRSTHDR(message); h; h = CMSG_NXTHDR(message, h)) {
-        if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t at = 0; n < 2 && CMSG_LEN(at + sizeof(int)) <= h->cmsg_len; at += sizeof(int))
+        const int is_rights = h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS;
+        for (size_t at = 0; is_rights && n < 2 && CMSG_LEN(at + sizeof(int)) <= h->cmsg_len;
+             at += sizeof(int))
             memcpy(&found[n++], CMSG_DATA(h) + at, sizeof(int));
     }
     if (n == 1)
