@@ -14,7 +14,7 @@
  * The hello, which goes over the socket with the memory: "kvps", u8 version, 3 zero bytes,
  * u32 max_message, u32 n_messages, u64 bytes of the memory.
  *
- * S1  Only its owner writes to a memory (base/platform/share.h). A peer may write anything into its
+ * S1  Only its owner writes to a memory (transfer/share.h). A peer may write anything into its
  *     own, at any time: each number is read once, and checked before use. Who reads a message must
  *     expect that it changes meanwhile (kvpi_side_take).
  * S2  posted is written after the message and its length, taken after the last read of it.
@@ -28,9 +28,9 @@
 #include <kvpager/transfer.h>
 
 #include "base/bytes.h"
-#include "base/platform/share.h"
 #include "base/sized.h"
 #include "base/why.h"
+#include "transfer/share.h"
 
 enum {
     SHM_VERSION = 1,

@@ -2,7 +2,7 @@
  * ended by a peer that cuts its memory short. */
 #define _GNU_SOURCE /* memfd_create, F_ADD_SEALS */
 
-#include "base/platform/share.h"
+#include "transfer/share.h"
 #include "base/platform/which.h"
 
 #if KVPI_LINUX
