@@ -68,6 +68,7 @@ extern const group swap_group;
 extern const group copy_64k_group;
 extern const group copy_1m_group;
 extern const group transfer_group;
+extern const group transfer_ucx_group;
 extern const group store_64k_group;
 extern const group store_512k_group;
 extern const group store_2m_group;

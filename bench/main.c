@@ -20,6 +20,7 @@ static const group *const groups[] = {
     &attn_small_group,     &attn_latent_group,  &store_open_50k_group, &store_keys_group,
     &store_64k_group,      &store_512k_group,   &store_2m_group,       &store_redis_512k_group,
     &store_redis_2m_group, &store_miss_group,   &spill_long_group,     &learned_group,
+    &transfer_ucx_group,
 };
 
 /* Named after the worse of its variants. */

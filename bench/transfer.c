@@ -1,19 +1,18 @@
-/* A sequence of another process, over UCX's shared memory: GB of KV in a second, from the ticket to
- * COMPLETE, beside memcpy of the same bytes out of the other process's pages.
+/* A sequence of another process: GB of KV in a second, from the ticket to COMPLETE, beside memcpy
+ * of the same bytes out of the other process's pages. Over the link for shared memory, and over
+ * UCX's shared memory.
  *
  *   sender (a child)     pool in pages that both have, so that the yardstick can read them
  *   receiver (here)      a memory of its own of the same layout, and so of the same slots
  *
- * Both have their pages out of the caches before each sample. After it the bytes are compared. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+ * Each stays on a processor of its own. Both have their pages out of the caches before each sample.
+ * After it the bytes are compared. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, sched_setaffinity */
 
 #include "bench.h"
 
-#ifdef KVP_BENCH_UCX
-
 #include <kvpager/memory.h>
 #include <kvpager/transfer.h>
-#include <kvpager/ucx/link.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifdef KVP_BENCH_UCX
+#include <kvpager/ucx/link.h>
+#endif
 
 enum {
     LAYERS = 32,
@@ -39,7 +42,12 @@ typedef struct side {
     kvp_cache *cache;
     kvp_ns ns;
     kvp_memory *memory;
+    int meet; /* a socket for the link itself */
+    kvp_shm *shm;
+#ifdef KVP_BENCH_UCX
     kvp_ucx *ucx;
+#endif
+    void (*connect)(struct side *s);
     kvp_link end;
     uint32_t link;
     uint32_t n_tokens;
@@ -50,6 +58,7 @@ typedef struct transfer_state {
     side here;
     kvp_receiver *receiver;
     pid_t sender;
+    cpu_set_t processors; /* of this process, before */
     size_t pool_bytes;
     char *theirs; /* [pool_bytes] the sender's pool */
 } transfer_state;
@@ -105,12 +114,24 @@ static void say(const side *s, const void *bytes, size_t n_bytes)
     REQUIRE(send(s->control, bytes, n_bytes, 0) == (ssize_t)n_bytes);
 }
 
-static void connect_link(side *s)
+/* Meet the other process over the link for shared memory, with the control socket. */
+static void connect_shm(side *s)
+{
+    kvp_status status;
+    REQUIRE_OK(kvp_shm_open(s->meet, KVP_SHM_MESSAGE, KVP_SHM_MESSAGES, &s->shm, NULL));
+    while ((status = kvp_shm_connect(s->shm, &s->end, NULL)) == KVP_E_AGAIN)
+        (void)sched_yield();
+    REQUIRE_OK(status);
+}
+
+#ifdef KVP_BENCH_UCX
+static void connect_ucx(side *s)
 {
     uint8_t card[KVP_UCX_CARD_MAX];
     size_t n_card;
     kvp_ucx_link *link;
     kvp_status status;
+    (void)setenv("UCX_TLS", "shm,self", 0);
     REQUIRE_OK(kvp_ucx_create(NULL, &s->ucx));
     REQUIRE_OK(kvp_ucx_open(s->ucx, card, sizeof card, &n_card, &link));
     say(s, card, n_card);
@@ -120,6 +141,29 @@ static void connect_link(side *s)
     while ((status = kvp_ucx_flush(link)) == KVP_E_AGAIN)
         (void)sched_yield();
     REQUIRE_OK(status);
+}
+#endif
+
+static void disconnect(side *s)
+{
+    kvp_shm_close(s->shm);
+#ifdef KVP_BENCH_UCX
+    kvp_ucx_destroy(s->ucx);
+#endif
+}
+
+/* Stay on the n-th processor that this process may use, if there is one. */
+static void stay_on(int n)
+{
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &all) && n-- == 0) {
+            CPU_SET(cpu, &one);
+            REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+        }
+    }
 }
 
 /* ---------------------------------------------------------------------------------- the sender */
@@ -151,14 +195,14 @@ static void run_sender(side *s, void *pool)
     REQUIRE_OK(kvp_seq_commit(s->cache, what.seq, s->n_tokens));
     const kvp_transfer_config config = config_of(s);
     REQUIRE_OK(kvp_sender_create(&config, &sender));
-    connect_link(s);
+    s->connect(s);
     REQUIRE_OK(kvp_sender_attach(sender, &s->end, &what.link));
     while ((n = recv(s->control, ticket, sizeof ticket, 0)) > 0) {
         what.ticket_bytes = (size_t)n;
         send_one(sender, &what);
     }
     kvp_sender_destroy(sender);
-    kvp_ucx_destroy(s->ucx);
+    disconnect(s);
 }
 
 /* ------------------------------------------------------------------------------------ the group */
@@ -172,13 +216,13 @@ static void fill(char *bytes, size_t n_bytes)
     }
 }
 
-static void *set_up(const bench_options *options)
+static void *set_up_over(const bench_options *options, void (*connect)(side *s))
 {
     static int32_t tokens[TOKENS];
     transfer_state *t = allocate(sizeof *t);
     side *here = &t->here;
     kvp_memory_options memory;
-    int pair[2];
+    int pair[2], meet[2];
     here->n_tokens = options->quick ? QUICK_TOKENS : TOKENS;
     here->tokens = tokens;
     here->layout = make_layout(here->n_tokens);
@@ -187,12 +231,17 @@ static void *set_up(const bench_options *options)
         mmap(NULL, t->pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     REQUIRE(t->theirs != MAP_FAILED);
     fill(t->theirs, t->pool_bytes);
-    (void)setenv("UCX_TLS", "shm,self", 0);
+    here->connect = connect;
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
+    REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, meet) == 0);
+    REQUIRE(sched_getaffinity(0, sizeof t->processors, &t->processors) == 0);
     t->sender = fork();
     REQUIRE(t->sender >= 0);
     here->control = pair[t->sender == 0];
+    here->meet = meet[t->sender == 0];
     (void)close(pair[t->sender != 0]);
+    (void)close(meet[t->sender != 0]);
+    stay_on(t->sender == 0);
     if (t->sender == 0) {
         run_sender(here, t->theirs);
         _exit(0);
@@ -203,7 +252,7 @@ static void *set_up(const bench_options *options)
     REQUIRE_OK(kvp_memory_create(&here->layout, &memory, &here->memory));
     const kvp_transfer_config config = config_of(here);
     REQUIRE_OK(kvp_receiver_create(&config, &t->receiver));
-    connect_link(here);
+    here->connect(here);
     REQUIRE_OK(kvp_receiver_attach(t->receiver, &here->end, &here->link));
     return t;
 }
@@ -215,10 +264,12 @@ static void tear_down(void *state)
     (void)close(t->here.control);
     REQUIRE(waitpid(t->sender, &status, 0) == t->sender && status == 0);
     kvp_receiver_destroy(t->receiver);
-    kvp_ucx_destroy(t->here.ucx);
+    disconnect(&t->here);
+    (void)close(t->here.meet);
     kvp_memory_destroy(t->here.memory);
     kvp_cache_destroy(t->here.cache);
     (void)munmap(t->theirs, t->pool_bytes);
+    REQUIRE(sched_setaffinity(0, sizeof t->processors, &t->processors) == 0);
     free(t);
 }
 
@@ -273,15 +324,34 @@ static double by_memcpy(void *state)
     return (double)t->pool_bytes / (double)ns;
 }
 
-static const measurement measurements[] = {
+static const measurement over_shm[] = {
     {"transfer_shm", "GB/s", 0, SAMPLES, by_transfer, by_memcpy,
      "between two processes, checksums included; more is better"},
 };
 
-const group transfer_group = {measurements, 1, set_up, tear_down};
+static void *set_up(const bench_options *options)
+{
+    return set_up_over(options, connect_shm);
+}
+
+const group transfer_group = {over_shm, 1, set_up, tear_down};
+
+#ifdef KVP_BENCH_UCX
+
+static const measurement over_ucx[] = {
+    {"transfer_ucx", "GB/s", 0, SAMPLES, by_transfer, by_memcpy,
+     "the same over UCX's shared memory; more is better"},
+};
+
+static void *set_up_ucx(const bench_options *options)
+{
+    return set_up_over(options, connect_ucx);
+}
+
+const group transfer_ucx_group = {over_ucx, 1, set_up_ucx, tear_down};
 
 #else
 
-const group transfer_group = {NULL, 0, NULL, NULL}; /* libkvpager_ucx is not built here */
+const group transfer_ucx_group = {NULL, 0, NULL, NULL}; /* libkvpager_ucx is not built here */
 
 #endif

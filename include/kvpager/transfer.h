@@ -106,7 +106,7 @@ extern "C" {
  * sends. */
 #define KVP_PROGRESS_MESSAGES 1024u
 
-/* Messages to one peer, and from it. What a back end offers; kvp_loopback_create and
+/* Messages to one peer, and from it. What a back end offers; kvp_loopback_create, kvp_shm_open and
  * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent. A
  * link that cannot guarantee that any more returns KVP_E_PEER. (The protocol detects a link that
  * breaks this rule.)
@@ -153,6 +153,54 @@ KVP_API void kvp_loopback_cut(kvp_loopback *loopback);
 
 /* Free it. NULL is ignored. */
 KVP_API void kvp_loopback_destroy(kvp_loopback *loopback);
+
+/* One end of a link to another process of this machine, over shared memory. The buffers that it
+ * lends are a ring that the peer reads: KV is gathered into it, and scattered out of it, and no
+ * byte is copied between. Linux 5.1 or later.
+ *
+ * The processes meet over a connected Unix socket (socketpair before fork; or one listens at a
+ * path, which is then the link's name). Both open an end, in any order. The memory has no name and
+ * goes with its last process, however that ends. When the peer's process has ended or closed its
+ * end, the link returns KVP_E_PEER, after what had arrived. (Not as long as a process that it
+ * forked lives with a copy of its socket: close it there.)
+ *
+ * A peer cannot write to this end's memory, nor take back what it has shared of its own. It may
+ * change a message while it is read. Sender and receiver read what decides where KV goes from a
+ * copy; see rule R1. A peer that breaks the ring's rules is KVP_E_IO. */
+typedef struct kvp_shm kvp_shm;
+
+/* What suits most processors: messages of 256 KiB of KV, and four on their way. */
+#define KVP_SHM_MESSAGE  262272u /* 256 KiB and 128 bytes for what is before it */
+#define KVP_SHM_MESSAGES 4u
+
+/* Open an end.
+ *
+ * Takes:   socket       a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET, with nothing in it.
+ *                       It is duplicated; yours may be closed. Nobody else may read or write it
+ *          max_message  that this end sends, KVP_LINK_MESSAGE_MIN .. 2^30
+ *          n_messages   that may wait, 1..65536. Memory: their product, and a page
+ * Gives:   out_why      what is wrong, as a sentence; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG: also another kind of socket, such as one to another machine;
+ *          KVP_E_NO_MEMORY: no memory, or it cannot be sealed; KVP_E_PEER: the socket is closed;
+ *          KVP_E_IO: no descriptor, or a system that has no such memory
+ * Thread:  any; then all of a link from one thread at a time. Blocks: never
+ */
+KVP_API kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messages,
+                                kvp_shm **out_shm, kvp_why *out_why);
+
+/* Connect the end, when the peer has opened its own.
+ *
+ * Gives:   out_end      for kvp_sender_attach or kvp_receiver_attach; valid until close
+ *          out_why      what is wrong, as a sentence; may be NULL
+ * Returns: KVP_OK; KVP_E_AGAIN: the peer has not opened its end yet; KVP_E_ARG; KVP_E_STATE: it is
+ *          connected; KVP_E_PEER: the peer is gone; KVP_E_VERSION: it has another version;
+ *          KVP_E_FORMAT: what it sent is no end of a link, or its memory could be taken back
+ * After-failure: but for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is good for nothing
+ */
+KVP_SIZED kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why);
+
+/* Close an end: the peer takes what has arrived, then finds the link broken. NULL is ignored. */
+KVP_API void kvp_shm_close(kvp_shm *shm);
 
 /* ------------------------------------------------------------------------------ what both have */
 

@@ -101,6 +101,7 @@ from ._transfer import SLOT_RUN_DTYPE as SLOT_RUN_DTYPE
 from ._transfer import Incoming as Incoming
 from ._transfer import Link as Link
 from ._transfer import Loopback as Loopback
+from ._transfer import SharedMemory as SharedMemory
 from ._transfer import Outgoing as Outgoing
 from ._transfer import TicketInfo as TicketInfo
 from ._transfer import TransferReceiver as TransferReceiver

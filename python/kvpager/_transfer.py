@@ -8,6 +8,8 @@ has a Loopback, attaches one end, and carries the messages of the other by any w
         socket.send(message)
     end.post(socket.recv(...))              # what the other side said
 
+Two processes of one machine need not carry them: SharedMemory gives each a link to the other.
+
 Calls on links keep the interpreter's lock, so that both ends of a loopback may be used from any
 thread.
 """
@@ -46,7 +48,7 @@ def _bytes(name: str, value: Any) -> Any:
 
 
 class Link(Uncopied):
-    """One end of a Loopback. Attach it to a sender or a receiver; or use it by hand, and it is the
+    """One end of a Loopback, or of SharedMemory. Attach it to a sender or a receiver; or use it by hand, and it is the
     other side's."""
 
     __slots__ = ("_c", "_keep", "max_message")
@@ -100,6 +102,46 @@ class Loopback(Uncopied):
     def cut(self) -> None:
         """Break it, for both: PeerError from now on."""
         lib.kvp_loopback_cut(self._c)
+
+
+class SharedMemory(Uncopied):
+    """One end of a link to another process of this machine, over shared memory.
+
+    sock         a connected Unix socket (SOCK_STREAM or SOCK_SEQPACKET), or its number, with nothing
+                 in it. It is duplicated: close yours, and read or write it no more
+    max_message  bytes of a message that this end sends
+    n_messages   how many may wait
+
+    The peer finds its link broken when the last reference to this end and its link is gone.
+    """
+
+    def __init__(self, sock: Any, max_message: int = c.SHM_MESSAGE,
+                 n_messages: int = c.SHM_MESSAGES) -> None:
+        made, said = owned(lib.KVPY_SHM), ffi.new("kvp_why *")
+        fd = getattr(sock, "fileno", lambda: sock)()
+        try:
+            status = lib.kvpg_shm_open(fd, max_message, n_messages, made, said)
+        except _no_numbers as error:
+            raise bad_number(error, sock=fd, max_message=max_message,
+                             n_messages=n_messages) from None
+        if status:
+            raise error_of(status, "SharedMemory", {"sock": fd}, said=_told(said))
+        self._c = bare(made, "kvp_shm *")
+
+    def connect(self) -> Link | None:
+        """The link, once; None: the peer has not opened its end yet, call again."""
+        end, said = ffi.new("kvp_link *"), ffi.new("kvp_why *")
+        status = lib.kvp_shm_connect(self._c, end, said)
+        if status == AgainError.status:
+            return None
+        if status:
+            raise error_of(status, "SharedMemory.connect", {}, said=_told(said))
+        return Link(end, (self._c, end))
+
+
+def _told(said: Any) -> str:
+    text = ffi.string(said.text).decode()
+    return f"; {text}" if text else ""
 
 
 class TicketInfo(NamedTuple):

@@ -31,7 +31,8 @@ from cffi import FFI
 OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
           "kvp_sender", "kvp_receiver", "kvp_store", "kvp_spill"]
 # What one may hold besides: calls take the pointer itself, and need no guard.
-UNGUARDED = ["kvp_memory", "kvp_attn_team", "kvp_loopback", "kvp_digester"]
+UNGUARDED = ["kvp_memory", "kvp_attn_team", "kvp_loopback", "kvp_shm",
+             "kvp_digester"]
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
 HASHES = ["kvp_hash", "kvp_digest"]
 
@@ -57,7 +58,7 @@ SHORT = [
     "kvpy_link_post", "kvpy_link_take", "kvpg_sender_mark", "kvpg_sender_ready",
     "kvpg_sender_progress", "kvpg_sender_abort", "kvpg_sender_close", "kvpg_sender_detach",
     "kvpg_receiver_progress", "kvpg_receiver_abort", "kvpg_receiver_close",
-    "kvpg_receiver_detach", "kvp_loopback_cut",
+    "kvpg_receiver_detach", "kvp_loopback_cut", "kvp_shm_connect",
 ]
 
 # Python functions that C calls (kvpager/_snapshot.py, kvpager/_inspect.py).

@@ -28,6 +28,7 @@ void kvpy_destroy(void *pointer, int kind)
     case KVPY_KV_RECEIVER: kvp_receiver_destroy(pointer); break;
     case KVPY_TEAM: kvp_attn_team_destroy(pointer); break;
     case KVPY_LOOPBACK: kvp_loopback_destroy(pointer); break;
+    case KVPY_SHM: kvp_shm_close(pointer); break;
     default: break;
     }
 }

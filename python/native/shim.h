@@ -40,7 +40,8 @@ enum {
     KVPY_KV_SENDER = 7,
     KVPY_KV_RECEIVER = 8,
     KVPY_TEAM = 9,
-    KVPY_LOOPBACK = 10
+    KVPY_LOOPBACK = 10,
+    KVPY_SHM = 11
 };
 
 /* ------------------------------------------------------------------------------- the cache */

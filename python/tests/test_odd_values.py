@@ -11,6 +11,7 @@ import copy
 import mmap
 import pathlib
 import pickle
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -199,6 +200,7 @@ CALLS: dict[str, tuple[str, Callable[[World, Any], Any]]] = {
     "Mirror.apply": ("message", lambda w, x: w.mirror.apply(x)),
     "wire_peek": ("message", lambda w, x: k.wire_peek(x)),
     "Loopback": ("max_message", lambda w, x: k.Loopback(x)),
+    "SharedMemory": ("max_message", lambda w, x: k.SharedMemory(socket.socketpair()[0], x)),
     "Link.post": ("message", lambda w, x: w.loop.ends[0].post(x)),
     "attach": ("link", lambda w, x: w.receiver.attach(x)),
     "reserve": ("seq", lambda w, x: w.receiver.reserve(x)),
@@ -283,7 +285,7 @@ TAKES: dict[str, set[str]] = {
         "blocks_for_append", "Mirror.seq", "reserve end", "mark link", "progress", "Memory.tensor",
         "gather begin", "Layer.read", "type_bytes", "attn_has", "AttnTeam", "CsrBuffers",
         "Scheduler field", "loadable", "tick", "tokens begin", "Prompt key type", "Layout field", "Cache n_blocks",
-        "Memory.checksum", "Memory.layer", "gather layer", "Loopback", "Copier.wait",
+        "Memory.checksum", "Memory.layer", "gather layer", "Loopback", "SharedMemory", "Copier.wait",
         "Rope.frequencies", "attention v_size", "Layer.read which")},
     "Prompt key": BYTES, "Link.post": BYTES, "hash_units parent": BYTES,
     "save": {"bytes", "str"}, "OpLog": {"str"}, "arena_inspect tell": {"None", "a class"}, "save get": {"a class"},

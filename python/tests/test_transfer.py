@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,53 @@ def test_links() -> None:
     for bad in (-1, 2 ** 70, 1.5):
         with pytest.raises((kvpager.ArgError, TypeError), match="max_message"):
             Loopback(max_message=bad)  # type: ignore[arg-type]
+
+
+def test_shared_memory() -> None:
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        near = kvpager.SharedMemory(mine, kvpager.LINK_MESSAGE_MIN, 2)
+        assert near.connect() is None
+        far = kvpager.SharedMemory(theirs.fileno())
+    a, b = near.connect(), far.connect()
+    assert a and b and a.max_message == 1024 and b.max_message == kvpager.SHM_MESSAGE
+    with pytest.raises(kvpager.StateError):
+        near.connect()
+    a.post(b"abc")
+    a.post(b"de")
+    with pytest.raises(kvpager.AgainError):
+        a.post(b"f")
+    b.post(b"g")
+    del near, a
+    assert b.take() == b"abc" and b.take() == b"de"
+    with pytest.raises(kvpager.PeerError):
+        b.take()
+    with socket.socket() as other, pytest.raises(kvpager.ArgError, match="another machine"):
+        kvpager.SharedMemory(other)
+    with pytest.raises(TypeError, match="sock"):
+        kvpager.SharedMemory("name")
+
+
+def test_moved_over_shared_memory() -> None:
+    pair = Pair()
+    pair.receiver.detach(0)
+    pair.sender.detach(pair.link)
+    sockets = socket.socketpair()
+    ends = [kvpager.SharedMemory(s, 1 << 16, 4) for s in sockets]
+    links = [end.connect() for end in ends]
+    assert links[0] and links[1]
+    pair.link = pair.sender.attach(links[0])
+    assert pair.receiver.attach(links[1]) == 0
+    del ends, links, sockets  # sender and receiver keep what they use
+    incoming, outgoing = pair.start()
+    pair.finish(outgoing)
+    for _ in range(3):
+        pair.sender.progress()
+        pair.receiver.progress()
+    pair.sender.progress()
+    assert incoming.info().state == outgoing.info().state == kvpager.TRANSFER_COMPLETE
+    for layer in range(2):
+        assert np.array_equal(pair.a.keys(layer), pair.b.keys(layer))
 
 
 def test_bad_input() -> None:

@@ -10,6 +10,8 @@
  * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, not into the
  *     gap, where the row has null entries, after the checksum, and while the sequence is what it
  *     was when its slots were handed out.
+ *     What says where they go is read from a copy (kvpi_side_take): a hostile peer that changes a
+ *     message in shared memory meanwhile changes its own KV only.
  * T3  A link that has begun nothing of a transfer cannot make it fail.
  * T4  A message is taken from a link only while a reply fits: a refusal is never lost for room.
  *     How a transfer ended is owed to every link that began a part, until it takes it.
@@ -55,18 +57,23 @@ struct kvp_receiver {
 
 typedef struct kvp_receiver receiver;
 
-/* A message that was taken, while it is looked at. */
+/* A message that was taken, while it is looked at. bytes, front: as of struct kvpi_message. */
 struct incoming {
+    const uint8_t *bytes, *front;
+    size_t n_bytes;
     uint32_t link;
     struct kvpi_transfer_head head;
-    const uint8_t *bytes;
-    size_t n_bytes;
     struct receiving *r; /* NULL: not here */
 };
 
 static const uint8_t *body_of(const struct incoming *in)
 {
-    return in->bytes + KVPI_TRANSFER_HEAD_BYTES;
+    return in->front + KVPI_TRANSFER_HEAD_BYTES;
+}
+
+static const uint8_t *kv_of(const struct incoming *in)
+{
+    return in->bytes + KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES;
 }
 
 /* ------------------------------------------------------------------------------------ creation */
@@ -537,9 +544,9 @@ static kvp_status take_chunk(receiver *self, const struct incoming *in,
     if (status != KVP_OK)
         return status;
     if (is_state)
-        kvpi_rows_scatter_state(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+        kvpi_rows_scatter_state(&rows, kv_of(in));
     else
-        kvpi_rows_scatter(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+        kvpi_rows_scatter(&rows, kv_of(in));
     const uint32_t next = kvpi_gap_skip(&in->r->gaps[g], chunk->position + chunk->n_tokens);
     for (uint32_t h = 0; h < chunk->n_heads; h++)
         cell_at(self, in->r, g, chunk->layer, chunk->first_head + h)->next = next;
@@ -639,7 +646,7 @@ static int is_late(const struct incoming *in)
 static void look_at(receiver *self, struct incoming *in)
 {
     self->stats.messages++;
-    if (!kvpi_transfer_read_head(in->bytes, in->n_bytes, &in->head)) {
+    if (!kvpi_transfer_read_head(in->front, in->n_bytes, &in->head)) {
         self->stats.damaged++;
         return;
     }
@@ -672,19 +679,18 @@ static int take_message(receiver *self, uint32_t link)
 {
     const kvp_link *l = &self->side.links[link].link;
     const size_t reply_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES;
-    struct incoming in = {.link = link};
-    const void *bytes;
+    struct kvpi_message message;
     uint8_t *reply;
     if (kvpi_side_lend(&self->side, link, reply_bytes, &reply) == KVP_E_AGAIN)
         return 0;
-    const kvp_status status = l->take(l->context, &bytes, &in.n_bytes);
+    const kvp_status status = kvpi_side_take(&self->side, link, &message);
     if (status == KVP_E_AGAIN && self->side.links[link].broken == KVP_OK)
         return 0;
     if (status != KVP_OK) {
         lose(self, link, status == KVP_E_AGAIN ? self->side.links[link].broken : status);
         return 0;
     }
-    in.bytes = bytes;
+    struct incoming in = {message.bytes, message.front, message.n_bytes, .link = link};
     look_at(self, &in);
     l->give_back(l->context);
     return 1;

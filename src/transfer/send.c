@@ -653,21 +653,22 @@ static struct sending *find_ticket(const sender *self, uint32_t link,
     return NULL;
 }
 
-static void look_at_message(sender *self, uint32_t link, const uint8_t *bytes, size_t n_bytes)
+static void look_at_message(sender *self, uint32_t link, const struct kvpi_message *message)
 {
+    const size_t n_bytes = message->n_bytes;
     struct kvpi_transfer_head head;
-    if (!kvpi_transfer_read_head(bytes, n_bytes, &head))
+    if (!kvpi_transfer_read_head(message->front, n_bytes, &head))
         return;
     struct sending *s = find_ticket(self, link, &head);
     if (!s)
         return;
-    const kvp_status status = kvpi_transfer_verify(&head, bytes, n_bytes);
+    const kvp_status status = kvpi_transfer_verify(&head, message->bytes, n_bytes);
     if (status != KVP_OK || head.kind != KVPI_TRANSFER_RESULT ||
         n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES) {
         fail_sending(self, s, status == KVP_OK ? KVP_E_FORMAT : status);
         return;
     }
-    const uint8_t *body = bytes + KVPI_TRANSFER_HEAD_BYTES;
+    const uint8_t *body = message->front + KVPI_TRANSFER_HEAD_BYTES;
     if (kvpi_bytes_load32(body) != KVP_OK) {
         s->t.by_peer = 1;
         end_sending(self, s, KVP_TRANSFER_FAILED, kvpi_side_told(body));
@@ -681,15 +682,14 @@ static void look_at_message(sender *self, uint32_t link, const uint8_t *bytes, s
 static void take_answers(sender *self, uint32_t link)
 {
     const kvp_link *l = &self->side.links[link].link;
-    const void *bytes;
-    size_t n_bytes;
+    struct kvpi_message message;
     kvp_status status = KVP_OK;
     l->progress(l->context);
     for (uint32_t n = 0; n < KVP_PROGRESS_MESSAGES; n++) {
-        status = l->take(l->context, &bytes, &n_bytes);
+        status = kvpi_side_take(&self->side, link, &message);
         if (status != KVP_OK)
             break;
-        look_at_message(self, link, bytes, n_bytes);
+        look_at_message(self, link, &message);
         l->give_back(l->context);
     }
     if (status == KVP_E_AGAIN)

@@ -250,6 +250,24 @@ kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
     return status;
 }
 
+_Static_assert(KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES(KVP_GROUPS_MAX) <=
+                   KVPI_FRONT_BYTES,
+               "the largest message without KV is all front");
+
+kvp_status kvpi_side_take(const struct kvpi_side *side, uint32_t link, struct kvpi_message *message)
+{
+    const kvp_link *l = &side->links[link].link;
+    const void *bytes;
+    const kvp_status status = l->take(l->context, &bytes, &message->n_bytes);
+    if (status != KVP_OK)
+        return status;
+    const int is_all = message->n_bytes <= sizeof message->front;
+    memcpy(message->front, bytes, is_all ? message->n_bytes : sizeof message->front);
+    __atomic_signal_fence(__ATOMIC_ACQ_REL); /* the compiler reads no byte of it again */
+    message->bytes = is_all ? message->front : bytes;
+    return KVP_OK;
+}
+
 kvp_status kvpi_side_tell(struct kvpi_side *side, uint32_t link,
                           const struct kvpi_transfer_head *head, kvp_status status)
 {

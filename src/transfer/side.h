@@ -100,6 +100,21 @@ void kvpi_side_break(struct kvpi_side *side, uint32_t link, kvp_status status);
 /* Lend a buffer of a link that is not broken; breaks it if it is. */
 kvp_status kvpi_side_lend(struct kvpi_side *side, uint32_t link, size_t n_bytes, uint8_t **out);
 
+/* What is decided upon is in front of a message: all of it but a chunk's KV. */
+enum { KVPI_FRONT_BYTES = 512 };
+
+/* A message that was taken. A link may give memory that its peer still writes to: what says where
+ * KV goes is read from `front`, a copy, and only KV from `bytes`. */
+struct kvpi_message {
+    const uint8_t *bytes; /* [n_bytes]; `front` itself, if all is there */
+    size_t n_bytes;
+    uint8_t front[KVPI_FRONT_BYTES];
+};
+
+/* Take a link's next message. Returns: as kvp_link.take; the bytes are the link's */
+kvp_status kvpi_side_take(const struct kvpi_side *side, uint32_t link,
+                          struct kvpi_message *message);
+
 /* Seal a message in the buffer that was lent, and post it. */
 kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
                           const struct kvpi_transfer_head *head);

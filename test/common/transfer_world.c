@@ -1,9 +1,16 @@
 /* transfer_world: see the header. KV is written and read through kvp_layer_write and _read, which
  * know of strides and types but nothing of transfers. */
+#define _POSIX_C_SOURCE 200809L /* sockets */
+
 #include "transfer_world.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
+#include <sys/socket.h>
+#include <unistd.h>
+#endif
 
 /* --------------------------------------------------------------------------------------- places */
 
@@ -446,12 +453,83 @@ kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_
 
 /* ---------------------------------------------------------------------------------------- pairs */
 
+#ifdef _WIN32
+
+static int is_over_shm(void)
+{
+    return 0;
+}
+
+static void open_shm(pair *p, uint32_t n_messages)
+{
+    (void)p;
+    (void)n_messages;
+}
+
+static void cut_shm(const pair *p)
+{
+    (void)p;
+}
+
+static void close_shm(const pair *p)
+{
+    (void)p;
+}
+
+#else
+
+static int is_over_shm(void)
+{
+    const char *name = getenv("KVP_TEST_LINK");
+    return name && strcmp(name, "shm") == 0;
+}
+
+static void open_shm(pair *p, uint32_t n_messages)
+{
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, p->sockets), 0);
+    for (int i = 0; i < 2; i++)
+        assert_ok(kvp_shm_open(p->sockets[i], KVP_LINK_MESSAGE_MIN, n_messages, &p->shm[i], NULL));
+    for (int i = 0; i < 2; i++)
+        assert_ok(kvp_shm_connect(p->shm[i], &p->ends[i], NULL));
+}
+
+/* As when both processes end. */
+static void cut_shm(const pair *p)
+{
+    if (p->shm[0])
+        (void)shutdown(p->sockets[0], SHUT_RDWR);
+}
+
+static void close_shm(const pair *p)
+{
+    for (int i = 0; i < 2 && p->shm[0]; i++) {
+        kvp_shm_close(p->shm[i]);
+        (void)close(p->sockets[i]);
+    }
+}
+
+#endif
+
+static void make_link(pair *p, uint32_t n_messages)
+{
+    if (is_over_shm())
+        open_shm(p, n_messages);
+    else
+        assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p->loopback, p->ends));
+}
+
+void cut_link(const pair *p)
+{
+    kvp_loopback_cut(p->loopback);
+    cut_shm(p);
+}
+
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages)
 {
     pair p = {.a = make_place(a), .b = make_place(b)};
     const kvp_transfer_config config_a = transfer_config_of(&p.a);
     const kvp_transfer_config config_b = transfer_config_of(&p.b);
-    assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p.loopback, p.ends));
+    make_link(&p, n_messages);
     assert_ok(kvp_sender_create(&config_a, &p.sender));
     assert_ok(kvp_receiver_create(&config_b, &p.receiver));
     assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &p.link_a));
@@ -464,6 +542,7 @@ void end_pair(pair *p)
     kvp_sender_destroy(p->sender);
     kvp_receiver_destroy(p->receiver);
     kvp_loopback_destroy(p->loopback);
+    close_shm(p);
     if (p->seq_a.bits != 0)
         (void)kvp_seq_close(p->a.w.cache, p->seq_a, NULL);
     if (p->seq_b.bits != 0)

@@ -106,11 +106,14 @@ kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_
 
 /* ---------------------------------------------------------------------------------------- pairs */
 
-/* A sender at `a`, a receiver at `b`, and a loopback between them. */
+/* A sender at `a`, a receiver at `b`, and a link between them: a loopback, or shared memory, with
+ * KVP_TEST_LINK=shm in the environment. */
 typedef struct pair {
     place a;
     place b;
     kvp_loopback *loopback;
+    kvp_shm *shm[2];  /* instead */
+    int sockets[2];   /* of theirs */
     kvp_link ends[2]; /* of the sender, of the receiver */
     link_faults faults[2];
     kvp_sender *sender;
@@ -128,6 +131,9 @@ typedef struct pair {
 /* Both sides of one shape, messages of 1024 bytes, `n_messages` of which may wait. */
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
 void end_pair(pair *p); /* closes what is open */
+
+/* Cut the link: what has arrived is taken, then both ends say KVP_E_PEER. */
+void cut_link(const pair *p);
 
 /* Open `n` tokens on both sides; the first `cached` of them are computed, at the receiver. It is
  * opened with KVP_OPEN_RECEIVE. */

@@ -5,6 +5,15 @@ kvp_add_test_program(kvp_two_processes
     "${transfer}/two_processes.c" "${transfer}/mini_model.c" "${transfer}/socket_link.c")
 kvp_add_test(NAME transfer_socket COMMAND kvp_two_processes socket LABELS transfer)
 kvp_add_test(NAME transfer_groups COMMAND kvp_two_processes groups LABELS transfer)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT KVP_PLATFORM)
+  kvp_add_test(NAME transfer_shm COMMAND kvp_two_processes shm LABELS transfer)
+  # What is tested over a loopback, over shared memory, too.
+  foreach(name transfer transfer_commits transfer_faults transfer_groups transfer_recurrent
+          transfer_refused transfer_states)
+    kvp_add_test(NAME transfer_over_shm_${name} COMMAND test_${name} LABELS transfer)
+    set_property(TEST transfer_over_shm_${name} APPEND PROPERTY ENVIRONMENT KVP_TEST_LINK=shm)
+  endforeach()
+endif()
 if(TARGET kvpager_ucx)
   target_compile_definitions(kvp_two_processes PRIVATE KVP_TEST_UCX)
   target_sources(kvp_two_processes PRIVATE "${transfer}/ucx_way.c")

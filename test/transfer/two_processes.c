@@ -1,8 +1,8 @@
 /* A prefills, B decodes. A sequence moves from one process to the other, and one of them is killed
  * at every message; the other must be left with a clean cache, and go on to the same bits.
  *
- *     two_processes socket | groups | TLS...     links over sockets, with two layer groups, or over
- *                                                UCX with UCX_TLS=TLS
+ *     two_processes socket | groups | shm | TLS...    links over sockets, with two layer groups,
+ *                                                     over shared memory, or UCX with UCX_TLS=TLS
  *
  *   parent   starts both, carries cards and the ticket, sees who dies and (if it is to) says so
  *   A        blocks of 4; computes the prompt in steps, sends layer by layer, then decodes alone
@@ -86,7 +86,7 @@ static int hear(int fd, struct word *word, int flags)
 /* -------------------------------------------------------------------------- both processes */
 
 struct scenario {
-    const char *tls; /* "socket", "groups" (over a socket), or what UCX may use */
+    const char *tls; /* "socket", "groups" (over a socket), "shm", or what UCX may use */
     int victim;      /* 0: A, 1: B, -1: nobody */
     uint32_t at;     /* which of its events is the last; 0: before the first */
     int told;        /* the parent says that the other one is gone */
@@ -103,6 +103,7 @@ struct side {
     struct word ticket;
     kvp_link inner;
     socket_link socket;
+    kvp_shm *shm;
 #ifdef KVP_TEST_UCX
     kvp_ucx *ucx;
     kvp_ucx_link *link;
@@ -194,6 +195,11 @@ static int is_socket(const char *tls)
     return strcmp(tls, "socket") == 0 || is_grouped(tls);
 }
 
+static int is_shm(const char *tls)
+{
+    return strcmp(tls, "shm") == 0;
+}
+
 static int is_tcp(const char *tls)
 {
     return strncmp(tls, "tcp", 3) == 0;
@@ -248,11 +254,28 @@ static int connect_ucx(void)
 }
 #endif
 
+static int connect_shm(void)
+{
+    kvp_status status = kvp_shm_open(self.data, 4096, 16, &self.shm, NULL);
+    require(status == KVP_OK || status == KVP_E_PEER);
+    if (self.scenario.told) /* who is not told must have a link: see sweep */
+        event();
+    if (status != KVP_OK)
+        return 0;
+    while ((status = kvp_shm_connect(self.shm, &self.inner, NULL)) == KVP_E_AGAIN)
+        (void)sched_yield();
+    require(status == KVP_OK || status == KVP_E_PEER);
+    return status == KVP_OK;
+}
+
 /* 0: there is nobody there. */
 static int connect_link(kvp_link *out_link)
 {
     if (is_socket(self.scenario.tls)) {
         self.inner = socket_link_end(&self.socket, self.data);
+    } else if (is_shm(self.scenario.tls)) {
+        if (!connect_shm())
+            return 0;
     } else {
 #ifdef KVP_TEST_UCX
         if (!connect_ucx())
@@ -313,6 +336,7 @@ static void finish(uint32_t state)
     check_clean();
     const struct verdict verdict = {state, self.model.digest};
     say(self.control, VERDICT, &verdict, sizeof verdict);
+    kvp_shm_close(self.shm);
 #ifdef KVP_TEST_UCX
     if (self.link) {
         while (state == KVP_TRANSFER_COMPLETE && kvp_ucx_flush(self.link) == KVP_E_AGAIN &&
@@ -570,7 +594,7 @@ static void sweep(const char *tls, int told, uint64_t digest)
 
 static int has_way(const char *tls)
 {
-    if (is_socket(tls))
+    if (is_socket(tls) || is_shm(tls))
         return 1;
 #ifdef KVP_TEST_UCX
     return ucx_has_way(tls, peers_over(tls));
@@ -582,7 +606,7 @@ static int has_way(const char *tls)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: two_processes socket | groups | UCX_TLS...\n");
+        fprintf(stderr, "usage: two_processes socket | groups | shm | UCX_TLS...\n");
         return 2;
     }
     const uint64_t plain = undisturbed("socket"), grouped = undisturbed("groups");
@@ -595,7 +619,7 @@ int main(int argc, char **argv)
         const uint64_t digest = is_grouped(argv[i]) ? grouped : plain;
         require(undisturbed(argv[i]) == digest);
         sweep(argv[i], 1, digest);
-        if (is_socket(argv[i]) || is_tcp(argv[i]))
+        if (is_socket(argv[i]) || is_shm(argv[i]) || is_tcp(argv[i]))
             sweep(argv[i], 0, digest);
     }
     return 0;

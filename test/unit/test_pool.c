@@ -368,6 +368,36 @@ static void test_a_long_run_goes_last_to_first(void **state)
     }
 }
 
+/* Runs whose blocks have one holder, or several: any four, with any counts, in a class. */
+static void test_shared_blocks_of_a_run_stay_held(void **state)
+{
+    (void)state;
+    for (uint32_t counts = 0; counts < 1024; counts++) {
+        struct made made;
+        int32_t row[5];
+        uint32_t n_cached = 0, n_alone = 0;
+        make(&made);
+        take_all(&made);
+        for (uint32_t i = 0; i < 5; i++) {
+            const uint32_t block = i + 1, more = counts >> 2 * i & 3;
+            row[i] = (int32_t)block;
+            kvpi_pool_set_content(&made.pool, block, block);
+            kvpi_pool_retain(&made.pool, block, 3);
+            for (uint32_t n = 0; n < more; n++) {
+                kvpi_pool_hold(&made.pool, block);
+            }
+            n_alone += more == 0;
+        }
+        assert_int_equal(kvpi_pool_release_run(&made.pool, row, 5, 0, &n_cached), 0);
+        assert_int_equal(n_cached, n_alone);
+        for (uint32_t i = 0; i < 5; i++) {
+            assert_int_equal(kvpi_pool_refs(&made.pool, i + 1), counts >> 2 * i & 3);
+            assert_int_equal(kvpi_block_class(kvpi_block(&made.pool, i + 1)), 3);
+        }
+        expect_counts(&made, 0, n_alone, 7 - n_alone);
+    }
+}
+
 /* ------------------------------------------------------------------------------------ the model */
 
 /* Every queue as an array, head first. */
@@ -652,6 +682,7 @@ int main(void)
         cmocka_unit_test(test_reset_frees_everything_in_ascending_order),
         cmocka_unit_test(test_a_run_of_releases_stops_at_what_becomes_free),
         cmocka_unit_test(test_a_long_run_goes_last_to_first),
+        cmocka_unit_test(test_shared_blocks_of_a_run_stay_held),
         cmocka_unit_test(test_random_steps_equal_the_model),
         cmocka_unit_test(test_the_check_sees_every_planted_fault),
     };

@@ -431,7 +431,7 @@ static void links(void **state)
     assert_status(KVP_E_ARG, kvp_receiver_link(p.receiver, 3));
     assert_ok(kvp_sender_link(p.sender, 0));
     assert_ok(kvp_receiver_link(p.receiver, 0));
-    kvp_loopback_cut(p.loopback);
+    cut_link(&p);
     progress_both(&p, 1);
     assert_status(KVP_E_PEER, kvp_sender_link(p.sender, 0));
     assert_status(KVP_E_PEER, kvp_receiver_link(p.receiver, 0));

@@ -14,6 +14,13 @@ KVP_SIZED kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages
                                      sizeof *out_ends);
 }
 
+KVP_API kvp_status kvp_shm_connect_sized(kvp_shm *shm, kvp_link *out_end, size_t end_size,
+                                         kvp_why *out_why);
+KVP_SIZED kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why)
+{
+    return kvp_shm_connect_sized(shm, out_end, sizeof *out_end, out_why);
+}
+
 KVP_API void kvp_transfer_config_init_sized(kvp_transfer_config *config, size_t config_size);
 KVP_SIZED void kvp_transfer_config_init(kvp_transfer_config *config)
 {

@@ -317,12 +317,32 @@ void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list)
     blocks[sentinel].prev = blocks[sentinel].next = sentinel;
 }
 
+/* Lower the last four counts of a shared run. Counts of a fork are mostly equal: if they have a bit
+ * in common besides the lowest, each is above 1. 0: that is not known, and nothing is done. */
+static inline int lower_four(struct kvpi_block *blocks, const int32_t *end)
+{
+    uint32_t *a = &blocks[end[-1]].refs, *b = &blocks[end[-2]].refs;
+    uint32_t *c = &blocks[end[-3]].refs, *d = &blocks[end[-4]].refs;
+    if ((*a & *b & *c & *d & (KVPI_REFS_MASK - 1)) == 0) {
+        return 0;
+    }
+    --*a;
+    --*b;
+    --*c;
+    --*d;
+    return 1;
+}
+
 /* Release the last of a shared run: only counts go down. */
 static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *row, uint32_t end,
                                       uint32_t begin)
 {
     const int32_t *entry = row + end;
     while (entry > row + begin) {
+        if (entry >= row + begin + 4 && lower_four(blocks, entry)) {
+            entry -= 4;
+            continue;
+        }
         struct kvpi_block *b = &blocks[entry[-1]];
         if (kvpi_block_refs(b) <= 1) {
             break;
