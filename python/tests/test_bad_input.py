@@ -179,6 +179,8 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Sequence.checkpoint": (lambda w, a: seq0(w).checkpoint(), {}),
     "Sequence.state": (lambda w, a: seq0(w).state(), {}),
     "Cache.state_stats": (lambda w, a: w.cache.state_stats(), {}),
+    "Cache.policy_info": (lambda w, a: w.cache.policy_info(), {}),
+    "Cache.policy_class": (lambda w, a: w.cache.policy_class(a["class_"]), {"class_": "number"}),
     "Cache.accept": (lambda w, a: w.cache.accept(a.get("seqs", w.handles), a.get("leaves", ROOTS)),
                      {"seqs": "seqs", "leaves": "nodes"}),
     "Cache": (lambda w, a: Cache(groups=a["groups"]), {"groups": "windows"}),

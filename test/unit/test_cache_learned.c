@@ -12,6 +12,7 @@
 
 #include <kvpager/drop.h>
 #include <kvpager/inspect.h>
+#include <kvpager/policy.h>
 #include <kvpager/recover.h>
 #include <kvpager/windows.h>
 
@@ -137,6 +138,110 @@ static void test_lru_has_no_room_for_what_is_held(void **state)
         }
         end_world(&w);
     }
+}
+
+/* ------------------------------------------------------------------------------ what can be read */
+
+static kvp_policy_info learned_info(const world *w)
+{
+    kvp_policy_info info;
+    assert_ok(kvp_policy_info_get(w->cache, &info));
+    return info;
+}
+
+/* Content of 4 blocks comes back at one age, and no other: it is in the table, in its class. */
+static void test_what_was_learned_can_be_read(void **state)
+{
+    (void)state;
+    world w = learned_world(64); /* C: a bin of 32 references is C/2 */
+    kvp_policy_class table;
+    for (uint32_t i = 0; i < 40; i++) {
+        leave_cached(&w, ints(0), 16); /* 4 blocks, each a group; used again after 32 references */
+        for (uint32_t other = 0; other < 7; other++) {
+            leave_cached(&w, ints(1000 + 4 * (int32_t)(7 * i + other)), 16);
+        }
+    }
+    assert_ok(kvp_policy_class_get(w.cache, 48, &table));
+    assert_int_equal(table.least_uses, 5);
+    assert_int_equal(table.least_output, 0);
+    assert_int_equal(table.least_new, 0);
+    const uint32_t at = 7; /* 16 of 32nds of C */
+    assert_int_equal(table.ages[at], 16);
+    assert_int_equal(table.ages[at + 1], 24);
+    assert_int_equal(table.used[at], 35 * 4 * KVP_POLICY_ENTRY); /* uses 6 to 40 */
+    assert_int_equal(table.seen[at], table.used[at]);
+    assert_int_equal(table.seen[0], 36 * 4 * KVP_POLICY_ENTRY); /* and the last one's rest */
+    assert_int_equal(table.used[0], 0);
+    assert_int_equal(table.seen[at + 1], 0);
+    assert_true(table.density[at] > 8 * (uint64_t)table.density[at + 1]);
+    assert_true(table.best_density[0] >= table.density[at]);
+    assert_true(table.density[at] > 2 * KVP_POLICY_DENSITY); /* within C/4, nearly always */
+    assert_ok(kvp_policy_class_get(w.cache, 16 + 9, &table));
+    assert_int_equal(table.least_uses, 2);
+    assert_int_equal(table.least_output, 256);
+    assert_int_equal(table.least_new, 513);
+    assert_int_equal(table.seen[0], 0); /* never */
+    assert_true(table.density[0] > 0);  /* as others are */
+    end_world(&w);
+}
+
+static void test_why_it_is_lru(void **state)
+{
+    (void)state;
+    world w = learned_world(64);
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    assert_int_equal(learned_info(&w).entry_blocks, 1);
+    for (int32_t i = 0; i < 64; i++) {
+        leave_cached(&w, ints(0), 16);
+    }
+    kvp_policy_info info = learned_info(&w); /* all comes back from LRU, which is looked at now */
+    assert_int_equal(info.references, 256);
+    assert_int_equal(info.cold_references, 128);
+    assert_int_equal(info.fallback, KVP_FALLBACK_GATE);
+    assert_int_equal(info.gate_references, 0);
+    assert_int_equal(info.returned, 63 * 4);
+    assert_int_equal(info.returned_late, 0);
+    assert_int_equal(info.credit, 63 * 4); /* half a percent each */
+    assert_int_equal(info.credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT);
+    assert_int_equal(info.credit_limit, (16 + (1 << 18)) * KVP_POLICY_CREDIT);
+    leave_cached(&w, ints(0), 16);
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 1; /* the guard comes first */
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_GUARD);
+    leave_cached(&w, ints(0), 16);
+    assert_int_equal(learned_info(&w).guard_references, 4);
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    kvpi_leaves_policy(&w.cache->pool.leaves)->gated = 0;
+    kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 0;
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_NONE);
+    leave_cached(&w, ints(0), 16);
+    info = learned_info(&w);
+    assert_int_equal(info.cold_references + info.guard_references + info.gate_references,
+                     stats_of(&w).fallback_references);
+    assert_ok(kvp_cache_reset(w.cache)); /* counters keep their values */
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    assert_int_equal(learned_info(&w).references, 0);
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    end_world(&w);
+}
+
+static void test_reads_that_are_refused(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 7);
+    world lru = make_world(&config), w = learned_world(7);
+    kvp_policy_info info;
+    kvp_policy_class table;
+    assert_status(KVP_E_STATE, kvp_policy_info_get(lru.cache, &info));
+    assert_status(KVP_E_STATE, kvp_policy_class_get(lru.cache, 0, &table));
+    assert_status(KVP_E_ARG, kvp_policy_info_get(NULL, &info));
+    assert_status(KVP_E_ARG, kvp_policy_info_get(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(NULL, 0, &table));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(w.cache, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(w.cache, KVP_POLICY_CLASSES, &table));
+    assert_ok(kvp_policy_class_get(w.cache, KVP_POLICY_CLASSES - 1, &table));
+    end_world(&lru);
+    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- leaves */
@@ -378,6 +483,9 @@ int main(void)
         cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
         cmocka_unit_test(test_a_close_on_the_host_is_no_use),
         cmocka_unit_test(test_lru_has_no_room_for_what_is_held),
+        cmocka_unit_test(test_what_was_learned_can_be_read),
+        cmocka_unit_test(test_why_it_is_lru),
+        cmocka_unit_test(test_reads_that_are_refused),
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
         cmocka_unit_test(test_a_refused_open_leaves_no_trace),
