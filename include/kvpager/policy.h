@@ -89,6 +89,19 @@ typedef struct kvp_policy_class {
 KVP_SIZED kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class_,
                                           kvp_policy_class *out_class);
 
+/* Tell where the prompt of a sequence ends, if it was opened with output behind it: of a request
+ * that was preempted, and is computed again.
+ *
+ * The learned policy counts what is behind as output when the sequence closes, and
+ * kvp_seq_info.prompt_tokens is n_tokens. Nothing else changes. The scheduler makes this call.
+ *
+ * Takes:   n_tokens     of the prompt, at most those of the sequence
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: the sequence has fewer tokens
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(1)
+ */
+KVP_API kvp_status kvp_seq_prompt_end(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
+
 #include "sized/policy.h"
 
 #ifdef __cplusplus

@@ -176,6 +176,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
         {"seqs": "seqs", "tokens": "tokens", "parents": "nodes", "n_tokens": "counts",
          "reserve": "number"}),
     "Namespace.state_need": (lambda w, a: w.ns.state_need(a["tokens"]), {"tokens": "tokens"}),
+    "Sequence.prompt_end": (lambda w, a: seq0(w).prompt_end(a["n_tokens"]), {"n_tokens": "number"}),
     "Sequence.checkpoint": (lambda w, a: seq0(w).checkpoint(), {}),
     "Sequence.state": (lambda w, a: seq0(w).state(), {}),
     "Cache.state_stats": (lambda w, a: w.cache.state_stats(), {}),

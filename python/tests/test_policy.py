@@ -32,6 +32,16 @@ def test_policy_h() -> None:
             cache.policy_class(kvpager.POLICY_CLASSES)
 
 
+def test_prompt_end() -> None:
+    with Cache(n_blocks=9, block_tokens=4, policy=1) as cache:
+        seq = cache.namespace().open(range(16))
+        assert seq.info().prompt_tokens == 16
+        seq.prompt_end(8)
+        assert seq.info().prompt_tokens == 8
+        with pytest.raises(kvpager.ArgError):
+            seq.prompt_end(17)
+
+
 def test_lru_has_learned_nothing() -> None:
     with Cache(n_blocks=9, block_tokens=4) as cache:
         with pytest.raises(kvpager.StateError):

@@ -224,7 +224,8 @@ static bool check(session *s)
 static bool is_recorded(const kvp_call *call)
 {
     return call->op != KVP_CALL_SEQ_INFO && call->op != KVP_CALL_EVENTS_READ &&
-           (call->op < KVP_CALL_COLD_END || call->op == KVP_CALL_CHECKPOINT) &&
+           (call->op < KVP_CALL_COLD_END || call->op == KVP_CALL_CHECKPOINT ||
+            call->op == KVP_CALL_PROMPT_END) &&
            !oracle_lacks_pointers(call);
 }
 

@@ -140,6 +140,49 @@ static void test_lru_has_no_room_for_what_is_held(void **state)
     }
 }
 
+/* A request that comes back: opened with 8 tokens of prompt, and 32 that it generated before. */
+static void test_what_is_behind_the_prompt_is_output(void **state)
+{
+    (void)state;
+    for (uint32_t told = 0; told <= 1; told++) {
+        world w = learned_world(16);
+        const struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
+        for (uint32_t i = 0; i < 2; i++) {
+            const kvp_seq seq = open_done(&w, ints(0), 40);
+            const int32_t first = row_entry(&w, seq, 0);
+            if (told) {
+                assert_ok(kvp_seq_prompt_end(w.cache, seq, 8));
+            }
+            assert_int_equal(info_of(&w, seq).prompt_tokens, told ? 8 : 40);
+            close_seq(&w, seq);
+            assert_int_equal(kvpi_order_block(policy->order, (uint32_t)first)->class_,
+                             16 * i + 4 * told);
+        }
+        assert_int_equal(stats_of(&w).learned_hits, told ? 2 : 10); /* of the prompt */
+        assert_int_equal(stats_of(&w).lru_hits, told ? 2 : 10);
+        end_world(&w);
+    }
+}
+
+static void test_where_a_prompt_cannot_end(void **state)
+{
+    (void)state;
+    world w = learned_world(16);
+    const kvp_seq seq = open_done(&w, ints(0), 10);
+    assert_status(KVP_E_ARG, kvp_seq_prompt_end(NULL, seq, 1));
+    assert_status(KVP_E_HANDLE, kvp_seq_prompt_end(w.cache, (kvp_seq){0}, 1));
+    assert_status(KVP_E_ARG, kvp_seq_prompt_end(w.cache, seq, 11));
+    assert_int_equal(info_of(&w, seq).prompt_tokens, 10);
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 0));
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 10));
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 6));
+    assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL)); /* it is never behind the tokens */
+    assert_int_equal(info_of(&w, seq).prompt_tokens, 5);
+    assert_ok(kvp_check(w.cache, 3, NULL));
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 /* ------------------------------------------------------------------------------ what can be read */
 
 static kvp_policy_info learned_info(const world *w)
@@ -483,6 +526,8 @@ int main(void)
         cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
         cmocka_unit_test(test_a_close_on_the_host_is_no_use),
         cmocka_unit_test(test_lru_has_no_room_for_what_is_held),
+        cmocka_unit_test(test_what_is_behind_the_prompt_is_output),
+        cmocka_unit_test(test_where_a_prompt_cannot_end),
         cmocka_unit_test(test_what_was_learned_can_be_read),
         cmocka_unit_test(test_why_it_is_lru),
         cmocka_unit_test(test_reads_that_are_refused),

@@ -1,8 +1,9 @@
-/* policy: the public reads of what the learned policy has learned. core/policy has it all, and knows
- * no public header; here its tables become the fields of policy.h. */
+/* policy: the public calls about the learned policy. core/policy has what was learned, and knows no
+ * public header; here its tables become the fields of policy.h. */
 #include <kvpager/policy.h>
 
 #include "base/sized.h"
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/seq/learned.h"
 
@@ -74,4 +75,34 @@ kvp_status kvp_policy_class_get_sized(const kvp_cache *cache, uint32_t class_,
     fill_class(&kvpi_leaves_policy(&cache->pool.leaves)->hits, class_, &full);
     kvpi_sized_give(out_class, class_size, &full, sizeof(full));
     return KVP_OK;
+}
+
+static kvp_status prompt_end(kvp_cache *cache, kvp_seq handle, uint32_t n_tokens)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
+    }
+    if (n_tokens > seq->tokens) {
+        return kvpi_fail(cache, KVP_E_ARG, 0, 0);
+    }
+    kvpi_begin_change(cache);
+    kvpi_set32(&seq->prompt, n_tokens);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_prompt_end(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = prompt_end(cache, seq, n_tokens);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_prompt_end(&cache->recorder, seq, n_tokens, status);
+    }
+    return kvpi_leave(cache, status);
 }
