@@ -25,9 +25,9 @@ extern "C" {
 #define KVP_POLICY_AGES    17
 
 /* Units of the fields below. */
-#define KVP_POLICY_ENTRY   16        /* of seen and used: one entry */
-#define KVP_POLICY_DENSITY 0x800000  /* of density: one use for each C references of place */
-#define KVP_POLICY_CREDIT  200       /* of credit: one block */
+#define KVP_POLICY_ENTRY   16       /* of seen and used: one entry */
+#define KVP_POLICY_DENSITY 0x800000 /* of density: one use for each C references of place */
+#define KVP_POLICY_CREDIT  200      /* of credit: one block */
 
 /* Why the policy is LRU. If several hold, references are counted for the first of them. */
 enum {

@@ -385,7 +385,7 @@ typedef struct oracle {
     int32_t *parked; /* [n_parked] in the order of their release */
     uint32_t n_parked;
 
-    plain_policy *policy; /* NULL: the queue decides */
+    plain_policy *policy;                        /* NULL: the queue decides */
     uint64_t fallback_by[KVP_FALLBACK_GATE + 1]; /* references, by KVP_FALLBACK_... */
 
     oracle_load *loads; /* [max_loads] */

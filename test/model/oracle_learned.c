@@ -188,7 +188,7 @@ kvp_status oracle_learned_info(const oracle *o, kvp_policy_info *out)
 
 kvp_status oracle_learned_class(const oracle *o, uint32_t class_, kvp_policy_class *out)
 {
-    static const uint32_t ages[PLAIN_BINS] = {0,  2,  3,  4,  6,  8,   12,  16, 24,
+    static const uint32_t ages[PLAIN_BINS] = {0,  2,  3,  4,  6,   8,   12,  16, 24,
                                               32, 48, 64, 96, 128, 192, 256, 384};
     static const uint32_t least[3][4] = {{1, 2, 3, 5}, {0, 32, 256, 512}, {0, 513, 4097, 32769}};
 

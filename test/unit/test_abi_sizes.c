@@ -10,7 +10,6 @@
 #include <kvpager/inspect.h>
 #include <kvpager/memory.h>
 #include <kvpager/oplog.h>
-#include <kvpager/policy.h>
 #include <kvpager/sched.h>
 #include <kvpager/snapshot.h>
 #include <kvpager/transfer.h>
@@ -25,7 +24,6 @@ enum { ROOM = KVPI_SIZED_MAX + 64, UNTOUCHED = 0xA5, LAYERS = 2, HEADS = 2, DIMS
 static struct {
     world w;
     world lender; /* with a host tier */
-    world learner; /* with the learned policy */
     kvp_seq seq;
     kvp_sched *sched;
     kvp_request request;
@@ -169,9 +167,6 @@ GIVES(can_swap_out, kvp_admission, 0, kvp_can_swap_out_sized(CACHE, &all.seq, 1,
 GIVES(can_swap_in, kvp_admission, 0, kvp_can_swap_in_sized(CACHE, NULL, 0, 0, out, n))
 GIVES(seq_info, kvp_seq_info, 0, kvp_seq_info_get_sized(CACHE, all.seq, out, n))
 GIVES(ns_info, kvp_ns_info, 0, kvp_ns_info_get_sized(CACHE, all.w.ns, out, n))
-GIVES(policy_info, kvp_policy_info, 0, kvp_policy_info_get_sized(all.learner.cache, out, n))
-GIVES(policy_class, kvp_policy_class, 0,
-      kvp_policy_class_get_sized(all.learner.cache, 3, out, n))
 GIVES(block_info, kvp_block_info, 0,
       kvp_block_info_get_sized(CACHE, 0, KVP_DEVICE, row_entry(&all.w, all.seq, 0), out, n))
 GIVES(block_origin, kvp_block_origin, 0,
@@ -209,7 +204,7 @@ static const given *const gives[] = {
     &gives_request,        &gives_sample,        &gives_wire_config_of,  &gives_wire_apply,
     &gives_wire_info,      &gives_wire_seq,      &gives_slice,           &gives_describe,
     &gives_describe_info,  &gives_loopback,      &gives_ticket,          &gives_receiver_stats,
-    &gives_tick,           &gives_policy_info,   &gives_policy_class,
+    &gives_tick,
 };
 
 static void check_given(const given *g, const unsigned char *whole, size_t size)
@@ -742,9 +737,6 @@ static int begin(void **state)
     config.host_blocks = 4;
     config.max_loads = 2;
     all.lender = make_world(&config);
-    config = config_of(4, 4, 15);
-    config.policy = KVP_POLICY_LEARNED;
-    all.learner = make_world(&config);
     leave_cached(&all.w, ints(0), 8);
     kvp_snapshot_options options;
     kvp_snapshot_options_init(&options);
@@ -788,7 +780,6 @@ static int end(void **state)
     kvp_memory_destroy(all.memory);
     kvp_sched_destroy(all.sched);
     close_seq(&all.w, all.seq);
-    end_world(&all.learner);
     end_world(&all.lender);
     end_world(&all.w);
     return 0;

@@ -183,7 +183,7 @@ static void test_where_a_prompt_cannot_end(void **state)
     end_world(&w);
 }
 
-/* ------------------------------------------------------------------------------ what can be read */
+/* -------------------------------------------------------------------------- what can be read */
 
 static kvp_policy_info learned_info(const world *w)
 {
@@ -265,6 +265,41 @@ static void test_why_it_is_lru(void **state)
     assert_int_equal(learned_info(&w).gate_references, 4);
     assert_int_equal(learned_info(&w).references, 0);
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    end_world(&w);
+}
+
+/* Programs that were built against another version: what both know is there, and nothing else is
+ * touched; what only the program knows is 0. */
+static void test_reads_of_other_sizes(void **state)
+{
+    (void)state;
+    world w = learned_world(64);
+    leave_cached(&w, ints(0), 16);
+    const kvp_policy_info info = learned_info(&w);
+    kvp_policy_class table;
+    assert_ok(kvp_policy_class_get(w.cache, 5, &table));
+    uint8_t room[sizeof(table) + 16], zero[8] = {0};
+    memset(room, 0xA5, sizeof(room));
+    assert_ok(kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 16));
+    assert_memory_equal(room, &info, 16);
+    assert_int_equal(room[16], 0xA5);
+    assert_ok(
+        kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, sizeof(info) + 8));
+    assert_memory_equal(room, &info, sizeof(info));
+    assert_memory_equal(room + sizeof(info), zero, 8);
+    assert_int_equal(room[sizeof(info) + 8], 0xA5);
+    memset(room, 0xA5, sizeof(room));
+    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, 12));
+    assert_memory_equal(room, &table, 12);
+    assert_int_equal(room[12], 0xA5);
+    const size_t more = sizeof(table) + 8;
+    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, more));
+    assert_memory_equal(room, &table, sizeof(table));
+    assert_memory_equal(room + sizeof(table), zero, 8);
+    assert_int_equal(room[more], 0xA5);
+    assert_status(KVP_E_ARG,
+                  kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 7));
+    assert_status(KVP_E_ARG, kvp_policy_class_get_sized(w.cache, 5, &table, 6));
     end_world(&w);
 }
 
@@ -530,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_where_a_prompt_cannot_end),
         cmocka_unit_test(test_what_was_learned_can_be_read),
         cmocka_unit_test(test_why_it_is_lru),
+        cmocka_unit_test(test_reads_of_other_sizes),
         cmocka_unit_test(test_reads_that_are_refused),
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),

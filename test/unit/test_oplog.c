@@ -688,28 +688,6 @@ static void test_long_arrays(void **state)
     free(made.memory.bytes);
 }
 
-/* A call whose number is behind those of calls that are in no log. */
-static void test_a_log_with_prompt_ends(void **state)
-{
-    (void)state;
-    static const uint8_t told[] = {66, 0x81, 0x80, 0x40, 5, 0};
-    kvp_record record;
-    int at_end;
-    struct sample_log made = {.recorder.cache_bits = SAMPLE_CACHE_BITS};
-    sample_begin(&made);
-    kvpi_record_seq_prompt_end(&made.recorder, SEQ, 5, KVP_OK);
-    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof told, told, sizeof told);
-    sample_end(&made);
-    kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
-    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
-    assert_int_equal(record.call.op, KVP_CALL_PROMPT_END);
-    assert_string_equal(kvp_call_name(record.call.op), "seq_prompt_end");
-    assert_int_equal(record.call.position, 5);
-    assert_true(record.call.handle == portable(SEQ.bits));
-    kvp_oplog_close(log);
-    free(made.memory.bytes);
-}
-
 /* A cache with recurrent state writes the next version. */
 static void test_a_log_with_states(void **state)
 {
@@ -804,7 +782,6 @@ int main(void)
         cmocka_unit_test(test_trees_have_what_was_asked_for),
         cmocka_unit_test(test_tokens_that_no_event_has_are_not_looked_at),
         cmocka_unit_test(test_long_arrays),
-        cmocka_unit_test(test_a_log_with_prompt_ends),
         cmocka_unit_test(test_a_log_with_states),
         cmocka_unit_test(test_the_bytes_are_frozen),
     };

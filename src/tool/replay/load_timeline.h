@@ -62,8 +62,8 @@ void kvpi_load_timeline_span(kvpi_load_timeline *timeline, uint64_t from_ns, uin
 kvpi_load_interval *kvpi_load_timeline_at(kvpi_load_timeline *timeline, uint64_t at_ns);
 
 /* Count in an interval what was counted since `before`, which becomes what is now. */
-void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before,
-                           const kvp_stats *now, const kvp_policy_info *info);
+void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before, const kvp_stats *now,
+                           const kvp_policy_info *info);
 
 /* Widen the intervals until there are at most so many, 1 or more. */
 void kvpi_load_timeline_limit(kvpi_load_timeline *timeline, size_t max_intervals);

@@ -73,8 +73,8 @@ static void write_page(const char *title, const char *json, FILE *file)
           "<script type=\"application/json\" id=\"data\">",
           file);
     write_data(json, file);
-    fprintf(file, "</script>\n<script>\n%s%s%s%s</script>\n</body>\n</html>\n",
-            kvpi_page_page_js, kvpi_page_learned_js, kvpi_page_replay_js, kvpi_page_end_js);
+    fprintf(file, "</script>\n<script>\n%s%s%s%s</script>\n</body>\n</html>\n", kvpi_page_page_js,
+            kvpi_page_learned_js, kvpi_page_replay_js, kvpi_page_end_js);
 }
 
 static int write_file(const char *command, const char *path, const char *title, const char *json)

@@ -1,5 +1,5 @@
-/* policy: the public calls about the learned policy. core/policy has what was learned, and knows no
- * public header; here its tables become the fields of policy.h. */
+/* learned_calls: the public calls about the learned policy. core/policy has what was learned, and
+ * knows no public header; here its tables become the fields of policy.h. */
 #include <kvpager/policy.h>
 
 #include "base/sized.h"
