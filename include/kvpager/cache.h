@@ -593,7 +593,7 @@ typedef struct kvp_seq_info {
     uint64_t row_version;   /* rises when an entry that was in the row is replaced or removed */
     uint32_t n_tokens;      /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
-    uint32_t prompt_tokens; /* given at open */
+    uint32_t prompt_tokens; /* given at open, or by kvp_seq_prompt_end (policy.h) */
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
     uint32_t computed_tokens;
     uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */

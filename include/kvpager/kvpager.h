@@ -15,6 +15,7 @@
 #include "trees.h"
 #include "states.h"
 #include "quotas.h"
+#include "policy.h"
 #include "snapshot.h"
 #include "inspect.h"
 #include "recover.h"

@@ -103,7 +103,8 @@ extern "C" {
     X(BLOCK_ORIGIN, 62, "block_origin_get")                                                        \
     X(BLOCK_PREFIX, 63, "block_prefix")                                                            \
     X(STATE_GET, 64, "seq_state_get")                                                              \
-    X(STATE_STATS, 65, "cache_state_stats")
+    X(STATE_STATS, 65, "cache_state_stats")                                                        \
+    X(PROMPT_END, 66, "seq_prompt_end")
 
 /* Of the bytes of a log. A cache without recurrent state writes version 4, which is read, too. Logs
  * of another version are KVP_E_VERSION: record anew, or run them with

@@ -21,7 +21,8 @@ from ._core import fail as plain_fail
 from ._errors import ArgError, CorruptError, HandleError, TooSmallError
 from ._lend import Lending
 from ._native import ffi, lib
-from ._records import Admission, BlockInfo, ConfigFields, Shortage, StateStats, Stats, Window
+from ._records import (Admission, BlockInfo, ConfigFields, PolicyClass, PolicyInfo, Shortage,
+                       StateStats, Stats, Window)
 from ._sequence import Namespace, Sequence, accept, extend_tree, fail, handle_of
 from ._snapshot import Snapshots
 from ._tiers import Tiers
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 COPY_DTYPE = struct_dtype("kvp_copy")
 EVICTED_DTYPE = struct_dtype("kvp_evicted")
 _ADMISSION, _BLOCK_INFO, _STATE_STATS = Struct(Admission), Struct(BlockInfo), Struct(StateStats)
+_POLICY_INFO, _POLICY_CLASS = Struct(PolicyInfo), Struct(PolicyClass)
 _plan_take, _empty = calls.plan_take, np.empty
 _extend_many, _fill_many, _commit_many = calls.extend_many, calls.fill_many, calls.commit_many
 _no_numbers = (TypeError, OverflowError)
@@ -186,6 +188,25 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         if status:
             fail(self._o, status, "Cache.state_stats")
         return _STATE_STATS.read(room)
+
+    def policy_info(self) -> PolicyInfo:
+        """Why and for how long the policy was LRU; the cache must have been made with policy=1."""
+        room = _POLICY_INFO.new()
+        status = lib.kvpg_policy_info_get(self._o, room)
+        if status:
+            fail(self._o, status, "Cache.policy_info")
+        return _POLICY_INFO.read(room)
+
+    def policy_class(self, class_: int) -> PolicyClass:
+        """What the policy learned of one of POLICY_CLASSES classes, by age."""
+        room = _POLICY_CLASS.new()
+        try:
+            status = lib.kvpg_policy_class_get(self._o, class_, room)
+        except _no_numbers as error:
+            raise bad_number(error, class_=class_) from None
+        if status:
+            fail(self._o, status, "Cache.policy_class", class_=class_)
+        return _POLICY_CLASS.read(room)
 
     def shortage(self) -> Shortage:
         """Why the most recent failing call failed."""

@@ -414,6 +414,15 @@ class Sequence(Handle, Uncopied):
             fail(self._o, status, "Sequence.window_info", seq=self, group=group)
         return _WINDOW_INFO.read(room)
 
+    def prompt_end(self, n_tokens: int) -> None:
+        """Tell where the prompt ends, if output was opened behind it: for the learned policy."""
+        try:
+            status = lib.kvpg_seq_prompt_end(self._o, self.handle, n_tokens)
+        except _no_numbers as error:
+            raise bad_number(error, n_tokens=n_tokens) from None
+        if status:
+            fail(self._o, status, "Sequence.prompt_end", seq=self, n_tokens=n_tokens)
+
     def checkpoint(self) -> int:
         """Keep the recurrent state after the computed tokens, which end a unit, for prompts that
         begin alike: CHECKPOINT_MADE, _THERE or _SKIPPED. It never fails for lack of slots."""

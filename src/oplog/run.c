@@ -9,6 +9,7 @@
  * place for them.
  */
 #include <kvpager/oplog.h>
+#include <kvpager/policy.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,8 @@
  */
 #include "sched/state.h"
 
+#include <kvpager/policy.h>
+
 #include <assert.h>
 
 struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request)
@@ -124,6 +126,9 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     }
     if (status != KVP_OK) {
         return status;
+    }
+    if (sched->learns && prompt.n_tokens > request->prompt.n_tokens) { /* it comes back */
+        (void)kvp_seq_prompt_end(sched->cache, trunk->seq, request->prompt.n_tokens);
     }
     trunk->stage = KVPI_STAGE_HELD;
     trunk->core = prompt.n_tokens;

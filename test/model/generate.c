@@ -83,6 +83,7 @@ static void draw_weights(generator *g)
     g->weights[KVP_CALL_RESET] = 1;
     g->weights[KVP_CALL_NS_QUOTA] = g->o->config.quotas ? 120 : 10;
     g->weights[KVP_CALL_NS_INFO] = g->o->config.quotas ? 50 : 10;
+    g->weights[KVP_CALL_PROMPT_END] = g->o->policy ? 60 : 0; /* a number, for others */
     generate_tier_weights(g);
     generate_group_weights(g);
     generate_lend_weights(g);
@@ -495,6 +496,13 @@ static uint32_t draw_position(generator *g, const oracle_seq *seq)
     }
 }
 
+static void make_prompt_end(generator *g, kvp_call *call)
+{
+    const oracle_seq *seq = generate_seq(g, call);
+
+    call->position = draw_position(g, seq) + (seq && chance(g, 10) ? seq->tokens + 1 : 0);
+}
+
 static void make_range(generator *g, kvp_call *call)
 {
     const oracle_seq *seq = generate_seq(g, call);
@@ -644,6 +652,7 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_COMMIT_MANY: make_commit_many(g, call); break;
     case KVP_CALL_INVALIDATE: make_invalidate(g, call); break;
     case KVP_CALL_FORK: make_fork(g, call); break;
+    case KVP_CALL_PROMPT_END: make_prompt_end(g, call); break;
     case KVP_CALL_TRUNCATE: call->position = draw_position(g, generate_seq(g, call)); break;
     case KVP_CALL_CHECKPOINT: generate_checkpoint(g, call); break;
     case KVP_CALL_STATE_GET:

@@ -419,6 +419,7 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_CLOSE: return oracle_close(o, call, out);
     case KVP_CALL_RETAIN: return oracle_retain(o, call);
     case KVP_CALL_UNCACHE: return oracle_uncache(o, call);
+    case KVP_CALL_PROMPT_END: return oracle_prompt_end(o, call);
     case KVP_CALL_CAN_OPEN: return oracle_can_open(o, call, out);
     case KVP_CALL_CAN_EXTEND: return oracle_can_extend(o, call, out);
     case KVP_CALL_PLAN_TAKE: return oracle_plan_take(o, call, out);

@@ -31,6 +31,7 @@
 #include "kvpager/hash.h"
 #include "kvpager/lend.h"
 #include "kvpager/oplog.h"
+#include "kvpager/policy.h"
 #include "kvpager/quotas.h"
 #include "kvpager/states.h"
 #include "kvpager/steps.h"
@@ -384,7 +385,8 @@ typedef struct oracle {
     int32_t *parked; /* [n_parked] in the order of their release */
     uint32_t n_parked;
 
-    plain_policy *policy; /* NULL: the queue decides */
+    plain_policy *policy;                        /* NULL: the queue decides */
+    uint64_t fallback_by[KVP_FALLBACK_GATE + 1]; /* references, by KVP_FALLBACK_... */
 
     oracle_load *loads; /* [max_loads] */
     uint64_t load_number;
@@ -463,6 +465,10 @@ bool oracle_is_told(const oracle *o, uint32_t node, uint32_t tier, uint32_t grou
 
 /* Is the call refused before it gets to the cache's state? */
 bool oracle_lacks_pointers(const kvp_call *call);
+
+/* What kvp_policy_info_get and kvp_policy_class_get give. */
+kvp_status oracle_learned_info(const oracle *o, kvp_policy_info *out);
+kvp_status oracle_learned_class(const oracle *o, uint32_t class_, kvp_policy_class *out);
 
 /* Does the sequence need an entry that was dropped, to go on? */
 bool oracle_lacks(const oracle *o, const oracle_seq *seq);

@@ -7,6 +7,7 @@
 #include "oracle_parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Groups of 512 tokens, or of a 128th of a small cache. */
 static uint64_t group_blocks(const kvp_config *config)
@@ -106,6 +107,14 @@ static uint32_t count_held(const oracle *o, const oracle_seq *seq)
     return (uint32_t)(held > seq->n_row ? held : seq->n_row);
 }
 
+static uint32_t fallback_of(const plain_policy *p)
+{
+    return p->now < 2 * p->c ? KVP_FALLBACK_COLD
+           : p->distrusted   ? KVP_FALLBACK_GUARD
+           : p->gated        ? KVP_FALLBACK_GATE
+                             : KVP_FALLBACK_NONE;
+}
+
 void oracle_learned_close(oracle *o, const oracle_seq *seq)
 {
     uint32_t n, group, *names;
@@ -132,6 +141,7 @@ void oracle_learned_close(oracle *o, const oracle_seq *seq)
     request.output_tokens = seq->tokens - seq->prompt;
     o->stats.references += n;
     o->stats.fallback_references += plain_is_lru(o->policy) ? n : 0;
+    o->fallback_by[fallback_of(o->policy)] += n;
     o->marks.learned_returned += o->policy->returned;
     plain_use(o->policy, &request);
     o->stats.learned_hits = o->policy->hit_blocks;
@@ -149,4 +159,53 @@ void oracle_learned_lost(oracle *o, int32_t block)
 {
     if (o->policy && oracle_tier(o, block) == KVP_DEVICE && !oracle_block_sealed(o, block))
         plain_forget(o->policy, (uint32_t)block);
+}
+
+/* --------------------------------------------------------------------------- what can be read */
+
+kvp_status oracle_learned_info(const oracle *o, kvp_policy_info *out)
+{
+    const plain_policy *p = o->policy;
+    int64_t slack;
+
+    if (!p)
+        return KVP_E_STATE;
+    slack = (int64_t)((1u << 20) / p->block_tokens);
+    memset(out, 0, sizeof *out);
+    out->references = p->now;
+    out->cold_references = o->fallback_by[KVP_FALLBACK_COLD];
+    out->guard_references = o->fallback_by[KVP_FALLBACK_GUARD];
+    out->gate_references = o->fallback_by[KVP_FALLBACK_GATE];
+    out->returned = p->returned;
+    out->returned_late = p->late;
+    out->credit = p->credit;
+    out->credit_floor = -((int64_t)(p->c / 8) + slack) * 200;
+    out->credit_limit = ((int64_t)(p->c / 4) + slack) * 200;
+    out->fallback = fallback_of(p);
+    out->entry_blocks = (uint32_t)p->group;
+    return KVP_OK;
+}
+
+kvp_status oracle_learned_class(const oracle *o, uint32_t class_, kvp_policy_class *out)
+{
+    static const uint32_t ages[PLAIN_BINS] = {0,  2,  3,  4,  6,   8,   12,  16, 24,
+                                              32, 48, 64, 96, 128, 192, 256, 384};
+    static const uint32_t least[3][4] = {{1, 2, 3, 5}, {0, 32, 256, 512}, {0, 513, 4097, 32769}};
+
+    if (class_ >= PLAIN_CLASSES)
+        return KVP_E_ARG;
+    if (!o->policy)
+        return KVP_E_STATE;
+    memset(out, 0, sizeof *out);
+    out->least_uses = least[0][class_ / 16];
+    out->least_output = least[1][class_ / 4 % 4];
+    out->least_new = least[2][class_ % 4];
+    for (uint32_t b = 0; b < PLAIN_BINS; b++) {
+        out->ages[b] = ages[b];
+        out->seen[b] = (uint32_t)o->policy->at_risk[class_][b];
+        out->used[b] = (uint32_t)o->policy->hits[class_][b];
+        out->density[b] = (uint32_t)o->policy->near[class_][b];
+        out->best_density[b] = (uint32_t)o->policy->far[class_][b];
+    }
+    return KVP_OK;
 }

@@ -239,6 +239,7 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_retain(oracle *o, const kvp_call *call);
 kvp_status oracle_uncache(oracle *o, const kvp_call *call);
+kvp_status oracle_prompt_end(oracle *o, const kvp_call *call);
 void oracle_reset(oracle *o);
 void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released);
 

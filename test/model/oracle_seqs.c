@@ -395,6 +395,19 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
     return KVP_OK;
 }
 
+kvp_status oracle_prompt_end(oracle *o, const kvp_call *call)
+{
+    uint32_t place = oracle_find_seq(o, call->handle);
+
+    if (place == ORACLE_NONE)
+        return oracle_fail(o, KVP_E_HANDLE, 0, 0);
+    if (call->position > o->seqs[place].tokens)
+        return oracle_fail(o, KVP_E_ARG, 0, 0);
+    oracle_begin_change(o);
+    o->seqs[place].prompt = call->position;
+    return KVP_OK;
+}
+
 kvp_status oracle_uncache(oracle *o, const kvp_call *call)
 {
     uint32_t place = oracle_find_seq(o, call->handle);

@@ -224,7 +224,8 @@ static bool check(session *s)
 static bool is_recorded(const kvp_call *call)
 {
     return call->op != KVP_CALL_SEQ_INFO && call->op != KVP_CALL_EVENTS_READ &&
-           (call->op < KVP_CALL_COLD_END || call->op == KVP_CALL_CHECKPOINT) &&
+           (call->op < KVP_CALL_COLD_END || call->op == KVP_CALL_CHECKPOINT ||
+            call->op == KVP_CALL_PROMPT_END) &&
            !oracle_lacks_pointers(call);
 }
 
@@ -366,6 +367,36 @@ static bool audit_spaces(session *s)
     return true;
 }
 
+/* Two results of one read, and their bytes. */
+static bool same_read(session *s, const char *what, kvp_status a, kvp_status b, const void *seen,
+                      const void *foretold, size_t n_bytes)
+{
+    if (a == b && (a != KVP_OK || memcmp(seen, foretold, n_bytes) == 0))
+        return true;
+    sign(s, 0, what);
+    snprintf(s->why, sizeof s->why, "after the call, %s: %s, foretold was %s", what,
+             kvp_status_name(a), kvp_status_name(b));
+    return false;
+}
+
+/* What the policy learned. These calls are in no log. */
+static bool audit_policy(session *s)
+{
+    kvp_policy_info info, wanted;
+    kvp_policy_class table, wanted_table;
+
+    if (!same_read(s, "kvp_policy_info_get", kvp_policy_info_get(s->cache, &info),
+                   oracle_learned_info(s->o, &wanted), &info, &wanted, sizeof info))
+        return false;
+    for (uint32_t c = 0; c <= KVP_POLICY_CLASSES; c++) {
+        if (!same_read(s, "kvp_policy_class_get", kvp_policy_class_get(s->cache, c, &table),
+                       oracle_learned_class(s->o, c, &wanted_table), &table, &wanted_table,
+                       sizeof table))
+            return false;
+    }
+    return true;
+}
+
 bool session_audit(session *s)
 {
     static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE,
@@ -378,7 +409,7 @@ bool session_audit(session *s)
             return false;
     }
     if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST) || !audit_spaces(s) ||
-        !audit_slots(s))
+        !audit_slots(s) || !audit_policy(s))
         return false;
     for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
         if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))

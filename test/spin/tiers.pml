@@ -18,7 +18,10 @@
  *
  * Left out: forks and copy-on-write (writers.pml), KVP_KEEP, several units in a block, values that
  * come later, kvp_seq_commit, several sequences in one call, refusals (a call is made only when it
- * would succeed), the order of queues.
+ * would succeed), the order of queues. So which block leaves first, on either tier, is of no matter
+ * here: every order is tried, and that the host evicts tails before the prefixes that they need
+ * (swap.h) is one of them. That a block is not kept whose prefix is on no tier is a rule of ordered
+ * steps.
  *
  * Sizes, -D: N_BLOCKS, N_HOST (0: no host tier), N_SEQS, N_TOKENS, N_KINDS, N_OUT, N_COPIES; FAIL,
  * INVALIDATE, TRUNCATE: 1 when these may happen. Mutants are edits of this text: see `mutants`.

@@ -96,6 +96,59 @@ def look(browser, path, name, charts):
     check_equal(len(pictures), len(SIZES), name, "two sizes look the same")
 
 
+# Of each map of what was learned: its marks, and what is read out at the middle of a row's cell.
+MAPS = """
+[...document.querySelectorAll(".card")].filter((c) => c.querySelector(":scope > .readout"))
+  .map((card) => {
+    const drawing = card.querySelector("svg"), rect = drawing.getBoundingClientRect();
+    const marks = [...drawing.querySelectorAll("rect")].filter((e) => e.getAttribute("fill") !== "none");
+    const gray = marks.filter((e) => e.getAttribute("fill") === "var(--c6)").length;
+    const cell = (card.clientWidth - 28 - 46) / 17, read = [];
+    for (let row = 0; row < 64; row++)
+      for (let age = 0; age < 17; age++) {
+        drawing.dispatchEvent(new PointerEvent("pointermove", {
+          clientX: rect.left + 46 + (age + 0.5) * cell,
+          clientY: rect.top + Math.floor(row / 16) * 120 + 20 + (row % 16 + 0.5) * 6 }));
+        read.push(card.querySelector(".readout .soft").textContent);
+      }
+    return [gray, marks.length - gray, read];
+  })
+"""
+
+
+def maps(browser, path):
+    """A mark for each class and age of which something was seen, and none for others; what is read
+    out is what the data has."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read().split('<script type="application/json" id="data">')[1]
+    learned = json.loads(text.split("</script>")[0])["result"]["learned"]
+    classes = {(c["least_uses"], c["least_output_tokens"], c["least_new_tokens"]): c
+               for c in learned["classes"]}
+    rows = [classes.get((uses, output, new)) for uses in (1, 2, 3, 5)
+            for output in (0, 32, 256, 512) for new in (0, 513, 4097, 32769)]
+    seen = sum(n > 0 for c in learned["classes"] for n in c["seen"])
+    used = sum(n > 0 for c in learned["classes"] for n in c["used"])
+    check(0 < used < seen < 64 * 17, used, seen)
+    for width in (1280, 390):
+        check_equal(browser.show(path, width), [], width)
+        (gray, strong, read), (gray_too, dense, _) = browser.evaluate(MAPS)
+        check_equal((gray, strong, gray_too), (seen, used, seen), width)
+        check_equal(dense, sum(n > 0 and d > 0 for c in learned["classes"]
+                               for n, d in zip(c["seen"], c["density"])), width)
+        for i, text in enumerate(read):
+            row, age = rows[i // 17], i % 17
+            n = row["seen"][age] if row is not None else 0
+            check(("never seen" in text) == (n == 0), width, i, text, n)
+            if n > 0:
+                share = 100 * row["used"][age] / n
+                check(abs(float(text.split(": ")[1].split(" %")[0]) - share) < 0.06, i, text, share)
+        for at, words in [((32 + 5) * 17 + 7, "used 3 or 4 times, output < 256, new 513 to 4,096; "
+                           "C/2 to 3 C/4: "), (0, "used once, output < 32, new at most 512; 0 to C/16: "),
+                          (64 * 17 - 1, "used 5 times or more, output more, new more than 32,768; "
+                           "12 C to 16 C: ")]:
+            check_equal(read[at][:len(words)], words, width)
+
+
 def make(*arguments, stdin=None):
     done = run(*arguments, stdin=stdin)
     check_equal(done.returncode, 0, arguments, done.stderr)
@@ -153,7 +206,8 @@ def main():
             make("replay", "--report", page, "--sequential", *SEQUENTIAL, MIXED)
             look(browser, page, "sequential", 7)
             make("replay", "--report", page, "--sequential", "--policy", "learned", *SEQUENTIAL, MIXED)
-            look(browser, page, "learned", 9)
+            look(browser, page, "learned", 11)
+            maps(browser, page)
             make("mrc", "--report", page, "--model", "llama-3.1-8b", "--device", "h100", MIXED)
             look(browser, page, "mrc", 1)
             make("mrc", "--report", page, "--sample", "0.1", "--only-lru", MIXED)

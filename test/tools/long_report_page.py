@@ -128,7 +128,8 @@ def load_pages(folder):
             check(max(course[name + "_p90"]) <= result[key]["max"], options, name)
 
 
-POLICY = ["references", "fallback_references", "learned_hits", "lru_hits"]
+POLICY = ["references", "learned_hits", "lru_hits"]
+REASONS = ["cold_references", "guard_references", "gate_references"]
 
 
 def learned_pages(folder):
@@ -140,14 +141,19 @@ def learned_pages(folder):
     check_equal(result["policy"], "learned")
     for name in POLICY:
         check_equal(sum(course[name]), result[name], name)
+    for name in REASONS:
+        check_equal(sum(course[name]), result["learned"][name], name)
     check(0 < result["fallback_references"], result)
     data = make_page(page, "replay", "--no-measure", "--policy", "learned", *tight, MIXED)
     for name in POLICY:  # the last step's are not in it
         found, all_of_it = sum(data["course"][name]), data["result"][name]
         check(0.9 * all_of_it <= found <= all_of_it, name, found, all_of_it)
+    check_equal(sum(data["course"]["cold_references"]),
+                data["result"]["learned"]["cold_references"], "not warm")
     data = make_page(page, "replay", "--sequential", *tight, MIXED)
     check("policy" not in data["result"], data["result"])
-    for name in POLICY:
+    check("learned" not in data["result"], data["result"])
+    for name in POLICY + REASONS:
         check_equal(sum(data["course"][name]), 0, name)
 
 

@@ -21,6 +21,31 @@ def simulated():
     return json.loads(done.stdout)["sizes"]
 
 
+def check_learned(found):
+    """What it learned in 4,946 blocks: `learned` of the figures."""
+    learned = found["learned"]
+    check_equal(sum(learned[reason + "_references"] for reason in ("cold", "guard", "gate")),
+                found["fallback_references"])
+    check(learned["cold_references"] >= 2 * 4946, learned["cold_references"])
+    check_equal(learned["fallback"], "none")
+    check_equal(learned["entry_blocks"], 32)  # of 16 tokens
+    check_equal(learned["credit_limit_blocks"], 4946 // 4 + 2**20 // 16)
+    check_equal(learned["credit_floor_blocks"], -(4946 // 8 + 2**20 // 16))
+    gained = found["learned_hits"] - found["lru_hits"]
+    check_equal(learned["credit_blocks"], gained + found["lru_hits"] / 200)
+    check_equal(learned["ages"][::4], [0, 0.1875, 0.75, 3, 12])
+    seen = [sum(c["seen"][age] for c in learned["classes"]) for age in range(17)]
+    used = sum(sum(c["used"]) for c in learned["classes"])
+    check(0 < len(learned["classes"]) < 64, len(learned["classes"]))
+    check(all(a >= b for a, b in zip(seen, seen[1:])), "content becomes more with age", seen)
+    check_equal(used, learned["returned"])  # too few to be halved
+    check(0 < learned["returned_late"] < learned["returned"], learned["returned_late"])
+    for c in learned["classes"]:
+        check(any(c["seen"]) and all(n >= m for n, m in zip(c["seen"], c["used"])), c)
+        check_equal([len(c[key]) for key in ("seen", "used", "density")], [17] * 3)
+        check(min(c["density"]) > 0, c)
+
+
 def check_hits():
     for point in simulated():
         found = replay(MIXED, "--blocks", point["blocks"], "--policy", "learned")
@@ -35,6 +60,8 @@ def check_hits():
         # The policy's own account of LRU is of whole groups, and near to what LRU hits.
         check(abs(found["lru_hits"] * 16 - lru["hit_tokens"]) < 0.06 * lru["hit_tokens"],
               found["lru_hits"] * 16, lru["hit_tokens"])
+        if point["blocks"] == 4946:
+            check_learned(found)
 
 
 def check_load():
@@ -42,6 +69,8 @@ def check_load():
     found = replay_load(MIXED, "--blocks", 6000, "--policy", "learned", "--host-blocks", 3000)
     check_equal(found["policy"], "learned")
     check(found["references"] > 0, found)
+    check_equal(sum(found["learned"][reason + "_references"] for reason in ("cold", "guard", "gate")),
+                found["fallback_references"])
 
 
 def several(*options):

@@ -12,6 +12,7 @@
 
 #include <kvpager/drop.h>
 #include <kvpager/inspect.h>
+#include <kvpager/policy.h>
 #include <kvpager/recover.h>
 #include <kvpager/windows.h>
 
@@ -137,6 +138,188 @@ static void test_lru_has_no_room_for_what_is_held(void **state)
         }
         end_world(&w);
     }
+}
+
+/* A request that comes back: opened with 8 tokens of prompt, and 32 that it generated before. */
+static void test_what_is_behind_the_prompt_is_output(void **state)
+{
+    (void)state;
+    for (uint32_t told = 0; told <= 1; told++) {
+        world w = learned_world(16);
+        const struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
+        for (uint32_t i = 0; i < 2; i++) {
+            const kvp_seq seq = open_done(&w, ints(0), 40);
+            const int32_t first = row_entry(&w, seq, 0);
+            if (told) {
+                assert_ok(kvp_seq_prompt_end(w.cache, seq, 8));
+            }
+            assert_int_equal(info_of(&w, seq).prompt_tokens, told ? 8 : 40);
+            close_seq(&w, seq);
+            assert_int_equal(kvpi_order_block(policy->order, (uint32_t)first)->class_,
+                             16 * i + 4 * told);
+        }
+        assert_int_equal(stats_of(&w).learned_hits, told ? 2 : 10); /* of the prompt */
+        assert_int_equal(stats_of(&w).lru_hits, told ? 2 : 10);
+        end_world(&w);
+    }
+}
+
+static void test_where_a_prompt_cannot_end(void **state)
+{
+    (void)state;
+    world w = learned_world(16);
+    const kvp_seq seq = open_done(&w, ints(0), 10);
+    assert_status(KVP_E_ARG, kvp_seq_prompt_end(NULL, seq, 1));
+    assert_status(KVP_E_HANDLE, kvp_seq_prompt_end(w.cache, (kvp_seq){0}, 1));
+    assert_status(KVP_E_ARG, kvp_seq_prompt_end(w.cache, seq, 11));
+    assert_int_equal(info_of(&w, seq).prompt_tokens, 10);
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 0));
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 10));
+    assert_ok(kvp_seq_prompt_end(w.cache, seq, 6));
+    assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL)); /* it is never behind the tokens */
+    assert_int_equal(info_of(&w, seq).prompt_tokens, 5);
+    assert_ok(kvp_check(w.cache, 3, NULL));
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
+/* -------------------------------------------------------------------------- what can be read */
+
+static kvp_policy_info learned_info(const world *w)
+{
+    kvp_policy_info info;
+    assert_ok(kvp_policy_info_get(w->cache, &info));
+    return info;
+}
+
+/* Content of 4 blocks comes back at one age, and no other: it is in the table, in its class. */
+static void test_what_was_learned_can_be_read(void **state)
+{
+    (void)state;
+    world w = learned_world(64); /* C: a bin of 32 references is C/2 */
+    kvp_policy_class table;
+    for (uint32_t i = 0; i < 40; i++) {
+        leave_cached(&w, ints(0), 16); /* 4 blocks, each a group; used again after 32 references */
+        for (uint32_t other = 0; other < 7; other++) {
+            leave_cached(&w, ints(1000 + 4 * (int32_t)(7 * i + other)), 16);
+        }
+    }
+    assert_ok(kvp_policy_class_get(w.cache, 48, &table));
+    assert_int_equal(table.least_uses, 5);
+    assert_int_equal(table.least_output, 0);
+    assert_int_equal(table.least_new, 0);
+    const uint32_t at = 7; /* 16 of 32nds of C */
+    assert_int_equal(table.ages[at], 16);
+    assert_int_equal(table.ages[at + 1], 24);
+    assert_int_equal(table.used[at], 35 * 4 * KVP_POLICY_ENTRY); /* uses 6 to 40 */
+    assert_int_equal(table.seen[at], table.used[at]);
+    assert_int_equal(table.seen[0], 36 * 4 * KVP_POLICY_ENTRY); /* and the last one's rest */
+    assert_int_equal(table.used[0], 0);
+    assert_int_equal(table.seen[at + 1], 0);
+    assert_true(table.density[at] > 8 * (uint64_t)table.density[at + 1]);
+    assert_true(table.best_density[0] >= table.density[at]);
+    assert_true(table.density[at] > 2 * KVP_POLICY_DENSITY); /* within C/4, nearly always */
+    assert_ok(kvp_policy_class_get(w.cache, 16 + 9, &table));
+    assert_int_equal(table.least_uses, 2);
+    assert_int_equal(table.least_output, 256);
+    assert_int_equal(table.least_new, 513);
+    assert_int_equal(table.seen[0], 0); /* never */
+    assert_true(table.density[0] > 0);  /* as others are */
+    end_world(&w);
+}
+
+static void test_why_it_is_lru(void **state)
+{
+    (void)state;
+    world w = learned_world(64);
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    assert_int_equal(learned_info(&w).entry_blocks, 1);
+    for (int32_t i = 0; i < 64; i++) {
+        leave_cached(&w, ints(0), 16);
+    }
+    kvp_policy_info info = learned_info(&w); /* all comes back from LRU, which is looked at now */
+    assert_int_equal(info.references, 256);
+    assert_int_equal(info.cold_references, 128);
+    assert_int_equal(info.fallback, KVP_FALLBACK_GATE);
+    assert_int_equal(info.gate_references, 0);
+    assert_int_equal(info.returned, 63 * 4);
+    assert_int_equal(info.returned_late, 0);
+    assert_int_equal(info.credit, 63 * 4); /* half a percent each */
+    assert_int_equal(info.credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT);
+    assert_int_equal(info.credit_limit, (16 + (1 << 18)) * KVP_POLICY_CREDIT);
+    leave_cached(&w, ints(0), 16);
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 1; /* the guard comes first */
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_GUARD);
+    leave_cached(&w, ints(0), 16);
+    assert_int_equal(learned_info(&w).guard_references, 4);
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    kvpi_leaves_policy(&w.cache->pool.leaves)->gated = 0;
+    kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 0;
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_NONE);
+    leave_cached(&w, ints(0), 16);
+    info = learned_info(&w);
+    assert_int_equal(info.cold_references + info.guard_references + info.gate_references,
+                     stats_of(&w).fallback_references);
+    assert_ok(kvp_cache_reset(w.cache)); /* counters keep their values */
+    assert_int_equal(learned_info(&w).gate_references, 4);
+    assert_int_equal(learned_info(&w).references, 0);
+    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    end_world(&w);
+}
+
+/* Programs that were built against another version: what both know is there, and nothing else is
+ * touched; what only the program knows is 0. */
+static void test_reads_of_other_sizes(void **state)
+{
+    (void)state;
+    world w = learned_world(64);
+    leave_cached(&w, ints(0), 16);
+    const kvp_policy_info info = learned_info(&w);
+    kvp_policy_class table;
+    assert_ok(kvp_policy_class_get(w.cache, 5, &table));
+    uint8_t room[sizeof(table) + 16], zero[8] = {0};
+    memset(room, 0xA5, sizeof(room));
+    assert_ok(kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 16));
+    assert_memory_equal(room, &info, 16);
+    assert_int_equal(room[16], 0xA5);
+    assert_ok(
+        kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, sizeof(info) + 8));
+    assert_memory_equal(room, &info, sizeof(info));
+    assert_memory_equal(room + sizeof(info), zero, 8);
+    assert_int_equal(room[sizeof(info) + 8], 0xA5);
+    memset(room, 0xA5, sizeof(room));
+    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, 12));
+    assert_memory_equal(room, &table, 12);
+    assert_int_equal(room[12], 0xA5);
+    const size_t more = sizeof(table) + 8;
+    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, more));
+    assert_memory_equal(room, &table, sizeof(table));
+    assert_memory_equal(room + sizeof(table), zero, 8);
+    assert_int_equal(room[more], 0xA5);
+    assert_status(KVP_E_ARG,
+                  kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 7));
+    assert_status(KVP_E_ARG, kvp_policy_class_get_sized(w.cache, 5, &table, 6));
+    end_world(&w);
+}
+
+static void test_reads_that_are_refused(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 7);
+    world lru = make_world(&config), w = learned_world(7);
+    kvp_policy_info info;
+    kvp_policy_class table;
+    assert_status(KVP_E_STATE, kvp_policy_info_get(lru.cache, &info));
+    assert_status(KVP_E_STATE, kvp_policy_class_get(lru.cache, 0, &table));
+    assert_status(KVP_E_ARG, kvp_policy_info_get(NULL, &info));
+    assert_status(KVP_E_ARG, kvp_policy_info_get(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(NULL, 0, &table));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(w.cache, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_policy_class_get(w.cache, KVP_POLICY_CLASSES, &table));
+    assert_ok(kvp_policy_class_get(w.cache, KVP_POLICY_CLASSES - 1, &table));
+    end_world(&lru);
+    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- leaves */
@@ -378,6 +561,12 @@ int main(void)
         cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
         cmocka_unit_test(test_a_close_on_the_host_is_no_use),
         cmocka_unit_test(test_lru_has_no_room_for_what_is_held),
+        cmocka_unit_test(test_what_is_behind_the_prompt_is_output),
+        cmocka_unit_test(test_where_a_prompt_cannot_end),
+        cmocka_unit_test(test_what_was_learned_can_be_read),
+        cmocka_unit_test(test_why_it_is_lru),
+        cmocka_unit_test(test_reads_of_other_sizes),
+        cmocka_unit_test(test_reads_that_are_refused),
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
         cmocka_unit_test(test_a_refused_open_leaves_no_trace),

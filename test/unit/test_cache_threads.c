@@ -7,13 +7,14 @@
 
 #include <kvpager/lend.h>
 #include <kvpager/meta.h>
+#include <kvpager/policy.h>
 #include <kvpager/snapshot.h>
 #include <kvpager/states.h>
 
 /* ------------------------------------------------------------------------- a call inside a call */
 
 /* A sink that calls the cache, which it must not. */
-enum { CALLS = 22, TIER_CALLS = 9, LEND_CALLS = 9, GROUP_CALLS = 6 };
+enum { CALLS = 23, TIER_CALLS = 9, LEND_CALLS = 9, GROUP_CALLS = 6 };
 
 struct caller {
     kvp_cache *cache;
@@ -137,6 +138,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     *s++ = kvp_seq_close(c->cache, c->seq, NULL);
     *s++ = kvp_seq_retain(c->cache, c->seq, (kvp_range){0, 1}, 1);
     *s++ = kvp_seq_uncache(c->cache, c->seq, (kvp_range){8, 9});
+    *s++ = kvp_seq_prompt_end(c->cache, c->seq, 0);
     *s++ = kvp_ns_open(c->cache, "", 0, &ns);
     *s++ = kvp_ns_close(c->cache, c->ns);
     *s++ = kvp_ns_flush(c->cache, c->ns);

@@ -288,6 +288,33 @@ static void test_a_record_has_no_hole(void **state)
     free(target.memory.bytes);
 }
 
+/* A call whose number is behind those of calls that are in no log: whole, and cut. */
+static void test_a_call_behind_those_that_are_in_no_log(void **state)
+{
+    (void)state;
+    static const uint8_t told[] = {66, 0x81, 0x80, 0x40, 5, 0};
+    kvp_record record;
+    kvp_status status;
+    int at_end;
+    struct sample_log made = {.recorder.cache_bits = SAMPLE_CACHE_BITS};
+    sample_begin(&made);
+    kvpi_record_seq_prompt_end(&made.recorder, SEQ, 5, KVP_OK);
+    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof told, told, sizeof told);
+    kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes - 1);
+    assert_int_equal(read_all(log, &status), 0);
+    assert_int_equal(status, KVP_E_FORMAT);
+    kvp_oplog_close(log);
+    sample_end(&made);
+    log = sample_open(made.memory.bytes, made.memory.n_bytes);
+    assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+    assert_int_equal(record.call.op, KVP_CALL_PROMPT_END);
+    assert_string_equal(kvp_call_name(record.call.op), "seq_prompt_end");
+    assert_int_equal(record.call.position, 5);
+    assert_int_equal(record.status, KVP_OK);
+    kvp_oplog_close(log);
+    free(made.memory.bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_header_is_looked_at),
         cmocka_unit_test(test_a_sink_that_refuses_ends_the_recording),
         cmocka_unit_test(test_a_record_has_no_hole),
+        cmocka_unit_test(test_a_call_behind_those_that_are_in_no_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,7 @@ static void hostile_calls_on(const kvp_config *config)
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++)
         make_hostile_calls(&replay, seq, huge[i]);
-    call = (kvp_call){.op = KVP_CALL_STATE_STATS + 1};
+    call = (kvp_call){.op = KVP_CALL_PROMPT_END + 1};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 0), KVP_E_ARG);
     kvp_hash hash = {{0}};
     call = (kvp_call){

@@ -399,6 +399,31 @@ static void test_choose_older(void **state)
     }
 }
 
+/* The youngest goes because the oldest is worth much more. When the oldest is hit, it is beside one
+ * that is worth as little: what was chosen is chosen anew. */
+static void test_choose_when_another_leaves(void **state)
+{
+    static const uint32_t now[3] = {1000, 110, 100}, best[3] = {1000, 1100, 2000};
+    (void)state;
+    make(64, 512);
+    policy->references = 200;
+    policy->changes = 1;
+    for (uint32_t b = 0; b < 3; b++) {
+        struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
+        for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
+            policy->hits.now[b][bin] = now[b];
+            policy->hits.best[b][bin] = best[b];
+        }
+        block->class_ = (uint8_t)b;
+        block->stamp = 10 + 20 * b;
+        block->count = 1;
+        kvpi_policy_queue(policy, 0, b);
+    }
+    assert_int_equal(kvpi_policy_choose(policy, 0), 2);
+    kvpi_policy_unqueue(policy, 0);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 1);
+}
+
 /* A value is not used longer than it holds: time passes, the index changes. */
 static void test_choose_again(void **state)
 {
@@ -750,6 +775,7 @@ int main(void)
         cmocka_unit_test(test_loose_blocks),
         cmocka_unit_test(test_choose),
         cmocka_unit_test(test_choose_older),
+        cmocka_unit_test(test_choose_when_another_leaves),
         cmocka_unit_test(test_one_name),
         cmocka_unit_test(test_choose_again),
         cmocka_unit_test(test_follow),

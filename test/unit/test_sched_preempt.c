@@ -86,6 +86,28 @@ static void test_a_preemption_is_no_use(void **state)
     end_sched_world(&s);
 }
 
+/* What it had generated is output still, for the learned policy. */
+static void test_a_prompt_ends_where_it_did(void **state)
+{
+    (void)state;
+    for (uint32_t policy = KVP_POLICY_LRU; policy <= KVP_POLICY_LEARNED; policy++) {
+        kvp_config cache_config = config_of(4, 4, 4);
+        const kvp_sched_config config = sched_config_of(8, 64);
+        cache_config.policy = policy;
+        sched_world s = make_sched_world(&cache_config, &config);
+        kvp_request a;
+        kvp_request b;
+        start_two(&s, &a, &b, 0);
+        assert_int_equal(run_step(&s).preempted[0].bits, b.bits);
+        assert_ok(kvp_sched_abort(s.sched, a));
+        assert_int_equal(run_step(&s).n_admitted, 1);
+        const kvp_seq_info info = info_of(&s.w, sample_of(&s, b, 0).seq);
+        assert_int_equal(info.n_tokens, 9);
+        assert_int_equal(info.prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
+        end_sched_world(&s);
+    }
+}
+
 /* Of two groups one has a window, which drops the prompt's end as samples go on. */
 static sched_world windowed_world(uint32_t usable)
 {
@@ -521,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_latest_is_preempted),
         cmocka_unit_test(test_lower_priority_is_preempted_first),
         cmocka_unit_test(test_a_preemption_is_no_use),
+        cmocka_unit_test(test_a_prompt_ends_where_it_did),
         cmocka_unit_test(test_recompute_hits_the_cache),
         cmocka_unit_test(test_samples_come_back_behind_a_window),
         cmocka_unit_test(test_a_trunk_behind_a_window_is_promised_its_blocks),

@@ -64,6 +64,16 @@ static int64_t allowed(const struct kvpi_policy *policy, uint32_t share)
     return blocks * KVPI_POLICY_CREDIT_ONE;
 }
 
+int64_t kvpi_policy_credit_floor(const struct kvpi_policy *policy)
+{
+    return -allowed(policy, 8);
+}
+
+int64_t kvpi_policy_credit_limit(const struct kvpi_policy *policy)
+{
+    return allowed(policy, 4);
+}
+
 /* Both are of whole groups at the beginning of a prompt. */
 static void keep_account(struct kvpi_policy *policy, uint32_t hit_groups, uint32_t lru_groups)
 {

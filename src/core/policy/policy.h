@@ -183,6 +183,30 @@ static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
            policy->gated;
 }
 
+/* Why; the first reason that holds. */
+enum kvpi_policy_fallback {
+    KVPI_FALLBACK_NONE,
+    KVPI_FALLBACK_COLD,
+    KVPI_FALLBACK_GUARD,
+    KVPI_FALLBACK_GATE,
+    KVPI_FALLBACKS
+};
+
+static inline enum kvpi_policy_fallback kvpi_policy_fallback(const struct kvpi_policy *policy)
+{
+    if (!kvpi_policy_is_lru(policy)) {
+        return KVPI_FALLBACK_NONE;
+    }
+    if (policy->references < 2 * (uint64_t)policy->n_blocks) {
+        return KVPI_FALLBACK_COLD;
+    }
+    return policy->distrusted ? KVPI_FALLBACK_GUARD : KVPI_FALLBACK_GATE;
+}
+
+/* What the credit must not fall below, and never exceeds. */
+int64_t kvpi_policy_credit_floor(const struct kvpi_policy *policy);
+int64_t kvpi_policy_credit_limit(const struct kvpi_policy *policy);
+
 /* Choose the block of a lane that goes. Gives NONE if none of it may go. Cost: O(classes with a
  * block). */
 uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane);

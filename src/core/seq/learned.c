@@ -87,10 +87,13 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         .n_hits = n_hits,
         .prompt_tokens = seq->prompt,
         .output_tokens = seq->tokens - seq->prompt};
-    const uint64_t n_fallback = kvpi_policy_is_lru(policy) ? n_blocks : 0;
+    const enum kvpi_policy_fallback fallback = kvpi_policy_fallback(policy);
     kvpi_policy_use(policy, &use);
     kvpi_count(&cache->counters.references, n_blocks);
-    kvpi_count(&cache->counters.fallback_references, n_fallback);
+    if (fallback != KVPI_FALLBACK_NONE) {
+        kvpi_count(&cache->counters.fallback_references, n_blocks);
+        kvpi_count(&cache->counters.fallback_by[fallback], n_blocks);
+    }
     kvpi_set(&cache->counters.learned_hits, policy->hit_blocks);
     kvpi_set(&cache->counters.lru_hits, policy->lru_blocks);
 }

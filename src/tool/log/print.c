@@ -225,6 +225,7 @@ static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
         print_number(out, first, "reserve", call->reserve_tokens);
         break;
     case KVP_CALL_COMMIT:
+    case KVP_CALL_PROMPT_END:
     case KVP_CALL_TRUNCATE: print_position(out, first, "n_tokens", call->position); break;
     case KVP_CALL_INVALIDATE:
         print_position(out, first, "from", call->position);

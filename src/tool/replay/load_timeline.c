@@ -40,18 +40,29 @@ static void add_level(kvpi_load_level *sum, const kvpi_load_level *level, double
 static void add_policy(kvpi_load_policy *sum, const kvpi_load_policy *part)
 {
     sum->references += part->references;
-    sum->fallback_references += part->fallback_references;
+    sum->cold_references += part->cold_references;
+    sum->guard_references += part->guard_references;
+    sum->gate_references += part->gate_references;
     sum->learned_hits += part->learned_hits;
     sum->lru_hits += part->lru_hits;
 }
 
-void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before, const kvp_stats *now)
+void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before, const kvp_stats *now,
+                           const kvp_policy_info *info)
 {
-    const kvpi_load_policy all = {now->references, now->fallback_references, now->learned_hits,
-                                  now->lru_hits};
+    const kvpi_load_policy all = {.references = now->references,
+                                  .cold_references = info->cold_references,
+                                  .guard_references = info->guard_references,
+                                  .gate_references = info->gate_references,
+                                  .learned_hits = now->learned_hits,
+                                  .lru_hits = now->lru_hits};
     const kvpi_load_policy since = {
-        all.references - before->references, all.fallback_references - before->fallback_references,
-        all.learned_hits - before->learned_hits, all.lru_hits - before->lru_hits};
+        .references = all.references - before->references,
+        .cold_references = all.cold_references - before->cold_references,
+        .guard_references = all.guard_references - before->guard_references,
+        .gate_references = all.gate_references - before->gate_references,
+        .learned_hits = all.learned_hits - before->learned_hits,
+        .lru_hits = all.lru_hits - before->lru_hits};
     add_policy(&part->policy, &since);
     *before = all;
 }

@@ -2,7 +2,7 @@
 #ifndef KVPI_LOAD_TIMELINE_H
 #define KVPI_LOAD_TIMELINE_H
 
-#include <kvpager/cache.h>
+#include <kvpager/policy.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,10 +19,12 @@ typedef struct kvpi_load_level {
     double host_cached_blocks;
 } kvpi_load_level;
 
-/* With the learned policy, for the page: counters of kvp_stats. */
+/* With the learned policy, for the page: counters of kvp_stats and kvp_policy_info. */
 typedef struct kvpi_load_policy {
     uint64_t references;
-    uint64_t fallback_references;
+    uint64_t cold_references;
+    uint64_t guard_references;
+    uint64_t gate_references;
     uint64_t learned_hits;
     uint64_t lru_hits;
 } kvpi_load_policy;
@@ -60,8 +62,8 @@ void kvpi_load_timeline_span(kvpi_load_timeline *timeline, uint64_t from_ns, uin
 kvpi_load_interval *kvpi_load_timeline_at(kvpi_load_timeline *timeline, uint64_t at_ns);
 
 /* Count in an interval what was counted since `before`, which becomes what is now. */
-void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before,
-                           const kvp_stats *now);
+void kvpi_load_policy_note(kvpi_load_interval *part, kvpi_load_policy *before, const kvp_stats *now,
+                           const kvp_policy_info *info);
 
 /* Widen the intervals until there are at most so many, 1 or more. */
 void kvpi_load_timeline_limit(kvpi_load_timeline *timeline, size_t max_intervals);

@@ -298,7 +298,10 @@ static int note_course(replay *run, const kvpi_request *request, uint64_t place,
     kvp_stats stats;
     kvpi_load_timeline *course = &run->report->course;
     uint64_t begin_ns = place * KVPI_REPORT_REQUEST_NS;
+    kvp_policy_info learned;
     kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
+    if (status == KVP_OK)
+        status = kvpi_learned_counters(run->cache.cache, &learned);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
     const kvpi_load_level level = {.held_blocks = (double)run->last_blocks,
@@ -312,7 +315,7 @@ static int note_course(replay *run, const kvpi_request *request, uint64_t place,
     part->hit_tokens += info->cached_tokens;
     part->evictions += stats.evicted_blocks - run->n_evicted;
     run->n_evicted = stats.evicted_blocks;
-    kvpi_load_policy_note(part, &run->policy, &stats);
+    kvpi_load_policy_note(part, &run->policy, &stats, &learned);
     return TOOL_OK;
 }
 
@@ -426,6 +429,9 @@ static int read_counters(replay *run)
     status = kvp_cache_state_stats(run->cache.cache, &run->report->hits.state_slots);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters of states", status);
+    status = kvpi_learned_read(run->cache.cache, &run->report->learned);
+    if (status != KVP_OK)
+        return kvpi_replay_cache_fail("reading what the policy learned", status);
     run->report->cache = stats;
     run->report->evictions = stats.evicted_blocks;
     run->report->host_evictions = stats.host_evicted_blocks;

@@ -373,9 +373,12 @@ static int note_levels(simulation *sim, uint64_t ns)
     kvp_stats cache;
     kvp_sched_stats sched;
     kvpi_load_report *report = sim->report;
+    kvp_policy_info learned;
     kvp_status status = kvp_cache_stats(sim->cache.cache, &cache);
     if (status == KVP_OK)
         status = kvp_sched_stats_get(sim->sched, &sched);
+    if (status == KVP_OK)
+        status = kvpi_learned_counters(sim->cache.cache, &learned);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
     const kvpi_load_level level = {.running = (double)sched.running_requests,
@@ -390,7 +393,7 @@ static int note_levels(simulation *sim, uint64_t ns)
     kvpi_load_interval *part = kvpi_load_timeline_at(&report->timeline, sim->now_ns);
     part->evictions += cache.evicted_blocks - sim->n_evicted;
     sim->n_evicted = cache.evicted_blocks;
-    kvpi_load_policy_note(part, &sim->policy, &cache);
+    kvpi_load_policy_note(part, &sim->policy, &cache, &learned);
     report->held_block_ns += level.held_blocks * (double)ns;
     for (uint32_t r = 0; r < KVP_WAIT_REASONS; r++) {
         uint32_t n = sim->step.waited[r] + sim->step.waited_swapped[r];
@@ -573,6 +576,8 @@ static int report_all(simulation *sim)
         status = kvp_sched_stats_get(sim->sched, &report->sched);
     if (status == KVP_OK)
         status = kvp_cache_state_stats(sim->cache.cache, &report->hits.state_slots);
+    if (status == KVP_OK)
+        status = kvpi_learned_read(sim->cache.cache, &report->learned);
     report->hits.state_slots.skipped = report->sched.skipped_checkpoints; /* not asked for, too */
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);

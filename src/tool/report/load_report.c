@@ -203,6 +203,7 @@ static void add_blocks(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_integer(to, "blocks_from_host", report->blocks_from_host);
     kvpi_figures_integer(to, "host_evictions", cache->host_evicted_blocks);
     kvpi_report_add_policy(to, cache);
+    kvpi_learned_add(to, &report->learned);
     kvpi_store_report_add(to, &report->store);
 }
 

@@ -15,6 +15,7 @@
 #include "tool/models/models.h"
 #include "tool/percentiles.h"
 #include "tool/report/hits.h"
+#include "tool/report/learned.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/replay/watch.h"
@@ -116,6 +117,7 @@ typedef struct kvpi_load_report {
     uint64_t blocks_from_host;
     kvp_sched_config sched_config;
     kvp_stats cache; /* when all is done */
+    kvpi_learned learned;
     kvp_sched_stats sched;
     kvpi_store_report store;
     kvpi_percentiles load_wait; /* of requests that were held until the store answered */

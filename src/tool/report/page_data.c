@@ -34,7 +34,9 @@ static const struct {
     {"preemptions", false, offsetof(kvpi_load_interval, preemptions)},
     {"evictions", false, offsetof(kvpi_load_interval, evictions)},
     {"references", false, offsetof(kvpi_load_interval, policy.references)},
-    {"fallback_references", false, offsetof(kvpi_load_interval, policy.fallback_references)},
+    {"cold_references", false, offsetof(kvpi_load_interval, policy.cold_references)},
+    {"guard_references", false, offsetof(kvpi_load_interval, policy.guard_references)},
+    {"gate_references", false, offsetof(kvpi_load_interval, policy.gate_references)},
     {"learned_hits", false, offsetof(kvpi_load_interval, policy.learned_hits)},
     {"lru_hits", false, offsetof(kvpi_load_interval, policy.lru_hits)},
 };

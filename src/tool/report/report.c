@@ -89,6 +89,7 @@ static void add_counts(kvpi_figures *to, const kvpi_report *report)
     kvpi_figures_integer(to, "evictions", report->evictions);
     kvpi_figures_integer(to, "host_evictions", report->host_evictions);
     kvpi_report_add_policy(to, &report->cache);
+    kvpi_learned_add(to, &report->learned);
     kvpi_figures_integer(to, "peak_held_blocks", report->peak_held_blocks);
 }
 

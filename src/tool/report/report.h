@@ -12,6 +12,7 @@
 #include "tool/replay/load_timeline.h"
 #include "tool/report/figures.h"
 #include "tool/report/hits.h"
+#include "tool/report/learned.h"
 #include "tool/size/size.h"
 #include "tool/store/replay_report.h"
 
@@ -70,6 +71,7 @@ typedef struct kvpi_report {
     uint64_t evictions;
     uint64_t host_evictions;
     kvp_stats cache; /* when all is done */
+    kvpi_learned learned;
     uint64_t peak_held_blocks;
     uint64_t open_ns;   /* sums over all calls */
     uint64_t commit_ns; /* of the prompt */

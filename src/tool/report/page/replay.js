@@ -94,10 +94,7 @@ function drawPolicy(grid) {
   lines(grid, { title: "Hits of the policy", format: short,
     note: "Blocks in whole groups at the beginning of prompts, on the device, per interval",
     series: [series("learned", 0, course.learned_hits), series("LRU would have", 1, course.lru_hits)] });
-  lines(grid, { title: "Policy as LRU", most: 1, format: percent,
-    note: "Share of block references while it was not warm, the gate was shut or the guard was out",
-    series: [series("as LRU", 4,
-      course.references.map((n, i) => ratio(course.fallback_references[i], n)))] });
+  drawFallback(grid);
 }
 
 function drawCourse() {
@@ -248,6 +245,7 @@ function drawReplay() {
   head();
   if (course.n > 0) drawCourse();
   drawHits();
+  if (result.policy === "learned") drawLearned();
   if (result.store) drawStore();
   drawBlocks();
   if (underLoad) { drawSpread(); drawWaiting(); }
