@@ -105,9 +105,10 @@
  * Namespaces may have quotas of slots (quotas.h).
  *
  * state_slots cannot be combined with overlapped steps, trees, loads, the learned policy or 8
- * groups of blocks (kvp_config_check names the field). Senders of wire messages refuse such a
- * cache (KVP_E_ARG). Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints
- * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
+ * groups of blocks (kvp_config_check names the field). Transfers bring the state with the KV
+ * (transfer.h). Worker messages have the slots that each sequence reads and writes (wire.h).
+ * Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its
+ * copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
