@@ -132,8 +132,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.n_groups = data[0] & 64 ? 3 : 1;
     config.max_tree_tokens = data[0] & 128 ? 16 : 0;
     config.max_moves = data[0] & 128 ? 144 : 0;
-    config.state_slots = (data[0] & 80) == 80 ? 12 : 0;
-    config.host_state_slots = (data[0] & 80) == 80 ? 10 : 0;
+    if ((data[0] & 192) == 64) { /* groups without trees: with recurrent state */
+        config.host_blocks = 121;
+        config.state_slots = 30;
+        config.host_state_slots = 28;
+    }
     require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
     for (size_t at = 1; size - at >= 2;) {
         size_t n = (size_t)kvpi_bytes_load(data + at, 2) % MAX_PIECE;

@@ -47,12 +47,13 @@ void drive_begin_rich(driver *d, uint64_t seed)
 
 void drive_begin_states(driver *d, uint64_t seed)
 {
-    kvp_config config = small_config(2 * USABLE);
-    config.n_groups = 2;
-    config.groups[1] = (kvp_window){2, 8};
+    kvp_config config = small_config(DRIVE_GROUPS * USABLE);
+    config.n_groups = DRIVE_GROUPS;
+    config.groups[1] = (kvp_window){3, 6};
+    config.groups[2] = (kvp_window){0, 9};
     config.host_blocks = 2 * USABLE;
     config.state_slots = SLOTS;
-    config.host_state_slots = SLOTS;
+    config.host_state_slots = SLOTS - 2;
     memset(d, 0, sizeof *d);
     d->states = 1;
     begin(d, &config, seed);

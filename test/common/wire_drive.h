@@ -56,7 +56,7 @@ void drive_begin(driver *d, uint64_t seed);
 /* The same of a cache with three layer groups, two of them with a window, and with token trees. */
 void drive_begin_rich(driver *d, uint64_t seed);
 
-/* The same of a cache with recurrent state, two layer groups and a host tier. */
+/* The same with recurrent state and a host tier, instead of trees. */
 void drive_begin_states(driver *d, uint64_t seed);
 void drive_end(driver *d);
 
