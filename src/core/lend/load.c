@@ -8,6 +8,9 @@
  *                                      ^ lent[7].node ^ lent[3].node
  *   load.first --> 7 --next--> 3 --> 0
  *
+ * A load of a state owns one slot of the host, whose place stands behind those of the blocks. When
+ * it is whole, the plan copies it to a slot of the device, which is a checkpoint from then on.
+ *
  * While it is loading, a block has one reference and no content: no place of a node names it, so
  * nothing can find it (L2). The node is marked instead, which is how other loads know.
  *
