@@ -551,10 +551,10 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
            (kind == KVPI_WIRE_DECODE || read_appended(r, id, 1, now));
 }
 
-/* Is there a slot to write for those who compute, and none read that no token was computed in? */
+/* Is there a slot to write for those who compute, and no state of no tokens? */
 static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
-    return (seq->read_slot == 0 || seq->computed > 0) &&
+    return (seq->read_slot == 0 || seq->tokens > 0) &&
            (m->config.state_slots == 0 || seq->step == 0 || seq->write_slot != 0);
 }
 

@@ -480,6 +480,7 @@ static void test_nonsense_is_refused(void **state)
 
 /* A sequence of six tokens with n computed and so many in this step, slots r and w. */
 #define SLOTS(n, step, r, w) 0, 0, 1, KVPI_WIRE_NEW, 1, 6, n, 0, step, 0, 0, 0, 2, ROWS, 4, r, w
+#define NO_TOKENS(r, w)      0, 0, 1, KVPI_WIRE_NEW, 1, 0, 0, 0, 0, 0, 0, 0, 2, ROWS, 4, r, w
 #define WAY(by)              2 * (by)
 
 static void test_slots_that_cannot_be_are_refused(void **state)
@@ -500,7 +501,8 @@ static void test_slots_that_cannot_be_are_refused(void **state)
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, SLOTS(4, 2, 1, 3))); /* below 0 */
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, SLOTS(4, 2, 1, 1))); /* none to write */
     assert_ok(GIVE_FULL(&m, more, SLOTS(4, 0, 1, 1)));
-    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, SLOTS(0, 2, 1, 0))); /* of no token */
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, NO_TOKENS(1, 0))); /* of no token */
+    assert_ok(GIVE_FULL(&m, more, NO_TOKENS(0, WAY(1))));
     assert_ok(GIVE_FULL(&m, more, SLOTS(0, 2, 0, WAY(1))));
     assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 8));
     /* Copies: group 2 is that of states, with three slots on the host; there is no group 3. */

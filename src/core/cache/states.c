@@ -113,7 +113,7 @@ static void take_for(struct kvpi_pool *pool, uint32_t slot, uint32_t retention, 
     }
 }
 
-uint32_t kvpi_states_take(kvp_cache *cache, uint32_t retention, uint64_t ns)
+uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
 {
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t slot =
@@ -133,7 +133,7 @@ uint32_t kvpi_states_take(kvp_cache *cache, uint32_t retention, uint64_t ns)
     return slot;
 }
 
-uint32_t kvpi_states_take_host(kvp_cache *cache, uint32_t retention, uint64_t ns)
+uint32_t kvpi_states_take_host_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
 {
     struct kvpi_pool *pool = &cache->states.host;
     const uint32_t slot = kvpi_pool_victim(pool);
@@ -218,9 +218,7 @@ void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     if (state->write == 0) {
-        state->write = may_write_over(cache, state)
-                           ? state->read
-                           : kvpi_states_take(cache, seq->retention, seq->ns.bits);
+        state->write = may_write_over(cache, state) ? state->read : kvpi_states_take(cache, seq);
     }
 }
 
@@ -369,7 +367,7 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t node = nodes[seq->computed / cache->config.unit_tokens - 1];
     if (state->write == 0 || state->write == state->read) {
-        state->write = kvpi_states_take(cache, seq->retention, seq->ns.bits);
+        state->write = kvpi_states_take(cache, seq);
     }
     kvpi_states_attach(cache, node, state->read);
     kvpi_count(&cache->states.made, 1);

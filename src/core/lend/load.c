@@ -214,7 +214,7 @@ static struct kvpi_load *find_load(const kvp_cache *cache, uint64_t number)
 static uint32_t take_room(kvp_cache *cache, const struct request *r, const struct kvpi_load *load)
 {
     return is_of_state(cache, load->group)
-               ? kvpi_lent_slot(cache, kvpi_states_take_host(cache, load->retention, load->ns))
+               ? kvpi_lent_slot(cache, kvpi_states_take_host_for(cache, load->retention, load->ns))
                : kvpi_take_block(cache, KVPI_WHERE(KVP_HOST, load->group),
                                  r->match.prompt->retention, r->ns.bits);
 }
@@ -362,7 +362,7 @@ static int is_wanted(const kvp_cache *cache, uint32_t node, uint32_t group)
  * becomes the node's checkpoint, and the plan copies it there. */
 static void settle_state(kvp_cache *cache, const struct kvpi_load *load, uint32_t place)
 {
-    const uint32_t slot = kvpi_states_take(cache, load->retention, load->ns);
+    const uint32_t slot = kvpi_states_take_for(cache, load->retention, load->ns);
     kvpi_states_copy_to(cache, KVP_DEVICE, place - kvpi_lent_slot(cache, 0), slot);
     kvpi_states_attach(cache, load->node, slot);
     kvpi_states_release(cache, KVP_DEVICE, slot);

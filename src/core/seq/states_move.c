@@ -87,8 +87,7 @@ void kvpi_states_copy(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t to)
         kvpi_pool_hold(kvpi_states_pool(cache, to), old->next);
         return;
     }
-    old->next = to == KVP_DEVICE ? kvpi_states_take(cache, seq->retention, seq->ns.bits)
-                                 : kvpi_states_take_host(cache, seq->retention, seq->ns.bits);
+    old->next = to == KVP_DEVICE ? kvpi_states_take(cache, seq) : kvpi_states_take_host(cache, seq);
     kvpi_states_copy_to(cache, to, kvpi_states_of(cache, seq)->read, old->next);
     cache->plan.promised -= cache->plan.promised > 0;
 }
