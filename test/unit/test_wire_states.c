@@ -373,7 +373,8 @@ static void compute(struct computer *c, const uint8_t *bytes, size_t n_bytes, ui
         int32_t *tokens = c->tokens[item->worker_id];
         kvp_wire_seq seq;
         assert_ok(kvp_wire_mirror_seq(c->mirror, item->worker_id, &seq));
-        memcpy(tokens + item->from, item->values, item->n_values * sizeof *tokens);
+        if (item->n_values > 0)
+            memcpy(tokens + item->from, item->values, item->n_values * sizeof *tokens);
         if (seq.step_tokens == 0)
             continue;
         const uint64_t before = seq.read_slot == 0 ? 0 : c->slots[KVP_DEVICE][seq.read_slot];
