@@ -379,6 +379,7 @@ static const struct field wire_fields[] = {
     FIELD(kvp_wire_config, max_copies),     FIELD(kvp_wire_config, epoch),
     FIELD(kvp_wire_config, n_groups),       FIELD(kvp_wire_config, max_tree_tokens),
     FIELD(kvp_wire_config, max_moves),      FIELD(kvp_wire_config, struct_size),
+    FIELD(kvp_wire_config, state_slots),    FIELD(kvp_wire_config, host_state_slots),
 };
 
 /* A message of no sequences goes from the one to the other. */

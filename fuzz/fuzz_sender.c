@@ -67,7 +67,13 @@ static void begin(struct session *s)
     config.max_seq_tokens = MAX_TOKENS;
     config.max_copies = MAX_COPIES;
     config.max_tree_tokens = take(s, 2) ? MAX_NODES : 0;
-    config.host_blocks = take(s, 2) ? 30 : 0;
+    const uint32_t tiers = take(s, 4);
+    config.host_blocks = tiers % 2 ? 30 : 0;
+    if (tiers >= 2) {
+        config.max_tree_tokens = 0;
+        config.state_slots = 12;
+        config.host_state_slots = config.host_blocks > 0 ? 12 : 0;
+    }
     for (uint32_t g = 1; g < config.n_groups; g++)
         config.groups[g] = (kvp_window){take(s, 6), 1 + take(s, 12)};
     require(kvp_cache_create(&config, NULL, 0, &s->cache) == KVP_OK);
@@ -175,7 +181,12 @@ static void change_one(struct session *s, const struct named *k, uint32_t what)
     case 3: (void)kvp_seq_commit(s->cache, k->seq, info.n_tokens - (n > 8 ? n - 8 : 0)); break;
     case 4: (void)kvp_seq_truncate(s->cache, k->seq, info.n_tokens - n, NULL); break;
     case 5: (void)kvp_seq_invalidate(s->cache, k->seq, info.n_tokens - n, NULL, 0, NULL); break;
-    case 6: (void)kvp_seq_window(s->cache, k->seq, take(s, 3), window, NULL); break;
+    case 6:
+        if (s->config.state_slots > 0 && n < 6)
+            (void)kvp_seq_checkpoint(s->cache, k->seq, NULL);
+        else
+            (void)kvp_seq_window(s->cache, k->seq, take(s, 3), window, NULL);
+        break;
     case 7: grow_tree(s, k); break;
     default: accept_one(s, k); break;
     }
@@ -208,6 +219,13 @@ static uint32_t take_step(struct session *s, uint32_t n_tokens)
     return take(s, 4) == 3 ? take(s, n_tokens + 1) : n_tokens > 0;
 }
 
+/* With recurrent state it needs a slot to write. */
+static int may_compute(const struct session *s, const struct named *k)
+{
+    return s->config.state_slots == 0 ||
+           kvp_meta_states(s->cache, &k->seq, 1, NULL, NULL) == KVP_OK;
+}
+
 static void make_message(struct session *s, struct message *m)
 {
     const uint32_t chosen = take(s, 256);
@@ -228,11 +246,12 @@ static void make_message(struct session *s, struct message *m)
         if (!s->ids[id].is_open || s->ids[id].is_swapped || (chosen >> id & 1) != 0)
             continue;
         const kvp_seq_info info = look(s, &s->ids[id]);
+        const uint32_t step_tokens = take_step(s, info.n_tokens + info.tree_tokens);
         m->items[m->step.n_items++] =
             (kvp_wire_item){.seq = s->ids[id].seq,
                             .worker_id = id,
                             .status = take(s, 8) == 7 ? 1 + take(s, 255) : 1,
-                            .step_tokens = take_step(s, info.n_tokens + info.tree_tokens),
+                            .step_tokens = may_compute(s, &s->ids[id]) ? step_tokens : 0,
                             .first_token = take(s, 4) == 0 ? KVP_END : 0};
     }
 }
@@ -268,6 +287,11 @@ static void compare(const struct session *s, const kvp_wire_item *item)
     require(told.n_tokens == info.n_tokens && told.known_tokens == info.known_tokens);
     require(told.computed_tokens == info.computed_tokens);
     require(told.tree_tokens == info.tree_tokens);
+    if (s->config.state_slots > 0) {
+        kvp_state_info state;
+        require(kvp_seq_state_get(s->cache, item->seq, &state) == KVP_OK);
+        require(told.read_slot == state.read_slot && told.write_slot == state.write_slot);
+    }
     for (uint32_t g = 0; g < s->config.n_groups; g++) {
         const int32_t *row;
         uint32_t n;

@@ -35,6 +35,9 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
                 require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
             require(seq.windows[group].recent_tokens > 0 || seq.windows[group].sink_tokens == 0);
         }
+        require(seq.read_slot == 0 || seq.read_slot < config->state_slots);
+        require(seq.write_slot == 0 || seq.write_slot < config->state_slots);
+        require(seq.write_slot != 0 || seq.step_tokens == 0 || config->state_slots == 0);
         require(seq.tree_tokens <= config->max_tree_tokens);
         for (uint32_t i = 0; i < seq.tree_tokens; i++)
             require(seq.node_tokens[i] >= 0 && seq.node_parents[i] >= -1 &&
@@ -47,6 +50,16 @@ static void check_news(const kvp_wire_news *news, const kvp_wire_config *config)
 {
     require(news->n_items <= config->max_seqs && news->n_closed <= config->max_seqs);
     require(news->n_copies <= config->max_copies && news->n_moves <= config->max_moves);
+    for (uint32_t i = 0; i < news->n_copies; i++) {
+        const kvp_copy *copy = &news->copies[i];
+        const int of_state = copy->group == config->n_groups;
+        const uint32_t n_ids[] = {of_state ? config->state_slots : config->n_blocks,
+                                  of_state ? config->host_state_slots : config->host_blocks};
+        require(copy->group <= config->n_groups && copy->src_tier <= 1 && copy->dst_tier <= 1);
+        require(copy->src_block >= 0 && (uint32_t)copy->src_block < n_ids[copy->src_tier] &&
+                copy->dst_block >= 0 && (uint32_t)copy->dst_block < n_ids[copy->dst_tier]);
+        require(copy->n_tokens >= 1 && copy->n_tokens <= (of_state ? 1 : config->block_tokens));
+    }
     const int64_t n_slots = (int64_t)config->n_blocks * config->block_tokens;
     for (uint32_t i = 0; i < news->n_moves * config->n_groups; i++)
         require(news->moves[i].src >= 0 && news->moves[i].src < n_slots &&
@@ -119,6 +132,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.n_groups = data[0] & 64 ? 3 : 1;
     config.max_tree_tokens = data[0] & 128 ? 16 : 0;
     config.max_moves = data[0] & 128 ? 144 : 0;
+    if ((data[0] & 192) == 64) { /* groups without trees: with recurrent state */
+        config.host_blocks = 121;
+        config.state_slots = 30;
+        config.host_state_slots = 28;
+    }
     require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
     for (size_t at = 1; size - at >= 2;) {
         size_t n = (size_t)kvpi_bytes_load(data + at, 2) % MAX_PIECE;

@@ -224,7 +224,7 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t plans_done;          /* plans that are over */
     uint64_t plans;               /* taken; with overlapped steps: steps begun */
     uint64_t loads;               /* begun */
-    uint64_t loaded_blocks;       /* by loads, and cached */
+    uint64_t loaded_blocks;       /* and states, by loads, and cached */
     uint64_t dropped_loads;       /* blocks that were whole and not needed any more */
     uint64_t failed_loads;        /* blocks that were not whole */
     uint64_t mirrored_blocks;

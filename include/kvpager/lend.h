@@ -32,6 +32,17 @@
  * or when that unit cannot be found any more (flushed, withdrawn). Where several layer groups need
  * the prefix, load each of them; a match uses what all groups have (windows.h).
  *
+ * Loads of states. With recurrent state (states.h) a prefix is hit only where a state was kept. A
+ * load of group n_groups and of one entry, [e - 1, e), brings the state after e x S tokens into a
+ * slot of the host (host_state_slots). When that is reported whole, a slot of the device is taken,
+ * evicting another checkpoint if need be. It is the checkpoint of the entry's last unit from then
+ * on, cached, and the plan copies the state there. The host slot is free. A state is dropped where
+ * a layer group has no KV of that unit, so end the loads of blocks first. It is also dropped if no
+ * slot of the device is available, or the plan has no room. Blocks behind the last state that a
+ * store has are not worth loading. At most half of the usable host slots, rounded up, are loading
+ * at once. To write a state to a store, fork the sequence at the checkpoint: the fork holds the
+ * slot, kvp_state_info.read_slot, until it is closed.
+ *
  * A block is not believed because it was loaded: whoever reports it whole has compared the record's
  * tokens, keys and checksum with what was asked for.
  *
@@ -201,10 +212,11 @@ KVP_API kvp_status kvp_blocks_return(kvp_cache *cache, const int32_t *blocks, ui
 /* What to load. Zero it, set struct_size = sizeof(kvp_load), then the fields. */
 typedef struct kvp_load {
     size_t struct_size;
-    uint32_t group;        /* layer group */
+    uint32_t group;        /* layer group; n_groups: the state after the entry */
     kvp_range entries;     /* row entries [begin, end): tokens from begin x S to end x S */
-    uint32_t spare_blocks; /* host blocks that stay free or cached: for swap-outs to come */
-    int32_t *blocks;       /* [end - begin] written: the host block of each entry; 0: none */
+    uint32_t spare_blocks; /* host blocks, or slots, that stay free or cached: for swap-outs */
+    int32_t *blocks;       /* [end - begin] written: the host block of each entry, or the host slot;
+                              0: none */
     uint64_t number;       /* written: 1, 2, ... ; 0: there is nothing to load */
     uint64_t after;        /* written: the plan that must be over before a store may write; 0 */
     uint32_t n_blocks;     /* written: of the load */
@@ -227,11 +239,12 @@ typedef struct kvp_load {
  *          load         group, entries, spare_blocks, blocks
  * Gives:   load         blocks, number, after, n_blocks, n_found, n_elsewhere. With number 0
  *                       nothing was begun or changed
- * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open, and for a group or entries that
- *          are none; KVP_E_STATE: max_loads is 0, there is no host tier, or an entry is not full of
- *          public units; KVP_E_NEVER: more blocks than lent_blocks, or than the tier has beside
- *          spare_blocks; KVP_E_NO_BLOCKS: of the host, now (kvp_cache_shortage); KVP_E_AGAIN:
- *          max_loads are begun, lent_blocks are lent, or no node is free
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open, for a group or entries that are
+ *          none, and for a state of several entries; KVP_E_STATE: max_loads is 0, there is no host
+ *          tier, or an entry is not full of public units; KVP_E_NEVER: more blocks than
+ *          lent_blocks, or than the tier has beside spare_blocks; KVP_E_NO_BLOCKS: of the host, now
+ *          (kvp_cache_shortage; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are
+ *          begun, lent_blocks are lent, or half of the slots, or no node is free
  * After-failure: unchanged
  * Owns:    the load ends by kvp_load_done or kvp_load_cancel
  * Thread:  cache        Blocks: never
@@ -243,7 +256,8 @@ KVP_API kvp_status kvp_load_begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 /* What became of a load's blocks. */
 typedef struct kvp_loaded {
     uint32_t cached;   /* whole, and cached now */
-    uint32_t dropped;  /* whole, and not needed: there already, flushed, withdrawn */
+    uint32_t dropped;  /* whole, and not needed: there already, flushed, withdrawn; a state also
+                          without KV or room */
     uint32_t failed;   /* not whole */
     uint32_t reserved; /* 0 */
 } kvp_loaded;

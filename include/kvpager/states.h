@@ -80,10 +80,10 @@
  *                  others with content in their queue, the last one first. kvp_cache_evicted lists
  *                  checkpoints with their group.
  *   Host           With host_blocks there are host_state_slots: slots of states that sequences have
- *                  there. Checkpoints are on the device only, and one that is evicted is lost. Hits
- *                  may have their blocks on either tier. If the plan has no room for as many host
- *                  blocks (max_copies), the hit is the longest prefix of whole blocks before them
- *                  that ends at a checkpoint.
+ *                  there, or that loads fill. Checkpoints are on the device only, and one that is
+ *                  evicted is lost. Hits may have their blocks on either tier. If the plan has no
+ *                  room for as many host blocks (max_copies), the hit is the longest prefix of
+ *                  whole blocks before them that ends at a checkpoint.
  *   Swap           kvp_seq_swap_out copies the state that a sequence would read next to a slot of
  *                  the host, once for all sequences of the call that share it. The plan has the
  *                  copy, with group n_groups and 1 token. Then the sequence leaves its slots as by
@@ -104,10 +104,11 @@
  *
  * Namespaces may have quotas of slots (quotas.h).
  *
- * state_slots cannot be combined with overlapped steps, trees, loads, the learned policy or 8
- * groups of blocks (kvp_config_check names the field). Senders of wire messages refuse such a
- * cache (KVP_E_ARG). Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints
- * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
+ * state_slots cannot be combined with overlapped steps, trees, the learned policy or 8 groups of
+ * blocks (kvp_config_check names the field). Loads can bring a state (lend.h). Transfers bring the
+ * state with the KV (transfer.h). Worker messages have the slots that each sequence reads and
+ * writes (wire.h). Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots
+ * (KVP_BYTES), and its copier runs the copies. kvp_spill_create refuses such a cache.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -200,9 +201,10 @@ typedef struct kvp_state_stats { /* gauges, then counters since creation */
     uint64_t skipped;           /* that found no slot, or could not be reached */
     uint64_t hits;              /* opens that began at a checkpoint */
     uint64_t evicted;           /* checkpoints: by a take, or with their block */
-    uint64_t host_usable_slots; /* gauges: host_state_slots - 1 = free + held; or 0 */
+    uint64_t host_usable_slots; /* gauges: host_state_slots - 1 = free + held + loading; or 0 */
     uint64_t host_free_slots;
-    uint64_t host_held_slots; /* of sequences that are swapped out */
+    uint64_t host_held_slots;    /* of sequences that are swapped out */
+    uint64_t host_loading_slots; /* that loads fill; lend.h */
 } kvp_state_stats;
 
 /* Read counters and gauges of the state group; all 0 without one. Not recorded.

@@ -29,6 +29,12 @@
  *       change, and its tree as it grows and when it is gone. The moves of what was accepted travel
  *       in the next message. A cache with one group, without windows and trees, sends nothing of
  *       this.
+ *   R7  With recurrent state (states.h) a worker has the slots that a sequence reads and writes in
+ *       its next step. The first forward pass after a hit, a checkpoint or a fork reads one slot
+ *       and writes another; afterwards they are the same. Make a step's message before its commits:
+ *       they change what is read. A checkpoint has no message of its own, because a worker never
+ *       writes the slot again. Copies of states are copies of group n_groups, with slots as block
+ *       ids and 1 token.
  *
  * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
  * users' prompts. The checksum finds damage; it is not a signature.
@@ -66,6 +72,9 @@ typedef struct kvp_wire_config {
     uint32_t max_tree_tokens; /* of one sequence's tree; default 0 */
     uint32_t max_moves;       /* moves in one message, of each group; default 0 */
     uint32_t reserved;        /* 0 */
+    uint32_t state_slots;     /* slots of recurrent state: ids are below it; default 0: none. A
+                                 sender's and its mirrors' are above 0 exactly if the cache's is */
+    uint32_t host_state_slots; /* the host's, in copies */
 } kvp_wire_config;
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
@@ -78,10 +87,10 @@ KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why 
 
 /* Fill `config` so that every state of this cache fits.
  *
- * max_seqs, max_copies, n_groups and max_tree_tokens are the cache's. epoch is 1. max_row_blocks =
- * ceil(max_seq_tokens / S). max_step_tokens = max_seqs + 4 x max_seq_tokens: raise it if more than
- * four long prompts arrive in one step. max_moves = max_seqs x max_tree_tokens, or N x S if that is
- * less.
+ * max_seqs, max_copies, n_groups, max_tree_tokens and slots of state are the cache's. epoch is 1.
+ * max_row_blocks = ceil(max_seq_tokens / S). max_step_tokens = max_seqs + 4 x max_seq_tokens: raise
+ * it if more than four long prompts arrive in one step. max_moves = max_seqs x max_tree_tokens, or
+ * N x S if that is less.
  *
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
@@ -97,8 +106,9 @@ KVP_API kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *
 
 /* Create a sender for one cache.
  *
- * Takes:   config       copied; block_tokens and n_groups must be the cache's, n_blocks not below
- *                       the cache's
+ * Takes:   config       copied; block_tokens and n_groups must be the cache's, n_blocks,
+ *                       host_blocks and slots not below the cache's, and state_slots 0 without
+ *                       recurrent state
  *          cache        read by kvp_wire_sender_encode; must outlive the sender
  *          memory       NULL: allocated; else the caller's, 64-byte aligned, its content does not
  *                       matter, memory_bytes >= kvp_wire_sender_bytes
@@ -168,11 +178,13 @@ typedef struct kvp_wire_step {
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
- *          closed id that no sequence has. Also a copy that names a block that its tier lacks, or
- *          whose phase is below that of the copy before. Also a move of a slot that the device
- *          lacks, or whose places in the block differ between the groups; KVP_E_HANDLE;
- *          KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4; its copies
- *          travel); KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
+ *          closed id that no sequence has. Also a copy that names a block or a slot that its tier
+ *          lacks, or no layer group, or whose phase is below that of the copy before. Also a move
+ *          of a slot that the device lacks, or whose places in the block differ between the groups;
+ *          KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4;
+ *          its copies travel), or has step_tokens and no slot of state to write (extend it);
+ *          KVP_E_DROPPED: it has step_tokens, and its state is lost; KVP_E_UNKNOWN: the cache does
+ *          not keep the values (give kvp_wire_item.tokens);
  *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
  *          than the configuration has (then out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or
  *          more
@@ -207,7 +219,7 @@ KVP_API kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_hea
 
 typedef struct kvp_wire_mirror kvp_wire_mirror;
 
-/* Say how many bytes a mirror needs. About 70 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
+/* Say how many bytes a mirror needs. About 80 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
  * for each worker id; 4 for each of max_step_tokens, 20 for each copy, and 16 x n_groups for each
  * move.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
@@ -294,6 +306,8 @@ typedef struct kvp_wire_seq {
     uint32_t tree_tokens;        /* of its tree, behind its tokens */
     const int32_t *node_tokens;  /* [tree_tokens] */
     const int32_t *node_parents; /* [tree_tokens] as kvp_seq_tree gives them */
+    uint32_t read_slot;          /* of recurrent state; 0: the initial state, or it is lost */
+    uint32_t write_slot;         /* 0 only while step_tokens is 0, or without recurrent state */
 } kvp_wire_seq;
 
 /* Read one sequence.

@@ -145,7 +145,8 @@ class Lending:
 
     def load_begin(self, space: Namespace, prompt: Prompt | Ints, begin: int, end: int, *,
                    group: int = 0, spare: int = 0) -> Load:
-        """Begin a load: host blocks for row entries [begin, end) of a prompt in a namespace."""
+        """Begin a load: host blocks for row entries [begin, end) of a prompt in a namespace. With
+        recurrent state, group n_groups is that of states: one entry, and a host slot."""
         given = prompt_of(prompt)
         instance("space", space, Namespace)
         made = ffi.new("kvp_load *")

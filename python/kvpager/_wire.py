@@ -49,7 +49,8 @@ class News(NamedTuple):
 
 
 class WorkerSeq(NamedTuple):
-    """A sequence as a worker knows it; row [n_blocks] i32. status 0: no sequence has this id."""
+    """A sequence as a worker knows it; row [n_blocks] i32. status 0: no sequence has this id. The
+    slots are of recurrent state; both are 0 without."""
 
     status: int
     n_tokens: int
@@ -59,6 +60,8 @@ class WorkerSeq(NamedTuple):
     step_tokens: int
     last_token: int
     row: I32Array
+    read_slot: int = 0
+    write_slot: int = 0
 
 
 def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) -> dict[str, int]:
@@ -206,7 +209,8 @@ class Mirror(_Closing):
                 fail(status, "Mirror.seq", worker_id=worker_id)
             return WorkerSeq(room.status, room.n_tokens, room.known_tokens, room.computed_tokens,
                              room.cached_tokens, room.step_tokens, room.last_token,
-                             copied(room.row, room.n_blocks, I32))
+                             copied(room.row, room.n_blocks, I32), room.read_slot,
+                             room.write_slot)
 
     def info(self) -> WireMirrorState:
         """Where the mirror stands: epoch (0: waits for a full message), number, n_seqs."""

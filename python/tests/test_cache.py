@@ -460,6 +460,24 @@ def test_helpers() -> None:
     assert kvpager.STOP_MISS == 1 and kvpager.END == 2 ** 32 - 1
 
 
+def test_a_state_comes_from_a_store() -> None:
+    tokens = np.arange(9, dtype=np.int32)
+    with kvpager.Cache(n_blocks=8, block_tokens=4, host_blocks=8, max_loads=2, state_slots=4,
+                       host_state_slots=4, max_seqs=2) as cache:
+        space = cache.namespace("model")
+        kv = cache.load_begin(space, tokens, 0, 2)
+        cache.load_done(kv.number, [1, 1])
+        assert space.match(tokens).hit_tokens == 0
+        state = cache.load_begin(space, tokens, 1, 2, group=1)
+        assert state.blocks.tolist() == [1] and cache.state_stats().host_loading_slots == 1
+        assert cache.load_done(state.number, [1])[0] == 1
+        assert space.match(tokens).hit_tokens == 8
+        plan = cache.plan_take()
+        assert plan["group"].tolist() == [1] and plan["dst_tier"].tolist() == [kvpager.DEVICE]
+        with pytest.raises(kvpager.ArgError):
+            cache.load_begin(space, tokens, 0, 2, group=1)
+
+
 def test_a_prefix_goes_to_a_store_and_comes_back() -> None:
     """What lend.h is for, with a dict for the store."""
     tokens = np.arange(8, dtype=np.int32)

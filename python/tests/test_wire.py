@@ -37,6 +37,24 @@ def test_mirror_follows() -> None:
     assert mirror.info().n_seqs == 1
 
 
+def test_slots_of_recurrent_state() -> None:
+    cache = Cache(n_blocks=64, block_tokens=4, max_seqs=8, max_seq_tokens=64, state_slots=8)
+    sender, sizes = Sender(cache), kvpager.wire_config(cache)
+    assert sizes["state_slots"] == 8 and sizes["host_state_slots"] == 0
+    mirror, seq = Mirror(**sizes), cache.namespace().open(range(8))
+    mirror.apply(sender.encode([seq], [2], statuses=[1], step_tokens=[8]))
+    assert (mirror.seq(2).read_slot, mirror.seq(2).write_slot) == (0, 1)
+    seq.commit(8)
+    seq.checkpoint()
+    seq.extend([9])
+    mirror.apply(sender.encode([seq], [2], statuses=[1], step_tokens=[1]))
+    assert (mirror.seq(2).read_slot, mirror.seq(2).write_slot) == (1, 2)
+    with pytest.raises(kvpager.ArgError):
+        Sender(cache, state_slots=7)
+    with pytest.raises(kvpager.ArgError, match="state_slots"):
+        Mirror(state_slots=1 << 31)
+
+
 def test_large_messages_and_bad_bytes() -> None:
     cache = Cache(n_blocks=4096, block_tokens=16, max_seqs=2, max_seq_tokens=20000)
     sender, ns = Sender(cache), cache.namespace()

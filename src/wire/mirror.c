@@ -190,14 +190,22 @@ static int is_known(struct wire_reading *r, uint32_t id)
     return r->apply || (!r->full && !is_closed(r, id));
 }
 
-static int get_block(struct wire_reading *r, uint32_t tier, uint32_t *at_block, int32_t *out_block)
+static int get_any_block(struct wire_reading *r, uint32_t group, uint32_t tier, uint32_t *at_block,
+                         int32_t *out_block)
 {
     if (!kvpi_wire_get_way(&r->in, at_block))
         return 0;
-    if (*at_block > INT32_MAX || !kvpi_wire_is_block(&r->m->config, tier, (int32_t)*at_block))
+    if (*at_block > INT32_MAX ||
+        !kvpi_wire_is_block(&r->m->config, group, tier, (int32_t)*at_block))
         return too_small(r);
     *out_block = (int32_t)*at_block;
     return 1;
+}
+
+/* A block of the device. */
+static int get_block(struct wire_reading *r, uint32_t *at_block, int32_t *out_block)
+{
+    return get_any_block(r, 0, KVP_DEVICE, at_block, out_block);
 }
 
 static int read_copy(struct wire_reading *r, uint32_t *phase, uint32_t *at_block, kvp_copy *copy)
@@ -206,14 +214,14 @@ static int read_copy(struct wire_reading *r, uint32_t *phase, uint32_t *at_block
     if (!kvpi_wire_get(&r->in, &phases) || !kvpi_wire_get(&r->in, &group) ||
         !kvpi_wire_get_byte(&r->in, &src_tier) || !kvpi_wire_get_byte(&r->in, &dst_tier))
         return 0;
-    if (src_tier > KVP_HOST || dst_tier > KVP_HOST)
+    if (src_tier > KVP_HOST || dst_tier > KVP_HOST || group > r->m->config.n_groups)
         return wrong_body(r);
-    if (!get_block(r, src_tier, at_block, &copy->src_block) ||
-        !get_block(r, dst_tier, at_block, &copy->dst_block) ||
+    if (!get_any_block(r, group, src_tier, at_block, &copy->src_block) ||
+        !get_any_block(r, group, dst_tier, at_block, &copy->dst_block) ||
         !kvpi_wire_get(&r->in, &copy->n_tokens))
         return 0;
-    if (phases > UINT32_MAX - *phase || group > UINT16_MAX || copy->n_tokens < 1 ||
-        copy->n_tokens > r->m->config.block_tokens)
+    if (phases > UINT32_MAX - *phase || copy->n_tokens < 1 ||
+        copy->n_tokens > kvpi_wire_copy_tokens(&r->m->config, group))
         return wrong_body(r);
     *phase += phases;
     copy->phase = *phase;
@@ -247,7 +255,7 @@ static int read_copies(struct wire_reading *r)
 static int read_slot(struct wire_reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
 {
     int32_t block;
-    if (!get_block(r, KVP_DEVICE, at_block, &block))
+    if (!get_block(r, at_block, &block))
         return 0;
     *out_slot = (int64_t)block * r->m->config.block_tokens + place;
     return 1;
@@ -327,7 +335,7 @@ static int read_entries(struct wire_reading *r, int32_t *row, uint32_t *i, uint3
     const uint32_t before = r->at_block;
     uint32_t more = 0;
     int32_t block;
-    if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
+    if (!get_block(r, &r->at_block, &block))
         return 0;
     if (block == KVP_NULL_BLOCK) {
         r->at_block = before;
@@ -391,7 +399,7 @@ static int read_wire_row(struct wire_reading *r, uint32_t id, struct kvpi_wire_s
     return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
 }
 
-/* --------------------------------------------------------------------------- windows and trees */
+/* -------------------------------------------------------------------- windows, trees and slots */
 
 static int read_windows(struct wire_reading *r, uint32_t id)
 {
@@ -453,6 +461,20 @@ static int read_wire_tree(struct wire_reading *r, uint32_t id, struct kvpi_wire_
     return 1;
 }
 
+/* The slots of recurrent state that the sequence reads and writes. */
+static int read_wire_slots(struct wire_reading *r, struct kvpi_wire_seq *now)
+{
+    uint32_t slot;
+    if (!kvpi_wire_get_31(&r->in, &slot))
+        return 0;
+    now->read_slot = slot;
+    if (!kvpi_wire_get_way(&r->in, &slot))
+        return 0;
+    now->write_slot = slot;
+    return (now->read_slot < r->m->config.state_slots && slot < r->m->config.state_slots) ||
+           too_small(r);
+}
+
 /* The second byte of bits, where the message has them, and what it announces. */
 static int read_more(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
                      kvp_wire_news_item *item)
@@ -460,10 +482,12 @@ static int read_more(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *
     uint32_t bits;
     if (!(r->parts & KVPI_WIRE_MORE))
         return 1;
-    if (!kvpi_wire_get_byte(&r->in, &bits) || bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE))
+    if (!kvpi_wire_get_byte(&r->in, &bits) ||
+        bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE | KVPI_WIRE_SLOTS))
         return wrong_body(r);
     return (!(bits & KVPI_WIRE_WINDOWS) || read_windows(r, id)) &&
-           (!(bits & KVPI_WIRE_TREE) || read_wire_tree(r, id, now, item));
+           (!(bits & KVPI_WIRE_TREE) || read_wire_tree(r, id, now, item)) &&
+           (!(bits & KVPI_WIRE_SLOTS) || read_wire_slots(r, now));
 }
 
 static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
@@ -527,6 +551,13 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
            (kind == KVPI_WIRE_DECODE || read_appended(r, id, 1, now));
 }
 
+/* Is there a slot to write for those who compute, and no state of no tokens? */
+static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
+{
+    return (seq->read_slot == 0 || seq->tokens > 0) &&
+           (m->config.state_slots == 0 || seq->step == 0 || seq->write_slot != 0);
+}
+
 /* Counts that contradict each other, or a row that is too short for its tokens. */
 static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
@@ -534,7 +565,8 @@ static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
            seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
            seq->step <= seq->tokens + seq->nodes &&
            kvp_blocks_for_tokens(m->config.block_tokens, (uint64_t)seq->tokens + seq->nodes) <=
-               seq->blocks;
+               seq->blocks &&
+           slots_are_sound(m, seq);
 }
 
 static int read_item(struct wire_reading *r, uint32_t id, uint32_t kind)
@@ -735,6 +767,8 @@ static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_w
         .tree_tokens = seq->nodes,
         .node_tokens = kvpi_wire_node_tokens(&m->table, worker_id),
         .node_parents = kvpi_wire_node_parents(&m->table, worker_id),
+        .read_slot = seq->read_slot,
+        .write_slot = seq->write_slot,
     };
     return KVP_OK;
 }

@@ -78,6 +78,15 @@ kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_byte
     return status;
 }
 
+/* Do the ids of this cache fit? A mirror of these sizes asks for slots where the cache has some. */
+static int ids_fit(const kvp_wire_config *config, const kvp_config *cache)
+{
+    return config->n_blocks >= cache->n_blocks && config->host_blocks >= cache->host_blocks &&
+           config->state_slots >= cache->state_slots &&
+           config->host_state_slots >= cache->host_state_slots &&
+           (config->state_slots > 0) == (cache->state_slots > 0);
+}
+
 kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache *cache,
                                   void *memory, size_t memory_bytes, kvp_wire_sender **out_sender)
 {
@@ -95,8 +104,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
     if (status != KVP_OK)
         return status;
     if (config->block_tokens != cache_config.block_tokens ||
-        config->n_groups != cache_config.n_groups || config->n_blocks < cache_config.n_blocks ||
-        config->host_blocks < cache_config.host_blocks || cache_config.state_slots > 0)
+        config->n_groups != cache_config.n_groups || !ids_fit(config, &cache_config))
         return KVP_E_ARG;
     status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
     if (status != KVP_OK)
@@ -210,7 +218,24 @@ static kvp_status read_groups(const sender *s, const kvp_wire_item *item, pendin
     return status;
 }
 
-/* Which of windows and tree the worker does not have. */
+/* The slots of recurrent state. Whoever computes needs one to write, and the state before. */
+static kvp_status find_slots(const sender *s, const kvp_wire_item *item, pending *p)
+{
+    kvp_state_info state;
+    p->now.read_slot = p->now.write_slot = 0;
+    if (s->config.state_slots == 0)
+        return KVP_OK;
+    kvp_status status = kvp_seq_state_get(s->cache, item->seq, &state);
+    if (status != KVP_OK)
+        return status;
+    p->now.read_slot = state.read_slot;
+    p->now.write_slot = state.write_slot;
+    if (item->step_tokens > 0 && state.lost)
+        return KVP_E_DROPPED;
+    return item->step_tokens > 0 && state.write_slot == 0 ? KVP_E_STATE : KVP_OK;
+}
+
+/* Which of windows, tree and slots the worker does not have. */
 static kvp_status find_more(const sender *s, const kvp_wire_item *item, pending *p)
 {
     const uint32_t n_old = p->is_new ? 0 : s->table.seqs[p->id].nodes;
@@ -232,6 +257,8 @@ static kvp_status find_more(const sender *s, const kvp_wire_item *item, pending 
     }
     if (p->from_node < n || p->from_node < n_old)
         p->more |= KVPI_WIRE_TREE;
+    if (kvpi_wire_is_other_slot(s, p))
+        p->more |= KVPI_WIRE_SLOTS;
     return KVP_OK;
 }
 
@@ -263,7 +290,7 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, pending *
         return KVP_E_ARG;
     p->memo.handle = item->seq.bits;
     p->memo.row_version = info.row_version;
-    return p->now.blocks > s->config.max_row_blocks ? KVP_E_TOO_SMALL : KVP_OK;
+    return p->now.blocks > s->config.max_row_blocks ? KVP_E_TOO_SMALL : find_slots(s, item, p);
 }
 
 static kvp_status prepare_item(const sender *s, const kvp_wire_item *item, int is_new, pending *p)
@@ -316,9 +343,9 @@ static kvp_status check_step_copies(const sender *s, const kvp_wire_step *step)
         return KVP_E_TOO_SMALL;
     for (uint32_t i = 0; i < step->n_copies; i++) {
         const kvp_copy *copy = &step->copies[i];
-        if (!kvpi_wire_is_block(&s->config, copy->src_tier, copy->src_block) ||
-            !kvpi_wire_is_block(&s->config, copy->dst_tier, copy->dst_block) ||
-            copy->n_tokens < 1 || copy->n_tokens > s->config.block_tokens ||
+        if (!kvpi_wire_is_block(&s->config, copy->group, copy->src_tier, copy->src_block) ||
+            !kvpi_wire_is_block(&s->config, copy->group, copy->dst_tier, copy->dst_block) ||
+            copy->n_tokens < 1 || copy->n_tokens > kvpi_wire_copy_tokens(&s->config, copy->group) ||
             copy->phase < (i > 0 ? step->copies[i - 1].phase : 0))
             return KVP_E_ARG;
     }

@@ -4,6 +4,7 @@
 #ifndef KVPI_WIRE_SEND_H
 #define KVPI_WIRE_SEND_H
 
+#include <kvpager/states.h>
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
@@ -88,6 +89,15 @@ static inline int kvpi_wire_is_other_window(const struct kvp_wire_sender *s,
     const kvp_window *had = p->is_new ? &none : &kvpi_wire_windows(&s->table, p->id)[group];
     const kvp_window *has = &s->windows[kvpi_wire_groups_at(s, p) + group];
     return has->sink_tokens != had->sink_tokens || has->recent_tokens != had->recent_tokens;
+}
+
+/* Are its slots of state others than the worker's? Those of a new sequence are 0. */
+static inline int kvpi_wire_is_other_slot(const struct kvp_wire_sender *s,
+                                          const struct kvpi_wire_pending *p)
+{
+    static const struct kvpi_wire_seq none;
+    const struct kvpi_wire_seq *had = p->is_new ? &none : &s->table.seqs[p->id];
+    return p->now.read_slot != had->read_slot || p->now.write_slot != had->write_slot;
 }
 
 /* The tree into the sender's memory. */

@@ -76,6 +76,8 @@ static kvp_status config_of(const kvp_cache *cache, kvp_wire_config *out_config)
     out_config->n_groups = config.n_groups;
     out_config->max_tree_tokens = config.max_tree_tokens;
     out_config->max_moves = most_moves(&config);
+    out_config->state_slots = config.state_slots;
+    out_config->host_state_slots = config.host_state_slots;
     return KVP_OK;
 }
 
@@ -106,6 +108,8 @@ static int wire_wrong(const kvp_wire_config *c, kvp_why *why)
            kvpi_why_range(why, "n_groups", c->n_groups, 1, KVP_GROUPS_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
            kvpi_why_range(why, "max_moves", c->max_moves, 0, INT32_MAX) ||
+           kvpi_why_range(why, "state_slots", c->state_slots, 0, INT32_MAX) ||
+           kvpi_why_range(why, "host_state_slots", c->host_state_slots, 0, INT32_MAX) ||
            kvpi_why_range(why, "reserved", c->reserved, 0, 0);
 }
 
@@ -125,12 +129,12 @@ kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why
                : KVP_OK;
 }
 
-int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block)
+int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t group, uint32_t tier, int32_t block)
 {
-    const uint32_t n = tier == KVP_DEVICE ? config->n_blocks
-                       : tier == KVP_HOST ? config->host_blocks
-                                          : 0;
-    return block >= 0 && (uint32_t)block < n;
+    const uint32_t n[][2] = {{config->n_blocks, config->host_blocks},
+                             {config->state_slots, config->host_state_slots}};
+    return group <= config->n_groups && tier <= KVP_HOST && block >= 0 &&
+           (uint32_t)block < n[group == config->n_groups][tier];
 }
 
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t size)

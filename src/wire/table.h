@@ -17,6 +17,8 @@ struct kvpi_wire_seq {
     uint32_t blocks; /* of each group's row */
     int32_t last;
     uint32_t nodes; /* of its tree */
+    uint32_t read_slot;
+    uint32_t write_slot;
 };
 
 struct kvpi_wire_table {
@@ -42,8 +44,14 @@ struct kvpi_wire_layout {
 /* Reserve n x size bytes; give their offset. n is at most 2^27 times 2^31, which 64 bits hold. */
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t size);
 
-/* Is this the id of a block of the tier? */
-int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block);
+/* Is this the id of a block of the tier? With group n_groups: of a slot of recurrent state. */
+int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t group, uint32_t tier, int32_t block);
+
+/* How many tokens may a copy of this group have? */
+static inline uint32_t kvpi_wire_copy_tokens(const kvp_wire_config *config, uint32_t group)
+{
+    return group < config->n_groups ? config->block_tokens : 1;
+}
 
 int kvpi_wire_config_is_valid(const kvp_wire_config *config);
 

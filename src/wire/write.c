@@ -99,7 +99,12 @@ static kvp_status put_more(const sender *s, writer *out, const kvp_wire_item *it
     kvpi_wire_put_byte(out, p->more);
     if (p->more & KVPI_WIRE_WINDOWS)
         put_windows(s, out, p);
-    return p->more & KVPI_WIRE_TREE ? put_tree(s, out, item, p) : KVP_OK;
+    const kvp_status status = p->more & KVPI_WIRE_TREE ? put_tree(s, out, item, p) : KVP_OK;
+    if (p->more & KVPI_WIRE_SLOTS) {
+        kvpi_wire_put(out, p->now.read_slot);
+        kvpi_wire_put_way(out, p->now.read_slot, p->now.write_slot);
+    }
+    return status;
 }
 
 static kvp_status put_new(const sender *s, writer *out, const kvp_wire_item *item, const pending *p,

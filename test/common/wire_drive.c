@@ -1,9 +1,11 @@
 /* wire_drive: see wire_drive.h. */
 #include "wire_drive.h"
 
+#include <kvpager/states.h>
+
 #include <string.h>
 
-enum { USABLE = 60, STREAMS = 3 };
+enum { USABLE = 60, STREAMS = 3, SLOTS = 30 };
 
 static void begin(driver *d, const kvp_config *config, uint64_t seed)
 {
@@ -40,6 +42,20 @@ void drive_begin_rich(driver *d, uint64_t seed)
     config.max_tree_tokens = DRIVE_NODES;
     memset(d, 0, sizeof *d);
     d->rich = 1;
+    begin(d, &config, seed);
+}
+
+void drive_begin_states(driver *d, uint64_t seed)
+{
+    kvp_config config = small_config(DRIVE_GROUPS * USABLE);
+    config.n_groups = DRIVE_GROUPS;
+    config.groups[1] = (kvp_window){3, 6};
+    config.groups[2] = (kvp_window){0, 9};
+    config.host_blocks = 2 * USABLE;
+    config.state_slots = SLOTS;
+    config.host_state_slots = SLOTS - 2;
+    memset(d, 0, sizeof *d);
+    d->states = 1;
     begin(d, &config, seed);
 }
 
@@ -105,6 +121,7 @@ static int fork_one(driver *d)
     uint32_t at = draw(&d->random, info.computed_tokens + 1);
     if (kvp_seq_fork(d->w.cache, d->seqs[parent].seq, at, 0, &seq) != KVP_OK)
         return 0;
+    d->seqs[parent].touched = 1; /* it may have no slot of state to write any more */
     take_place(d, id, seq);
     return 1;
 }
@@ -243,6 +260,36 @@ static int regrow_tree(driver *d, uint32_t id)
     return kvp_seq_extend_tree(d->w.cache, &batch, nodes[1]) == KVP_OK;
 }
 
+static int checkpoint_one(driver *d, uint32_t id)
+{
+    uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
+    kvp_status status = kvp_seq_checkpoint(d->w.cache, d->seqs[id].seq, &outcome);
+    return status == KVP_OK && outcome == KVP_CHECKPOINT_MADE;
+}
+
+/* Workers are told that it has ended, and of a new one when it is back. */
+static int swap_one(driver *d, uint32_t id)
+{
+    driven *s = &d->seqs[id];
+    if (s->swapped) {
+        s->swapped = kvp_seq_swap_in(d->w.cache, &s->seq, 1, 0, NULL) != KVP_OK;
+        return !s->swapped;
+    }
+    if (kvp_seq_swap_out(d->w.cache, &s->seq, 1, NULL) != KVP_OK)
+        return 0;
+    if (s->told)
+        d->closed[d->n_closed++] = id;
+    s->swapped = 1;
+    s->told = 0;
+    return 1;
+}
+
+static int change_state(driver *d, uint32_t kind, uint32_t id)
+{
+    d->seqs[id].touched = 1;
+    return kind == DRIVE_KINDS ? checkpoint_one(d, id) : swap_one(d, id);
+}
+
 static int change_rich(driver *d, uint32_t kind, uint32_t id)
 {
     d->seqs[id].touched = 1;
@@ -272,18 +319,28 @@ static int change_one(driver *d, uint32_t kind, uint32_t id)
     }
 }
 
+/* Twice as often: windows and accepts, and what is done to states. */
+static uint32_t kind_of_change(driver *d)
+{
+    const uint32_t kind = draw(&d->random, DRIVE_PLAIN + (d->rich ? 6 : d->states ? 4 : 0));
+    if (d->states)
+        return kind < DRIVE_PLAIN ? kind : DRIVE_KINDS + kind % 2;
+    return kind < DRIVE_KINDS ? kind : kind - 4;
+}
+
 void drive_change(driver *d)
 {
     uint32_t n = 1 + draw(&d->random, 6);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t kind = draw(&d->random, d->rich ? DRIVE_KINDS + 2 : DRIVE_PLAIN);
-        kind = kind < DRIVE_KINDS ? kind : kind - 4; /* twice as often: windows, accepts */
+        uint32_t kind = kind_of_change(d);
         uint32_t id = find(d, 1);
         int done = 0;
         if (kind == 0 || kind == 1)
             done = open_one(d);
         else if (kind == 2)
             done = fork_one(d);
+        else if (id != DRIVE_SEQS && kind >= DRIVE_KINDS)
+            done = change_state(d, kind, id);
         else if (id != DRIVE_SEQS && kind >= DRIVE_PLAIN)
             done = change_rich(d, kind, id);
         else if (id != DRIVE_SEQS)
@@ -305,17 +362,26 @@ static void sort_closed(driver *d)
     }
 }
 
+static kvp_state_info state_of(const driver *d, kvp_seq seq)
+{
+    kvp_state_info state;
+    assert_ok(kvp_seq_state_get(d->w.cache, seq, &state));
+    return state;
+}
+
 static uint32_t fill_items(driver *d, int full, kvp_wire_item *items)
 {
     uint32_t n = 0;
     for (uint32_t id = 0; id < DRIVE_SEQS; id++) {
         driven *s = &d->seqs[id];
-        if (s->status == 0 || (!full && !s->touched && draw(&d->random, 3) != 0))
+        if (s->status == 0 || s->swapped || (!full && !s->touched && draw(&d->random, 3) != 0))
             continue;
         kvp_seq_info info = info_of(&d->w, s->seq);
         uint32_t n_tokens = info.n_tokens + info.tree_tokens;
         if (s->step_tokens > n_tokens || draw(&d->random, 4) == 0)
             s->step_tokens = draw(&d->random, 4) ? n_tokens > 0 : draw(&d->random, n_tokens + 1);
+        if (d->states && state_of(d, s->seq).write_slot == 0)
+            s->step_tokens = 0;
         items[n++] = (kvp_wire_item){.seq = s->seq,
                                      .worker_id = id,
                                      .status = s->status,
@@ -403,6 +469,19 @@ static uint64_t sum_of_groups_told(const kvp_wire_seq *s, uint32_t n_groups, siz
     return mix_all(sum, s->tree_tokens, NULL, 0, s->node_parents, s->tree_tokens);
 }
 
+/* Those who compute have the slots that kernels of a single process are given. */
+static uint64_t sum_of_slots(const driver *d, const driven *s, uint64_t sum)
+{
+    int32_t slots[2] = {0, 0};
+    if (d->states && s->step_tokens > 0) {
+        assert_ok(kvp_meta_states(d->w.cache, &s->seq, 1, &slots[0], &slots[1]));
+    } else if (d->states) {
+        slots[0] = (int32_t)state_of(d, s->seq).read_slot;
+        slots[1] = (int32_t)state_of(d, s->seq).write_slot;
+    }
+    return mix_all(sum, 2, NULL, 0, slots, 2);
+}
+
 uint64_t drive_sum_cache(const driver *d)
 {
     uint64_t sum = 1;
@@ -410,7 +489,7 @@ uint64_t drive_sum_cache(const driver *d)
         const driven *s = &d->seqs[id];
         const int32_t *row;
         uint32_t n;
-        if (s->status == 0)
+        if (s->status == 0 || s->swapped)
             continue;
         kvp_seq_info info = info_of(&d->w, s->seq);
         assert_ok(kvp_seq_row(d->w.cache, s->seq, 0, &row, &n));
@@ -424,6 +503,7 @@ uint64_t drive_sum_cache(const driver *d)
                              (uint32_t)info.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, row, n);
         sum = sum_of_groups(d, s->seq, d->config.n_groups, sum);
+        sum = sum_of_slots(d, s, sum);
     }
     return sum;
 }
@@ -441,6 +521,8 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
             s.cached_tokens, s.step_tokens, s.n_blocks,     (uint32_t)s.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.n_blocks);
         sum = sum_of_groups_told(&s, config->n_groups, config->max_row_blocks, sum);
+        const int32_t slots[] = {(int32_t)s.read_slot, (int32_t)s.write_slot};
+        sum = mix_all(sum, 2, NULL, 0, slots, 2);
     }
     return sum;
 }

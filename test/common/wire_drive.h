@@ -12,6 +12,7 @@ enum {
     DRIVE_COPIES = 76,
     DRIVE_PLAIN = 16, /* kinds of changes */
     DRIVE_KINDS = 20, /* and those that only rich ones make */
+    DRIVE_ALL = 22,   /* and those of recurrent state */
     DRIVE_GROUPS = 3,
     DRIVE_NODES = 12, /* of one tree */
     DRIVE_MOVES = DRIVE_SEQS * DRIVE_NODES,
@@ -26,6 +27,7 @@ typedef struct driven {
     uint32_t first_token;
     int told;    /* a worker knows a sequence by this id: maybe one that is closed by now */
     int touched; /* since the last message */
+    int swapped;
 } driven;
 
 typedef struct driver {
@@ -43,8 +45,9 @@ typedef struct driver {
     kvp_slot_move told[DRIVE_GROUPS * DRIVE_MOVES]; /* in the last message */
     uint32_t n_told;
     int rich;
-    uint32_t n_changes[DRIVE_KINDS]; /* calls that succeeded, by kind */
-    uint8_t bytes[DRIVE_BYTES];      /* the last message */
+    int states;
+    uint32_t n_changes[DRIVE_ALL]; /* calls that succeeded, by kind */
+    uint8_t bytes[DRIVE_BYTES];    /* the last message */
     size_t n_bytes;
 } driver;
 
@@ -52,6 +55,9 @@ void drive_begin(driver *d, uint64_t seed);
 
 /* The same of a cache with three layer groups, two of them with a window, and with token trees. */
 void drive_begin_rich(driver *d, uint64_t seed);
+
+/* The same with recurrent state and a host tier, instead of trees. */
+void drive_begin_states(driver *d, uint64_t seed);
 void drive_end(driver *d);
 
 /* Do a few random things to the cache. */

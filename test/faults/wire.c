@@ -72,7 +72,7 @@ void scene_wire(uint64_t seed)
     static driver d;
     static worker w;
     kvp_wire_sender *second = NULL;
-    (seed % 2 ? drive_begin : drive_begin_rich)(&d, seed);
+    (seed % 3 == 0 ? drive_begin_states : seed % 3 == 1 ? drive_begin : drive_begin_rich)(&d, seed);
     CALL(&d.w, KVP_E_NO_MEMORY, kvp_wire_mirror_create(&d.config, NULL, 0, &w.mirror));
     CALL(&d.w, KVP_E_NO_MEMORY, kvp_wire_sender_create(&d.config, d.w.cache, NULL, 0, &second));
     kvp_wire_sender_destroy(second);

@@ -126,9 +126,8 @@ static void draw_states(uint64_t *state, kvp_config *config)
     if (kind < 85)
         return;
     config->state_slots = kind < 95 ? 2 + draw(state, 8) : 2 + draw(state, 4 * config->max_seqs);
-    config->max_loads = config->lent_blocks = 0;
     if (kind % 2)
-        config->host_blocks = 0;
+        config->host_blocks = config->max_loads = config->lent_blocks = 0;
     if (config->host_blocks)
         config->host_state_slots = 2 + draw(state, likely(state, 50) ? 4 : 2 * config->max_seqs);
     config->steps = KVP_STEPS_ORDERED;

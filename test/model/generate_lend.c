@@ -18,6 +18,11 @@ void generate_lend_weights(generator *g)
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         g->weights[table[i].op] = lends ? 10 * table[i].weight : 5;
+    if (lends && oracle_has_states(g->o)) { /* half of the loads are of a state */
+        g->weights[KVP_CALL_LOAD_BEGIN] *= 4;
+        g->weights[KVP_CALL_LOAD_DONE] *= 4;
+        g->weights[KVP_CALL_PLAN_DONE] *= 2;
+    }
     g->weights[KVP_CALL_DROP] = 40;
     g->weights[KVP_CALL_RECLAIM] = 30;
     if (lends && oracle_overlapped(g->o))
@@ -91,6 +96,34 @@ static void make_reclaim(generator *g, kvp_call *call)
     call->count = rarely(g) ? below(g, 2 * n) : n_free + up_to(g, 3);
 }
 
+/* Has the unit KV in each group, and no state? */
+static bool lacks_state(const oracle *o, uint32_t node)
+{
+    bool has_kv = true;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        has_kv &= o->nodes[node].at[k][KVP_DEVICE].block || o->nodes[node].at[k][KVP_HOST].block;
+    return has_kv && !oracle_checkpoint(o, node);
+}
+
+/* The last entry of the prompt that a state could be loaded for; 0: none. */
+static uint32_t entry_without_state(generator *g, const kvp_call *call)
+{
+    oracle_keys keys = {0};
+    uint32_t parent, found = 0;
+
+    if (oracle_prompt_status(g->o, call, &parent) != KVP_OK)
+        return 0;
+    for (uint32_t i = 0; i < call->n_tokens / g->o->unit && parent != ORACLE_NONE; i++) {
+        oracle_unit_keys(g->o, call, i, &keys);
+        parent = oracle_node_find(g->o, parent, call->tokens + (size_t)i * g->o->unit, &keys);
+        if (parent != ORACLE_NONE && (i + 1) % g->o->block_units == 0 && lacks_state(g->o, parent))
+            found = (i + 1) / g->o->block_units;
+    }
+    oracle_keys_free(&keys);
+    return found;
+}
+
 /* A prompt, and which of its entries. */
 static void make_load(generator *g, kvp_call *call)
 {
@@ -110,6 +143,13 @@ static void make_load(generator *g, kvp_call *call)
         call->range.end = call->range.begin + 1 + below(g, 3);
     if (chance(g, 30))
         call->count = below(g, 6);
+    if (oracle_has_states(g->o) && chance(g, 55)) {
+        call->group = g->o->config.n_groups;
+        call->count = chance(g, 10) ? below(g, 4) : 0;
+        if (chance(g, 85) && entry_without_state(g, call))
+            call->range.end = entry_without_state(g, call);
+        call->range.begin = call->range.end - !rarely(g);
+    }
 }
 
 /* One that is begun, mostly. */

@@ -149,8 +149,10 @@ typedef struct oracle_commitment {
 typedef struct oracle_load {
     uint64_t number, after;
     uint32_t group, n, last; /* the node that keeps the path alive */
-    int32_t *blocks;         /* [n] numbers */
+    int32_t *blocks;         /* [n] numbers; of a state, one slot of the host */
     uint32_t *nodes;         /* [n] of each entry's last unit */
+    uint32_t retention;
+    uint64_t ns_handle;
 } oracle_load;
 
 /* A slot of recurrent state. */
@@ -159,6 +161,7 @@ typedef struct oracle_slot {
     uint64_t generation;
     uint32_t node;      /* whose checkpoint it is; ORACLE_NONE */
     uint64_t ns_handle; /* whom it was taken for last */
+    uint64_t used_by;   /* of the host: the newest plan with a copy from or to it */
 } oracle_slot;
 
 typedef struct oracle_ns {
@@ -221,6 +224,11 @@ typedef struct oracle_seq {
     X(load_unneeded)     /* somebody computed it meanwhile */                                      \
     X(load_flushed)      /* its namespace was flushed */                                           \
     X(load_withdrawn)    /* its unit was invalidated */                                            \
+    X(load_state)        /* a state was loaded, and is a checkpoint */                             \
+    X(load_state_no_kv)  /* one was not kept: there is no KV of its unit */                        \
+    X(load_state_evicts) /* one was kept, and another checkpoint evicted */                        \
+    X(load_state_waits)  /* for a plan that uses its slot */                                       \
+    X(load_state_hit)    /* a checkpoint was hit whose state the plan still copies */              \
     X(drop_held)         /* a block that is held was to be dropped */                              \
     X(drop_host)         /* a host block was */                                                    \
     X(drop_parked)       /* a parked one */                                                        \

@@ -28,6 +28,21 @@ uint32_t oracle_loading(const oracle *o)
     return n;
 }
 
+/* Loads of the group behind those of blocks are of a state. */
+static bool is_of_state(const oracle *o, uint32_t group)
+{
+    return oracle_has_states(o) && group == o->config.n_groups;
+}
+
+uint32_t oracle_loading_slots(const oracle *o)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < o->config.max_loads; i++)
+        n += o->loads[i].number && is_of_state(o, o->loads[i].group);
+    return n;
+}
+
 static kvp_status plan_done(oracle *o, const kvp_call *call)
 {
     if (!o->config.max_loads || oracle_overlapped(o))
@@ -335,8 +350,11 @@ static uint32_t public_units(const oracle *o, const kvp_call *call)
 
 static kvp_status entries_status(const oracle *o, const kvp_call *call)
 {
-    if (call->group >= o->config.n_groups || call->range.begin >= call->range.end ||
-        call->range.end > call->n_tokens / o->config.block_tokens)
+    bool is_state = is_of_state(o, call->group);
+
+    if ((call->group >= o->config.n_groups && !is_state) || call->range.begin >= call->range.end ||
+        call->range.end > call->n_tokens / o->config.block_tokens ||
+        (is_state && call->range.begin + 1 < call->range.end))
         return KVP_E_ARG;
     if (!o->config.max_loads || call->range.end * o->block_units > public_units(o, call))
         return KVP_E_STATE;
@@ -418,8 +436,31 @@ static oracle_load *find_load(oracle *o, uint64_t number)
     return NULL;
 }
 
+/* One slot of the host; half of them, rounded up, at most. */
+static kvp_status state_admit(oracle *o, const kvp_call *call, const wish *w)
+{
+    uint32_t usable = o->config.host_state_slots - 1, most = (usable + 1) / 2;
+
+    if (1 + call->count > usable) {
+        o->stats.refused++;
+        return oracle_fail_blocks(o, KVP_E_NEVER, 0, KVP_HOST_STATE_SLOTS,
+                                  1 + call->count - usable);
+    }
+    if (!find_load(o, 0) || oracle_loading_slots(o) == most ||
+        o->node_limit - o->nodes_used < w->n_units - w->n_known)
+        return oracle_fail_blocks(o, KVP_E_AGAIN, 0, KVP_HOST_STATE_SLOTS, 0);
+    if (1 + call->count > o->host_slot_queue.n) {
+        o->stats.refused++;
+        return oracle_fail_blocks(o, KVP_E_NO_BLOCKS, 0, KVP_HOST_STATE_SLOTS,
+                                  1 + call->count - o->host_slot_queue.n);
+    }
+    return KVP_OK;
+}
+
 static kvp_status load_admit(oracle *o, const kvp_call *call, const wish *w)
 {
+    if (is_of_state(o, call->group))
+        return state_admit(o, call, w);
     uint64_t usable = oracle_usable(o, KVP_HOST), available = oracle_available(o, KVP_HOST);
     uint64_t spare = call->count, beside = spare > w->n_touched ? spare : w->n_touched;
 
@@ -452,6 +493,18 @@ static void take_entry(oracle *o, const kvp_call *call, oracle_load *load, uint3
     o->i32[entry - call->range.begin] = oracle_id(o, block);
 }
 
+static void take_state(oracle *o, const kvp_call *call, oracle_load *load)
+{
+    uint32_t slot = oracle_host_slot_take_for(o, call->retention, call->handle);
+
+    load->blocks[0] = (int32_t)slot;
+    load->nodes[0] = load->last;
+    load->n = 1;
+    load->after = o->host_slots[slot].used_by;
+    o->i32[0] = (int32_t)slot;
+    o->marks.load_state_waits += load->after > plans_over(o);
+}
+
 static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load *out)
 {
     oracle_load *load = find_load(o, 0);
@@ -462,6 +515,8 @@ static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load 
     load->n = 0;
     load->after = 0;
     load->last = o->prompt_nodes[w->n_units - 1];
+    load->retention = call->retention;
+    load->ns_handle = call->handle;
     load->blocks = oracle_allocate(w->n_new, sizeof *load->blocks);
     load->nodes = oracle_allocate(w->n_new, sizeof *load->nodes);
     o->nodes[load->last].users++;
@@ -474,7 +529,9 @@ static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load 
     for (uint32_t i = call->range.begin; i < call->range.end; i++) {
         uint32_t node = last_node(o, i);
 
-        if (!is_there(o, node, call->group) && !is_loading(o, node, call->group))
+        if (is_of_state(o, call->group))
+            take_state(o, call, load);
+        else if (!is_there(o, node, call->group) && !is_loading(o, node, call->group))
             take_entry(o, call, load, i);
     }
     for (uint32_t i = call->range.end; i-- > 0;) {
@@ -531,18 +588,36 @@ static void settle(oracle *o, uint32_t node, int32_t block)
     }
 }
 
+/* A state is of use where each group has the KV of its unit; it needs a slot, and a copy. */
+static bool can_keep_state(oracle *o, uint32_t node)
+{
+    bool has_kv = true;
+
+    for (uint32_t g = 0; g < o->config.n_groups; g++)
+        has_kv &= is_there(o, node, g);
+    o->marks.load_state_no_kv += !has_kv;
+    return has_kv && oracle_free_slots(o) && oracle_plan_room(o);
+}
+
 static void end_block(oracle *o, const oracle_load *load, uint32_t i, bool whole, kvp_loaded *out)
 {
     uint32_t node = load->nodes[i];
+    bool is_state = is_of_state(o, load->group);
 
-    o->blocks[load->blocks[i]].loading = false;
+    if (!is_state)
+        o->blocks[load->blocks[i]].loading = false;
     if (!whole) {
         out->failed++;
         o->stats.failed_loads++;
         return;
     }
-    if (is_findable(o, node) && !is_there(o, node, load->group)) {
-        settle(o, node, load->blocks[i]);
+    if (is_findable(o, node) && !is_there(o, node, load->group) &&
+        (!is_state || can_keep_state(o, node))) {
+        if (is_state)
+            oracle_state_loaded(o, node, (uint32_t)load->blocks[i], load);
+        else
+            settle(o, node, load->blocks[i]);
+        o->marks.load_state += is_state;
         out->cached++;
         o->stats.loaded_blocks++;
         return;
@@ -569,8 +644,12 @@ static kvp_status load_end(oracle *o, const kvp_call *call, const uint8_t *whole
     oracle_begin_change(o);
     for (uint32_t i = 0; i < load->n; i++)
         end_block(o, load, i, whole && whole[i], out);
-    for (uint32_t i = load->n; i-- > 0;)
-        oracle_release(o, load->blocks[i], NULL);
+    for (uint32_t i = load->n; i-- > 0;) {
+        if (is_of_state(o, load->group))
+            oracle_host_slot_release(o, (uint32_t)load->blocks[i]);
+        else
+            oracle_release(o, load->blocks[i], NULL);
+    }
     o->nodes[load->last].users--;
     oracle_node_prune(o, load->last);
     oracle_load_forget(load);

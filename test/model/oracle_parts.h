@@ -112,6 +112,10 @@ void oracle_lend_stats(const oracle *o, kvp_stats *s);
 void oracle_lend_reset(oracle *o);
 void oracle_load_forget(oracle_load *load);
 uint32_t oracle_loading(const oracle *o);
+uint32_t oracle_loading_slots(const oracle *o);
+uint32_t oracle_host_slot_take_for(oracle *o, uint32_t retention, uint64_t ns_handle);
+void oracle_host_slot_release(oracle *o, uint32_t slot);
+void oracle_state_loaded(oracle *o, uint32_t node, uint32_t host_slot, const oracle_load *load);
 
 /* oracle_open.c */
 kvp_status oracle_prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root);

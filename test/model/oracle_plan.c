@@ -59,6 +59,7 @@ void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t de
                             .src_block = (int32_t)source,
                             .dst_block = (int32_t)destination,
                             .n_tokens = 1};
+    o->host_slots[to_tier == KVP_HOST ? destination : source].used_by = o->plans + 1;
     o->n_plan++;
     o->stats.copies++;
     o->to_come--;

@@ -84,6 +84,7 @@ void oracle_states_reset(oracle *o, bool fresh)
     for (uint32_t s = 1; s < o->config.host_state_slots; s++) {
         o->host_slots[s].generation += !fresh && o->host_slots[s].refs;
         o->host_slots[s].refs = o->host_slots[s].retention = 0;
+        o->host_slots[s].used_by = 0;
         o->host_slots[s].node = ORACLE_NONE;
         o->host_slot_queue.items[o->host_slot_queue.n++] = (int32_t)s;
     }
@@ -265,6 +266,35 @@ static void release_host(oracle *o, uint32_t slot)
     forget_copies(o, KVP_HOST, slot);
 }
 
+/* Not for a sequence: for a load, which has taken it, and leaves it. */
+uint32_t oracle_host_slot_take_for(oracle *o, uint32_t retention, uint64_t ns_handle)
+{
+    const oracle_seq owner = {.retention = retention, .ns_handle = ns_handle};
+
+    return oracle_host_slot_take(o, &owner);
+}
+
+void oracle_host_slot_release(oracle *o, uint32_t slot)
+{
+    release_host(o, slot);
+}
+
+/* "The state is there": on the host, and needs a slot here. */
+void oracle_state_loaded(oracle *o, uint32_t node, uint32_t host_slot, const oracle_load *load)
+{
+    const oracle_seq owner = {.retention = load->retention, .ns_handle = load->ns_handle};
+    const uint64_t n_evicted = o->n_evicted;
+    uint32_t slot = oracle_slot_take(o, &owner);
+
+    o->marks.load_state_evicts += o->n_evicted > n_evicted;
+    o->to_come++;
+    oracle_plan_state(o, KVP_DEVICE, host_slot, slot);
+    o->slots[slot].node = node;
+    checkpoint_of(o, node)->block = (int32_t)slot;
+    o->told++;
+    release(o, slot);
+}
+
 /* The sequence reads another slot from now on, which is held already. */
 static void read_slot(oracle *o, oracle_seq *seq, uint32_t slot)
 {
@@ -355,6 +385,8 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
     }
     if (last > hit_units)
         seq->prompt_end = last * o->unit;
+    for (uint32_t i = o->n_copies - o->n_plan; checkpoint && i < o->n_copies; i++)
+        o->marks.load_state_hit += o->copies[i].to == oracle_slot_number(o, KVP_DEVICE, checkpoint);
     oracle_slot_hold(o, checkpoint);
     seq->read_slot = checkpoint;
     o->state_stats.hits += checkpoint != 0;
@@ -598,7 +630,8 @@ static void stats(const oracle *o, kvp_state_stats *s)
     s->free_slots = s->usable_slots - s->held_slots - s->cached_slots;
     s->host_usable_slots = o->config.host_state_slots ? o->config.host_state_slots - 1 : 0;
     s->host_free_slots = o->host_slot_queue.n;
-    s->host_held_slots = s->host_usable_slots - s->host_free_slots;
+    s->host_loading_slots = oracle_loading_slots(o);
+    s->host_held_slots = s->host_usable_slots - s->host_free_slots - s->host_loading_slots;
 }
 
 kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome *out)

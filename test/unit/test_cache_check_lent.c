@@ -149,10 +149,81 @@ static void test_every_planted_fault_is_named(void **state)
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
+/* The same for slots: slot 1 of the host is being loaded. */
+static void make_slot_scene(struct scene *scene)
+{
+    int32_t slot;
+    kvp_config config = tiers_config(4, 4, 4, 7);
+    config.max_loads = 2;
+    config.state_slots = config.host_state_slots = 4;
+    scene->w = make_world(&config);
+    scene->cache = scene->w.cache;
+    scene->lending = &scene->cache->lending;
+    const kvp_prompt prompt = prompt_of(ints(0), 4);
+    kvp_load load = {.struct_size = sizeof(load), .group = 1, .entries = {0, 1}, .blocks = &slot};
+    assert_ok(kvp_load_begin(scene->w.cache, scene->w.ns, &prompt, &load));
+    assert_int_equal(slot, 1);
+    scene->load = kvpi_load_at(scene->cache, 0);
+}
+
+static void slot_of_a_sequence(struct scene *s)
+{
+    kvpi_block(&s->cache->states.host, 1)->refs++;
+    kvpi_lent(s->cache, kvpi_lent_slot(s->cache, 1))->holds = 1;
+}
+
+static void slot_is_a_block(struct scene *s)
+{
+    s->load->group = 0;
+    kvpi_node(&s->cache->prefix, s->load->node)->flags |= KVPI_NODE_LOADING;
+}
+
+static void slot_without_load(struct scene *s)
+{
+    kvpi_lent(s->cache, kvpi_lent_slot(s->cache, 1))->node = KVPI_NO_NODE;
+    kvpi_lent(s->cache, kvpi_lent_slot(s->cache, 1))->holds = 1;
+}
+
+static void slots_miscounted(struct scene *s)
+{
+    s->lending->n_slots++;
+}
+
+static void slots_beyond_the_limit(struct scene *s)
+{
+    s->lending->slot_limit = 0;
+}
+
+static void test_every_planted_fault_of_a_slot_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *detail;
+    } faults[] = {
+        {slot_of_a_sequence, "L2 a block of a load is not its alone"},
+        {slot_is_a_block, "L2 a block of a load is not its alone"},
+        {slot_without_load, "L2 a block of a load is not its alone"},
+        {slots_miscounted, "L1 what is lent is miscounted"},
+        {slots_beyond_the_limit, "L3 more is lent than may be"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_slot_scene(&scene);
+        assert_true(kvpi_audit(scene.cache, 3, NULL));
+        faults[i].plant(&scene);
+        assert_false(kvpi_audit(scene.cache, 3, &violation));
+        assert_string_equal(violation.detail, faults[i].detail);
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_planted_fault_is_named),
+        cmocka_unit_test(test_every_planted_fault_of_a_slot_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 /* Recurrent state (states.h): slots that are read and written, checkpoints, hits that end there,
  * ways back, and what is refused. */
 #include <kvpager/states.h>
-#include <kvpager/wire.h>
 
 #include "groups.h"
 
@@ -653,6 +652,8 @@ static void test_what_it_cannot_be_combined_with(void **state)
     config.host_state_slots = 2;
     assert_ok(kvp_config_check(&config, NULL));
     config.max_loads = 1;
+    assert_ok(kvp_config_check(&config, NULL));
+    config.steps = KVP_STEPS_OVERLAPPED;
     assert_wrong(&config, "max_loads");
     config = base;
     config.host_state_slots = 2; /* and no host */
@@ -674,17 +675,6 @@ static void test_what_it_cannot_be_combined_with(void **state)
     config = base;
     config.policy = KVP_POLICY_LEARNED;
     assert_wrong(&config, "policy");
-}
-
-static void test_who_refuses_such_a_cache(void **state)
-{
-    (void)state;
-    world w = state_world(8, 8);
-    kvp_wire_config wire;
-    kvp_wire_sender *sender = NULL;
-    assert_ok(kvp_wire_config_of(w.cache, &wire));
-    assert_status(KVP_E_ARG, kvp_wire_sender_create(&wire, w.cache, NULL, 0, &sender));
-    end_world(&w);
 }
 
 int main(void)
@@ -715,7 +705,6 @@ int main(void)
         cmocka_unit_test(test_structs_of_other_sizes),
         cmocka_unit_test(test_reset_frees_slots),
         cmocka_unit_test(test_what_it_cannot_be_combined_with),
-        cmocka_unit_test(test_who_refuses_such_a_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

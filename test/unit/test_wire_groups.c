@@ -335,11 +335,10 @@ static void try_sealed(kvp_wire_mirror *mirror, uint8_t *memory, size_t n_memory
     free(before);
 }
 
-static void test_damage_is_refused(void **state)
+static void try_damage(void (*drive)(driver *, uint64_t))
 {
     static driver d;
-    (void)state;
-    drive_begin_rich(&d, 4);
+    drive(&d, 4);
     kvp_wire_mirror *mirror;
     size_t n_memory;
     const kvp_wire_config config = drive_roomy(&d);
@@ -358,6 +357,13 @@ static void test_damage_is_refused(void **state)
     kvp_wire_mirror_destroy(mirror);
     free(memory);
     drive_end(&d);
+}
+
+static void test_damage_is_refused(void **state)
+{
+    (void)state;
+    try_damage(drive_begin_rich);
+    try_damage(drive_begin_states);
 }
 
 /* ------------------------------------------------------------------------------------ refusals */
@@ -469,6 +475,42 @@ static void test_nonsense_is_refused(void **state)
     assert_status(KVP_E_FORMAT, GIVE_STEP(&m, KVPI_WIRE_MOVES, 0, 0, 0, 0));
     assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, KVPI_WIRE_MOVES, 0, 0, 3, 0));
     assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, KVPI_WIRE_MOVES, 0, 0, 1, 1, 0, 2, 2, 2, 20, 0));
+    kvp_wire_mirror_destroy(m.mirror);
+}
+
+/* A sequence of six tokens with n computed and so many in this step, slots r and w. */
+#define SLOTS(n, step, r, w) 0, 0, 1, KVPI_WIRE_NEW, 1, 6, n, 0, step, 0, 0, 0, 2, ROWS, 4, r, w
+#define NO_TOKENS(r, w)      0, 0, 1, KVPI_WIRE_NEW, 1, 0, 0, 0, 0, 0, 0, 0, 2, ROWS, 4, r, w
+#define WAY(by)              2 * (by)
+
+static void test_slots_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct by_hand m;
+    const uint32_t more = KVPI_WIRE_MORE;
+    make_by_hand(&m);
+    assert_status(KVP_E_TOO_SMALL, GIVE_FULL(&m, more, SLOTS(4, 0, 0, 0))); /* it has none */
+    kvp_wire_mirror_destroy(m.mirror);
+    m.config.state_slots = 5;
+    m.config.host_state_slots = 3;
+    assert_ok(kvp_wire_mirror_create(&m.config, NULL, 0, &m.mirror));
+    assert_ok(GIVE_FULL(&m, more, SLOTS(4, 2, 4, 0)));
+    assert_ok(GIVE_FULL(&m, more, SLOTS(4, 2, 3, WAY(1))));
+    assert_status(KVP_E_TOO_SMALL, GIVE_FULL(&m, more, SLOTS(4, 2, 5, 1)));
+    assert_status(KVP_E_TOO_SMALL, GIVE_FULL(&m, more, SLOTS(4, 2, 3, WAY(2))));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, SLOTS(4, 2, 1, 3))); /* below 0 */
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, SLOTS(4, 2, 1, 1))); /* none to write */
+    assert_ok(GIVE_FULL(&m, more, SLOTS(4, 0, 1, 1)));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, NO_TOKENS(1, 0))); /* of no token */
+    assert_ok(GIVE_FULL(&m, more, NO_TOKENS(0, WAY(1))));
+    assert_ok(GIVE_FULL(&m, more, SLOTS(0, 2, 0, WAY(1))));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 8));
+    /* Copies: group 2 is that of states, with three slots on the host; there is no group 3. */
+    assert_ok(GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 3, 1, 0)); /* slot 4 to 2 */
+    assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 1, 1, 0));
+    assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 0, WAY(4), WAY(1), 1, 0));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 3, 2, 0));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, 0, 0, 1, 0, 3, 0, 0, WAY(1), WAY(1), 1, 0));
     kvp_wire_mirror_destroy(m.mirror);
 }
 
@@ -585,7 +627,7 @@ static void test_plain_messages_have_nothing_more(void **state)
     begin(&p, 1, 0);
     p.item.seq = open_done(&p.w, ints(0), 6);
     tell_item(&p);
-    assert_int_equal(p.bytes[KVPI_WIRE_AT_VERSION], 2);
+    assert_int_equal(p.bytes[KVPI_WIRE_AT_VERSION], 3);
     assert_int_equal(p.bytes[KVPI_WIRE_AT_GROUPS], 1);
     assert_int_equal(p.bytes[KVPI_WIRE_AT_PARTS], 0);
     assert_int_equal(p.n_bytes, KVP_WIRE_HEAD_BYTES + sizeof body);
@@ -609,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_the_mirror_is_the_cache_after_each_message),
         cmocka_unit_test(test_damage_is_refused),
         cmocka_unit_test(test_nonsense_is_refused),
+        cmocka_unit_test(test_slots_that_cannot_be_are_refused),
         cmocka_unit_test(test_a_digest_is_of_everything),
         cmocka_unit_test(test_moves_must_be_of_the_device_and_alike),
         cmocka_unit_test(test_sizes_are_kept),

@@ -137,14 +137,13 @@ static void replace_worker(struct worker *worker, driver *d)
     expect(tell(worker, d), KVP_OK, drive_sum_cache(d));
 }
 
-static void two_processes(void **state)
+static void run(void (*drive)(driver *, uint64_t), uint32_t n_steps)
 {
     static driver d;
     uint64_t sum = 0;
-    (void)state;
-    drive_begin(&d, 20);
+    drive(&d, 20);
     struct worker worker = start_worker(&d.config);
-    for (uint32_t step = 0; step < STEPS; step++) {
+    for (uint32_t step = 0; step < n_steps; step++) {
         drive_change(&d);
         drive_message(&d, draw(&d.random, 100) == 0);
         sum = drive_sum_cache(&d);
@@ -160,8 +159,21 @@ static void two_processes(void **state)
     drive_end(&d);
 }
 
+static void two_processes(void **state)
+{
+    (void)state;
+    run(drive_begin, STEPS);
+}
+
+static void two_processes_with_recurrent_state(void **state)
+{
+    (void)state;
+    run(drive_begin_states, STEPS / 10);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(two_processes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(two_processes),
+                                       cmocka_unit_test(two_processes_with_recurrent_state)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,9 +217,9 @@ static void move_copies(kvp_cache *cache, uint32_t by)
 static void move_lent(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_lending *lending = &cache->lending;
-    for (uint32_t b = 0; lending->max_loads > 0 && b < cache->config.host_blocks; b++) {
+    for (uint32_t b = 0; b < kvpi_n_lent(cache); b++) {
         const struct kvpi_lent *lent = kvpi_lent(cache, b);
-        kvpi_block(&cache->host, b)->refs += by * (lent->holds + (lent->node != KVPI_NO_NODE));
+        kvpi_lent_block(cache, b)->refs += by * (lent->holds + (lent->node != KVPI_NO_NODE));
     }
     for (uint32_t place = 0; place < lending->max_loads; place++) {
         const struct kvpi_load *load = kvpi_load_at(cache, place);
@@ -271,12 +271,6 @@ static void move_counts(kvp_cache *cache, uint32_t by)
     }
 }
 
-static int is_alive(const struct kvpi_prefix *prefix, uint32_t index)
-{
-    const struct kvpi_node *node = kvpi_node(prefix, index);
-    return (node->users | node->children) != 0 || kvpi_node_has_block(prefix, index);
-}
-
 static void move_children(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
@@ -294,7 +288,7 @@ static uint64_t mark_alive(kvp_cache *cache)
     uint64_t n = 0;
     for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
         struct kvpi_node *node = kvpi_node(&cache->prefix, i);
-        if (is_alive(&cache->prefix, i)) {
+        if (kvpi_prefix_is_alive(&cache->prefix, i)) {
             node->flags |= KVPI_NODE_MARKED;
             n++;
         }
@@ -414,7 +408,7 @@ static int check_nodes(struct audit *audit)
     uint64_t line;
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         const struct kvpi_node *node = kvpi_node(prefix, i);
-        if (!is_alive(prefix, i)) {
+        if (!kvpi_prefix_is_alive(prefix, i)) {
             continue;
         }
         n_public += (node->flags & KVPI_NODE_PUBLIC) != 0;
@@ -449,8 +443,8 @@ static int check_content(struct audit *audit, uint32_t tier)
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         for (uint32_t where = tier; where < kvpi_block_wheres(audit->cache); where += KVPI_TIERS) {
-            n_blocks_of_nodes +=
-                is_alive(prefix, i) && kvpi_node_at(prefix, i, where)->block != KVP_NULL_BLOCK;
+            n_blocks_of_nodes += kvpi_prefix_is_alive(prefix, i) &&
+                                 kvpi_node_at(prefix, i, where)->block != KVP_NULL_BLOCK;
         }
     }
     return n_attached == n_blocks_of_nodes ||
@@ -600,13 +594,15 @@ static int check_load(struct audit *audit, const struct kvpi_load *load)
     uint32_t b = load->first;
     for (uint32_t i = 0; i < load->n_blocks; i++, b = kvpi_lent(cache, b)->next) {
         const uint32_t node = kvpi_lent(cache, b)->node;
+        const struct kvpi_block *block = kvpi_lent_block(cache, b);
+        const int is_slot = b >= cache->config.host_blocks;
         if (b == KVP_NULL_BLOCK || node == KVPI_NO_NODE || kvpi_lent(cache, b)->holds != 0 ||
-            kvpi_pool_refs(&cache->host, b) != 1 ||
-            kvpi_block(&cache->host, b)->content != KVPI_NO_NODE ||
-            kvpi_block_group(kvpi_block(&cache->host, b)) != load->group) {
+            kvpi_block_refs(block) != 1 || block->content != KVPI_NO_NODE ||
+            (is_slot ? cache->config.n_groups : kvpi_block_group(block)) != load->group) {
             return fail(audit, b, "L2 a block of a load is not its alone");
         }
-        if (!is_alive(&cache->prefix, node) || !(kvpi_node(&cache->prefix, node)->flags & flag) ||
+        if (!kvpi_prefix_is_alive(&cache->prefix, node) ||
+            !(kvpi_node(&cache->prefix, node)->flags & flag) ||
             kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, node)) + 1 !=
                 kvpi_units_per_block(cache)) {
             return fail(audit, node, "L2 a node of a load is not marked");
@@ -620,7 +616,7 @@ static uint64_t count_loading(const struct kvpi_prefix *prefix)
 {
     uint64_t n = 0;
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
-        n += is_alive(prefix, i)
+        n += kvpi_prefix_is_alive(prefix, i)
                  ? (uint64_t)__builtin_popcount(kvpi_node(prefix, i)->flags / KVPI_NODE_LOADING)
                  : 0;
     }
@@ -633,6 +629,7 @@ static int check_lent(struct audit *audit)
     const struct kvpi_lending *lending = &cache->lending;
     uint64_t n_loads = 0;
     uint64_t n_loading = 0;
+    uint64_t n_slots = 0;
     uint64_t n_reading = 0;
     for (uint32_t place = 0; place < lending->max_loads; place++) {
         const struct kvpi_load *load = kvpi_load_at(cache, place);
@@ -641,19 +638,21 @@ static int check_lent(struct audit *audit)
         }
         n_loads++;
         n_loading += load->n_blocks;
+        n_slots += load->group == cache->config.n_groups;
         if (!check_load(audit, load)) {
             return 0;
         }
     }
-    for (uint32_t b = 0; lending->max_loads > 0 && b < cache->config.host_blocks; b++) {
+    for (uint32_t b = 0; b < kvpi_n_lent(cache); b++) {
         n_reading += kvpi_lent(cache, b)->holds > 0;
         n_loading -= kvpi_lent(cache, b)->node != KVPI_NO_NODE;
     }
     if (n_loads != lending->n_loads || n_loading != 0 || n_reading != lending->n_reading ||
-        count_loading(&cache->prefix) != lending->n_loading) {
+        n_slots != lending->n_slots ||
+        count_loading(&cache->prefix) != lending->n_loading + n_slots) {
         return fail(audit, n_loads, "L1 what is lent is miscounted");
     }
-    return n_reading + lending->n_loading <= lending->limit ||
+    return (n_reading + lending->n_loading <= lending->limit && n_slots <= lending->slot_limit) ||
            fail(audit, n_reading, "L3 more is lent than may be");
 }
 
@@ -701,7 +700,7 @@ static int check_checkpoints(struct audit *audit)
     }
     for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
         const struct kvpi_place *at = kvpi_node_at(&cache->prefix, i, kvpi_states_where(cache));
-        if (is_alive(&cache->prefix, i) && (at->block | at->dups) != 0) {
+        if (kvpi_prefix_is_alive(&cache->prefix, i) && (at->block | at->dups) != 0) {
             n_content--;
             if (at->dups != 0) {
                 return fail(audit, i, "S4 a checkpoint has duplicates");
@@ -727,7 +726,7 @@ static int check_below(struct audit *audit)
     const kvp_cache *cache = audit->cache;
     move_below(cache, UINT32_MAX);
     for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
-        if (is_alive(&cache->prefix, i) && *kvpi_node_below(&cache->prefix, i) != 0) {
+        if (kvpi_prefix_is_alive(&cache->prefix, i) && *kvpi_node_below(&cache->prefix, i) != 0) {
             (void)fail(audit, i, "S5 the checkpoints below a node are miscounted");
         }
     }

@@ -123,24 +123,30 @@ struct kvpi_load {
     uint64_t number; /* 0: the place is free */
     uint64_t after;  /* the newest plan that used one of its blocks before */
     uint32_t node;   /* the last entry's last unit, which the load uses */
-    uint32_t first;  /* its blocks, linked by `next` */
+    uint32_t first;  /* its blocks, linked by `next`; of a state: the place of its slot */
     uint32_t n_blocks;
-    uint32_t group;
+    uint32_t group; /* n_groups: of a state */
+    uint64_t ns;    /* of a state: whose slot it will be, and in which class */
+    uint32_t retention;
+    uint32_t reserved;
 };
 
-/* Host blocks lent to stores, lend.h. L1 a block's holds are references to it; L2 a block that is
- * being loaded has one reference, of its load, and no content, and its node is marked as loading in
- * the load's group; L3 what is lent is at most `limit`. */
+/* Host blocks lent to stores, and host slots of state that loads fill, lend.h. L1 a block's holds
+ * are references to it; L2 a block or slot that is being loaded has one reference, of its load, and
+ * no content, and its node is marked as loading in the load's group; L3 at most `limit` blocks are
+ * lent, and `slot_limit` slots. */
 struct kvpi_lending {
     uint32_t max_loads; /* 0: nothing is lent, and there are no arrays */
     uint32_t limit;
+    uint32_t slot_limit;
     uint64_t n_loads;    /* begun and not ended */
     uint64_t n_loading;  /* blocks */
+    uint64_t n_slots;    /* slots of state that are being loaded */
     uint64_t n_reading;  /* blocks with holds */
     uint64_t number;     /* of the newest load; never wraps */
     uint64_t plans;      /* taken, with ordered steps; never wraps */
     uint64_t plans_done; /* of them */
-    size_t lent_at;      /* struct kvpi_lent [host_blocks] */
+    size_t lent_at;      /* struct kvpi_lent [host_blocks + host_state_slots]: slots are behind */
     size_t loads_at;     /* struct kvpi_load [max_loads] */
 };
 
@@ -231,6 +237,25 @@ static inline struct kvpi_pool *kvpi_copy_pool(struct kvp_cache *cache, uint32_t
 static inline struct kvpi_lent *kvpi_lent(const struct kvp_cache *cache, uint32_t block)
 {
     return (struct kvpi_lent *)kvpi_at(cache, cache->lending.lent_at) + block;
+}
+
+/* The place of a host slot among what is lent. */
+static inline uint32_t kvpi_lent_slot(const struct kvp_cache *cache, uint32_t slot)
+{
+    return cache->config.host_blocks + slot;
+}
+
+static inline uint32_t kvpi_n_lent(const struct kvp_cache *cache)
+{
+    return cache->lending.max_loads == 0 ? 0
+                                         : kvpi_lent_slot(cache, cache->config.host_state_slots);
+}
+
+/* The block or slot at a place. */
+static inline struct kvpi_block *kvpi_lent_block(const struct kvp_cache *cache, uint32_t place)
+{
+    const uint32_t n = cache->config.host_blocks;
+    return place < n ? kvpi_block(&cache->host, place) : kvpi_block(&cache->states.host, place - n);
 }
 
 static inline struct kvpi_load *kvpi_load_at(const struct kvp_cache *cache, uint32_t place)

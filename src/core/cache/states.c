@@ -104,20 +104,20 @@ static void tell_evicted(kvp_cache *cache, uint32_t slot)
     kvpi_count(&cache->states.evicted, 1);
 }
 
-/* The slot has no content, and becomes the sequence's. */
-static void take_for(struct kvpi_pool *pool, uint32_t slot, const struct kvpi_seq *seq)
+/* The slot has no content, and becomes the namespace's. */
+static void take_for(struct kvpi_pool *pool, uint32_t slot, uint32_t retention, uint64_t ns)
 {
-    kvpi_pool_take(pool, slot, seq->retention, 0);
+    kvpi_pool_take(pool, slot, retention, 0);
     if (kvpi_pool_counts(pool)) {
-        kvpi_quotas_own(&pool->quotas, slot, seq->ns.bits);
+        kvpi_quotas_own(&pool->quotas, slot, ns);
     }
 }
 
-uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
+uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
 {
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t slot =
-        kvpi_pool_is_watched(pool) ? kvpi_pool_choose(pool, seq->ns.bits) : kvpi_pool_victim(pool);
+        kvpi_pool_is_watched(pool) ? kvpi_pool_choose(pool, ns) : kvpi_pool_victim(pool);
     const uint32_t node = kvpi_block(pool, slot)->content;
     if (node != KVPI_NO_NODE) {
         tell_evicted(cache, slot);
@@ -128,18 +128,34 @@ uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
         kvpi_prefix_reap(&cache->prefix, node);
     }
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
-    take_for(pool, slot, seq);
+    take_for(pool, slot, retention, ns);
     kvpi_count(&cache->states.taken, 1);
     return slot;
 }
 
-uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq)
+uint32_t kvpi_states_take_host_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
 {
     struct kvpi_pool *pool = &cache->states.host;
     const uint32_t slot = kvpi_pool_victim(pool);
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | HOST_SLOT_DECISION));
-    take_for(pool, slot, seq);
+    take_for(pool, slot, retention, ns);
     return slot;
+}
+
+void kvpi_states_copy_to(kvp_cache *cache, uint32_t to, uint32_t src, uint32_t dst)
+{
+    const uint32_t from = to == KVP_DEVICE ? KVP_HOST : KVP_DEVICE;
+    kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.src_tier = (uint8_t)(KVPI_SLOTS | from),
+                                                    .dst_tier = (uint8_t)(KVPI_SLOTS | to),
+                                                    .group = cache->config.n_groups,
+                                                    .src = src,
+                                                    .dst = dst,
+                                                    .n_tokens = 1});
+    if (cache->lending.max_loads > 0) { /* a load that takes the slot has to wait for the plan */
+        kvpi_lent(cache, kvpi_lent_slot(cache, to == KVP_HOST ? dst : src))->used =
+            kvpi_plans_taken(cache) + 1;
+    }
+    kvpi_count(&cache->counters.copies, 1);
 }
 
 void kvpi_states_release(kvp_cache *cache, uint32_t tier, uint32_t slot)

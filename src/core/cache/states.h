@@ -90,9 +90,23 @@ void kvpi_states_withdraw(kvp_cache *cache, uint32_t node);
 /* A cached block is about to lose its content: so do the checkpoints that need it. */
 void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block);
 
-/* Take a slot, evicting a checkpoint if need be; of the host, where nothing is evicted. */
-uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq);
-uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq);
+/* Take a slot, in a retention class, for a namespace, evicting a checkpoint if need be; of the
+ * host, where nothing is evicted. */
+uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns);
+uint32_t kvpi_states_take_host_for(kvp_cache *cache, uint32_t retention, uint64_t ns);
+
+static inline uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return kvpi_states_take_for(cache, seq->retention, seq->ns.bits);
+}
+
+static inline uint32_t kvpi_states_take_host(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return kvpi_states_take_host_for(cache, seq->retention, seq->ns.bits);
+}
+
+/* Copy a state to the other tier, by the plan, which has room. */
+void kvpi_states_copy_to(kvp_cache *cache, uint32_t to, uint32_t src, uint32_t dst);
 
 /* One holder less; 0: nothing. */
 void kvpi_states_release(kvp_cache *cache, uint32_t tier, uint32_t slot);

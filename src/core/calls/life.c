@@ -130,7 +130,8 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
         return 1;
     }
     return c->state_slots > 0 &&
-           (kvpi_why_range(why, "max_loads", c->max_loads, 0, 0) ||
+           (kvpi_why_range(why, "max_loads", c->max_loads, 0,
+                           c->steps == KVP_STEPS_ORDERED ? KVPI_LOADS_MAX : 0) ||
             kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_ORDERED) ||
             kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
             kvpi_why_range(why, "policy", c->policy, KVP_POLICY_LRU, KVP_POLICY_LRU) ||
@@ -215,9 +216,12 @@ static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
 static void plan_lending(kvp_cache *cache, struct kvpi_layout *layout)
 {
     struct kvpi_lending *lending = &cache->lending;
-    const size_t n = cache->config.max_loads == 0 ? 0 : cache->config.host_blocks;
+    const kvp_config *config = &cache->config;
+    const size_t n =
+        config->max_loads == 0 ? 0 : (size_t)config->host_blocks + config->host_state_slots;
     lending->max_loads = cache->config.max_loads;
     lending->limit = cache->config.lent_blocks;
+    lending->slot_limit = config->host_state_slots / 2;
     lending->lent_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_lent));
     lending->loads_at = kvpi_layout_take(layout, lending->max_loads, sizeof(struct kvpi_load));
 }

@@ -8,6 +8,9 @@
  *                                      ^ lent[7].node ^ lent[3].node
  *   load.first --> 7 --next--> 3 --> 0
  *
+ * A load of a state owns one slot of the host, whose place stands behind those of the blocks. When
+ * it is whole, the plan copies it to a slot of the device, which is a checkpoint from then on.
+ *
  * While it is loading, a block has one reference and no content: no place of a node names it, so
  * nothing can find it (L2). The node is marked instead, which is how other loads know.
  *
@@ -19,6 +22,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/lend/load.h"
 #include "core/seq/match.h"
 
@@ -40,11 +44,12 @@ void kvpi_loads_reset(kvp_cache *cache)
 {
     struct kvpi_lending *lending = &cache->lending;
     if (lending->max_loads > 0) {
-        memset(kvpi_lent(cache, 0), 0, cache->config.host_blocks * sizeof(struct kvpi_lent));
+        memset(kvpi_lent(cache, 0), 0, kvpi_n_lent(cache) * sizeof(struct kvpi_lent));
         memset(kvpi_load_at(cache, 0), 0, lending->max_loads * sizeof(struct kvpi_load));
     }
     kvpi_set(&lending->n_loads, 0);
     kvpi_set(&lending->n_loading, 0);
+    kvpi_set(&lending->n_slots, 0);
     kvpi_set(&lending->n_reading, 0);
     kvpi_set(&lending->plans_done, lending->plans);
 }
@@ -137,24 +142,33 @@ static void count_entries_to_load(kvp_cache *cache, struct request *r)
     }
 }
 
+/* Is the load of a state? */
+static int is_of_state(const kvp_cache *cache, uint32_t group)
+{
+    return group == cache->config.n_groups;
+}
+
 /* Is there room? */
 static kvp_status admit(kvp_cache *cache, const struct request *r)
 {
     const struct kvpi_lending *lending = &cache->lending;
-    const uint64_t usable = cache->host.n_blocks - 1;
-    const uint64_t available = kvpi_pool_available(&cache->host);
+    const int is_state = is_of_state(cache, r->load->group);
+    const struct kvpi_pool *pool = is_state ? &cache->states.host : &cache->host;
+    const uint64_t usable = pool->n_blocks - 1;
+    const uint64_t available = kvpi_pool_available(pool);
+    const uint64_t limit = is_state ? lending->slot_limit : lending->limit;
+    const uint64_t lent = is_state ? lending->n_slots : lending->n_loading + lending->n_reading;
     const uint64_t spare = r->load->spare_blocks;
     const uint64_t need = r->n_new + (spare > r->n_cached ? spare : r->n_cached);
     kvp_status status = KVP_OK;
     uint64_t missing = 0;
-    if (r->n_new > lending->limit) {
+    if (r->n_new > limit) {
         status = KVP_E_NEVER;
-        missing = r->n_new - lending->limit;
+        missing = r->n_new - limit;
     } else if (r->n_new + spare > usable) {
         status = KVP_E_NEVER;
         missing = r->n_new + spare - usable;
-    } else if (lending->n_loads == lending->max_loads ||
-               lending->n_loading + lending->n_reading + r->n_new > lending->limit ||
+    } else if (lending->n_loads == lending->max_loads || lent + r->n_new > limit ||
                cache->prefix.n_nodes - cache->prefix.n_used < r->n_units - r->n_known) {
         status = KVP_E_AGAIN;
     } else if (need > available) {
@@ -163,7 +177,7 @@ static kvp_status admit(kvp_cache *cache, const struct request *r)
     }
     if (status != KVP_OK) {
         (void)kvpi_fail(cache, status, 0, missing);
-        cache->shortage.tier = KVP_HOST;
+        cache->shortage.tier = is_state ? KVP_HOST_STATE_SLOTS : KVP_HOST;
     }
     return status;
 }
@@ -196,26 +210,41 @@ static struct kvpi_load *find_load(const kvp_cache *cache, uint64_t number)
     return NULL;
 }
 
+/* Take a host block, or a slot; gives its place among what is lent. */
+static uint32_t take_room(kvp_cache *cache, const struct request *r, const struct kvpi_load *load)
+{
+    return is_of_state(cache, load->group)
+               ? kvpi_lent_slot(cache, kvpi_states_take_host_for(cache, load->retention, load->ns))
+               : kvpi_take_block(cache, KVPI_WHERE(KVP_HOST, load->group),
+                                 r->match.prompt->retention, r->ns.bits);
+}
+
 /* Take a block for an entry of the load. */
 static void take_entry(kvp_cache *cache, const struct request *r, struct kvpi_load *load,
                        uint32_t entry, uint32_t *link)
 {
     const uint32_t node = last_node_of(cache, r, entry);
-    const uint32_t block = kvpi_take_block(cache, KVPI_WHERE(KVP_HOST, load->group),
-                                           r->match.prompt->retention, r->ns.bits);
+    const uint32_t block = take_room(cache, r, load);
+    const uint32_t first = is_of_state(cache, load->group) ? kvpi_lent_slot(cache, 0) : 0;
     struct kvpi_lent *lent = kvpi_lent(cache, block);
     kvpi_node(&cache->prefix, node)->flags |= loading_flag(load->group);
     lent->node = node;
     lent->next = KVP_NULL_BLOCK;
     load->after = lent->used > load->after ? lent->used : load->after;
     load->n_blocks++;
-    r->load->blocks[entry - r->load->entries.begin] = (int32_t)block;
+    r->load->blocks[entry - r->load->entries.begin] = (int32_t)(block - first);
     if (*link == KVP_NULL_BLOCK) {
         load->first = block;
     } else {
         kvpi_lent(cache, *link)->next = block;
     }
     *link = block;
+}
+
+/* What is being loaded of this kind. */
+static uint64_t *loading_of(kvp_cache *cache, uint32_t group)
+{
+    return is_of_state(cache, group) ? &cache->lending.n_slots : &cache->lending.n_loading;
 }
 
 static void begin_load(kvp_cache *cache, struct request *r)
@@ -226,8 +255,11 @@ static void begin_load(kvp_cache *cache, struct request *r)
     KVPI_ASSERT(load != NULL);
     make_path(cache, r);
     kvpi_count(&cache->lending.number, 1);
-    *load = (struct kvpi_load){
-        .number = cache->lending.number, .node = r->nodes[r->n_units - 1], .group = group};
+    *load = (struct kvpi_load){.number = cache->lending.number,
+                               .node = r->nodes[r->n_units - 1],
+                               .group = group,
+                               .ns = r->ns.bits,
+                               .retention = r->match.prompt->retention};
     kvpi_prefix_use(&cache->prefix, load->node);
     hold_path(cache, r, 1);
     for (uint32_t i = r->load->entries.begin; i < r->load->entries.end; i++) {
@@ -240,7 +272,7 @@ static void begin_load(kvp_cache *cache, struct request *r)
     hold_path(cache, r, 0);
     load->after = load->after > kvpi_plans_over(cache) ? load->after : 0;
     kvpi_count(&cache->lending.n_loads, 1);
-    kvpi_count(&cache->lending.n_loading, load->n_blocks);
+    kvpi_count(loading_of(cache, group), load->n_blocks);
     r->load->number = load->number;
     r->load->after = load->after;
     r->load->n_blocks = load->n_blocks;
@@ -250,8 +282,11 @@ static kvp_status check_entries(const kvp_cache *cache, const struct request *r)
 {
     const kvp_load *load = r->load;
     const uint32_t S = cache->config.block_tokens;
-    if (load->group >= cache->config.n_groups || load->entries.begin >= load->entries.end ||
-        load->entries.end > r->match.prompt->n_tokens / S) {
+    const int is_state = kvpi_has_states(cache) && is_of_state(cache, load->group);
+    if ((load->group >= cache->config.n_groups && !is_state) ||
+        load->entries.begin >= load->entries.end ||
+        load->entries.end > r->match.prompt->n_tokens / S ||
+        (is_state && load->entries.end - load->entries.begin != 1)) {
         return KVP_E_ARG;
     }
     return cache->lending.max_loads == 0 ||
@@ -323,6 +358,23 @@ static int is_wanted(const kvp_cache *cache, uint32_t node, uint32_t group)
            !is_there(cache, node, group);
 }
 
+/* The state after the node is in the slot, at its place among what is lent: a slot of the device
+ * becomes the node's checkpoint, and the plan copies it there. */
+static void settle_state(kvp_cache *cache, const struct kvpi_load *load, uint32_t place)
+{
+    const uint32_t slot = kvpi_states_take_for(cache, load->retention, load->ns);
+    kvpi_states_copy_to(cache, KVP_DEVICE, place - kvpi_lent_slot(cache, 0), slot);
+    kvpi_states_attach(cache, load->node, slot);
+    kvpi_states_release(cache, KVP_DEVICE, slot);
+}
+
+/* Could it be hit, and is there room for it? */
+static int can_settle_state(const kvp_cache *cache, uint32_t node)
+{
+    return kvpi_states_has_kv(cache, node) && kvpi_plan_room(&cache->plan) > 0 &&
+           kvpi_pool_available(&cache->states.pool) > 0;
+}
+
 /* The units of the entry that ends with `node` are in the block. */
 static void settle_entry(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
@@ -343,8 +395,12 @@ static void end_block(kvp_cache *cache, const struct kvpi_load *load, uint32_t b
     lent->node = KVPI_NO_NODE;
     if (!whole) {
         out->failed++;
-    } else if (!is_wanted(cache, node, load->group)) {
+    } else if (!is_wanted(cache, node, load->group) ||
+               (is_of_state(cache, load->group) && !can_settle_state(cache, node))) {
         out->dropped++;
+    } else if (is_of_state(cache, load->group)) {
+        settle_state(cache, load, block);
+        out->cached++;
     } else {
         settle_entry(cache, KVPI_WHERE(KVP_HOST, load->group), node, block);
         out->cached++;
@@ -367,12 +423,16 @@ static void end_load(kvp_cache *cache, struct kvpi_load *load, const uint8_t *wh
     while (before != KVP_NULL_BLOCK) {
         const uint32_t next = kvpi_lent(cache, before)->next;
         kvpi_lent(cache, before)->next = KVP_NULL_BLOCK;
-        kvpi_release_block(cache, KVP_HOST, before, NULL);
+        if (is_of_state(cache, load->group)) {
+            kvpi_states_release(cache, KVP_HOST, before - kvpi_lent_slot(cache, 0));
+        } else {
+            kvpi_release_block(cache, KVP_HOST, before, NULL);
+        }
         before = next;
     }
     kvpi_prefix_unuse(&cache->prefix, load->node);
     kvpi_uncount(&cache->lending.n_loads, 1);
-    kvpi_uncount(&cache->lending.n_loading, load->n_blocks);
+    kvpi_uncount(loading_of(cache, load->group), load->n_blocks);
     kvpi_count(&cache->counters.loaded_blocks, out->cached);
     kvpi_count(&cache->counters.dropped_loads, out->dropped);
     kvpi_count(&cache->counters.failed_loads, out->failed);

@@ -139,19 +139,21 @@ kvp_status kvp_cache_state_stats_sized(const kvp_cache *cache, kvp_state_stats *
     }
     const struct kvpi_states *states = &cache->states;
     const struct kvpi_pool *pool = &states->pool;
-    const kvp_state_stats full = {.usable_slots = pool->n_blocks == 0 ? 0 : pool->n_blocks - 1,
-                                  .free_slots = kvpi_read(&pool->n_free),
-                                  .cached_slots = kvpi_read(&pool->n_cached),
-                                  .held_slots = kvpi_read(&pool->n_held),
-                                  .taken = kvpi_read(&states->taken),
-                                  .made = kvpi_read(&states->made),
-                                  .skipped = kvpi_read(&states->skipped),
-                                  .hits = kvpi_read(&states->hits),
-                                  .evicted = kvpi_read(&states->evicted),
-                                  .host_usable_slots =
-                                      states->host.n_blocks == 0 ? 0 : states->host.n_blocks - 1,
-                                  .host_free_slots = kvpi_read(&states->host.n_free),
-                                  .host_held_slots = kvpi_read(&states->host.n_held)};
+    kvp_state_stats full = {.usable_slots = pool->n_blocks == 0 ? 0 : pool->n_blocks - 1,
+                            .free_slots = kvpi_read(&pool->n_free),
+                            .cached_slots = kvpi_read(&pool->n_cached),
+                            .held_slots = kvpi_read(&pool->n_held),
+                            .taken = kvpi_read(&states->taken),
+                            .made = kvpi_read(&states->made),
+                            .skipped = kvpi_read(&states->skipped),
+                            .hits = kvpi_read(&states->hits),
+                            .evicted = kvpi_read(&states->evicted),
+                            .host_usable_slots =
+                                states->host.n_blocks == 0 ? 0 : states->host.n_blocks - 1,
+                            .host_free_slots = kvpi_read(&states->host.n_free),
+                            .host_loading_slots = kvpi_read(&cache->lending.n_slots)};
+    full.host_held_slots = kvpi_read(&states->host.n_held);
+    full.host_held_slots -= kvpi_min_u64(full.host_held_slots, full.host_loading_slots);
     kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
     return KVP_OK;
 }

@@ -88,14 +88,8 @@ void kvpi_states_copy(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t to)
         return;
     }
     old->next = to == KVP_DEVICE ? kvpi_states_take(cache, seq) : kvpi_states_take_host(cache, seq);
-    kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.src_tier = (uint8_t)(KVPI_SLOTS | seq->tier),
-                                                    .dst_tier = (uint8_t)(KVPI_SLOTS | to),
-                                                    .group = cache->config.n_groups,
-                                                    .src = kvpi_states_of(cache, seq)->read,
-                                                    .dst = old->next,
-                                                    .n_tokens = 1});
+    kvpi_states_copy_to(cache, to, kvpi_states_of(cache, seq)->read, old->next);
     cache->plan.promised -= cache->plan.promised > 0;
-    kvpi_count(&cache->counters.copies, 1);
 }
 
 void kvpi_states_arrive(kvp_cache *cache, const struct kvpi_seq *seq)

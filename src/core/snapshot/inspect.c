@@ -183,8 +183,7 @@ static void fetch_table(struct inspection *in)
 static void fetch_lent(struct inspection *in)
 {
     const uint32_t max_loads = in->copy->lending.max_loads;
-    const uint32_t n_lent = max_loads == 0 ? 0 : in->copy->config.host_blocks;
-    fetch_array(in, kvpi_lent(in->copy, 0), n_lent, sizeof(struct kvpi_lent));
+    fetch_array(in, kvpi_lent(in->copy, 0), kvpi_n_lent(in->copy), sizeof(struct kvpi_lent));
     fetch_array(in, kvpi_load_at(in->copy, 0), max_loads, sizeof(struct kvpi_load));
 }
 

@@ -256,7 +256,7 @@ static int copies_in_range(struct ranges *r)
 static int loads_in_range(struct ranges *r)
 {
     const kvp_cache *cache = r->cache;
-    const uint32_t n = cache->lending.max_loads == 0 ? 0 : cache->config.host_blocks;
+    const uint32_t n = kvpi_n_lent(cache);
     for (uint32_t b = 0; b < n; b++) {
         if (!is_node(cache, kvpi_lent(cache, b)->node) || kvpi_lent(cache, b)->next >= n) {
             return out_of_range(r, b, "L2 a lent block leads to nothing");
@@ -265,7 +265,7 @@ static int loads_in_range(struct ranges *r)
     for (uint32_t place = 0; place < cache->lending.max_loads; place++) {
         const struct kvpi_load *load = kvpi_load_at(cache, place);
         if (!is_node(cache, load->node) || load->first >= n || load->n_blocks >= n ||
-            load->group >= cache->config.n_groups) {
+            load->group >= cache->config.n_groups + (cache->config.state_slots > 0)) {
             return out_of_range(r, place, "L2 a load of nothing");
         }
     }

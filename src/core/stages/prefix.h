@@ -159,6 +159,13 @@ static inline int kvpi_node_has_block(const struct kvpi_prefix *prefix, uint32_t
     return any != 0;
 }
 
+/* Does anything keep the node? */
+static inline int kvpi_prefix_is_alive(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    return (n->users | n->children) != 0 || kvpi_node_has_block(prefix, node);
+}
+
 /* Checkpoints of recurrent state at the node and in its subtree, with has_below. */
 static inline uint32_t *kvpi_node_below(const struct kvpi_prefix *prefix, uint32_t node)
 {
