@@ -232,6 +232,7 @@ static void caches_and_schedulers_are_prepared(void **state)
     REFUSED_CACHE(commit_policy, KVP_KEEP);
     REFUSED_CACHE(n_groups, 2);
     REFUSED_CACHE(max_tree_tokens, 4);
+    REFUSED_CACHE(state_slots, 4);
     REFUSED_CACHE(host_blocks, 16);
     REFUSED_CACHE(max_namespaces, 0);
     cache.struct_size--;

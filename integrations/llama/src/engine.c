@@ -103,6 +103,7 @@ static int cache_is_wrong(const kvp_config *cache, const kvp_llama_config *confi
            is_outside("commit_policy", cache->commit_policy, KVP_ADOPT, KVP_ADOPT, why) ||
            is_outside("n_groups", cache->n_groups, 1, 1, why) ||
            is_outside("max_tree_tokens", cache->max_tree_tokens, 0, 0, why) ||
+           is_outside("state_slots", cache->state_slots, 0, 0, why) ||
            is_outside("host_blocks", cache->host_blocks, 0, 0, why);
 }
 
