@@ -486,7 +486,7 @@ typedef struct oracle_match {
     uint32_t absent;          /* blocks of the other entries that windows will not keep */
     uint32_t host_tokens;
     uint32_t cached, copied;
-    uint32_t checkpoint; /* the slot with the state after it */
+    uint32_t checkpoint;             /* the slot with the state after it */
     int32_t sources[KVP_GROUPS_MAX]; /* of a hit inside a block; 0: none */
     uint32_t copies;
     uint32_t entries; /* of the row */

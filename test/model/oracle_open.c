@@ -314,10 +314,10 @@ static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_
                 return k;
         }
     }
-    return k + (oracle_has_states(o) && n_units &&
-                        !oracle_checkpoint(o, o->prompt_nodes[n_units - 1])
-                    ? 0
-                    : 1);
+    return k +
+           (oracle_has_states(o) && n_units && !oracle_checkpoint(o, o->prompt_nodes[n_units - 1])
+                ? 0
+                : 1);
 }
 
 /* Does the prefix need more copies than the plan can ever hold, or than it may hold of the host? */

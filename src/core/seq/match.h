@@ -31,8 +31,8 @@ struct kvpi_match {
     uint32_t n_absent; /* entries of all groups, not hit, that get no block: KVP_OPEN_RECEIVE */
     int32_t sources[KVP_GROUPS_MAX]; /* blocks that a hit inside a block is copied from, negative on
                                         the host; 0: none */
-    uint32_t state;      /* the checkpoint that the hit ends at; 0: none */
-    uint32_t hashed;     /* 1: the units that were not hit are hashed */
+    uint32_t state;                  /* the checkpoint that the hit ends at; 0: none */
+    uint32_t hashed;                 /* 1: the units that were not hit are hashed */
     uint32_t first_host; /* host blocks that are copied from, held until the open is done */
 };
 
