@@ -268,11 +268,12 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
     assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
 }
 
-static void leave_two_kept(world *w, uint32_t first, uint32_t second)
+static void leave_kept(world *w, const uint32_t *ends, uint32_t n)
 {
     const kvp_seq seq = open_seq(w, ints(0), 16, NULL);
-    keep_at(w, seq, first);
-    keep_at(w, seq, second);
+    for (uint32_t i = 0; i < n; i++) {
+        keep_at(w, seq, ends[i]);
+    }
     assert_ok(kvp_seq_commit(w->cache, seq, 16));
     close_seq(w, seq);
 }
@@ -291,7 +292,7 @@ static void test_a_checkpoint_inside_a_block_is_hit(void **state)
     config.state_slots = 8;
     world w = make_world(&config);
     kvp_open_info info;
-    leave_two_kept(&w, 6, 10);
+    leave_kept(&w, (const uint32_t[]){6, 10}, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
     assert_int_equal(info.hit_tokens, 10);
     assert_int_equal(info.copied_tokens, 2);
@@ -307,7 +308,7 @@ static void test_a_checkpoint_inside_a_block_is_hit(void **state)
     end_world(&w);
 }
 
-/* No room for the sources of 10: 8 has no state, and so 4 is hit. */
+/* No room for the sources of 10: 8 has no state, and so 4 is hit; not 6, which has sources, too. */
 static void test_a_cut_hit_ends_at_a_checkpoint(void **state)
 {
     (void)state;
@@ -315,7 +316,7 @@ static void test_a_cut_hit_ends_at_a_checkpoint(void **state)
     config.state_slots = 8;
     world w = make_world(&config);
     kvp_open_info info;
-    leave_two_kept(&w, 4, 10);
+    leave_kept(&w, (const uint32_t[]){4, 6, 10}, 3);
     kvp_prompt prompt = prompt_of(ints(0), 16);
     assert_int_equal(match(&w, prompt.tokens, 16).hit_tokens, 10);
     const kvp_admission admission = can_open(&w, &prompt);

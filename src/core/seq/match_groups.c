@@ -55,9 +55,9 @@ struct group_judge {
     struct judged groups[KVP_GROUPS_MAX];
 };
 
-/* The block that has a node's unit, negative on the host; 0: none. */
-static int32_t block_of(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
-                        uint32_t node)
+/* The row entry for a node's unit: a block that has it, negative on the host; 0: none. */
+static int32_t unit_entry(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
+                          uint32_t node)
 {
     const struct kvpi_place *device =
         kvpi_node_at(&cache->prefix, node, KVPI_WHERE(KVP_DEVICE, group));
@@ -106,14 +106,15 @@ static void see_unit(const kvp_cache *cache, const struct kvpi_match *match, uin
     const int ends = u + 1 == (i + 1) * units_per_block;
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         struct judged *g = &judge->groups[k];
-        g->last = begins || g->last != 0 ? block_of(cache, match, k, node) : 0;
+        g->last = begins || g->last != 0 ? unit_entry(cache, match, k, node) : 0;
         if (ends) {
             see_entry(g, i, g->last);
         }
     }
 }
 
-/* Has the group what it keeps of the prefix of n entries, and a part of the next one if `inside`? */
+/* Has the group what it keeps of the prefix of n entries, and the begin of the next one if
+ * `inside`? */
 static int has_prefix(const kvp_cache *cache, struct judged *g, uint32_t n, int inside, uint32_t q)
 {
     const uint32_t begin =
@@ -207,7 +208,7 @@ static void cut_rows(const kvp_cache *cache, struct kvpi_match *match,
         }
         if (inside && (match->n_shared >= begin || match->n_shared < g->sinks)) {
             const uint32_t node = kvpi_row_nodes(&cache->table, match->place)[match->n_hits - 1];
-            match->sources[k] = block_of(cache, match, k, node);
+            match->sources[k] = unit_entry(cache, match, k, node);
         }
     }
 }
