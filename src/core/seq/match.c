@@ -517,7 +517,8 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
+           match->n_absent;
 }
 
 uint32_t kvpi_match_sources(const kvp_cache *cache, const struct kvpi_match *match)
@@ -573,6 +574,7 @@ void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission 
     }
 }
 
+/* Does the host have any source of a hit inside a block? */
 static int copies_from_host(const kvp_cache *cache, const struct kvpi_match *match)
 {
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
