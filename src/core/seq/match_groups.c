@@ -248,6 +248,7 @@ static void see_hits(kvp_cache *cache, struct kvpi_match *match)
 static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct group_judge *judge)
 {
     const uint32_t units_per_block = kvpi_units_per_block(cache);
+    KVPI_ASSERT(units_per_block > 0);
     judge->n_groups = cache->config.n_groups;
     judge->n_path = match->n_hits;
     judge->boundary = query_after(match, match->prompt->n_tokens) / cache->config.block_tokens *
