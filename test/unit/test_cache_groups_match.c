@@ -87,6 +87,7 @@ static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int
 {
     const uint32_t n_path = path_of(scene, n_tokens);
     const uint32_t room = scene->max_copies == 0 ? UINT32_MAX : scene->max_copies;
+    const uint32_t in_units = n_tokens / scene->unit * scene->unit;
     const int full = is_full_hit(scene, n_tokens, device_only);
     struct answer answer = {0};
     struct answer now;
@@ -101,11 +102,11 @@ static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int
             answer = now;
         }
     }
-    answer.stop = no_room > answer.hit                            ? KVP_STOP_NO_ROOM
-                  : full                                          ? KVP_STOP_FULL_HIT
-                  : answer.hit < n_path                           ? KVP_STOP_NO_KV
-                  : n_path < n_tokens / scene->unit * scene->unit ? KVP_STOP_MISS
-                                                                  : KVP_STOP_END;
+    answer.stop = no_room > answer.hit  ? KVP_STOP_NO_ROOM
+                  : full                ? KVP_STOP_FULL_HIT
+                  : answer.hit < n_path ? KVP_STOP_NO_KV
+                  : n_path < in_units   ? KVP_STOP_MISS
+                                        : KVP_STOP_END;
     if (answer.stop == KVP_STOP_NO_KV) {
         answer.stop_group = judge(scene, n_tokens, answer.hit + scene->unit, device_only, &now);
     }
