@@ -37,18 +37,18 @@
  *     samples it counts one block more for each live sample after the first. If generated tokens
  *     come back, it counts all blocks after the prompt's full ones instead. These blocks are
  *     promised until the samples are forked: no other request is admitted into them. Hits cost no
- *     token budget. (If every usable block is available, and only the source of a hit inside a
- *     block makes the request not fit, the hits are given up.)
+ *     token budget. (If every usable block is available, and only sources of a hit inside a block
+ *     make the request not fit, the hits are given up.)
  *   - With config.wait_for_prefix, a waiting request is kept back, without a try, if its match
  *     (kvp_match) ends with KVP_STOP_NO_KV at a unit that a prompt in progress, or a sample that
  *     computes its tokens again, has yet to compute in chunks. It then follows that request: it is
  *     kept back while the other one runs and has not computed all whole units that the two have in
- *     common. (Of several it follows the one whose chunks come first. Where a match is of whole
- *     blocks, units are blocks.) It does not count as passed over or tried, and others come in past
- *     it. When the other request has computed these units, or is preempted, left out, paused or
- *     over, the rule applies anew, or the request comes in. So prompts that arrive together compute
- *     a common prefix once. Only requests that run are followed, so nobody waits in a circle. If
- *     the namespace is flushed meanwhile, the request is still kept back, and hits nothing.
+ *     common. (Of several it follows the one whose chunks come first.) It does not count as passed
+ *     over or tried, and others come in past it. When the other request has computed these units,
+ *     or is preempted, left out, paused or over, the rule applies anew, or the request comes in. So
+ *     prompts that arrive together compute a common prefix once. Only requests that run are
+ *     followed, so nobody waits in a circle. If the namespace is flushed meanwhile, the request is
+ *     still kept back, and hits nothing.
  *   - Swapping in counts as kvp_can_swap_in does, with the watermark, all live samples together,
  *     and room for the next token of each if they decode. If they do not decode, samples that are
  *     not forked yet count as at admission. Generated tokens without room count as the blocks from

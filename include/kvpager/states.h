@@ -30,19 +30,17 @@
  *                  again. A node has at most one. Held by no sequence, it is cached.
  *   Match          The last token of a prompt is always computed, so only the full units of its
  *                  first n_tokens - 1 tokens are matched. A hit is the longest prefix of which
- *                  each group of blocks has what it needs and which ends at a checkpoint. With one
- *                  group without a window it may end inside a block. If there is no room for the
- *                  source of such a hit (kvp_can_open), the longest prefix of whole blocks that
- *                  ends at a checkpoint is hit. With windows, or several groups of blocks, only
- *                  prefixes of whole blocks are. If checkpoints end the hit, info.stop is
- *                  KVP_STOP_NO_KV and info.stop_group is n_groups.
+ *                  each group of blocks has what it needs and which ends at a checkpoint. It may
+ *                  end inside a block. If there is no room for the sources of such a hit
+ *                  (kvp_can_open), the longest prefix of whole blocks that ends at a checkpoint is
+ *                  hit. If checkpoints end the hit, info.stop is KVP_STOP_NO_KV and
+ *                  info.stop_group is n_groups.
  *   Open           holds the checkpoint, and copies nothing: the first step reads it.
  *   Chunks         The state at a place exists only if a step ends there. kvp_seq_state_get names
  *                  at most two places where a chunk of the prompt should end, for a checkpoint:
  *                  where the prompt leaves the path of known nodes (branch_end), and the last unit
  *                  boundary before its last token (prompt_end, behind the other one). Both lie
- *                  behind the hit, in units that are public and that nodes were free for, and end a
- *                  block where hits do.
+ *                  behind the hit, in units that are public and that nodes were free for.
  *   Admission      kvp_can_open and kvp_can_extend count both pools. If blocks suffice and slots do
  *                  not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The calls themselves
  *                  return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in kvp_cache_shortage. An open
@@ -82,8 +80,9 @@
  *   Host           With host_blocks there are host_state_slots: slots of states that sequences have
  *                  there, or that loads fill. Checkpoints are on the device only, and one that is
  *                  evicted is lost. Hits may have their blocks on either tier. If the plan has no
- *                  room for as many host blocks (max_copies), the hit is the longest prefix of
- *                  whole blocks before them that ends at a checkpoint.
+ *                  room for as many host blocks (max_copies), the hit is a shorter prefix that ends
+ *                  at a checkpoint. With one group without a window it is the longest of whole
+ *                  blocks before them.
  *   Swap           kvp_seq_swap_out copies the state that a sequence would read next to a slot of
  *                  the host, once for all sequences of the call that share it. The plan has the
  *                  copy, with group n_groups and 1 token. Then the sequence leaves its slots as by

@@ -66,30 +66,38 @@
  *   KVP_E_NEVER counts the entries that are not null, of all groups.
  *
  * Match. A hit is a prefix for which every group has what it keeps. Nodes are matched for as long
- * as they are found. Of the prefixes of that path, the longest is taken for which each group has a
- * block of either tier for every unit in the entries that it keeps. Here q is the prefix's tokens,
- * but at most n_tokens - 1. With one group without a window this is the rule of cache.h. Else hits
- * are of whole entries only (nothing is copied from inside a block), the prefixes are those of
- * whole blocks, and
+ * as they are found. Of the prefixes of that path, of any number of units, the longest is taken for
+ * which each group has a block of either tier for every unit in the entries that it keeps. Here q
+ * is the prefix's tokens, but at most n_tokens - 1. With one group without a window this is the
+ * rule of cache.h. Else
  *
- *   KVP_FULL_HIT_RECOMPUTE  the prefix must be shorter than the prompt
- *   no room              a prefix that would need more than max_copies - 1 copies from the host is
- *                        passed over
+ *   inside a block       Every group keeps the entry that the prefix ends in. Each copies its
+ *                        hit_tokens % S leading slots of it into a block that is taken, in the
+ *                        order of the groups. A window does so, too, if it sees only the last of
+ *                        them: a block that has a unit has all units of its entry before it. Each
+ *                        source that is a cached device block counts in kvp_can_open. If they and
+ *                        the blocks to take do not fit together, the hit is the longest prefix of
+ *                        whole blocks (KVP_STOP_NO_ROOM). Sources go to the tail of their queue
+ *                        from the last group to the first.
+ *   KVP_FULL_HIT_RECOMPUTE  the prefix ends at the last block boundary before the last token, or
+ *                        before it
+ *   no room              a prefix with more than max_copies - 1 whole blocks on the host, or more
+ *                        than max_copies copies in all, is passed over
  *   stop                 KVP_STOP_NO_ROOM, when a longer one was passed over for that; else
  *                        KVP_STOP_FULL_HIT, when all n_tokens were there and must not be hit; else
- *                        KVP_STOP_NO_KV, when the prefix is shorter than the whole blocks of the
- *                        path: stop_group is the first group that lacks something for one block
- *                        more; else why the path ended
+ *                        KVP_STOP_NO_KV, when the prefix is shorter than the path: stop_group is
+ *                        the first group that lacks something for one unit more; else why the path
+ *                        ended
  *
  * Row entries of the prefix that a group does not keep are null from the start.
  *
  * Received. With KVP_OPEN_RECEIVE the rows are as if all tokens but the last were computed: entries
- * that are not kept with q = n_tokens - 1 are null, hit or not, and no block is held or taken for
- * them. The match is not different. Until the caller commits that many tokens, which have come from
- * another process (transfer.h) or a store, the sequence lacks what its next query would need, and
- * cannot be extended or be part of a step (KVP_E_DROPPED). A commit is refused, too, while a
- * window keeps, with q = the tokens then computed, what is null. It seals, in each group, the units
- * whose entries are there.
+ * that are not kept with q = n_tokens - 1 are null, hit or not, and no block is held, copied or
+ * taken for them. The match is not different. Until the caller commits that many tokens, which have
+ * come from another process (transfer.h) or a store, the sequence lacks what its next query would
+ * need, and cannot be extended or be part of a step (KVP_E_DROPPED). A commit is refused, too,
+ * while a window keeps, with q = the tokens then computed, what is null. It seals, in each group,
+ * the units whose entries are there.
  *
  * A sequence's own window changes the KV of what it computes. A token that cannot see what others
  * see does not have the same KV as theirs. So the units of the sequence are private from the first

@@ -82,7 +82,7 @@ static uint32_t common_end(const kvp_sched *sched, const kvp_prompt *prompt,
     end = prompt->n_uncached > 0 ? kvpi_sched_min(end, prompt->uncached[0].begin) : end;
     end = common_keys(prompt, &leader->prompt, end);
     end = end <= sample->computed ? 0 : common_tokens(sched, prompt->tokens, sample, end);
-    end -= end % sched->hit_tokens;
+    end -= end % sched->unit_tokens;
     end = sched->usable_slots > 0 ? kvpi_slots_last_kept(sched, sample, end) : end;
     return end > sample->computed ? end : 0;
 }
@@ -94,7 +94,7 @@ static int ends_in_chunks(kvp_sched *sched, const struct kvpi_request *request,
     kvp_open_info info;
     return kvp_match(sched->cache, request->ns, prompt, &info) == KVP_OK &&
            info.stop == KVP_STOP_NO_KV && info.hit_tokens < end &&
-           (sched->usable_slots > 0 || info.hit_tokens + sched->hit_tokens > sample->computed);
+           (sched->usable_slots > 0 || info.hit_tokens + sched->unit_tokens > sample->computed);
 }
 
 /* Whether a waiting request is kept back. Those whose chunks come first are asked first. */

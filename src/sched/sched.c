@@ -211,8 +211,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
     }
     sched->learns = cache_config->policy == KVP_POLICY_LEARNED;
-    sched->hit_tokens = sched->n_groups > 1 || sched->has_windows ? cache_config->block_tokens
-                                                                  : cache_config->unit_tokens;
+    sched->unit_tokens = cache_config->unit_tokens;
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
     sched->max_copies = cache_config->max_copies;

@@ -190,7 +190,7 @@ struct kvp_sched {
     kvp_cache *cache;
     kvp_sched_config config;
     uint32_t block_tokens;
-    uint32_t hit_tokens;   /* hits are of whole ones of so many tokens */
+    uint32_t unit_tokens;  /* hits are of whole units */
     uint32_t n_groups;     /* of layers: blocks for each S tokens */
     int has_windows;       /* a group has one: what is behind it is dropped */
     uint32_t usable_slots; /* of recurrent state; 0: the cache has none */

@@ -304,6 +304,11 @@ typedef struct oracle_seq {
     X(open_absent_hit)   /* a hit lost entries, as the rest is received */                         \
     X(match_back)        /* a prefix was found behind a shorter one that has no KV */              \
     X(match_passed)      /* over: a longer prefix, for the plan's room */                          \
+    X(inside_groups)     /* several groups copy the units of a hit inside a block */               \
+    X(inside_host)       /* one of them from the host */                                           \
+    X(inside_state)      /* such a hit ends at a checkpoint */                                     \
+    X(inside_passed)     /* over, as it has more copies than the plan holds */                     \
+    X(inside_room)       /* given up for lack of room for its sources */                           \
     X(group_evicts)      /* a block was taken by another group than before */                      \
     X(tree_copied)       /* copy-on-write of an entry with nodes */                                \
     X(tree_dropped)      /* by truncate, invalidate, swap-out, close */                            \
@@ -495,8 +500,8 @@ typedef struct oracle_match {
     uint32_t absent;          /* blocks of the other entries that windows will not keep */
     uint32_t host_tokens;
     uint32_t cached, copied;
-    uint32_t checkpoint; /* the slot with the state after it */
-    int32_t source;      /* of a hit inside a block */
+    uint32_t checkpoint;             /* the slot with the state after it */
+    int32_t sources[KVP_GROUPS_MAX]; /* of a hit inside a block; 0: none */
     uint32_t copies;
     uint32_t entries; /* of the row */
     uint32_t total;   /* blocks of all rows */

@@ -213,19 +213,20 @@ static void count_entry(const oracle *o, oracle_match *m, uint32_t group, uint32
     m->cached += block && oracle_block_state(o, block) == KVP_BLOCK_CACHED;
 }
 
+/* Where a group has the units of a hit that ends inside a block. */
+static int32_t inside_source(const oracle *o, const oracle_match *m, uint32_t group)
+{
+    const oracle_spot *at = o->nodes[o->prompt_nodes[m->hit_units - 1]].at[group];
+
+    return at[KVP_DEVICE].block ? at[KVP_DEVICE].block : at[KVP_HOST].block;
+}
+
 static void count_entries(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t hit_tokens = m->hit_units * o->unit;
 
     m->full = hit_tokens / o->config.block_tokens;
     m->copied = hit_tokens % o->config.block_tokens;
-    m->source = 0;
-    if (m->copied) {
-        const oracle_node *last = &o->nodes[o->prompt_nodes[m->hit_units - 1]];
-
-        m->source = last->at[0][KVP_DEVICE].block ? last->at[0][KVP_DEVICE].block
-                                                  : last->at[0][KVP_HOST].block;
-    }
     m->query = next_query(call, m->receives ? call->n_tokens : hit_tokens);
     m->shared = m->on_host = m->cached = m->dropped = m->host_tokens = 0;
     for (uint32_t i = 0; i < m->full; i++) {
@@ -235,14 +236,22 @@ static void count_entries(const oracle *o, const kvp_call *call, oracle_match *m
             count_entry(o, m, k, i);
         m->host_tokens += m->on_host > before ? o->config.block_tokens : 0;
     }
-    m->copies = m->on_host + (m->copied > 0);
+    m->copies = m->on_host;
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        m->sources[k] = m->copied && !is_absent(o, m, k, m->full) ? inside_source(o, m, k) : 0;
+        m->copies += m->sources[k] != 0;
+    }
 }
 
-/* Does the source of a hit inside a block leave the device's queue for the length of the call? */
-static bool source_leaves(const oracle *o, const oracle_match *m)
+/* How many sources of a hit inside a block leave the device's queue for the length of the call? */
+static uint32_t count_leaving(const oracle *o, const oracle_match *m)
 {
-    return m->copied && oracle_tier(o, m->source) == KVP_DEVICE &&
-           oracle_block_state(o, m->source) == KVP_BLOCK_CACHED;
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        n += m->sources[k] && oracle_tier(o, m->sources[k]) == KVP_DEVICE &&
+             oracle_block_state(o, m->sources[k]) == KVP_BLOCK_CACHED;
+    return n;
 }
 
 static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
@@ -257,7 +266,7 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
         m->absent += is_absent(o, m, at % o->config.n_groups, at / o->config.n_groups);
     m->total = m->entries * o->config.n_groups - m->dropped - m->absent;
     m->taken = m->total - m->shared;
-    m->need = m->taken + m->cached + source_leaves(o, m);
+    m->need = m->taken + m->cached + count_leaving(o, m);
     m->limit = oracle_usable(o, KVP_DEVICE) - watermark;
     m->watermark = watermark;
     m->fits = m->need + watermark <= oracle_available(o, KVP_DEVICE);
@@ -292,48 +301,72 @@ static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
         m->hit_units = cut_to_checkpoint(o, m->hit_units, true);
 }
 
-/* The first group that lacks the KV of something that it keeps after so many row entries; n_groups
- * is the one of state, n_groups + 1: none does. */
-static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_entries)
+/* The first group that lacks the KV of something that it keeps after so many units; n_groups is the
+ * one of state, n_groups + 1: none does. */
+static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_units)
 {
-    uint32_t query = next_query(call, n_entries * o->config.block_tokens), k;
-    uint32_t end = n_entries * o->block_units;
+    uint32_t query = next_query(call, n_units * o->unit), k;
 
     for (k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t unit = 0; unit < n_entries * o->block_units; unit++) {
+        for (uint32_t unit = 0; unit < n_units; unit++) {
             if (oracle_keeps(o, o->config.groups[k], unit / o->block_units, query) &&
                 !has_kv(o, call, o->prompt_nodes[unit], k))
                 return k;
         }
     }
     return k +
-           (oracle_has_states(o) && end && !oracle_checkpoint(o, o->prompt_nodes[end - 1]) ? 0 : 1);
+           (oracle_has_states(o) && n_units && !oracle_checkpoint(o, o->prompt_nodes[n_units - 1])
+                ? 0
+                : 1);
 }
 
-/* Of the whole blocks of the path that was walked, the longest prefix for which every group has
- * what it keeps. */
-static void choose_prefix(oracle *o, const kvp_call *call, oracle_match *m)
+/* Does the prefix need more copies than the plan can ever hold, or than it may hold of the host? */
+static bool overfills_plan(const oracle *o, const oracle_match *m)
 {
-    uint32_t S = o->config.block_tokens, path = m->hit_units / o->block_units, best = path;
+    return m->on_host > o->config.max_copies - 1 || m->copies > o->config.max_copies;
+}
+
+static void mark_choice(oracle *o, const kvp_call *call, const oracle_match *m, bool passed)
+{
+    bool on_host = false;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        on_host |= m->sources[k] && oracle_tier(o, m->sources[k]) == KVP_HOST;
+    o->marks.match_passed += passed;
+    o->marks.inside_groups += m->copied > 0 && o->config.n_groups > 1;
+    o->marks.inside_host += on_host;
+    o->marks.inside_state += m->copied > 0 && oracle_has_states(o);
+    for (uint32_t shorter = 1; shorter < m->hit_units; shorter++) {
+        if (lacking_group(o, call, shorter) < o->config.n_groups) {
+            o->marks.match_back++;
+            return;
+        }
+    }
+}
+
+/* Of the path that was walked, the longest prefix of so many units, or of a multiple of them, for
+ * which every group has what it keeps. A full hit ends at a block boundary, or before. */
+static void choose_prefix(oracle *o, const kvp_call *call, uint32_t step, oracle_match *m)
+{
+    uint32_t n = call->n_tokens, S = o->config.block_tokens, path = m->hit_units, best;
     bool full_hit = false, passed = false;
 
-    for (;; best--) {
-        bool all = (uint64_t)best * S == call->n_tokens && best;
-
-        m->hit_units = best * o->block_units;
-        if (lacking_group(o, call, best) <= o->config.n_groups)
+    for (best = path / step * step;; best -= step) {
+        m->hit_units = best;
+        if ((full_hit && best * o->unit > (n - 1) / S * S) ||
+            lacking_group(o, call, best) <= o->config.n_groups)
             continue;
         count_entries(o, call, m);
-        if (all && o->config.full_hit == KVP_FULL_HIT_RECOMPUTE)
+        if (best && best * o->unit == n && o->config.full_hit == KVP_FULL_HIT_RECOMPUTE) {
             full_hit = true;
-        else if (m->on_host > o->config.max_copies - 1)
+        } else if (overfills_plan(o, m)) {
             passed = true;
-        else
+            o->marks.inside_passed += m->on_host <= o->config.max_copies - 1;
+        } else {
             break;
+        }
     }
-    o->marks.match_passed += passed;
-    for (uint32_t shorter = 1; shorter < best; shorter++)
-        o->marks.match_back += lacking_group(o, call, shorter) < o->config.n_groups;
+    mark_choice(o, call, m, passed);
     if (passed) {
         m->stop = KVP_STOP_NO_ROOM;
     } else if (full_hit) {
@@ -350,6 +383,33 @@ static void note_checkpoint(const oracle *o, oracle_match *m)
     m->checkpoint = m->hit_units ? oracle_checkpoint(o, o->prompt_nodes[m->hit_units - 1]) : 0;
 }
 
+/* Choose among prefixes of so many units, and count what opening takes then. */
+static void choose_and_count(oracle *o, const kvp_call *call, uint32_t step, oracle_match *m)
+{
+    uint32_t dropped;
+
+    m->receives = false;
+    choose_prefix(o, call, step, m);
+    dropped = m->dropped;
+    m->receives = (call->flags & KVP_OPEN_RECEIVE) != 0;
+    count_blocks(o, call, m);
+    m->lost = m->dropped > dropped;
+}
+
+/* Several groups, or a window. If sources of a hit inside a block do not fit beside what is taken,
+ * only whole blocks are hit. */
+static void match_groups(oracle *o, const kvp_call *call, bool with_room, oracle_match *m)
+{
+    choose_and_count(o, call, 1, m);
+    if (with_room && count_leaving(o, m) && !m->fits) {
+        choose_and_count(o, call, o->block_units, m);
+        m->stop = KVP_STOP_NO_ROOM;
+        m->stop_group = 0;
+        o->marks.inside_room++;
+    }
+    note_checkpoint(o, m);
+}
+
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
 {
     uint32_t n = call->n_tokens, S = o->config.block_tokens;
@@ -358,14 +418,7 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     m->root = root;
     m->hit_units = walk(o, call, root, &m->stop);
     if (!oracle_is_plain(o)) {
-        uint32_t dropped;
-
-        choose_prefix(o, call, m);
-        dropped = m->dropped;
-        m->receives = (call->flags & KVP_OPEN_RECEIVE) != 0;
-        note_checkpoint(o, m);
-        count_blocks(o, call, m);
-        m->lost = m->dropped > dropped;
+        match_groups(o, call, with_room, m);
         return;
     }
     if (oracle_has_states(o)) {
@@ -384,7 +437,7 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     }
     cut_to_plan(o, call, m);
     count_blocks(o, call, m);
-    if (with_room && source_leaves(o, m) && !m->fits) {
+    if (with_room && count_leaving(o, m) && !m->fits) {
         m->hit_units = m->full * o->block_units;
         m->stop = KVP_STOP_NO_ROOM;
         m->stop_group = 0;
@@ -406,8 +459,12 @@ static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, k
     info->stop = m->stop;
     info->stop_group = m->stop_group;
     info->host_tokens = m->host_tokens;
-    if (m->copied && oracle_tier(o, m->source) == KVP_HOST)
-        info->host_tokens += m->copied;
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        if (m->sources[k] && oracle_tier(o, m->sources[k]) == KVP_HOST) {
+            info->host_tokens += m->copied;
+            break;
+        }
+    }
     info->host_blocks = m->on_host;
     info->shared_blocks = m->shared;
     info->cached_blocks = m->cached;
@@ -522,7 +579,7 @@ static int32_t source_of(const oracle *o, const oracle_match *m, uint32_t group,
 
         return at[KVP_DEVICE].block || !is_hit(o, m, group, i) ? 0 : at[KVP_HOST].block;
     }
-    return i == m->full && m->copied ? m->source : 0;
+    return i == m->full ? m->sources[group] : 0;
 }
 
 /* The units of entry i that were hit are in a block of our own. */

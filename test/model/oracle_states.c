@@ -359,26 +359,19 @@ static uint32_t known_units(oracle *o, const kvp_call *call, uint32_t root, uint
     return i;
 }
 
-/* Hits are whole multiples of so many units. */
-static uint32_t grain_of_hits(const oracle *o)
-{
-    return oracle_is_plain(o) ? 1 : o->block_units;
-}
-
 /* A new sequence; nothing has been taken for it. */
 void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_t hit_units,
                        uint32_t checkpoint)
 {
     uint32_t n_public = 0, last = call->n_tokens ? (call->n_tokens - 1) / o->unit : 0, known;
-    uint32_t grain = grain_of_hits(o);
 
     if (!oracle_has_states(o))
         return;
     while (o->config.prefix_cache && n_public < call->n_tokens / o->unit &&
            !oracle_is_uncached(o, call, n_public))
         n_public++;
-    known = known_units(o, call, seq->root, n_public) / grain * grain;
-    last = oracle_lower(last, n_public) / grain * grain;
+    known = known_units(o, call, seq->root, n_public);
+    last = oracle_lower(last, n_public);
     if (known > hit_units && known < last) {
         o->marks.chunk_branches++;
         seq->branch_end = known * o->unit;
@@ -395,7 +388,7 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
 /* Its tokens are known. A place at which the units before are not all kept is none. */
 void oracle_state_opened(const oracle *o, oracle_seq *seq)
 {
-    const uint32_t kept = seq->n_chain / grain_of_hits(o) * grain_of_hits(o) * o->unit;
+    const uint32_t kept = seq->n_chain * o->unit;
 
     if (!oracle_has_states(o) || seq->prompt_end <= kept)
         return;

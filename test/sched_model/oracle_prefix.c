@@ -10,12 +10,10 @@ static const sample *first_live(const request *r)
     return s;
 }
 
-/* Hits are of whole units, or of whole blocks. */
+/* Hits are of whole units. */
 static uint32_t grain_of(const oracle *o)
 {
-    const kvp_config *config = &o->cache_config;
-    return config->n_groups > 1 || config->groups[0].recent_tokens > 0 ? config->block_tokens
-                                                                       : config->unit_tokens;
+    return o->cache_config.unit_tokens;
 }
 
 /* In whole units; no more than what the other one computes now, and others may find. */

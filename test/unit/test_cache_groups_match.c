@@ -13,6 +13,8 @@ enum place { GONE, ON_HOST, HERE };
 
 struct scene {
     kvp_window windows[GROUPS];
+    uint32_t unit;
+    uint32_t spare; /* blocks of the device beside those of the prompt */
     uint32_t full_hit;
     uint32_t max_copies; /* 0: plenty */
     enum place at[ENTRIES][GROUPS];
@@ -22,23 +24,27 @@ struct scene {
 
 /* What a match of a prompt should say. */
 struct answer {
-    uint32_t best; /* entries */
+    uint32_t hit; /* tokens */
     uint32_t stop;
     uint32_t stop_group;
-    uint32_t n_here; /* kept entries of the prefix */
+    uint32_t n_here; /* kept entries of the prefix that are whole */
     uint32_t n_host;
+    uint32_t n_inside;      /* copies of the one that is not */
+    uint32_t n_inside_here; /* of them, from the device */
     uint32_t host_tokens;
 };
 
-/* Count what the groups keep of a prefix of n entries; the first group that lacks something, GROUPS
+/* Count what the groups keep of a prefix of n tokens; the first group that lacks something, GROUPS
  * when none does. */
 static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, int device_only,
                       struct answer *out)
 {
-    const uint32_t q = n * S < n_tokens ? n * S : n_tokens - 1;
+    const uint32_t q = n < n_tokens ? n : n_tokens - 1;
     uint32_t lacking = GROUPS;
-    out->n_here = out->n_host = out->host_tokens = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    *out = (struct answer){.hit = n};
+    for (uint32_t i = 0; i * S < n; i++) {
+        const uint32_t n_units = n - i * S < S ? n - i * S : S;
+        const uint32_t whole = n_units == S;
         uint32_t any = 0;
         for (uint32_t g = 0; g < GROUPS; g++) {
             const int kept = keeps(scene->windows[g], S, i, q);
@@ -46,11 +52,13 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
             if (kept && scene->at[i][g] != HERE && !host) {
                 lacking = g < lacking ? g : lacking;
             }
-            out->n_here += kept && scene->at[i][g] == HERE;
-            out->n_host += kept && host;
+            out->n_here += whole && kept && scene->at[i][g] == HERE;
+            out->n_host += whole && kept && host;
+            out->n_inside += !whole && kept;
+            out->n_inside_here += !whole && kept && scene->at[i][g] == HERE;
             any |= (uint32_t)(kept && host);
         }
-        out->host_tokens += any * S;
+        out->host_tokens += any * n_units;
     }
     return lacking;
 }
@@ -59,42 +67,69 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
 static uint32_t path_of(const struct scene *scene, uint32_t n_tokens)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < ENTRIES && (i + 1) * S <= n_tokens; i++) {
-        for (uint32_t k = i; k < ENTRIES; k++) {
-            n = scene->at[k][0] != GONE || scene->at[k][1] != GONE ? i + 1 : n;
-        }
+    for (uint32_t k = 0; k < ENTRIES; k++) {
+        n = scene->at[k][0] != GONE || scene->at[k][1] != GONE ? (k + 1) * S : n;
     }
-    return n;
+    return n < n_tokens ? n : n_tokens / scene->unit * scene->unit;
 }
 
-static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int device_only)
+/* Is all of the prompt there, and must not be hit? */
+static int is_full_hit(const struct scene *scene, uint32_t n_tokens, int device_only)
+{
+    struct answer unused;
+    return scene->full_hit == KVP_FULL_HIT_RECOMPUTE && path_of(scene, n_tokens) == n_tokens &&
+           judge(scene, n_tokens, n_tokens, device_only, &unused) == GROUPS;
+}
+
+/* The hit is a multiple of `grain`. */
+static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int device_only,
+                               uint32_t grain)
 {
     const uint32_t n_path = path_of(scene, n_tokens);
-    const uint32_t room = scene->max_copies == 0 ? UINT32_MAX : scene->max_copies - 1;
+    const uint32_t room = scene->max_copies == 0 ? UINT32_MAX : scene->max_copies;
+    const uint32_t in_units = n_tokens / scene->unit * scene->unit;
+    const int full = is_full_hit(scene, n_tokens, device_only);
     struct answer answer = {0};
-    struct answer unused;
+    struct answer now;
     uint32_t no_room = 0;
-    int full = 0;
-    for (uint32_t n = 1; n <= n_path; n++) {
-        struct answer now = {.best = n};
+    for (uint32_t n = grain; n <= (full ? (n_tokens - 1) / S * S : n_path); n += grain) {
         if (judge(scene, n_tokens, n, device_only, &now) < GROUPS) {
             continue;
         }
-        if (scene->full_hit == KVP_FULL_HIT_RECOMPUTE && n * S == n_tokens) {
-            full = 1;
-        } else if (now.n_host > room) {
+        if (now.n_host > room - 1 || now.n_host + now.n_inside > room) {
             no_room = n;
         } else {
             answer = now;
         }
     }
-    answer.stop = no_room > answer.best   ? KVP_STOP_NO_ROOM
-                  : full                  ? KVP_STOP_FULL_HIT
-                  : answer.best < n_path  ? KVP_STOP_NO_KV
-                  : n_path < n_tokens / S ? KVP_STOP_MISS
-                                          : KVP_STOP_END;
+    answer.stop = no_room > answer.hit  ? KVP_STOP_NO_ROOM
+                  : full                ? KVP_STOP_FULL_HIT
+                  : answer.hit < n_path ? KVP_STOP_NO_KV
+                  : n_path < in_units   ? KVP_STOP_MISS
+                                        : KVP_STOP_END;
     if (answer.stop == KVP_STOP_NO_KV) {
-        answer.stop_group = judge(scene, n_tokens, answer.best + 1, device_only, &unused);
+        answer.stop_group = judge(scene, n_tokens, answer.hit + scene->unit, device_only, &now);
+    }
+    return answer;
+}
+
+/* Blocks that opening takes, or takes out of the queue. Nothing is held. */
+static uint32_t need_of(const struct answer *answer, uint32_t n_tokens)
+{
+    return ((n_tokens + S - 1) / S - answer->hit / S) * GROUPS + answer->n_host + answer->n_here +
+           answer->n_inside_here;
+}
+
+/* The same with so many blocks: if sources of a hit inside a block do not fit, only whole blocks
+ * are hit. */
+static struct answer answer_within(const struct scene *scene, uint32_t n_tokens, int device_only,
+                                   uint32_t usable)
+{
+    struct answer answer = answer_of(scene, n_tokens, device_only, scene->unit);
+    if (answer.n_inside_here > 0 && need_of(&answer, n_tokens) > usable) {
+        answer = answer_of(scene, n_tokens, device_only, S);
+        answer.stop = KVP_STOP_NO_ROOM;
+        answer.stop_group = 0;
     }
     return answer;
 }
@@ -104,7 +139,9 @@ static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int
 static world make_scene(const struct scene *scene)
 {
     const uint32_t n_evict = scene->n_gone + scene->n_host;
-    kvp_config config = groups_config(S, BLOCKS + n_evict % GROUPS, scene->windows, GROUPS);
+    const uint32_t usable = BLOCKS + n_evict % GROUPS + scene->spare;
+    kvp_config config = groups_config(S, usable, scene->windows, GROUPS);
+    config.unit_tokens = scene->unit;
     config.host_blocks = scene->n_host == 0 ? 0 : scene->n_host + 1;
     config.full_hit = scene->full_hit;
     config.max_copies = scene->max_copies;
@@ -118,7 +155,7 @@ static world make_scene(const struct scene *scene)
     assert_ok(kvp_seq_commit(w.cache, seq, ENTRIES * S));
     close_seq(&w, seq);
     for (uint32_t n = GROUPS; n <= n_evict + n_evict % GROUPS; n += GROUPS) {
-        evict_blocks(&w, n); /* those freed before, and two more */
+        evict_blocks(&w, n + scene->spare); /* those freed before, and two more */
         drop_plan(&w);
     }
     assert_int_equal(stats_of(&w).cached_blocks, BLOCKS - n_evict);
@@ -128,7 +165,7 @@ static world make_scene(const struct scene *scene)
 
 static void expect_info(const kvp_open_info *info, const struct answer *answer, uint32_t n_tokens)
 {
-    const uint32_t hit = answer->best * S;
+    const uint32_t hit = answer->hit;
     const uint32_t n_blocks = (n_tokens + S - 1) / S;
     assert_int_equal(info->hit_tokens, hit);
     assert_int_equal(info->cached_tokens, hit < n_tokens ? hit : n_tokens - 1);
@@ -138,20 +175,25 @@ static void expect_info(const kvp_open_info *info, const struct answer *answer, 
     assert_int_equal(info->host_tokens, answer->host_tokens);
     assert_int_equal(info->shared_blocks, answer->n_here);
     assert_int_equal(info->cached_blocks, answer->n_here);
-    assert_int_equal(info->copied_tokens, 0);
-    assert_int_equal(info->taken_blocks, (n_blocks - answer->best) * GROUPS + answer->n_host);
+    assert_int_equal(info->copied_tokens, hit % S);
+    assert_int_equal(info->taken_blocks, (n_blocks - hit / S) * GROUPS + answer->n_host);
 }
 
-/* Copies in the plan that come from the host: what an open evicts is copied there. */
-static uint32_t count_from_host(world *w)
+/* The plan has the copies of an open; what it evicts is copied to the host. */
+static void expect_copies(world *w, const struct answer *answer)
 {
     kvp_copy copies[4 * BLOCKS];
-    uint32_t n_from_host = 0;
+    uint32_t n_whole = 0;
+    uint32_t n_inside = 0;
     const uint32_t n = take_plan(w, copies, 4 * BLOCKS);
     for (uint32_t i = 0; i < n; i++) {
-        n_from_host += copies[i].src_tier == KVP_HOST && copies[i].dst_tier == KVP_DEVICE;
+        const int whole = copies[i].n_tokens == S;
+        n_whole += copies[i].dst_tier == KVP_DEVICE && whole;
+        n_inside += copies[i].dst_tier == KVP_DEVICE && !whole;
+        assert_true(whole || copies[i].n_tokens == answer->hit % S);
     }
-    return n_from_host;
+    assert_int_equal(n_whole, answer->n_host);
+    assert_int_equal(n_inside, answer->n_inside);
 }
 
 /* An open does what the match said: rows with what is kept, the rest null. */
@@ -159,15 +201,15 @@ static void expect_open(world *w, const struct scene *scene, const kvp_prompt *p
                         const struct answer *answer)
 {
     const uint32_t n_tokens = prompt->n_tokens;
-    const uint32_t hit = answer->best * S;
+    const uint32_t hit = answer->hit;
     const uint32_t q = hit < n_tokens ? hit : n_tokens - 1;
     kvp_open_info info;
     const kvp_seq seq = open_with(w, prompt, &info);
     info.evicted_blocks = 0;
     expect_info(&info, answer, n_tokens);
-    assert_int_equal(count_from_host(w), answer->n_host);
+    expect_copies(w, answer);
     for (uint32_t g = 0; g < GROUPS; g++) {
-        for (uint32_t i = 0; i < answer->best; i++) {
+        for (uint32_t i = 0; i < (n_tokens + S - 1) / S; i++) {
             const int kept = keeps(scene->windows[g], S, i, q);
             assert_int_equal(row_of(w, g, seq)[i] != KVP_NULL_BLOCK, kept);
         }
@@ -184,13 +226,14 @@ static void check_scene(const struct scene *scene)
         for (uint32_t only = 0; only <= 1; only++) {
             kvp_prompt prompt = prompt_of(ints(0), lengths[i]);
             prompt.flags = only ? KVP_OPEN_DEVICE_ONLY : 0u;
-            const struct answer answer = answer_of(scene, lengths[i], (int)only);
+            const struct answer answer = answer_of(scene, lengths[i], (int)only, scene->unit);
             kvp_open_info info;
             assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
             expect_info(&info, &answer, lengths[i]);
-            const uint32_t need = info.taken_blocks + info.cached_blocks;
             const kvp_admission admission = can_open(&w, &prompt);
             const uint32_t usable = (uint32_t)stats_of(&w).usable_blocks;
+            const struct answer within = answer_within(scene, lengths[i], (int)only, usable);
+            const uint32_t need = need_of(&within, lengths[i]);
             assert_int_equal(admission.need_blocks, need);
             assert_int_equal(admission.verdict, need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
             if (need > usable) {
@@ -200,17 +243,17 @@ static void check_scene(const struct scene *scene)
             }
         }
     }
-    kvp_prompt prompt = prompt_of(ints(0), 12);
-    const struct answer answer = answer_of(scene, 12, 0);
+    kvp_prompt prompt = prompt_of(ints(0), scene->unit == S ? 12 : 11);
+    const struct answer answer =
+        answer_within(scene, prompt.n_tokens, 0, (uint32_t)stats_of(&w).usable_blocks);
     expect_open(&w, scene, &prompt, &answer);
     end_world(&w);
 }
 
-static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, uint32_t max_copies)
+static void check_every_way(const struct scene *like)
 {
     for (uint32_t way = 0; way < WAYS; way++) {
-        struct scene scene = {.full_hit = full_hit, .max_copies = max_copies};
-        memcpy(scene.windows, windows, sizeof(scene.windows));
+        struct scene scene = *like;
         uint32_t rest = way;
         for (uint32_t k = 0; k < BLOCKS; k++, rest /= 3) {
             const enum place place = (enum place)(rest % 3);
@@ -220,6 +263,13 @@ static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, u
         }
         check_scene(&scene);
     }
+}
+
+static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, uint32_t max_copies)
+{
+    struct scene scene = {.unit = S, .full_hit = full_hit, .max_copies = max_copies};
+    memcpy(scene.windows, windows, sizeof(scene.windows));
+    check_every_way(&scene);
 }
 
 static void test_every_way_of_full_attention_and_a_window(void **state)
@@ -270,6 +320,39 @@ static void test_every_way_of_two_full_groups_with_little_room(void **state)
     (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 0}};
     check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 3);
+}
+
+/* Hits that end inside a block, with and without room for their sources. */
+static void check_inside(const kvp_window windows[GROUPS], uint32_t full_hit, uint32_t max_copies)
+{
+    struct scene scene = {.unit = 2, .full_hit = full_hit, .max_copies = max_copies};
+    memcpy(scene.windows, windows, sizeof(scene.windows));
+    check_every_way(&scene);
+    scene.spare = 2;
+    check_every_way(&scene);
+    scene.unit = 1;
+    check_every_way(&scene);
+}
+
+static void test_every_way_inside_of_full_attention_and_a_window(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 3}};
+    check_inside(windows, KVP_FULL_HIT_SHARE, 0);
+}
+
+static void test_every_way_inside_of_a_window_and_chunks(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{3, 2}, {KVP_CHUNKED, 6}};
+    check_inside(windows, KVP_FULL_HIT_RECOMPUTE, 0);
+}
+
+static void test_every_way_inside_with_little_room_in_the_plan(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    check_inside(windows, KVP_FULL_HIT_RECOMPUTE, 3);
 }
 
 /* --------------------------------------------------------------------------------- single cases */
@@ -406,27 +489,8 @@ static void test_why_the_path_ended(void **state)
     end_world(&w);
 }
 
-static void test_hits_are_of_whole_entries(void **state)
-{
-    (void)state;
-    const kvp_window windows[] = {{0, 0}, {0, 4}};
-    kvp_config config = groups_config(S, 9, windows, 2);
-    config.unit_tokens = 2;
-    world w = make_world(&config);
-    kvp_open_info info;
-    leave_cached(&w, ints(0), 6);
-    const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
-    assert_int_equal(match(&w, ints(0), 6).stop, KVP_STOP_END);
-    assert_no_plan(&w);
-    assert_row_in(&w, 0, seq, 1, 5);
-    end_world(&w);
-}
-
 /* Units of one entry may be in different blocks: the deepest one's block has them all. */
-static void test_an_entry_with_a_gap_inside_is_not_hit(void **state)
+static void test_an_entry_with_a_gap_inside_is_hit_up_to_it(void **state)
 {
     (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 8}};
@@ -442,7 +506,7 @@ static void test_an_entry_with_a_gap_inside_is_not_hit(void **state)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0)); /* written over, in both groups */
     const kvp_open_info info = match(&w, ints(0), 5);
-    assert_int_equal(info.hit_tokens, 0);
+    assert_int_equal(info.hit_tokens, 2);
     assert_int_equal(info.stop, KVP_STOP_MISS);
     end_world(&w);
 }
@@ -583,13 +647,15 @@ int main(void)
         cmocka_unit_test(test_every_way_of_chunks_and_a_window_with_little_room),
         cmocka_unit_test(test_every_way_with_little_room_in_the_plan),
         cmocka_unit_test(test_every_way_of_two_full_groups_with_little_room),
+        cmocka_unit_test(test_every_way_inside_of_full_attention_and_a_window),
+        cmocka_unit_test(test_every_way_inside_of_a_window_and_chunks),
+        cmocka_unit_test(test_every_way_inside_with_little_room_in_the_plan),
         cmocka_unit_test(test_a_full_hit_is_shared_and_its_last_token_run_again),
         cmocka_unit_test(test_a_full_hit_keeps_what_its_last_token_sees),
         cmocka_unit_test(test_a_full_hit_is_computed_again_where_it_must_be),
         cmocka_unit_test(test_a_longer_prefix_may_need_fewer_copies),
         cmocka_unit_test(test_why_the_path_ended),
-        cmocka_unit_test(test_hits_are_of_whole_entries),
-        cmocka_unit_test(test_an_entry_with_a_gap_inside_is_not_hit),
+        cmocka_unit_test(test_an_entry_with_a_gap_inside_is_hit_up_to_it),
         cmocka_unit_test(test_parked_blocks_are_hit_for_nothing),
         cmocka_unit_test(test_a_refused_open_puts_its_hits_back),
         cmocka_unit_test(test_hits_hold_nothing_for_the_watermark),

@@ -4,46 +4,12 @@
 #include <string.h>
 
 #include "snaps.h"
+#include "tenants.h"
 #include "tiers.h"
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
 #include "core/snapshot/ranges.h"
-
-#include <kvpager/quotas.h>
-
-/* S = U = 4; the namespaces "" (w.ns), "a" and "b". */
-struct tenants {
-    world w;
-    kvp_ns a;
-    kvp_ns b;
-};
-
-static kvp_config quota_config(uint32_t usable, uint32_t host)
-{
-    kvp_config config = config_of(4, 4, usable);
-    config.host_blocks = host == 0 ? 0 : host + 1;
-    config.max_copies = 64;
-    config.quotas = 1;
-    return config;
-}
-
-static struct tenants make_tenants(const kvp_config *config)
-{
-    struct tenants t = {.w = make_world(config)};
-    assert_ok(kvp_ns_open(t.w.cache, "a", 1, &t.a));
-    assert_ok(kvp_ns_open(t.w.cache, "b", 1, &t.b));
-    return t;
-}
-
-static kvp_seq open_in(const struct tenants *t, kvp_ns ns, int32_t first, uint32_t n_tokens)
-{
-    const kvp_prompt prompt = prompt_of(ints(first), n_tokens);
-    kvp_seq seq;
-    assert_ok(kvp_seq_open(t->w.cache, ns, &prompt, &seq, NULL));
-    assert_ok(kvp_seq_commit(t->w.cache, seq, n_tokens));
-    return seq;
-}
 
 /* Prompts of whole blocks: opened, computed and closed, so that they stay cached. */
 static void leave_in(struct tenants *t, kvp_ns ns, int32_t first, uint32_t n_blocks)
@@ -64,13 +30,6 @@ static void set_quota(const struct tenants *t, kvp_ns ns, uint32_t tier, uint32_
     assert_ok(kvp_ns_quota(t->w.cache, ns, tier, n_blocks));
 }
 
-static kvp_ns_info info_in(const struct tenants *t, kvp_ns ns)
-{
-    kvp_ns_info info;
-    assert_ok(kvp_ns_info_get(t->w.cache, ns, &info));
-    return info;
-}
-
 #define assert_counts(t, ns, blocks_, cached_)                                                     \
     do {                                                                                           \
         assert_int_equal(info_in(t, ns).blocks, blocks_);                                          \
@@ -88,7 +47,7 @@ static kvp_ns_info info_in(const struct tenants *t, kvp_ns ns)
 static void test_a_block_counts_once_from_take_to_free(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(12, 0);
+    const kvp_config config = tenants_config(12, 0);
     struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_in(&t, t.a, 0, 10); /* two full blocks, and a part of one */
     assert_counts(&t, t.a, 3, 0);
@@ -114,7 +73,7 @@ static void test_a_block_counts_once_from_take_to_free(void **state)
 static void test_calls_that_are_refused(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     const kvp_ns none = {0};
     kvp_ns_info info;
@@ -154,7 +113,7 @@ static void test_a_noisy_namespace_lives_on_its_own_blocks(void **state)
 {
     (void)state;
     for (uint32_t quota = 3; quota <= 4; quota++) {
-        const kvp_config config = quota_config(8, 0);
+        const kvp_config config = tenants_config(8, 0);
         struct tenants t = make_tenants(&config);
         set_quota(&t, t.b, KVP_DEVICE, quota == 4 ? KVP_NO_QUOTA : quota);
         leave_in(&t, t.a, 0, 5);
@@ -172,7 +131,7 @@ static void test_a_noisy_namespace_lives_on_its_own_blocks(void **state)
 static void test_what_is_borrowed_goes_first(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 2); /* the oldest */
     leave_in(&t, t.b, 100, 6);
@@ -191,7 +150,7 @@ static void test_what_is_borrowed_goes_first(void **state)
 static void test_namespaces_that_are_over_take_turns(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(9, 0);
+    const kvp_config config = tenants_config(9, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.w.ns, 300, 1);
     leave_in(&t, t.a, 0, 4);
@@ -219,7 +178,7 @@ static void test_namespaces_that_are_over_take_turns(void **state)
 static void test_turns_go_round_many_namespaces(void **state)
 {
     (void)state;
-    kvp_config config = quota_config(4, 0);
+    kvp_config config = tenants_config(4, 0);
     config.max_namespaces = 70;
     struct tenants t = make_tenants(&config);
     kvp_ns last = t.b;
@@ -245,7 +204,7 @@ static void test_turns_go_round_many_namespaces(void **state)
 static void test_retention_classes_order_what_is_its_own(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(6, 0);
+    const kvp_config config = tenants_config(6, 0);
     struct tenants t = make_tenants(&config);
     const kvp_seq high = open_in(&t, t.b, 0, 8);
     assert_ok(kvp_seq_retain(t.w.cache, high, (kvp_range){0, 8}, 5));
@@ -266,7 +225,7 @@ static void test_retention_classes_order_what_is_its_own(void **state)
 static void test_a_quota_refuses_nothing(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(6, 0);
+    const kvp_config config = tenants_config(6, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 3);
     set_quota(&t, t.b, KVP_DEVICE, 2);
@@ -287,7 +246,7 @@ static void test_a_quota_refuses_nothing(void **state)
 static void test_a_refused_open_changes_nothing(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.b, 100, 3);
     leave_in(&t, t.b, 200, 2);
@@ -307,7 +266,7 @@ static void test_a_refused_open_changes_nothing(void **state)
 static void test_a_flush_leaves_the_count_and_goes_first(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 3);
     leave_in(&t, t.b, 100, 3);
@@ -323,7 +282,7 @@ static void test_a_flush_leaves_the_count_and_goes_first(void **state)
 static void test_a_closed_namespace_counts_for_nobody(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     kvp_ns c;
     leave_in(&t, t.a, 0, 3);
@@ -349,7 +308,7 @@ static void test_a_closed_namespace_counts_for_nobody(void **state)
 static void test_a_swapped_sequence_counts_on_the_host(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 8);
+    const kvp_config config = tenants_config(8, 8);
     struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_in(&t, t.a, 0, 10);
     swap_out(&t.w, &seq, 1);
@@ -364,7 +323,7 @@ static void test_a_swapped_sequence_counts_on_the_host(void **state)
 static void test_kept_content_has_the_hosts_quota(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(4, 4);
+    const kvp_config config = tenants_config(4, 4);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 4);
     leave_in(&t, t.b, 100, 2); /* two of a are kept on the host */
@@ -383,7 +342,7 @@ static void test_kept_content_has_the_hosts_quota(void **state)
 static void test_nothing_is_kept_at_the_cost_of_who_is_not_over(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(4, 2);
+    const kvp_config config = tenants_config(4, 2);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 4);
     leave_in(&t, t.b, 100, 2); /* a's two fill the host */
@@ -405,7 +364,7 @@ static void test_nothing_is_kept_at_the_cost_of_who_is_not_over(void **state)
 static void test_parked_content_counts_and_cannot_go(void **state)
 {
     (void)state;
-    kvp_config config = quota_config(6, 0);
+    kvp_config config = tenants_config(6, 0);
     config.steps = KVP_STEPS_OVERLAPPED;
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 2);
@@ -426,7 +385,7 @@ static void test_parked_content_counts_and_cannot_go(void **state)
 static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
 {
     (void)state;
-    const kvp_config config = quota_config(8, 0);
+    const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.b, 100, 2);
     leave_in(&t, t.a, 0, 3);
@@ -461,7 +420,7 @@ static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
 /* b is over with 3 cached blocks, a has 2 cached and 1 held. There is no fourth namespace. */
 static struct tenants make_scene(uint32_t host)
 {
-    kvp_config config = quota_config(9, host);
+    kvp_config config = tenants_config(9, host);
     config.max_namespaces = 3;
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 2);

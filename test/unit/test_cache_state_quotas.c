@@ -5,6 +5,7 @@
 
 #include "groups.h"
 #include "snaps.h"
+#include "tenants.h"
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
@@ -13,40 +14,19 @@
 
 #include <stdlib.h>
 
-/* S = U = 4; the namespaces "" (w.ns), "a" and "b". */
-struct tenants {
-    world w;
-    kvp_ns a;
-    kvp_ns b;
-};
-
 static kvp_config slots_config(uint32_t usable, uint32_t usable_slots, uint32_t host)
 {
-    kvp_config config = config_of(4, 4, usable);
+    kvp_config config = tenants_config(usable, host);
     config.state_slots = usable_slots + 1;
-    config.host_blocks = host == 0 ? 0 : host + 1;
     config.host_state_slots = host == 0 ? 0 : 4;
-    config.max_copies = 64;
-    config.quotas = 1;
     return config;
-}
-
-static struct tenants tenants_of(const kvp_config *config)
-{
-    struct tenants t = {.w = make_world(config)};
-    assert_ok(kvp_ns_open(t.w.cache, "a", 1, &t.a));
-    assert_ok(kvp_ns_open(t.w.cache, "b", 1, &t.b));
-    return t;
 }
 
 /* A sequence of n tokens, all computed, with a checkpoint after the last if they end a unit. */
 static kvp_seq open_kept(const struct tenants *t, kvp_ns ns, int32_t first, uint32_t n_tokens)
 {
-    const kvp_prompt prompt = prompt_of(ints(first), n_tokens);
     uint32_t outcome = KVP_CHECKPOINT_MADE;
-    kvp_seq seq;
-    assert_ok(kvp_seq_open(t->w.cache, ns, &prompt, &seq, NULL));
-    assert_ok(kvp_seq_commit(t->w.cache, seq, n_tokens));
+    const kvp_seq seq = open_in(t, ns, first, n_tokens);
     if (n_tokens % 4 == 0) {
         assert_ok(kvp_seq_checkpoint(t->w.cache, seq, &outcome));
     }
@@ -72,13 +52,6 @@ static void set_quota(const struct tenants *t, kvp_ns ns, uint32_t n_slots)
     assert_ok(kvp_ns_quota(t->w.cache, ns, KVP_STATE_SLOTS, n_slots));
 }
 
-static kvp_ns_info info_in(const struct tenants *t, kvp_ns ns)
-{
-    kvp_ns_info info;
-    assert_ok(kvp_ns_info_get(t->w.cache, ns, &info));
-    return info;
-}
-
 #define assert_slots(t, ns, slots_, cached_)                                                       \
     do {                                                                                           \
         assert_int_equal(info_in(t, ns).state_slots, slots_);                                      \
@@ -91,7 +64,7 @@ static void test_a_slot_counts_once_from_take_to_free(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(12, 8, 6);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_kept(&t, t.a, 0, 8); /* reads a checkpoint, has one to write */
     assert_slots(&t, t.a, 2, 0);
     const kvp_seq child = fork_seq(&t.w, seq, 8); /* shares the checkpoint; no slot yet */
@@ -122,7 +95,7 @@ static void test_calls_that_are_refused(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(8, 4, 4);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     set_quota(&t, t.a, 3);
     assert_unchanged(&t.w, {
         assert_status(KVP_E_ARG, kvp_ns_quota(t.w.cache, t.a, KVP_HOST_STATE_SLOTS, 1));
@@ -141,13 +114,13 @@ static void test_calls_that_are_refused(void **state)
 
     kvp_config other = config_of(4, 4, 8);
     other.quotas = 1;
-    t = tenants_of(&other);
+    t = make_tenants(&other);
     assert_status(KVP_E_ARG, kvp_ns_quota(t.w.cache, t.a, KVP_STATE_SLOTS, 1)); /* there are none */
     assert_int_equal(info_in(&t, t.a).state_quota, KVP_NO_QUOTA);
     end_world(&t.w);
     other = slots_config(8, 4, 0);
     other.quotas = 0;
-    t = tenants_of(&other);
+    t = make_tenants(&other);
     assert_status(KVP_E_STATE, kvp_ns_quota(t.w.cache, t.a, KVP_STATE_SLOTS, 1));
     end_world(&t.w);
 }
@@ -160,7 +133,7 @@ static void test_a_noisy_namespace_lives_on_its_own_slots(void **state)
     (void)state;
     for (uint32_t quota = 2; quota <= 3; quota++) {
         const kvp_config config = slots_config(40, 5, 0);
-        struct tenants t = tenants_of(&config);
+        struct tenants t = make_tenants(&config);
         set_quota(&t, t.b, quota == 3 ? KVP_NO_QUOTA : quota);
         leave_kept(&t, t.a, 0, 4);
         leave_kept(&t, t.a, 100, 8);
@@ -180,7 +153,7 @@ static void test_what_is_borrowed_goes_first(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(40, 8, 0);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     leave_kept(&t, t.w.ns, 0, 4); /* the oldest */
     for (int32_t i = 1; i < 4; i++) {
         leave_kept(&t, t.a, 100 * i, 4);
@@ -212,7 +185,7 @@ static void test_a_full_namespace_takes_others(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(40, 3, 0);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 4);
     set_quota(&t, t.b, 1);
     const kvp_seq one = open_kept(&t, t.b, 100, 3);
@@ -235,7 +208,7 @@ static void test_what_is_unreachable_is_given_first(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(6, 2, 0);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 4); /* block 1 */
     leave_kept(&t, t.a, 100,
                8); /* blocks 3, 2; its slot to go on with evicts the checkpoint at 0 */
@@ -259,7 +232,7 @@ static void test_restored_checkpoints_count(void **state)
 {
     (void)state;
     const kvp_config config = slots_config(12, 6, 0);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 8);
     leave_kept(&t, t.b, 100, 4);
     leave_kept(&t, t.b, 200, 4);
@@ -286,7 +259,7 @@ static void test_restored_checkpoints_count(void **state)
 static struct tenants make_scene(kvp_seq *out_seq)
 {
     const kvp_config config = slots_config(12, 6, 6);
-    struct tenants t = tenants_of(&config);
+    struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 8);
     *out_seq = open_kept(&t, t.b, 100, 8);
     return t;

@@ -202,7 +202,7 @@ static void test_a_hit_inside_a_block_that_does_not_fit(void **state)
     end_world(&w);
 }
 
-static void test_several_groups_hit_whole_blocks(void **state)
+static void test_hits_of_several_groups_end_at_any_unit(void **state)
 {
     (void)state;
     kvp_config config = config_of(8, 4, 32);
@@ -210,9 +210,10 @@ static void test_several_groups_hit_whole_blocks(void **state)
     config.n_groups = 2;
     config.groups[1] = (kvp_window){0, 8};
     world w = make_world(&config);
-    leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12: only 8 ends a block */
+    leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12 */
     const kvp_open_info info = match(&w, ints(0), 33);
-    assert_int_equal(info.hit_tokens, 8);
+    assert_int_equal(info.hit_tokens, 12);
+    assert_int_equal(info.copied_tokens, 4);
     assert_int_equal(info.stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 33, NULL);
@@ -221,7 +222,7 @@ static void test_several_groups_hit_whole_blocks(void **state)
     end_world(&w);
 }
 
-/* Hits of whole blocks end at the ends of blocks, and so do chunks. */
+/* Hits of several groups end at any unit, and so do chunks. */
 static void test_chunks_end_where_hits_do(void **state)
 {
     (void)state;
@@ -234,13 +235,13 @@ static void test_chunks_end_where_hits_do(void **state)
     memcpy(other, ints(0), sizeof(other));
     other[14] = other[31] = 1000;
     const kvp_seq seq = open_seq(&w, other, 32, NULL); /* 12 tokens are known, and 28 end a unit */
-    assert_int_equal(state_of(&w, seq).branch_end, 8);
-    assert_int_equal(state_of(&w, seq).prompt_end, 24);
-    assert_int_equal(state_of(&w, open_seq(&w, ints(100), 8, NULL)).prompt_end, 0);
-    keep_at(&w, seq, 8);
-    keep_at(&w, seq, 24);
-    assert_int_equal(match(&w, other, 32).hit_tokens, 24);
-    assert_int_equal(match(&w, ints(0), 32).hit_tokens, 8);
+    assert_int_equal(state_of(&w, seq).branch_end, 12);
+    assert_int_equal(state_of(&w, seq).prompt_end, 28);
+    assert_int_equal(state_of(&w, open_seq(&w, ints(100), 4, NULL)).prompt_end, 0);
+    keep_at(&w, seq, 12);
+    keep_at(&w, seq, 28);
+    assert_int_equal(match(&w, other, 32).hit_tokens, 28);
+    assert_int_equal(match(&w, ints(0), 32).hit_tokens, 12);
     end_world(&w);
 }
 
@@ -686,7 +687,7 @@ int main(void)
         cmocka_unit_test(test_a_hit_ends_at_a_checkpoint),
         cmocka_unit_test(test_a_hit_may_end_inside_a_block),
         cmocka_unit_test(test_a_hit_inside_a_block_that_does_not_fit),
-        cmocka_unit_test(test_several_groups_hit_whole_blocks),
+        cmocka_unit_test(test_hits_of_several_groups_end_at_any_unit),
         cmocka_unit_test(test_chunks_end_where_hits_do),
         cmocka_unit_test(test_open_names_where_chunks_should_end),
         cmocka_unit_test(test_a_checkpoint_without_a_slot_is_skipped),

@@ -351,8 +351,8 @@ static void test_equal_keys_are_common(void **state)
 
 /* -------------------------------------------------------------------------- groups and samples */
 
-/* Two groups, one with a window: hits are of whole blocks (S = 4, U = 1). */
-static void test_with_windows_whole_blocks_are_common(void **state)
+/* Two groups, one with a window (S = 4, U = 1). */
+static void test_with_windows_whole_units_are_common(void **state)
 {
     (void)state;
     kvp_config cache_config = config_of(S, 1, 96);
@@ -363,11 +363,11 @@ static void test_with_windows_whole_blocks_are_common(void **state)
     sched_world s = make_sched_world(&cache_config, &config);
     (void)submit_common(&s, 15, 20, 1000);
     (void)submit_common(&s, 15, 20, 2000);
-    (void)submit_common(&s, 3, 20, 3000); /* less than a block */
+    (void)submit_common(&s, 0, 20, 3000);
     const kvp_step first = run_step(&s);
     assert_int_equal(first.waited[KVP_WAIT_PREFIX], 1);
     assert_int_equal(first.n_tokens, 40);
-    assert_int_equal(run_step(&s).n_tokens, 1 + 1 + 8); /* 12 are hit */
+    assert_int_equal(run_step(&s).n_tokens, 1 + 1 + 5); /* 15 are hit */
     run_until_over(&s, 3);
     end_sched_world(&s);
 }
@@ -402,7 +402,7 @@ int main(void)
         cmocka_unit_test(test_holds_and_followers),
         cmocka_unit_test(test_keys_namespaces_and_flags_part_prompts),
         cmocka_unit_test(test_equal_keys_are_common),
-        cmocka_unit_test(test_with_windows_whole_blocks_are_common),
+        cmocka_unit_test(test_with_windows_whole_units_are_common),
         cmocka_unit_test(test_a_group_is_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,34 @@ static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_
     }
 }
 
+static uint32_t source_tier(const struct kvpi_match *match, uint32_t group)
+{
+    return match->sources[group] < 0; /* KVP_HOST */
+}
+
+static uint32_t source_of(const struct kvpi_match *match, uint32_t group)
+{
+    const int32_t source = match->sources[group];
+    return (uint32_t)(source < 0 ? -source : source);
+}
+
+/* The hit ends inside an entry: each group copies what it has of it, but for one that will not keep
+ * it. */
+static void open_inside(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    const uint32_t i = match->n_shared;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
+        *entry = KVP_NULL_BLOCK;
+        if (match->sources[g] != 0) {
+            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
+                                              seq->ns.bits);
+            copy_units(cache, match, KVPI_WHERE(source_tier(match, g), g), source_of(match, g), i);
+        }
+    }
+    kvpi_set32(&seq->n_blocks, i + 1);
+}
+
 /* The row's hit blocks are held since the walk; bring those on the host back, and copy what was hit
  * inside a block. Sources must not be taken, nor evicted, while they are read: those of the host
  * stay held until close_sources, linked by `next`, which a held block does not need: the row's last
@@ -72,10 +100,12 @@ static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_
 static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
     const uint32_t n_groups = cache->config.n_groups;
-    if (match->source != 0) {
-        kvpi_pool_hold(kvpi_tier_pool(cache, match->source_tier), match->source);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        if (match->sources[g] != 0) {
+            kvpi_pool_hold(kvpi_tier_pool(cache, source_tier(match, g)), source_of(match, g));
+        }
     }
-    cache->plan.promised = match->n_host + (match->source != 0);
+    cache->plan.promised = match->n_host + kvpi_match_sources(cache, match);
     for (uint32_t k = 0; k < match->n_shared * n_groups && match->n_host > 0; k++) {
         const uint32_t i = k / n_groups;
         const uint32_t g = k % n_groups;
@@ -90,22 +120,27 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
         }
     }
     kvpi_set32(&seq->n_blocks, match->n_shared);
-    if (match->source != 0) {
-        take_up_to(cache, seq, match->n_shared + 1);
-        copy_units(cache, match, match->source_tier, match->source, match->n_shared);
+    if (match->n_hits > match->n_shared * kvpi_units_per_block(cache)) {
+        open_inside(cache, match, seq);
+    }
+}
+
+static void close_source(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    struct kvpi_block *source = kvpi_block(kvpi_tier_pool(cache, tier), block);
+    if (kvpi_block_refs(source) > 1) {
+        source->refs--; /* nobody has left it */
+    } else {
+        kvpi_release_block(cache, tier, block, NULL);
     }
 }
 
 /* Release what was copied from, the last of the row first: the host evicts tails first, too. */
 static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
 {
-    if (match->source != 0) {
-        struct kvpi_block *source =
-            kvpi_block(kvpi_tier_pool(cache, match->source_tier), match->source);
-        if (kvpi_block_refs(source) > 1) {
-            source->refs--; /* nobody has left it */
-        } else {
-            kvpi_release_block(cache, match->source_tier, match->source, NULL);
+    for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+        if (match->sources[g - 1] != 0) {
+            close_source(cache, source_tier(match, g - 1), source_of(match, g - 1));
         }
     }
     for (uint32_t source = match->first_host; source != 0;) {
@@ -185,22 +220,13 @@ static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
     }
 }
 
-/* Units that hits are whole multiples of. */
-static uint32_t grain_of_hits(const kvp_cache *cache)
-{
-    return cache->grouped ? kvpi_units_per_block(cache) : 1;
-}
-
 /* Where chunks of the prompt should end, for a checkpoint to be made there (states.h). */
 static void note_chunk_ends(kvp_cache *cache, struct kvpi_match *match, const struct kvpi_seq *seq)
 {
     const uint32_t U = cache->config.unit_tokens;
-    const uint32_t grain = grain_of_hits(cache);
     const uint32_t n_tokens = match->prompt->n_tokens;
-    const uint32_t most = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
-    const uint32_t last = most - most % grain;
-    const uint32_t n_known = kvpi_match_known(cache, match);
-    const uint32_t known = n_known - n_known % grain;
+    const uint32_t last = kvpi_min_u32(n_tokens == 0 ? 0 : (n_tokens - 1) / U, match->n_public);
+    const uint32_t known = kvpi_match_known(cache, match);
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     state->branch_end = known > match->n_hits && known < last ? known * U : 0;
     state->prompt_end = last > match->n_hits ? last * U : 0;
@@ -212,8 +238,7 @@ static void cut_chunk_ends(const kvp_cache *cache, const struct kvpi_match *matc
 {
     const uint32_t U = cache->config.unit_tokens;
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    const uint32_t kept = kvpi_min_u32(state->prompt_end / U, seq->n_units);
-    const uint32_t last = kept - kept % grain_of_hits(cache);
+    const uint32_t last = kvpi_min_u32(state->prompt_end / U, seq->n_units);
     state->prompt_end = last > match->n_hits ? last * U : 0;
     if (state->branch_end >= state->prompt_end) {
         state->branch_end = 0;
@@ -299,7 +324,7 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
         status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
         return kvpi_fail(cache, status, 0, admission.missing_blocks);
     }
-    if (match.n_host + (match.source != 0) > kvpi_plan_room(&cache->plan)) {
+    if (match.n_host + kvpi_match_sources(cache, &match) > kvpi_plan_room(&cache->plan)) {
         kvpi_match_let_go(cache, &match);
         return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
     }

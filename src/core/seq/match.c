@@ -418,8 +418,7 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
     if (match->n_hits % units_per_block != 0) {
-        match->source = (uint32_t)abs(blocks[match->n_shared]);
-        match->source_tier = (uint32_t)(blocks[match->n_shared] < 0); /* KVP_HOST */
+        match->sources[0] = blocks[match->n_shared];
     }
 }
 
@@ -496,12 +495,16 @@ uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_matc
     return need > available ? (uint32_t)(need - available) : 0;
 }
 
-/* No room for the source of a hit inside a block: end the hit at a block boundary before. */
+/* No room for the sources of a hit inside a block: end the hit at a block boundary before. */
 static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 {
     const uint32_t units_per_block = kvpi_units_per_block(cache);
+    if (cache->grouped) {
+        kvpi_match_groups_whole(cache, match);
+        return;
+    }
     match->n_hits -= match->n_hits % units_per_block;
-    match->source = 0;
+    match->sources[0] = 0;
     match->stop = KVP_STOP_NO_ROOM;
     if (kvpi_has_states(cache)) {
         match->stop_group = 0;
@@ -518,6 +521,26 @@ static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match
            match->n_absent;
 }
 
+uint32_t kvpi_match_sources(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        n += match->sources[g] != 0;
+    }
+    return n;
+}
+
+/* Sources of a hit inside a block that are cached: they leave the queue while they are read. */
+static uint32_t count_leaving(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t source = match->sources[g];
+        n += source > 0 && kvpi_block_is_cached(kvpi_block(&cache->pool, (uint32_t)source));
+    }
+    return n;
+}
+
 void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
 {
     /* As it was before the walk, which may hold the hits already. */
@@ -527,10 +550,10 @@ void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission 
     const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
     const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
     uint64_t need = count_new(cache, match) + match->n_unheld + match->n_host;
-    if (match->source != 0 && match->source_tier == KVP_DEVICE &&
-        kvpi_block_is_cached(kvpi_block(&cache->pool, match->source))) {
-        if (need + 1 + watermark <= available) {
-            need++;
+    const uint32_t n_leaving = count_leaving(cache, match);
+    if (n_leaving > 0) {
+        if (need + n_leaving + watermark <= available) {
+            need += n_leaving;
         } else {
             cut_inside(cache, match);
             need = count_new(cache, match) + match->n_unheld + match->n_host;
@@ -551,6 +574,17 @@ void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission 
     }
 }
 
+/* Does the host have any source of a hit inside a block? */
+static int copies_from_host(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        if (match->sources[g] < 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out)
 {
     const uint32_t n = match->prompt->n_tokens;
@@ -564,7 +598,7 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->cached_blocks = match->n_unheld;
     out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
     out->host_tokens = match->n_host_entries * cache->config.block_tokens +
-                       (match->source_tier == KVP_HOST ? out->copied_tokens : 0);
+                       (copies_from_host(cache, match) ? out->copied_tokens : 0);
     out->taken_blocks = (match->n_blocks - match->n_shared) * cache->config.n_groups -
                         match->n_absent + match->n_host;
 }

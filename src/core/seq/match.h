@@ -29,10 +29,10 @@ struct kvpi_match {
                                memory is at hand; kvpi_match_let_go puts them back exactly */
     uint32_t n_blocks; /* that the sequence will have */
     uint32_t n_absent; /* entries of all groups, not hit, that get no block: KVP_OPEN_RECEIVE */
-    uint32_t source;   /* block to copy hits inside a block from; 0: none */
-    uint32_t source_tier;
-    uint32_t state;      /* the checkpoint that the hit ends at; 0: none */
-    uint32_t hashed;     /* 1: the units that were not hit are hashed */
+    int32_t sources[KVP_GROUPS_MAX]; /* blocks that a hit inside a block is copied from, negative on
+                                        the host; 0: none */
+    uint32_t state;                  /* the checkpoint that the hit ends at; 0: none */
+    uint32_t hashed;                 /* 1: the units that were not hit are hashed */
     uint32_t first_host; /* host blocks that are copied from, held until the open is done */
 };
 
@@ -64,7 +64,10 @@ uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match
 /* Slots of state that an open lacks; 0: none. */
 uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_match *match);
 
-/* Count the blocks; cut a hit inside a block when there is no room for its source. */
+/* Copies that a hit inside a block takes: one for each group that keeps it. */
+uint32_t kvpi_match_sources(const kvp_cache *cache, const struct kvpi_match *match);
+
+/* Count the blocks; cut a hit inside a block when there is no room for its sources. */
 void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out);
 
 void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out);

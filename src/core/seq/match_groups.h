@@ -9,6 +9,10 @@
  * keeps; write its blocks into the rows, count them, and hold them for an open. */
 void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match);
 
+/* There is no room for the sources of a hit inside a block: the longest prefix of whole blocks
+ * before it, matched anew. */
+void kvpi_match_groups_whole(kvp_cache *cache, struct kvpi_match *match);
+
 /* Put back in reverse order what kvpi_match_groups held. */
 void kvpi_match_groups_let_go(kvp_cache *cache, const struct kvpi_match *match);
 

@@ -82,8 +82,8 @@ typedef struct kvp_llama_config {
        with kvp_config_init and kvp_sched_config_init first. Fields that are named above, n_blocks,
        max_seqs, full_hit and steps are not read: the engine sets them. Refused: unit_tokens other
        than 0 or block_tokens, commit_policy other than KVP_ADOPT, several groups, trees,
-       recurrent state, a host tier (see below). max_copies 0 with a host tier: so many that a step may exchange all
-       blocks. max_loads and lent_blocks count with a host tier only. Read during
+       recurrent state, a host tier (see below). max_copies 0 with a host tier: so many that a step
+       may exchange all blocks. max_loads and lent_blocks count with a host tier only. Read during
        kvp_llama_create; NULL (default): the defaults */
     const kvp_config *cache;
     const kvp_sched_config *sched;
