@@ -56,8 +56,27 @@ void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq);
 /* A new sequence begins at a checkpoint, or with 0 at the initial state. */
 void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoint);
 
+/* May a commit outside steps raise its computed tokens to n? */
+kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
 /* More tokens are computed: the state is in the slot that was written. */
-void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq);
+void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq);
+
+/* The slot that the next step reads; 0: the initial state, or it is lost. */
+uint32_t kvpi_states_next(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* A step that is out will commit n tokens: may it? Then the slot to write is that step's. The list
+ * of the step is as it was before. */
+kvp_status kvpi_states_check_ahead(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                   uint64_t step, uint32_t n);
+void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, uint32_t n);
+
+/* What steps from `step` on leave behind is of no use. */
+void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step);
+
+/* For the audit: S7; and `by` more references of each slot that the sequence has. */
+int kvpi_states_ahead_valid(const kvp_cache *cache, const struct kvpi_seq *seq);
+void kvpi_states_refer(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by);
 
 /* Could the sequence be taken back to n tokens? */
 int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);

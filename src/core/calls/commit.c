@@ -44,6 +44,15 @@ void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
     }
 }
 
+static kvp_status check_commit(const kvp_cache *cache, const struct kvpi_seq *seq,
+                               uint32_t n_tokens)
+{
+    const kvp_status status = kvpi_check_commit(cache, seq, n_tokens);
+    return status == KVP_OK && kvpi_unlikely((seq->windowed & KVPI_STATEFUL) != 0)
+               ? kvpi_states_check_commit(cache, seq, n_tokens)
+               : status;
+}
+
 static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
                               uint32_t n_seqs)
 {
@@ -53,7 +62,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, check_commit(cache, seq, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);
