@@ -24,8 +24,7 @@
  *   Slots          A sequence has a slot to write while it has writable slots for tokens. It takes
  *                  one in kvp_seq_open (unless it takes no block), or in the next kvp_seq_extend
  *                  that makes slots writable. It needs none if it alone holds the slot that it
- *                  reads and that is no checkpoint: then it writes that one (with ordered steps).
- *                  A slot is taken after
+ *                  reads and that is no checkpoint: then it writes that one. A slot is taken after
  *                  the sequence's blocks, and stays the sequence's until it is closed.
  *   Checkpoint     A slot with the state after a node's last token. It is sealed, and never written
  *                  again. A node has at most one. Held by no sequence, it is cached.
@@ -101,7 +100,7 @@
  * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
  * checkpoint, sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
- * With overlapped steps (steps.h) no step writes the slot that it reads:
+ * With overlapped steps (steps.h) no step writes the slot that it reads, not even alone with it:
  *
  *   Steps out      kvp_step_commit of more tokens than are computed, or declared, gives the slot to
  *                  write to that step. From then on the next step reads that slot, also before the
@@ -134,8 +133,9 @@
  *
  * state_slots cannot be combined with trees, loads, the learned policy or 8 groups of blocks, nor
  * with host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers refuse
- * such a cache with overlapped steps, senders of wire messages always (KVP_E_ARG). Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints
- * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
+ * such a cache with overlapped steps, senders of wire messages always (KVP_E_ARG). Transfers bring
+ * the state with the KV (transfer.h). Snapshots hold checkpoints (snapshot.h). memory.h has layouts
+ * for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H

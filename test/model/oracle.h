@@ -156,8 +156,8 @@ typedef struct oracle_load {
 typedef struct oracle_slot {
     uint32_t refs, retention;
     uint64_t generation;
-    uint32_t node;      /* whose checkpoint it is; ORACLE_NONE */
-    uint64_t ns_handle; /* whom it was taken for last */
+    uint32_t node;       /* whose checkpoint it is; ORACLE_NONE */
+    uint64_t ns_handle;  /* whom it was taken for last */
     uint64_t parked_for; /* the step that it waits for; 0: none */
 } oracle_slot;
 

@@ -171,8 +171,8 @@ static void expose(oracle *o, uint32_t node)
         for (uint32_t k = o->config.n_groups; k-- > 0;) {
             int32_t block = o->nodes[node].at[k][KVP_DEVICE].block;
 
-            if (!block || o->blocks[block].refs || o->blocks[block].parked_for || is_needed(o, block) ||
-                !is_first_unit(o, node, block))
+            if (!block || o->blocks[block].refs || o->blocks[block].parked_for ||
+                is_needed(o, block) || !is_first_unit(o, node, block))
                 continue;
             move_ahead(o, block, n[o->blocks[block].retention]++);
         }
@@ -266,7 +266,7 @@ void oracle_unpark_slots(oracle *o, uint64_t step)
     }
 }
 
-static void release(oracle *o, uint32_t slot)
+void oracle_slot_release(oracle *o, uint32_t slot)
 {
     bool is_checkpoint;
 
@@ -316,7 +316,7 @@ static void release_host(oracle *o, uint32_t slot)
 static void read_slot(oracle *o, oracle_seq *seq, uint32_t slot)
 {
     if (seq->read_slot != seq->write_slot)
-        release(o, seq->read_slot);
+        oracle_slot_release(o, seq->read_slot);
     seq->read_slot = slot;
     seq->lost = false;
 }
@@ -430,7 +430,7 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
         read_slot(o, seq, seq->write_slot);
         return;
     }
-    release(o, seq->read_slot);
+    oracle_slot_release(o, seq->read_slot);
     if (seq->n_ahead && seq->ahead[0].n_tokens == seq->computed) {
         seq->read_slot = seq->ahead[0].slot;
         seq->n_ahead--;
@@ -441,81 +441,10 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
     seq->write_slot = 0;
 }
 
-/* A commit that no step makes: not while steps are to commit more of the sequence. */
-kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n)
-{
-    return oracle_has_states(o) && n > seq->computed && (seq->n_ahead || !seq->write_slot)
-               ? KVP_E_STATE
-               : KVP_OK;
-}
-
-/* ------------------------------------------------------------------------- steps that are out */
-
-/* May a step that is out be told to commit so much? The state of what it computes is in the slot to
- * write, and no later step may have been told before. */
-kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n)
-{
-    uint32_t end = seq->computed;
-    bool told = false;
-
-    for (uint32_t i = 0; i < seq->n_ahead && seq->ahead[i].step <= step; i++) {
-        end = seq->ahead[i].n_tokens;
-        told = seq->ahead[i].step == step;
-    }
-    if (!oracle_has_states(o) || n <= end)
-        return KVP_OK;
-    if (seq->n_ahead && seq->ahead[seq->n_ahead - 1].step > step)
-        return KVP_E_STATE;
-    return told || seq->write_slot ? KVP_OK : KVP_E_STATE;
-}
-
-void oracle_ahead_add(oracle *o, oracle_seq *seq, uint64_t step, uint32_t n)
-{
-    oracle_ahead *last = seq->n_ahead ? &seq->ahead[seq->n_ahead - 1] : NULL;
-
-    if (!oracle_has_states(o) || n <= (last ? last->n_tokens : seq->computed))
-        return;
-    if (last && last->step == step) {
-        last->n_tokens = n;
-        return;
-    }
-    seq->ahead[seq->n_ahead++] = (oracle_ahead){step, n, seq->write_slot};
-    seq->write_slot = 0;
-    o->marks.state_ahead++;
-    o->marks.state_two_ahead += seq->n_ahead > 1;
-}
-
-/* The last of them is of no use. */
-static void drop_ahead(oracle *o, oracle_seq *seq)
-{
-    release(o, seq->ahead[--seq->n_ahead].slot);
-}
-
-/* The step failed, and what it was to commit is not there: nor is what rests on that. */
-void oracle_ahead_fail(oracle *o, oracle_seq *seq, uint64_t step)
-{
-    while (seq->n_ahead && seq->ahead[seq->n_ahead - 1].step >= step) {
-        o->marks.state_ahead_fails++;
-        drop_ahead(o, seq);
-    }
-    o->marks.state_ahead_stays += seq->n_ahead > 0;
-}
-
-/* Would a sequence of n tokens, more than are computed, have a state after them? It has if no step
- * that is out goes further, or if one ends there. */
-static bool is_between(const oracle_seq *seq, uint32_t n)
-{
-    for (uint32_t i = 0; i < seq->n_ahead; i++) {
-        if (seq->ahead[i].n_tokens >= n)
-            return seq->ahead[i].n_tokens > n;
-    }
-    return false;
-}
-
 /* Can the sequence go back to n tokens? */
 bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
-    if (n > seq->computed && is_between(seq, n))
+    if (n > seq->computed && oracle_ahead_between(seq, n))
         return true;
     if (!oracle_has_states(o) || !n || !seq->computed || (n >= seq->computed && !seq->lost))
         return false;
@@ -528,7 +457,7 @@ void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n)
     uint32_t slot;
 
     while (seq->n_ahead && seq->ahead[seq->n_ahead - 1].n_tokens > n) {
-        drop_ahead(o, seq);
+        oracle_ahead_drop(o, seq);
         o->marks.state_ahead_cut += seq->n_ahead > 0;
     }
     if (!oracle_has_states(o) || (n >= seq->computed && !seq->lost))
@@ -547,7 +476,7 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
     if (!oracle_has_states(o))
         return;
     for (; seq->n_ahead; o->marks.state_ahead_back++)
-        drop_ahead(o, seq);
+        oracle_ahead_drop(o, seq);
     seq->writable = seq->computed;
     if (!seq->lost && seq->read_slot != write && seq->computed == before) {
         o->marks.state_unharmed += seq->read_slot != 0;
@@ -559,7 +488,7 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
     if (slot || !seq->computed)
         return;
     o->marks.state_lost++;
-    release(o, write);
+    oracle_slot_release(o, write);
     seq->write_slot = 0;
     seq->lost = true;
 }
@@ -600,10 +529,10 @@ void oracle_state_leave(oracle *o, oracle_seq *seq)
         release_host(o, seq->read_slot);
     } else {
         if (seq->write_slot != seq->read_slot)
-            release(o, seq->write_slot);
+            oracle_slot_release(o, seq->write_slot);
         while (seq->n_ahead)
-            drop_ahead(o, seq);
-        release(o, seq->read_slot);
+            oracle_ahead_drop(o, seq);
+        oracle_slot_release(o, seq->read_slot);
     }
     seq->read_slot = seq->write_slot = 0;
     for (uint32_t i = oracle_public_units(o, seq); i-- > 0;) {

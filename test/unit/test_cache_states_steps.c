@@ -66,7 +66,7 @@ static void fail_step(const world *w, uint64_t step)
     assert_ok(kvp_step_failed(w->cache, step, NULL, 0, NULL));
 }
 
-/* A sequence of 12 tokens, of which steps 1 to 3 compute 4 each, in slots 1 to 3; slot 4 is next. */
+/* 12 tokens, of which steps 1 to 3 compute 4 each, in slots 1 to 3. Slot 4 is next. */
 static world three_out(uint32_t state_slots, kvp_seq *out_seq)
 {
     world w = steps_of_states(4, state_slots);
@@ -197,8 +197,8 @@ static void test_back_to_where_a_step_ends(void **state)
     world w = three_out(6, &seq);
     const uint32_t between[] = {1, 5, 7, 9, 11};
     for (uint32_t i = 0; i < 5; i++) {
-        assert_unchanged(&w, assert_status(KVP_E_DROPPED,
-                                           kvp_seq_truncate(w.cache, seq, between[i], NULL)));
+        assert_unchanged(
+            &w, assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, between[i], NULL)));
     }
     assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL));
     assert_slots(&w, seq, 2, 4);
@@ -258,11 +258,11 @@ static void test_in_what_order_steps_are_told(void **state)
     assert_ok(kvp_step_commit(w.cache, 2, &seq, &counts[1], 1)); /* the larger count, same slot */
     assert_ok(kvp_step_commit(w.cache, 2, &seq, &counts[0], 1));
     assert_slots(&w, seq, 1, 0);
-    assert_unchanged(
-        &w, assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 1, &seq, &counts[3], 1)));
+    assert_unchanged(&w,
+                     assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 1, &seq, &counts[3], 1)));
     (void)begin(&w, seq, 0);
-    assert_unchanged(
-        &w, assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 3, &seq, &counts[2], 1)));
+    assert_unchanged(&w,
+                     assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 3, &seq, &counts[2], 1)));
     assert_ok(kvp_step_commit(w.cache, 3, &seq, &counts[1], 1)); /* no more than step 2 */
     grow(&w, seq, 0);
     assert_ok(kvp_step_commit(w.cache, 3, &seq, &counts[2], 1));
@@ -316,6 +316,43 @@ static void test_a_checkpoint_needs_no_slot_and_waits_for_no_step(void **state)
     assert_counts(&w, 1, 1, 2, 0);
     assert_ok(kvp_state_need(w.cache, w.ns, &same, &need));
     assert_int_equal(need, 2);
+    end_world(&w);
+}
+
+static void test_a_checkpoint_is_made_when_all_slots_are_held(void **state)
+{
+    (void)state;
+    world w = steps_of_states(4, 3);
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    (void)begin(&w, seq, 4);
+    grow(&w, seq, 0);
+    (void)begin(&w, seq, 8);
+    (void)done_step(&w, 1);
+    assert_counts(&w, 0, 0, 2, 0);
+    assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
+    assert_slots(&w, seq, 2, 0);
+    (void)done_step(&w, 2);
+    assert_counts(&w, 0, 1, 1, 0);
+    grow(&w, seq, 0); /* evicts it */
+    assert_slots(&w, seq, 2, 1);
+    end_world(&w);
+}
+
+static void test_a_cached_checkpoint_is_not_parked_by_a_close(void **state)
+{
+    (void)state;
+    world w = steps_of_states(4, 6);
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    (void)begin(&w, seq, 4);
+    (void)done_step(&w, 1);
+    assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
+    grow(&w, seq, 0);
+    (void)begin(&w, seq, 8);
+    (void)done_step(&w, 2);
+    assert_counts(&w, 3, 1, 1, 0);
+    (void)begin(&w, seq, 0);
+    close_seq(&w, seq);
+    assert_counts(&w, 3, 1, 0, 1);
     end_world(&w);
 }
 
@@ -470,6 +507,8 @@ int main(void)
         cmocka_unit_test(test_in_what_order_steps_are_told),
         cmocka_unit_test(test_commits_outside_steps),
         cmocka_unit_test(test_a_checkpoint_needs_no_slot_and_waits_for_no_step),
+        cmocka_unit_test(test_a_checkpoint_is_made_when_all_slots_are_held),
+        cmocka_unit_test(test_a_cached_checkpoint_is_not_parked_by_a_close),
         cmocka_unit_test(test_a_parked_checkpoint_is_hit),
         cmocka_unit_test(test_a_parked_checkpoint_is_withdrawn),
         cmocka_unit_test(test_forks_share_what_no_step_writes),

@@ -24,9 +24,9 @@ typedef struct stream {
 typedef struct work {
     int there;
     int ran;
-    int misled; /* it reads what is bad */
-    int bad;    /* so, or its step fails: what it writes is bad */
-    int cut; /* the sequence was closed, or taken back before where it ends */
+    int misled;     /* it reads what is bad */
+    int bad;        /* so, or its step fails: what it writes is bad */
+    int cut;        /* the sequence was closed, or taken back before where it ends */
     uint64_t after; /* a step of the same sequence that runs first; 0: none */
     uint32_t from, to;
     int32_t read, write;
@@ -316,7 +316,8 @@ static void fork_one(engine *e, const stream *s, stream *child)
         return;
     }
     kvp_seq seq;
-    const uint32_t place = draw(&e->random, 2) ? at / 4 * 4 : info_of(&e->w, s->seq).computed_tokens;
+    const uint32_t place =
+        draw(&e->random, 2) ? at / 4 * 4 : info_of(&e->w, s->seq).computed_tokens;
     if (kvp_seq_fork(e->w.cache, s->seq, place, 0, &seq) == KVP_OK) {
         *child = *s;
         child->seq = seq;
@@ -330,8 +331,8 @@ static void fork_one(engine *e, const stream *s, stream *child)
 static void cut_one(engine *e, stream *s)
 {
     const kvp_seq_info info = info_of(&e->w, s->seq);
-    const uint32_t n = draw(&e->random, 3) ? draw(&e->random, info.n_tokens + 1)
-                                           : info.computed_tokens;
+    const uint32_t n =
+        draw(&e->random, 3) ? draw(&e->random, info.n_tokens + 1) : info.computed_tokens;
     if (kvp_seq_truncate(e->w.cache, s->seq, n, NULL) == KVP_OK) {
         e->n_back += n > 0 && n < s->scheduled;
         s->scheduled = s->scheduled < n ? s->scheduled : n;

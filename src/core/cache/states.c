@@ -23,7 +23,6 @@
  *   S5  A node counts the checkpoints at it and below it.
  *   S6  A sequence on the host reads a slot of the host, which is no checkpoint, and writes none.
  *
- *
  * With overlapped steps no step writes the slot that it reads. A step that is out and will commit a
  * sequence has the slot that it leaves the state in (steps.ahead_at), until it takes effect:
  *
@@ -31,7 +30,7 @@
  *        step 5 takes effect: R released, read = A
  *        step 6 fails: B released; the next step reads A again
  *
- *   S7  Slots of steps have one reference and no content, and what their steps commit ascends, above
+ *   S7  Slots of steps have one reference and no content. What their steps commit ascends, above
  *       the computed tokens.
  *   S8  Then S3 does not hold: a sequence without slot to write has `exclusive` 0, and is given one
  *       by the next extend.
@@ -43,7 +42,6 @@
 #include "core/cache/states.h"
 
 #include "core/cache/events.h"
-#include "core/cache/inflight.h"
 
 /* Mixed into the digest of decisions: no block of a small pool has such an id. */
 #define SLOT_DECISION      0x40000000u
@@ -205,7 +203,8 @@ uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, ui
 static int may_write_over(const kvp_cache *cache, const struct kvpi_state *state)
 {
     const struct kvpi_block *slot = kvpi_block(&cache->states.pool, state->read);
-    return state->read != 0 && cache->config.steps == KVP_STEPS_ORDERED && kvpi_block_refs(slot) == 1 && slot->content == KVPI_NO_NODE;
+    return state->read != 0 && cache->config.steps == KVP_STEPS_ORDERED &&
+           kvpi_block_refs(slot) == 1 && slot->content == KVPI_NO_NODE;
 }
 
 uint32_t kvpi_states_need(const kvp_cache *cache, const struct kvpi_seq *seq)
@@ -234,23 +233,11 @@ void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoin
 
 /* ------------------------------------------------------------------------- steps that are out */
 
-/* The slot that a step leaves the sequence's state in; 0: none. */
-static uint32_t *ahead_of(const kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
-{
-    return &kvpi_of_step(cache, cache->steps.ahead_at, step)[kvpi_seq_place(&cache->table, seq)];
-}
-
-/* The tokens of that state. */
-static uint32_t ahead_end(const kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
-{
-    return kvpi_of_step(cache, cache->steps.until_at, step)[kvpi_seq_place(&cache->table, seq)] - 1;
-}
-
 uint32_t kvpi_states_next(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     uint32_t slot = kvpi_states_of(cache, seq)->read;
     for (uint64_t step = cache->steps.effective + 1; step <= cache->steps.begun; step++) {
-        const uint32_t ahead = *ahead_of(cache, seq, step);
+        const uint32_t ahead = *kvpi_ahead_of(cache, seq, step);
         slot = ahead != 0 ? ahead : slot;
     }
     return slot;
@@ -261,7 +248,7 @@ static uint32_t end_after(const kvp_cache *cache, const struct kvpi_seq *seq, ui
 {
     uint32_t end = seq->computed;
     for (uint64_t s = cache->steps.effective + 1; s <= step; s++) {
-        end = *ahead_of(cache, seq, s) != 0 ? ahead_end(cache, seq, s) : end;
+        end = *kvpi_ahead_of(cache, seq, s) != 0 ? kvpi_ahead_end(cache, seq, s) : end;
     }
     return end;
 }
@@ -273,40 +260,13 @@ kvp_status kvpi_states_check_ahead(const kvp_cache *cache, const struct kvpi_seq
         return KVP_OK;
     }
     for (uint64_t s = step + 1; s <= cache->steps.begun; s++) {
-        if (*ahead_of(cache, seq, s) != 0) {
+        if (*kvpi_ahead_of(cache, seq, s) != 0) {
             return KVP_E_STATE;
         }
     }
-    return (*ahead_of(cache, seq, step) | kvpi_states_of(cache, seq)->write) != 0 ? KVP_OK
-                                                                                  : KVP_E_STATE;
-}
-
-void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, uint32_t n)
-{
-    struct kvpi_state *state = kvpi_states_of(cache, seq);
-    uint32_t *ahead = ahead_of(cache, seq, step);
-    if (*ahead == 0 && n > end_after(cache, seq, step)) {
-        *ahead = state->write;
-        state->write = 0;
-        seq->exclusive = 0;
-    }
-}
-
-/* Steps from `step` on leave nothing after more than n tokens. */
-static void cut_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step, uint32_t n)
-{
-    for (uint64_t s = cache->steps.begun; s > cache->steps.effective && s >= step; s--) {
-        uint32_t *ahead = ahead_of(cache, seq, s);
-        if (*ahead != 0 && (n == 0 || ahead_end(cache, seq, s) > n)) {
-            release(cache, *ahead);
-            *ahead = 0;
-        }
-    }
-}
-
-void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
-{
-    cut_ahead(cache, seq, step, 0);
+    return (*kvpi_ahead_of(cache, seq, step) | kvpi_states_of(cache, seq)->write) != 0
+               ? KVP_OK
+               : KVP_E_STATE;
 }
 
 /* Do steps leave a state after more than n tokens, and none after n? */
@@ -314,46 +274,13 @@ static int lies_between(const kvp_cache *cache, const struct kvpi_seq *seq, uint
 {
     int passes = 0;
     for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
-        const uint32_t end = *ahead_of(cache, seq, s) == 0 ? 0 : ahead_end(cache, seq, s);
+        const uint32_t end = *kvpi_ahead_of(cache, seq, s) == 0 ? 0 : kvpi_ahead_end(cache, seq, s);
         if (end == n) {
             return 0;
         }
         passes |= end > n;
     }
     return passes;
-}
-
-int kvpi_states_ahead_valid(const kvp_cache *cache, const struct kvpi_seq *seq)
-{
-    const struct kvpi_pool *pool = &cache->states.pool;
-    uint32_t end = seq->computed;
-    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
-        const uint32_t slot = *ahead_of(cache, seq, s);
-        if (slot == 0) {
-            continue;
-        }
-        const struct kvpi_block *block = kvpi_block(pool, slot);
-        if (slot >= pool->n_blocks || kvpi_block_refs(block) != 1 ||
-            block->content != KVPI_NO_NODE || ahead_end(cache, seq, s) <= end ||
-            ahead_end(cache, seq, s) > seq->tokens) {
-            return 0;
-        }
-        end = ahead_end(cache, seq, s);
-    }
-    return 1;
-}
-
-void kvpi_states_refer(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
-{
-    const struct kvpi_state *state = kvpi_states_of(cache, seq);
-    struct kvpi_pool *pool = kvpi_states_pool(cache, seq->tier);
-    kvpi_block(pool, state->read)->refs += state->read != 0 ? by : 0;
-    kvpi_block(pool, state->write)->refs +=
-        state->write != 0 && state->write != state->read ? by : 0;
-    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
-        const uint32_t slot = *ahead_of(cache, seq, s);
-        kvpi_block(pool, slot)->refs += slot != 0 ? by : 0;
-    }
 }
 
 kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
@@ -363,6 +290,34 @@ kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_se
     return n > seq->computed && !is_ready ? KVP_E_STATE : KVP_OK;
 }
 
+void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, uint32_t n)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    uint32_t *ahead = kvpi_ahead_of(cache, seq, step);
+    if (*ahead == 0 && n > end_after(cache, seq, step)) {
+        *ahead = state->write;
+        state->write = 0;
+        seq->exclusive = 0;
+    }
+}
+
+/* Steps from `step` on leave nothing after more than n tokens. */
+static void cut_steps(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step, uint32_t n)
+{
+    for (uint64_t s = cache->steps.begun; s > cache->steps.effective && s >= step; s--) {
+        uint32_t *ahead = kvpi_ahead_of(cache, seq, s);
+        if (*ahead != 0 && (n == 0 || kvpi_ahead_end(cache, seq, s) > n)) {
+            release(cache, *ahead);
+            *ahead = 0;
+        }
+    }
+}
+
+void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
+{
+    cut_steps(cache, seq, step, 0);
+}
+
 /* The slot with the state after the computed tokens, which have just been raised: of the step that
  * takes effect, or else the one that is written. */
 static uint32_t take_written(kvp_cache *cache, struct kvpi_seq *seq)
@@ -370,8 +325,8 @@ static uint32_t take_written(kvp_cache *cache, struct kvpi_seq *seq)
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     uint32_t written = state->write;
     for (uint32_t i = 0; i < cache->steps.max; i++) { /* one of them is not out any more */
-        uint32_t *ahead = ahead_of(cache, seq, i);
-        if (*ahead != 0 && ahead_end(cache, seq, i) == seq->computed) {
+        uint32_t *ahead = kvpi_ahead_of(cache, seq, i);
+        if (*ahead != 0 && kvpi_ahead_end(cache, seq, i) == seq->computed) {
             written = *ahead;
             *ahead = 0;
             return written;
@@ -409,7 +364,7 @@ int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
 
 void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
 {
-    cut_ahead(cache, seq, 0, n);
+    cut_steps(cache, seq, 0, n);
     if (n < seq->computed || kvpi_states_of(cache, seq)->lost) {
         read_kept(cache, seq, kvpi_min_u32(n, seq->computed));
     }
