@@ -514,7 +514,8 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
+           match->n_absent;
 }
 
 void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
