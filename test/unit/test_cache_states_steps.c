@@ -276,6 +276,22 @@ static void test_in_what_order_steps_are_told(void **state)
     end_world(&w);
 }
 
+static void test_an_earlier_step_goes_no_further_than_a_later_one_began(void **state)
+{
+    (void)state;
+    world w = steps_of_states(4, 8);
+    const uint32_t counts[] = {4, 8};
+    const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
+    (void)begin(&w, seq, 0);
+    (void)begin(&w, seq, 8);
+    grow(&w, seq, 0); /* there is a slot to write */
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_unchanged(
+            &w, assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 1, &seq, &counts[i], 1)));
+    }
+    end_world(&w);
+}
+
 static void test_commits_outside_steps(void **state)
 {
     (void)state;
@@ -505,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_back_to_nothing),
         cmocka_unit_test(test_an_invalidation_takes_back_what_steps_would_leave),
         cmocka_unit_test(test_in_what_order_steps_are_told),
+        cmocka_unit_test(test_an_earlier_step_goes_no_further_than_a_later_one_began),
         cmocka_unit_test(test_commits_outside_steps),
         cmocka_unit_test(test_a_checkpoint_needs_no_slot_and_waits_for_no_step),
         cmocka_unit_test(test_a_checkpoint_is_made_when_all_slots_are_held),
