@@ -2,6 +2,7 @@
  * build on what others leave behind, a failed step goes back to what it read, slots are parked. */
 #include <kvpager/sched.h>
 #include <kvpager/states.h>
+#include <kvpager/transfer.h>
 
 #include "groups.h"
 #include "tiers.h"
@@ -508,6 +509,19 @@ static void test_a_scheduler_refuses_such_a_cache(void **state)
     end_world(&w);
 }
 
+static void test_a_transfer_refuses_such_a_cache(void **state)
+{
+    (void)state;
+    world w = steps_of_states(4, 8);
+    kvp_transfer_config config;
+    kvp_why why;
+    kvp_transfer_config_init(&config);
+    config.cache = w.cache;
+    assert_status(KVP_E_ARG, kvp_transfer_config_check(&config, &why));
+    assert_string_equal(why.text, "cache: expected ordered steps with recurrent state");
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_a_state_behind_a_failed_copy_is_lost),
         cmocka_unit_test(test_a_reset_forgets_what_steps_would_leave),
         cmocka_unit_test(test_a_scheduler_refuses_such_a_cache),
+        cmocka_unit_test(test_a_transfer_refuses_such_a_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

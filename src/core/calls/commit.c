@@ -44,13 +44,17 @@ void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
     }
 }
 
-static kvp_status check_commit(const kvp_cache *cache, const struct kvpi_seq *seq,
-                               uint32_t n_tokens)
+__attribute__((noinline)) kvp_status kvpi_check_commit_parts(const kvp_cache *cache,
+                                                             const struct kvpi_seq *seq,
+                                                             uint32_t n_tokens, int by_step)
 {
-    const kvp_status status = kvpi_check_commit(cache, seq, n_tokens);
-    return status == KVP_OK && kvpi_unlikely((seq->windowed & KVPI_STATEFUL) != 0)
+    if ((seq->windowed & KVPI_WINDOWED_AHEAD) &&
+        kvpi_windows_lack(cache, seq, n_tokens, seq->n_blocks)) {
+        return KVP_E_DROPPED;
+    }
+    return (seq->windowed & KVPI_STATEFUL) && !by_step
                ? kvpi_states_check_commit(cache, seq, n_tokens)
-               : status;
+               : KVP_OK;
 }
 
 static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
@@ -62,7 +66,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, check_commit(cache, seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i], 0), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);
