@@ -4,13 +4,9 @@
 
 #include "core/cache/dropped.h"
 
-/* The same of windows and states, of more tokens than are computed. */
-kvp_status kvpi_check_commit_parts(const kvp_cache *cache, const struct kvpi_seq *seq,
-                                   uint32_t n_tokens, int by_step);
-
-/* May the first n_tokens be declared computed: now, or when a step is done? */
+/* May the first n_tokens be declared computed? */
 static inline kvp_status kvpi_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq,
-                                           uint32_t n_tokens, int by_step)
+                                           uint32_t n_tokens)
 {
     if (n_tokens > seq->tokens) {
         return KVP_E_ARG;
@@ -18,9 +14,9 @@ static inline kvp_status kvpi_check_commit(const kvp_cache *cache, const struct 
     if (seq->tier != KVP_DEVICE || (n_tokens > seq->computed && n_tokens > seq->writable)) {
         return KVP_E_STATE;
     }
-    return kvpi_unlikely((seq->windowed & (KVPI_WINDOWED_AHEAD | KVPI_STATEFUL)) != 0) &&
-                   n_tokens > seq->computed
-               ? kvpi_check_commit_parts(cache, seq, n_tokens, by_step)
+    return kvpi_unlikely((seq->windowed & KVPI_WINDOWED_AHEAD) != 0) && n_tokens > seq->computed &&
+                   kvpi_windows_lack(cache, seq, n_tokens, seq->n_blocks)
+               ? KVP_E_DROPPED
                : KVP_OK;
 }
 

@@ -190,7 +190,7 @@ kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capac
 static kvp_status check_listed(const kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step,
                                uint32_t n_tokens)
 {
-    const kvp_status status = kvpi_check_commit(cache, seq, n_tokens, 1);
+    const kvp_status status = kvpi_check_commit(cache, seq, n_tokens);
     return status == KVP_OK && (seq->windowed & KVPI_STATEFUL) && is_out(&cache->steps, step) &&
                    !(until_of(cache, step)[kvpi_seq_place(&cache->table, seq)] & DROPPED)
                ? kvpi_states_check_ahead(cache, seq, step, n_tokens)
