@@ -132,10 +132,10 @@
  * Namespaces may have quotas of slots (quotas.h).
  *
  * state_slots cannot be combined with trees, loads, the learned policy or 8 groups of blocks, nor
- * with host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers
- * and transfers refuse such a cache with overlapped steps, senders of wire messages always
- * (KVP_E_ARG). Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints (snapshot.h). memory.h has layouts
- * for slots (KVP_BYTES), and its copier runs the copies.
+ * with host_blocks if steps are overlapped (kvp_config_check names the field). Senders of wire
+ * messages refuse such a cache (KVP_E_ARG). So do schedulers and transfers if steps are overlapped.
+ * Transfers bring the state with the KV (transfer.h). Snapshots hold checkpoints (snapshot.h).
+ * memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
