@@ -99,15 +99,43 @@
  * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
  * checkpoint, sealed_tokens is 0, and hash is the one of the unit that it ends.
  *
+ * With overlapped steps (steps.h) no step writes the slot that it reads, not even alone with it:
+ *
+ *   Steps out      kvp_step_commit of more tokens than are computed, or declared, gives the slot to
+ *                  write to that step. From then on the next step reads that slot, also before the
+ *                  step is done: its pass starts when earlier passes of the sequence are finished.
+ *                  It writes another slot, which the next kvp_seq_extend takes (by 0 tokens will
+ *                  do). Without one, kvp_meta_states and declaring more are KVP_E_STATE. When the
+ *                  step takes effect, its slot has the state after the computed tokens, and the one
+ *                  that it read is released. A sequence that is in n steps that are out holds n + 2
+ *                  slots at most.
+ *   Order          Steps of a sequence are declared in their order: once a later step has a slot,
+ *                  KVP_E_STATE for an earlier one that goes beyond what was declared up to it.
+ *                  kvp_seq_commit of more than is computed is KVP_E_STATE while a step has a slot
+ *                  for the sequence, or if there is no slot to write.
+ *   Failures       If a step fails, its slot for a sequence is released, and so are those of later
+ *                  steps whose commits are dropped. The next step reads what the failed one read.
+ *                  Sequences that are cut go back to a checkpoint where they were cut. Without
+ *                  one, their state is lost.
+ *   Truncate       goes back to the computed tokens, or to where a step that is out ends: later
+ *                  steps lose their slots. Between such places it is KVP_E_DROPPED, as far as a
+ *                  step that is out goes. Other places are as above.
+ *   Invalidate     also takes back all that steps which are out will commit.
+ *   Checkpoint     of the computed tokens, while later steps are out. It takes no slot: the one
+ *                  that it keeps is not written any more.
+ *   Parking        Slots that are released while steps are out are parked, as blocks are. A
+ *                  checkpoint that is parked can be hit; its need is 0 for kvp_can_open.
+ *
  * sched.h says what the scheduler does with slots and checkpoints.
  *
  * Namespaces may have quotas of slots (quotas.h).
  *
- * state_slots cannot be combined with overlapped steps, trees, the learned policy or 8 groups of
- * blocks (kvp_config_check names the field). Loads can bring a state (lend.h). Transfers bring the
- * state with the KV (transfer.h). Worker messages have the slots that each sequence reads and
- * writes (wire.h). Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots
- * (KVP_BYTES), and its copier runs the copies. kvp_spill_create refuses such a cache.
+ * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks, nor with
+ * host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers and transfers
+ * refuse such a cache if steps are overlapped, kvp_spill_create always. Loads can bring a state
+ * (lend.h). Transfers bring the state with the KV (transfer.h). Worker messages have the slots that
+ * each sequence reads and writes (wire.h). Snapshots hold checkpoints (snapshot.h). memory.h has
+ * layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -191,7 +219,7 @@ KVP_API kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, 
                                    int32_t *out_read, int32_t *out_write);
 
 typedef struct kvp_state_stats { /* gauges, then counters since creation */
-    uint64_t usable_slots;       /* state_slots - 1 = free + cached + held; or 0 */
+    uint64_t usable_slots;       /* state_slots - 1 = free + cached + held + parked; or 0 */
     uint64_t free_slots;
     uint64_t cached_slots; /* checkpoints that no sequence holds */
     uint64_t held_slots;
@@ -204,6 +232,7 @@ typedef struct kvp_state_stats { /* gauges, then counters since creation */
     uint64_t host_free_slots;
     uint64_t host_held_slots;    /* of sequences that are swapped out */
     uint64_t host_loading_slots; /* that loads fill; lend.h */
+    uint64_t parked_slots;       /* released while steps are out, which may touch them (steps.h) */
 } kvp_state_stats;
 
 /* Read counters and gauges of the state group; all 0 without one. Not recorded.

@@ -48,6 +48,27 @@ def test_what_is_refused() -> None:
         assert cache.state_stats().usable_slots == 0
 
 
+def test_overlapped_steps_build_on_each_other() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=6, steps=kvpager.STEPS_OVERLAPPED) as cache:
+        seq = cache.namespace().open(range(9))
+        for end, slots in ((4, (0, 1)), (8, (1, 2))):
+            assert tuple(a.tolist() for a in kvpager.states(cache, [seq])) == ([slots[0]], [slots[1]])
+            step, _ = cache.step_begin()
+            cache.step_commit(step, [seq], [end])
+            with pytest.raises(kvpager.StateError):
+                kvpager.states(cache, [seq])
+            seq.extend([])
+        cache.step_failed(2)
+        assert seq.state().read_slot == 1
+        assert cache.state_stats().parked_slots == 1
+        cache.step_done(1)
+        assert (seq.info().computed_tokens, cache.state_stats().parked_slots) == (4, 0)
+        cache.check()
+    with pytest.raises(kvpager.ArgError, match="host_blocks"):
+        Cache(n_blocks=32, state_slots=6, host_blocks=8, host_state_slots=4,
+              steps=kvpager.STEPS_OVERLAPPED)
+
+
 def test_the_scheduler_keeps_states() -> None:
     with Cache(n_blocks=32, block_tokens=4, state_slots=6) as cache:
         with kvpager.Scheduler(cache, max_running=4) as sched:

@@ -65,6 +65,8 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
            kvpi_why_range(why, "reserved", c->reserved, 0, 0) ||
+           kvpi_why_if(why, cache->state_slots > 0 && cache->steps != KVP_STEPS_ORDERED, "cache",
+                       NULL, "expected ordered steps with recurrent state") ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
                           kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
 }

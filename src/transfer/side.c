@@ -80,6 +80,8 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
     uint64_t n_cells = 0;
     if (kvpi_why_if(why, kvp_cache_config(config->cache, &cache) != KVP_OK, "cache", NULL,
                     "is none of this process") ||
+        kvpi_why_if(why, cache.state_slots > 0 && cache.steps != KVP_STEPS_ORDERED, "cache", NULL,
+                    "expected ordered steps with recurrent state") ||
         kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
                     "must be NULL beside memories") ||
         kvpi_why_if(why, cache.n_groups + (cache.state_slots > 0) > 1 && !config->memories,

@@ -157,7 +157,8 @@ kvp_config snap_config(int which)
     config.max_namespaces = 4;
     config.max_copies = 400;
     config.commit_policy = which == SNAP_KEEP ? KVP_KEEP : KVP_ADOPT;
-    config.steps = which == SNAP_OVERLAPPED ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+    if (which == SNAP_OVERLAPPED || which == SNAP_STATES_STEPS)
+        config.steps = KVP_STEPS_OVERLAPPED;
     config.test_hash_bits = which == SNAP_BITS ? 3 : 0;
     config.policy = which == SNAP_LEARNED ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
     if (which == SNAP_GROUPS) {
@@ -166,7 +167,7 @@ kvp_config snap_config(int which)
     }
     if (which == SNAP_WINDOWED)
         config.groups[0] = (kvp_window){0, 16};
-    config.state_slots = which == SNAP_STATES ? 20 : 0;
+    config.state_slots = which == SNAP_STATES || which == SNAP_STATES_STEPS ? 20 : 0;
     return config;
 }
 
@@ -251,6 +252,7 @@ static void compute(load_run *run, kvp_seq seq, uint32_t n)
         uint32_t outcome;
         assert_ok(kvp_seq_commit(run->cache, seq, end));
         assert_ok(kvp_seq_checkpoint(run->cache, seq, &outcome));
+        assert_ok(kvp_seq_extend(run->cache, seq, NULL, 0, 0)); /* a slot to write */
         assert_ok(kvp_meta_states(run->cache, &seq, 1, &slots[0], &slots[1]));
         mix(run, (uint64_t)slots[0] << 32 | (uint64_t)slots[1] << 2 | outcome);
         note_evicted(run);

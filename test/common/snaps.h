@@ -54,6 +54,7 @@ enum {
     SNAP_BITS,
     SNAP_LEARNED,
     SNAP_STATES,
+    SNAP_STATES_STEPS,
     SNAP_N_KINDS
 };
 

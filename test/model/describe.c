@@ -198,11 +198,17 @@ static const field state_fields[] = {
     FIELD(kvp_state_info, prompt_end), {NULL, 0, 0},
 };
 static const field state_stats_fields[] = {
-    FIELD(kvp_state_stats, usable_slots), FIELD(kvp_state_stats, free_slots),
-    FIELD(kvp_state_stats, cached_slots), FIELD(kvp_state_stats, held_slots),
-    FIELD(kvp_state_stats, taken),        FIELD(kvp_state_stats, made),
-    FIELD(kvp_state_stats, skipped),      FIELD(kvp_state_stats, hits),
-    FIELD(kvp_state_stats, evicted),      {NULL, 0, 0},
+    FIELD(kvp_state_stats, usable_slots),
+    FIELD(kvp_state_stats, free_slots),
+    FIELD(kvp_state_stats, cached_slots),
+    FIELD(kvp_state_stats, held_slots),
+    FIELD(kvp_state_stats, taken),
+    FIELD(kvp_state_stats, made),
+    FIELD(kvp_state_stats, skipped),
+    FIELD(kvp_state_stats, hits),
+    FIELD(kvp_state_stats, evicted),
+    FIELD(kvp_state_stats, parked_slots),
+    {NULL, 0, 0},
 };
 static const field no_fields[] = {{NULL, 0, 0}};
 

@@ -123,14 +123,13 @@ static void draw_states(uint64_t *state, kvp_config *config)
 {
     uint32_t kind = draw(state, 100);
 
-    if (kind < 85)
+    if (kind < 78)
         return;
     config->state_slots = kind < 95 ? 2 + draw(state, 8) : 2 + draw(state, 4 * config->max_seqs);
-    if (kind % 2)
+    if (kind % 2 || config->steps == KVP_STEPS_OVERLAPPED)
         config->host_blocks = config->max_loads = config->lent_blocks = 0;
     if (config->host_blocks)
         config->host_state_slots = 2 + draw(state, likely(state, 50) ? 4 : 2 * config->max_seqs);
-    config->steps = KVP_STEPS_ORDERED;
     config->max_tree_tokens = 0;
     config->quotas = likely(state, 60);
     if (config->quotas && likely(state, 60)) { /* several namespaces with checkpoints */
@@ -140,6 +139,11 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->max_seqs = 1 + draw(state, 5);
         config->n_nodes = 0;
         config->n_blocks += 16;
+    }
+    if (config->steps == KVP_STEPS_OVERLAPPED && likely(state, 60)) {
+        config->max_seqs = 1 + draw(state, 4);
+        config->state_slots = 3 + draw(state, 5 * config->max_seqs);
+        config->max_steps_out = 2 + draw(state, 4);
     }
     config->policy = KVP_POLICY_LRU;
     if (!config->host_blocks)

@@ -60,6 +60,7 @@ void generate_tree_call(generator *g, kvp_call *call);
 void generate_state_weights(generator *g);
 uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t position);
 uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position);
+uint64_t generate_state_step(generator *g);
 void generate_checkpoint(generator *g, kvp_call *call);
 
 #endif

@@ -9,6 +9,35 @@ void generate_state_weights(generator *g)
     g->weights[KVP_CALL_CHECKPOINT] = states ? 1200 : 3;
     g->weights[KVP_CALL_STATE_GET] = states ? 100 : 3;
     g->weights[KVP_CALL_STATE_STATS] = states ? 30 : 3;
+    if (!states || !oracle_overlapped(g->o))
+        return;
+    g->weights[KVP_CALL_CHECKPOINT] = 300;
+    g->weights[KVP_CALL_STEP_COMMIT] *= 3;
+    g->weights[KVP_CALL_TRUNCATE] *= 2;
+    g->weights[KVP_CALL_CLOSE] /= 2;
+    if (chance(g, 40)) { /* steps with copies fail */
+        g->weights[KVP_CALL_STEP_FAILED] = g->weights[KVP_CALL_STEP_DONE];
+        g->weights[KVP_CALL_FORK] *= 5;
+        g->weights[KVP_CALL_PLAN_TAKE] = g->weights[KVP_CALL_CHECKPOINT] = 30;
+    } else if (chance(g, 50)) { /* checkpoints are parked, hit and lost */
+        g->weights[KVP_CALL_CHECKPOINT] = 1500;
+        g->weights[KVP_CALL_CLOSE] *= 3;
+        g->weights[KVP_CALL_INVALIDATE] *= 3;
+    }
+    if (chance(g, 70)) { /* several steps of a sequence are out */
+        g->weights[KVP_CALL_COMMIT] = g->weights[KVP_CALL_COMMIT_MANY] = 5;
+        g->weights[KVP_CALL_EXTEND] *= 2;
+        g->weights[KVP_CALL_STEP_DONE] /= 2;
+    }
+}
+
+/* The step that a scheduler would say something of: the newest, mostly; 0: any. */
+uint64_t generate_state_step(generator *g)
+{
+    const oracle *o = g->o;
+
+    return o->config.state_slots && o->n_steps && chance(g, 70) ? o->steps[o->n_steps - 1].number
+                                                                : 0;
 }
 
 /* Where a step ends: at a unit, often at one that open has named. */
@@ -23,9 +52,11 @@ uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t positio
     return position - position % unit > seq->computed ? position - position % unit : position;
 }
 
-/* A place that has a checkpoint, if one of a few has. */
+/* A place that has a checkpoint, if one of a few has; or where a step leaves a state. */
 uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position)
 {
+    if (seq->n_ahead && chance(g, 50))
+        return seq->ahead[below(g, seq->n_ahead)].n_tokens;
     if (!g->o->config.state_slots || !seq->n_chain || chance(g, 40))
         return position;
     for (uint32_t i = 0; i < 8; i++) {

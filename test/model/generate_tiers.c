@@ -183,7 +183,8 @@ static void make_step_commit(generator *g, kvp_call *call)
     uint32_t n = generate_members(g, call, members);
 
     call->flags = 0;
-    call->number = pick_step(g);
+    call->number = generate_state_step(g);
+    call->number = call->number ? call->number : pick_step(g);
     call->counts = g->counts;
     for (uint32_t i = 0; i < n; i++)
         g->counts[i] = rarely(g) ? 0 : generate_commit(g, members[i]);

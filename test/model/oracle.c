@@ -156,6 +156,7 @@ void oracle_destroy(oracle *o)
         destroy_seq(&o->seqs[i]);
     free(o->uncached_tokens);
     free(o->slots);
+    free(o->parked_slots);
     free(o->host_slots);
     free(o->host_slot_queue.items);
     free(o->nodes);

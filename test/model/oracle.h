@@ -159,10 +159,17 @@ typedef struct oracle_load {
 typedef struct oracle_slot {
     uint32_t refs, retention;
     uint64_t generation;
-    uint32_t node;      /* whose checkpoint it is; ORACLE_NONE */
-    uint64_t ns_handle; /* whom it was taken for last */
-    uint64_t used_by;   /* of the host: the newest plan with a copy from or to it */
+    uint32_t node;       /* whose checkpoint it is; ORACLE_NONE */
+    uint64_t ns_handle;  /* whom it was taken for last */
+    uint64_t used_by;    /* of the host: the newest plan with a copy from or to it */
+    uint64_t parked_for; /* the step that it waits for; 0: none */
 } oracle_slot;
+
+/* What a step that is out leaves behind for a sequence: the state after so many tokens. */
+typedef struct oracle_ahead {
+    uint64_t step;
+    uint32_t n_tokens, slot;
+} oracle_ahead;
 
 typedef struct oracle_ns {
     bool open;
@@ -211,6 +218,9 @@ typedef struct oracle_seq {
     uint32_t read_slot, write_slot; /* of recurrent state; 0: none */
     bool lost;                      /* the state after its computed tokens */
     uint32_t branch_end, prompt_end;
+    oracle_ahead ahead[ORACLE_MAX_STEPS]; /* [n_ahead] in the order of their steps */
+    uint32_t n_ahead;
+    bool fails; /* what the step that fails was to commit rests on nothing */
 } oracle_seq;
 
 /* X(name): things that happen inside and that no result tells: for the runner's coverage. */
@@ -346,6 +356,16 @@ typedef struct oracle_seq {
     X(state_cut)         /* a hit was shorter for want of a checkpoint */                          \
     X(state_cut_groups)  /* of several groups of blocks */                                         \
     X(state_room)        /* a hit inside a block was given up for an earlier one */                \
+    X(state_parked)      /* a slot */                                                              \
+    X(state_parked_hit)  /* a checkpoint was held again */                                         \
+    X(state_parked_gone) /* or went with its block, or was withdrawn */                            \
+    X(state_ahead)       /* a step that is out leaves a state behind */                            \
+    X(state_two_ahead)   /* and so does another one, for the same sequence */                      \
+    X(state_ahead_cut)   /* a truncation went back to what one of them leaves */                   \
+    X(state_ahead_back)  /* an invalidation took it back */                                        \
+    X(state_ahead_fails) /* the step, or one before it, failed */                                  \
+    X(state_ahead_stays) /* and an earlier one is still out */                                     \
+    X(state_ahead_lost)  /* and with it the state */                                               \
     X(chunk_branches)    /* two places where to end chunks */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;
@@ -375,6 +395,8 @@ typedef struct oracle {
     oracle_queue slot_queues[KVP_RETENTION_CLASSES];
     oracle_slot *host_slots; /* [host_state_slots] */
     oracle_queue host_slot_queue;
+    uint32_t *parked_slots; /* [n_parked_slots] in the order of their release */
+    uint32_t n_parked_slots;
     uint32_t slot_turn;          /* as a pool's */
     kvp_state_stats state_stats; /* counters */
 

@@ -178,6 +178,7 @@ void oracle_state_copy(oracle *o, oracle_state_moves *m, const oracle_seq *seq, 
 void oracle_state_arrive(oracle *o, const oracle_state_moves *m, oracle_seq *seq);
 void oracle_state_leave(oracle *o, oracle_seq *seq);
 uint32_t oracle_state_kept(const oracle *o, const oracle_seq *seq, uint32_t n);
+void oracle_slot_release(oracle *o, uint32_t slot);
 void oracle_slot_hold(oracle *o, uint32_t slot);
 uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq);
 uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq);
@@ -193,6 +194,14 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
                        uint32_t checkpoint);
 void oracle_state_opened(const oracle *o, oracle_seq *seq);
 void oracle_state_commit(oracle *o, oracle_seq *seq);
+kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n);
+kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n);
+void oracle_ahead_add(oracle *o, oracle_seq *seq, uint64_t step, uint32_t n);
+void oracle_ahead_drop(oracle *o, oracle_seq *seq);
+bool oracle_ahead_between(const oracle_seq *seq, uint32_t n);
+void oracle_ahead_fail(oracle *o, oracle_seq *seq, uint64_t step);
+void oracle_unpark_slots(oracle *o, uint64_t step);
+bool oracle_slot_is_idle(const oracle *o, uint32_t slot);
 bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n);
 void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n);
 void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before);

@@ -36,7 +36,7 @@ static bool counts(const oracle *o, uint32_t tier, int32_t item, bool cached)
 
     if (!cached)
         return refs > 0 || has_content(o, tier, item);
-    return slot ? !refs && has_content(o, tier, item)
+    return slot ? oracle_slot_is_idle(o, (uint32_t)item) && has_content(o, tier, item)
                 : oracle_block_state(o, item) == KVP_BLOCK_CACHED;
 }
 

@@ -69,7 +69,7 @@ static void withdraw(oracle *o, const oracle_seq *seq, uint32_t from_unit)
 kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), from = call->position;
-    uint32_t computed;
+    uint32_t computed, kept = from;
     bool lacked;
     oracle_seq *seq;
 
@@ -92,12 +92,14 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     lacked = oracle_lacks(o, seq);
     computed = seq->computed;
     withdraw(o, seq, from / o->unit);
-    oracle_cut_slots(o, seq, from);
+    if (oracle_has_states(o) && from < seq->tokens) /* what is not computed is given up, too */
+        kept = oracle_lower(from, computed);
+    oracle_cut_slots(o, seq, kept);
     if (from < seq->tokens)
         oracle_state_back(o, seq, computed);
     o->marks.tree_dropped += oracle_tree_drop(o, seq);
     o->marks.lacking += !lacked && oracle_lacks(o, seq);
-    oracle_commitments_cut(o, place, from);
+    oracle_commitments_cut(o, place, kept);
     return KVP_OK;
 }
 
@@ -349,7 +351,7 @@ void oracle_reset(oracle *o)
     for (uint32_t i = 0; i < max; i++) {
         o->seqs[i].open = false;
         o->seqs[i].n_row = o->seqs[i].n_chain = o->seqs[i].n_tree = 0;
-        o->seqs[i].read_slot = o->seqs[i].write_slot = 0;
+        o->seqs[i].read_slot = o->seqs[i].write_slot = o->seqs[i].n_ahead = 0;
         o->free_places[i] = max - 1 - i;
     }
     o->n_free_places = max;

@@ -76,9 +76,11 @@ void oracle_states_reset(oracle *o, bool fresh)
 
         slot->generation += !fresh && (slot->refs || slot->node != ORACLE_NONE);
         slot->refs = slot->retention = 0;
+        slot->parked_for = 0;
         slot->node = ORACLE_NONE;
         queue_slot(o, s, true);
     }
+    o->n_parked_slots = 0;
     o->host_slot_queue.n = 0;
     o->slot_turn = 0;
     for (uint32_t s = 1; s < o->config.host_state_slots; s++) {
@@ -93,6 +95,7 @@ void oracle_states_reset(oracle *o, bool fresh)
 void oracle_states_create(oracle *o)
 {
     o->slots = oracle_allocate(o->config.state_slots, sizeof *o->slots);
+    o->parked_slots = oracle_allocate(o->config.state_slots, sizeof *o->parked_slots);
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
         o->slot_queues[c].items = oracle_allocate(o->config.state_slots, sizeof(int32_t));
     o->host_slots = oracle_allocate(o->config.host_state_slots, sizeof *o->host_slots);
@@ -169,8 +172,8 @@ static void expose(oracle *o, uint32_t node)
         for (uint32_t k = o->config.n_groups; k-- > 0;) {
             int32_t block = o->nodes[node].at[k][KVP_DEVICE].block;
 
-            if (!block || o->blocks[block].refs || is_needed(o, block) ||
-                !is_first_unit(o, node, block))
+            if (!block || o->blocks[block].refs || o->blocks[block].parked_for ||
+                is_needed(o, block) || !is_first_unit(o, node, block))
                 continue;
             move_ahead(o, block, n[o->blocks[block].retention]++);
         }
@@ -220,13 +223,51 @@ uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
     return slot;
 }
 
-void oracle_slot_hold(oracle *o, uint32_t slot)
+/* Not held by anybody, and waiting for no step: in a queue. */
+bool oracle_slot_is_idle(const oracle *o, uint32_t slot)
 {
-    if (slot && !o->slots[slot].refs++)
-        unqueue_slot(o, slot);
+    return !o->slots[slot].refs && !o->slots[slot].parked_for;
 }
 
-static void release(oracle *o, uint32_t slot)
+static void leave_parked(oracle *o, uint32_t at)
+{
+    o->slots[o->parked_slots[at]].parked_for = 0;
+    o->n_parked_slots--;
+    memmove(o->parked_slots + at, o->parked_slots + at + 1,
+            (o->n_parked_slots - at) * sizeof *o->parked_slots);
+}
+
+void oracle_slot_hold(oracle *o, uint32_t slot)
+{
+    if (!slot || o->slots[slot].refs++)
+        return;
+    if (!o->slots[slot].parked_for) {
+        unqueue_slot(o, slot);
+        return;
+    }
+    o->marks.state_parked_hit++;
+    for (uint32_t i = o->n_parked_slots; i-- > 0;) {
+        if (o->parked_slots[i] == slot)
+            leave_parked(o, i);
+    }
+}
+
+/* Queue what was parked until this step. */
+void oracle_unpark_slots(oracle *o, uint64_t step)
+{
+    for (uint32_t i = 0; i < o->n_parked_slots;) {
+        uint32_t slot = o->parked_slots[i];
+
+        if (o->slots[slot].parked_for != step) {
+            i++;
+            continue;
+        }
+        leave_parked(o, i);
+        queue_slot(o, slot, o->slots[slot].node != ORACLE_NONE);
+    }
+}
+
+void oracle_slot_release(oracle *o, uint32_t slot)
 {
     bool is_checkpoint;
 
@@ -234,7 +275,13 @@ static void release(oracle *o, uint32_t slot)
         return;
     is_checkpoint = o->slots[slot].node != ORACLE_NONE;
     o->slots[slot].generation += !is_checkpoint;
-    queue_slot(o, slot, is_checkpoint);
+    if (o->n_steps) {
+        o->slots[slot].parked_for = o->steps[o->n_steps - 1].number;
+        o->parked_slots[o->n_parked_slots++] = slot;
+        o->marks.state_parked++;
+    } else {
+        queue_slot(o, slot, is_checkpoint);
+    }
     if (!is_checkpoint)
         forget_copies(o, KVP_DEVICE, slot);
 }
@@ -299,7 +346,7 @@ void oracle_state_loaded(oracle *o, uint32_t node, uint32_t host_slot, const ora
 static void read_slot(oracle *o, oracle_seq *seq, uint32_t slot)
 {
     if (seq->read_slot != seq->write_slot)
-        release(o, seq->read_slot);
+        oracle_slot_release(o, seq->read_slot);
     seq->read_slot = slot;
     seq->lost = false;
 }
@@ -317,7 +364,7 @@ uint32_t oracle_state_kept(const oracle *o, const oracle_seq *seq, uint32_t n)
 /* Alone with a slot that is no checkpoint, a sequence can write it. */
 static bool writes_over(const oracle *o, const oracle_seq *seq)
 {
-    return seq->read_slot && o->slots[seq->read_slot].refs == 1 &&
+    return !oracle_overlapped(o) && seq->read_slot && o->slots[seq->read_slot].refs == 1 &&
            o->slots[seq->read_slot].node == ORACLE_NONE;
 }
 
@@ -339,7 +386,7 @@ uint32_t oracle_slots_missing(const oracle *o, uint32_t n_entries, uint32_t chec
 {
     uint32_t need = n_entries > 0, available = oracle_free_slots(o);
 
-    need += checkpoint && !o->slots[checkpoint].refs;
+    need += checkpoint && oracle_slot_is_idle(o, checkpoint);
     return oracle_has_states(o) && need > available ? need - available : 0;
 }
 
@@ -404,12 +451,26 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
     if (!oracle_has_states(o))
         return;
     o->marks.state_released += seq->read_slot && seq->read_slot != seq->write_slot;
-    read_slot(o, seq, seq->write_slot);
+    if (!oracle_overlapped(o)) {
+        read_slot(o, seq, seq->write_slot);
+        return;
+    }
+    oracle_slot_release(o, seq->read_slot);
+    if (seq->n_ahead && seq->ahead[0].n_tokens == seq->computed) {
+        seq->read_slot = seq->ahead[0].slot;
+        seq->n_ahead--;
+        memmove(seq->ahead, seq->ahead + 1, seq->n_ahead * sizeof *seq->ahead);
+        return;
+    }
+    seq->read_slot = seq->write_slot;
+    seq->write_slot = 0;
 }
 
 /* Can the sequence go back to n tokens? */
 bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
+    if (n > seq->computed && oracle_ahead_between(seq, n))
+        return true;
     if (!oracle_has_states(o) || !n || !seq->computed || (n >= seq->computed && !seq->lost))
         return false;
     return !oracle_state_kept(o, seq, oracle_lower(n, seq->computed));
@@ -420,6 +481,10 @@ void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n)
 {
     uint32_t slot;
 
+    while (seq->n_ahead && seq->ahead[seq->n_ahead - 1].n_tokens > n) {
+        oracle_ahead_drop(o, seq);
+        o->marks.state_ahead_cut += seq->n_ahead > 0;
+    }
     if (!oracle_has_states(o) || (n >= seq->computed && !seq->lost))
         return;
     slot = oracle_state_kept(o, seq, oracle_lower(n, seq->computed));
@@ -435,6 +500,8 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
 
     if (!oracle_has_states(o))
         return;
+    for (; seq->n_ahead; o->marks.state_ahead_back++)
+        oracle_ahead_drop(o, seq);
     seq->writable = seq->computed;
     if (!seq->lost && seq->read_slot != write && seq->computed == before) {
         o->marks.state_unharmed += seq->read_slot != 0;
@@ -446,7 +513,7 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
     if (slot || !seq->computed)
         return;
     o->marks.state_lost++;
-    release(o, write);
+    oracle_slot_release(o, write);
     seq->write_slot = 0;
     seq->lost = true;
 }
@@ -487,14 +554,16 @@ void oracle_state_leave(oracle *o, oracle_seq *seq)
         release_host(o, seq->read_slot);
     } else {
         if (seq->write_slot != seq->read_slot)
-            release(o, seq->write_slot);
-        release(o, seq->read_slot);
+            oracle_slot_release(o, seq->write_slot);
+        while (seq->n_ahead)
+            oracle_ahead_drop(o, seq);
+        oracle_slot_release(o, seq->read_slot);
     }
     seq->read_slot = seq->write_slot = 0;
     for (uint32_t i = oracle_public_units(o, seq); i-- > 0;) {
         uint32_t slot = oracle_checkpoint(o, seq->chain[i]);
 
-        if (!slot || o->slots[slot].refs)
+        if (!slot || !oracle_slot_is_idle(o, slot))
             continue;
         unqueue_slot(o, slot);
         queue_slot(o, slot, true);
@@ -509,6 +578,20 @@ void oracle_state_close(oracle *o, oracle_seq *seq)
 
 /* -------------------------------------------------------------------------------- checkpoints */
 
+/* A checkpoint that nobody holds is none any more. Where it waits for a step, it waits on. */
+static void free_checkpoint(oracle *o, uint32_t slot)
+{
+    forget_copies(o, KVP_DEVICE, slot);
+    if (o->slots[slot].parked_for) {
+        o->marks.state_parked_gone++;
+        forget_checkpoint(o, slot);
+        return;
+    }
+    unqueue_slot(o, slot);
+    forget_checkpoint(o, slot);
+    queue_slot(o, slot, false);
+}
+
 /* Nobody finds the node any more. */
 void oracle_state_withdraw(oracle *o, uint32_t node)
 {
@@ -520,11 +603,8 @@ void oracle_state_withdraw(oracle *o, uint32_t node)
         forget_checkpoint(o, slot);
         return;
     }
-    unqueue_slot(o, slot);
     o->slots[slot].generation++;
-    forget_copies(o, KVP_DEVICE, slot);
-    forget_checkpoint(o, slot);
-    queue_slot(o, slot, false);
+    free_checkpoint(o, slot);
 }
 
 /* A block that is evicted takes the checkpoints with it that nobody holds, unless the other tier
@@ -547,10 +627,7 @@ void oracle_state_follow(oracle *o, int32_t block)
         }
         o->marks.state_follows++;
         tell_evicted(o, slot);
-        forget_copies(o, KVP_DEVICE, slot);
-        unqueue_slot(o, slot);
-        forget_checkpoint(o, slot);
-        queue_slot(o, slot, false);
+        free_checkpoint(o, slot);
     }
 }
 
@@ -561,7 +638,8 @@ static bool may_keep(const oracle *o, const oracle_seq *seq)
 
     return unit < oracle_public_units(o, seq) && o->nodes[seq->root].has_ns &&
            o->slots[seq->read_slot].refs == 1 &&
-           ((seq->write_slot && seq->write_slot != seq->read_slot) || oracle_free_slots(o));
+           (oracle_overlapped(o) || (seq->write_slot && seq->write_slot != seq->read_slot) ||
+            oracle_free_slots(o));
 }
 
 static kvp_status checkpoint_status(const oracle *o, const oracle_seq *seq)
@@ -599,7 +677,7 @@ kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *
     }
     out->n = KVP_CHECKPOINT_MADE;
     node = seq->chain[seq->computed / o->unit - 1];
-    if (!seq->write_slot || seq->write_slot == seq->read_slot)
+    if (!oracle_overlapped(o) && (!seq->write_slot || seq->write_slot == seq->read_slot))
         seq->write_slot = oracle_slot_take(o, seq);
     o->slots[seq->read_slot].node = node;
     checkpoint_of(o, node)->block = (int32_t)seq->read_slot;
@@ -618,9 +696,10 @@ static void stats(const oracle *o, kvp_state_stats *s)
     s->usable_slots = o->config.state_slots - 1;
     for (uint32_t i = 1; i < o->config.state_slots; i++) {
         s->held_slots += o->slots[i].refs > 0;
-        s->cached_slots += !o->slots[i].refs && o->slots[i].node != ORACLE_NONE;
+        s->cached_slots += oracle_slot_is_idle(o, i) && o->slots[i].node != ORACLE_NONE;
     }
-    s->free_slots = s->usable_slots - s->held_slots - s->cached_slots;
+    s->parked_slots = o->n_parked_slots;
+    s->free_slots = s->usable_slots - s->held_slots - s->cached_slots - s->parked_slots;
     s->host_usable_slots = o->config.host_state_slots ? o->config.host_state_slots - 1 : 0;
     s->host_free_slots = o->host_slot_queue.n;
     s->host_loading_slots = oracle_loading_slots(o);
@@ -642,7 +721,7 @@ kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome 
     if (!oracle_has_states(o))
         return KVP_E_STATE;
     seq = &o->seqs[place];
-    info->read_slot = seq->read_slot;
+    info->read_slot = seq->n_ahead ? seq->ahead[seq->n_ahead - 1].slot : seq->read_slot;
     info->write_slot = seq->write_slot;
     info->lost = seq->lost;
     info->branch_end = seq->branch_end;
@@ -666,6 +745,7 @@ bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *inf
     info->group = call->group;
     info->state = !call->block                               ? KVP_BLOCK_NULL
                   : slot->refs                               ? KVP_BLOCK_HELD
+                  : slot->parked_for                         ? KVP_BLOCK_PARKED
                   : slot->node != ORACLE_NONE && call->block ? KVP_BLOCK_CACHED
                                                              : KVP_BLOCK_FREE;
     if (call->block && slot->node != ORACLE_NONE) {

@@ -61,6 +61,15 @@ static void drop_later(oracle *o, uint32_t place, uint64_t step)
     }
 }
 
+static bool is_dropped(const oracle *o, uint64_t step, uint32_t place)
+{
+    for (uint32_t i = 0; i < o->n_commitments; i++) {
+        if (o->commitments[i].step == step && o->commitments[i].place == place)
+            return o->commitments[i].dropped;
+    }
+    return false;
+}
+
 /* A sequence that is named again keeps its place in the order, and the larger count. */
 static void promise(oracle *o, uint64_t step, const oracle_member *member)
 {
@@ -68,6 +77,8 @@ static void promise(oracle *o, uint64_t step, const oracle_member *member)
 
     if (!member->n_tokens)
         return;
+    if (!is_dropped(o, step, member->place))
+        oracle_ahead_add(o, &o->seqs[member->place], step, member->n_tokens);
     for (uint32_t i = 0; i < o->n_commitments; i++) {
         c = &o->commitments[i];
         if (c->step == step && c->place == member->place) {
@@ -96,8 +107,11 @@ kvp_status oracle_step_commit(oracle *o, const kvp_call *call)
     if (!step || step->failed)
         status = oracle_fail(o, KVP_E_ARG, 0, 0);
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        status =
-            oracle_commit_status(o, &o->seqs[batch.members[i].place], batch.members[i].n_tokens);
+        const oracle_seq *seq = &o->seqs[batch.members[i].place];
+
+        status = oracle_commit_status(o, seq, batch.members[i].n_tokens);
+        if (status == KVP_OK && !is_dropped(o, call->number, batch.members[i].place))
+            status = oracle_ahead_status(o, seq, call->number, batch.members[i].n_tokens);
         if (status != KVP_OK)
             oracle_fail(o, status, i, 0);
     }
@@ -192,6 +206,7 @@ static void take_effect(oracle *o)
             commit(o, &c);
     }
     oracle_unpark(o, number);
+    oracle_unpark_slots(o, number);
     o->effective = number;
 }
 
@@ -285,8 +300,11 @@ static void cut_seq(oracle *o, uint32_t place, uint32_t entry, uint64_t step)
     oracle_seq *seq = &o->seqs[place];
     uint32_t n_tokens = entry * o->config.block_tokens;
     bool lacked = oracle_lacks(o, seq);
+    uint32_t computed = seq->computed;
 
     oracle_cut_slots(o, seq, n_tokens);
+    oracle_state_back(o, seq, computed);
+    o->marks.state_ahead_lost += seq->lost;
     o->marks.tree_cut += seq->n_tree && !has_late_nodes(seq, step);
     oracle_tree_drop(o, seq);
     drop_later(o, place, step);
@@ -312,6 +330,7 @@ static void drop_commitments_of(oracle *o, uint64_t step)
         o->marks.commit_harmless += c.n_tokens <= o->seqs[c.place].computed;
         if (c.n_tokens <= o->seqs[c.place].computed)
             continue;
+        o->seqs[c.place].fails = true;
         o->marks.commit_passed_on += c.dropped;
         drop_later(o, c.place, step);
     }
@@ -348,6 +367,9 @@ static void fail_step(oracle *o, uint64_t step)
     for (uint32_t i = 0; i < o->config.max_seqs; i++) {
         uint32_t entry = o->seqs[i].open ? spoiled_entry(o, &o->seqs[i]) : 0;
 
+        if (o->seqs[i].open && (o->seqs[i].fails || entry < o->seqs[i].n_row))
+            oracle_ahead_fail(o, &o->seqs[i], step);
+        o->seqs[i].fails = false;
         if (o->seqs[i].open && entry < o->seqs[i].n_row)
             cut_seq(o, i, entry, step);
         else if (o->seqs[i].open && has_late_nodes(&o->seqs[i], step))

@@ -305,6 +305,9 @@ kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out)
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
         status =
             oracle_commit_status(o, &o->seqs[batch.members[i].place], batch.members[i].n_tokens);
+        if (status == KVP_OK)
+            status = oracle_state_commit_status(o, &o->seqs[batch.members[i].place],
+                                                batch.members[i].n_tokens);
         if (status != KVP_OK)
             oracle_fail(o, status, i, 0);
     }

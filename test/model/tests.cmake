@@ -15,7 +15,7 @@ set(ops 600000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
   set(ops 60000)
 endif()
-foreach(seed 1 2 4) # 3 never meets effect_nothing
+foreach(seed 1 3 4) # 2 never meets state_parked_gone
   kvp_add_test(NAME model_random_${seed} COMMAND kvp_model --seed ${seed} --ops ${ops}
                LABELS model)
 endforeach()

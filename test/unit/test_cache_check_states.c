@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include <kvpager/states.h>
+#include <kvpager/steps.h>
 #include <kvpager/swap.h>
 
 #include "groups.h"
@@ -220,6 +221,77 @@ static void test_faults_in_who_owns_slots_are_named(void **state)
     assert_planted(&scene, make_scene_with_quotas, faults, sizeof(faults) / sizeof(*faults));
 }
 
+/* A step is out that leaves a state behind, and another slot is parked. */
+static void make_steps(struct scene *scene)
+{
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 6;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    scene->w = make_world(&config);
+    kvp_copy copy;
+    uint32_t n = 0;
+    uint64_t step = 0;
+    const kvp_seq seq = open_seq(&scene->w, ints(0), 9, NULL);
+    const kvp_seq other = open_seq(&scene->w, ints(100), 9, NULL);
+    assert_ok(kvp_step_begin(scene->w.cache, &copy, 1, &n, &step));
+    n = 8;
+    assert_ok(kvp_step_commit(scene->w.cache, step, &seq, &n, 1));
+    close_seq(&scene->w, other);
+    scene->cache = scene->w.cache;
+    scene->seq = kvpi_find_seq(scene->cache, seq);
+    scene->state = kvpi_states_of(scene->cache, scene->seq);
+}
+
+static void s7_a_checkpoint(struct scene *s)
+{
+    const uint32_t slot = *kvpi_ahead_of(s->cache, s->seq, 1);
+    kvpi_block(&s->cache->states.pool, slot)->content = 1;
+}
+
+static void s7_not_more_than_computed(struct scene *s)
+{
+    kvpi_of_step(s->cache, s->cache->steps.until_at, 1)[kvpi_seq_place(&s->cache->table, s->seq)] =
+        1 + s->seq->computed;
+}
+
+static void s7_more_than_there_is(struct scene *s)
+{
+    kvpi_of_step(s->cache, s->cache->steps.until_at, 1)[kvpi_seq_place(&s->cache->table, s->seq)] =
+        2 + s->seq->tokens;
+}
+
+static void s3_exclusive_without_a_slot(struct scene *s)
+{
+    s->seq->exclusive = 1;
+}
+
+static void t1_without_a_holder(struct scene *s)
+{
+    *kvpi_ahead_of(s->cache, s->seq, 1) = 0;
+}
+
+static void b2_one_parked_more(struct scene *s)
+{
+    s->cache->states.pool.n_parked++;
+}
+
+static void test_faults_of_steps_are_named(void **state)
+{
+    (void)state;
+    const char *s7 = "S7 a slot of a step that is out is none, or is of no use";
+    const struct planted faults[] = {
+        {s7_a_checkpoint, s7, 3},
+        {s7_not_more_than_computed, s7, 3},
+        {s7_more_than_there_is, s7, 3},
+        {s3_exclusive_without_a_slot,
+         "S3 slots are writable, and there is no slot of state to write", 3},
+        {t1_without_a_holder, "T1 a reference count is not the number of holders", 3},
+        {b2_one_parked_more, "B2 the counts do not sum to the number of slots", 1},
+    };
+    struct scene scene;
+    assert_planted(&scene, make_steps, faults, sizeof(faults) / sizeof(*faults));
+}
+
 /* ------------------------------------------------------------------------------------ arguments */
 
 static void test_wrong_arguments(void **state)
@@ -265,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_every_planted_fault_is_named),
         cmocka_unit_test(test_faults_on_the_host_are_named),
         cmocka_unit_test(test_faults_in_who_owns_slots_are_named),
+        cmocka_unit_test(test_faults_of_steps_are_named),
         cmocka_unit_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -661,7 +661,10 @@ static void test_what_it_cannot_be_combined_with(void **state)
     assert_wrong(&config, "host_state_slots");
     config = base;
     config.steps = KVP_STEPS_OVERLAPPED;
-    assert_wrong(&config, "steps");
+    assert_ok(kvp_config_check(&config, NULL));
+    config.host_blocks = 8;
+    config.host_state_slots = 8;
+    assert_wrong(&config, "host_blocks");
     config = base;
     config.max_tree_tokens = 1;
     assert_wrong(&config, "max_tree_tokens");

@@ -156,6 +156,7 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
         const uint64_t *slots = report->blocks[KVP_DEVICE][config.n_groups];
         assert_int_equal(slots[KVP_ARENA_HELD], states.held_slots);
         assert_int_equal(slots[KVP_ARENA_CACHED], states.cached_slots);
+        assert_int_equal(slots[KVP_ARENA_PARKED], states.parked_slots);
     }
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_HELD), stats.host_held_blocks);
     assert_int_equal(sum_of(report, KVP_HOST, KVP_ARENA_CACHED), stats.host_cached_blocks);

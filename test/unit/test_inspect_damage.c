@@ -299,6 +299,34 @@ static void test_awaited_units_are_no_damage(void **state)
     arena_drop(&a);
 }
 
+/* Slots that steps leave states in, and slots that are parked. */
+static void test_slots_of_steps(void **state)
+{
+    (void)state;
+    kvp_config config = steps_config(4, 4, 15, 0);
+    config.state_slots = 7;
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    const kvp_seq other = open_seq(&w, ints(100), 9, NULL);
+    assert_empty_step(&w, 1);
+    const uint32_t n_tokens = 8;
+    assert_ok(kvp_step_commit(w.cache, 1, &seq, &n_tokens, 1));
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0));
+    close_seq(&w, other);
+    const seen s = look(&a);
+    assert_int_equal(s.report.state, KVP_ARENA_WHOLE);
+    assert_int_equal(s.report.blocks[KVP_DEVICE][1][KVP_ARENA_HELD], 2);
+    assert_int_equal(s.report.blocks[KVP_DEVICE][1][KVP_ARENA_PARKED], 1);
+    uint32_t *ahead = kvpi_at(a.cache, a.cache->steps.ahead_at);
+    while (*ahead == 0)
+        ahead++;
+    assert_damaged(&a, ahead, 7, "S7");
+    assert_damaged(&a, ahead, 0, "T1");
+    arena_drop(&a);
+}
+
 /* A copy that is in the plan, to the host and kept there until its step is done. */
 static void test_copies_of_no_blocks(void **state)
 {
@@ -455,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_what_is_damaged_is_named),
         cmocka_unit_test(test_damage_that_takes_more_than_a_word),
         cmocka_unit_test(test_awaited_units_are_no_damage),
+        cmocka_unit_test(test_slots_of_steps),
         cmocka_unit_test(test_copies_of_no_blocks),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_what_is_no_arena_of_ours),

@@ -49,7 +49,8 @@ static int check_sums(struct audit *audit)
     const struct kvpi_pool *slots = &cache->states.pool;
     const struct kvpi_pool *away = &cache->states.host;
     if ((slots->n_blocks > 0 &&
-         1 + slots->n_free + slots->n_cached + slots->n_held != slots->n_blocks) ||
+         1 + slots->n_free + slots->n_cached + slots->n_held + slots->n_parked !=
+             slots->n_blocks) ||
         (away->n_blocks > 0 && 1 + away->n_free + away->n_held != away->n_blocks)) {
         return fail(audit, 0, "B2 the counts do not sum to the number of slots");
     }
@@ -227,19 +228,6 @@ static void move_lent(kvp_cache *cache, uint32_t by)
     }
 }
 
-/* The same for slots of state: of the one that is read, and another one that is written. */
-static void move_states(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
-{
-    const struct kvpi_state *state = kvpi_states_of(cache, seq);
-    struct kvpi_pool *pool = kvpi_states_pool(cache, seq->tier);
-    if (state->read != 0) {
-        kvpi_block(pool, state->read)->refs += by;
-    }
-    if (state->write != 0 && state->write != state->read) {
-        kvpi_block(pool, state->write)->refs += by;
-    }
-}
-
 /* Add `by` to the count of every block once for each row entry, and to users and children once for
  * each that there is. */
 static void move_counts(kvp_cache *cache, uint32_t by)
@@ -260,7 +248,7 @@ static void move_counts(kvp_cache *cache, uint32_t by)
             kvpi_node(prefix, kvpi_last_node(cache, seq))->users += by;
         }
         if (is_open(seq) && kvpi_has_states(cache)) {
-            move_states(cache, seq, by);
+            kvpi_states_refer(cache, seq, by);
         }
     }
     const struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
@@ -680,9 +668,13 @@ static int check_state(struct audit *audit, const struct kvpi_seq *seq, uint32_t
     if ((state->read != 0) != (seq->computed > 0 && !state->lost)) {
         return fail(audit, place, "S2 a sequence reads a slot without need, or lacks it");
     }
-    return (state->write != 0 ? !state->lost
-                              : seq->exclusive == 0 && seq->writable <= seq->computed) ||
-           fail(audit, place, "S3 slots are writable, and there is no slot of state to write");
+    if (state->write != 0 ? state->lost
+                          : seq->exclusive != 0 || (cache->config.steps == KVP_STEPS_ORDERED &&
+                                                    seq->writable > seq->computed)) {
+        return fail(audit, place, "S3 slots are writable, and there is no slot of state to write");
+    }
+    return kvpi_states_ahead_valid(cache, seq) ||
+           fail(audit, place, "S7 a slot of a step that is out is none, or is of no use");
 }
 
 /* S4, from both sides. */

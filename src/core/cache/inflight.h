@@ -9,6 +9,13 @@ static inline uint64_t kvpi_steps_out(const struct kvp_cache *cache)
     return cache->steps.begun - cache->steps.effective;
 }
 
+/* One of the arrays of steps, u32 [max][max_seqs]: what it has of this step, by place. */
+static inline uint32_t *kvpi_of_step(const struct kvp_cache *cache, size_t array_at, uint64_t step)
+{
+    uint32_t *array = kvpi_at(cache, array_at);
+    return array + (size_t)(step % cache->steps.max) * cache->table.max_seqs;
+}
+
 /* May a step that is out still write into the block, for a sequence that has left it? */
 static inline int kvpi_is_touched(const struct kvp_cache *cache, uint32_t block)
 {

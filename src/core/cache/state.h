@@ -95,6 +95,8 @@ struct kvpi_steps {
     size_t places_at; /* u32 [max][max_seqs] places of the sequences that it commits, in order */
     size_t
         until_at; /* u32 [max][max_seqs] by place: 1 + the tokens it commits; 0: not in the list */
+    size_t ahead_at; /* with recurrent state, u32 [max][max_seqs] by place: the slot that the step
+                        leaves its state in, if it commits; 0: none (states.c) */
 };
 
 /* Events remembered: number e at place (e - 1) % capacity. Numbers have 64 bits: none wraps. */

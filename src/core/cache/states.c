@@ -23,6 +23,20 @@
  *   S5  A node counts the checkpoints at it and below it.
  *   S6  A sequence on the host reads a slot of the host, which is no checkpoint, and writes none.
  *
+ * With overlapped steps no step writes the slot that it reads. A step that is out and will commit a
+ * sequence has the slot that it leaves the state in (steps.ahead_at), until it takes effect:
+ *
+ *        read R   steps: 5 -> A, 6 -> B   write W      the next step reads B and writes W
+ *        step 5 takes effect: R released, read = A
+ *        step 6 fails: B released; the next step reads A again
+ *
+ *   S7  Slots of steps have one reference and no content. What their steps commit ascends, above
+ *       the computed tokens.
+ *   S8  Then S3 does not hold: a sequence without slot to write has `exclusive` 0, and is given one
+ *       by the next extend.
+ *
+ * Slots that are released while steps are out are parked, as blocks are.
+ *
  * Refuses nothing: callers have counted before they take.
  */
 #include "core/cache/states.h"
@@ -205,7 +219,8 @@ uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, ui
 static int may_write_over(const kvp_cache *cache, const struct kvpi_state *state)
 {
     const struct kvpi_block *slot = kvpi_block(&cache->states.pool, state->read);
-    return state->read != 0 && kvpi_block_refs(slot) == 1 && slot->content == KVPI_NO_NODE;
+    return state->read != 0 && cache->config.steps == KVP_STEPS_ORDERED &&
+           kvpi_block_refs(slot) == 1 && slot->content == KVPI_NO_NODE;
 }
 
 uint32_t kvpi_states_need(const kvp_cache *cache, const struct kvpi_seq *seq)
@@ -232,11 +247,123 @@ void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoin
     }
 }
 
-void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq)
+/* ------------------------------------------------------------------------- steps that are out */
+
+uint32_t kvpi_states_next(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    uint32_t slot = kvpi_states_of(cache, seq)->read;
+    for (uint64_t step = cache->steps.effective + 1; step <= cache->steps.begun; step++) {
+        const uint32_t ahead = *kvpi_ahead_of(cache, seq, step);
+        slot = ahead != 0 ? ahead : slot;
+    }
+    return slot;
+}
+
+/* The tokens that will be computed when steps up to this one are done. */
+static uint32_t end_after(const kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
+{
+    uint32_t end = seq->computed;
+    for (uint64_t s = cache->steps.effective + 1; s <= step; s++) {
+        end = *kvpi_ahead_of(cache, seq, s) != 0 ? kvpi_ahead_end(cache, seq, s) : end;
+    }
+    return end;
+}
+
+kvp_status kvpi_states_check_ahead(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                   uint64_t step, uint32_t n)
+{
+    if (n <= end_after(cache, seq, step)) {
+        return KVP_OK;
+    }
+    for (uint64_t s = step + 1; s <= cache->steps.begun; s++) {
+        if (*kvpi_ahead_of(cache, seq, s) != 0) {
+            return KVP_E_STATE;
+        }
+    }
+    return (*kvpi_ahead_of(cache, seq, step) | kvpi_states_of(cache, seq)->write) != 0
+               ? KVP_OK
+               : KVP_E_STATE;
+}
+
+/* Do steps leave a state after more than n tokens, and none after n? */
+static int lies_between(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    int passes = 0;
+    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
+        const uint32_t end = *kvpi_ahead_of(cache, seq, s) == 0 ? 0 : kvpi_ahead_end(cache, seq, s);
+        if (end == n) {
+            return 0;
+        }
+        passes |= end > n;
+    }
+    return passes;
+}
+
+kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    const int is_ready = kvpi_states_of(cache, seq)->write != 0 &&
+                         end_after(cache, seq, cache->steps.begun) == seq->computed;
+    return n > seq->computed && !is_ready ? KVP_E_STATE : KVP_OK;
+}
+
+void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, uint32_t n)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    KVPI_ASSERT(state->write != 0 && !state->lost);
-    read_other(cache, state, state->write);
+    uint32_t *ahead = kvpi_ahead_of(cache, seq, step);
+    if (*ahead == 0 && n > end_after(cache, seq, step)) {
+        *ahead = state->write;
+        state->write = 0;
+        seq->exclusive = 0;
+    }
+}
+
+/* Steps from `step` on leave nothing after more than n tokens. */
+static void cut_steps(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step, uint32_t n)
+{
+    for (uint64_t s = cache->steps.begun; s > cache->steps.effective && s >= step; s--) {
+        uint32_t *ahead = kvpi_ahead_of(cache, seq, s);
+        if (*ahead != 0 && (n == 0 || kvpi_ahead_end(cache, seq, s) > n)) {
+            release(cache, *ahead);
+            *ahead = 0;
+        }
+    }
+}
+
+void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step)
+{
+    cut_steps(cache, seq, step, 0);
+}
+
+/* The slot with the state after the computed tokens, which have just been raised: of the step that
+ * takes effect, or else the one that is written. */
+static uint32_t take_written(kvp_cache *cache, struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    uint32_t written = state->write;
+    for (uint32_t i = 0; i < cache->steps.max; i++) { /* one of them is not out any more */
+        uint32_t *ahead = kvpi_ahead_of(cache, seq, i);
+        if (*ahead != 0 && kvpi_ahead_end(cache, seq, i) == seq->computed) {
+            written = *ahead;
+            *ahead = 0;
+            return written;
+        }
+    }
+    state->write = 0;
+    seq->exclusive = 0;
+    return written;
+}
+
+void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    KVPI_ASSERT(!state->lost);
+    if (cache->config.steps == KVP_STEPS_ORDERED) {
+        read_other(cache, state, state->write);
+    } else {
+        release(cache, state->read);
+        state->read = take_written(cache, seq);
+    }
+    KVPI_ASSERT(state->read != 0);
 }
 
 /* ------------------------------------------------------------------------- back, and to others */
@@ -244,12 +371,16 @@ void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq)
 int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
 {
     const int is_there = n >= seq->computed && !kvpi_states_of(cache, seq)->lost;
+    if (n > seq->computed && lies_between(cache, seq, n)) {
+        return 1;
+    }
     n = kvpi_min_u32(n, seq->computed);
     return n > 0 && !is_there && kvpi_states_kept(cache, seq, n) == 0;
 }
 
 void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
 {
+    cut_steps(cache, seq, 0, n);
     if (n < seq->computed || kvpi_states_of(cache, seq)->lost) {
         read_kept(cache, seq, kvpi_min_u32(n, seq->computed));
     }
@@ -259,6 +390,7 @@ void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     const int is_whole = !state->lost && state->read != state->write && seq->computed == computed;
+    kvpi_states_drop_ahead(cache, seq, 0);
     kvpi_set32(&seq->writable, seq->computed);
     if (is_whole) {
         return;
@@ -312,14 +444,18 @@ void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq)
     if (state->read != state->write) {
         kvpi_states_release(cache, seq->tier, state->write);
     }
+    kvpi_states_drop_ahead(cache, seq, 0);
     kvpi_states_release(cache, seq->tier, state->read);
+    const uint32_t parking = pool->parking;
+    pool->parking = 0; /* what is cached is not parked again: no step has it */
     for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
         const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
-        if (slot != 0 && kvpi_pool_refs(pool, slot) == 0) {
+        if (slot != 0 && kvpi_block_is_cached(kvpi_block(pool, slot))) {
             kvpi_pool_hold(pool, slot);
             (void)kvpi_pool_release(pool, slot);
         }
     }
+    pool->parking = parking;
 }
 
 void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)
@@ -339,7 +475,8 @@ static int may_keep(kvp_cache *cache, const struct kvpi_seq *seq, const struct k
     return u <= seq->n_public &&
            kvpi_prefix_is_live(&cache->prefix, kvpi_node(&cache->prefix, nodes[u - 1])) &&
            kvpi_pool_refs(slots_of(cache), state->read) == 1 &&
-           ((state->write != 0 && state->write != state->read) ||
+           (cache->config.steps == KVP_STEPS_OVERLAPPED ||
+            (state->write != 0 && state->write != state->read) ||
             kvpi_pool_available(slots_of(cache)) > 0);
 }
 
@@ -366,7 +503,8 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq)
     }
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t node = nodes[seq->computed / cache->config.unit_tokens - 1];
-    if (state->write == 0 || state->write == state->read) {
+    if (cache->config.steps == KVP_STEPS_ORDERED &&
+        (state->write == 0 || state->write == state->read)) {
         state->write = kvpi_states_take(cache, seq);
     }
     kvpi_states_attach(cache, node, state->read);

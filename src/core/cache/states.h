@@ -2,6 +2,7 @@
 #ifndef KVPI_CACHE_STATES_H
 #define KVPI_CACHE_STATES_H
 
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
 
 static inline int kvpi_has_states(const kvp_cache *cache)
@@ -18,6 +19,20 @@ static inline struct kvpi_state *kvpi_states_of(const kvp_cache *cache, const st
 {
     return (struct kvpi_state *)kvpi_at(cache, cache->states.seqs_at) +
            kvpi_seq_place(&cache->table, seq);
+}
+
+/* The slot that a step leaves the sequence's state in; 0: none. */
+static inline uint32_t *kvpi_ahead_of(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                      uint64_t step)
+{
+    return &kvpi_of_step(cache, cache->steps.ahead_at, step)[kvpi_seq_place(&cache->table, seq)];
+}
+
+/* The tokens of that state. */
+static inline uint32_t kvpi_ahead_end(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                      uint64_t step)
+{
+    return kvpi_of_step(cache, cache->steps.until_at, step)[kvpi_seq_place(&cache->table, seq)] - 1;
 }
 
 /* Where a node's checkpoint is attached. */
@@ -56,8 +71,58 @@ void kvpi_states_grow(kvp_cache *cache, const struct kvpi_seq *seq);
 /* A new sequence begins at a checkpoint, or with 0 at the initial state. */
 void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoint);
 
+/* May a commit outside steps raise its computed tokens to n? */
+kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
 /* More tokens are computed: the state is in the slot that was written. */
-void kvpi_states_commit(kvp_cache *cache, const struct kvpi_seq *seq);
+void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq);
+
+/* The slot that the next step reads; 0: the initial state, or it is lost. */
+uint32_t kvpi_states_next(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* A step that is out will commit n tokens: may it? Then the slot to write is that step's. The list
+ * of the step is as it was before. */
+kvp_status kvpi_states_check_ahead(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                   uint64_t step, uint32_t n);
+void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, uint32_t n);
+
+/* What steps from `step` on leave behind is of no use. */
+void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step);
+
+/* For the audit: S7. */
+static inline int kvpi_states_ahead_valid(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const struct kvpi_pool *pool = &cache->states.pool;
+    uint32_t end = seq->computed;
+    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
+        const uint32_t slot = *kvpi_ahead_of(cache, seq, s);
+        if (slot == 0) {
+            continue;
+        }
+        const struct kvpi_block *block = kvpi_block(pool, slot);
+        if (slot >= pool->n_blocks || kvpi_block_refs(block) != 1 ||
+            block->content != KVPI_NO_NODE || kvpi_ahead_end(cache, seq, s) <= end ||
+            kvpi_ahead_end(cache, seq, s) > seq->tokens) {
+            return 0;
+        }
+        end = kvpi_ahead_end(cache, seq, s);
+    }
+    return 1;
+}
+
+/* For the audit: `by` more references of each slot that the sequence has. */
+static inline void kvpi_states_refer(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
+{
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    struct kvpi_pool *pool = kvpi_states_pool(cache, seq->tier);
+    kvpi_block(pool, state->read)->refs += state->read != 0 ? by : 0;
+    kvpi_block(pool, state->write)->refs +=
+        state->write != 0 && state->write != state->read ? by : 0;
+    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
+        const uint32_t slot = *kvpi_ahead_of(cache, seq, s);
+        kvpi_block(pool, slot)->refs += slot != 0 ? by : 0;
+    }
+}
 
 /* Could the sequence be taken back to n tokens? */
 int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);

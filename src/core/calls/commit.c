@@ -44,8 +44,8 @@ void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
     }
 }
 
-static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
-                              uint32_t n_seqs)
+static inline kvp_status commit_all(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                                    uint32_t n_seqs, int has_states)
 {
     struct kvpi_faults faults = kvpi_faults_begin(cache);
     for (uint32_t i = 0; i < n_seqs; i++) {
@@ -53,7 +53,11 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i]), i);
+        kvp_status status = kvpi_check_commit(cache, seq, n_tokens[i]);
+        if (has_states && status == KVP_OK) {
+            status = kvpi_states_check_commit(cache, seq, n_tokens[i]);
+        }
+        kvpi_faults_other(&faults, status, i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);
@@ -63,6 +67,20 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         kvpi_commit(cache, kvpi_known_seq(cache, seqs[i]), n_tokens[i]);
     }
     return KVP_OK;
+}
+
+/* Apart, so that what has no states keeps its registers. */
+__attribute__((noinline)) static kvp_status commit_states(kvp_cache *cache, const kvp_seq *seqs,
+                                                          const uint32_t *n_tokens, uint32_t n_seqs)
+{
+    return commit_all(cache, seqs, n_tokens, n_seqs, 1);
+}
+
+static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                              uint32_t n_seqs)
+{
+    return kvpi_unlikely(kvpi_has_states(cache)) ? commit_states(cache, seqs, n_tokens, n_seqs)
+                                                 : commit_all(cache, seqs, n_tokens, n_seqs, 0);
 }
 
 kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)

@@ -120,7 +120,7 @@ static int policy_wrong(const kvp_config *c, kvp_why *why)
 /* With what does recurrent state not go together yet? */
 static int states_wrong(const kvp_config *c, kvp_why *why)
 {
-    const uint64_t n_groups = c->n_groups;
+    const uint64_t n_groups = c->n_groups, host_blocks = c->host_blocks;
     if (kvpi_why_range(why, "state_slots", c->state_slots, c->state_slots == 0 ? 0 : 2, 1u << 30)) {
         return 1;
     }
@@ -130,9 +130,8 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
         return 1;
     }
     return c->state_slots > 0 &&
-           (kvpi_why_range(why, "max_loads", c->max_loads, 0,
-                           c->steps == KVP_STEPS_ORDERED ? KVPI_LOADS_MAX : 0) ||
-            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_ORDERED) ||
+           (kvpi_why_if(why, c->steps != KVP_STEPS_ORDERED && c->host_blocks > 0, "host_blocks",
+                        &host_blocks, "expected 0 with state_slots and overlapped steps") ||
             kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
             kvpi_why_range(why, "policy", c->policy, KVP_POLICY_LRU, KVP_POLICY_LRU) ||
             kvpi_why_if(why, n_groups == KVP_GROUPS_MAX, "n_groups", &n_groups,
@@ -208,6 +207,8 @@ static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
                            : 0;
     cache->steps.places_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
     cache->steps.until_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
+    cache->steps.ahead_at =
+        kvpi_layout_take(layout, config->state_slots > 0 ? n : 0, sizeof(uint32_t));
     cache->events.events_at = kvpi_layout_take(layout, config->max_events, sizeof(kvp_event));
     cache->events.tokens_at = kvpi_layout_take(
         layout, (uint64_t)config->max_events * config->unit_tokens, sizeof(int32_t));
@@ -292,6 +293,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
             cache->plan.before[tier] + kvpi_copy_pool(cache, tier)->n_blocks;
     }
     cache->pool.n_lists = config->steps == KVP_STEPS_OVERLAPPED ? config->max_steps_out : 0;
+    cache->states.pool.n_lists = cache->pool.n_lists;
     cache->steps.max = config->max_steps_out;
     cache->events.capacity = config->max_events;
     cache->table.max_seqs = config->max_seqs;

@@ -603,6 +603,7 @@ static void fill_slot_info(const kvp_cache *cache, uint32_t tier, int32_t slot,
     info->group = cache->config.n_groups;
     info->state = slot == 0                    ? KVP_BLOCK_NULL
                   : info->ref_count > 0        ? KVP_BLOCK_HELD
+                  : s->refs & KVPI_REFS_PARKED ? KVP_BLOCK_PARKED
                   : s->content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
                                                : KVP_BLOCK_FREE;
     if (s->content != KVPI_NO_NODE) {

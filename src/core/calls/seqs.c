@@ -483,6 +483,7 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     const uint32_t first = from / cache->config.unit_tokens;
     const uint32_t n_public = seq->n_public;
     const uint32_t computed = seq->computed;
+    const int withdraws_state = (seq->windowed & KVPI_STATEFUL) && from < seq->tokens;
     for (uint32_t u = first; u < n_public;) {
         const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
         for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
@@ -495,7 +496,8 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     if (first < n_public) {
         end_publishing(cache, first, nodes[first]);
     }
-    kvpi_steps_cut(cache, seq, from);
+    /* With states, what steps that are out leave behind is taken back, too. */
+    kvpi_steps_cut(cache, seq, withdraws_state ? kvpi_min_u32(from, computed) : from);
     kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, from));
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
     seq->exclusive = 0;
@@ -503,7 +505,7 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_back(cache, seq);
     }
-    if ((seq->windowed & KVPI_STATEFUL) && from < seq->tokens) {
+    if (withdraws_state) {
         kvpi_states_back(cache, seq, computed);
     }
 }

@@ -18,6 +18,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
 #include "core/seq/windows.h"
 #include "core/calls/commit.h"
 #include "core/calls/steps.h"
@@ -34,14 +35,12 @@ static uint32_t slot_of_copy(const struct kvpi_steps *steps, uint64_t step)
 
 static uint32_t *places_of_step(const kvp_cache *cache, uint64_t step)
 {
-    uint32_t *places = kvpi_at(cache, cache->steps.places_at);
-    return places + (size_t)slot_of_copy(&cache->steps, step) * cache->table.max_seqs;
+    return kvpi_of_step(cache, cache->steps.places_at, step);
 }
 
 static uint32_t *until_of(const kvp_cache *cache, uint64_t step)
 {
-    uint32_t *until = kvpi_at(cache, cache->steps.until_at);
-    return until + (size_t)slot_of_copy(&cache->steps, step) * cache->table.max_seqs;
+    return kvpi_of_step(cache, cache->steps.until_at, step);
 }
 
 /* Begun, and not in effect yet. */
@@ -60,8 +59,11 @@ void kvpi_steps_reset(kvp_cache *cache)
 {
     struct kvpi_steps *steps = &cache->steps;
     if (cache->config.steps == KVP_STEPS_OVERLAPPED) {
-        memset(kvpi_at(cache, steps->until_at), 0,
-               (size_t)steps->max * cache->table.max_seqs * sizeof(uint32_t));
+        const size_t bytes = (size_t)steps->max * cache->table.max_seqs * sizeof(uint32_t);
+        memset(kvpi_at(cache, steps->until_at), 0, bytes);
+        if (kvpi_has_states(cache)) {
+            memset(kvpi_at(cache, steps->ahead_at), 0, bytes);
+        }
     }
     kvpi_set(&steps->effective, steps->begun);
 }
@@ -118,6 +120,17 @@ void kvpi_steps_cut(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 
 /* ---------------------------------------------------------------------------------------- begin */
 
+/* What is released from now on goes to this list; 0: it is queued. */
+static void park_for(kvp_cache *cache, uint32_t list)
+{
+    cache->pool.parking = list;
+    cache->pool.newest = cache->steps.begun;
+    if (kvpi_has_states(cache)) {
+        cache->states.pool.parking = list;
+        cache->states.pool.newest = cache->steps.begun;
+    }
+}
+
 static kvp_status begin_step(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                              uint32_t *out_n)
 {
@@ -142,8 +155,7 @@ static kvp_status begin_step(kvp_cache *cache, kvp_copy *out_copies, uint32_t ca
     steps->n_copies[slot] = *out_n;
     steps->n_commits[slot] = 0;
     kvpi_plan_take(&cache->plan, out_copies, 1);
-    cache->pool.parking = 1 + slot;
-    cache->pool.newest = steps->begun;
+    park_for(cache, 1 + slot);
     return KVP_OK;
 }
 
@@ -174,6 +186,17 @@ kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capac
 
 /* --------------------------------------------------------------------------------------- commit */
 
+/* May the sequence be listed with so many tokens? */
+static kvp_status check_listed(const kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step,
+                               uint32_t n_tokens)
+{
+    const kvp_status status = kvpi_check_commit(cache, seq, n_tokens);
+    return status == KVP_OK && (seq->windowed & KVPI_STATEFUL) && is_out(&cache->steps, step) &&
+                   !(until_of(cache, step)[kvpi_seq_place(&cache->table, seq)] & DROPPED)
+               ? kvpi_states_check_ahead(cache, seq, step, n_tokens)
+               : status;
+}
+
 static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
                          const uint32_t *n_tokens, uint32_t n_seqs)
 {
@@ -187,7 +210,7 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, kvpi_check_commit(cache, seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, check_listed(cache, seq, step, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);
@@ -197,10 +220,13 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
     uint32_t *until = until_of(cache, step);
     uint32_t *n = &cache->steps.n_commits[slot_of_copy(&cache->steps, step)];
     for (uint32_t i = 0; i < n_seqs; i++) {
-        const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
+        struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
         const uint32_t place = kvpi_seq_place(&cache->table, seq);
         if (n_tokens[i] == 0) {
             continue;
+        }
+        if ((seq->windowed & KVPI_STATEFUL) && !(until[place] & DROPPED)) {
+            kvpi_states_ahead(cache, seq, step, n_tokens[i]);
         }
         if (until[place] == 0) {
             places[(*n)++] = place;
@@ -276,7 +302,7 @@ static void take_effect(kvp_cache *cache)
     const uint32_t slot = slot_of_copy(steps, step);
     kvpi_count(&steps->effective, 1); /* what its commits release is not parked for it */
     if (steps->effective == steps->begun) {
-        cache->pool.parking = 0;
+        park_for(cache, 0);
     }
     const int failed = steps->state[slot] == KVPI_STEP_FAILED;
     for (uint32_t i = 0; i < steps->n_copies[slot] && !failed; i++) {
@@ -285,6 +311,9 @@ static void take_effect(kvp_cache *cache)
     make_commits(cache, step, failed);
     kvpi_plan_forget(&cache->plan, steps->n_copies[slot]);
     kvpi_pool_unpark(&cache->pool, slot);
+    if (kvpi_has_states(cache)) {
+        kvpi_pool_unpark(&cache->states.pool, slot);
+    }
 }
 
 static void report(kvp_cache *cache, uint64_t step, uint8_t state)
@@ -451,14 +480,21 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
         }
         if (n_good < seq->computed || (until[place] & ~DROPPED) > seq->computed + 1) {
             drop_commits(cache, step, place);
+            if (seq->windowed & KVPI_STATEFUL) {
+                kvpi_states_drop_ahead(cache, seq, step);
+            }
         }
         if (n_good < seq->computed) {
+            const uint32_t computed = seq->computed;
             kvpi_steps_cut(cache, seq, n_good);
             kvpi_set32(&seq->computed, n_good);
             kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_good));
             seq->exclusive = 0;
             if (seq->windowed & KVPI_WINDOWED) {
                 kvpi_windows_back(cache, seq);
+            }
+            if (seq->windowed & KVPI_STATEFUL) {
+                kvpi_states_back(cache, seq, computed);
             }
         }
     }

@@ -483,7 +483,7 @@ uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match
 {
     const struct kvpi_pool *pool = &cache->states.pool;
     uint32_t need = match->n_blocks > 0;
-    need += match->state != 0 && kvpi_pool_refs(pool, match->state) == 0;
+    need += match->state != 0 && kvpi_block_is_cached(kvpi_block(pool, match->state));
     return need;
 }
 

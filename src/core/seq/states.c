@@ -50,8 +50,8 @@ static kvp_status get_state(const kvp_cache *cache, kvp_seq seq, kvp_state_info 
         return s == NULL ? KVP_E_HANDLE : KVP_E_STATE;
     }
     const struct kvpi_state *state = kvpi_states_of(cache, s);
-    *out = (kvp_state_info){state->read, state->write, state->lost, state->branch_end,
-                            state->prompt_end};
+    *out = (kvp_state_info){kvpi_states_next(cache, s), state->write, state->lost,
+                            state->branch_end, state->prompt_end};
     return KVP_OK;
 }
 
@@ -120,12 +120,12 @@ kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t
         }
     }
     for (uint32_t i = 0; i < n_seqs; i++) {
-        const struct kvpi_state *state = kvpi_states_of(cache, kvpi_known_seq(cache, seqs[i]));
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
         if (out_read != NULL) {
-            out_read[i] = (int32_t)state->read;
+            out_read[i] = (int32_t)kvpi_states_next(cache, seq);
         }
         if (out_write != NULL) {
-            out_write[i] = (int32_t)state->write;
+            out_write[i] = (int32_t)kvpi_states_of(cache, seq)->write;
         }
     }
     return KVP_OK;
@@ -151,7 +151,8 @@ kvp_status kvp_cache_state_stats_sized(const kvp_cache *cache, kvp_state_stats *
                             .host_usable_slots =
                                 states->host.n_blocks == 0 ? 0 : states->host.n_blocks - 1,
                             .host_free_slots = kvpi_read(&states->host.n_free),
-                            .host_loading_slots = kvpi_read(&cache->lending.n_slots)};
+                            .host_loading_slots = kvpi_read(&cache->lending.n_slots),
+                            .parked_slots = kvpi_read(&pool->n_parked)};
     full.host_held_slots = kvpi_read(&states->host.n_held);
     full.host_held_slots -= kvpi_min_u64(full.host_held_slots, full.host_loading_slots);
     kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));

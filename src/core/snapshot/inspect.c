@@ -194,6 +194,12 @@ static void fetch_states(struct inspection *in)
     fetch_pool(in, &states->pool);
     fetch_pool(in, &states->host);
     fetch_array(in, kvpi_at(in->copy, states->seqs_at), n_seqs, sizeof(struct kvpi_state));
+    if (in->copy->config.steps == KVP_STEPS_OVERLAPPED) {
+        const struct kvpi_steps *steps = &in->copy->steps;
+        const uint64_t n = (uint64_t)steps->max * n_seqs;
+        fetch_array(in, kvpi_at(in->copy, steps->ahead_at), n, sizeof(uint32_t));
+        fetch_array(in, kvpi_at(in->copy, steps->until_at), n, sizeof(uint32_t));
+    }
 }
 
 static void fetch_rest(struct inspection *in)
@@ -413,11 +419,14 @@ static void tell_slots(struct inspection *in)
     for (uint32_t slot = 1; slot < pool->n_blocks; slot++) {
         const struct kvpi_block *b = kvpi_block(pool, slot);
         const uint32_t node = b->content;
-        if (kvpi_block_refs(b) == 0 && node == KVPI_NO_NODE) {
+        const int parked = (b->refs & KVPI_REFS_PARKED) != 0;
+        if (kvpi_block_refs(b) == 0 && node == KVPI_NO_NODE && !parked) {
             continue;
         }
         in->report.blocks[KVP_DEVICE][in->copy->config.n_groups]
-                         [kvpi_block_refs(b) > 0 ? KVP_ARENA_HELD : KVP_ARENA_CACHED]++;
+                         [kvpi_block_refs(b) > 0 ? KVP_ARENA_HELD
+                          : parked               ? KVP_ARENA_PARKED
+                                                 : KVP_ARENA_CACHED]++;
         if (node != KVPI_NO_NODE && node <= prefix->n_touched && in->options->tell != NULL &&
             kvpi_checkpoint_of(in->copy, node) == slot && space_of_root(prefix, node) != 0 &&
             kvpi_states_has_kv(in->copy, node)) {

@@ -203,6 +203,19 @@ static int seqs_in_range(struct ranges *r)
     return 1;
 }
 
+/* Slots that steps which are out leave states in. */
+static int ahead_in_range(struct ranges *r, uint32_t n)
+{
+    const kvp_cache *cache = r->cache;
+    const uint32_t *ahead = kvpi_at(cache, cache->steps.ahead_at);
+    for (uint64_t i = 0; i < (uint64_t)cache->steps.max * cache->table.max_seqs; i++) {
+        if (ahead[i] >= n) {
+            return out_of_range(r, i % cache->table.max_seqs, "S7 a slot of a step is none");
+        }
+    }
+    return 1;
+}
+
 /* The slots of sequences are looked at by the audit of their references. */
 static int states_in_range(struct ranges *r)
 {
@@ -216,7 +229,7 @@ static int states_in_range(struct ranges *r)
             return out_of_range(r, place, "S2 a sequence's slot is none");
         }
     }
-    return 1;
+    return n == 0 || cache->config.steps == KVP_STEPS_ORDERED || ahead_in_range(r, n);
 }
 
 static int check_spaces(struct ranges *r)

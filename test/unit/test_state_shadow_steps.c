@@ -1,0 +1,433 @@
+/* As test_state_shadow.c, with overlapped steps. A slot knows what it holds: a number that is
+ * chained over all tokens up to there. Steps that are out run as late as they may, in any order
+ * that keeps those of a sequence one after the other. Each must find in the slot that it reads what
+ * its sequence has computed, whatever was closed, forked, taken back and opened since. Then it
+ * reads again what it has read: nobody may have written there. Steps that fail write garbage. */
+#include <kvpager/states.h>
+#include <kvpager/steps.h>
+
+#include "world.h"
+
+#include <string.h>
+
+enum { SEQS = 6, MOST = 64, SLOTS = 40, OUT = 4, GARBAGE = 1, INITIAL = 77 };
+
+typedef struct stream {
+    kvp_seq seq;
+    int open;
+    uint32_t scheduled;   /* tokens that steps which are out will have computed */
+    uint64_t newest;      /* step that it is in */
+    int32_t tokens[MOST]; /* values */
+} stream;
+
+/* What a step does for one sequence. */
+typedef struct work {
+    int there;
+    int ran;
+    int misled;     /* it reads what is bad */
+    int bad;        /* so, or its step fails: what it writes is bad */
+    int cut;        /* the sequence was closed, or taken back before where it ends */
+    uint64_t after; /* a step of the same sequence that runs first; 0: none */
+    uint32_t from, to;
+    int32_t read, write;
+    int32_t tokens[MOST]; /* of the sequence, when it was scheduled */
+} work;
+
+typedef struct pass {
+    uint64_t number; /* 0: none */
+    int fails;
+    work items[SEQS];
+} pass;
+
+typedef struct engine {
+    world w;
+    uint64_t random;
+    uint64_t slots[SLOTS];
+    stream streams[SEQS];
+    pass passes[OUT];
+    uint32_t n_hits, n_kept, n_back, n_short, n_failed, n_deep, n_closed_out, n_lost;
+} engine;
+
+static uint64_t chain(uint64_t before, int32_t token)
+{
+    return (before ^ (uint64_t)(uint32_t)token) * 0x9E3779B97F4A7C15u + 0x1234567u;
+}
+
+static uint64_t right(const int32_t *tokens, uint32_t n)
+{
+    uint64_t state = INITIAL;
+    for (uint32_t i = 0; i < n; i++) {
+        state = chain(state, tokens[i]);
+    }
+    return state;
+}
+
+static kvp_state_info state_of(const engine *e, const stream *s)
+{
+    kvp_state_info info;
+    assert_ok(kvp_seq_state_get(e->w.cache, s->seq, &info));
+    return info;
+}
+
+static pass *find_pass(engine *e, uint64_t number)
+{
+    for (uint32_t i = 0; i < OUT; i++) {
+        if (number != 0 && e->passes[i].number == number) {
+            return &e->passes[i];
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------ what steps do */
+
+static uint64_t held_in(const engine *e, int32_t slot)
+{
+    return slot == 0 ? INITIAL : e->slots[slot];
+}
+
+/* Does it read what is bad? */
+static int reads_bad(const engine *e, const work *item, uint32_t k)
+{
+    for (uint32_t i = 0; i < OUT; i++) {
+        const work *other = &e->passes[i].items[k];
+        if (e->passes[i].number != 0 && other != item && other->there && other->bad &&
+            other->write == item->read) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void run_work(engine *e, const pass *p, work *item, uint32_t k)
+{
+    pass *before = item->there ? find_pass(e, item->after) : NULL;
+    if (!item->there || item->ran) {
+        return;
+    }
+    if (before != NULL) {
+        run_work(e, before, &before->items[k], k);
+    }
+    uint64_t state = held_in(e, item->read);
+    item->ran = 1;
+    item->misled |= reads_bad(e, item, k);
+    item->bad = item->misled || p->fails;
+    assert_true(item->misled || state == right(item->tokens, item->from));
+    for (uint32_t i = item->from; i < item->to; i++) {
+        state = chain(state, item->tokens[i]);
+    }
+    e->slots[item->write] = item->bad ? GARBAGE : state;
+}
+
+/* A pass ends: what it read is still there. */
+static void end_pass(engine *e, pass *p)
+{
+    for (uint32_t k = 0; k < SEQS; k++) {
+        run_work(e, p, &p->items[k], k);
+    }
+    for (uint32_t k = 0; k < SEQS; k++) {
+        const work *item = &p->items[k];
+        assert_true(!item->there || item->read != item->write);
+        assert_true(!item->there || item->misled ||
+                    held_in(e, item->read) == right(item->tokens, item->from));
+    }
+}
+
+/* What steps that are out compute of the sequence behind n tokens is of no use. */
+static void cut_work(engine *e, const stream *s, uint32_t n)
+{
+    for (uint32_t i = 0; i < OUT; i++) {
+        work *item = &e->passes[i].items[s - e->streams];
+        item->cut |= item->to > n;
+    }
+}
+
+static void look(const engine *e, const stream *s)
+{
+    const kvp_seq_info info = info_of(&e->w, s->seq);
+    const kvp_state_info state = state_of(e, s);
+    if (!state.lost && info.computed_tokens == s->scheduled) {
+        assert_true(held_in(e, (int32_t)state.read_slot) == right(s->tokens, s->scheduled));
+    }
+}
+
+/* ------------------------------------------------------------------------------------ schedule */
+
+/* Which tokens of a sequence does the step compute? Often up to a unit's end. */
+static uint32_t draw_end(engine *e, const stream *s, const kvp_seq_info *info)
+{
+    const uint32_t left = info->n_tokens - s->scheduled;
+    const uint32_t n = s->scheduled + 1 + draw(&e->random, left);
+    return draw(&e->random, 2) && n / 4 * 4 > s->scheduled ? n / 4 * 4 : n;
+}
+
+static void schedule(engine *e, pass *p)
+{
+    kvp_copy copies[256];
+    kvp_seq seqs[SEQS];
+    uint32_t counts[SEQS];
+    uint32_t n = 0;
+    uint32_t n_copies;
+    memset(p, 0, sizeof(*p));
+    if (kvp_step_begin(e->w.cache, copies, 256, &n_copies, &p->number) != KVP_OK) {
+        p->number = 0;
+        return;
+    }
+    for (uint32_t k = 0; k < SEQS; k++) {
+        stream *s = &e->streams[k];
+        work *item = &p->items[k];
+        if (!s->open || draw(&e->random, 3) == 0) {
+            continue;
+        }
+        const kvp_seq_info info = info_of(&e->w, s->seq);
+        if (info.n_tokens == s->scheduled || info.writable_tokens < info.n_tokens ||
+            kvp_meta_states(e->w.cache, &s->seq, 1, &item->read, &item->write) != KVP_OK) {
+            continue;
+        }
+        item->there = 1;
+        item->from = s->scheduled;
+        item->to = draw_end(e, s, &info);
+        item->after = s->newest;
+        memcpy(item->tokens, s->tokens, sizeof(item->tokens));
+        s->scheduled = item->to;
+        s->newest = p->number;
+        seqs[n] = s->seq;
+        counts[n++] = item->to;
+    }
+    assert_ok(kvp_step_commit(e->w.cache, p->number, seqs, counts, n));
+    p->fails = draw(&e->random, 10) == 0;
+}
+
+static pass *oldest(engine *e)
+{
+    pass *p = NULL;
+    for (uint32_t i = 0; i < OUT; i++) {
+        if (e->passes[i].number != 0 && (p == NULL || e->passes[i].number < p->number)) {
+            p = &e->passes[i];
+        }
+    }
+    return p;
+}
+
+/* The step failed. Sequences that it leaves behind go on at their computed tokens: all later steps
+ * of theirs were for nothing, also those that do not read what the failed one wrote. */
+static void report_failed(engine *e, const pass *p)
+{
+    uint32_t computed[SEQS] = {0};
+    for (uint32_t k = 0; k < SEQS; k++) {
+        computed[k] = e->streams[k].open ? info_of(&e->w, e->streams[k].seq).computed_tokens : 0;
+    }
+    assert_ok(kvp_step_failed(e->w.cache, p->number, NULL, 0, NULL));
+    e->n_failed++;
+    for (uint32_t k = 0; k < SEQS; k++) {
+        stream *s = &e->streams[k];
+        const uint32_t left = s->open ? info_of(&e->w, s->seq).computed_tokens : 0;
+        for (uint32_t i = 0; i < OUT * OUT; i++) { /* through all of them, in any order */
+            work *item = &e->passes[i % OUT].items[k];
+            item->misled |= item->there && reads_bad(e, item, k);
+            item->bad |= item->misled;
+        }
+        if (s->open && (left < computed[k] || (p->items[k].there && !p->items[k].cut))) {
+            s->scheduled = left;
+            if (left < computed[k]) { /* a copy failed: steps count up to there */
+                cut_work(e, s, left);
+            }
+            look(e, s);
+        }
+    }
+}
+
+/* The oldest step is reported. */
+static void report(engine *e)
+{
+    pass *p = oldest(e);
+    if (p == NULL) {
+        return;
+    }
+    end_pass(e, p);
+    if (p->fails) {
+        report_failed(e, p);
+    } else {
+        assert_ok(kvp_step_done(e->w.cache, p->number, NULL));
+    }
+    p->number = 0;
+}
+
+/* Some of what is scheduled runs early. */
+static void run_some(engine *e)
+{
+    pass *p = &e->passes[draw(&e->random, OUT)];
+    const uint32_t k = draw(&e->random, SEQS);
+    if (p->number != 0) {
+        run_work(e, p, &p->items[k], k);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- the rest */
+
+static void draw_tokens(engine *e, stream *s, uint32_t from, uint32_t n)
+{
+    for (uint32_t i = from; i < from + n; i++) {
+        s->tokens[i] = (int32_t)draw(&e->random, draw(&e->random, 4) == 0 ? 3 : 1);
+    }
+}
+
+static void open_one(engine *e, stream *s)
+{
+    kvp_open_info info;
+    const uint32_t n = 1 + draw(&e->random, MOST / 2);
+    draw_tokens(e, s, 0, n);
+    const kvp_prompt prompt = prompt_of(s->tokens, n);
+    const kvp_admission admission = can_open(&e->w, &prompt);
+    const kvp_status status = kvp_seq_open(e->w.cache, e->w.ns, &prompt, &s->seq, &info);
+    assert_int_equal(status == KVP_OK, admission.verdict == KVP_ADMIT_OK);
+    s->open = status == KVP_OK;
+    e->n_short += status != KVP_OK;
+    if (s->open) {
+        e->n_hits += info.hit_tokens > 0;
+        s->scheduled = info.hit_tokens;
+        s->newest = 0;
+        look(e, s);
+    }
+}
+
+static void extend_one(engine *e, stream *s)
+{
+    const uint32_t n_tokens = info_of(&e->w, s->seq).n_tokens;
+    const uint32_t n = draw(&e->random, 4);
+    if (n_tokens + n > MOST) {
+        return;
+    }
+    draw_tokens(e, s, n_tokens, n);
+    const kvp_batch batch = batch_of(&s->seq, &n, 1);
+    kvp_admission admission;
+    const kvp_status asked = kvp_can_extend(e->w.cache, &batch, &admission);
+    const kvp_status status = kvp_seq_extend(e->w.cache, s->seq, s->tokens + n_tokens, n, 0);
+    assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER ||
+                status == KVP_E_IN_FLIGHT);
+    assert_int_equal(status == KVP_OK, asked == KVP_OK && admission.verdict == KVP_ADMIT_OK);
+    e->n_short += status == KVP_E_NO_BLOCKS;
+}
+
+static void fork_one(engine *e, const stream *s, stream *child)
+{
+    const uint32_t at = draw(&e->random, info_of(&e->w, s->seq).computed_tokens + 1);
+    if (child->open) {
+        return;
+    }
+    kvp_seq seq;
+    const uint32_t place =
+        draw(&e->random, 2) ? at / 4 * 4 : info_of(&e->w, s->seq).computed_tokens;
+    if (kvp_seq_fork(e->w.cache, s->seq, place, 0, &seq) == KVP_OK) {
+        *child = *s;
+        child->seq = seq;
+        child->open = 1;
+        child->scheduled = place;
+        child->newest = 0;
+        look(e, child);
+    }
+}
+
+static void cut_one(engine *e, stream *s)
+{
+    const kvp_seq_info info = info_of(&e->w, s->seq);
+    const uint32_t n =
+        draw(&e->random, 3) ? draw(&e->random, info.n_tokens + 1) : info.computed_tokens;
+    if (kvp_seq_truncate(e->w.cache, s->seq, n, NULL) == KVP_OK) {
+        e->n_back += n > 0 && n < s->scheduled;
+        s->scheduled = s->scheduled < n ? s->scheduled : n;
+        cut_work(e, s, n);
+        look(e, s);
+    }
+}
+
+static void act(engine *e)
+{
+    stream *s = &e->streams[draw(&e->random, SEQS)];
+    uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
+    if (!s->open) {
+        open_one(e, s);
+        return;
+    }
+    if (state_of(e, s).lost) {
+        e->n_lost++;
+        cut_work(e, s, 0);
+        close_seq(&e->w, s->seq);
+        s->open = 0;
+        return;
+    }
+    switch (draw(&e->random, 12)) {
+    case 0:
+        e->n_closed_out += find_pass(e, s->newest) != NULL;
+        cut_work(e, s, 0);
+        close_seq(&e->w, s->seq);
+        s->open = 0;
+        break;
+    case 1: fork_one(e, s, &e->streams[draw(&e->random, SEQS)]); break;
+    case 2: cut_one(e, s); break;
+    case 3:
+    case 4:
+    case 5:
+        (void)kvp_seq_checkpoint(e->w.cache, s->seq, &outcome);
+        e->n_kept += outcome == KVP_CHECKPOINT_MADE;
+        break;
+    default: extend_one(e, s); break;
+    }
+}
+
+static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots)
+{
+    kvp_config config = config_of(S, 4, blocks);
+    config.state_slots = slots;
+    config.max_seqs = SEQS;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    config.max_steps_out = OUT;
+    engine e = {.w = make_world(&config), .random = seed};
+    for (uint32_t i = 0; i < 6000; i++) {
+        act(&e);
+        pass *p = &e.passes[draw(&e.random, OUT)];
+        if (p->number == 0 && draw(&e.random, 2) == 0) {
+            schedule(&e, p);
+        } else if (draw(&e.random, 4) == 0) {
+            report(&e);
+        }
+        run_some(&e);
+        uint32_t n_out = 0;
+        for (uint32_t k = 0; k < OUT; k++) {
+            n_out += e.passes[k].number != 0;
+        }
+        e.n_deep += n_out > 2;
+        for (uint32_t k = 0; k < SEQS; k++) {
+            if (e.streams[k].open) {
+                look(&e, &e.streams[k]);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < OUT; i++) {
+        report(&e);
+    }
+    assert_true(e.n_hits > 20 && e.n_kept > 20 && e.n_back > 5 && e.n_failed > 20);
+    assert_true(e.n_deep > 100 && e.n_closed_out > 20);
+    end_world(&e.w);
+    return e.n_short;
+}
+
+static void test_every_step_reads_the_state_of_its_tokens(void **state)
+{
+    (void)state;
+    uint32_t n_short = 0;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        n_short += run(seed, 4, 60, 14);
+        n_short += run(seed, 8, 40, 24);
+        n_short += run(seed, 4, 40, SLOTS);
+    }
+    assert_true(n_short > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_step_reads_the_state_of_its_tokens),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
