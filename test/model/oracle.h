@@ -252,6 +252,7 @@ typedef struct oracle_seq {
     X(kept_evicts)       /* a host block was evicted for it */                                     \
     X(unwanted)          /* evicted, and the host has it */                                        \
     X(unwanted_lost)     /* evicted, and a unit before it is on no tier */                         \
+    X(given_up)          /* on the host, as the device has it again */                             \
     X(stayed)            /* and there it goes last from now on */                                  \
     X(unwanted_flushed)  /* evicted, and nobody can find it */                                     \
     X(left_writers)      /* a block's only holder copies it: a step may still write it */          \
@@ -374,8 +375,9 @@ typedef struct oracle {
 
     oracle_copy *copies; /* [n_copies, of them n_plan in the plan, the last ones] */
     uint32_t n_copies, n_plan;
-    uint64_t copy_id;                    /* of the last one made */
-    uint64_t to_come;                    /* copies that the running call will still add */
+    uint64_t copy_id;   /* of the last one made */
+    uint64_t to_come;   /* copies that the running call will still add */
+    bool leaves_device; /* a device block is copied to the host, and evicted next */
     oracle_step steps[ORACLE_MAX_STEPS]; /* [n_steps] */
     uint32_t n_steps;
     uint64_t step_number, effective; /* the newest begun, the newest effective */

@@ -129,8 +129,10 @@ int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest)
         o->marks.kept_duplicates += oracle_spot_of(o, node, copy)->block != 0;
         oracle_node_copied(o, node, copy);
     }
+    o->leaves_device = true;
     if (!oracle_overlapped(o))
         oracle_release(o, copy, NULL);
+    o->leaves_device = false;
     return copy;
 }
 
@@ -147,6 +149,17 @@ static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
     e->tier = (uint8_t)oracle_tier(o, block);
     e->kept = kept;
     e->group = (uint16_t)o->blocks[block].group;
+}
+
+/* With KVP_EVICTED_KEEP_ONCE: nobody holds the host block, and the device has its unit. */
+void oracle_give_up(oracle *o, int32_t block)
+{
+    if (o->config.keep_evicted != KVP_EVICTED_KEEP_ONCE || !block ||
+        oracle_block_state(o, block) != KVP_BLOCK_CACHED ||
+        !o->nodes[o->blocks[block].unit_node[0]].at[0][KVP_DEVICE].block)
+        return;
+    o->marks.given_up++;
+    oracle_free_cached(o, block);
 }
 
 /* What the host has of an evicted block leaves it last. */
@@ -372,6 +385,8 @@ void oracle_release(oracle *o, int32_t block, kvp_released *released)
         park(o, block);
     else
         oracle_queue_put(o, block, sealed);
+    if (oracle_tier(o, block) == KVP_HOST && !o->leaves_device)
+        oracle_give_up(o, block);
 }
 
 /* May a step that is out write for the sequence? */

@@ -57,6 +57,7 @@ bool oracle_is_writer(const oracle *o, const oracle_seq *seq);
 void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens);
 void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released *released);
 void oracle_free_cached(oracle *o, int32_t block);
+void oracle_give_up(oracle *o, int32_t block);
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_unpark(oracle *o, uint64_t step);

@@ -50,14 +50,25 @@ static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t blo
     b->content = node;
 }
 
+/* Readers, and the host, know of a node's new block. */
+static void tell_attached(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    if (cache->events.capacity > 0) {
+        kvpi_tell_stored(cache, where, node);
+    }
+    if (cache->keeps_once && KVPI_TIER_OF(where) == KVP_DEVICE) {
+        kvpi_give_up(cache, kvpi_node_at(&cache->prefix, node, where + KVP_HOST)->block);
+    }
+}
+
 /* The node, which had no block there, gets one. */
 static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     kvpi_node_at(&cache->prefix, node, where)->block = block;
     kvpi_prefix_moved(&cache->prefix, node);
     settle_content(cache, where, block, node);
-    if (kvpi_unlikely(cache->events.capacity > 0)) {
-        kvpi_tell_stored(cache, where, node);
+    if (kvpi_unlikely(cache->tells_attached != 0)) {
+        tell_attached(cache, where, node);
     }
 }
 
@@ -121,6 +132,33 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     }
     kvpi_prefix_strike_dups(prefix, where, block, from);
     return n_detached;
+}
+
+/* Is a cached host block's content on the device, too? */
+static int is_twice(const kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(&cache->host, block);
+    return kvpi_block_is_cached(b) &&
+           kvpi_node_at(&cache->prefix, b->content, KVP_DEVICE)->block != KVP_NULL_BLOCK;
+}
+
+void kvpi_give_up(kvp_cache *cache, uint32_t block)
+{
+    if (block != 0 && is_twice(cache, block)) {
+        kvpi_detach_units(cache, KVP_HOST, block, 0);
+        kvpi_plan_drop(&cache->plan, KVP_HOST, block);
+        kvpi_pool_first(&cache->host, block);
+    }
+}
+
+uint32_t kvpi_find_twice(const kvp_cache *cache)
+{
+    for (uint32_t block = 1; cache->keeps_once && block < cache->host.n_blocks; block++) {
+        if (is_twice(cache, block)) {
+            return block;
+        }
+    }
+    return 0;
 }
 
 void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
@@ -449,10 +487,13 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
         b->refs--;
     } else {
         kvpi_release_block(cache, seq->tier, block, released);
+        if (kvpi_unlikely(cache->keeps_once && seq->tier == KVP_HOST)) {
+            kvpi_give_up(cache, block);
+        }
     }
 }
 
-/* Of several rows, or of one with null entries. */
+/* Of several rows, of one with null entries, or of blocks that are given up. */
 static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                          kvp_released *released)
 {
@@ -472,7 +513,8 @@ static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
 
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
-    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0)) {
+    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0 ||
+                      (cache->keeps_once && seq->tier == KVP_HOST))) {
         release_rows(cache, seq, keep, released);
         return;
     }

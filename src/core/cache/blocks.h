@@ -45,6 +45,13 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
  * no room in its half. */
 int kvpi_reclaim_block(kvp_cache *cache);
 
+/* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
+ * first free one. Otherwise nothing is done, as for block 0. */
+void kvpi_give_up(kvp_cache *cache, uint32_t block);
+
+/* With keeps_once: a host block that should have been given up. 0: there is none. */
+uint32_t kvpi_find_twice(const kvp_cache *cache);
+
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
 

@@ -629,6 +629,9 @@ static void load_all(struct load *load)
     if (load->waits != 0) {
         drop_waiting(load);
     }
+    for (uint32_t twice; (twice = kvpi_find_twice(load->cache)) != 0;) {
+        kvpi_give_up(load->cache, twice);
+    }
     reap_nodes(load);
     end_learned(load);
     count_missing(load);
