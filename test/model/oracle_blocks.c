@@ -129,6 +129,7 @@ int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest)
         o->marks.kept_duplicates += oracle_spot_of(o, node, copy)->block != 0;
         oracle_node_copied(o, node, copy);
     }
+    oracle_learned_follow(o, copy, block);
     o->leaves_device = true;
     if (!oracle_overlapped(o))
         oracle_release(o, copy, NULL);
@@ -163,13 +164,15 @@ void oracle_give_up(oracle *o, int32_t block)
 }
 
 /* What the host has of an evicted block leaves it last. */
-static void put_last(oracle *o, int32_t block)
+static void put_last(oracle *o, int32_t block, int32_t evicted)
 {
     if (!o->config.keep_evicted || !block || oracle_block_state(o, block) != KVP_BLOCK_CACHED)
         return;
     o->marks.stayed++;
     oracle_queue_remove(o, block);
     oracle_queue_put(o, block, true);
+    oracle_learned_follow(o, block, evicted);
+    oracle_learned_rest(o, block);
 }
 
 static void evict(oracle *o, int32_t block)
@@ -177,13 +180,15 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
-    bool kept =
-        on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o, b->ns_handle);
+    bool wanted = on_device && is_wanted(o, &o->nodes[deepest], b->group);
+    bool spared = wanted && oracle_learned_spares(o, block);
+    bool kept = wanted && !spared && can_keep(o, b->ns_handle);
 
     if (kept)
         oracle_copy_to_host(o, block, deepest);
-    else if (on_device)
-        put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block);
+    else if (on_device && !wanted)
+        put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block, block);
+    o->marks.unwanted_spared += spared;
     o->stats.kept_blocks += kept;
     oracle_state_follow(o, block);
     tell_evicted(o, block, deepest, kept);
@@ -378,8 +383,10 @@ void oracle_release(oracle *o, int32_t block, kvp_released *released)
     pool_of(o, block)->held--;
     released->cached_blocks += sealed;
     released->freed_blocks += !sealed;
-    if (!sealed)
+    if (!sealed) {
         lose_content(o, block);
+        oracle_learned_lost(o, block);
+    }
     oracle_learned_rest(o, block);
     if (steps)
         park(o, block);

@@ -80,6 +80,8 @@ int32_t oracle_learned_choose(oracle *o, int32_t first);
 void oracle_learned_close(oracle *o, const oracle_seq *seq);
 void oracle_learned_rest(oracle *o, int32_t block);
 void oracle_learned_lost(oracle *o, int32_t block);
+bool oracle_learned_spares(oracle *o, int32_t block);
+void oracle_learned_follow(oracle *o, int32_t block, int32_t other);
 
 /* oracle_plan.c: copies. */
 uint32_t oracle_plan_room(const oracle *o);

@@ -289,6 +289,9 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
             kvpi_copied_unit(cache, where, node, there);
         }
     }
+    if (kvpi_unlikely(cache->host.leaves.on != 0)) {
+        kvpi_leaves_follow(&cache->host.leaves, there, &cache->pool.leaves, block);
+    }
     if (!overlapped) {
         kvpi_release_block(cache, KVP_HOST, there, NULL);
     }
@@ -323,15 +326,23 @@ static void stay_on_host(kvp_cache *cache, uint32_t block)
     if (cache->config.keep_evicted && there != 0 &&
         kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
         kvpi_pool_hold(&cache->host, there);
+        if (kvpi_unlikely(cache->host.leaves.on != 0)) {
+            kvpi_leaves_follow(&cache->host.leaves, there, &cache->pool.leaves, block);
+        }
         (void)kvpi_pool_release(&cache->host, there);
     }
 }
 
-/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
+/* Keep the content of a device block that is about to be evicted on the host, if there is room, and
+ * if it is worth it. */
 static int keep(kvp_cache *cache, uint32_t block)
 {
     if (!wants_host_copy(cache, block)) {
         stay_on_host(cache, block);
+        return 0;
+    }
+    if (kvpi_unlikely(cache->host.leaves.on != 0) &&
+        kvpi_pool_spares(&cache->pool, block, &cache->host)) {
         return 0;
     }
     if (!kvpi_may_copy_to_host(cache, block)) {

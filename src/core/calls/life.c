@@ -247,14 +247,20 @@ static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
     pool->quotas.place_mask = (1u << cache->space_bits) - 1;
 }
 
-/* The device's blocks alone: the host's queue stays as it is. */
-static void plan_leaves(const kvp_cache *cache, struct kvpi_pool *pool)
+/* One policy for both tiers: it numbers the host's blocks behind the device's. */
+static void plan_leaves(kvp_cache *cache)
 {
-    pool->leaves = (struct kvpi_leaves){.on = pool == &cache->pool &&
-                                              cache->config.policy == KVP_POLICY_LEARNED,
-                                        .n_blocks = pool->n_blocks,
-                                        .n_contents = cache->config.n_nodes,
-                                        .block_tokens = cache->config.block_tokens};
+    const kvp_config *config = &cache->config;
+    const struct kvpi_leaves leaves = {.on = config->policy == KVP_POLICY_LEARNED,
+                                       .n_blocks = config->n_blocks,
+                                       .n_contents = config->n_nodes,
+                                       .block_tokens = config->block_tokens,
+                                       .n_others = config->host_blocks};
+    cache->pool.leaves = cache->host.leaves = leaves;
+    cache->host.leaves.on &= config->host_blocks > 0;
+    cache->host.leaves.n_blocks = config->host_blocks;
+    cache->host.leaves.first = config->n_blocks;
+    cache->host.leaves.lane = KVPI_POLICY_OTHERS;
 }
 
 static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
@@ -323,11 +329,10 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_quotas(cache, &cache->host);
     plan_quotas(cache, &cache->states.pool);
     plan_quotas(cache, &cache->states.host);
-    plan_leaves(cache, &cache->pool);
-    plan_leaves(cache, &cache->host);
-    plan_leaves(cache, &cache->states.pool);
-    plan_leaves(cache, &cache->states.host);
+    plan_leaves(cache);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
+    cache->host.leaves.policy_at =
+        cache->pool.leaves.policy_at - (offsetof(kvp_cache, host) - offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
     kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));

@@ -524,6 +524,9 @@ static void end_learned(struct load *load)
         load->report.learned = (uint32_t)kvpi_snap_end_learned(load->cache, &load->learned);
         kvpi_leaves_restored(pool, (int)load->report.learned);
     }
+    if (load->cache->host.leaves.on) {
+        kvpi_leaves_restored(&load->cache->host, (int)load->report.learned);
+    }
 }
 
 /* ------------------------------------------------------------------------------------ the whole */
