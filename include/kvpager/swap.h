@@ -47,6 +47,9 @@
  * in steps that are out, and those that the running call will still add (with KVP_BATCH_EACH: that
  * the current sequence will add).
  *
+ * With KVP_POLICY_LEARNED the host evicts by what was learned, and content that is worth less than
+ * what would have to go for it is not copied (docs/POLICY.md).
+ *
  * The host's queues have content in the order in which the device evicted it. With keep_evicted, if
  * a take evicts a device block whose deepest unit has a cached host block, that one goes to the
  * tail of its class. An open releases the host blocks that it hit from the end of the row on. So

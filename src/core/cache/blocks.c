@@ -134,31 +134,13 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     return n_detached;
 }
 
-/* Is a cached host block's content on the device, too? */
-static int is_twice(const kvp_cache *cache, uint32_t block)
-{
-    const struct kvpi_block *b = kvpi_block(&cache->host, block);
-    return kvpi_block_is_cached(b) &&
-           kvpi_node_at(&cache->prefix, b->content, KVP_DEVICE)->block != KVP_NULL_BLOCK;
-}
-
 void kvpi_give_up(kvp_cache *cache, uint32_t block)
 {
-    if (block != 0 && is_twice(cache, block)) {
+    if (block != 0 && kvpi_is_twice(cache, block)) {
         kvpi_detach_units(cache, KVP_HOST, block, 0);
         kvpi_plan_drop(&cache->plan, KVP_HOST, block);
         kvpi_pool_first(&cache->host, block);
     }
-}
-
-uint32_t kvpi_find_twice(const kvp_cache *cache)
-{
-    for (uint32_t block = 1; cache->keeps_once && block < cache->host.n_blocks; block++) {
-        if (is_twice(cache, block)) {
-            return block;
-        }
-    }
-    return 0;
 }
 
 void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)

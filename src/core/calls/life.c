@@ -257,6 +257,7 @@ static void plan_leaves(kvp_cache *cache)
                                        .block_tokens = config->block_tokens,
                                        .n_others = config->host_blocks};
     cache->pool.leaves = cache->host.leaves = leaves;
+    cache->states.pool.leaves = cache->states.host.leaves = (struct kvpi_leaves){.on = 0};
     cache->host.leaves.on &= config->host_blocks > 0;
     cache->host.leaves.n_blocks = config->host_blocks;
     cache->host.leaves.first = config->n_blocks;

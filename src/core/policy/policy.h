@@ -163,7 +163,8 @@ static inline int kvpi_policy_is_queued(const struct kvpi_policy *policy, uint32
 }
 
 /* The last choice among the blocks of a lane's tier. */
-static inline struct kvpi_policy_choice *kvpi_policy_last(struct kvpi_policy *policy, uint32_t lane)
+static inline struct kvpi_policy_choice *kvpi_policy_last(struct kvpi_policy *policy,
+                                                          uint32_t lane)
 {
     return lane < KVPI_POLICY_OTHERS ? &policy->choice : &policy->other_choice;
 }
@@ -217,8 +218,8 @@ static inline uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t l
                : kvpi_policy_choose_anew(policy, lane);
 }
 
-/* Is staying now worth less to a block of the first tier than to one of the others, which would have
- * to go for it? Not while LRU decides among the others. */
+/* Is staying now worth less to a block of the first tier than to one of the others, which would
+ * have to go for it? Not while LRU decides among the others. */
 int kvpi_policy_is_worth_less(const struct kvpi_policy *policy, uint32_t block, uint32_t other);
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */

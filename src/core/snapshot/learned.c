@@ -207,7 +207,7 @@ static int load_entries(struct kvpi_ghost *ghost, struct kvpi_snap_learned *lear
 }
 
 /* The pool that has a block by the policy's number; NULL: none has. */
-static const struct kvpi_pool *pool_of(const kvp_cache *cache, uint32_t number)
+static const struct kvpi_pool *pool_of_number(const kvp_cache *cache, uint32_t number)
 {
     const struct kvpi_pool *pool = number < cache->pool.n_blocks ? &cache->pool : &cache->host;
     const uint32_t block = number - pool->leaves.first;
@@ -218,7 +218,7 @@ static int load_known(const kvp_cache *cache, struct kvpi_snap_bytes *b)
 {
     while (!b->bad && b->at < b->end) {
         const uint32_t number = kvpi_snap_get_u32(b);
-        const struct kvpi_pool *pool = pool_of(cache, number);
+        const struct kvpi_pool *pool = pool_of_number(cache, number);
         const uint64_t stamp = kvpi_snap_get_u64(b), rest = kvpi_snap_get_u64(b);
         const uint32_t packed = kvpi_snap_get_u32(b);
         if (pool == NULL || packed >= 1u << 17) {

@@ -25,8 +25,8 @@
 #include "base/base.h"
 #include "core/policy/policy.h"
 
-/* Marks in the policy. A block that follows one of the other tier keeps the stamp that that one had,
- * until it loses its content. */
+/* Marks in the policy. A block that follows one of the other tier keeps the stamp that this one
+ * had, until it loses its content. */
 enum { KVPI_LEAF_CACHED = 1, KVPI_LEAF_FOLLOWS = 2 };
 
 struct kvpi_leaf {
