@@ -203,6 +203,11 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->commit_policy = KVP_ADOPT;
         if (likely(&state, 75)) /* few blocks: it has learned something soon */
             config->n_blocks = 3 + draw(&state, 14);
+        if (config->host_blocks && likely(&state, 75)) { /* on the host, too */
+            config->host_blocks = 3 + draw(&state, 5);
+            config->keep_evicted = KVP_EVICTED_KEEP;
+            config->max_copies = config->lent_blocks = 0;
+        }
     }
     if (config->host_blocks && config->n_groups == 1 && likely(&state, 40))
         keep_once(config);
