@@ -109,7 +109,7 @@ typedef struct kvp_config {
     const int32_t *uncached_tokens; /* [n_uncached_tokens] ids never matched or published; copied */
     uint32_t host_blocks;     /* of the host tier, null block included; 0: none (default), else
                                2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h */
-    uint32_t keep_evicted;    /* 1 (default): what is evicted from the device is kept on the host */
+    uint32_t keep_evicted;    /* on the host: KVP_EVICTED_KEEP (default), _DROP, _KEEP_ONCE */
     uint32_t steps;           /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
     uint32_t max_steps_out;   /* steps begun and not reported, 1..64; default 4; see steps.h */
     uint32_t max_events;      /* events that are remembered; 0 (default): none are made; events.h */

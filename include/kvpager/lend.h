@@ -177,7 +177,8 @@ typedef struct kvp_mirrored {
  *          spare_blocks  host blocks that stay free or cached
  * Gives:   out_host      [n_blocks] the host block that is copied to, or that was found; 0: none
  *          out_mirrored  may be NULL
- * Returns: KVP_OK; KVP_E_ARG: no such block; KVP_E_STATE: there is no host tier
+ * Returns: KVP_OK; KVP_E_ARG: no such block; KVP_E_STATE: there is no host tier, or it does not
+ *          keep what the device has (KVP_EVICTED_KEEP_ONCE)
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(n_blocks), allocates nothing

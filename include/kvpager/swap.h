@@ -47,6 +47,9 @@
  * in steps that are out, and those that the running call will still add (with KVP_BATCH_EACH: that
  * the current sequence will add).
  *
+ * With KVP_POLICY_LEARNED the host evicts by what was learned, and content that is worth less than
+ * what would have to go for it is not copied (docs/POLICY.md).
+ *
  * The host's queues have content in the order in which the device evicted it. With keep_evicted, if
  * a take evicts a device block whose deepest unit has a cached host block, that one goes to the
  * tail of its class. An open releases the host blocks that it hit from the end of the row on. So
@@ -59,6 +62,14 @@
  * a lower retention class than what follows it, from drop.h and from kvp_seq_invalidate. With
  * overlapped steps a prefix that is on its way to the host is on no tier until it is there.
  *
+ * With KVP_EVICTED_KEEP_ONCE no content is in a device block and in a cached host block: the host's
+ * capacity adds to the device's, and each way between the two is a copy. A host block gives up its
+ * content and is the first to be taken, as soon as nobody holds it and its unit has a device block.
+ * For a prompt that hits it, that is at the end of the open with ordered steps. With overlapped
+ * steps it is when the step of the copy takes effect; if that fails, the host block stays. This is
+ * no eviction: kvp_cache_evicted does not list it. It needs units of one block, one layer group
+ * without a window, KVP_ADOPT, no max_loads and no state_slots.
+ *
  * Only plans touch the host's blocks, and plans run in order; so host blocks are never parked.
  */
 #ifndef KVPAGER_SWAP_H
@@ -69,6 +80,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* config.keep_evicted: what becomes of content that the device evicts. */
+typedef enum kvp_keep_evicted {
+    KVP_EVICTED_DROP = 0,
+    KVP_EVICTED_KEEP = 1,     /* it is copied to the host, if it is not there */
+    KVP_EVICTED_KEEP_ONCE = 2 /* the same; and the host gives up what the device has again */
+} kvp_keep_evicted;
 
 /* What a swap did. */
 typedef struct kvp_swapped {

@@ -118,6 +118,16 @@ static void draw_groups(uint64_t *state, kvp_config *config)
         config->host_blocks *= config->n_groups;
 }
 
+/* The host gives up what the device has: without what this cannot be combined with. */
+static void keep_once(kvp_config *config)
+{
+    config->keep_evicted = KVP_EVICTED_KEEP_ONCE;
+    config->unit_tokens = 0;
+    config->groups[0] = (kvp_window){0, 0};
+    config->commit_policy = KVP_ADOPT;
+    config->max_loads = config->lent_blocks = 0;
+}
+
 /* Recurrent state: few slots, or enough of them; without what it cannot be combined with. */
 static void draw_states(uint64_t *state, kvp_config *config)
 {
@@ -146,7 +156,7 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->max_steps_out = 2 + draw(state, 4);
     }
     config->policy = KVP_POLICY_LRU;
-    if (!config->host_blocks)
+    if (!config->host_blocks || config->keep_evicted == KVP_EVICTED_KEEP_ONCE)
         config->keep_evicted = 1;
 }
 
@@ -196,7 +206,14 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->commit_policy = KVP_ADOPT;
         if (likely(&state, 75)) /* few blocks: it has learned something soon */
             config->n_blocks = 3 + draw(&state, 14);
+        if (config->host_blocks && likely(&state, 75)) { /* on the host, too */
+            config->host_blocks = 3 + draw(&state, 5);
+            config->keep_evicted = KVP_EVICTED_KEEP;
+            config->max_copies = config->lent_blocks = 0;
+        }
     }
+    if (config->host_blocks && config->n_groups == 1 && likely(&state, 40))
+        keep_once(config);
     draw_states(&state, config);
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;

@@ -259,6 +259,8 @@ typedef struct oracle_seq {
     X(learned_oldest)    /* a victim that is the oldest and worth least */                         \
     X(learned_old)       /* another old one */                                                     \
     X(learned_young)     /* a young one: new content does not stay */                              \
+    X(learned_host_old)  /* the same on the host */                                                \
+    X(learned_host_young)/* and there */                                                           \
     X(learned_leaf)      /* not the first of the queue, which is continued */                      \
     X(learned_no_leaf)   /* all of the class are continued */                                      \
     X(learned_returned)  /* content was used again */                                              \
@@ -270,7 +272,9 @@ typedef struct oracle_seq {
     X(unkept_plan)       /* no room in the plan for it */                                          \
     X(kept_evicts)       /* a host block was evicted for it */                                     \
     X(unwanted)          /* evicted, and the host has it */                                        \
+    X(unwanted_spared)   /* evicted, and worth less than what the host has */                      \
     X(unwanted_lost)     /* evicted, and a unit before it is on no tier */                         \
+    X(given_up)          /* on the host, as the device has it again */                             \
     X(stayed)            /* and there it goes last from now on */                                  \
     X(unwanted_flushed)  /* evicted, and nobody can find it */                                     \
     X(left_writers)      /* a block's only holder copies it: a step may still write it */          \
@@ -410,8 +414,9 @@ typedef struct oracle {
 
     oracle_copy *copies; /* [n_copies, of them n_plan in the plan, the last ones] */
     uint32_t n_copies, n_plan;
-    uint64_t copy_id;                    /* of the last one made */
-    uint64_t to_come;                    /* copies that the running call will still add */
+    uint64_t copy_id;   /* of the last one made */
+    uint64_t to_come;   /* copies that the running call will still add */
+    bool leaves_device; /* a device block is copied to the host, and evicted next */
     oracle_step steps[ORACLE_MAX_STEPS]; /* [n_steps] */
     uint32_t n_steps;
     uint64_t step_number, effective; /* the newest begun, the newest effective */

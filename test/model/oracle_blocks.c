@@ -129,8 +129,11 @@ int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest)
         o->marks.kept_duplicates += oracle_spot_of(o, node, copy)->block != 0;
         oracle_node_copied(o, node, copy);
     }
+    oracle_learned_follow(o, copy, block);
+    o->leaves_device = true;
     if (!oracle_overlapped(o))
         oracle_release(o, copy, NULL);
+    o->leaves_device = false;
     return copy;
 }
 
@@ -149,14 +152,27 @@ static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
     e->group = (uint16_t)o->blocks[block].group;
 }
 
+/* With KVP_EVICTED_KEEP_ONCE: nobody holds the host block, and the device has its unit. */
+void oracle_give_up(oracle *o, int32_t block)
+{
+    if (o->config.keep_evicted != KVP_EVICTED_KEEP_ONCE || !block ||
+        oracle_block_state(o, block) != KVP_BLOCK_CACHED ||
+        !o->nodes[o->blocks[block].unit_node[0]].at[0][KVP_DEVICE].block)
+        return;
+    o->marks.given_up++;
+    oracle_free_cached(o, block);
+}
+
 /* What the host has of an evicted block leaves it last. */
-static void put_last(oracle *o, int32_t block)
+static void put_last(oracle *o, int32_t block, int32_t evicted)
 {
     if (!o->config.keep_evicted || !block || oracle_block_state(o, block) != KVP_BLOCK_CACHED)
         return;
     o->marks.stayed++;
     oracle_queue_remove(o, block);
     oracle_queue_put(o, block, true);
+    oracle_learned_follow(o, block, evicted);
+    oracle_learned_rest(o, block);
 }
 
 static void evict(oracle *o, int32_t block)
@@ -164,13 +180,15 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
-    bool kept =
-        on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o, b->ns_handle);
+    bool wanted = on_device && is_wanted(o, &o->nodes[deepest], b->group);
+    bool spared = wanted && oracle_learned_spares(o, block);
+    bool kept = wanted && !spared && can_keep(o, b->ns_handle);
 
     if (kept)
         oracle_copy_to_host(o, block, deepest);
-    else if (on_device)
-        put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block);
+    else if (on_device && !wanted)
+        put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block, block);
+    o->marks.unwanted_spared += spared;
     o->stats.kept_blocks += kept;
     oracle_state_follow(o, block);
     tell_evicted(o, block, deepest, kept);
@@ -365,13 +383,17 @@ void oracle_release(oracle *o, int32_t block, kvp_released *released)
     pool_of(o, block)->held--;
     released->cached_blocks += sealed;
     released->freed_blocks += !sealed;
-    if (!sealed)
+    if (!sealed) {
         lose_content(o, block);
+        oracle_learned_lost(o, block);
+    }
     oracle_learned_rest(o, block);
     if (steps)
         park(o, block);
     else
         oracle_queue_put(o, block, sealed);
+    if (oracle_tier(o, block) == KVP_HOST && !o->leaves_device)
+        oracle_give_up(o, block);
 }
 
 /* May a step that is out write for the sequence? */

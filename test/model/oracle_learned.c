@@ -21,8 +21,8 @@ static uint64_t group_blocks(const kvp_config *config)
 void oracle_learned_create(oracle *o)
 {
     if (o->config.policy == KVP_POLICY_LEARNED)
-        o->policy =
-            plain_create(o->config.n_blocks - 1, o->config.block_tokens, group_blocks(&o->config));
+        o->policy = plain_create(o->config.n_blocks - 1, o->config.host_blocks,
+                                 o->config.block_tokens, group_blocks(&o->config));
 }
 
 static bool is_cached(const oracle *o, int32_t block)
@@ -45,13 +45,14 @@ static uint32_t deepest_of(const oracle *o, int32_t block)
     return o->blocks[block].unit_node[oracle_block_depth(o, block) - 1];
 }
 
-/* Does another cached block of the device continue this one? */
+/* Does another cached block of its tier continue this one? */
 static bool is_continued(const oracle *o, int32_t block)
 {
+    const oracle_pool *pool = &o->pools[oracle_tier(o, block)];
     uint32_t last = deepest_of(o, block);
 
-    for (uint32_t i = 1; i < o->config.n_blocks; i++) {
-        if (is_cached(o, (int32_t)i) && before_block(o, deepest_of(o, (int32_t)i)) == last)
+    for (int32_t i = pool->first + 1; i < pool->first + (int32_t)pool->n; i++) {
+        if (is_cached(o, i) && before_block(o, deepest_of(o, i)) == last)
             return true;
     }
     return false;
@@ -59,20 +60,23 @@ static bool is_continued(const oracle *o, int32_t block)
 
 int32_t oracle_learned_choose(oracle *o, int32_t first)
 {
-    bool *leaves = oracle_allocate(o->config.n_blocks, sizeof *leaves);
+    const oracle_pool *pool = &o->pools[oracle_tier(o, first)];
+    bool on_host = oracle_tier(o, first) == KVP_HOST;
+    bool *leaves = oracle_allocate(o->config.n_blocks + o->config.host_blocks, sizeof *leaves);
     uint64_t oldest = o->policy->chose_oldest, old = o->policy->chose_old;
     uint64_t young = o->policy->chose_young;
     uint32_t block;
 
-    for (uint32_t i = 1; i < o->config.n_blocks; i++)
-        leaves[i] = is_cached(o, (int32_t)i) &&
-                    o->blocks[i].retention == o->blocks[first].retention &&
-                    !is_continued(o, (int32_t)i);
+    for (int32_t i = pool->first + 1; i < pool->first + (int32_t)pool->n; i++)
+        leaves[i] = is_cached(o, i) && o->blocks[i].retention == o->blocks[first].retention &&
+                    !is_continued(o, i);
     block = plain_choose(o->policy, leaves);
     free(leaves);
     o->marks.learned_oldest += o->policy->chose_oldest > oldest;
     o->marks.learned_old += o->policy->chose_old > old;
     o->marks.learned_young += o->policy->chose_young > young;
+    o->marks.learned_host_old += on_host && o->policy->chose_old > old;
+    o->marks.learned_host_young += on_host && o->policy->chose_young > young;
     o->marks.learned_no_leaf += block == PLAIN_NONE;
     o->marks.learned_leaf += block != PLAIN_NONE && is_continued(o, first);
     return block == PLAIN_NONE ? first : (int32_t)block;
@@ -151,13 +155,13 @@ void oracle_learned_close(oracle *o, const oracle_seq *seq)
 
 void oracle_learned_rest(oracle *o, int32_t block)
 {
-    if (o->policy && oracle_tier(o, block) == KVP_DEVICE && oracle_block_sealed(o, block))
+    if (o->policy && oracle_block_sealed(o, block))
         plain_rest(o->policy, (uint32_t)block);
 }
 
 void oracle_learned_lost(oracle *o, int32_t block)
 {
-    if (o->policy && oracle_tier(o, block) == KVP_DEVICE && !oracle_block_sealed(o, block))
+    if (o->policy && !oracle_block_sealed(o, block))
         plain_forget(o->policy, (uint32_t)block);
 }
 
@@ -208,4 +212,31 @@ kvp_status oracle_learned_class(const oracle *o, uint32_t class_, kvp_policy_cla
         out->best_density[b] = (uint32_t)o->policy->far[class_][b];
     }
     return KVP_OK;
+}
+
+/* Is the content of a device block worth less than what would have to leave the host for it? What a
+ * cached block of the host continues is kept. */
+bool oracle_learned_spares(oracle *o, int32_t block)
+{
+    const oracle_pool *host = &o->pools[KVP_HOST];
+    uint32_t last = deepest_of(o, block);
+    bool full = true, cached = false;
+    int32_t victim;
+
+    for (int32_t i = host->first + 1; i < host->first + (int32_t)host->n; i++) {
+        full &= oracle_block_state(o, i) != KVP_BLOCK_FREE;
+        cached |= is_cached(o, i);
+        if (is_cached(o, i) && before_block(o, deepest_of(o, i)) == last)
+            return false;
+    }
+    if (!o->policy || !full || !cached)
+        return false;
+    victim = oracle_choose(o, KVP_HOST, 0);
+    return plain_is_worth_less(o->policy, (uint32_t)block, (uint32_t)victim);
+}
+
+void oracle_learned_follow(oracle *o, int32_t block, int32_t other)
+{
+    if (o->policy)
+        plain_follow(o->policy, (uint32_t)block, (uint32_t)other);
 }

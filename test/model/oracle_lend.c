@@ -317,7 +317,7 @@ static kvp_status mirror(oracle *o, const kvp_call *call, kvp_outcome *out)
 
     if (wrong < call->n_tokens)
         return oracle_fail(o, KVP_E_ARG, wrong, 0);
-    if (!o->config.host_blocks)
+    if (!o->config.host_blocks || o->config.keep_evicted == KVP_EVICTED_KEEP_ONCE)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
     out->n = call->n_tokens;

@@ -57,6 +57,7 @@ bool oracle_is_writer(const oracle *o, const oracle_seq *seq);
 void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens);
 void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released *released);
 void oracle_free_cached(oracle *o, int32_t block);
+void oracle_give_up(oracle *o, int32_t block);
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_unpark(oracle *o, uint64_t step);
@@ -79,6 +80,8 @@ int32_t oracle_learned_choose(oracle *o, int32_t first);
 void oracle_learned_close(oracle *o, const oracle_seq *seq);
 void oracle_learned_rest(oracle *o, int32_t block);
 void oracle_learned_lost(oracle *o, int32_t block);
+bool oracle_learned_spares(oracle *o, int32_t block);
+void oracle_learned_follow(oracle *o, int32_t block, int32_t other);
 
 /* oracle_plan.c: copies. */
 uint32_t oracle_plan_room(const oracle *o);

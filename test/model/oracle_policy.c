@@ -130,6 +130,7 @@ void plain_reset(plain_policy *p)
 
     memset(p, 0, sizeof *p);
     p->c = old.c;
+    p->others = old.others;
     p->block_tokens = old.block_tokens;
     p->group = old.group;
     p->blocks = old.blocks;
@@ -142,19 +143,20 @@ void plain_reset(plain_policy *p)
     p->chose_old = old.chose_old;
     p->chose_young = old.chose_young;
     p->halvings = old.halvings;
-    memset(p->blocks, 0, (size_t)(p->c + 1) * sizeof *p->blocks);
+    memset(p->blocks, 0, (size_t)(p->c + 1 + p->others) * sizeof *p->blocks);
     learn(p, PLAIN_CLASSES);
 }
 
-plain_policy *plain_create(uint64_t c, uint64_t block_tokens, uint64_t group)
+plain_policy *plain_create(uint64_t c, uint64_t others, uint64_t block_tokens, uint64_t group)
 {
     plain_policy *p = plain_memory(NULL, 1, sizeof *p);
 
     memset(p, 0, sizeof *p);
     p->c = c;
+    p->others = others;
     p->block_tokens = block_tokens;
     p->group = group;
-    p->blocks = plain_memory(NULL, (size_t)(c + 1), sizeof *p->blocks);
+    p->blocks = plain_memory(NULL, (size_t)(c + 1 + others), sizeof *p->blocks);
     plain_reset(p);
     return p;
 }
@@ -319,6 +321,20 @@ static void halve(plain_policy *p, uint64_t n_groups)
     }
 }
 
+/* Is less than 6 % of what comes back as old as the blocks of both tiers are many? */
+static void look_at_others(plain_policy *p)
+{
+    uint64_t all = 0, late = 0;
+
+    for (uint32_t c = 0; c < PLAIN_CLASSES; c++) {
+        for (uint32_t b = 0; b < PLAIN_BINS; b++) {
+            all += p->hits[c][b];
+            late += first_age(p, b) >= p->c + p->others ? p->hits[c][b] : 0;
+        }
+    }
+    p->others_gated = late * 100 < all * 6;
+}
+
 void plain_use(plain_policy *p, const plain_request *r)
 {
     uint64_t n_groups = (r->n_blocks + p->group - 1) / p->group, known = 0, lru = 0, of_lead;
@@ -349,16 +365,28 @@ void plain_use(plain_policy *p, const plain_request *r)
     keep_accounts(p, r, lru);
     halve(p, r->n_blocks / p->group);
     learn(p, 4);
+    look_at_others(p);
 }
 
 void plain_rest(plain_policy *p, uint32_t block)
 {
-    p->blocks[block].used = p->now;
+    if (!p->blocks[block].follows)
+        p->blocks[block].used = p->now;
     p->blocks[block].number = ++p->n_left;
+}
+
+void plain_follow(plain_policy *p, uint32_t block, uint32_t other)
+{
+    uint64_t number = p->blocks[block].number;
+
+    p->blocks[block] = p->blocks[other];
+    p->blocks[block].number = number;
+    p->blocks[block].follows = true;
 }
 
 void plain_forget(plain_policy *p, uint32_t block)
 {
+    p->blocks[block].follows = false;
     p->blocks[block].uses = p->blocks[block].class_ = 0;
 }
 
@@ -398,13 +426,18 @@ static uint64_t value(const plain_policy *p, uint32_t block, bool far)
     return at_age(p, far ? p->far[b->class_] : p->near[b->class_], p->now - b->used);
 }
 
+bool plain_is_worth_less(const plain_policy *p, uint32_t block, uint32_t other)
+{
+    return !plain_is_lru(p) && !p->others_gated && value(p, block, false) < value(p, other, false);
+}
+
 /* Of each class, the oldest block that may go, and the youngest. */
 static void find_ends(const plain_policy *p, const bool *may_go, uint32_t first[PLAIN_CLASSES],
                       uint32_t last[PLAIN_CLASSES])
 {
     for (uint32_t c = 0; c < PLAIN_CLASSES; c++)
         first[c] = last[c] = PLAIN_NONE;
-    for (uint32_t i = 0; i <= p->c; i++) {
+    for (uint32_t i = 0; i <= p->c + p->others; i++) {
         uint32_t c = p->blocks[i].class_;
 
         if (!may_go[i])
@@ -450,7 +483,7 @@ uint32_t plain_choose(plain_policy *p, const bool *may_go)
     }
     if (oldest == PLAIN_NONE)
         return PLAIN_NONE;
-    if (plain_is_lru(p)) {
+    if (plain_is_lru(p) || (oldest > p->c && p->others_gated)) {
         p->chose_cold += p->now < 2 * p->c;
         p->chose_gated += p->gated;
         p->chose_distrusted += p->distrusted;

@@ -16,6 +16,7 @@ typedef struct plain_block {
     uint64_t number; /* of that leaving, among all */
     uint32_t uses;
     uint32_t class_;
+    bool follows; /* one of the other tier: it is as old as that was */
 } plain_block;
 
 /* Content that was used within the last 16 C references. */
@@ -31,15 +32,16 @@ typedef struct plain_entry {
 
 typedef struct plain_policy {
     uint64_t c, block_tokens, group;
+    uint64_t others; /* blocks of the host, its null block too, behind those of the device */
     uint64_t now, n_left;
-    plain_block *blocks;  /* [c + 1] */
+    plain_block *blocks;  /* [c + 1 + others] */
     plain_entry *entries; /* [n_entries] the oldest first */
     uint32_t n_entries, capacity;
     uint64_t hits[PLAIN_CLASSES][PLAIN_BINS], at_risk[PLAIN_CLASSES][PLAIN_BINS];
     uint64_t near[PLAIN_CLASSES][PLAIN_BINS + 1], far[PLAIN_CLASSES][PLAIN_BINS + 1];
     uint32_t turn;
     uint64_t loose, since_halved, since_gate, returned, late;
-    bool gated, distrusted;
+    bool gated, distrusted, others_gated;
     int64_t credit; /* in 200ths of a block */
     uint64_t hit_blocks, lru_blocks;
     /* how often victims were chosen, and why */
@@ -54,15 +56,19 @@ typedef struct plain_request {
     uint64_t prompt_tokens, output_tokens;
 } plain_request;
 
-plain_policy *plain_create(uint64_t c, uint64_t block_tokens, uint64_t group);
+plain_policy *plain_create(uint64_t c, uint64_t others, uint64_t block_tokens, uint64_t group);
 void plain_destroy(plain_policy *p);
 void plain_reset(plain_policy *p);
 void plain_use(plain_policy *p, const plain_request *request);
 void plain_rest(plain_policy *p, uint32_t block);
+void plain_follow(plain_policy *p, uint32_t block, uint32_t other);
 void plain_forget(plain_policy *p, uint32_t block);
 bool plain_is_lru(const plain_policy *p);
 
-/* The block that goes, of those that may; NONE: none may. */
+/* Is staying now worth less to a device block than to a host block? Not while LRU decides there. */
+bool plain_is_worth_less(const plain_policy *p, uint32_t block, uint32_t other);
+
+/* The block that goes, of those that may, which are all of one tier; NONE: none may. */
 uint32_t plain_choose(plain_policy *p, const bool *may_go);
 
 #endif

@@ -124,7 +124,7 @@ int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
     bool full = o->config.quotas && is_full(o, place, tier);
     uint32_t other;
 
-    if (o->policy && tier == KVP_DEVICE && oracle_block_sealed(o, first))
+    if (o->policy && oracle_block_sealed(o, first))
         return oracle_learned_choose(o, first);
     if (!o->config.quotas)
         return first;

@@ -339,7 +339,7 @@ void oracle_state_loaded(oracle *o, uint32_t node, uint32_t host_slot, const ora
     o->slots[slot].node = node;
     checkpoint_of(o, node)->block = (int32_t)slot;
     o->told++;
-    release(o, slot);
+    oracle_slot_release(o, slot);
 }
 
 /* The sequence reads another slot from now on, which is held already. */

@@ -32,6 +32,8 @@ void oracle_node_attach(oracle *o, uint32_t node, int32_t block)
     oracle_spot_of(o, node, block)->block = block;
     o->told++;
     write_down(o, node, block, UNIT_SEALED);
+    if (oracle_tier(o, block) == KVP_DEVICE)
+        oracle_give_up(o, o->nodes[node].at[o->blocks[block].group][KVP_HOST].block);
 }
 
 void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block)

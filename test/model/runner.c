@@ -96,7 +96,9 @@ static void print_config(FILE *file, const kvp_config *c)
             c->commit_policy == KVP_KEEP ? "keep" : "adopt",
             c->full_hit == KVP_FULL_HIT_RECOMPUTE ? "recompute" : "share", c->prefix_cache,
             c->watermark, c->test_hash_bits, c->n_uncached_tokens, c->host_blocks,
-            c->keep_evicted ? "" : " keep nothing",
+            c->keep_evicted == KVP_EVICTED_KEEP_ONCE ? " keep once"
+            : c->keep_evicted                        ? ""
+                                                     : " keep nothing",
             c->steps == KVP_STEPS_OVERLAPPED ? "overlapped" : "ordered", c->max_steps_out,
             c->max_events, c->max_tree_tokens,
             c->quotas                         ? " quotas"

@@ -100,7 +100,7 @@ LOAD = [
     ([*RATES, "--kv-bytes-per-token", "16000T"], "--kv-bytes-per-token makes more than 2^63"),
     (["--host-blocks", "2147483646", "--block-tokens", "65536"],
      "--blocks and --host-blocks make more than 2^63 bytes"),
-    (["--keep-evicted", "perhaps"], "--keep-evicted is 'perhaps', expected one of: on, off"),
+    (["--keep-evicted", "perhaps"], "--keep-evicted is 'perhaps', expected one of: off, on, once"),
     (["--keep-evicted", "off"], "--keep-evicted needs --host-blocks or --host-memory"),
     (["--max-running", "0"], "--max-running is '0', expected a whole number from 1 to 65536"),
     (["--max-running", "65537"], "--max-running is '65537', expected"),

@@ -52,7 +52,7 @@ static void make(uint32_t n, uint32_t block_tokens)
     assert_non_null(all.policy);
     *all.policy = plan;
     kvpi_policy_reset(all.policy);
-    all.plain = plain_create(n, block_tokens, plan.group_blocks);
+    all.plain = plain_create(n, 0, block_tokens, plan.group_blocks);
     all.n = n;
     all.content = malloc((n + 1) * sizeof(*all.content));
     all.lane = calloc(n + 1, 1);

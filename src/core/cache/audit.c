@@ -1,8 +1,7 @@
 /* audit: the audit. Every invariant of the design, by number, over the whole cache.
  *
  * Counts are audited without memory of their own: every reference that a table or a node holds is
- * taken off the count it belongs to, all counts must then be zero, and everything is put back. The
- * same walk does both directions.
+ * taken off the count it belongs to, all counts must then be zero, and everything is put back.
  */
 #include "core/cache/audit.h"
 #include "core/cache/blocks.h"
@@ -39,20 +38,14 @@ static int is_open(const struct kvpi_seq *seq)
 static int check_sums(struct audit *audit)
 {
     const kvp_cache *cache = audit->cache;
-    const struct kvpi_pool *pool = &cache->pool;
-    const struct kvpi_pool *host = &cache->host;
-    if (1 + pool->n_free + pool->n_cached + pool->n_held + pool->n_parked != pool->n_blocks ||
-        (host->n_blocks > 0 &&
-         1 + host->n_free + host->n_cached + host->n_held != host->n_blocks)) {
-        return fail(audit, 0, "B2 the counts do not sum to the number of blocks");
-    }
-    const struct kvpi_pool *slots = &cache->states.pool;
-    const struct kvpi_pool *away = &cache->states.host;
-    if ((slots->n_blocks > 0 &&
-         1 + slots->n_free + slots->n_cached + slots->n_held + slots->n_parked !=
-             slots->n_blocks) ||
-        (away->n_blocks > 0 && 1 + away->n_free + away->n_held != away->n_blocks)) {
-        return fail(audit, 0, "B2 the counts do not sum to the number of slots");
+    for (uint32_t p = 0; p < KVPI_POOLS; p++) {
+        const struct kvpi_pool *pool = kvpi_copy_pool(audit->cache, p);
+        if (pool->n_blocks > 0 &&
+            1 + pool->n_free + pool->n_cached + pool->n_held + pool->n_parked != pool->n_blocks) {
+            return fail(audit, 0,
+                        p < KVPI_TIERS ? "B2 the counts do not sum to the number of blocks"
+                                       : "B2 the counts do not sum to the number of slots");
+        }
     }
     if (cache->prefix.n_used > cache->prefix.n_nodes ||
         cache->plan.n + cache->plan.n_out > cache->plan.capacity ||
@@ -751,8 +744,13 @@ static int check_learning(struct audit *audit)
     for (uint32_t place = 0; cache->pool.leaves.on && place < cache->table.max_seqs; place++) {
         sum += hits[place] == KVPI_NO_REQUEST ? 0 : hits[place];
     }
-    return sum == cache->learning.hits ||
-           fail(audit, 0, "V3 the hits of open requests do not add up");
+    return sum == cache->learning.hits || fail(audit, 0, "V3 the hits of open requests are wrong");
+}
+
+static int check_twice(struct audit *audit)
+{
+    const uint32_t twice = kvpi_find_twice(audit->cache);
+    return twice == 0 || fail(audit, twice, "B4 the host keeps what the device has");
 }
 
 static int audit_pool(struct audit *audit)
@@ -779,7 +777,8 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
                 check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
                 check_dups(&audit) && check_owners(&audit) && check_plan(&audit) &&
-                check_lent(&audit) && check_states(&audit) && check_learning(&audit);
+                check_lent(&audit) && check_states(&audit) && check_learning(&audit) &&
+                check_twice(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -50,14 +50,25 @@ static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t blo
     b->content = node;
 }
 
+/* Readers, and the host, know of a node's new block. */
+static void tell_attached(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    if (cache->events.capacity > 0) {
+        kvpi_tell_stored(cache, where, node);
+    }
+    if (cache->keeps_once && KVPI_TIER_OF(where) == KVP_DEVICE) {
+        kvpi_give_up(cache, kvpi_node_at(&cache->prefix, node, where + KVP_HOST)->block);
+    }
+}
+
 /* The node, which had no block there, gets one. */
 static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     kvpi_node_at(&cache->prefix, node, where)->block = block;
     kvpi_prefix_moved(&cache->prefix, node);
     settle_content(cache, where, block, node);
-    if (kvpi_unlikely(cache->events.capacity > 0)) {
-        kvpi_tell_stored(cache, where, node);
+    if (kvpi_unlikely(cache->tells_attached != 0)) {
+        tell_attached(cache, where, node);
     }
 }
 
@@ -121,6 +132,15 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     }
     kvpi_prefix_strike_dups(prefix, where, block, from);
     return n_detached;
+}
+
+void kvpi_give_up(kvp_cache *cache, uint32_t block)
+{
+    if (block != 0 && kvpi_is_twice(cache, block)) {
+        kvpi_detach_units(cache, KVP_HOST, block, 0);
+        kvpi_plan_drop(&cache->plan, KVP_HOST, block);
+        kvpi_pool_first(&cache->host, block);
+    }
 }
 
 void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
@@ -251,6 +271,9 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
             kvpi_copied_unit(cache, where, node, there);
         }
     }
+    if (kvpi_unlikely(cache->host.leaves.on != 0)) {
+        kvpi_leaves_follow(&cache->host.leaves, there, &cache->pool.leaves, block);
+    }
     if (!overlapped) {
         kvpi_release_block(cache, KVP_HOST, there, NULL);
     }
@@ -285,15 +308,23 @@ static void stay_on_host(kvp_cache *cache, uint32_t block)
     if (cache->config.keep_evicted && there != 0 &&
         kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
         kvpi_pool_hold(&cache->host, there);
+        if (kvpi_unlikely(cache->host.leaves.on != 0)) {
+            kvpi_leaves_follow(&cache->host.leaves, there, &cache->pool.leaves, block);
+        }
         (void)kvpi_pool_release(&cache->host, there);
     }
 }
 
-/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
+/* Keep the content of a device block that is about to be evicted on the host, if there is room, and
+ * if it is worth it. */
 static int keep(kvp_cache *cache, uint32_t block)
 {
     if (!wants_host_copy(cache, block)) {
         stay_on_host(cache, block);
+        return 0;
+    }
+    if (kvpi_unlikely(cache->host.leaves.on != 0) &&
+        kvpi_pool_spares(&cache->pool, block, &cache->host)) {
         return 0;
     }
     if (!kvpi_may_copy_to_host(cache, block)) {
@@ -449,10 +480,13 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
         b->refs--;
     } else {
         kvpi_release_block(cache, seq->tier, block, released);
+        if (kvpi_unlikely(cache->keeps_once && seq->tier == KVP_HOST)) {
+            kvpi_give_up(cache, block);
+        }
     }
 }
 
-/* Of several rows, or of one with null entries. */
+/* Of several rows, of one with null entries, or of blocks that are given up. */
 static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                          kvp_released *released)
 {
@@ -472,7 +506,8 @@ static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
 
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
-    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0)) {
+    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0 ||
+                      (cache->keeps_once && seq->tier == KVP_HOST))) {
         release_rows(cache, seq, keep, released);
         return;
     }

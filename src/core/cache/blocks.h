@@ -45,6 +45,29 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
  * no room in its half. */
 int kvpi_reclaim_block(kvp_cache *cache);
 
+/* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
+ * first free one. Otherwise nothing is done, as for block 0. */
+void kvpi_give_up(kvp_cache *cache, uint32_t block);
+
+/* Is a cached host block's content on the device, too? */
+static inline int kvpi_is_twice(const kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(&cache->host, block);
+    return kvpi_block_is_cached(b) &&
+           kvpi_node_at(&cache->prefix, b->content, KVP_DEVICE)->block != KVP_NULL_BLOCK;
+}
+
+/* With keeps_once: a host block that should have been given up. 0: there is none. */
+static inline uint32_t kvpi_find_twice(const kvp_cache *cache)
+{
+    for (uint32_t block = 1; cache->keeps_once && block < cache->host.n_blocks; block++) {
+        if (kvpi_is_twice(cache, block)) {
+            return block;
+        }
+    }
+    return 0;
+}
+
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
 

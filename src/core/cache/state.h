@@ -190,12 +190,14 @@ struct kvp_cache {
     uint64_t process;  /* kvpi_process_number of who created it; not meaningful in a copy */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
-    uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
-    uint32_t mapped;    /* the arena is ours to unmap */
-    uint32_t watermark; /* blocks */
-    uint32_t grouped;   /* several groups, or one with a window: match_groups.c matches */
-    uint32_t used;      /* a namespace was opened: too late to record */
-    uint64_t batch;     /* number of the batch that runs; never wraps */
+    uint64_t self;       /* where it was created; a copy of the arena knows by it that it is one */
+    uint32_t mapped;     /* the arena is ours to unmap */
+    uint32_t watermark;  /* blocks */
+    uint32_t grouped;    /* several groups, or one with a window: match_groups.c matches */
+    uint32_t keeps_once; /* the host gives up what the device has: kvpi_give_up */
+    uint32_t tells_attached; /* it, or readers of events, must know what a block gets */
+    uint32_t used;           /* a namespace was opened: too late to record */
+    uint64_t batch;          /* number of the batch that runs; never wraps */
     uint64_t n_open_spaces;
     uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
     uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */

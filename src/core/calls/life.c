@@ -35,7 +35,7 @@ static void config_defaults(kvp_config *config)
     config->max_seq_tokens = 32768;
     config->max_namespaces = 16;
     config->prefix_cache = 1;
-    config->keep_evicted = 1;
+    config->keep_evicted = KVP_EVICTED_KEEP;
     config->max_steps_out = 4;
     config->n_groups = 1;
 }
@@ -90,7 +90,7 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
                        "expected at least 0 and below 1") ||
            kvpi_why_range(why, "host_blocks", c->host_blocks, c->host_blocks == 0 ? 0 : 2,
                           INT32_MAX) ||
-           kvpi_why_range(why, "keep_evicted", c->keep_evicted, 0, 1) ||
+           kvpi_why_range(why, "keep_evicted", c->keep_evicted, 0, KVP_EVICTED_KEEP_ONCE) ||
            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
            kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
@@ -115,6 +115,23 @@ static int policy_wrong(const kvp_config *c, kvp_why *why)
                         "expected no window with KVP_POLICY_LEARNED") ||
             kvpi_why_if(why, c->commit_policy == KVP_KEEP, "commit_policy", &keep,
                         "expected KVP_ADOPT with KVP_POLICY_LEARNED"));
+}
+
+/* A host block that gives up its content has one unit, and nothing else refers to it. */
+static int once_wrong(const kvp_config *c, kvp_why *why)
+{
+    const uint64_t U = c->unit_tokens, n_groups = c->n_groups, keep = c->commit_policy;
+    return c->keep_evicted == KVP_EVICTED_KEEP_ONCE &&
+           (kvpi_why_if(why, U != 0 && U != c->block_tokens, "unit_tokens", &U,
+                        "expected block_tokens with KVP_EVICTED_KEEP_ONCE") ||
+            kvpi_why_if(why, c->n_groups > 1, "n_groups", &n_groups,
+                        "expected 1 with KVP_EVICTED_KEEP_ONCE") ||
+            kvpi_why_if(why, c->groups[0].recent_tokens > 0, "groups", NULL,
+                        "expected no window with KVP_EVICTED_KEEP_ONCE") ||
+            kvpi_why_if(why, c->commit_policy == KVP_KEEP, "commit_policy", &keep,
+                        "expected KVP_ADOPT with KVP_EVICTED_KEEP_ONCE") ||
+            kvpi_why_range(why, "max_loads", c->max_loads, 0, 0) ||
+            kvpi_why_range(why, "state_slots", c->state_slots, 0, 0));
 }
 
 /* With what does recurrent state not go together yet? */
@@ -142,7 +159,7 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
 static int config_wrong(const kvp_config *config, kvp_why *why)
 {
     if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why) ||
-        policy_wrong(config, why) || states_wrong(config, why)) {
+        policy_wrong(config, why) || once_wrong(config, why) || states_wrong(config, why)) {
         return 1;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -235,14 +252,21 @@ static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
     pool->quotas.place_mask = (1u << cache->space_bits) - 1;
 }
 
-/* The device's blocks alone: the host's queue stays as it is. */
-static void plan_leaves(const kvp_cache *cache, struct kvpi_pool *pool)
+/* One policy for both tiers: it numbers the host's blocks behind the device's. */
+static void plan_leaves(kvp_cache *cache)
 {
-    pool->leaves = (struct kvpi_leaves){.on = pool == &cache->pool &&
-                                              cache->config.policy == KVP_POLICY_LEARNED,
-                                        .n_blocks = pool->n_blocks,
-                                        .n_contents = cache->config.n_nodes,
-                                        .block_tokens = cache->config.block_tokens};
+    const kvp_config *config = &cache->config;
+    const struct kvpi_leaves leaves = {.on = config->policy == KVP_POLICY_LEARNED,
+                                       .n_blocks = config->n_blocks,
+                                       .n_contents = config->n_nodes,
+                                       .block_tokens = config->block_tokens,
+                                       .n_others = config->host_blocks};
+    cache->pool.leaves = cache->host.leaves = leaves;
+    cache->states.pool.leaves = cache->states.host.leaves = (struct kvpi_leaves){.on = 0};
+    cache->host.leaves.on &= config->host_blocks > 0;
+    cache->host.leaves.n_blocks = config->host_blocks;
+    cache->host.leaves.first = config->n_blocks;
+    cache->host.leaves.lane = KVPI_POLICY_OTHERS;
 }
 
 static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
@@ -296,6 +320,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->states.pool.n_lists = cache->pool.n_lists;
     cache->steps.max = config->max_steps_out;
     cache->events.capacity = config->max_events;
+    cache->keeps_once = config->host_blocks > 0 && config->keep_evicted == KVP_EVICTED_KEEP_ONCE;
+    cache->tells_attached = config->max_events > 0 || cache->keeps_once;
     cache->table.max_seqs = config->max_seqs;
     cache->table.max_tokens = config->max_seq_tokens;
     cache->table.max_blocks = kvpi_ceil_div(config->max_seq_tokens, S);
@@ -310,11 +336,10 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_quotas(cache, &cache->host);
     plan_quotas(cache, &cache->states.pool);
     plan_quotas(cache, &cache->states.host);
-    plan_leaves(cache, &cache->pool);
-    plan_leaves(cache, &cache->host);
-    plan_leaves(cache, &cache->states.pool);
-    plan_leaves(cache, &cache->states.host);
+    plan_leaves(cache);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
+    cache->host.leaves.policy_at =
+        cache->pool.leaves.policy_at - (offsetof(kvp_cache, host) - offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
     kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));

@@ -146,6 +146,9 @@ static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
     for (uint32_t source = match->first_host; source != 0;) {
         const uint32_t next = kvpi_block(&cache->host, source)->next;
         kvpi_release_block(cache, KVP_HOST, source, NULL);
+        if (cache->keeps_once) {
+            kvpi_give_up(cache, source);
+        }
         source = next;
     }
 }

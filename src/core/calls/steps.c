@@ -277,6 +277,9 @@ static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t
     }
     if (copy->keeps) {
         kvpi_release_block(cache, copy->dst_tier, copy->dst, NULL);
+        if (cache->keeps_once) {
+            kvpi_give_up(cache, copy->dst); /* computed again meanwhile */
+        }
     }
 }
 

@@ -107,7 +107,7 @@ static kvp_status mirror_blocks(kvp_cache *cache, const int32_t *blocks, uint32_
     if (n_valid < n_blocks) {
         return kvpi_fail(cache, KVP_E_ARG, n_valid, 0);
     }
-    if (cache->config.host_blocks == 0) {
+    if (cache->config.host_blocks == 0 || cache->keeps_once) {
         return kvpi_fail(cache, KVP_E_STATE, 0, 0);
     }
     kvpi_begin_change(cache);

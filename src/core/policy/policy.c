@@ -33,11 +33,11 @@ void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, 
     kvpi_ghost_layout(&policy->ghost, policy->group_blocks, layout,
                       self + offsetof(struct kvpi_policy, ghost));
     struct kvpi_order *first = &policy->order[0];
-    first->n_blocks = n + 1;
+    first->n_blocks = n + 1 + policy->n_others;
     first->lane = 0;
     kvpi_order_layout(first, layout, self + offsetof(struct kvpi_policy, order));
     for (uint32_t lane = 1; lane < KVPI_POLICY_LANES; lane++) {
-        policy->order[lane].n_blocks = n + 1;
+        policy->order[lane].n_blocks = first->n_blocks;
         policy->order[lane].lane = lane;
         policy->order[lane].blocks_at = first->blocks_at - lane * sizeof(*first);
     }
@@ -100,6 +100,27 @@ static void look_at_gate(struct kvpi_policy *policy)
     policy->n_uses = 0;
     policy->gated =
         !policy->ungated && policy->returned_late * 100 < policy->returned * GATE_PERCENT;
+}
+
+/* Among the others the index decides if so much comes back that LRU would have lost with the room
+ * of both tiers: what is older than that many references. */
+static void look_at_others(struct kvpi_policy *policy)
+{
+    const uint64_t room = (uint64_t)policy->n_blocks + policy->n_others;
+    uint64_t hits = 0, late = 0;
+    for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
+        const uint32_t in_bin = policy->hits.hits[KVPI_CLASSES][bin];
+        hits += in_bin;
+        late += kvpi_bins_edge(policy->n_blocks, bin) >= room ? in_bin : 0;
+    }
+    policy->others_gated = late * 100 < hits * GATE_PERCENT;
+}
+
+void kvpi_policy_restored(struct kvpi_policy *policy)
+{
+    kvpi_hits_restored(&policy->hits);
+    policy->changes++;
+    look_at_others(policy);
 }
 
 static void halve(struct kvpi_policy *policy, uint32_t n_groups)
@@ -246,6 +267,9 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
     look_at_gate(policy);
     halve(policy, use->n_blocks / policy->group_blocks);
     kvpi_hits_learn(&policy->hits, LEARNED_EACH_USE);
+    if (policy->n_others > 0) {
+        look_at_others(policy);
+    }
 }
 
 void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block)
@@ -253,6 +277,24 @@ void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block)
     struct kvpi_order_block *b = block_of(policy, block);
     KVPI_ASSERT(!b->queued);
     b->stamp = policy->references;
+    b->number = ++policy->rests;
+    policy->changes++;
+}
+
+void kvpi_policy_follow(struct kvpi_policy *policy, uint32_t block, uint32_t other)
+{
+    struct kvpi_order_block *b = block_of(policy, block);
+    const struct kvpi_order_block *from = block_of(policy, other);
+    KVPI_ASSERT(!b->queued);
+    b->stamp = from->stamp;
+    b->class_ = from->class_;
+    b->count = from->count;
+}
+
+void kvpi_policy_arrive(struct kvpi_policy *policy, uint32_t block)
+{
+    struct kvpi_order_block *b = block_of(policy, block);
+    KVPI_ASSERT(!b->queued);
     b->number = ++policy->rests;
     policy->changes++;
 }
@@ -317,20 +359,21 @@ static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_poli
 static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
 {
     const struct kvpi_order *order = &policy->order[lane];
+    const uint32_t tier = lane >= KVPI_POLICY_OTHERS;
     const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
     for (uint64_t left = order->filled; left != 0; left &= left - 1) {
         const uint32_t c = (uint32_t)__builtin_ctzll(left);
         const struct kvpi_policy_worth *end;
-        end = value(policy, &policy->oldest[c], order->oldest[c]);
+        end = value(policy, &policy->oldest[tier][c], order->oldest[c]);
         oldest = oldest == NULL || is_older(end, oldest) ? end : oldest;
         old = old == NULL || goes_before(end, old) ? end : old;
-        end = value(policy, &policy->youngest[c], order->youngest[c]);
+        end = value(policy, &policy->youngest[tier][c], order->youngest[c]);
         young = young == NULL || end->now < young->now ? end : young;
     }
     if (oldest == NULL) {
         return KVPI_POLICY_NONE;
     }
-    if (kvpi_policy_is_lru(policy)) {
+    if (kvpi_policy_is_lru(policy) || (tier == 1 && policy->others_gated)) {
         return oldest->block;
     }
     old = IS_LESS(old->best, oldest->best) ? old : oldest;
@@ -341,25 +384,37 @@ uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)
 {
     const uint32_t block = choose(policy, lane);
     if (block == KVPI_POLICY_NONE) {
-        policy->choice.state = KVPI_CHOICE_NONE;
+        kvpi_policy_last(policy, lane)->state = KVPI_CHOICE_NONE;
         return block;
     }
     const struct kvpi_order_block *b = block_of(policy, block);
-    policy->choice = (struct kvpi_policy_choice){.change = policy->changes,
-                                                 .stamp = b->stamp,
-                                                 .number = b->number,
-                                                 .block = block,
-                                                 .class_ = b->class_,
-                                                 .lane = lane,
-                                                 .state = KVPI_CHOICE_MADE};
+    *kvpi_policy_last(policy, lane) = (struct kvpi_policy_choice){.change = policy->changes,
+                                                                  .stamp = b->stamp,
+                                                                  .number = b->number,
+                                                                  .block = block,
+                                                                  .class_ = b->class_,
+                                                                  .lane = lane,
+                                                                  .state = KVPI_CHOICE_MADE};
     return block;
+}
+
+static uint32_t now_of(const struct kvpi_policy *policy, uint32_t block)
+{
+    const struct kvpi_order_block *b = block_of(policy, block);
+    return at_age(policy, policy->hits.now[b->class_], policy->references - b->stamp);
+}
+
+int kvpi_policy_is_worth_less(const struct kvpi_policy *policy, uint32_t block, uint32_t other)
+{
+    return !kvpi_policy_is_lru(policy) && !policy->others_gated &&
+           now_of(policy, block) < now_of(policy, other);
 }
 
 /* ------------------------------------------------------------------------------------- audit */
 
 static const char *check_known(const struct kvpi_policy *policy)
 {
-    for (uint32_t i = 0; i <= policy->n_blocks; i++) {
+    for (uint32_t i = 0; i < policy->order[0].n_blocks; i++) {
         const struct kvpi_order_block *b = block_of(policy, i);
         if (b->class_ >= KVPI_CLASSES || b->stamp > policy->references) {
             return "V1 a block's class is none, or it was used in the future";
@@ -374,14 +429,14 @@ static const char *check_known(const struct kvpi_policy *policy)
     return NULL;
 }
 
-static const char *check_choice(const struct kvpi_policy *policy)
+static const char *check_choice(const struct kvpi_policy *policy,
+                                const struct kvpi_policy_choice *choice)
 {
-    const struct kvpi_policy_choice *choice = &policy->choice;
     if (choice->state == KVPI_CHOICE_NONE) {
         return NULL;
     }
     if (choice->state > KVPI_CHOICE_GONE || choice->lane >= KVPI_POLICY_LANES ||
-        choice->class_ >= KVPI_CLASSES || choice->block > policy->n_blocks) {
+        choice->class_ >= KVPI_CLASSES || choice->block >= policy->order[0].n_blocks) {
         return "V4 there is no such choice";
     }
     const struct kvpi_order *order = &policy->order[choice->lane];
@@ -405,7 +460,8 @@ const char *kvpi_policy_check(const struct kvpi_policy *policy)
     if (detail == NULL && policy->returned_late > policy->returned) {
         detail = "V2 more came back late than came back";
     }
-    detail = detail != NULL ? detail : check_choice(policy);
+    detail = detail != NULL ? detail : check_choice(policy, &policy->choice);
+    detail = detail != NULL ? detail : check_choice(policy, &policy->other_choice);
     detail = detail != NULL ? detail : kvpi_hits_check(&policy->hits);
     detail = detail != NULL ? detail : kvpi_ghost_check(&policy->ghost);
     if (detail == NULL && kvpi_ghost_ages_are_wrong(&policy->ghost, policy->references)) {

@@ -18,6 +18,9 @@
  *   w   tokens of its prompt behind the leading blocks that were known:
  *                                                                <= 512 | <= 4096 | <= 32768 | more
  *
+ * A second tier may have its blocks here, too: the others, which have what left the first one, and
+ * the class that it had there. Their lanes are those from KVPI_POLICY_OTHERS on.
+ *
  * Integers only, and no clock: time is the number of block references, so that the same calls give
  * the same victims.
  *
@@ -40,7 +43,7 @@
 
 #define KVPI_POLICY_NONE KVPI_ORDER_NONE
 
-enum { KVPI_POLICY_GROUP_TOKENS = 512, KVPI_POLICY_LANES = 8 };
+enum { KVPI_POLICY_GROUP_TOKENS = 512, KVPI_POLICY_OTHERS = 8, KVPI_POLICY_LANES = 16 };
 
 /* Blocks of a group: 512 tokens, but at most a 128th of a small cache. */
 static inline uint32_t kvpi_policy_group_blocks(uint32_t n_blocks, uint32_t block_tokens)
@@ -80,6 +83,7 @@ struct kvpi_policy_choice {
 
 struct kvpi_policy {
     uint32_t n_blocks;      /* C; their numbers are 0 .. C */
+    uint32_t n_others;      /* of the other tier, its null block too, numbered from C + 1 on */
     uint32_t block_tokens;  /* set before the layout, as is: */
     uint32_t ungated;       /* 1: learn also where little comes back that LRU lost */
     uint32_t group_blocks;  /* of an entry of the ghost; 0 before the layout: 512 tokens */
@@ -93,12 +97,14 @@ struct kvpi_policy {
     uint32_t gated;         /* 1: LRU as long as nothing else comes back */
     uint32_t n_uses;        /* since the gate was looked at */
     uint32_t n_sampled;     /* groups since the counts were halved */
+    uint32_t others_gated;  /* 1: LRU among the others */
     uint32_t loose_blocks;  /* of requests without a whole group: LRU has them, too */
     uint64_t returned;      /* groups that were used again: the gate's, and of them: */
     uint64_t returned_late; /* those that LRU had lost */
     struct kvpi_policy_choice choice;
-    struct kvpi_policy_worth oldest[KVPI_CLASSES];
-    struct kvpi_policy_worth youngest[KVPI_CLASSES];
+    struct kvpi_policy_choice other_choice; /* among the others, as are the second of these: */
+    struct kvpi_policy_worth oldest[2][KVPI_CLASSES];
+    struct kvpi_policy_worth youngest[2][KVPI_CLASSES];
     struct kvpi_hits hits;
     struct kvpi_ghost ghost;
     struct kvpi_order order[KVPI_POLICY_LANES]; /* the one of a lower lane goes first */
@@ -118,7 +124,7 @@ struct kvpi_policy_request {
     uint64_t output_tokens;
 };
 
-/* Plan the arrays; n_blocks (at least 1), block_tokens, group_blocks and ungated are set. `self`:
+/* Plan the arrays; n_blocks (at least 1), n_others and the three behind it are set. `self`:
  * the policy's own offset in the arena. */
 void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, size_t self);
 
@@ -143,6 +149,11 @@ static inline uint64_t kvpi_policy_rest_many(struct kvpi_policy *policy, uint32_
     return before;
 }
 
+/* A block that is not queued has what another one has, with its class, uses and stamp; and nobody
+ * holds it any more: it rests, and keeps that stamp. */
+void kvpi_policy_follow(struct kvpi_policy *policy, uint32_t block, uint32_t other);
+void kvpi_policy_arrive(struct kvpi_policy *policy, uint32_t block);
+
 /* A block that is not queued lost its content. */
 void kvpi_policy_forget(struct kvpi_policy *policy, uint32_t block);
 
@@ -151,12 +162,19 @@ static inline int kvpi_policy_is_queued(const struct kvpi_policy *policy, uint32
     return kvpi_order_block(policy->order, block)->queued != 0;
 }
 
+/* The last choice among the blocks of a lane's tier. */
+static inline struct kvpi_policy_choice *kvpi_policy_last(struct kvpi_policy *policy,
+                                                          uint32_t lane)
+{
+    return lane < KVPI_POLICY_OTHERS ? &policy->choice : &policy->other_choice;
+}
+
 /* A block may go: it is cached, and nothing that is continues it. Or it may not any more.
  * Cost: O(log blocks) expected. */
 static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t lane, uint32_t block)
 {
     const struct kvpi_order_block *b = kvpi_order_block(policy->order, block);
-    struct kvpi_policy_choice *choice = &policy->choice;
+    struct kvpi_policy_choice *choice = kvpi_policy_last(policy, lane);
     const int follows = choice->state == KVPI_CHOICE_GONE && choice->lane == lane &&
                         choice->class_ == b->class_ && choice->stamp == b->stamp &&
                         choice->number + 1 == b->number;
@@ -170,7 +188,7 @@ static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t bloc
 {
     const uint32_t lane = kvpi_order_block(policy->order, block)->queued - 1u;
     KVPI_ASSERT(lane < KVPI_POLICY_LANES);
-    struct kvpi_policy_choice *choice = &policy->choice;
+    struct kvpi_policy_choice *choice = kvpi_policy_last(policy, lane);
     const int goes = choice->state == KVPI_CHOICE_MADE && choice->block == block;
     choice->state = goes ? KVPI_CHOICE_GONE : KVPI_CHOICE_NONE;
     kvpi_order_remove(&policy->order[lane], block);
@@ -207,6 +225,9 @@ static inline enum kvpi_policy_fallback kvpi_policy_fallback(const struct kvpi_p
 int64_t kvpi_policy_credit_floor(const struct kvpi_policy *policy);
 int64_t kvpi_policy_credit_limit(const struct kvpi_policy *policy);
 
+/* The counts and indexes of `hits` were put there: set what follows from them. */
+void kvpi_policy_restored(struct kvpi_policy *policy);
+
 /* Choose the block of a lane that goes. Gives NONE if none of it may go. Cost: O(classes with a
  * block). */
 uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane);
@@ -214,12 +235,16 @@ uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane);
 /* The same. What follows the block that went last is known. */
 static inline uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t lane)
 {
-    const struct kvpi_policy_choice *choice = &policy->choice;
+    const struct kvpi_policy_choice *choice = kvpi_policy_last(policy, lane);
     return choice->state == KVPI_CHOICE_MADE && choice->change == policy->changes &&
                    choice->lane == lane
                ? choice->block
                : kvpi_policy_choose_anew(policy, lane);
 }
+
+/* Is staying now worth less to a block of the first tier than to one of the others, which would
+ * have to go for it? Not while LRU decides among the others. */
+int kvpi_policy_is_worth_less(const struct kvpi_policy *policy, uint32_t block, uint32_t other);
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
 const char *kvpi_policy_check(const struct kvpi_policy *policy);

@@ -119,8 +119,10 @@ static void fetch_pool(struct inspection *in, const struct kvpi_pool *pool)
 
 static void fetch_leaves(struct inspection *in, const struct kvpi_leaves *leaves)
 {
-    if (leaves->on) {
+    if (leaves->on && leaves->first == 0) {
         fetch_array(in, kvpi_leaves_policy(leaves), leaves->above_at - leaves->policy_at, 1);
+    }
+    if (leaves->on) {
         fetch_array(in, kvpi_leaves_above(leaves, 0), leaves->n_blocks, sizeof(uint32_t));
         fetch_array(in, kvpi_leaf(leaves, 0), (uint64_t)leaves->n_contents + 1,
                     sizeof(struct kvpi_leaf));
@@ -208,6 +210,7 @@ static void fetch_rest(struct inspection *in)
     fetch_pool(in, &copy->pool);
     fetch_pool(in, &copy->host);
     fetch_leaves(in, &copy->pool.leaves);
+    fetch_leaves(in, &copy->host.leaves);
     fetch_learning(in);
     fetch_states(in);
     fetch_prefix(in);

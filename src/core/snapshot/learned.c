@@ -94,20 +94,20 @@ static void put_known(const struct kvpi_order_block *known, uint32_t block,
     kvpi_snap_put_u32(b, block);
     kvpi_snap_put_u64(b, known->stamp);
     kvpi_snap_put_u64(b, known->number);
-    kvpi_snap_put_u32(b, known->class_ | (uint32_t)known->count << 8);
+    kvpi_snap_put_u32(b, known->class_ | (uint32_t)known->count << 8 |
+                             (uint32_t)((known->mark & KVPI_LEAF_FOLLOWS) != 0) << 16);
 }
 
-static void save_known(const kvp_cache *cache, struct kvpi_snap_writer *writer)
+static void save_known(const struct kvpi_pool *pool, struct kvpi_snap_writer *writer)
 {
-    const struct kvpi_pool *pool = &cache->pool;
-    const struct kvpi_policy *policy = kvpi_leaves_policy(&pool->leaves);
-    for (uint32_t block = 1; block < pool->n_blocks;) {
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    for (uint32_t block = 1; leaves->on && block < pool->n_blocks;) {
         struct kvpi_snap_bytes b = kvpi_snap_begin(writer);
         uint32_t n = 0;
         kvpi_snap_put_u32(&b, PART_BLOCKS);
         for (; block < pool->n_blocks && n < BLOCKS_A_RECORD; block++) {
             if (kvpi_block(pool, block)->content != KVPI_NO_NODE) {
-                put_known(kvpi_order_block(policy->order, block), block, &b);
+                put_known(kvpi_leaves_known(leaves, block), leaves->first + block, &b);
                 n++;
             }
         }
@@ -128,7 +128,8 @@ void kvpi_snap_save_learned(const kvp_cache *cache, struct kvpi_snap_writer *wri
         save_class(&policy->hits, c, writer);
     }
     save_entries(&policy->ghost, writer);
-    save_known(cache, writer);
+    save_known(&cache->pool, writer);
+    save_known(&cache->host, writer);
 }
 
 /* ----------------------------------------------------------------------------------------- load */
@@ -205,23 +206,32 @@ static int load_entries(struct kvpi_ghost *ghost, struct kvpi_snap_learned *lear
     return 1;
 }
 
+/* The pool that has a block by the policy's number; NULL: none has. */
+static const struct kvpi_pool *pool_of_number(const kvp_cache *cache, uint32_t number)
+{
+    const struct kvpi_pool *pool = number < cache->pool.n_blocks ? &cache->pool : &cache->host;
+    const uint32_t block = number - pool->leaves.first;
+    return pool->leaves.on && block != 0 && block < pool->n_blocks ? pool : NULL;
+}
+
 static int load_known(const kvp_cache *cache, struct kvpi_snap_bytes *b)
 {
-    const struct kvpi_pool *pool = &cache->pool;
-    struct kvpi_policy *policy = kvpi_leaves_policy(&pool->leaves);
     while (!b->bad && b->at < b->end) {
-        const uint32_t block = kvpi_snap_get_u32(b);
-        const uint64_t stamp = kvpi_snap_get_u64(b), number = kvpi_snap_get_u64(b);
+        const uint32_t number = kvpi_snap_get_u32(b);
+        const struct kvpi_pool *pool = pool_of_number(cache, number);
+        const uint64_t stamp = kvpi_snap_get_u64(b), rest = kvpi_snap_get_u64(b);
         const uint32_t packed = kvpi_snap_get_u32(b);
-        if (block == 0 || block >= pool->n_blocks || packed > UINT16_MAX) {
+        if (pool == NULL || packed >= 1u << 17) {
             return 0;
         }
+        const uint32_t block = number - pool->leaves.first;
         if (kvpi_block(pool, block)->content != KVPI_NO_NODE) { /* else it was dropped */
-            struct kvpi_order_block *known = kvpi_order_block(policy->order, block);
+            struct kvpi_order_block *known = kvpi_leaves_known(&pool->leaves, block);
             known->stamp = stamp;
-            known->number = number;
+            known->number = rest;
             known->class_ = (uint8_t)packed;
             known->count = (uint8_t)(packed >> 8);
+            known->mark = packed >> 16 != 0 ? KVPI_LEAF_FOLLOWS : 0;
         }
     }
     return 1;
@@ -247,13 +257,11 @@ void kvpi_snap_load_learned(kvp_cache *cache, struct kvpi_snap_learned *learned,
 }
 
 /* Every block with content has its part: a rest at least, which is what made it cached. */
-static int all_are_known(const kvp_cache *cache)
+static int all_are_known(const struct kvpi_pool *pool)
 {
-    const struct kvpi_pool *pool = &cache->pool;
-    const struct kvpi_policy *policy = kvpi_leaves_policy(&pool->leaves);
-    for (uint32_t block = 1; block < pool->n_blocks; block++) {
+    for (uint32_t block = 1; pool->leaves.on && block < pool->n_blocks; block++) {
         if (kvpi_block(pool, block)->content != KVPI_NO_NODE &&
-            kvpi_order_block(policy->order, block)->number == 0) {
+            kvpi_leaves_known(&pool->leaves, block)->number == 0) {
             return 0;
         }
     }
@@ -276,9 +284,8 @@ int kvpi_snap_end_learned(kvp_cache *cache, const struct kvpi_snap_learned *lear
     struct kvpi_policy *policy = kvpi_leaves_policy(&cache->pool.leaves);
     if (learned->begun && !learned->bad && learned->classes == UINT64_MAX &&
         learned->entries == learned->n_entries && set_cursors(&policy->ghost, learned) &&
-        all_are_known(cache)) {
-        kvpi_hits_restored(&policy->hits);
-        policy->changes++;
+        all_are_known(&cache->pool) && all_are_known(&cache->host)) {
+        kvpi_policy_restored(policy);
         if (kvpi_policy_check(policy) == NULL) {
             return 1;
         }

@@ -524,6 +524,9 @@ static void end_learned(struct load *load)
         load->report.learned = (uint32_t)kvpi_snap_end_learned(load->cache, &load->learned);
         kvpi_leaves_restored(pool, (int)load->report.learned);
     }
+    if (load->cache->host.leaves.on) {
+        kvpi_leaves_restored(&load->cache->host, (int)load->report.learned);
+    }
 }
 
 /* ------------------------------------------------------------------------------------ the whole */
@@ -628,6 +631,9 @@ static void load_all(struct load *load)
     }
     if (load->waits != 0) {
         drop_waiting(load);
+    }
+    for (uint32_t twice; (twice = kvpi_find_twice(load->cache)) != 0;) {
+        kvpi_give_up(load->cache, twice);
     }
     reap_nodes(load);
     end_learned(load);

@@ -181,6 +181,16 @@ uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
     return other != 0 ? other : first;
 }
 
+int kvpi_pool_spares(const struct kvpi_pool *pool, uint32_t block, struct kvpi_pool *host)
+{
+    if (host->n_free > 0 || host->n_cached == 0 ||
+        kvpi_leaf(&host->leaves, kvpi_block(pool, block)->content)->continued > 0) {
+        return 0;
+    }
+    return kvpi_leaves_is_worth_less(&pool->leaves, block, &host->leaves,
+                                     kvpi_leaves_choose(host, kvpi_pool_victim(host)));
+}
+
 /* The first cached block of the queues. */
 static uint32_t first_cached(const struct kvpi_pool *pool)
 {
@@ -273,6 +283,16 @@ static void enqueue(struct kvpi_pool *pool, uint32_t block)
     }
 }
 
+/* Nobody holds a block any more, which has no content. */
+static void tell_freed(struct kvpi_pool *pool, uint32_t block)
+{
+    if (pool->leaves.on) {
+        kvpi_leaves_forget(&pool->leaves, block);
+    } else {
+        kvpi_quotas_disown(&pool->quotas, block);
+    }
+}
+
 uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *b = kvpi_block(pool, block);
@@ -288,8 +308,8 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
     b->refs &= ~KVPI_REFS_PARKED;
     if (b->content == 0) {
         kvpi_pool_raise(pool, block);
-        if (kvpi_pool_counts(pool)) {
-            kvpi_quotas_disown(&pool->quotas, block);
+        if (kvpi_pool_is_watched(pool)) {
+            tell_freed(pool, block);
         }
     } else if (kvpi_unlikely(pool->leaves.on != 0)) {
         kvpi_leaves_rest(&pool->leaves, block);

@@ -201,6 +201,11 @@ uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
  * is watched; without, it is the victim. */
 uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
 
+/* Has a block of `pool`, which will be evicted, content that is not worth the place on the host
+ * that the victim there would leave for it? Not if a cached block there continues it. For pools
+ * with leaves. */
+int kvpi_pool_spares(const struct kvpi_pool *pool, uint32_t block, struct kvpi_pool *host);
+
 /* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
  * that is not over its own? */
 int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner);

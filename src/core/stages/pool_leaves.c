@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-_Static_assert((int)KVPI_POLICY_LANES == KVP_RETENTION_CLASSES, "a lane for each class");
+_Static_assert((int)KVPI_POLICY_OTHERS == KVP_RETENTION_CLASSES &&
+                   (int)KVPI_POLICY_LANES == 2 * KVP_RETENTION_CLASSES,
+               "a lane for each class of each tier");
 
 /* The policy as it lies in the arena: its sizes, and its arrays behind it. Gives the bytes of
  * all. */
@@ -18,6 +20,7 @@ static struct kvpi_layout plan_policy(const struct kvpi_leaves *leaves, struct k
 {
     struct kvpi_layout layout = {0, 0};
     policy->n_blocks = leaves->n_blocks - 1;
+    policy->n_others = leaves->n_others;
     policy->block_tokens = leaves->block_tokens;
     policy->ungated = 0;
     policy->group_blocks = kvpi_policy_group_blocks(policy->n_blocks, policy->block_tokens);
@@ -32,9 +35,11 @@ void kvpi_leaves_layout(struct kvpi_leaves *leaves, struct kvpi_layout *layout, 
     if (!leaves->on) {
         return;
     }
-    const struct kvpi_layout own = plan_policy(leaves, &policy);
-    layout->overflow |= own.overflow;
-    leaves->policy_at = kvpi_layout_take(layout, own.bytes, 1) - self;
+    if (leaves->first == 0) {
+        const struct kvpi_layout own = plan_policy(leaves, &policy);
+        layout->overflow |= own.overflow;
+        leaves->policy_at = kvpi_layout_take(layout, own.bytes, 1) - self;
+    }
     leaves->above_at = kvpi_layout_take(layout, leaves->n_blocks, sizeof(uint32_t)) - self;
     leaves->leaves_at =
         kvpi_layout_take(layout, (uint64_t)leaves->n_contents + 1, sizeof(struct kvpi_leaf)) - self;
@@ -45,49 +50,66 @@ void kvpi_leaves_reset(struct kvpi_leaves *leaves)
     if (!leaves->on) {
         return;
     }
-    (void)plan_policy(leaves, kvpi_leaves_policy(leaves));
-    kvpi_policy_reset(kvpi_leaves_policy(leaves));
+    if (leaves->first == 0) {
+        (void)plan_policy(leaves, kvpi_leaves_policy(leaves));
+        kvpi_policy_reset(kvpi_leaves_policy(leaves));
+    }
     memset(kvpi_leaves_above(leaves, 0), 0, leaves->n_blocks * sizeof(uint32_t));
     memset(kvpi_leaf(leaves, 0), 0, ((size_t)leaves->n_contents + 1) * sizeof(struct kvpi_leaf));
 }
 
 /* ------------------------------------------------------------------------------ leaves come, go */
 
-static uint8_t *cached_mark(const struct kvpi_leaves *leaves, uint32_t block)
-{
-    return &kvpi_order_block(kvpi_leaves_policy(leaves)->order, block)->mark;
-}
-
 /* Is the block cached, as far as is known here? */
 static int is_cached(const struct kvpi_leaves *leaves, uint32_t block)
 {
-    return *cached_mark(leaves, block) != 0;
+    return (kvpi_leaves_known(leaves, block)->mark & KVPI_LEAF_CACHED) != 0;
 }
 
 static void queue(const struct kvpi_pool *pool, uint32_t block)
 {
-    kvpi_policy_queue(kvpi_leaves_policy(&pool->leaves), kvpi_block_class(kvpi_block(pool, block)),
-                      block);
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    kvpi_policy_queue(kvpi_leaves_policy(leaves),
+                      leaves->lane + kvpi_block_class(kvpi_block(pool, block)),
+                      leaves->first + block);
 }
 
 static void unqueue(const struct kvpi_pool *pool, uint32_t block)
 {
-    struct kvpi_policy *policy = kvpi_leaves_policy(&pool->leaves);
-    if (kvpi_policy_is_queued(policy, block)) {
-        kvpi_policy_unqueue(policy, block);
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
+    if (kvpi_policy_is_queued(policy, leaves->first + block)) {
+        kvpi_policy_unqueue(policy, leaves->first + block);
     }
+}
+
+void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t block,
+                        const struct kvpi_leaves *others, uint32_t other)
+{
+    kvpi_policy_follow(kvpi_leaves_policy(leaves), leaves->first + block, others->first + other);
+    kvpi_leaves_known(leaves, block)->mark |= KVPI_LEAF_FOLLOWS;
+}
+
+void kvpi_leaves_forget(struct kvpi_leaves *leaves, uint32_t block)
+{
+    kvpi_policy_forget(kvpi_leaves_policy(leaves), leaves->first + block);
+    kvpi_leaves_known(leaves, block)->mark = 0;
 }
 
 void kvpi_leaves_rest(struct kvpi_leaves *leaves, uint32_t block)
 {
-    kvpi_policy_rest(kvpi_leaves_policy(leaves), block);
+    if (kvpi_leaves_known(leaves, block)->mark & KVPI_LEAF_FOLLOWS) {
+        kvpi_policy_arrive(kvpi_leaves_policy(leaves), leaves->first + block);
+    } else {
+        kvpi_policy_rest(kvpi_leaves_policy(leaves), leaves->first + block);
+    }
 }
 
 void kvpi_leaves_enter(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_leaves *leaves = &pool->leaves;
     struct kvpi_leaf *above = kvpi_leaf(leaves, *kvpi_leaves_above(leaves, block));
-    *cached_mark(leaves, block) = 1;
+    kvpi_leaves_known(leaves, block)->mark |= KVPI_LEAF_CACHED;
     if (kvpi_leaf(leaves, kvpi_block(pool, block)->content)->continued == 0) {
         queue(pool, block);
     }
@@ -103,19 +125,22 @@ void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t 
     const uint32_t *above = kvpi_leaves_above(leaves, 0);
     struct kvpi_leaf *contents = kvpi_leaf(leaves, 0);
     struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
-    struct kvpi_order_block *known = kvpi_order_block(policy->order, 0);
+    struct kvpi_order_block *known = kvpi_leaves_known(leaves, 0);
     const uint64_t now = policy->references;
     uint64_t number = kvpi_policy_rest_many(policy, end - begin);
     for (uint32_t i = end; i > begin; i--) {
         const uint32_t block = (uint32_t)row[i - 1];
         struct kvpi_leaf *up = &contents[above[block]];
-        known[block].stamp = now;
+        if (!(known[block].mark & KVPI_LEAF_FOLLOWS)) {
+            known[block].stamp = now;
+        }
         known[block].number = ++number;
-        known[block].mark = 1;
+        known[block].mark |= KVPI_LEAF_CACHED;
         if (contents[blocks[block].content].continued == 0) {
             queue(pool, block);
         }
-        if (up->continued++ == 0 && up->block != 0 && known[up->block].mark != 0) {
+        if (up->continued++ == 0 && up->block != 0 &&
+            (known[up->block].mark & KVPI_LEAF_CACHED) != 0) {
             unqueue(pool, up->block);
         }
     }
@@ -125,7 +150,7 @@ void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_leaves *leaves = &pool->leaves;
     struct kvpi_leaf *above = kvpi_leaf(leaves, *kvpi_leaves_above(leaves, block));
-    *cached_mark(leaves, block) = 0;
+    kvpi_leaves_known(leaves, block)->mark &= (uint8_t)~KVPI_LEAF_CACHED;
     unqueue(pool, block);
     if (--above->continued == 0 && above->block != 0 && is_cached(leaves, above->block)) {
         queue(pool, above->block);
@@ -140,7 +165,7 @@ static void lose_content_of(struct kvpi_pool *pool, uint32_t block)
     if (is_cached(leaves, block)) {
         kvpi_leaves_leave(pool, block);
     }
-    kvpi_policy_forget(kvpi_leaves_policy(leaves), block);
+    kvpi_leaves_forget(&pool->leaves, block);
     leaf->block = leaf->block == block ? 0 : leaf->block;
 }
 
@@ -181,9 +206,10 @@ void kvpi_leaves_restored(struct kvpi_pool *pool, int known)
 
 uint32_t kvpi_leaves_choose(const struct kvpi_pool *pool, uint32_t first)
 {
-    const uint32_t lane = kvpi_block_class(kvpi_block(pool, first));
-    const uint32_t block = kvpi_policy_choose(kvpi_leaves_policy(&pool->leaves), lane);
-    return block == KVPI_POLICY_NONE ? first : block;
+    const struct kvpi_leaves *leaves = &pool->leaves;
+    const uint32_t lane = leaves->lane + kvpi_block_class(kvpi_block(pool, first));
+    const uint32_t block = kvpi_policy_choose(kvpi_leaves_policy(leaves), lane);
+    return block == KVPI_POLICY_NONE ? first : block - leaves->first;
 }
 
 /* ------------------------------------------------------------------------------------ the audit */
@@ -191,7 +217,7 @@ uint32_t kvpi_leaves_choose(const struct kvpi_pool *pool, uint32_t first)
 int kvpi_leaves_are_planned(const struct kvpi_leaves *leaves)
 {
     struct kvpi_policy planned;
-    if (!leaves->on) {
+    if (!leaves->on || leaves->first != 0) {
         return 1;
     }
     const struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
@@ -202,8 +228,9 @@ int kvpi_leaves_are_planned(const struct kvpi_leaves *leaves)
             return 0;
         }
     }
-    return planned.n_blocks == policy->n_blocks && planned.block_tokens == policy->block_tokens &&
-           planned.ungated == policy->ungated && planned.group_blocks == policy->group_blocks &&
+    return planned.n_blocks == policy->n_blocks && planned.n_others == policy->n_others &&
+           planned.block_tokens == policy->block_tokens && planned.ungated == policy->ungated &&
+           planned.group_blocks == policy->group_blocks &&
            planned.ghost.n_blocks == policy->ghost.n_blocks &&
            planned.ghost.n_places == policy->ghost.n_places &&
            planned.ghost.n_lists == policy->ghost.n_lists &&
@@ -225,7 +252,7 @@ static const char *check_contents(const struct kvpi_pool *pool, uint64_t *out_ob
         if (*kvpi_leaves_above(leaves, b) > leaves->n_contents) {
             return "F2 a block continues what is no content";
         }
-        if (*cached_mark(leaves, b) != kvpi_block_is_cached(block)) {
+        if (is_cached(leaves, b) != kvpi_block_is_cached(block)) {
             return "F4 a block is cached and not known to be, or the reverse";
         }
         n_known += block->content != 0;
@@ -263,12 +290,12 @@ static const char *check_continued(const struct kvpi_pool *pool, uint64_t *out_o
 static const char *check_queued(const struct kvpi_pool *pool, uint64_t *out_object)
 {
     const struct kvpi_leaves *leaves = &pool->leaves;
-    const struct kvpi_order *order = kvpi_leaves_policy(leaves)->order;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
         const struct kvpi_block *block = kvpi_block(pool, b);
         const int leaf =
             kvpi_block_is_cached(block) && kvpi_leaf(leaves, block->content)->continued == 0;
-        if (kvpi_order_block(order, b)->queued != (leaf ? kvpi_block_class(block) + 1 : 0)) {
+        if (kvpi_leaves_known(leaves, b)->queued !=
+            (leaf ? leaves->lane + kvpi_block_class(block) + 1 : 0)) {
             *out_object = b;
             return "F3 a leaf is not queued, or what is none is";
         }
@@ -285,5 +312,8 @@ const char *kvpi_leaves_check(const struct kvpi_pool *pool, uint64_t *out_object
     failed = failed != NULL ? failed : check_continued(pool, out_object);
     failed = failed != NULL ? failed : check_queued(pool, out_object);
     *out_object = failed != NULL ? *out_object : 0;
-    return failed != NULL ? failed : kvpi_policy_check(kvpi_leaves_policy(&pool->leaves));
+    if (failed != NULL || pool->leaves.first != 0) {
+        return failed;
+    }
+    return kvpi_policy_check(kvpi_leaves_policy(&pool->leaves));
 }

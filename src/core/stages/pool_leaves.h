@@ -12,7 +12,9 @@
  *   leaves[c].continued            ==  cached blocks b with above[b] == c                     (F2)
  *   a block is queued with the policy, in the lane of its class
  *                                  <=> it is cached, and its content is not continued         (F3)
- *   marked in the policy           <=> it is cached                                           (F4)
+ *   marked CACHED in the policy    <=> it is cached                                           (F4)
+ *
+ * Both tiers have leaves, and one policy, which numbers the host's blocks behind the device's.
  *
  * A content is a number that is not looked into, as in pool.h. The pool's queues stay as they are.
  * If a class has cached blocks, but no leaf, then the first of its queue goes.
@@ -23,6 +25,10 @@
 #include "base/base.h"
 #include "core/policy/policy.h"
 
+/* Marks in the policy. A block that follows one of the other tier keeps the stamp that this one
+ * had, until it loses its content. */
+enum { KVPI_LEAF_CACHED = 1, KVPI_LEAF_FOLLOWS = 2 };
+
 struct kvpi_leaf {
     uint32_t block;
     uint32_t continued;
@@ -32,7 +38,10 @@ struct kvpi_leaves {
     uint32_t on;           /* 0: none is kept, and there are no arrays */
     uint32_t n_blocks;     /* of the pool */
     uint32_t n_contents;   /* numbers 1 .. n_contents */
-    uint32_t block_tokens; /* of the policy */
+    uint32_t block_tokens; /* of the policy, as are: */
+    uint32_t n_others;     /* blocks of the other tier */
+    uint32_t first;        /* the number of block 0; 0: the policy lies here, else with the other */
+    uint32_t lane;         /* of class 0 */
     size_t policy_at;      /* struct kvpi_policy, and its arrays */
     size_t above_at;       /* u32 [n_blocks] */
     size_t leaves_at;      /* struct kvpi_leaf [n_contents + 1] */
@@ -41,6 +50,12 @@ struct kvpi_leaves {
 static inline struct kvpi_policy *kvpi_leaves_policy(const struct kvpi_leaves *leaves)
 {
     return kvpi_at(leaves, leaves->policy_at);
+}
+
+static inline struct kvpi_order_block *kvpi_leaves_known(const struct kvpi_leaves *leaves,
+                                                         uint32_t block)
+{
+    return kvpi_order_block(kvpi_leaves_policy(leaves)->order, leaves->first + block);
 }
 
 static inline uint32_t *kvpi_leaves_above(const struct kvpi_leaves *leaves, uint32_t block)
@@ -62,6 +77,13 @@ void kvpi_leaves_layout(struct kvpi_leaves *leaves, struct kvpi_layout *layout, 
 /* Nothing is cached or remembered. */
 void kvpi_leaves_reset(struct kvpi_leaves *leaves);
 
+/* The block of `leaves`, which is not queued, will have what a block of `others` has. */
+void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t block,
+                        const struct kvpi_leaves *others, uint32_t other);
+
+/* Nobody holds the block any more, which has no content. */
+void kvpi_leaves_forget(struct kvpi_leaves *leaves, uint32_t block);
+
 /* Nobody holds the block any more, which has content. */
 void kvpi_leaves_rest(struct kvpi_leaves *leaves, uint32_t block);
 
@@ -80,7 +102,7 @@ void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t conten
 /* Ask for what is known of a block, and of its content. Hints. */
 static inline void kvpi_leaves_prefetch_block(const struct kvpi_leaves *leaves, uint32_t block)
 {
-    kvpi_prefetch(kvpi_order_block(kvpi_leaves_policy(leaves)->order, block));
+    kvpi_prefetch(kvpi_leaves_known(leaves, block));
     kvpi_prefetch(kvpi_leaves_above(leaves, block));
 }
 
@@ -95,6 +117,14 @@ void kvpi_leaves_restored(struct kvpi_pool *pool, int known);
 
 /* The cached block that goes, of the class of `first`, which is the first of its queue. */
 uint32_t kvpi_leaves_choose(const struct kvpi_pool *pool, uint32_t first);
+
+/* Is a block of the device worth less than one of the host? */
+static inline int kvpi_leaves_is_worth_less(const struct kvpi_leaves *leaves, uint32_t block,
+                                            const struct kvpi_leaves *host, uint32_t other)
+{
+    return kvpi_policy_is_worth_less(kvpi_leaves_policy(leaves), leaves->first + block,
+                                     host->first + other);
+}
 
 /* Are the policy's sizes and offsets those that were planned? For foreign bytes. */
 int kvpi_leaves_are_planned(const struct kvpi_leaves *leaves);

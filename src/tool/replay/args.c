@@ -116,8 +116,8 @@ static const kvpi_args_option options_table[] = {
                       0},
     [OPT_HOST_BLOCKS] = {"--host-blocks", "N", "usable blocks of host memory (default none)", 0},
     [OPT_HOST_MEMORY] = {"--host-memory", "SIZE", "instead of --host-blocks", 0},
-    [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
-                          "copy what is evicted to the host (default on)", 0},
+    [OPT_KEEP_EVICTED] = {"--keep-evicted", "off|on|once",
+                          "copy what is evicted to the host (default on); once:\nmove it", 0},
     [OPT_STATE_SLOTS] = {"--state-slots", "N",
                          "states of a model with recurrent state (default: as\n"
                          "'kvpager size' shares the memory)",
@@ -428,7 +428,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_BLOCKS:
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
-    case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
+    case OPT_KEEP_EVICTED: return kvpi_replay_keep(args, option, value, &replay->keep_evicted);
     case OPT_STATE_SLOTS: return kvpi_args_number(args, option, value, slots, &replay->state_slots);
     case OPT_POLICY: return apply_policy(args, value, out);
     case OPT_STORE: return add_store(args, value, &replay->store);
@@ -762,7 +762,7 @@ static void init(kvpi_replay_args *out)
     *out = (kvpi_replay_args){
         .load = {.replay = {.block_tokens = 16,
                             .prefix_cache = true,
-                            .keep_evicted = true,
+                            .keep_evicted = KVP_EVICTED_KEEP,
                             .n_groups = 1},
                  .speedup_milli = 1000,
                  .watermark_milli = 10,

@@ -18,7 +18,7 @@ typedef struct kvpi_replay_options {
     uint64_t blocks;                   /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
     uint64_t host_blocks;              /* usable ones of the host tier; 0: there is none */
     uint64_t state_slots;              /* usable ones, of recurrent state; 0: there is none */
-    bool keep_evicted;                 /* on the host */
+    uint32_t keep_evicted;             /* on the host: KVP_EVICTED_... */
     uint32_t policy;                   /* KVP_POLICY_... */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */
     uint32_t n_groups;
@@ -54,5 +54,8 @@ typedef struct kvpi_replay_options {
  */
 int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
                     kvpi_report *report);
+
+/* Read --keep-evicted. Returns: 0; KVPI_ARGS_WRONG, a message was printed */
+int kvpi_replay_keep(const kvpi_args *args, int option, const char *text, uint32_t *out);
 
 #endif

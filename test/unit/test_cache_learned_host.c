@@ -1,0 +1,159 @@
+/* The learned policy on the host: what is known of content there, who goes, what is not copied. */
+#include "core/cache/state.h"
+#include "snaps.h"
+#include "tiers.h"
+
+enum { PROMPTS = 47 };
+
+static kvp_config host_config(uint32_t usable, uint32_t host)
+{
+    kvp_config config = tiers_config(4, 4, usable, host);
+    config.policy = KVP_POLICY_LEARNED;
+    config.max_namespaces = 1;
+    return config;
+}
+
+/* More prompts in turn than fit on both tiers, of one to three blocks. Gives a digest of hits, rows
+ * and victims. */
+static uint64_t scan(kvp_cache *cache, int rounds, uint64_t *n_hits)
+{
+    uint64_t digest = 0;
+    kvp_ns ns;
+    assert_ok(kvp_ns_open(cache, "", 0, &ns));
+    for (int i = 0; i < rounds * PROMPTS; i++) {
+        const int32_t which = i % PROMPTS;
+        const kvp_prompt prompt = prompt_of(ints(80 * which), 4 * (1 + (uint32_t)which % 3) + 1);
+        kvp_open_info info;
+        kvp_seq seq;
+        const kvp_evicted *evicted;
+        kvp_copy copies[256];
+        uint32_t n_evicted, n_copies;
+        assert_ok(kvp_seq_open(cache, ns, &prompt, &seq, &info));
+        assert_ok(kvp_cache_evicted(cache, &evicted, &n_evicted));
+        assert_ok(kvp_plan_take(cache, copies, 256, &n_copies));
+        *n_hits += info.hit_tokens / 4;
+        for (uint32_t k = 0; k < n_evicted; k++) {
+            const uint64_t victim = (uint32_t)evicted[k].block * 4u + evicted[k].tier * 2u;
+            digest = (digest ^ (victim + evicted[k].kept)) * UINT64_C(0x9E3779B97F4A7C15);
+        }
+        assert_ok(kvp_seq_commit(cache, seq, prompt.n_tokens));
+        assert_ok(kvp_seq_close(cache, seq, NULL));
+    }
+    return digest;
+}
+
+static uint64_t hits_of(uint32_t policy, uint32_t keep, uint64_t *n_kept)
+{
+    kvp_config config = host_config(24, 24);
+    config.policy = policy;
+    config.keep_evicted = keep;
+    kvp_cache *cache = NULL;
+    uint64_t n_hits = 0;
+    kvp_stats stats;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    (void)scan(cache, 60, &n_hits);
+    assert_ok(kvp_cache_stats(cache, &stats));
+    assert_int_equal(stats.host_unreachable, 0);
+    *n_kept = stats.kept_blocks;
+    kvp_cache_destroy(cache);
+    return n_hits;
+}
+
+/* 93 blocks in turn, and room for 48: LRU loses each before it comes back. */
+static void test_both_tiers_hit_what_lru_loses(void **state)
+{
+    (void)state;
+    uint64_t kept_by_lru, kept, kept_once;
+    assert_int_equal(hits_of(KVP_POLICY_LRU, KVP_EVICTED_KEEP, &kept_by_lru), 0);
+    const uint64_t learned = hits_of(KVP_POLICY_LEARNED, KVP_EVICTED_KEEP, &kept);
+    const uint64_t once = hits_of(KVP_POLICY_LEARNED, KVP_EVICTED_KEEP_ONCE, &kept_once);
+    const uint64_t n = 60 * 93;
+    assert_in_range(learned, n / 4, n); /* more than the device alone has: 24 of 93 */
+    assert_in_range(once, n * 2 / 5, n * 48 / 93);
+    assert_true(once > learned);
+    assert_in_range(kept, 1, kept_by_lru / 2); /* what is worth less is not copied */
+}
+
+static void test_a_host_block_is_as_old_as_its_content(void **state)
+{
+    (void)state;
+    const kvp_config config = host_config(2, 4);
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 4);
+    const struct kvpi_leaves *host = &w.cache->host.leaves;
+    const struct kvpi_order_block *device = kvpi_leaves_known(&w.cache->pool.leaves, 1);
+    assert_int_equal(device->stamp, 1);
+    leave_cached(&w, ints(100), 4);
+    leave_cached(&w, ints(200), 4); /* evicts the first */
+    const struct kvpi_order_block *known = kvpi_leaves_known(host, 1);
+    assert_int_equal(known->stamp, 1);
+    assert_int_equal(known->count, 1);
+    assert_int_equal(known->queued, KVPI_POLICY_OTHERS + 1);
+    const uint64_t number = known->number;
+    leave_cached(&w, ints(0), 4); /* hit there: it is as old as before, but left later */
+    assert_int_equal(known->stamp, 1);
+    assert_true(known->number > number);
+    const int32_t block = 1;
+    assert_ok(kvp_cache_drop(w.cache, KVP_HOST, &block, 1, NULL));
+    assert_int_equal(known->count, 0);
+    assert_int_equal(known->mark, 0);
+    end_world(&w);
+}
+
+/* The prefix of what the host has goes there, whatever it is worth. */
+static void test_what_the_host_continues_is_copied(void **state)
+{
+    (void)state;
+    kvp_config config = host_config(24, 24);
+    config.keep_evicted = KVP_EVICTED_KEEP_ONCE;
+    kvp_cache *cache = NULL;
+    uint64_t n_hits = 0;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    for (int round = 0; round < 30; round++) {
+        kvp_stats stats;
+        (void)scan(cache, 1, &n_hits);
+        assert_ok(kvp_cache_stats(cache, &stats));
+        assert_int_equal(stats.host_unreachable, 0);
+    }
+    kvp_cache_destroy(cache);
+}
+
+static void test_a_snapshot_has_both_tiers(void **state)
+{
+    (void)state;
+    kvp_config config = host_config(24, 24);
+    kvp_cache *cache = NULL, *again = NULL;
+    uint64_t before = 0, n_hits = 0, n_again = 0;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    (void)scan(cache, 40, &before);
+    const kvp_snapshot_options options = snap_options();
+    snap saved = snap_of(cache, &options);
+    const uint64_t digest = scan(cache, 20, &n_hits);
+    kvp_snapshot_report report;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &again));
+    assert_ok(snap_load(&saved, again, &report));
+    assert_int_equal(report.learned, 1);
+    assert_true(scan(again, 20, &n_again) == digest);
+    assert_int_equal(n_again, n_hits);
+    kvp_cache_destroy(again);
+    /* Into a cache that keeps content once: it is on one tier, and all is sound. */
+    config.keep_evicted = KVP_EVICTED_KEEP_ONCE;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &again));
+    assert_ok(snap_load(&saved, again, &report));
+    assert_int_equal(report.learned, 1);
+    assert_sound(again);
+    kvp_cache_destroy(again);
+    kvp_cache_destroy(cache);
+    snap_drop(&saved);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_both_tiers_hit_what_lru_loses),
+        cmocka_unit_test(test_a_host_block_is_as_old_as_its_content),
+        cmocka_unit_test(test_what_the_host_continues_is_copied),
+        cmocka_unit_test(test_a_snapshot_has_both_tiers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
