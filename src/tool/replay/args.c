@@ -402,6 +402,16 @@ static int add_store(const kvpi_args *args, const char *url, kvpi_attach_options
     return 0;
 }
 
+/* Which of the names: their order is that of KVP_EVICTED_... and KVP_PREEMPT_... */
+static int apply_choice(const kvpi_args *args, int option, const char *value,
+                        const char *const *names, uint32_t *out)
+{
+    size_t choice = *out;
+    const int status = kvpi_args_choice(args, option, value, names, &choice);
+    *out = (uint32_t)choice;
+    return status;
+}
+
 static int apply_policy(const kvpi_args *args, const char *value, kvpi_replay_args *out)
 {
     if (kvpi_policy_list_read(value, &out->policies) != 0)
@@ -416,6 +426,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     static const uint64_t blocks[2] = {1, KVPI_REPLAY_MAX_BLOCKS};
     static const uint64_t slots[2] = {1, KVPI_REPLAY_MAX_SLOTS};
     static const uint64_t reclaimed[2] = {0, KVPI_REPLAY_MAX_BLOCKS};
+    static const char *const kept[] = {"off", "on", "once", NULL};
     kvpi_replay_options *replay = &out->load.replay;
     switch (option) {
     case OPT_BLOCK_TOKENS:
@@ -428,7 +439,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_BLOCKS:
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
-    case OPT_KEEP_EVICTED: return kvpi_replay_keep(args, option, value, &replay->keep_evicted);
+    case OPT_KEEP_EVICTED: return apply_choice(args, option, value, kept, &replay->keep_evicted);
     case OPT_STATE_SLOTS: return kvpi_args_number(args, option, value, slots, &replay->state_slots);
     case OPT_POLICY: return apply_policy(args, value, out);
     case OPT_STORE: return add_store(args, value, &replay->store);
@@ -442,23 +453,12 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     }
 }
 
-static int apply_preempt(const kvpi_args *args, const char *value, kvpi_replay_args *out)
-{
-    static const char *const means[] = {"recompute", "swap", "cheaper", NULL};
-    static const uint32_t numbers[] = {KVP_PREEMPT_RECOMPUTE, KVP_PREEMPT_SWAP,
-                                       KVP_PREEMPT_CHEAPER};
-    size_t choice = 0;
-    if (kvpi_args_choice(args, OPT_PREEMPT, value, means, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    out->load.preempt = numbers[choice];
-    return 0;
-}
-
 static int apply_sched(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t running[2] = {1, 65536}, step[2] = {1, 1 << 24};
     static const uint64_t chunk[2] = {0, 1 << 24}, watermark[2] = {0, 900};
     static const uint64_t passed[2] = {0, 1000000}, tries[2] = {1, 65536};
+    static const char *const preempt[] = {"recompute", "swap", "cheaper", NULL};
     kvpi_simulate_options *load = &out->load;
     switch (option) {
     case OPT_MAX_RUNNING: return apply_number32(args, option, value, running, &load->max_running);
@@ -466,7 +466,7 @@ static int apply_sched(const kvpi_args *args, int option, const char *value, kvp
     case OPT_CHUNK_TOKENS: return apply_number32(args, option, value, chunk, &load->chunk_tokens);
     case OPT_WATERMARK:
         return kvpi_args_milli(args, option, value, watermark, &load->watermark_milli);
-    case OPT_PREEMPT: return apply_preempt(args, value, out);
+    case OPT_PREEMPT: return apply_choice(args, option, value, preempt, &load->preempt);
     case OPT_SWAP_AHEAD: load->swap_ahead = true; return 0;
     case OPT_MAX_PASSED_OVER:
         return apply_number32(args, option, value, passed, &load->max_passed_over);

@@ -508,13 +508,3 @@ int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *op
     free(run.copies);
     return status;
 }
-
-int kvpi_replay_keep(const kvpi_args *args, int option, const char *text, uint32_t *out)
-{
-    static const char *const names[] = {"off", "on", "once", NULL}; /* as KVP_EVICTED_... */
-    size_t choice = 0;
-    if (kvpi_args_choice(args, option, text, names, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    *out = (uint32_t)choice;
-    return 0;
-}

@@ -55,7 +55,4 @@ typedef struct kvpi_replay_options {
 int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
                     kvpi_report *report);
 
-/* Read --keep-evicted. Returns: 0; KVPI_ARGS_WRONG, a message was printed */
-int kvpi_replay_keep(const kvpi_args *args, int option, const char *text, uint32_t *out);
-
 #endif
