@@ -189,12 +189,12 @@ static void say_hello(const scene *s, size_t n_bytes, int n_memories)
         const size_t n = (size_t)n_memories * sizeof(int);
         message.msg_control = beside.bytes;
         message.msg_controllen = CMSG_SPACE(n);
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        struct cmsghdr *header = &beside.align;
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = CMSG_LEN(n);
-        for (size_t i = 0; i < n; i += sizeof(int))
-            memcpy(CMSG_DATA(header) + i, &s->memory, sizeof(int));
+        for (int i = 0; i < n_memories && i < 3; i++)
+            memcpy(beside.bytes + CMSG_LEN((size_t)i * sizeof(int)), &s->memory, sizeof(int));
     }
     assert_int_equal(sendmsg(s->sockets[1], &message, 0), n_bytes);
 }
