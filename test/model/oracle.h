@@ -211,132 +211,132 @@ typedef struct oracle_seq {
 
 /* X(name): things that happen inside and that no result tells: for the runner's coverage. */
 #define ORACLE_MARKS(X)                                                                            \
-    X(lent_cached)        /* a block that nobody held */                                           \
-    X(lent_lost)          /* a lent block lost its content */                                      \
-    X(mirrored_held)      /* a block that somebody holds */                                        \
-    X(load_waits)         /* for a plan that uses its block */                                     \
-    X(load_elsewhere)     /* another load brings an entry */                                       \
-    X(load_found)         /* an entry is there, and others are not */                              \
-    X(load_unneeded)      /* somebody computed it meanwhile */                                     \
-    X(load_flushed)       /* its namespace was flushed */                                          \
-    X(load_withdrawn)     /* its unit was invalidated */                                           \
-    X(drop_held)          /* a block that is held was to be dropped */                             \
-    X(drop_host)          /* a host block was */                                                   \
-    X(drop_parked)        /* a parked one */                                                       \
-    X(drop_promotes)      /* one whose unit goes on in a duplicate */                              \
-    X(reclaim_behind)     /* a block became free behind others that were */                        \
-    X(reclaim_class)      /* one of a higher retention class */                                    \
-    X(reclaim_keeps)      /* its content is kept on the host */                                    \
-    X(reclaim_waits)      /* none: the plan is half full */                                        \
-    X(reclaim_over)       /* one of a namespace that is over its quota */                          \
-    X(promotions)         /* a duplicate took a node's place */                                    \
-    X(host_promotions)    /* on the host */                                                        \
-    X(host_withdrawn)     /* a unit that had a block there */                                      \
-    X(freed_cached)       /* a cached block lost its last sealed unit without a take */            \
-    X(freed_parked)       /* and a parked one */                                                   \
-    X(removed_copies)     /* from the plan: the destination became free */                         \
-    X(evicted_copies)     /* the destination was evicted */                                        \
-    X(needed_copies)      /* stayed, as a later one reads the destination */                       \
-    X(learned_oldest)     /* a victim that is the oldest and worth least */                        \
-    X(learned_old)        /* another old one */                                                    \
-    X(learned_young)      /* a young one: new content does not stay */                             \
-    X(learned_host_old)   /* the same on the host */                                               \
-    X(learned_host_young) /* and there */                                                          \
-    X(learned_leaf)       /* not the first of the queue, which is continued */                     \
-    X(learned_no_leaf)    /* all of the class are continued */                                     \
-    X(learned_returned)   /* content was used again */                                             \
-    X(spared)             /* an eviction while blocks of a higher class waited */                  \
-    X(kept_roots)         /* a flush without a free node */                                        \
-    X(kept_hits)          /* an open copied from a block that was kept */                          \
-    X(kept_duplicates)    /* of units of an evicted block that is kept */                          \
-    X(unkept_no_block)    /* no host block to keep an evicted one in */                            \
-    X(unkept_plan)        /* no room in the plan for it */                                         \
-    X(kept_evicts)        /* a host block was evicted for it */                                    \
-    X(unwanted)           /* evicted, and the host has it */                                       \
-    X(unwanted_spared)    /* evicted, and worth less than what the host has */                     \
-    X(unwanted_lost)      /* evicted, and a unit before it is on no tier */                        \
-    X(given_up)           /* on the host, as the device has it again */                            \
-    X(stayed)             /* and there it goes last from now on */                                 \
-    X(unwanted_flushed)   /* evicted, and nobody can find it */                                    \
-    X(left_writers)       /* a block's only holder copies it: a step may still write it */         \
-    X(settled_later)      /* a swapped block got a unit of its second holder */                    \
-    X(effect_attached)    /* a unit in flight was attached */                                      \
-    X(effect_duplicate)   /* or made a duplicate */                                                \
-    X(effect_nothing)     /* or neither: it has a block, and there are no duplicates */            \
-    X(flight_lost)        /* a unit in flight was left out: its block was released */              \
-    X(flight_withdrawn)   /* or it was withdrawn */                                                \
-    X(flight_taken)       /* or written over */                                                    \
-    X(flight_failed)      /* or its step failed */                                                 \
-    X(flight_read)        /* a copy reads what another copy, still in flight, wrote */             \
-    X(parked)             /* a block */                                                            \
-    X(parked_content)     /* with content */                                                       \
-    X(parked_hit)         /* held again */                                                         \
-    X(effects_chained)    /* a noted step took effect after the one before it */                   \
-    X(commit_left)        /* a step's commit: its sequence was closed or swapped out */            \
-    X(commit_dropped)     /* an earlier step failed */                                             \
-    X(commit_harmless)    /* none is dropped for what left nothing uncomputed */                   \
-    X(commit_passed_on)   /* a dropped one drops others */                                         \
-    X(commit_cut)         /* truncated, invalidated, failed */                                     \
-    X(commit_effective)   /* */                                                                    \
-    X(failed_later)       /* a failed step's KV was copied on by a later copy */                   \
-    X(failed_swapped)     /* a swapped sequence was cut */                                         \
-    X(failed_kept)        /* an evicted block's copy failed */                                     \
-    X(failed_noted)       /* a step failed while an earlier one is out */                          \
-    X(dropped)            /* entries, by a commit or an accepted path */                           \
-    X(dropped_free)       /* without content */                                                    \
-    X(dropped_parked)     /* a step is out */                                                      \
-    X(dropped_shared)     /* others hold the block */                                              \
-    X(dropped_effect)     /* by a commit that a step made */                                       \
-    X(fork_dropped)       /* entries that a fork does not take over */                             \
-    X(fill_dropped)       /* a unit was filled whose entry is null */                              \
-    X(lacking)            /* a sequence came to need what was dropped */                           \
-    X(lacking_healed)     /* and not any more: truncated, or by another window */                  \
-    X(window_private)     /* public units became private by a window of its own */                 \
-    X(match_other_keys)   /* a known unit but for its keys */                                      \
-    X(match_hole)         /* a hit that has null entries */                                        \
-    X(open_absent)        /* entries that no hit left null, as they are received */                \
-    X(commit_received)    /* a commit of a sequence that lacked what the tokens before it see */   \
-    X(open_absent_hit)    /* a hit lost entries, as the rest is received */                        \
-    X(match_back)         /* a prefix was found behind a shorter one that has no KV */             \
-    X(match_passed)       /* over: a longer prefix, for the plan's room */                         \
-    X(group_evicts)       /* a block was taken by another group than before */                     \
-    X(tree_copied)        /* copy-on-write of an entry with nodes */                               \
-    X(tree_dropped)       /* by truncate, invalidate, swap-out, close */                           \
-    X(tree_failed)        /* by a failed step, nothing was cut */                                  \
-    X(tree_cut)           /* by a failed step, of a sequence that was cut for another reason */    \
-    X(tree_sealed)        /* a unit, by an accepted path */                                        \
-    X(tree_adopts)        /* a block, by an accepted path */                                       \
-    X(tree_drops)         /* entries, by an accepted path */                                       \
-    X(tree_releases)      /* blocks behind an accepted path */                                     \
-    X(quota_idle)         /* a full namespace took a free block */                                 \
-    X(quota_own)          /* and one of its own, which was not the first of the queue */           \
-    X(quota_own_host)     /* on the host */                                                        \
-    X(quota_own_slot)     /* of slots */                                                           \
-    X(quota_held)         /* and had none of its own to give */                                    \
-    X(quota_others)       /* a block was taken from one that is over */                            \
-    X(quota_others_slot)  /* or a slot */                                                          \
-    X(quota_turns)        /* and another one was over, too */                                      \
-    X(quota_unkept)       /* not kept on the host, for others' sake */                             \
-    X(state_alone)        /* a sequence writes the slot that it shared before */                   \
-    X(state_evicts)       /* a checkpoint went for a slot */                                       \
-    X(state_exposes)      /* a block that only it made reachable */                                \
-    X(state_follows)      /* or with its block */                                                  \
-    X(state_released)     /* a commit let go of the slot that was read */                          \
-    X(state_back)         /* truncated to a checkpoint */                                          \
-    X(state_unharmed)     /* an invalidation left what was read */                                 \
-    X(state_lost)         /* or not */                                                             \
-    X(state_shared)       /* a fork reads what its parent reads */                                 \
-    X(state_copy_gone)    /* a copy into a slot that was released before it ran */                 \
-    X(state_stays)        /* a checkpoint whose block is left on the other tier */                 \
-    X(state_found)        /* a sequence swapped in finds its checkpoint */                         \
-    X(state_swapped)      /* a state was copied to the other tier */                               \
-    X(state_with)         /* for several sequences of a call */                                    \
-    X(state_there)        /* a checkpoint of a node that has one */                                \
-    X(state_no_slot)      /* skipped for lack of a slot */                                         \
-    X(state_cut)          /* a hit was shorter for want of a checkpoint */                         \
-    X(state_cut_groups)   /* of several groups of blocks */                                        \
-    X(state_room)         /* a hit inside a block was given up for an earlier one */               \
-    X(chunk_branches)     /* two places where to end chunks */
+    X(lent_cached)       /* a block that nobody held */                                            \
+    X(lent_lost)         /* a lent block lost its content */                                       \
+    X(mirrored_held)     /* a block that somebody holds */                                         \
+    X(load_waits)        /* for a plan that uses its block */                                      \
+    X(load_elsewhere)    /* another load brings an entry */                                        \
+    X(load_found)        /* an entry is there, and others are not */                               \
+    X(load_unneeded)     /* somebody computed it meanwhile */                                      \
+    X(load_flushed)      /* its namespace was flushed */                                           \
+    X(load_withdrawn)    /* its unit was invalidated */                                            \
+    X(drop_held)         /* a block that is held was to be dropped */                              \
+    X(drop_host)         /* a host block was */                                                    \
+    X(drop_parked)       /* a parked one */                                                        \
+    X(drop_promotes)     /* one whose unit goes on in a duplicate */                               \
+    X(reclaim_behind)    /* a block became free behind others that were */                         \
+    X(reclaim_class)     /* one of a higher retention class */                                     \
+    X(reclaim_keeps)     /* its content is kept on the host */                                     \
+    X(reclaim_waits)     /* none: the plan is half full */                                         \
+    X(reclaim_over)      /* one of a namespace that is over its quota */                           \
+    X(promotions)        /* a duplicate took a node's place */                                     \
+    X(host_promotions)   /* on the host */                                                         \
+    X(host_withdrawn)    /* a unit that had a block there */                                       \
+    X(freed_cached)      /* a cached block lost its last sealed unit without a take */             \
+    X(freed_parked)      /* and a parked one */                                                    \
+    X(removed_copies)    /* from the plan: the destination became free */                          \
+    X(evicted_copies)    /* the destination was evicted */                                         \
+    X(needed_copies)     /* stayed, as a later one reads the destination */                        \
+    X(learned_oldest)    /* a victim that is the oldest and worth least */                         \
+    X(learned_old)       /* another old one */                                                     \
+    X(learned_young)     /* a young one: new content does not stay */                              \
+    X(host_old)          /* the same on the host */                                                \
+    X(host_young)        /* and there */                                                           \
+    X(learned_leaf)      /* not the first of the queue, which is continued */                      \
+    X(learned_no_leaf)   /* all of the class are continued */                                      \
+    X(learned_returned)  /* content was used again */                                              \
+    X(spared)            /* an eviction while blocks of a higher class waited */                   \
+    X(kept_roots)        /* a flush without a free node */                                         \
+    X(kept_hits)         /* an open copied from a block that was kept */                           \
+    X(kept_duplicates)   /* of units of an evicted block that is kept */                           \
+    X(unkept_no_block)   /* no host block to keep an evicted one in */                             \
+    X(unkept_plan)       /* no room in the plan for it */                                          \
+    X(kept_evicts)       /* a host block was evicted for it */                                     \
+    X(unwanted)          /* evicted, and the host has it */                                        \
+    X(unwanted_spared)   /* evicted, and worth less than what the host has */                      \
+    X(unwanted_lost)     /* evicted, and a unit before it is on no tier */                         \
+    X(given_up)          /* on the host, as the device has it again */                             \
+    X(stayed)            /* and there it goes last from now on */                                  \
+    X(unwanted_flushed)  /* evicted, and nobody can find it */                                     \
+    X(left_writers)      /* a block's only holder copies it: a step may still write it */          \
+    X(settled_later)     /* a swapped block got a unit of its second holder */                     \
+    X(effect_attached)   /* a unit in flight was attached */                                       \
+    X(effect_duplicate)  /* or made a duplicate */                                                 \
+    X(effect_nothing)    /* or neither: it has a block, and there are no duplicates */             \
+    X(flight_lost)       /* a unit in flight was left out: its block was released */               \
+    X(flight_withdrawn)  /* or it was withdrawn */                                                 \
+    X(flight_taken)      /* or written over */                                                     \
+    X(flight_failed)     /* or its step failed */                                                  \
+    X(flight_read)       /* a copy reads what another copy, still in flight, wrote */              \
+    X(parked)            /* a block */                                                             \
+    X(parked_content)    /* with content */                                                        \
+    X(parked_hit)        /* held again */                                                          \
+    X(effects_chained)   /* a noted step took effect after the one before it */                    \
+    X(commit_left)       /* a step's commit: its sequence was closed or swapped out */             \
+    X(commit_dropped)    /* an earlier step failed */                                              \
+    X(commit_harmless)   /* none is dropped for what left nothing uncomputed */                    \
+    X(commit_passed_on)  /* a dropped one drops others */                                          \
+    X(commit_cut)        /* truncated, invalidated, failed */                                      \
+    X(commit_effective)  /* */                                                                     \
+    X(failed_later)      /* a failed step's KV was copied on by a later copy */                    \
+    X(failed_swapped)    /* a swapped sequence was cut */                                          \
+    X(failed_kept)       /* an evicted block's copy failed */                                      \
+    X(failed_noted)      /* a step failed while an earlier one is out */                           \
+    X(dropped)           /* entries, by a commit or an accepted path */                            \
+    X(dropped_free)      /* without content */                                                     \
+    X(dropped_parked)    /* a step is out */                                                       \
+    X(dropped_shared)    /* others hold the block */                                               \
+    X(dropped_effect)    /* by a commit that a step made */                                        \
+    X(fork_dropped)      /* entries that a fork does not take over */                              \
+    X(fill_dropped)      /* a unit was filled whose entry is null */                               \
+    X(lacking)           /* a sequence came to need what was dropped */                            \
+    X(lacking_healed)    /* and not any more: truncated, or by another window */                   \
+    X(window_private)    /* public units became private by a window of its own */                  \
+    X(match_other_keys)  /* a known unit but for its keys */                                       \
+    X(match_hole)        /* a hit that has null entries */                                         \
+    X(open_absent)       /* entries that no hit left null, as they are received */                 \
+    X(commit_received)   /* a commit of a sequence that lacked what the tokens before it see */    \
+    X(open_absent_hit)   /* a hit lost entries, as the rest is received */                         \
+    X(match_back)        /* a prefix was found behind a shorter one that has no KV */              \
+    X(match_passed)      /* over: a longer prefix, for the plan's room */                          \
+    X(group_evicts)      /* a block was taken by another group than before */                      \
+    X(tree_copied)       /* copy-on-write of an entry with nodes */                                \
+    X(tree_dropped)      /* by truncate, invalidate, swap-out, close */                            \
+    X(tree_failed)       /* by a failed step, nothing was cut */                                   \
+    X(tree_cut)          /* by a failed step, of a sequence that was cut for another reason */     \
+    X(tree_sealed)       /* a unit, by an accepted path */                                         \
+    X(tree_adopts)       /* a block, by an accepted path */                                        \
+    X(tree_drops)        /* entries, by an accepted path */                                        \
+    X(tree_releases)     /* blocks behind an accepted path */                                      \
+    X(quota_idle)        /* a full namespace took a free block */                                  \
+    X(quota_own)         /* and one of its own, which was not the first of the queue */            \
+    X(quota_own_host)    /* on the host */                                                         \
+    X(quota_own_slot)    /* of slots */                                                            \
+    X(quota_held)        /* and had none of its own to give */                                     \
+    X(quota_others)      /* a block was taken from one that is over */                             \
+    X(quota_others_slot) /* or a slot */                                                           \
+    X(quota_turns)       /* and another one was over, too */                                       \
+    X(quota_unkept)      /* not kept on the host, for others' sake */                              \
+    X(state_alone)       /* a sequence writes the slot that it shared before */                    \
+    X(state_evicts)      /* a checkpoint went for a slot */                                        \
+    X(state_exposes)     /* a block that only it made reachable */                                 \
+    X(state_follows)     /* or with its block */                                                   \
+    X(state_released)    /* a commit let go of the slot that was read */                           \
+    X(state_back)        /* truncated to a checkpoint */                                           \
+    X(state_unharmed)    /* an invalidation left what was read */                                  \
+    X(state_lost)        /* or not */                                                              \
+    X(state_shared)      /* a fork reads what its parent reads */                                  \
+    X(state_copy_gone)   /* a copy into a slot that was released before it ran */                  \
+    X(state_stays)       /* a checkpoint whose block is left on the other tier */                  \
+    X(state_found)       /* a sequence swapped in finds its checkpoint */                          \
+    X(state_swapped)     /* a state was copied to the other tier */                                \
+    X(state_with)        /* for several sequences of a call */                                     \
+    X(state_there)       /* a checkpoint of a node that has one */                                 \
+    X(state_no_slot)     /* skipped for lack of a slot */                                          \
+    X(state_cut)         /* a hit was shorter for want of a checkpoint */                          \
+    X(state_cut_groups)  /* of several groups of blocks */                                         \
+    X(state_room)        /* a hit inside a block was given up for an earlier one */                \
+    X(chunk_branches)    /* two places where to end chunks */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;
 typedef struct oracle_marks {
@@ -378,9 +378,9 @@ typedef struct oracle {
 
     oracle_copy *copies; /* [n_copies, of them n_plan in the plan, the last ones] */
     uint32_t n_copies, n_plan;
-    uint64_t copy_id;   /* of the last one made */
-    uint64_t to_come;   /* copies that the running call will still add */
-    bool leaves_device; /* a device block is copied to the host, and evicted next */
+    uint64_t copy_id;                    /* of the last one made */
+    uint64_t to_come;                    /* copies that the running call will still add */
+    bool leaves_device;                  /* a block that is copied to the host, and evicted next */
     oracle_step steps[ORACLE_MAX_STEPS]; /* [n_steps] */
     uint32_t n_steps;
     uint64_t step_number, effective; /* the newest begun, the newest effective */
