@@ -259,8 +259,8 @@ typedef struct oracle_seq {
     X(learned_oldest)    /* a victim that is the oldest and worth least */                         \
     X(learned_old)       /* another old one */                                                     \
     X(learned_young)     /* a young one: new content does not stay */                              \
-    X(learned_host_old)  /* the same on the host */                                                \
-    X(learned_host_young)/* and there */                                                           \
+    X(host_old)          /* the same on the host */                                                \
+    X(host_young)        /* and there */                                                           \
     X(learned_leaf)      /* not the first of the queue, which is continued */                      \
     X(learned_no_leaf)   /* all of the class are continued */                                      \
     X(learned_returned)  /* content was used again */                                              \
@@ -414,9 +414,9 @@ typedef struct oracle {
 
     oracle_copy *copies; /* [n_copies, of them n_plan in the plan, the last ones] */
     uint32_t n_copies, n_plan;
-    uint64_t copy_id;   /* of the last one made */
-    uint64_t to_come;   /* copies that the running call will still add */
-    bool leaves_device; /* a device block is copied to the host, and evicted next */
+    uint64_t copy_id;                    /* of the last one made */
+    uint64_t to_come;                    /* copies that the running call will still add */
+    bool leaves_device;                  /* a block that is copied to the host, and evicted next */
     oracle_step steps[ORACLE_MAX_STEPS]; /* [n_steps] */
     uint32_t n_steps;
     uint64_t step_number, effective; /* the newest begun, the newest effective */

@@ -75,8 +75,8 @@ int32_t oracle_learned_choose(oracle *o, int32_t first)
     o->marks.learned_oldest += o->policy->chose_oldest > oldest;
     o->marks.learned_old += o->policy->chose_old > old;
     o->marks.learned_young += o->policy->chose_young > young;
-    o->marks.learned_host_old += on_host && o->policy->chose_old > old;
-    o->marks.learned_host_young += on_host && o->policy->chose_young > young;
+    o->marks.host_old += on_host && o->policy->chose_old > old;
+    o->marks.host_young += on_host && o->policy->chose_young > young;
     o->marks.learned_no_leaf += block == PLAIN_NONE;
     o->marks.learned_leaf += block != PLAIN_NONE && is_continued(o, first);
     return block == PLAIN_NONE ? first : (int32_t)block;

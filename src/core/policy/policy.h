@@ -163,8 +163,7 @@ static inline int kvpi_policy_is_queued(const struct kvpi_policy *policy, uint32
 }
 
 /* The last choice among the blocks of a lane's tier. */
-static inline struct kvpi_policy_choice *kvpi_policy_last(struct kvpi_policy *policy,
-                                                          uint32_t lane)
+static inline struct kvpi_policy_choice *kvpi_policy_last(struct kvpi_policy *policy, uint32_t lane)
 {
     return lane < KVPI_POLICY_OTHERS ? &policy->choice : &policy->other_choice;
 }
