@@ -100,6 +100,23 @@ KVP_API void kvp_digester_destroy(kvp_digester *digester);
 KVP_API kvp_status kvp_fingerprint_make(kvp_digester *digester, const kvp_fingerprint_input *input,
                                         kvp_digest *out_fingerprint, const char **out_why);
 
+/* Make the fingerprint of a model with recurrent state (states.h) from that of its other layers.
+ * All records of such a model have it, those of KV too.
+ *
+ * Takes:   fingerprint  kvp_fingerprint_make of the layers with K and V; all zero is refused
+ *          states       [states_bytes] what else the bytes of a state slot depend on, in one fixed
+ *                       form: for each layer its kind, sizes, types, and the order of its bytes
+ *          states_bytes 1..KVP_FINGERPRINT_BYTES_MAX
+ * Gives:   out_fingerprint  SHA-256( "kvpagerT", fingerprint[32], states_bytes u32, states ); may
+ *                       be `fingerprint`
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_IO: libcrypto failed
+ * After-failure: out_fingerprint is not written
+ * Thread:  the digester's. Cost: O(states_bytes), allocates nothing
+ */
+KVP_API kvp_status kvp_fingerprint_states(kvp_digester *digester, const kvp_digest *fingerprint,
+                                          const void *states, uint32_t states_bytes,
+                                          kvp_digest *out_fingerprint);
+
 /* Make the root digest of a namespace: the parent of a prompt's first block.
  *
  * Takes:   fingerprint  as made above
@@ -145,28 +162,34 @@ KVP_API kvp_status kvp_record_key(kvp_digester *digester, const kvp_digest *dige
 /* What a record is known by. Kinds never match each other. */
 enum {
     KVP_IDENTITY_TOKENS = 1, /* tokens, extra keys and our digest: all are compared */
-    KVP_IDENTITY_KEY = 2     /* an engine's full SHA-256 chain key, for engines that give no tokens.
+    KVP_IDENTITY_KEY = 2,    /* an engine's full SHA-256 chain key, for engines that give no tokens.
                                 Verified against that key, which the engine answers for */
+    KVP_IDENTITY_STATE = 3   /* recurrent state after the tokens; compared as TOKENS are */
 };
 
 #define KVP_RECORD_BLOCKS_MAX 64u
 
-/* The identity of a record: consecutive sealed blocks of one layer group and rank. Zero it, then
- * the fields.
+/* The identity of a record: consecutive sealed blocks of one layer group and rank, or a state. Zero
+ * it, then the fields.
+ *
+ * A record of a state (states.h) is one slot: the state after position + n_blocks x S tokens. Its
+ * group is the state group. n_blocks, position and tokens say which blocks end there; the digest
+ * stands for all tokens before. It needs no record before it: parent may be all zero, or the key of
+ * the record of KV that ends there, which it then goes with.
  */
 typedef struct kvp_identity {
     uint32_t kind;          /* KVP_IDENTITY_... */
     uint32_t group;         /* layer group */
     kvp_slice slice;        /* layers and heads of this rank */
     kvp_digest fingerprint; /* kvp_fingerprint_make */
-    kvp_digest digest;      /* TOKENS: of the last block; KEY: the engine's key of the last block */
+    kvp_digest digest;      /* of the last block; KEY: the engine's key of it */
     kvp_digest parent;     /* key of the record before; all zero: this is the first of its prompt */
     uint64_t space;        /* kvp_namespace_number: what operators list and evict by */
     uint32_t position;     /* of the first token in its sequence; a multiple of block_tokens */
     uint32_t block_tokens; /* S */
     uint32_t n_blocks;     /* 1..KVP_RECORD_BLOCKS_MAX, full */
-    uint32_t n_keys;       /* TOKENS: extra keys that touch the record, 0..4096 */
-    const int32_t *tokens; /* TOKENS: [n_blocks * block_tokens]; KEY: NULL */
+    uint32_t n_keys;       /* TOKENS, STATE: extra keys that touch the record, 0..4096 */
+    const int32_t *tokens; /* TOKENS, STATE: [n_blocks * block_tokens]; KEY: NULL */
     const kvp_key *keys;   /* [n_keys] ascending by begin, positions of the sequence */
 } kvp_identity;
 

@@ -17,6 +17,11 @@
  * one layer group and rank: a header that says what it is, and the KV. All records of a store have
  * the same number of blocks.
  *
+ * A record of recurrent state (KVP_IDENTITY_STATE) has one slot instead of the blocks: block_bytes
+ * of its group, the state group (n_groups counts it), is the bytes of a slot. All records of a file
+ * store take as much room as the largest. So give states a store of their own, in another PATH
+ * with record_blocks 1, unless record_blocks blocks are about as large as a slot.
+ *
  * Rules that hold for every store:
  *
  *   - Never wrong KV. A get is KVP_STORE_OK only if the record's header matches every field, token
@@ -234,7 +239,8 @@ typedef struct kvp_store_done {
  * parent that another writer of the same directory has stored is there, too.
  *
  * Takes:   identity     fingerprint, block_tokens and n_blocks as the store's
- *          blocks       [n_blocks] addresses of block_bytes[identity->group] bytes each
+ *          blocks       [n_blocks] addresses of block_bytes[identity->group] bytes each; of a
+ *                       state [1]
  *          tag          any number; comes back in kvp_store_done
  * Returns: KVP_OK: accepted, will end; KVP_E_ARG: does not fit the store's configuration;
  *          KVP_E_TOO_LONG: the extra keys exceed key_bytes; KVP_E_AGAIN: max_ops have not ended

@@ -63,9 +63,9 @@ from ._records import Slice as Slice
 from ._records import Window as Window
 from ._sequence import Key as Key
 from ._store_constants import *  # noqa: F403
-from ._store_constants import (FOUND_GOOD, FOUND_RACED, SCAN_DIRECTORIES, SCAN_PAYLOADS,
-                               STORE_CLOSED, STORE_DROP, STORE_EVICT, STORE_GET, STORE_HAVE,
-                               STORE_OK, STORE_PUT, STORE_SYNC)
+from ._store_constants import (FOUND_GOOD, FOUND_RACED, IDENTITY_STATE, SCAN_DIRECTORIES,
+                               SCAN_PAYLOADS, STORE_CLOSED, STORE_DROP, STORE_EVICT, STORE_GET,
+                               STORE_HAVE, STORE_OK, STORE_PUT, STORE_SYNC)
 from ._store_records import STRUCTS as _STRUCTS
 from ._store_records import StoreCleaned as StoreCleaned
 from ._store_records import StoreRecord as StoreRecord
@@ -376,9 +376,10 @@ class Store(Uncopied):
         for field in ("fingerprint", "block_tokens"):
             if getattr(identity, field) != getattr(self, field):
                 raise ArgError(f"identity: {field} is not the store's")
-        if identity.n_blocks != self.record_blocks or len(given) != self.record_blocks:
+        n = 1 if identity.kind == IDENTITY_STATE else self.record_blocks
+        if identity.n_blocks != self.record_blocks or len(given) != n:
             raise ArgError(f"blocks: has {len(given)}, identity {identity.n_blocks}, a record of "
-                           f"this store {self.record_blocks}")
+                           f"this store {n} and {self.record_blocks}")
         size, writable = self.block_bytes[identity.group], op == STORE_GET
         pairs = [_block(f"blocks[{i}]", block, size, writable) for i, block in enumerate(given)]
         addresses = ffi.new("void *[]", [address for address, _ in pairs])
@@ -389,8 +390,8 @@ class Store(Uncopied):
         """Write a record: begins and returns.
 
         identity  of this store's fingerprint, block_tokens and record_blocks
-        blocks    [record_blocks] buffers of block_bytes[identity.group] bytes, contiguous: arrays,
-                  bytes, memoryviews, tensors of the CPU (DLPack). They are used in place and kept
+        blocks    [record_blocks] buffers of block_bytes[identity.group] bytes, of a state [1],
+                  contiguous: arrays, bytes, memoryviews, tensors of the CPU (DLPack). They are used in place and kept
                   alive until the operation has ended; do not write to them before
         tag       comes back as Operation.tag
 

@@ -356,6 +356,12 @@ static void accept(kvp_store *store, const struct kvpi_store_op *op)
         kvpi_wake_raise(&store->wake);
 }
 
+/* Addresses of the payload: a state is one piece, whatever number of blocks it stands behind. */
+static uint32_t n_pieces_of(const kvp_identity *identity)
+{
+    return identity->kind == KVP_IDENTITY_STATE ? 1 : identity->n_blocks;
+}
+
 static kvp_status check_record(const kvp_store *store, const kvp_identity *identity,
                                void *const *blocks)
 {
@@ -366,7 +372,7 @@ static kvp_status check_record(const kvp_store *store, const kvp_identity *ident
         memcmp(identity->fingerprint.bytes, store->config.fingerprint.bytes,
                sizeof identity->fingerprint.bytes) != 0)
         return KVP_E_ARG;
-    for (uint32_t i = 0; i < identity->n_blocks; i++)
+    for (uint32_t i = 0; i < n_pieces_of(identity); i++)
         if (!blocks[i])
             return KVP_E_ARG;
     return kvpi_identity_key_bytes(identity) > store->config.key_bytes ? KVP_E_TOO_LONG : KVP_OK;
@@ -382,8 +388,8 @@ static kvp_status accept_record(kvp_store *store, uint32_t kind, const kvp_ident
     if (!op)
         return KVP_E_AGAIN;
     op->identity = identity;
-    op->n_spans = 1 + identity->n_blocks;
-    for (uint32_t i = 0; i < identity->n_blocks; i++)
+    op->n_spans = 1 + n_pieces_of(identity);
+    for (uint32_t i = 0; i < n_pieces_of(identity); i++)
         op->spans[1 + i] =
             (struct kvpi_span){blocks[i], (size_t)store->config.block_bytes[identity->group]};
     accept(store, op);

@@ -136,12 +136,16 @@ def make():
                 "parent": bytes(32), "space": namespace_number(b"tenant")}
     engine = dict(identity, kind=2, tokens=[], keys=[], digest=pattern(32, 9),
                   parent=pattern(32, 11), position=64)
+    with_states = sha(b"kvpagerT", plain, u32(10), b"gdn:48x128")
+    behind = dict(identity, kind=3, group=3, fingerprint=with_states)
     place = {"slot": 5, "generation": 1 << 33, "written": 1700000000}
     payload = pattern(300, 4) + pattern(77, 5)
     with_tokens, size = header(identity, place, payload)
     with_code, _ = header(engine, place, payload, secret=pattern(32, 8))
+    of_state, _ = header(behind, place, pattern(300, 4))
     return {
         "fingerprint_plain": plain.hex(), "fingerprint_full": full.hex(),
+        "fingerprint_states": with_states.hex(), "header_state": of_state.hex(),
         "root": start.hex(), "root_nameless": root(full, b"", 0).hex(),
         "digests": b"".join(bare).hex(), "digests_keyed": b"".join(keyed).hex(),
         "digests_large": b"".join(large).hex(),

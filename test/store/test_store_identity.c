@@ -73,6 +73,38 @@ static void test_fingerprints_equal_the_vectors(void **state)
     assert_memory_equal(print_of(&full).bytes, FINGERPRINT_FULL, 32);
 }
 
+static void test_a_fingerprint_of_states_equals_the_vector(void **state)
+{
+    (void)state;
+    kvp_fingerprint_input plain = input_fingerprint();
+    const kvp_digest without = print_of(&plain);
+    kvp_digest print = without;
+    assert_int_equal(kvp_fingerprint_states(digester, &print, "gdn:48x128", 10, &print), KVP_OK);
+    assert_memory_equal(print.bytes, FINGERPRINT_STATES, 32);
+    kvp_digest other;
+    assert_int_equal(kvp_fingerprint_states(digester, &without, "gdn:48x128", 9, &other), KVP_OK);
+    assert_memory_not_equal(print.bytes, other.bytes, 32);
+}
+
+static void test_fingerprints_of_states_are_refused(void **state)
+{
+    (void)state;
+    static const kvp_digest none;
+    kvp_digest print = input_digest(1);
+    kvp_digest out = input_digest(2);
+    const kvp_digest before = out;
+#define REFUSED(...) assert_int_equal(kvp_fingerprint_states(__VA_ARGS__), KVP_E_ARG)
+    REFUSED(NULL, &print, "s", 1, &out);
+    REFUSED(digester, NULL, "s", 1, &out);
+    REFUSED(digester, &none, "s", 1, &out);
+    REFUSED(digester, &print, NULL, 1, &out);
+    REFUSED(digester, &print, "s", 0, &out);
+    REFUSED(digester, &print, "s", KVP_FINGERPRINT_BYTES_MAX + 1, &out);
+    REFUSED(digester, &print, "s", 1, NULL);
+#undef REFUSED
+    assert_memory_equal(&out, &before, sizeof out);
+}
+
 static void test_roots_and_keys_equal_the_vectors(void **state)
 {
     (void)state;
@@ -343,6 +375,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fingerprints_equal_the_vectors),
+        cmocka_unit_test(test_a_fingerprint_of_states_equals_the_vector),
+        cmocka_unit_test(test_fingerprints_of_states_are_refused),
         cmocka_unit_test(test_roots_and_keys_equal_the_vectors),
         cmocka_unit_test(test_chains_equal_the_vectors),
         cmocka_unit_test(test_one_field_of_a_fingerprint_changes_it),

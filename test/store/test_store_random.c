@@ -23,7 +23,10 @@ enum {
     SPACES = 3,
     QUOTA = 5,     /* slots */
     MAX_AGE = 900, /* seconds */
-    FOREIGN = 4    /* identities with the digest of another record: collisions, as it were */
+    FOREIGN = 4,   /* identities with the digest of another record: collisions, as it were */
+    STATES = 8,    /* of these, half have the digest, the tokens and the group of a record of KV */
+    ALL = RECORDS + FOREIGN + STATES,
+    STATE_BYTES = 100
 };
 
 static uint64_t seed = 1;
@@ -41,8 +44,39 @@ struct record {
     uint64_t put_ns; /* when it was put last, whatever came of it */
 };
 
-/* The last FOREIGN have the digest of record 0 to 3, and tokens and KV of their own. */
-static struct record records[RECORDS + FOREIGN];
+/* FOREIGN have the digest of record 0 to 3, and tokens and KV of their own. */
+static struct record records[ALL];
+
+static int is_state(uint32_t r)
+{
+    return r >= RECORDS + FOREIGN;
+}
+
+/* The bytes of a record: a state has one piece. */
+static size_t n_bytes_of(uint32_t r)
+{
+    return !is_state(r) ? BLOCKS * BLOCK_BYTES
+                        : (records[r].identity.group == 0 ? BLOCK_BYTES : STATE_BYTES);
+}
+
+static void make_states(void)
+{
+    for (unsigned r = RECORDS + FOREIGN; r < ALL; r++) {
+        const unsigned like = r - RECORDS - FOREIGN;
+        records[r] = records[like];
+        records[r].identity.kind = KVP_IDENTITY_STATE;
+        records[r].identity.tokens = records[r].tokens;
+        records[r].identity.group = like % 2;
+        records[r].identity.space = SPACES;
+        if (like % 4 > 1) /* they need nothing before them */
+            records[r].identity.parent = (kvp_digest){{0}};
+        input_pattern(records[r].kv, sizeof records[r].kv, r * 3);
+        records[r].kv[0][0] = (uint8_t)r;
+        records[r].blocks[0] = records[r].kv;
+        records[r].blocks[1] = NULL;
+        records[r].key = input_key(&records[r].identity);
+    }
+}
 
 static void make_records(void)
 {
@@ -61,6 +95,7 @@ static void make_records(void)
         }
         record->key = input_key(&record->identity);
     }
+    make_states();
 }
 
 /* --------------------------------------------------------------------------------- the requests */
@@ -79,6 +114,7 @@ static struct request requests[OPS];
 static uint64_t now;
 static uint64_t n_at_quota;
 static uint64_t n_expired;
+static uint64_t n_states; /* that were read */
 static uint64_t n_results[KVP_STORE_CLOSED + 1];
 
 static uint64_t test_clock(void *context)
@@ -95,11 +131,11 @@ static void submit(kvp_store *store)
     if (at == OPS)
         return;
     struct request *request = &requests[at];
-    const uint32_t r = request->record = draw(RECORDS + FOREIGN);
+    const uint32_t r = request->record = draw(ALL);
     const uint32_t what = draw(100);
     kvp_status status;
     for (int i = 0; i < BLOCKS; i++)
-        request->blocks[i] = request->kv[i];
+        request->blocks[i] = is_state(r) && i > 0 ? NULL : request->kv[i];
     if (what < 45) {
         request->kind = KVP_STORE_PUT;
         records[r].put_ns = now;
@@ -117,7 +153,7 @@ static void submit(kvp_store *store)
     } else if (what < 99 && draw(4) == 0) {
         request->kind = KVP_STORE_EVICT;
         const kvp_store_match match = {.written_before = now / 1000000000 - draw(MAX_AGE),
-                                       .space = draw(SPACES),
+                                       .space = draw(SPACES + 1),
                                        .one_space = draw(2)};
         status = kvp_store_evict(store, &match, at);
     } else {
@@ -143,7 +179,12 @@ static void take_ended(kvp_store *store)
         n_results[done[i].result]++;
         if (request->kind != KVP_STORE_GET || done[i].result != KVP_STORE_OK)
             continue;
-        assert_memory_equal(request->kv, records[request->record].kv, sizeof request->kv);
+        const size_t n_bytes = n_bytes_of(request->record);
+        const uint8_t *kv = (const uint8_t *)request->kv;
+        assert_memory_equal(kv, records[request->record].kv, n_bytes);
+        for (size_t k = n_bytes; k < sizeof request->kv; k++)
+            assert_int_equal(kv[k], 0xEE);
+        n_states += is_state(request->record) ? 1 : 0;
         const uint64_t put_ns = records[request->record].put_ns;
         assert_true(put_ns > request->since_ns ||
                     request->since_ns - put_ns < MAX_AGE * UINT64_C(1000000000));
@@ -169,8 +210,11 @@ static void check_quota(kvp_store *store)
     if (input_result(store) != KVP_STORE_OK)
         return; /* it is left alone */
     uint32_t n[SPACES] = {0};
-    for (uint32_t r = 0; r < RECORDS; r++)
+    for (uint32_t r = 0; r < RECORDS; r++) {
+        if (r < STATES && r % 2 == 0)
+            continue; /* a state of another namespace has the same key */
         n[records[r].identity.space] += (uint32_t)(bits[r / 64] >> r % 64 & 1);
+    }
     for (uint32_t i = 0; i < SPACES; i++) {
         assert_true(n[i] <= QUOTA);
         n_at_quota += n[i] == QUOTA;
@@ -185,13 +229,15 @@ static void run(unsigned rate)
     fault_rate = rate;
     kvp_store_config config;
     kvp_store_config_init(&config);
-    char url[100]; /* 18 slots for 48 records */
-    snprintf(url, sizeof url, "liar:?size=80000&quota=%d&max_age=%ds",
-             QUOTA * (4096 + BLOCKS * BLOCK_BYTES), MAX_AGE);
+    char url[100]; /* 22 slots, of which four quotas take 20 */
+    snprintf(url, sizeof url, "liar:?size=100000&quota=%d&max_age=%ds",
+             QUOTA * (4096 + BLOCKS * STATE_BYTES), MAX_AGE);
     config.url = url;
     config.fingerprint = input_digest(1);
     config.block_tokens = TOKENS;
     config.block_bytes[0] = BLOCK_BYTES;
+    config.n_groups = 2;
+    config.block_bytes[1] = STATE_BYTES;
     config.record_blocks = BLOCKS;
     config.max_ops = OPS;
     config.threads = 0;
@@ -239,11 +285,12 @@ static void test_nobody_reads_foreign_kv(void **state)
     random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
     for (unsigned round = 0; round < 4; round++) {
         static const unsigned rates[] = {0, 10, 100, 400};
-        n_at_quota = n_expired = 0;
+        n_at_quota = n_expired = n_states = 0;
         run(rates[round]);
         if (n_operations >= 20000 && rates[round] < 100)
             assert_true(n_at_quota > 0 && n_expired > 0);
         assert_true(n_results[KVP_STORE_OK] > 0);
+        assert_true(n_states > 0 || n_operations < 20000);
         for (unsigned i = 0; i < FAULTS && n_operations >= 20000; i++)
             assert_int_equal(n_faults[i] > 0, rates[round] > 0);
         static const uint32_t expected[] = {KVP_STORE_KNOWN, KVP_STORE_ABSENT, KVP_STORE_NO_PARENT,

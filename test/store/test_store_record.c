@@ -116,6 +116,49 @@ static void test_a_header_with_a_code_equals_the_vector(void **state)
     kvpi_mac_close(&other);
 }
 
+/* The state after the fixture's tokens: the first span alone. */
+static void make_state_fixture(struct fixture *f)
+{
+    make_fixture(f);
+    f->identity.kind = KVP_IDENTITY_STATE;
+    f->identity.group = 3;
+    memcpy(f->identity.fingerprint.bytes, FINGERPRINT_STATES, 32);
+    assert_int_equal(
+        kvpi_record_write(&f->identity, &f->place, f->spans, 1, NULL, HEADER_BYTES, f->header),
+        KVP_OK);
+}
+
+static enum kvpi_record_fault check_state(const struct fixture *f, uint64_t payload_bytes)
+{
+    return kvpi_record_check_header(&f->identity, &f->place, payload_bytes, f->header,
+                                    HEADER_BYTES);
+}
+
+static void test_a_header_of_a_state_equals_the_vector(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make_state_fixture(&f);
+    assert_memory_equal(f.header, HEADER_STATE, sizeof HEADER_STATE);
+    assert_true(kvpi_record_well_formed(f.header));
+    assert_int_equal(check_state(&f, 300), KVPI_RECORD_GOOD);
+    assert_int_equal(check_state(&f, 299), KVPI_RECORD_LENGTH);
+    assert_int_equal(kvpi_record_check_payload(f.header, f.spans, 1, NULL), KVPI_RECORD_GOOD);
+}
+
+/* In everything but their kind alike, and yet neither is taken for the other. */
+static void test_a_state_is_no_kv_and_kv_is_no_state(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make_state_fixture(&f);
+    f.identity.kind = KVP_IDENTITY_TOKENS;
+    assert_int_equal(check_state(&f, 300), KVPI_RECORD_IDENTITY);
+    make_fixture(&f);
+    f.identity.kind = KVP_IDENTITY_STATE;
+    assert_int_equal(check(&f), KVPI_RECORD_IDENTITY);
+}
+
 /* --------------------------------------------------------------------------------------- damage */
 
 static void test_every_bit_of_a_header_is_guarded(void **state)
@@ -333,6 +376,7 @@ static void test_wrong_identities_are_refused(void **state)
     } while (0)
     REFUSE(kind, 0);
     REFUSE(kind, KVP_IDENTITY_KEY); /* with tokens */
+    REFUSE(kind, KVP_IDENTITY_STATE + 1);
     REFUSE(group, KVP_GROUPS_MAX);
     REFUSE(slice.n_layers, 0);
     REFUSE(slice.n_heads, 0);
@@ -374,6 +418,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_header_equals_the_vector),
         cmocka_unit_test(test_a_header_with_a_code_equals_the_vector),
+        cmocka_unit_test(test_a_header_of_a_state_equals_the_vector),
+        cmocka_unit_test(test_a_state_is_no_kv_and_kv_is_no_state),
         cmocka_unit_test(test_every_bit_of_a_header_is_guarded),
         cmocka_unit_test(test_every_bit_of_a_payload_is_guarded),
         cmocka_unit_test(test_any_bytes_are_no_record),

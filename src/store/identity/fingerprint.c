@@ -11,6 +11,7 @@
 
 enum { FINGERPRINT_VERSION = 1, TEXT_MAX = 255 };
 
+static const char STATES_TAG[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'T'};
 static const char TAG[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'F'};
 
 enum {
@@ -188,5 +189,21 @@ kvp_status kvp_fingerprint_make(kvp_digester *digester, const kvp_fingerprint_in
     add_groups(sha, input);
     add_bytes(sha, FIELD_DRAFT, input->draft, input->draft_bytes);
     add_text(sha, FIELD_ORDER, input->order);
+    return kvpi_sha_end(sha, out_fingerprint);
+}
+
+kvp_status kvp_fingerprint_states(kvp_digester *digester, const kvp_digest *fingerprint,
+                                  const void *states, uint32_t states_bytes,
+                                  kvp_digest *out_fingerprint)
+{
+    if (!digester || !fingerprint || !out_fingerprint || is_zero(fingerprint) || !states ||
+        states_bytes == 0 || states_bytes > KVP_FINGERPRINT_BYTES_MAX)
+        return KVP_E_ARG;
+    struct kvpi_sha *sha = &digester->sha;
+    kvpi_sha_begin(sha);
+    kvpi_sha_add(sha, STATES_TAG, sizeof STATES_TAG);
+    kvpi_sha_add(sha, fingerprint->bytes, sizeof fingerprint->bytes);
+    kvpi_digest_add32(sha, states_bytes);
+    kvpi_sha_add(sha, states, states_bytes);
     return kvpi_sha_end(sha, out_fingerprint);
 }

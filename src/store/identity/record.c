@@ -60,6 +60,11 @@ const char *kvpi_record_fault_name(enum kvpi_record_fault fault)
 
 /* ------------------------------------------------------------------------------------- identity */
 
+int kvpi_identity_has_tokens(uint32_t kind)
+{
+    return kind == KVP_IDENTITY_TOKENS || kind == KVP_IDENTITY_STATE;
+}
+
 static int key_valid(const kvp_key *key, uint64_t begin, uint64_t end)
 {
     return key->begin < key->end && key->begin < end && key->end > begin &&
@@ -77,7 +82,7 @@ int kvpi_identity_valid(const kvp_identity *identity)
         return !identity->tokens && identity->n_keys == 0;
     const uint64_t begin = identity->position;
     const uint64_t end = begin + (uint64_t)identity->n_blocks * identity->block_tokens;
-    if (identity->kind != KVP_IDENTITY_TOKENS || !identity->tokens || end > UINT32_MAX ||
+    if (!kvpi_identity_has_tokens(identity->kind) || !identity->tokens || end > UINT32_MAX ||
         identity->n_keys > KVPI_RECORD_KEYS_MAX || (!identity->keys && identity->n_keys > 0))
         return 0;
     for (uint32_t i = 0; i < identity->n_keys; i++) {
@@ -90,7 +95,7 @@ int kvpi_identity_valid(const kvp_identity *identity)
 
 static uint64_t n_tokens_of(const kvp_identity *identity)
 {
-    return identity->kind == KVP_IDENTITY_TOKENS
+    return kvpi_identity_has_tokens(identity->kind)
                ? (uint64_t)identity->n_blocks * identity->block_tokens
                : 0;
 }
@@ -268,13 +273,13 @@ int kvpi_record_well_formed(const uint8_t *header)
     const uint64_t block_tokens = kvpi_get32(header + AT_BLOCK_TOKENS);
     const uint32_t n_keys = kvpi_get32(header + AT_N_KEYS);
     const uint64_t end = kvpi_get32(header + AT_BODY_BYTES);
-    if ((kind != KVP_IDENTITY_TOKENS && kind != KVP_IDENTITY_KEY) || n_blocks == 0 ||
+    if ((!kvpi_identity_has_tokens(kind) && kind != KVP_IDENTITY_KEY) || n_blocks == 0 ||
         n_blocks > KVP_RECORD_BLOCKS_MAX || block_tokens == 0 ||
         block_tokens > KVP_BLOCK_TOKENS_MAX || n_keys > KVPI_RECORD_KEYS_MAX ||
         kvpi_get32(header + AT_POSITION) % block_tokens != 0 ||
         kvpi_get32(header + AT_GROUP) >= KVP_GROUPS_MAX)
         return 0;
-    uint64_t at = kind == KVP_IDENTITY_TOKENS ? n_blocks * block_tokens * 4 : 0;
+    uint64_t at = kvpi_identity_has_tokens(kind) ? n_blocks * block_tokens * 4 : 0;
     for (uint32_t i = 0; i < n_keys && at + KEY_FIXED <= end; i++)
         at += KEY_FIXED + kvpi_get32(header + AT_BODY + at + 8);
     return at == end;

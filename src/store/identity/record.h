@@ -1,7 +1,7 @@
 /* record: the bytes of a record, a header and a payload, in every store alike.
  *
  *   header   256 bytes, then tokens, then extra keys, then zeros up to a multiple of 4096
- *   payload  the blocks, one after the other, in the order of the fingerprint
+ *   payload  the blocks, one after the other, in the order of the fingerprint; or one state
  *
  * Where the fields of a header are, little-endian:
  *
@@ -81,6 +81,9 @@ struct kvpi_record_head {
 
 /* Bytes of a header for so many tokens and key bytes: a multiple of KVPI_RECORD_PAGE. */
 uint32_t kvpi_record_header_bytes(uint64_t n_tokens, uint64_t key_bytes);
+
+/* Tell whether records of this kind have tokens and extra keys in their header. */
+int kvpi_identity_has_tokens(uint32_t kind);
 
 /* Tell whether an identity is one: kind, counts, pointers, keys in the record's range. */
 int kvpi_identity_valid(const kvp_identity *identity);
