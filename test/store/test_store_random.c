@@ -32,7 +32,6 @@ enum {
 static uint64_t seed = 1;
 static uint64_t n_operations = 60000;
 
-
 /* ---------------------------------------------------------------------------------- the records */
 
 struct record {
