@@ -478,7 +478,7 @@ static int end_test(void **state)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------ the scenes */
+/* ----------------------------------------------------------------------------------- the scenes */
 
 static struct engine engine;
 
@@ -637,7 +637,7 @@ static void test_arguments_of_states_are_checked(void **state)
     kvp_store_close(store);
 }
 
-/* ------------------------------------------------------------------------------- random requests */
+/* ------------------------------------------------------------------------------ random requests */
 
 static int32_t drawn[LONGEST];
 
