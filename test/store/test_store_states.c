@@ -4,6 +4,8 @@
  * before, and what a hit brings is compared with that. A step checks the slot that it reads.
  *
  *   test_store_states [SEED [ROUNDS]] */
+#define _XOPEN_SOURCE 700
+#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -613,6 +617,147 @@ static void test_a_state_of_another_size_is_not_served(void **state)
     kvp_store_close(store);
 }
 
+/* Look at all records of the directory: payloads, too. */
+static uint32_t n_found[KVP_FOUND_KINDS];
+static uint32_t n_state_records;
+
+static void count_record(void *context, const kvp_store_record *record)
+{
+    (void)context;
+    n_found[record->found]++;
+    n_state_records += record->has_header && record->kind == KVP_IDENTITY_STATE &&
+                       record->group == GROUPS && record->payload_bytes == STATE_BYTES;
+}
+
+static void scan(const char *url)
+{
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_PAYLOADS;
+    options.record = count_record;
+    memset(n_found, 0, sizeof n_found);
+    n_state_records = 0;
+    ok(kvp_store_scan(url, &options, NULL, 0));
+}
+
+static char folder[64];
+static uint64_t slab_bytes;
+static const uint8_t *wanted; /* a state */
+
+/* Change a byte of the state wherever a slab has it, or cut the slab there; nftw's call. */
+static int is_cut;
+static uint32_t n_damaged;
+
+static int damage(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)walk;
+    if (kind != FTW_F || stat->st_size < STATE_BYTES)
+        return 0;
+    uint8_t *bytes = malloc((size_t)stat->st_size);
+    FILE *file = fopen(path, "r+b");
+    assert_true(bytes && file);
+    slab_bytes = fread(bytes, 1, (size_t)stat->st_size, file);
+    for (size_t at = 0; at + STATE_BYTES <= slab_bytes; at++) {
+        if (memcmp(bytes + at, wanted, STATE_BYTES) != 0)
+            continue;
+        n_damaged++;
+        bytes[at + STATE_BYTES - 1] ^= 1;
+        assert_int_equal(fseek(file, (long)at, SEEK_SET), 0);
+        assert_int_equal(fwrite(bytes + at, 1, STATE_BYTES, file), STATE_BYTES);
+        if (is_cut)
+            assert_int_equal(truncate(path, (off_t)at + STATE_BYTES / 2), 0);
+        break;
+    }
+    fclose(file);
+    free(bytes);
+    return 0;
+}
+
+static int remove_file(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+/* On the real disk: operators see states, and one that is damaged or cut off is not served. */
+static void test_a_damaged_state_is_not_served(void **state)
+{
+    (void)state;
+    for (is_cut = 0; is_cut < 2; is_cut++) {
+        char url[100];
+        uint8_t right[STATE_BYTES];
+        strcpy(folder, "/tmp/kvp_states_XXXXXX");
+        assert_non_null(mkdtemp(folder));
+        snprintf(url, sizeof url, "file:%s?size=64MiB", folder);
+        kvp_store *store = open_store(NULL, url, STATE_BYTES);
+        start_engine(&engine);
+        const int32_t *tokens = leave_stored(store, 2 * RECORD + 3, 0);
+        stop_engine(&engine);
+        kvp_store_close(store);
+        scan(url);
+        assert_int_equal(n_found[KVP_FOUND_GOOD], 2 * (GROUPS + 1));
+        assert_int_equal(n_state_records, 2);
+
+        right_state(tokens, 2 * RECORD, right);
+        wanted = right;
+        n_damaged = 0;
+        assert_int_equal(nftw(folder, damage, 8, FTW_PHYS), 0);
+        assert_int_equal(n_damaged, 1);
+        scan(url);
+        assert_true(is_cut || n_state_records == 2);
+        assert_true(n_found[KVP_FOUND_GOOD] < 2 * (GROUPS + 1));
+        assert_true(is_cut || n_found[KVP_BAD_PAYLOAD] == 1);
+
+        kvp_open_info info;
+        store = open_store(NULL, url, STATE_BYTES);
+        start_engine(&engine);
+        (void)recall(&engine, store, tokens, 2 * RECORD + 3); /* what is bad is dropped */
+        const uint32_t recalled = recall(&engine, store, tokens, 2 * RECORD + 3);
+        assert_true(is_cut ? recalled < 2 * RECORD : recalled == RECORD);
+        const kvp_seq seq = serve(&engine, tokens, 2 * RECORD + 3, RECORD, &info);
+        assert_int_equal(info.hit_tokens, recalled);
+        ok(kvp_seq_close(engine.cache, seq, NULL));
+        stop_engine(&engine);
+        kvp_store_close(store);
+        assert_int_equal(nftw(folder, remove_file, 8, FTW_DEPTH | FTW_PHYS), 0);
+    }
+}
+
+/* A state that a farther store has comes, and is written to the nearer one. */
+static void test_a_stack_has_states(void **state)
+{
+    (void)state;
+    kvp_store *stores[2];
+    kvp_store *stack;
+    kvp_store_stack_config config;
+    struct chain chain;
+    int32_t tokens[RECORD] = {1, 2, 3};
+    uint8_t slot[STATE_BYTES];
+    uint8_t got[STATE_BYTES] = {0};
+    void *pieces[] = {slot};
+    make_chain(&chain, tokens, RECORD);
+    right_state(tokens, RECORD, slot);
+    const kvp_identity identity = identity_of(&chain, GROUPS, RECORD);
+    for (int i = 0; i < 2; i++)
+        stores[i] = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
+    ok(kvp_store_put(stores[1], &identity, pieces, 0));
+    assert_int_equal(input_result(stores[1]), KVP_STORE_OK);
+    kvp_store_stack_config_init(&config);
+    config.stores = stores;
+    config.n_stores = 2;
+    ok(kvp_store_stack_open(&config, &stack, NULL, 0));
+    pieces[0] = got;
+    ok(kvp_store_get(stack, &identity, pieces, 0));
+    assert_int_equal(input_result(stack), KVP_STORE_OK);
+    assert_memory_equal(got, slot, sizeof slot);
+    kvp_store_stats stats;
+    ok(kvp_store_stats_get(kvp_store_stack_part(stack, 0), &stats));
+    assert_int_equal(stats.records, 1);
+    kvp_store_close(stack);
+}
+
 static void test_arguments_of_states_are_checked(void **state)
 {
     (void)state;
@@ -737,6 +882,8 @@ int main(int argc, char **argv)
                                         end_test),
         cmocka_unit_test_setup_teardown(test_a_state_of_another_size_is_not_served, begin_test,
                                         end_test),
+        cmocka_unit_test_setup_teardown(test_a_damaged_state_is_not_served, begin_test, end_test),
+        cmocka_unit_test_setup_teardown(test_a_stack_has_states, begin_test, end_test),
         cmocka_unit_test_setup_teardown(test_arguments_of_states_are_checked, begin_test, end_test),
         cmocka_unit_test_setup_teardown(test_random_requests_and_kills, begin_test, end_test),
         cmocka_unit_test_setup_teardown(test_random_requests_over_a_liar, begin_test, end_test),
