@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
 from typing import Any
@@ -110,6 +110,8 @@ class FingerprintInput:
     slice         what this rank has of the layers and heads; None: all
     groups        the window of each layer group
     order         of a block's bytes in a record: kvpager.ORDER_CPU ...
+    states        what else the bytes of a slot of recurrent state depend on, in one fixed form; b"":
+                  the model has none
     """
 
     weights: bytes
@@ -128,6 +130,7 @@ class FingerprintInput:
     slice: Slice | None = None
     groups: Sequence[Window | tuple[int, int]] = (Window(0, 0),)
     order: str = c.ORDER_CPU
+    states: bytes = b""
 
     def rank(self) -> Slice:
         """The slice; all of the model where it is None."""
@@ -162,7 +165,20 @@ class FingerprintInput:
         if status:
             said = ffi.string(why[0]).decode() if why[0] != ffi.NULL else ""
             fail(status, "FingerprintInput.fingerprint", said=f"; {said}" if said else "")
-        return bytes(out.bytes)
+        return self._with_states(out)
+
+    def _with_states(self, made: Any) -> bytes:
+        states = bytes_in("states", self.states)
+        if not len(states):
+            return bytes(made.bytes)
+        if len(states) > lib.KVP_FINGERPRINT_BYTES_MAX:
+            raise ArgError(f"states: has {len(states)} bytes, at most "
+                           f"{lib.KVP_FINGERPRINT_BYTES_MAX} are allowed")
+        with _digester() as digester:
+            status = lib.kvp_fingerprint_states(digester, made, states, len(states), made)
+        if status:
+            fail(status, "FingerprintInput.fingerprint", said="")
+        return bytes(made.bytes)
 
 
 def digest_root(fingerprint: bytes, name: str | bytes = b"", epoch: int = 0) -> bytes:
@@ -259,14 +275,14 @@ class Identity:
     """kvp_identity: what a record is known by. Chain makes those of a prompt.
 
     fingerprint   FingerprintInput.fingerprint
-    digest        IDENTITY_TOKENS: of the last block; IDENTITY_KEY: the engine's SHA-256 chain key of
-                  the last block
+    digest        of the last block; IDENTITY_KEY: the engine's SHA-256 chain key of it
     slice         layers and heads of this rank
     block_tokens  S
     n_blocks      1..RECORD_BLOCKS_MAX, full
     tokens        [n_blocks * S] i32, copied; IDENTITY_KEY: None
-    kind          IDENTITY_TOKENS, or IDENTITY_KEY for engines that give no tokens
-    group         layer group
+    kind          IDENTITY_TOKENS; IDENTITY_KEY for engines that give no tokens; IDENTITY_STATE for
+                  the state after the tokens
+    group         layer group; of a state, the number of groups of KV
     parent        key of the record before; NO_DIGEST: this is the first of its prompt
     space         namespace_number
     position      of the first token in its sequence; a multiple of S
@@ -382,3 +398,11 @@ class Chain:
             block_tokens=self.model.block_tokens, n_blocks=self.record_blocks,
             tokens=self.tokens[begin:end],
             keys=tuple(key for key in self.extra if key.begin < end and key.end > begin))
+
+    def state(self, i: int, group: int | None = None) -> Identity:
+        """What the state after record i is known by. It goes by itself, with no record before it.
+
+        group   the state group; None: the one behind the model's layer groups
+        """
+        return replace(self.identity(i, len(self.model.groups) if group is None else group),
+                       kind=sc.IDENTITY_STATE, parent=NO_DIGEST)

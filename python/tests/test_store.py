@@ -134,6 +134,28 @@ def test_groups_have_records_of_their_own() -> None:
             place.put(chain.identity(0, 1), kv(0))
 
 
+def test_states_have_records_beside_the_kv() -> None:
+    given: dict[str, Any] = {"weights": bytes(range(32)), "compute_type": "bf16", "type": k.BF16,
+                             "k_size": 8, "v_size": 8, "model_layers": 2, "model_heads": 1,
+                             "block_tokens": S, "unit_tokens": S}
+    model = store.FingerprintInput(**given, states=b"gdn:2x4")
+    assert model.fingerprint() != store.FingerprintInput(**given).fingerprint()
+    with pytest.raises(ValueError, match="states: has 65537 bytes"):
+        store.FingerprintInput(**given, states=bytes(65537)).fingerprint()
+    chain = store.Chain(model, range(2 * S * R), record_blocks=R)
+    state = chain.state(1)
+    assert (state.kind, state.group, state.parent) == (store.IDENTITY_STATE, 1, store.NO_DIGEST)
+    assert state.digest == chain[1].digest and state.key == chain.keys(1)[1] != chain.keys(0)[1]
+    assert chain.state(1, group=2).group == 2
+    with opened(fingerprint=chain.fingerprint, block_bytes=[BLOCK, 40]) as place:
+        assert done(place, place.put(state, [b"s" * 40])).ok
+        got = [np.zeros(40, np.uint8)]
+        assert done(place, place.get(state, got)).ok and bytes(got[0]) == b"s" * 40
+        assert done(place, place.get(chain.state(0), got)).result == store.STORE_ABSENT
+        with pytest.raises(ValueError, match="blocks: has 2"):
+            place.put(state, [b"s" * 40] * 2)
+
+
 def test_a_secret_is_asked_for(tmp_path: pathlib.Path) -> None:
     chain = records(1)
     with opened(url_of(tmp_path), secret=b"0123456789abcdef") as disk:

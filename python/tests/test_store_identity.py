@@ -48,8 +48,9 @@ def fingerprint(made: Any) -> bytes:
               u32(made.model_layers), u32(made.model_heads), u32(*made.rank()),
               u32(made.block_tokens), u32(made.unit_tokens),
               b"".join(u32(*window) for window in made.groups), made.draft, made.order.encode()]
-    return sha(b"kvpagerF", u32(1), *(u32(number, len(field)) + field
-                                      for number, field in enumerate(fields, 1)))
+    made_of = sha(b"kvpagerF", u32(1), *(u32(number, len(field)) + field
+                                         for number, field in enumerate(fields, 1)))
+    return sha(b"kvpagerT", made_of, u32(len(made.states)), made.states) if made.states else made_of
 
 
 def root(print_of: bytes, name: bytes, epoch: int) -> bytes:
@@ -78,7 +79,8 @@ OTHER: dict[str, Any] = {
     "weights": sha(b"others"), "compute_type": "f16", "type": k.F16, "k_size": 16, "v_size": 0,
     "model_layers": 5, "model_heads": 3, "block_tokens": 8, "unit_tokens": 2,
     "quantisation": "gptq-int4-g128", "rope": b'{"theta":1e6}', "draft": b"draft-1b", "scales": 1,
-    "slice": Slice(1, 2, 0, 1), "groups": [Window(0, 0), (4, 1024)], "order": k.ORDER_VLLM_NHD}
+    "slice": Slice(1, 2, 0, 1), "groups": [Window(0, 0), (4, 1024)], "order": k.ORDER_VLLM_NHD,
+    "states": b"gdn:2x4"}
 
 
 def test_the_fingerprint_is_that_of_the_page() -> None:
@@ -101,7 +103,8 @@ WRONG: dict[str, list[Any]] = {
     "k_size": [0, -1, 1.5, 2 ** 32], "v_size": [-1, 2 ** 32, None], "scales": [-1, "a"],
     "model_layers": [0, 2 ** 32, None], "model_heads": [0, -3], "block_tokens": [0, "4"],
     "unit_tokens": [0, 3, 8], "slice": [5, (0, 1), Slice(3, 2, 0, 2), (0, 1, 0, -1)],
-    "groups": [[], 5, [(0, 0)] * 9, [4], [(0, -1)], [(4, 0)]]}
+    "groups": [[], 5, [(0, 0)] * 9, [4], [(0, -1)], [(4, 0)]],
+    "states": ["text", 5, bytes(65537)]}
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
