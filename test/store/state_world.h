@@ -22,7 +22,7 @@ enum {
     TOKEN_BYTES = BLOCK_BYTES / TOKENS,
     RECORD = BLOCKS * TOKENS, /* tokens */
     LONGEST = 6 * RECORD,
-    STORED_MAX = 4096
+    STORED_MAX = 8192
 };
 
 #define ok(call) assert_int_equal(call, KVP_OK)
