@@ -291,7 +291,7 @@ static const struct field sched_fields[] = {
     FIELD(kvp_sched_config, recompute_cost),  FIELD(kvp_sched_config, recompute_token_cost),
     FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
     FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, free_target),
-    FIELD(kvp_sched_config, draft_tokens),    FIELD(kvp_sched_config, reserved),
+    FIELD(kvp_sched_config, draft_tokens),    FIELD(kvp_sched_config, state_rings),
     FIELD(kvp_sched_config, swap_state_cost),
 };
 
@@ -304,7 +304,8 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
     const uint32_t running = s->max_running == 0 ? c.max_seqs : s->max_running;
     return is_within(s->max_requests, 1, 1u << 20) &&
            is_within(samples, s->max_requests, 1u << 20) && running <= c.max_seqs &&
-           running <= c.max_copies && s->draft_tokens <= KVP_SCHED_DRAFTS_MAX && s->reserved == 0 &&
+           running <= c.max_copies && s->draft_tokens <= KVP_SCHED_DRAFTS_MAX &&
+           s->state_rings <= (c.state_slots > 0 && s->draft_tokens > 0) &&
            is_within(s->step_tokens, running * (1 + s->draft_tokens), 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
            s->swap_ahead <= 1 && s->max_loading <= s->max_requests && s->wait_for_prefix <= 1 &&

@@ -418,7 +418,7 @@ KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 typedef struct kvp_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B */
-    uint32_t flags;           /* 0: all or nothing; KVP_BATCH_EACH */
+    uint32_t flags;           /* 0: all or nothing; KVP_BATCH_EACH, KVP_BATCH_RING (states.h) */
     const kvp_seq *seqs;      /* [B], each once */
     const uint32_t *n_tokens; /* [B] new tokens of each, may be 0; NULL: one each */
     const int32_t *tokens;    /* [sum of n_tokens] concatenated; NULL: values not known yet */

@@ -87,8 +87,10 @@
  *     of a request accept equally many. There are no drafts if blocks do not suffice for those of
  *     all sequences, if a group computes generated tokens again, or for what is swapped in in the
  *     same step: nobody is preempted for them.
- *   - Drafts and recurrent state (states.h): when a step is finished, the state after the accepted
- *     tokens must be in the slot that the step writes. The engine keeps the states in between.
+ *   - Drafts and recurrent state (states.h): with config.state_rings, drafts have slots for the
+ *     states after them (kvp_meta_state_rings), and there are no drafts if slots do not suffice for
+ *     those of all sequences. Without it, the state after the accepted tokens must be in the slot
+ *     that the step writes when the step is finished: the engine keeps the states in between.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
  *     never ranks before the request that needs the blocks, and never came in in the same step. A
  *     request whose blocks are all shared with others that stay is no victim: it would release
@@ -246,7 +248,7 @@ typedef struct kvp_sched_config {
                                  nothing. At most a 64th of the usable blocks, rounded up */
     uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
                                  max_running x (1 + draft_tokens). 0 (default): none */
-    uint32_t reserved;        /* 0 */
+    uint32_t state_rings;     /* 1: drafts have slots of states of their own; 0 (default) or 1 */
     uint64_t swap_state_cost; /* a price, as swap_block_cost */
 } kvp_sched_config;
 

@@ -54,12 +54,27 @@
  *                  be writing that slot: KVP_E_STATE.
  *   Truncate       to fewer than the computed tokens needs a checkpoint there, or 0. Else
  *                  KVP_E_DROPPED. Tokens that a step has run must be committed before they are
- *                  truncated, or invalidated.
- *   Drafts         A step that runs a chain of drafts leaves one state: the one after the tokens
- *                  that are accepted, and committed. The engine keeps those in between, and copies
- *                  the one after the last accepted token into the slot that the step writes. Then
- *                  it commits the accepted tokens and truncates to them. The scheduler does both
- *                  (sched.h, kvp_sched_finish_drafts).
+ *                  truncated, or invalidated. With a ring, those behind the accepted ones may be
+ *                  truncated first.
+ *   Rings          A step that runs a chain of drafts must leave the state after each token that
+ *                  may be the last accepted one. An extend with KVP_BATCH_RING gives each sequence
+ *                  a slot for each token that is not computed. The last of them has the slot to
+ *                  write. The others have slots of a ring, which are taken behind all else that
+ *                  the call takes, in the order of the sequences. kvp_meta_state_rings names all
+ *                  of them in the order of tokens. A commit goes on with the slot of its last
+ *                  token, and a truncate to more than the computed tokens makes it the slot to
+ *                  write. Nothing is copied. A commit, invalidate, close or swap out, and a
+ *                  truncate to the computed tokens or fewer, releases the slots of the ring:
+ *                  between steps there is none. Tokens that are added without the flag share the
+ *                  slot to write with the last one. Each sequence has KVP_STATE_RING_MAX tokens at
+ *                  most that are not computed, else KVP_E_TOO_LONG. The flag is KVP_E_ARG with
+ *                  KVP_BATCH_EACH, without state group and with overlapped steps. The scheduler
+ *                  uses rings if its config.state_rings is 1.
+ *   Drafts         Without a ring a step that runs a chain of drafts leaves one state: the one
+ *                  after the tokens that are accepted, and committed. The engine keeps those in
+ *                  between, and copies the one after the last accepted token into the slot that
+ *                  the step writes. Then it commits the accepted tokens and truncates to them. The
+ *                  scheduler does both (sched.h, kvp_sched_finish_drafts).
  *   Invalidate     takes back the checkpoints of the units that it withdraws. The sequence goes
  *                  back to what it read, if that was not written and is the state at the computed
  *                  tokens that are left. Else it goes back to a checkpoint there. Else its state
@@ -134,8 +149,8 @@
  * host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers and transfers
  * refuse such a cache if steps are overlapped, kvp_spill_create always. Loads can bring a state
  * (lend.h). Transfers bring the state with the KV (transfer.h). Worker messages have the slots that
- * each sequence reads and writes (wire.h). Snapshots hold checkpoints (snapshot.h). memory.h has
- * layouts for slots (KVP_BYTES), and its copier runs the copies.
+ * each sequence reads and writes (wire.h); one with a ring is refused. Snapshots hold checkpoints
+ * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -149,6 +164,12 @@ extern "C" {
 /* In kvp_shortage.tier: slots of state were missing, on the device or on the host. */
 #define KVP_STATE_SLOTS      2
 #define KVP_HOST_STATE_SLOTS 3
+
+/* In kvp_batch.flags of kvp_seq_extend_many and kvp_can_extend: rings (see above). */
+#define KVP_BATCH_RING 2u
+
+/* Most tokens of a sequence that a step leaves the states after. */
+#define KVP_STATE_RING_MAX 17
 
 /* What kvp_seq_checkpoint did. */
 enum {
@@ -183,6 +204,8 @@ typedef struct kvp_state_info {
     uint32_t branch_end; /* where to end a chunk: the prompt leaves the known path; 0: nowhere */
     uint32_t prompt_end; /* and: the last unit ends before the last token; 0: nowhere. Both as of
                             open; 0 for a fork */
+    uint32_t ring_slots; /* that its ring has: a slot for each token that is not computed but the
+                            last one; 0: none */
 } kvp_state_info;
 
 /* Read what is known of a sequence's state. Not recorded.
@@ -217,6 +240,23 @@ KVP_API kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, ui
  * Thread:  read. Cost: O(n_seqs) */
 KVP_API kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                                    int32_t *out_read, int32_t *out_write);
+
+/* Give the slots of a step that leaves more states than one behind, in the order of the batch.
+ *
+ * Sequence i writes the first out_n[i] slots of its row. The last one has the state after the last
+ * token of the step. With a ring, the one at j before it has the state after the sequence's first
+ * j + 1 tokens that are not computed. Without a ring there is only the last one.
+ *
+ * Takes:   capacity     slots of a row; KVP_STATE_RING_MAX always suffices
+ * Gives:   out_read     [n_seqs] i32; may be NULL. As kvp_meta_states
+ *          out_n        [n_seqs] 1..17
+ *          out_write    [n_seqs][capacity] i32; -1 behind those that are written
+ *          All are written on success only
+ * Returns: as kvp_meta_states; KVP_E_TOO_SMALL: a row has more slots than `capacity`
+ * Thread:  read. Cost: O(n_seqs x capacity) */
+KVP_API kvp_status kvp_meta_state_rings(const kvp_cache *cache, const kvp_seq *seqs,
+                                        uint32_t n_seqs, uint32_t capacity, int32_t *out_read,
+                                        uint32_t *out_n, int32_t *out_write);
 
 typedef struct kvp_state_stats { /* gauges, then counters since creation */
     uint64_t usable_slots;       /* state_slots - 1 = free + cached + held + parked; or 0 */

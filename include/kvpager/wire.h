@@ -182,7 +182,8 @@ typedef struct kvp_wire_step {
  *          lacks, or no layer group, or whose phase is below that of the copy before. Also a move
  *          of a slot that the device lacks, or whose places in the block differ between the groups;
  *          KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4;
- *          its copies travel), or has step_tokens and no slot of state to write (extend it);
+ *          its copies travel), or has step_tokens and no slot of state to write (extend it), or has
+ *          a ring of slots (states.h);
  *          KVP_E_DROPPED: it has step_tokens, and its state is lost; KVP_E_UNKNOWN: the cache does
  *          not keep the values (give kvp_wire_item.tokens);
  *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row

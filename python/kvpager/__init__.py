@@ -74,6 +74,7 @@ from ._meta import csr as csr
 from ._meta import delta as delta
 from ._meta import dense as dense
 from ._meta import measure as measure
+from ._meta import state_rings as state_rings
 from ._meta import states as states
 from ._meta import tree as tree
 from ._meta import trtllm as trtllm

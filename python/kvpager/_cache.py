@@ -248,7 +248,8 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         return [self.seq(one.bits) for one in room[0:n[0]] if one.bits not in known]
 
     def extend_many(self, seqs: Any, tokens: Ints | None = None, *, n_tokens: Ints | None = None,
-                    reserve: int = 0, statuses: I32Array | None = None) -> None:
+                    reserve: int = 0, statuses: I32Array | None = None,
+                    rings: bool = False) -> None:
         """Make room for more tokens of many sequences: all get it, or none.
 
         seqs      [B] u64 handles, or sequences; each once
@@ -256,14 +257,16 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         n_tokens  [B] u32 new tokens of each; None: one each
         statuses  [B] i32, written: each sequence for itself; those that fail (status below 0) are
                   left unchanged. None: all or nothing
+        rings     True: each token that is not computed gets a slot of recurrent state (state_rings)
         """
         try:
-            status = _extend_many(self._h, seqs, tokens, n_tokens, reserve, statuses)
+            status = (None if rings else
+                      _extend_many(self._h, seqs, tokens, n_tokens, reserve, statuses))
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if status is None:
             given = _batch_of(seqs, tokens, n_tokens, statuses)
-            status = lib.kvpy_extend_many(self._o, *given[:5], reserve, given[5])
+            status = lib.kvpy_extend_many(self._o, *given[:5], reserve, given[5], bool(rings))
         if status:
             fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens,
                  n_tokens=n_tokens, reserve=reserve)
@@ -289,16 +292,16 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
             fail(self._o, status, "Cache.commit_many", seqs=seqs, n_tokens=n_tokens)
 
     def can_extend(self, seqs: Any, *, n_tokens: Ints | None = None,
-                   reserve: int = 0) -> Admission:
-        """Whether extend_many (all or nothing) would find its blocks now."""
+                   reserve: int = 0, rings: bool = False) -> Admission:
+        """Whether extend_many (all or nothing) would find its blocks, and slots, now."""
         try:
-            found = calls.can_extend(self._h, seqs, n_tokens, reserve)
+            found = None if rings else calls.can_extend(self._h, seqs, n_tokens, reserve)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if found is None:
             handles, n, _, _, counts, _ = _batch_of(seqs, None, n_tokens, None)
             room = _ADMISSION.new()
-            found = lib.kvpy_can_extend(self._o, handles, n, counts, reserve, room)
+            found = lib.kvpy_can_extend(self._o, handles, n, counts, reserve, bool(rings), room)
             if found == 0:
                 return _ADMISSION.read(room)
         if type(found) is int:

@@ -216,6 +216,22 @@ def states(cache: Cache, seqs: Any) -> tuple[I32Array, I32Array]:
     return arrays
 
 
+def state_rings(cache: Cache, seqs: Any) -> tuple[I32Array, U32Array, I32Array]:
+    """The slots of recurrent state of a step that verifies drafts (Cache.extend_many with rings):
+    read [B] i32; n [B] u32, how many are written; write [B, 17] i32, in the order of the tokens
+    that are not computed, -1 behind the first n. The last of them is the slot of states()."""
+    handles = seqs_of("seqs", seqs)
+    read = np.empty(len(handles), I32)
+    n = np.empty(len(handles), U32)
+    write = np.empty((len(handles), c.STATE_RING_MAX), I32)
+    status = lib.kvpg_meta_state_rings(object_of(cache), handles, len(handles), c.STATE_RING_MAX,
+                                       pointer("out", read, I32), pointer("out", n, U32),
+                                       pointer("out", write.reshape(-1), I32))
+    if status:
+        fail(cache._o, status, "state_rings", seqs=seqs)
+    return read, n, write
+
+
 _SIZE_OF = {"max_tokens": "n_tokens", "max_entries": "n_entries", "max_blocks": "max_blocks",
             "max_kept": "n_kept", "max_nodes": "n_nodes", "max_mask_bytes": "n_mask_bytes"}
 

@@ -54,7 +54,7 @@ static int values_fit(const uint32_t *n_tokens, uint32_t n_seqs, uint64_t n_valu
 
 int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
-                     uint32_t reserve_tokens, int32_t *statuses)
+                     uint32_t reserve_tokens, int32_t *statuses, int rings)
 {
     _Static_assert(sizeof(kvp_status) == sizeof(int32_t), "statuses are an array of i32");
     _Static_assert(sizeof(kvp_seq) == sizeof(uint64_t), "handles are an array of u64");
@@ -65,7 +65,8 @@ int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
         return status;
     const kvp_batch batch = {.struct_size = sizeof batch,
                              .n_seqs = n_seqs,
-                             .flags = statuses != NULL ? KVP_BATCH_EACH : 0,
+                             .flags = (statuses != NULL ? KVP_BATCH_EACH : 0) |
+                                      (rings ? KVP_BATCH_RING : 0),
                              .seqs = seqs,
                              .n_tokens = n_tokens,
                              .tokens = tokens,
@@ -77,13 +78,15 @@ int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
 }
 
 int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                    const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out)
+                    const uint32_t *n_tokens, uint32_t reserve_tokens, int rings,
+                    kvp_admission *out)
 {
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
     const kvp_batch batch = {.struct_size = sizeof batch,
                              .n_seqs = n_seqs,
+                             .flags = rings ? KVP_BATCH_RING : 0,
                              .seqs = seqs,
                              .n_tokens = n_tokens,
                              .reserve_tokens = reserve_tokens};

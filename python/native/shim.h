@@ -48,9 +48,10 @@ enum {
 
 int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
-                     uint32_t reserve_tokens, int32_t *statuses);
+                     uint32_t reserve_tokens, int32_t *statuses, int rings);
 int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                    const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out);
+                    const uint32_t *n_tokens, uint32_t reserve_tokens, int rings,
+                    kvp_admission *out);
 int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const int32_t *tokens,
                    uint64_t n_values, const uint32_t *n_tokens, int32_t *statuses);
 int kvpy_window(kvpy_object *object, uint64_t seq, uint32_t group, uint32_t sink_tokens,

@@ -35,6 +35,53 @@ def test_states_h() -> None:
         cache.check()
 
 
+def test_rings() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=7) as cache:
+        seq = cache.namespace().open(range(8))
+        seq.commit(8)
+        assert cache.can_extend([seq], n_tokens=[7], rings=True).verdict == kvpager.ADMIT_LATER
+        with pytest.raises(kvpager.NoBlocksError):
+            cache.extend_many([seq], n_tokens=[7], rings=True)
+        assert cache.can_extend([seq], n_tokens=[4], rings=True).verdict == kvpager.ADMIT_OK
+        cache.extend_many([seq], n_tokens=[4], rings=True)
+        assert seq.state().ring_slots == 3
+        read, n, write = kvpager.state_rings(cache, [seq])
+        assert (read.tolist(), n.tolist()) == ([1], [4])
+        assert write.shape == (1, kvpager.STATE_RING_MAX)
+        assert write[0].tolist() == [2, 3, 4, 1] + [-1] * 13
+        seq.fill([8, 9])
+        seq.commit(10)
+        seq.truncate(10)
+        assert seq.state().ring_slots == 0
+        assert kvpager.states(cache, [seq])[0].tolist() == [3]
+        with pytest.raises(kvpager.TooLongError):
+            cache.extend_many([seq], n_tokens=[18], rings=True)
+        cache.check()
+    with Cache(n_blocks=32) as cache:
+        seq = cache.namespace().open(range(16))
+        with pytest.raises(kvpager.ArgError):
+            cache.extend_many([seq], rings=True)
+        with pytest.raises(kvpager.StateError):
+            kvpager.state_rings(cache, [seq])
+        with pytest.raises(kvpager.ArgError, match="state_rings"):
+            kvpager.Scheduler(cache, draft_tokens=3, state_rings=1)
+
+
+def test_rings_of_the_scheduler() -> None:
+    cache = Cache(n_blocks=32, block_tokens=4, max_seqs=2, state_slots=7)
+    scheduler = kvpager.Scheduler(cache, step_tokens=8, draft_tokens=3, state_rings=1)
+    scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=9)
+    scheduler.step()
+    scheduler.finish([10])
+    step = scheduler.step()
+    read, n, write = kvpager.state_rings(cache, step.seqs["seq"])
+    assert (n.tolist(), len(set(write[0, :4].tolist()))) == ([4], 4)
+    scheduler.finish([20, 21], counts=[2])
+    assert kvpager.states(cache, step.seqs["seq"])[0].tolist() == [write[0, 1]]
+    assert cache.state_stats().held_slots == 1
+    scheduler.check()
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(kvpager.ArgError, match="host_blocks"):
         Cache(n_blocks=32, state_slots=6, host_blocks=8)

@@ -16,6 +16,7 @@
  * the step is made. config.free_target limits what a count too high may cost.
  */
 #include <kvpager/drop.h>
+#include <kvpager/states.h>
 
 #include "sched/state.h"
 
@@ -43,6 +44,7 @@ static int extend_with_drafts(kvp_sched *sched)
 {
     kvp_batch batch = {.struct_size = sizeof(batch),
                        .n_seqs = sched->n_decoding,
+                       .flags = sched->config.state_rings ? KVP_BATCH_RING : 0,
                        .seqs = sched->item_seqs,
                        .n_tokens = sched->few_counts};
     if (sched->config.draft_tokens == 0) {
@@ -60,6 +62,7 @@ static int extend_with_drafts(kvp_sched *sched)
         kvpi_extend_clear_drafts(sched);
         return 0;
     }
+    batch.flags = 0;
     batch.n_tokens = NULL;
     batch.tokens = sched->tokens;
     const kvp_status status = kvp_seq_fill_many(sched->cache, &batch);

@@ -64,7 +64,8 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
-           kvpi_why_range(why, "reserved", c->reserved, 0, 0) ||
+           kvpi_why_range(why, "state_rings", c->state_rings, 0,
+                          cache->state_slots > 0 && c->draft_tokens > 0) ||
            kvpi_why_if(why, cache->state_slots > 0 && cache->steps != KVP_STEPS_ORDERED, "cache",
                        NULL, "expected ordered steps with recurrent state") ||
            kvpi_why_range(why, "free_target", c->free_target, 0,

@@ -230,6 +230,8 @@ static kvp_status find_slots(const sender *s, const kvp_wire_item *item, pending
         return status;
     p->now.read_slot = state.read_slot;
     p->now.write_slot = state.write_slot;
+    if (state.ring_slots > 0) /* messages have one slot to write */
+        return KVP_E_STATE;
     if (item->step_tokens > 0 && state.lost)
         return KVP_E_DROPPED;
     return item->step_tokens > 0 && state.write_slot == 0 ? KVP_E_STATE : KVP_OK;

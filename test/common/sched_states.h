@@ -73,21 +73,43 @@ static inline uint64_t sched_states_after(const int32_t *text, uint32_t n)
     return sum;
 }
 
+/* The slots that a sequence's pass writes, in the order of its tokens. Gives how many; 0: wrong. */
+static inline uint32_t sched_states_writes(const sched_states *states, const kvp_cache *cache,
+                                           kvp_seq seq, int32_t writes[KVP_STATE_RING_MAX])
+{
+    int32_t write, read, same;
+    uint32_t n;
+    if (kvp_meta_states(cache, &seq, 1, &read, &write) != KVP_OK ||
+        kvp_meta_state_rings(cache, &seq, 1, KVP_STATE_RING_MAX, &same, &n, writes) != KVP_OK ||
+        same != read || n == 0 || writes[n - 1] != write || (uint32_t)read >= states->n) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (writes[i] <= 0 || (uint32_t)writes[i] >= states->n) {
+            return 0;
+        }
+    }
+    return n;
+}
+
 /* The pass over tokens [begin, end). All passes of a step read (is_writing 0) before any writes. */
 static inline int sched_states_pass(const sched_states *states, const kvp_cache *cache, kvp_seq seq,
                                     const int32_t *text, kvp_range range, int is_writing)
 {
     int32_t read;
-    int32_t write;
+    int32_t writes[KVP_STATE_RING_MAX];
     if (states->n == 0) {
         return 1;
     }
-    if (kvp_meta_states(cache, &seq, 1, &read, &write) != KVP_OK || write <= 0 ||
-        (uint32_t)write >= states->n || (uint32_t)read >= states->n) {
+    const uint32_t n = sched_states_writes(states, cache, seq, writes);
+    if (n == 0 || kvp_meta_states(cache, &seq, 1, &read, NULL) != KVP_OK) {
         return 0;
     }
-    if (is_writing) {
-        states->slots[write] = sched_states_after(text, range.end);
+    if (is_writing) { /* with a ring, drafts that are not accepted leave states, too */
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t end = n == 1 ? range.end : range.begin + i + 1;
+            states->slots[writes[i]] = sched_states_after(text, end);
+        }
         return 1;
     }
     return read == 0 ? range.begin == 0
@@ -98,15 +120,15 @@ static inline int sched_states_pass(const sched_states *states, const kvp_cache 
 static inline int sched_states_spoil(const sched_states *states, const kvp_cache *cache,
                                      kvp_seq seq)
 {
-    int32_t write;
+    int32_t writes[KVP_STATE_RING_MAX];
     if (states->n == 0) {
         return 1;
     }
-    if (kvp_meta_states(cache, &seq, 1, NULL, &write) != KVP_OK || (uint32_t)write >= states->n) {
-        return 0;
+    const uint32_t n = sched_states_writes(states, cache, seq, writes);
+    for (uint32_t i = 0; i < n; i++) {
+        states->slots[writes[i]] = 0;
     }
-    states->slots[write] = 0;
-    return 1;
+    return n > 0;
 }
 
 #endif

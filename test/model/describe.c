@@ -193,9 +193,13 @@ static const field shortage_fields[] = {
     FIELD(kvp_shortage, tier),   FIELD(kvp_shortage, reserved), {NULL, 0, 0},
 };
 static const field state_fields[] = {
-    FIELD(kvp_state_info, read_slot),  FIELD(kvp_state_info, write_slot),
-    FIELD(kvp_state_info, lost),       FIELD(kvp_state_info, branch_end),
-    FIELD(kvp_state_info, prompt_end), {NULL, 0, 0},
+    FIELD(kvp_state_info, read_slot),
+    FIELD(kvp_state_info, write_slot),
+    FIELD(kvp_state_info, lost),
+    FIELD(kvp_state_info, branch_end),
+    FIELD(kvp_state_info, prompt_end),
+    FIELD(kvp_state_info, ring_slots),
+    {NULL, 0, 0},
 };
 static const field state_stats_fields[] = {
     FIELD(kvp_state_stats, usable_slots),

@@ -417,12 +417,16 @@ static void make_many(generator *g, kvp_call *call)
     uint32_t n = generate_members(g, call, members);
     bool fill = call->op == KVP_CALL_FILL_MANY;
     bool values = fill || (call->op == KVP_CALL_EXTEND_MANY && chance(g, 70));
-    bool ones = !fill && chance(g, 40);
+    bool ones = !fill && chance(g, 40), rings = generate_rings(g, call, members, &n);
 
+    ones &= !rings;
     for (uint32_t i = 0; i < n; i++) {
         const oracle_seq *seq = members[i];
 
-        g->counts[i] = ones ? 1 : !seq ? 1 : fill ? draw_fill(g, seq) : draw_new(g);
+        g->counts[i] = ones || !seq ? 1
+                       : rings      ? 1 + below(g, 6)
+                       : fill       ? draw_fill(g, seq)
+                                    : draw_new(g);
         if (values && seq)
             put_values(g, seq, fill ? seq->known : seq->tokens, call->n_tokens, g->counts[i]);
         else if (values)

@@ -58,6 +58,7 @@ void generate_tree_call(generator *g, kvp_call *call);
 
 /* generate_states.c: recurrent state. */
 void generate_state_weights(generator *g);
+bool generate_rings(generator *g, kvp_call *call, const oracle_seq **members, uint32_t *n);
 uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t position);
 uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position);
 uint64_t generate_state_step(generator *g);

@@ -40,11 +40,39 @@ uint64_t generate_state_step(generator *g)
                                                                 : 0;
 }
 
+/* Makes the batch one with rings, or not. Of its sequences those are left that have not too many
+ * tokens to compute, mostly. */
+bool generate_rings(generator *g, kvp_call *call, const oracle_seq **members, uint32_t *n)
+{
+    uint32_t left = 0;
+
+    if (!g->o->config.state_slots || oracle_overlapped(g->o) || call->op == KVP_CALL_FILL_MANY ||
+        chance(g, 50))
+        return false;
+    for (uint32_t i = 0; i < *n; i++) {
+        if (members[i] && members[i]->tokens - members[i]->computed > 11 && !rarely(g))
+            continue;
+        g->handles[left] = call->handles[i];
+        members[left++] = members[i];
+    }
+    call->n_seqs = *n = left;
+    call->flags = call->flags && rarely(g) ? call->flags | KVP_BATCH_RING : KVP_BATCH_RING;
+    return true;
+}
+
+/* A token of a step with a ring. */
+static uint32_t ring_place(generator *g, const oracle_seq *seq)
+{
+    return seq->computed + 1 + below(g, seq->tokens - seq->computed);
+}
+
 /* Where a step ends: at a unit, often at one that open has named. */
 uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t position)
 {
     uint32_t named = chance(g, 50) ? seq->branch_end : seq->prompt_end, unit = g->o->unit;
 
+    if (oracle_ring_slots(seq) && chance(g, 60))
+        return ring_place(g, seq);
     if (!g->o->config.state_slots || chance(g, 30))
         return position;
     if (named > seq->computed && named <= seq->tokens && chance(g, 60))
@@ -55,6 +83,8 @@ uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t positio
 /* A place that has a checkpoint, if one of a few has; or where a step leaves a state. */
 uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position)
 {
+    if (oracle_ring_slots(seq) && chance(g, 50))
+        return ring_place(g, seq);
     if (seq->n_ahead && chance(g, 50))
         return seq->ahead[below(g, seq->n_ahead)].n_tokens;
     if (!g->o->config.state_slots || !seq->n_chain || chance(g, 40))

@@ -217,6 +217,8 @@ typedef struct oracle_seq {
     uint32_t moves;                 /* swaps since: each raises it by one */
     uint32_t read_slot, write_slot; /* of recurrent state; 0: none */
     bool lost;                      /* the state after its computed tokens */
+    uint32_t ring[KVP_STATE_RING_MAX]; /* oracle_rings.c; 0: none */
+    uint32_t ring_from;                /* where it began: the first tokens of those */
     uint32_t branch_end, prompt_end;
     oracle_ahead ahead[ORACLE_MAX_STEPS]; /* [n_ahead] in the order of their steps */
     uint32_t n_ahead;
@@ -355,6 +357,12 @@ typedef struct oracle_seq {
     X(state_found)       /* a sequence swapped in finds its checkpoint */                          \
     X(state_swapped)     /* a state was copied to the other tier */                                \
     X(state_with)        /* for several sequences of a call */                                     \
+    X(ring_taken)        /* a slot of a ring */                                                    \
+    X(ring_more)         /* to a ring that was there */                                            \
+    X(ring_kept)         /* a commit or a truncation goes on with a slot of the ring */            \
+    X(ring_over)         /* whose step wrote over what it read */                                  \
+    X(ring_all)          /* or none of its tokens is taken back */                                 \
+    X(ring_dropped)      /* slots of a ring were released together */                              \
     X(state_there)       /* a checkpoint of a node that has one */                                 \
     X(state_no_slot)     /* skipped for lack of a slot */                                          \
     X(state_cut)         /* a hit was shorter for want of a checkpoint */                          \

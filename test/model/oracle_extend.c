@@ -57,17 +57,18 @@ static uint32_t find_fault(const oracle_batch *batch, kvp_status *out_status)
 kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, oracle_batch *batch)
 {
     uint32_t most_flags = may_each ? KVP_BATCH_EACH : 0;
-    bool reserves = call->op == KVP_CALL_FILL_MANY && call->reserve_tokens;
+    bool reserves = call->op == KVP_CALL_FILL_MANY && call->reserve_tokens, wrong_flags;
     kvp_status status;
 
     memset(batch, 0, sizeof *batch);
     batch->each = may_each && (call->flags & KVP_BATCH_EACH);
     read_members(o, call, batch);
-    batch->fault = find_fault(batch, &status);
+    wrong_flags = call->flags > most_flags && !oracle_ring_asked(o, call);
+    /* Each for itself: flags are looked at first. */
+    batch->fault = batch->each && wrong_flags ? batch->n : find_fault(batch, &status);
     if (batch->fault == batch->n) {
         batch->fault = 0; /* of the call as a whole */
-        status = reserves || call->flags > most_flags || (call->n_keys && batch->n != 1) ? KVP_E_ARG
-                                                                                         : KVP_OK;
+        status = reserves || wrong_flags || (call->n_keys && batch->n != 1) ? KVP_E_ARG : KVP_OK;
     }
     if (status != KVP_OK)
         oracle_batch_free(batch);
@@ -305,6 +306,10 @@ static demand add_up(oracle *o, const kvp_call *call, const oracle_member *membe
         d.short_at = d.need > available ? oracle_lower(d.short_at, i) : d.short_at;
         d.full_at = d.copies > oracle_plan_room(o) ? oracle_lower(d.full_at, i) : d.full_at;
     }
+    for (uint32_t i = 0; i < n && oracle_ring_asked(o, call); i++) {
+        d.slots += oracle_ring_need(&o->seqs[members[i].place], members[i].n_tokens);
+        d.slot_at = d.slot_at == n && d.slots > oracle_free_slots(o) ? i : d.slot_at;
+    }
     forget_counts(o);
     return d;
 }
@@ -338,6 +343,20 @@ static kvp_status room_status(oracle *o, const kvp_call *call, const oracle_memb
     return d.full_at < n ? KVP_E_PLAN_FULL : KVP_OK;
 }
 
+/* Looked at when all else is right. */
+static kvp_status ring_status(const oracle *o, const kvp_call *call, const oracle_batch *batch,
+                              uint32_t *out_index)
+{
+    for (uint32_t i = 0; i < batch->n && oracle_ring_asked(o, call); i++) {
+        const oracle_member *member = &batch->members[i];
+
+        *out_index = i;
+        if (oracle_ring_too_long(&o->seqs[member->place], member->n_tokens))
+            return KVP_E_TOO_LONG;
+    }
+    return KVP_OK;
+}
+
 /* All or nothing: one verdict for the whole batch. */
 static kvp_status batch_status(oracle *o, const kvp_call *call, const oracle_batch *batch)
 {
@@ -352,6 +371,9 @@ static kvp_status batch_status(oracle *o, const kvp_call *call, const oracle_bat
         return oracle_fail(o, status, i, 0);
     }
     forget_counts(o);
+    status = ring_status(o, call, batch, &why.index);
+    if (status != KVP_OK)
+        return oracle_fail(o, status, why.index, 0);
     status = room_status(o, call, batch->members, batch->n, &why);
     o->stats.refused += status == KVP_E_NEVER || status == KVP_E_NO_BLOCKS;
     return status == KVP_OK
@@ -419,6 +441,8 @@ kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
         if (one == KVP_OK)
             extend_member(o, call, &batch.members[i]);
     }
+    for (uint32_t i = 0; i < batch.n && status == KVP_OK && oracle_ring_asked(o, call); i++)
+        oracle_ring_grow(o, &o->seqs[batch.members[i].place]);
     oracle_batch_free(&batch);
     return status;
 }
@@ -443,6 +467,7 @@ kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     kvp_admission *admission = &out->u.admission;
     oracle_batch batch;
+    uint32_t index;
     demand d = {0};
     kvp_status status = oracle_batch_read(o, call, false, &batch);
 
@@ -451,6 +476,8 @@ kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++)
         status = can_extend_status(o, call, &batch.members[i]);
     forget_counts(o);
+    if (status == KVP_OK)
+        status = ring_status(o, call, &batch, &index);
     if (status == KVP_OK)
         d = add_up(o, call, batch.members, batch.n);
     oracle_batch_free(&batch);

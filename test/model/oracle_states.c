@@ -452,6 +452,8 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
         return;
     o->marks.state_released += seq->read_slot && seq->read_slot != seq->write_slot;
     if (!oracle_overlapped(o)) {
+        oracle_ring_keep(o, seq, seq->computed);
+        oracle_ring_drop(o, seq);
         read_slot(o, seq, seq->write_slot);
         return;
     }
@@ -485,6 +487,7 @@ void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n)
         oracle_ahead_drop(o, seq);
         o->marks.state_ahead_cut += seq->n_ahead > 0;
     }
+    oracle_ring_keep(o, seq, n);
     if (!oracle_has_states(o) || (n >= seq->computed && !seq->lost))
         return;
     slot = oracle_state_kept(o, seq, oracle_lower(n, seq->computed));
@@ -502,6 +505,7 @@ void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
         return;
     for (; seq->n_ahead; o->marks.state_ahead_back++)
         oracle_ahead_drop(o, seq);
+    oracle_ring_drop(o, seq);
     seq->writable = seq->computed;
     if (!seq->lost && seq->read_slot != write && seq->computed == before) {
         o->marks.state_unharmed += seq->read_slot != 0;
@@ -557,6 +561,7 @@ void oracle_state_leave(oracle *o, oracle_seq *seq)
             oracle_slot_release(o, seq->write_slot);
         while (seq->n_ahead)
             oracle_ahead_drop(o, seq);
+        oracle_ring_drop(o, seq);
         oracle_slot_release(o, seq->read_slot);
     }
     seq->read_slot = seq->write_slot = 0;
@@ -726,6 +731,7 @@ kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome 
     info->lost = seq->lost;
     info->branch_end = seq->branch_end;
     info->prompt_end = seq->prompt_end;
+    info->ring_slots = oracle_ring_slots(seq);
     return KVP_OK;
 }
 

@@ -13,6 +13,8 @@ void drafts_draw(struct run *run)
     run->drafts_random = run->random;
     run->config.draft_tokens = most[(run->config_index / 7 + run->seed) % 5];
     run->config.step_tokens += run->config.max_running * run->config.draft_tokens;
+    if (run->cache_config.state_slots > 0)
+        run->config.state_rings = (run->config_index / 35 + run->config_index / 280) % 2;
 }
 
 static uint32_t draw_apart(struct run *run, uint32_t below)

@@ -66,6 +66,8 @@ int oracle_extend_with_drafts(oracle *o)
     int32_t newest[MAX_SEQS];
     uint32_t n_drafts = 0;
     kvp_batch batch = {.struct_size = sizeof batch, .seqs = seqs, .n_tokens = counts};
+    if (o->config.state_rings)
+        batch.flags = KVP_BATCH_RING;
     if (clear(o) > 0 || o->config.draft_tokens == 0)
         return 0;
     batch.n_seqs = list_decoding(o, list);
@@ -78,14 +80,19 @@ int oracle_extend_with_drafts(oracle *o)
     if (n_drafts == 0)
         return 0;
     if (kvp_seq_extend_many(o->cache, &batch) != KVP_OK) {
+        kvp_shortage why;
+        (void)kvp_cache_shortage(o->cache, &why);
         o->met[MET_DRAFTS_LACK_ROOM]++;
+        o->met[MET_DRAFTS_LACK_SLOTS] += why.tier == KVP_STATE_SLOTS && o->config.state_rings;
         (void)clear(o);
         return 0;
     }
     batch.n_tokens = NULL;
     batch.tokens = newest;
+    batch.flags = 0;
     (void)kvp_seq_fill_many(o->cache, &batch);
     o->met[MET_DRAFTS]++;
+    o->met[MET_DRAFT_RINGS] += o->config.state_rings;
     return 1;
 }
 

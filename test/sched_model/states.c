@@ -31,13 +31,23 @@ void states_compare(struct run *run, int all)
     REQUIRE(!all || (a.free_slots == b.free_slots && a.cached_slots == b.cached_slots));
 }
 
+static int are_apart(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b)
+{
+    for (uint32_t i = 0; i < n_a * n_b; i++) {
+        if (a[i / n_b] == b[i % n_b])
+            return 0;
+    }
+    return 1;
+}
+
 /* Which slots of state the step reads and writes, in the order of the batch. No pass may write what
  * another one of the step reads or writes. */
 void states_check_step(struct run *run)
 {
     kvp_seq seqs[MAX_SEQS] = {{0}};
     int32_t reads[MAX_SEQS];
-    int32_t writes[MAX_SEQS];
+    int32_t writes[MAX_SEQS][KVP_STATE_RING_MAX];
+    uint32_t n_writes[MAX_SEQS];
     uint32_t n = 0;
     if (run->cache_config.state_slots == 0)
         return;
@@ -45,10 +55,15 @@ void states_check_step(struct run *run)
         if (run->o.plan.items[i].request != GONE)
             seqs[n++] = run->step.seqs[i].seq;
     }
-    REQUIRE(kvp_meta_states(run->cache, seqs, n, reads, writes) == KVP_OK);
+    REQUIRE(kvp_meta_state_rings(run->cache, seqs, n, KVP_STATE_RING_MAX, reads, n_writes,
+                                 *writes) == KVP_OK);
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t j = 0; j < n; j++)
-            REQUIRE(i == j || (writes[i] != writes[j] && writes[i] != reads[j]));
+            REQUIRE(i == j || are_apart(writes[i], n_writes[i], &reads[j], 1));
+        for (uint32_t j = 0; j < n; j++)
+            REQUIRE(i == j || are_apart(writes[i], n_writes[i], writes[j], n_writes[j]));
+        for (uint32_t k = 0; k < n_writes[i]; k++)
+            REQUIRE(are_apart(&writes[i][k], 1, writes[i], k));
     }
 }
 

@@ -292,6 +292,70 @@ static void test_faults_of_steps_are_named(void **state)
     assert_planted(&scene, make_steps, faults, sizeof(faults) / sizeof(*faults));
 }
 
+/* Of the tokens 8 and on, two have slots of a ring. */
+static void make_ring(struct scene *scene)
+{
+    make_scene_with_quotas(scene);
+    const kvp_seq seq =
+        kvpi_table_handle(&scene->cache->table, scene->seq, scene->cache->recorder.cache_bits);
+    const uint32_t two = 2;
+    const kvp_batch batch = {.struct_size = sizeof(batch),
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &seq,
+                             .n_tokens = &two};
+    assert_ok(kvp_seq_extend_many(scene->cache, &batch));
+    assert_int_equal(scene->state->n_ring, 2);
+}
+
+static void s9_a_checkpoint(struct scene *s)
+{
+    kvpi_block(&s->cache->states.pool, s->state->ring[0])->content = s->nodes[1];
+}
+
+static void s9_of_the_step_before(struct scene *s)
+{
+    s->state->ring_at--;
+}
+
+static void s9_of_the_last_token(struct scene *s)
+{
+    s->seq->tokens--;
+}
+
+static void s9_nothing_else_to_write(struct scene *s)
+{
+    s->state->write = 0;
+    s->seq->exclusive = 0;
+    s->seq->writable = s->seq->computed;
+}
+
+static void t1_a_slot_less(struct scene *s)
+{
+    s->state->n_ring--;
+}
+
+static void q1_anothers_slot_in_the_ring(struct scene *s)
+{
+    give_away(s, s->state->ring[1]);
+}
+
+static void test_faults_of_rings_are_named(void **state)
+{
+    (void)state;
+    const char *s9 = "S9 a ring has a slot that is none, or has too many";
+    const struct planted faults[] = {
+        {s9_a_checkpoint, s9, 3},
+        {s9_of_the_step_before, s9, 3},
+        {s9_of_the_last_token, s9, 3},
+        {s9_nothing_else_to_write, s9, 3},
+        {t1_a_slot_less, "T1 a reference count is not the number of holders", 3},
+        {q1_anothers_slot_in_the_ring, "Q1 a slot counts for another namespace", 3},
+    };
+    struct scene scene;
+    assert_planted(&scene, make_ring, faults, sizeof(faults) / sizeof(*faults));
+}
+
 /* ------------------------------------------------------------------------------------ arguments */
 
 static void test_wrong_arguments(void **state)
@@ -338,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_faults_on_the_host_are_named),
         cmocka_unit_test(test_faults_in_who_owns_slots_are_named),
         cmocka_unit_test(test_faults_of_steps_are_named),
+        cmocka_unit_test(test_faults_of_rings_are_named),
         cmocka_unit_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

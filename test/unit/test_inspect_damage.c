@@ -252,6 +252,24 @@ static void test_what_is_damaged_is_named(void **state)
 }
 
 /* A full index, duplicates of nothing; and counts that are out of range while calls are made. */
+static void test_rings_that_are_none(void **state)
+{
+    (void)state;
+    load_run run;
+    arena a = full_arena(SNAP_STATES, &run);
+    struct kvpi_seq *seq = kvpi_seq_at(&a.cache->table, 0);
+    while ((seq->generation & 1) == 0 || seq->tier != KVP_DEVICE)
+        seq++;
+    struct kvpi_state *of = kvpi_states_of(a.cache, seq);
+    assert_damaged(&a, &of->n_ring, KVP_STATE_RING_MAX, "S9");
+    assert_damaged(&a, &of->n_ring, UINT32_MAX, "S9");
+    of->n_ring = 1;
+    assert_damaged(&a, &of->ring[0], a.cache->states.pool.n_blocks, "S9");
+    of->n_ring = 0;
+    assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
+    arena_drop(&a);
+}
+
 static void test_damage_that_takes_more_than_a_word(void **state)
 {
     (void)state;
@@ -481,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_a_root_with_a_checkpoint),
         cmocka_unit_test(test_random_regions),
         cmocka_unit_test(test_what_is_damaged_is_named),
+        cmocka_unit_test(test_rings_that_are_none),
         cmocka_unit_test(test_damage_that_takes_more_than_a_word),
         cmocka_unit_test(test_awaited_units_are_no_damage),
         cmocka_unit_test(test_slots_of_steps),

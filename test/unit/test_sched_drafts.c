@@ -4,15 +4,22 @@
 
 enum { S = 4, MOST = 16 };
 
-static sched_world drafts_world(uint32_t usable, uint32_t draft_tokens, uint32_t state_slots)
+static sched_world drafts_world_of(uint32_t usable, uint32_t draft_tokens, uint32_t state_slots,
+                                   uint32_t state_rings)
 {
     kvp_config cache_config = config_of(S, S, usable);
     kvp_sched_config config = sched_config_of(4, 4 * (1 + draft_tokens));
     config.draft_tokens = draft_tokens;
+    config.state_rings = state_rings;
     cache_config.state_slots = state_slots;
     sched_world s = make_sched_world(&cache_config, &config);
     s.reads_kv = 1;
     return s;
+}
+
+static sched_world drafts_world(uint32_t usable, uint32_t draft_tokens, uint32_t state_slots)
+{
+    return drafts_world_of(usable, draft_tokens, state_slots, 0);
 }
 
 /* The pass of one item that decodes: its token and drafts, of which the first ones are accepted. */
@@ -79,9 +86,9 @@ static void expect_text(const sched_world *s, kvp_request request, uint32_t from
 /* ------------------------------------------------------------------------------------ one chain */
 
 /* Six tokens, 1000 sampled, then 2000, 2001 accepted and 2002 sampled behind them, then none. */
-static void accept_some(uint32_t state_slots)
+static void accept_some(uint32_t state_slots, uint32_t state_rings)
 {
-    sched_world s = drafts_world(32, 3, state_slots);
+    sched_world s = drafts_world_of(32, 3, state_slots, state_rings);
     const kvp_request a = submit(&s, 0, 6, 12);
     run_to(&s, a, 7);
     (void)accept(&s, 2);
@@ -109,13 +116,49 @@ static void accept_some(uint32_t state_slots)
 static void test_accepted_drafts_are_tokens(void **state)
 {
     (void)state;
-    accept_some(0);
+    accept_some(0, 0);
 }
 
 static void test_with_states_too(void **state)
 {
     (void)state;
-    accept_some(5);
+    accept_some(5, 0);
+    accept_some(9, 1);
+}
+
+static uint64_t held_slots(const sched_world *s)
+{
+    kvp_state_stats stats;
+    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
+    return stats.held_slots;
+}
+
+/* Two sequences have a slot each, and three for their drafts. With one slot less nobody has drafts,
+ * and nobody gives way. */
+static void test_rings_are_there_in_steps_only(void **state)
+{
+    (void)state;
+    for (uint32_t lacking = 0; lacking < 2; lacking++) {
+        sched_world s = drafts_world_of(32, 3, 1 + 2 * 4 - lacking, 1);
+        (void)submit(&s, 0, 6, 12);
+        (void)submit(&s, 100, 6, 12);
+        (void)run_step(&s); /* a chunk ends at the checkpoint */
+        (void)run_step(&s);
+        const kvp_step step = make_step(&s);
+        const uint32_t counts[] = {2, 1};
+        assert_int_equal(step.n_decoding, 2);
+        assert_int_equal(step.n_drafts, lacking ? 0 : 6);
+        assert_int_equal(held_slots(&s), lacking ? 2 : 2 * 4);
+        for (uint32_t k = 0; k < 2 && !lacking; k++) {
+            verify(&s, &step, k, ints(2000), counts[k] - 1);
+        }
+        assert_ok(
+            kvp_sched_finish_drafts(s.sched, ints(2000), lacking ? NULL : counts, NULL, NULL));
+        check_sched(&s);
+        assert_int_equal(held_slots(&s), 2);
+        assert_int_equal(sched_stats_of(&s).preemptions, 0);
+        end_sched_world(&s);
+    }
 }
 
 /* max_new_tokens 4: after the first token three are left, so two drafts are of use, then one. */
@@ -391,9 +434,10 @@ static void test_refusals(void **state)
     assert_true(why.lowest == 4 * 17);
     config.step_tokens = 4 * 17;
     assert_ok(kvp_sched_config_check(&config, s.w.cache, &why));
-    config.reserved = 1;
+    config.state_rings = 1; /* of a cache without states */
     assert_status(KVP_E_ARG, kvp_sched_config_check(&config, s.w.cache, &why));
-    assert_string_equal(why.field, "reserved");
+    assert_string_equal(why.field, "state_rings");
+    assert_true(why.value == 1 && why.highest == 0);
 
     (void)submit(&s, 0, 6, 12);
     const uint32_t counts[] = {1, 0, 5};
@@ -418,6 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepted_drafts_are_tokens),
         cmocka_unit_test(test_with_states_too),
+        cmocka_unit_test(test_rings_are_there_in_steps_only),
         cmocka_unit_test(test_no_more_drafts_than_tokens_that_are_left),
         cmocka_unit_test(test_drafts_need_not_be_used),
         cmocka_unit_test(test_a_sample_ends_with_its_last_token),

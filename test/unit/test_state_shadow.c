@@ -28,6 +28,7 @@ typedef struct engine {
     stream streams[SEQS];
     uint32_t n_hits, n_lost, n_kept, n_back, n_short; /* what was met */
     uint32_t n_out, n_in, n_found, n_together;
+    uint32_t n_rings, n_accepted, n_cut;
 } engine;
 
 static uint64_t chain(uint64_t before, int32_t token)
@@ -84,20 +85,33 @@ static void look(const engine *e, const stream *s)
     }
 }
 
-/* One step: tokens up to n are computed, or it fails. */
-static void step(engine *e, stream *s, uint32_t n, int fails)
+/* The pass over `from`..n leaves a state after each token that has a slot, and after the last. */
+static void run_pass(engine *e, const stream *s, uint32_t from, uint32_t n, int fails)
 {
     int32_t read;
     int32_t write;
+    int32_t ring[KVP_STATE_RING_MAX];
+    uint32_t n_ring;
+    assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
+    assert_ok(
+        kvp_meta_state_rings(e->w.cache, &s->seq, 1, KVP_STATE_RING_MAX, NULL, &n_ring, ring));
+    uint64_t state = read == 0 ? 77 : e->slots[KVP_DEVICE][read];
+    for (uint32_t i = from; i < n; i++) {
+        state = chain(state, s->tokens[i]);
+        if (i - from < n_ring - 1) {
+            e->slots[KVP_DEVICE][ring[i - from]] = fails ? GARBAGE : state;
+        }
+    }
+    e->slots[KVP_DEVICE][write] = fails ? GARBAGE : state;
+}
+
+/* One step: tokens up to n are computed, or it fails. */
+static void step(engine *e, stream *s, uint32_t n, int fails)
+{
     const uint32_t computed = info_of(&e->w, s->seq).computed_tokens;
     run_plan(e);
     look(e, s);
-    assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
-    uint64_t state = read == 0 ? 77 : e->slots[KVP_DEVICE][read];
-    for (uint32_t i = computed; i < n; i++) {
-        state = chain(state, s->tokens[i]);
-    }
-    e->slots[KVP_DEVICE][write] = fails ? GARBAGE : state;
+    run_pass(e, s, computed, n, fails);
     if (!fails) {
         assert_ok(kvp_seq_commit(e->w.cache, s->seq, n));
         return;
@@ -163,6 +177,52 @@ static void extend_one(engine *e, stream *s)
     e->n_short += status == KVP_E_NO_BLOCKS;
 }
 
+/* A chain of drafts is verified: all tokens run, and those up to some one are accepted. The rest is
+ * taken back before the commit, or after it. */
+static void verify_one(engine *e, stream *s)
+{
+    const kvp_seq_info before = info_of(&e->w, s->seq);
+    const uint32_t n_new = 1 + draw(&e->random, 5);
+    const uint32_t end = before.n_tokens + n_new;
+    const kvp_batch batch = {.struct_size = sizeof(batch),
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &s->seq,
+                             .n_tokens = &n_new};
+    kvp_admission admission;
+    if (end > MOST || state_of(e, s).lost || before.known_tokens < before.n_tokens ||
+        end - before.computed_tokens > KVP_STATE_RING_MAX) {
+        return;
+    }
+    draw_tokens(e, s, before.n_tokens, n_new);
+    assert_ok(kvp_can_extend(e->w.cache, &batch, &admission));
+    const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
+    assert_int_equal(status == KVP_OK, admission.verdict == KVP_ADMIT_OK);
+    e->n_short += status != KVP_OK;
+    if (status != KVP_OK) {
+        return;
+    }
+    e->n_rings += state_of(e, s).ring_slots > 0;
+    run_plan(e);
+    run_pass(e, s, before.computed_tokens, end, 0);
+    const uint32_t kept =
+        before.computed_tokens + 1 + draw(&e->random, end - before.computed_tokens);
+    const int cuts_first = (int)draw(&e->random, 2);
+    if (cuts_first) {
+        assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
+    }
+    if (kept > before.n_tokens) {
+        assert_ok(
+            kvp_seq_fill(e->w.cache, s->seq, s->tokens + before.n_tokens, kept - before.n_tokens));
+    }
+    assert_ok(kvp_seq_commit(e->w.cache, s->seq, kept));
+    look(e, s);
+    assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
+    e->n_accepted += kept == end;
+    e->n_cut += kept < end;
+    assert_int_equal(state_of(e, s).ring_slots, 0);
+}
+
 static void fork_one(engine *e, const stream *s, stream *child)
 {
     const uint32_t at = draw(&e->random, info_of(&e->w, s->seq).computed_tokens + 1);
@@ -225,8 +285,8 @@ static void act(engine *e)
         return;
     }
     const int away = info_of(&e->w, s->seq).tier == KVP_HOST;
-    const uint32_t what = draw(&e->random, e->has_host ? 14 : 12);
-    switch (away && what > 0 ? 12 : what) { /* on the host there is nothing else */
+    const uint32_t what = draw(&e->random, e->has_host ? 16 : 14);
+    switch (away && what > 0 ? 14 : what) { /* on the host there is nothing else */
     case 0:
         close_seq(&e->w, s->seq);
         s->open = 0;
@@ -242,7 +302,9 @@ static void act(engine *e)
         e->n_kept += outcome == KVP_CHECKPOINT_MADE;
         break;
     case 12:
-    case 13: swap_some(e, s); break;
+    case 13: verify_one(e, s); break;
+    case 14:
+    case 15: swap_some(e, s); break;
     default: compute(e, s); break;
     }
 }
@@ -267,6 +329,7 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, 
         }
     }
     assert_true(e.n_hits > 20 && e.n_lost > 5 && e.n_kept > 20 && e.n_back > 5);
+    assert_true(e.n_rings > 50 && e.n_accepted > 20 && e.n_cut > 20);
     assert_true(host == 0 || (e.n_out > 20 && e.n_in > 20 && e.n_found > 0 && e.n_together > 3));
     end_world(&e.w);
     return e.n_short;

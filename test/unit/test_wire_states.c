@@ -140,6 +140,27 @@ static void test_a_new_sequence_reads_what_it_hit(void **state)
     end(&p);
 }
 
+/* A message has one slot to write. */
+static void test_rings_are_refused(void **state)
+{
+    (void)state;
+    struct pair p;
+    const uint32_t two = 2;
+    begin(&p);
+    p.item.seq = open_done(&p.w, ints(0), 8);
+    const kvp_batch batch = {.struct_size = sizeof(batch),
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &p.item.seq,
+                             .n_tokens = &two};
+    assert_ok(kvp_seq_extend_many(p.w.cache, &batch));
+    assert_status(KVP_E_STATE, encode(&p, NULL, 0));
+    assert_ok(kvp_seq_fill(p.w.cache, p.item.seq, ints(8), 1));
+    assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 9, NULL));
+    tell(&p);
+    end(&p);
+}
+
 static void test_who_computes_needs_slots(void **state)
 {
     (void)state;
@@ -513,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slots_are_told_when_they_change),
         cmocka_unit_test(test_a_new_sequence_reads_what_it_hit),
+        cmocka_unit_test(test_rings_are_refused),
         cmocka_unit_test(test_who_computes_needs_slots),
         cmocka_unit_test(test_copies_of_states_name_slots),
         cmocka_unit_test(test_a_swap_brings_the_state_along),

@@ -509,6 +509,11 @@ static int check_holders(struct audit *audit, const struct kvpi_seq *seq)
                                    !check_slot_owner(audit, seq, state->write))) {
         return 0;
     }
+    for (uint32_t i = 0; kvpi_has_states(cache) && i < state->n_ring; i++) {
+        if (!check_slot_owner(audit, seq, state->ring[i])) {
+            return 0;
+        }
+    }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
         for (uint32_t i = 0; i < seq->n_blocks; i++) {
@@ -665,6 +670,9 @@ static int check_state(struct audit *audit, const struct kvpi_seq *seq, uint32_t
                           : seq->exclusive != 0 || (cache->config.steps == KVP_STEPS_ORDERED &&
                                                     seq->writable > seq->computed)) {
         return fail(audit, place, "S3 slots are writable, and there is no slot of state to write");
+    }
+    if (!kvpi_states_ring_valid(cache, seq)) {
+        return fail(audit, place, "S9 a ring has a slot that is none, or has too many");
     }
     return kvpi_states_ahead_valid(cache, seq) ||
            fail(audit, place, "S7 a slot of a step that is out is none, or is of no use");

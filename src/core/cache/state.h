@@ -168,6 +168,10 @@ struct kvpi_state {
     uint32_t lost;
     uint32_t branch_end; /* as kvp_state_info */
     uint32_t prompt_end;
+    uint32_t ring_at; /* computed tokens when it was taken */
+    uint32_t n_ring;
+    uint32_t ring[KVP_STATE_RING_MAX - 1]; /* [n_ring] what a step writes after each of its first
+                                              tokens: drafts are behind them (states.c) */
 };
 
 /* Slots of recurrent state; no blocks in the pool: there is no such group. */

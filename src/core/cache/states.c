@@ -35,6 +35,19 @@
  *   S8  Then S3 does not hold: a sequence without slot to write has `exclusive` 0, and is given one
  *       by the next extend.
  *
+ * A ring is there from an extend with KVP_BATCH_RING until the tokens are committed or taken back,
+ * with ordered steps only. The first n_ring tokens of the step have a slot each, the others share
+ * the slot to write:
+ *
+ *        tokens     c    c+1   c+2   c+3          c: computed (ring_at)
+ *        slots    [ A     B     C ]   W           ring, write
+ *
+ *        commit c+2:   read = write = B;  A, C, W and the slot that was read are released
+ *        truncate c+2: write = B, ring = [ A ];   C and W are released
+ *
+ *   S9  The slots of a ring are as the one to write (S1), and fewer than the tokens that are not
+ *       computed.
+ *
  * Slots that are released while steps are out are parked, as blocks are.
  *
  * Refuses nothing: callers have counted before they take.
@@ -247,6 +260,66 @@ void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoin
     }
 }
 
+/* --------------------------------------------------------------------------------------- rings */
+
+/* Slots that a ring for all tokens but the last one has. */
+static uint32_t whole(const struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    return n_tokens > seq->computed ? n_tokens - seq->computed - 1 : 0;
+}
+
+uint32_t kvpi_states_ring_need(const kvp_cache *cache, const struct kvpi_seq *seq,
+                               uint32_t n_tokens)
+{
+    const uint32_t there = kvpi_states_of(cache, seq)->n_ring;
+    const uint32_t n = whole(seq, n_tokens);
+    return n > there ? n - there : 0;
+}
+
+void kvpi_states_ring_grow(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    const uint32_t n = whole(seq, seq->tokens);
+    state->ring_at = seq->computed;
+    while (state->n_ring < n) {
+        state->ring[state->n_ring++] = kvpi_states_take(cache, seq);
+    }
+}
+
+/* The ring keeps its first n slots. */
+static void release_from(kvp_cache *cache, struct kvpi_state *state, uint32_t n)
+{
+    for (uint32_t i = n; i < state->n_ring; i++) {
+        release(cache, state->ring[i]);
+    }
+    state->n_ring = kvpi_min_u32(state->n_ring, n);
+}
+
+void kvpi_states_ring_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
+{
+    struct kvpi_state *state = kvpi_states_of(cache, seq);
+    if (n <= state->ring_at) {
+        release_from(cache, state, 0);
+        return;
+    }
+    const uint32_t last = n - state->ring_at - 1;
+    if (last >= state->n_ring) {
+        return;
+    }
+    const uint32_t slot = state->ring[last];
+    release_from(cache, state, last + 1);
+    state->n_ring = last;
+    if (state->write != state->read) {
+        release(cache, state->write);
+    }
+    state->write = slot;
+}
+
+void kvpi_states_ring_drop(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    release_from(cache, kvpi_states_of(cache, seq), 0);
+}
+
 /* ------------------------------------------------------------------------- steps that are out */
 
 uint32_t kvpi_states_next(const kvp_cache *cache, const struct kvpi_seq *seq)
@@ -358,6 +431,8 @@ void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq)
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     KVPI_ASSERT(!state->lost);
     if (cache->config.steps == KVP_STEPS_ORDERED) {
+        kvpi_states_ring_cut(cache, seq, seq->computed);
+        kvpi_states_ring_drop(cache, seq);
         read_other(cache, state, state->write);
     } else {
         release(cache, state->read);
@@ -381,6 +456,7 @@ int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
 void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
 {
     cut_steps(cache, seq, 0, n);
+    kvpi_states_ring_cut(cache, seq, n);
     if (n < seq->computed || kvpi_states_of(cache, seq)->lost) {
         read_kept(cache, seq, kvpi_min_u32(n, seq->computed));
     }
@@ -391,6 +467,7 @@ void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed)
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     const int is_whole = !state->lost && state->read != state->write && seq->computed == computed;
     kvpi_states_drop_ahead(cache, seq, 0);
+    kvpi_states_ring_drop(cache, seq);
     kvpi_set32(&seq->writable, seq->computed);
     if (is_whole) {
         return;
@@ -445,6 +522,7 @@ void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq)
         kvpi_states_release(cache, seq->tier, state->write);
     }
     kvpi_states_drop_ahead(cache, seq, 0);
+    kvpi_states_ring_drop(cache, seq);
     kvpi_states_release(cache, seq->tier, state->read);
     const uint32_t parking = pool->parking;
     pool->parking = 0; /* what is cached is not parked again: no step has it */

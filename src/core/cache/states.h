@@ -74,7 +74,7 @@ void kvpi_states_open(kvp_cache *cache, struct kvpi_seq *seq, uint32_t checkpoin
 /* May a commit outside steps raise its computed tokens to n? */
 kvp_status kvpi_states_check_commit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
 
-/* More tokens are computed: the state is in the slot that was written. */
+/* More tokens are computed: the state is in the slot that was written after the last of them. */
 void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq);
 
 /* The slot that the next step reads; 0: the initial state, or it is lost. */
@@ -88,6 +88,41 @@ void kvpi_states_ahead(kvp_cache *cache, struct kvpi_seq *seq, uint64_t step, ui
 
 /* What steps from `step` on leave behind is of no use. */
 void kvpi_states_drop_ahead(kvp_cache *cache, const struct kvpi_seq *seq, uint64_t step);
+
+/* Slots of rings that it takes so that each token that is not computed has one, once there are
+ * n_tokens; take them. */
+uint32_t kvpi_states_ring_need(const kvp_cache *cache, const struct kvpi_seq *seq,
+                               uint32_t n_tokens);
+void kvpi_states_ring_grow(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* The ring ends: the state after the first n tokens is in the slot to write from now on. The ring
+ * keeps those before. Nothing happens if its step leaves no state of its own there. */
+void kvpi_states_ring_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
+/* Nothing of the ring is of use. */
+void kvpi_states_ring_drop(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* For the audit: S9. */
+static inline int kvpi_states_ring_valid(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const struct kvpi_pool *pool = &cache->states.pool;
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
+    if (state->n_ring == 0) {
+        return 1;
+    }
+    if (state->n_ring >= KVP_STATE_RING_MAX || state->write == 0 || seq->tier != KVP_DEVICE ||
+        state->ring_at != seq->computed || state->n_ring >= seq->tokens - seq->computed) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < state->n_ring; i++) {
+        const uint32_t slot = state->ring[i];
+        if (slot == 0 || slot >= pool->n_blocks || kvpi_block_refs(kvpi_block(pool, slot)) != 1 ||
+            kvpi_block(pool, slot)->content != KVPI_NO_NODE) {
+            return 0;
+        }
+    }
+    return 1;
+}
 
 /* For the audit: S7. */
 static inline int kvpi_states_ahead_valid(const kvp_cache *cache, const struct kvpi_seq *seq)
@@ -118,6 +153,9 @@ static inline void kvpi_states_refer(kvp_cache *cache, const struct kvpi_seq *se
     kvpi_block(pool, state->read)->refs += state->read != 0 ? by : 0;
     kvpi_block(pool, state->write)->refs +=
         state->write != 0 && state->write != state->read ? by : 0;
+    for (uint32_t i = 0; i < state->n_ring; i++) {
+        kvpi_block(pool, state->ring[i])->refs += by;
+    }
     for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
         const uint32_t slot = *kvpi_ahead_of(cache, seq, s);
         kvpi_block(pool, slot)->refs += slot != 0 ? by : 0;

@@ -18,6 +18,7 @@
 #include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/seq/filling.h"
+#include "core/seq/rings.h"
 #include "core/seq/windows.h"
 #include "core/calls/extend.h"
 
@@ -133,10 +134,11 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
 }
 
 /* Values of a batch that belong to no sequence. */
-static kvp_status check_batch(const kvp_batch *batch, const int32_t *parents)
+static kvp_status check_batch(const kvp_cache *cache, const kvp_batch *batch,
+                              const int32_t *parents)
 {
     return (parents != NULL && (batch->flags | batch->n_keys) != 0) ||
-                   (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
+                   (batch->flags > KVP_BATCH_EACH && !kvpi_rings_allowed(cache, batch)) ||
                    (batch->n_keys > 0 && batch->n_seqs != 1)
                ? KVP_E_ARG
                : KVP_OK;
@@ -411,7 +413,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     uint32_t i = 0;
     const int ahead = asks_ahead(cache, batch, parents, values);
     filling.n = 0;
-    kvpi_faults_other(&faults, check_batch(batch, parents), 0);
+    kvpi_faults_other(&faults, check_batch(cache, batch, parents), 0);
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
         struct part part = part_of_batch(batch, parents, i, first_token);
@@ -445,6 +447,9 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_known_seq(cache, batch->seqs[k]));
+    }
+    if (kvpi_unlikely(batch->flags & KVP_BATCH_RING) && !kvpi_faults_any(&faults)) {
+        kvpi_rings_count(cache, batch, &faults, &total->slots, &total->first_slot);
     }
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }
@@ -530,19 +535,19 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
     return KVP_OK;
 }
 
-int kvpi_bad_batch(const kvp_batch *batch)
-{
-    return batch == NULL || (batch->seqs == NULL && batch->n_seqs > 0) ||
-           (batch->keys == NULL && batch->n_keys > 0) ||
-           (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
-}
-
 static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 {
-    if (!(batch->flags & KVP_BATCH_EACH)) {
+    if (batch->flags == 0) {
         return kvpi_extend_all(cache, batch, NULL);
     }
-    const kvp_status status = check_batch(batch, NULL);
+    if (!(batch->flags & KVP_BATCH_EACH)) {
+        const kvp_status status = kvpi_extend_all(cache, batch, NULL);
+        if (status == KVP_OK) {
+            kvpi_rings_take(cache, batch);
+        }
+        return status;
+    }
+    const kvp_status status = check_batch(cache, batch, NULL);
     return status != KVP_OK ? kvpi_fail(cache, status, 0, 0) : extend_each(cache, batch);
 }
 
@@ -567,14 +572,11 @@ kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 /* The batch of one sequence. */
 static kvp_batch batch_of_one(const kvp_seq *seq, const int32_t *tokens, const uint32_t *n_tokens)
 {
-    kvp_batch batch;
-    memset(&batch, 0, sizeof(batch));
-    batch.struct_size = sizeof(batch);
-    batch.n_seqs = 1;
-    batch.seqs = seq;
-    batch.n_tokens = n_tokens;
-    batch.tokens = tokens;
-    return batch;
+    return (kvp_batch){.struct_size = sizeof(kvp_batch),
+                       .n_seqs = 1,
+                       .seqs = seq,
+                       .n_tokens = n_tokens,
+                       .tokens = tokens};
 }
 
 kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, uint32_t n_tokens,
@@ -619,9 +621,10 @@ static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part
     }
 }
 
-static kvp_status check_fill_batch(const kvp_batch *batch)
+static kvp_status check_fill_batch(const kvp_cache *cache, const kvp_batch *batch)
 {
-    return batch->reserve_tokens > 0 ? KVP_E_ARG : check_batch(batch, NULL);
+    const int is_wrong = batch->reserve_tokens > 0 || batch->flags > KVP_BATCH_EACH;
+    return is_wrong ? KVP_E_ARG : check_batch(cache, batch, NULL);
 }
 
 static kvp_status fill_one_of(kvp_cache *cache, const kvp_batch *batch, uint32_t index,
@@ -656,7 +659,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
 {
     struct kvpi_faults faults = kvpi_faults_begin(cache);
     uint64_t first_token = 0;
-    kvpi_faults_other(&faults, check_fill_batch(batch), 0);
+    kvpi_faults_other(&faults, check_fill_batch(cache, batch), 0);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[i], i);
         if (seq == NULL) {
@@ -697,7 +700,7 @@ static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
     if (!(batch->flags & KVP_BATCH_EACH)) {
         return fill_all(cache, batch);
     }
-    const kvp_status status = check_fill_batch(batch);
+    const kvp_status status = check_fill_batch(cache, batch);
     return status != KVP_OK ? kvpi_fail(cache, status, 0, 0) : fill_each(cache, batch);
 }
 

@@ -11,6 +11,11 @@ void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
 kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents);
 
 /* Pointers wrong? */
-int kvpi_bad_batch(const kvp_batch *batch);
+static inline int kvpi_bad_batch(const kvp_batch *batch)
+{
+    return batch == NULL || (batch->seqs == NULL && batch->n_seqs > 0) ||
+           (batch->keys == NULL && batch->n_keys > 0) ||
+           (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
+}
 
 #endif

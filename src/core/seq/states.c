@@ -50,8 +50,8 @@ static kvp_status get_state(const kvp_cache *cache, kvp_seq seq, kvp_state_info 
         return s == NULL ? KVP_E_HANDLE : KVP_E_STATE;
     }
     const struct kvpi_state *state = kvpi_states_of(cache, s);
-    *out = (kvp_state_info){kvpi_states_next(cache, s), state->write, state->lost,
-                            state->branch_end, state->prompt_end};
+    *out = (kvp_state_info){kvpi_states_next(cache, s), state->write,      state->lost,
+                            state->branch_end,          state->prompt_end, state->n_ring};
     return KVP_OK;
 }
 
@@ -107,17 +107,24 @@ static kvp_status check_member(const kvp_cache *cache, const struct kvpi_seq *se
     return state->lost ? KVP_E_DROPPED : state->write == 0 ? KVP_E_STATE : KVP_OK;
 }
 
+static kvp_status check_members(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs)
+{
+    kvp_status status = KVP_OK;
+    for (uint32_t i = 0; i < n_seqs && status == KVP_OK; i++) {
+        status = check_member(cache, kvpi_find_seq(cache, seqs[i]));
+    }
+    return status;
+}
+
 kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                            int32_t *out_read, int32_t *out_write)
 {
     if (cache == NULL || (seqs == NULL && n_seqs > 0)) {
         return KVP_E_ARG;
     }
-    for (uint32_t i = 0; i < n_seqs; i++) {
-        const kvp_status status = check_member(cache, kvpi_find_seq(cache, seqs[i]));
-        if (status != KVP_OK) {
-            return status;
-        }
+    const kvp_status status = check_members(cache, seqs, n_seqs);
+    if (status != KVP_OK) {
+        return status;
     }
     for (uint32_t i = 0; i < n_seqs; i++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
@@ -129,6 +136,40 @@ kvp_status kvp_meta_states(const kvp_cache *cache, const kvp_seq *seqs, uint32_t
         }
     }
     return KVP_OK;
+}
+
+/* One row of kvp_meta_state_rings. Gives its slots that are written. */
+static uint32_t write_row(const struct kvpi_state *state, uint32_t capacity, int32_t *row)
+{
+    for (uint32_t j = 0; j < capacity; j++) {
+        row[j] = j < state->n_ring    ? (int32_t)state->ring[j]
+                 : j == state->n_ring ? (int32_t)state->write
+                                      : -1;
+    }
+    return state->n_ring + 1;
+}
+
+kvp_status kvp_meta_state_rings(const kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                uint32_t capacity, int32_t *out_read, uint32_t *out_n,
+                                int32_t *out_write)
+{
+    if (cache == NULL || ((seqs == NULL || out_n == NULL || out_write == NULL) && n_seqs > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = check_members(cache, seqs, n_seqs);
+    for (uint32_t i = 0; i < n_seqs && status == KVP_OK; i++) {
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
+        status = kvpi_states_of(cache, seq)->n_ring >= capacity ? KVP_E_TOO_SMALL : KVP_OK;
+    }
+    for (uint32_t i = 0; i < n_seqs && status == KVP_OK; i++) {
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
+        if (out_read != NULL) {
+            out_read[i] = (int32_t)kvpi_states_next(cache, seq);
+        }
+        out_n[i] =
+            write_row(kvpi_states_of(cache, seq), capacity, out_write + (size_t)i * capacity);
+    }
+    return status;
 }
 
 kvp_status kvp_cache_state_stats_sized(const kvp_cache *cache, kvp_state_stats *out_stats,

@@ -228,6 +228,11 @@ static int states_in_range(struct ranges *r)
         if ((state->read != 0 && state->read >= n_read) || state->write >= n) {
             return out_of_range(r, place, "S2 a sequence's slot is none");
         }
+        for (uint32_t k = 0; k < state->n_ring; k++) {
+            if (k + 1 >= KVP_STATE_RING_MAX || state->ring[k] >= n || seq->tier != KVP_DEVICE) {
+                return out_of_range(r, place, "S9 a ring's slot is none");
+            }
+        }
     }
     return n == 0 || cache->config.steps == KVP_STEPS_ORDERED || ahead_in_range(r, n);
 }

@@ -100,7 +100,7 @@ impl SchedConfig {
             wait_for_prefix: self.wait_for_prefix.into(),
             free_target: self.free_target,
             draft_tokens: self.draft_tokens,
-            reserved: 0,
+            state_rings: 0,
             max_loading: 0, // stores are not in the one-file build
         }
     }

@@ -1,0 +1,368 @@
+/* Rings of slots for the states that a chain of drafts leaves behind (states.h, "Rings"): what is
+ * taken, what a commit and a truncation go on with, what is released, and what is refused. */
+#include <kvpager/states.h>
+#include <kvpager/swap.h>
+
+#include "groups.h"
+
+#include <string.h>
+
+enum { MOST = KVP_STATE_RING_MAX };
+
+static world ring_world(uint32_t state_slots)
+{
+    kvp_config config = config_of(4, 4, 32);
+    config.state_slots = state_slots;
+    return make_world(&config);
+}
+
+/* 8 tokens are computed; the state after them is in slot 1. */
+static kvp_seq begin(world *w)
+{
+    const kvp_seq seq = open_seq(w, ints(0), 8, NULL);
+    assert_ok(kvp_seq_commit(w->cache, seq, 8));
+    return seq;
+}
+
+static kvp_batch ring_batch(const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *n_tokens)
+{
+    return (kvp_batch){.struct_size = sizeof(kvp_batch),
+                       .n_seqs = n_seqs,
+                       .flags = KVP_BATCH_RING,
+                       .seqs = seqs,
+                       .n_tokens = n_tokens};
+}
+
+static kvp_status extend(const world *w, kvp_seq seq, uint32_t n_tokens)
+{
+    const kvp_batch batch = ring_batch(&seq, 1, &n_tokens);
+    return kvp_seq_extend_many(w->cache, &batch);
+}
+
+static uint64_t free_slots(const world *w)
+{
+    kvp_state_stats stats;
+    assert_ok(kvp_cache_state_stats(w->cache, &stats));
+    return stats.free_slots;
+}
+
+/* The slots that the step reads and writes. */
+static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *writes, uint32_t n)
+{
+    int32_t slots[MOST];
+    int32_t got;
+    int32_t last;
+    uint32_t n_slots;
+    kvp_state_info info;
+    assert_ok(kvp_meta_state_rings(w->cache, &seq, 1, MOST, &got, &n_slots, slots));
+    assert_int_equal(got, read);
+    assert_int_equal(n_slots, n);
+    assert_memory_equal(slots, writes, n * sizeof(*writes));
+    for (uint32_t i = n; i < MOST; i++) {
+        assert_int_equal(slots[i], -1);
+    }
+    assert_ok(kvp_meta_states(w->cache, &seq, 1, &got, &last));
+    assert_true(got == read && last == writes[n - 1]);
+    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
+    assert_int_equal(info.ring_slots, n - 1);
+}
+
+#define assert_writes(w, seq, read, ...)                                                           \
+    expect(w, seq, read, (const int32_t[]){__VA_ARGS__},                                           \
+           sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
+
+/* ------------------------------------------------------------------------------ taken, and kept */
+
+static void test_each_token_has_a_slot(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    assert_int_equal(free_slots(&w), 8);
+    assert_ok(extend(&w, seq, 4));
+    assert_writes(&w, seq, 1, 2, 3, 4, 1); /* the last token's overwrites what is read */
+    assert_int_equal(free_slots(&w), 5);
+    assert_ok(kvp_seq_commit(w.cache, seq, 10)); /* one draft is accepted */
+    assert_writes(&w, seq, 3, 3);
+    assert_int_equal(free_slots(&w), 8);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 10, NULL));
+    assert_writes(&w, seq, 3, 3);
+    end_world(&w);
+}
+
+static void test_all_or_none_of_the_drafts_are_accepted(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 3));
+    assert_ok(kvp_seq_commit(w.cache, seq, 11));
+    assert_writes(&w, seq, 1, 1);
+    assert_int_equal(free_slots(&w), 8);
+    assert_ok(extend(&w, seq, 3));
+    int32_t slots[MOST];
+    uint32_t n;
+    assert_ok(kvp_meta_state_rings(w.cache, &seq, 1, MOST, NULL, &n, slots));
+    assert_ok(kvp_seq_commit(w.cache, seq, 12));
+    assert_writes(&w, seq, slots[0], slots[0]);
+    assert_int_equal(free_slots(&w), 8);
+    end_world(&w);
+}
+
+/* Drafts that are taken back before the commit leave the states of those before. */
+static void test_truncate_first(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 5));
+    assert_writes(&w, seq, 1, 2, 3, 4, 5, 1);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 11, NULL));
+    assert_writes(&w, seq, 1, 2, 3, 4);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 10, NULL));
+    assert_writes(&w, seq, 1, 2, 3);
+    assert_int_equal(free_slots(&w), 6);
+    assert_ok(kvp_seq_commit(w.cache, seq, 10));
+    assert_writes(&w, seq, 3, 3);
+    assert_int_equal(free_slots(&w), 8);
+    end_world(&w);
+}
+
+/* A step that reads a checkpoint leaves it alone. */
+static void test_a_checkpoint_is_read(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    uint32_t outcome;
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+    assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    assert_ok(extend(&w, seq, 3));
+    assert_writes(&w, seq, 1, 3, 4, 2);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL)); /* the whole step is */
+    assert_writes(&w, seq, 1, 2);
+    assert_int_equal(free_slots(&w), 7);
+    assert_ok(extend(&w, seq, 2));
+    assert_ok(kvp_seq_commit(w.cache, seq, 9));
+    assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL)); /* beyond the ring, a checkpoint */
+    assert_int_equal(free_slots(&w), 7);
+    assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, 7, NULL));
+    end_world(&w);
+}
+
+/* With more tokens a ring grows; without the flag they share the slot to write. */
+static void test_more_tokens(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 2));
+    assert_writes(&w, seq, 1, 2, 1);
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
+    assert_writes(&w, seq, 1, 2, 1);
+    assert_ok(extend(&w, seq, 0));
+    assert_writes(&w, seq, 1, 2, 3, 4, 1);
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
+    assert_ok(kvp_seq_truncate(w.cache, seq, 13, NULL));
+    assert_writes(&w, seq, 1, 2, 3, 4, 1);
+    assert_ok(kvp_seq_commit(w.cache, seq, 13));
+    assert_writes(&w, seq, 1, 1);
+    end_world(&w);
+}
+
+static void test_a_failed_step_and_a_close_release_it(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 4));
+    close_seq(&w, seq);
+    assert_int_equal(free_slots(&w), 9);
+    seq = begin(&w);
+    uint32_t outcome;
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+    assert_ok(extend(&w, seq, 4));
+    assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL));
+    assert_int_equal(free_slots(&w), 7);
+    assert_ok(extend(&w, seq, 0)); /* the tokens are there still */
+    assert_int_equal(free_slots(&w), 4);
+    end_world(&w);
+}
+
+/* On the way to the host and back the ring is lost, and the tokens are not. */
+static void test_swap(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 32);
+    config.state_slots = 10;
+    config.host_blocks = 16;
+    config.host_state_slots = 3;
+    world w = make_world(&config);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 4));
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    assert_int_equal(free_slots(&w), 9);
+    assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
+    kvp_state_info info;
+    assert_ok(kvp_seq_state_get(w.cache, seq, &info));
+    assert_int_equal(info.ring_slots, 0);
+    assert_ok(extend(&w, seq, 0));
+    assert_ok(kvp_seq_state_get(w.cache, seq, &info));
+    assert_int_equal(info.ring_slots, 3);
+    end_world(&w);
+}
+
+/* A fork reads what its parent reads, and has no part in the ring. */
+static void test_fork(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    uint32_t outcome;
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+    assert_ok(extend(&w, seq, 4));
+    kvp_seq child;
+    assert_ok(kvp_seq_fork(w.cache, seq, 8, 0, &child));
+    assert_ok(extend(&w, child, 2));
+    assert_writes(&w, seq, 1, 3, 4, 5, 2);
+    assert_writes(&w, child, 1, 7, 6);
+    assert_ok(kvp_seq_commit(w.cache, seq, 9));
+    assert_writes(&w, child, 1, 7, 6);
+    end_world(&w);
+}
+
+/* ------------------------------------------------------------------------------------ admission */
+
+static void test_slots_are_counted(void **state)
+{
+    (void)state;
+    world w = ring_world(7); /* 6 usable */
+    const kvp_seq seqs[2] = {begin(&w), open_seq(&w, ints(100), 1, NULL)};
+    assert_ok(kvp_seq_commit(w.cache, seqs[1], 1));
+    const uint32_t counts[2] = {3, 4};
+    kvp_batch batch = ring_batch(seqs, 2, counts);
+    kvp_admission admission;
+    kvp_shortage why;
+    assert_ok(kvp_can_extend(w.cache, &batch, &admission));
+    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
+    assert_int_equal(admission.missing_blocks, 0);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(w.cache, &batch));
+    assert_ok(kvp_cache_shortage(w.cache, &why));
+    assert_int_equal(why.tier, KVP_STATE_SLOTS);
+    assert_int_equal(why.missing_blocks, 1);
+    assert_int_equal(why.index, 1);
+    assert_int_equal(free_slots(&w), 4);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 8);
+    const uint32_t fewer[2] = {3, 3};
+    batch.n_tokens = fewer;
+    assert_ok(kvp_can_extend(w.cache, &batch, &admission));
+    assert_int_equal(admission.verdict, KVP_ADMIT_OK);
+    assert_ok(kvp_seq_extend_many(w.cache, &batch));
+    assert_int_equal(free_slots(&w), 0);
+    assert_writes(&w, seqs[0], 1, 3, 4, 1);
+    assert_writes(&w, seqs[1], 2, 5, 6, 2);
+    end_world(&w);
+}
+
+/* ------------------------------------------------------------------------------------- refusals */
+
+static void test_at_most_seventeen(void **state)
+{
+    (void)state;
+    world w = ring_world(40);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, MOST));
+    assert_int_equal(free_slots(&w), 38 - (MOST - 1));
+    assert_status(KVP_E_TOO_LONG, extend(&w, seq, 1));
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 1, 0));
+    assert_status(KVP_E_TOO_LONG, extend(&w, seq, 0));
+    const uint32_t none = 0;
+    const kvp_batch batch = ring_batch(&seq, 1, &none);
+    kvp_admission admission;
+    assert_status(KVP_E_TOO_LONG, kvp_can_extend(w.cache, &batch, &admission));
+    assert_ok(kvp_seq_commit(w.cache, seq, 9)); /* 17 are left: they have one slot between them */
+    assert_int_equal(free_slots(&w), 38);
+    end_world(&w);
+}
+
+static void expect_wrong(const kvp_config *config)
+{
+    world w = make_world(config);
+    const kvp_seq seq = open_seq(&w, ints(0), 1, NULL);
+    const uint32_t two = 2;
+    const kvp_batch batch = ring_batch(&seq, 1, &two);
+    kvp_admission admission;
+    assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch));
+    assert_status(KVP_E_ARG, kvp_can_extend(w.cache, &batch, &admission));
+    end_world(&w);
+}
+
+static void test_the_flag_is_refused(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 16);
+    expect_wrong(&config); /* no states */
+    config.state_slots = 8;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    expect_wrong(&config);
+    world w = ring_world(8);
+    const kvp_seq seq = begin(&w);
+    const uint32_t two = 2;
+    kvp_status status;
+    kvp_batch batch = ring_batch(&seq, 1, &two);
+    batch.flags |= KVP_BATCH_EACH;
+    batch.statuses = &status;
+    assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch));
+    batch.flags = KVP_BATCH_RING;
+    batch.tokens = ints(0);
+    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
+    assert_status(KVP_E_ARG, kvp_seq_fill_many(w.cache, &batch));
+    end_world(&w);
+}
+
+static void test_metadata_is_refused(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seqs[2] = {begin(&w), open_seq(&w, NULL, 0, NULL)};
+    int32_t read[2] = {-5, -5};
+    int32_t writes[2][MOST] = {{-5}};
+    uint32_t n[2] = {5, 5};
+    const kvp_seq none = {0};
+    assert_ok(extend(&w, seqs[0], 3));
+    assert_status(KVP_E_ARG, kvp_meta_state_rings(NULL, seqs, 1, MOST, read, n, *writes));
+    assert_status(KVP_E_ARG, kvp_meta_state_rings(w.cache, NULL, 1, MOST, read, n, *writes));
+    assert_status(KVP_E_ARG, kvp_meta_state_rings(w.cache, seqs, 1, MOST, read, NULL, *writes));
+    assert_status(KVP_E_ARG, kvp_meta_state_rings(w.cache, seqs, 1, MOST, read, n, NULL));
+    assert_status(KVP_E_HANDLE, kvp_meta_state_rings(w.cache, &none, 1, MOST, read, n, *writes));
+    assert_status(KVP_E_STATE, kvp_meta_state_rings(w.cache, seqs, 2, MOST, read, n, *writes));
+    assert_status(KVP_E_TOO_SMALL, kvp_meta_state_rings(w.cache, seqs, 1, 2, read, n, *writes));
+    assert_true(read[0] == -5 && n[0] == 5 && writes[0][0] == -5);
+    assert_ok(kvp_meta_state_rings(w.cache, seqs, 1, 3, read, n, *writes));
+    assert_ok(kvp_meta_state_rings(w.cache, NULL, 0, 0, NULL, NULL, NULL));
+    end_world(&w);
+    const kvp_config config = config_of(4, 4, 16);
+    w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), 1, NULL);
+    assert_status(KVP_E_STATE, kvp_meta_state_rings(w.cache, &seq, 1, MOST, read, n, *writes));
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_token_has_a_slot),
+        cmocka_unit_test(test_all_or_none_of_the_drafts_are_accepted),
+        cmocka_unit_test(test_truncate_first),
+        cmocka_unit_test(test_a_checkpoint_is_read),
+        cmocka_unit_test(test_more_tokens),
+        cmocka_unit_test(test_a_failed_step_and_a_close_release_it),
+        cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_slots_are_counted),
+        cmocka_unit_test(test_at_most_seventeen),
+        cmocka_unit_test(test_the_flag_is_refused),
+        cmocka_unit_test(test_metadata_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
