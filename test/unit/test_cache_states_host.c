@@ -67,7 +67,7 @@ static void test_out_and_in(void **state)
     kvp_state_stats stats;
     kvp_block_info info;
     uint32_t outcome;
-    const kvp_seq seq = open_done(&w, ints(0), 6); /* reads and writes slot 1 */
+    const kvp_seq seq = open_done(&w, ints(0), 8); /* reads and writes slot 1 */
     assert_slots(&w, seq, 1, 1);
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     assert_slots(&w, seq, 1, 0); /* of the host */
