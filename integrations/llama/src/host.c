@@ -104,7 +104,6 @@ static int find_content(kvpi_host *host, const kvp_copy *copy, uint32_t i)
                         .was_host = (uint32_t)from_host};
     if (writer > 0) {
         item->root = host->items[writer - 1].root;
-        item->was_host |= host->items[writer - 1].was_host;
         host->items[item->root].n_followers++;
         return 1;
     }

@@ -16,7 +16,14 @@ pub const KVP_TREE_TOKENS_MAX: u32 = 65536;
 pub const KVP_CHUNKED: u32 = 4294967295;
 pub const KVP_STATE_SLOTS: u32 = 2;
 pub const KVP_HOST_STATE_SLOTS: u32 = 3;
+pub const KVP_BATCH_RING: u32 = 2;
+pub const KVP_STATE_RING_MAX: u32 = 17;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
+pub const KVP_POLICY_CLASSES: u32 = 64;
+pub const KVP_POLICY_AGES: u32 = 17;
+pub const KVP_POLICY_ENTRY: u32 = 16;
+pub const KVP_POLICY_DENSITY: u32 = 8388608;
+pub const KVP_POLICY_CREDIT: u32 = 200;
 pub const KVP_SNAPSHOT_VERSION: u32 = 3;
 pub const KVP_ARENA_MARK: &[u8; 9usize] = b"kvparena\0";
 pub const KVP_ARENA_MARK_BYTES: u32 = 8;
@@ -353,7 +360,7 @@ pub struct kvp_config {
     #[doc = " of the host tier, null block included; 0: none (default), else"]
     #[doc = "2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h"]
     pub host_blocks: u32,
-    #[doc = " 1 (default): what is evicted from the device is kept on the host"]
+    #[doc = " on the host: KVP_EVICTED_KEEP (default), _DROP, _KEEP_ONCE"]
     pub keep_evicted: u32,
     #[doc = " KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED"]
     pub steps: u32,
@@ -532,7 +539,7 @@ pub struct kvp_stats {
     pub plans: u64,
     #[doc = " begun"]
     pub loads: u64,
-    #[doc = " by loads, and cached"]
+    #[doc = " and states, by loads, and cached"]
     pub loaded_blocks: u64,
     #[doc = " blocks that were whole and not needed any more"]
     pub dropped_loads: u64,
@@ -736,7 +743,7 @@ pub struct kvp_batch {
     pub struct_size: usize,
     #[doc = " B"]
     pub n_seqs: u32,
-    #[doc = " 0: all or nothing; KVP_BATCH_EACH"]
+    #[doc = " 0: all or nothing; KVP_BATCH_EACH, KVP_BATCH_RING (states.h)"]
     pub flags: u32,
     #[doc = " [B], each once"]
     pub seqs: *const kvp_seq,
@@ -973,7 +980,7 @@ pub struct kvp_seq_info {
     pub n_tokens: u32,
     #[doc = " those with a value"]
     pub known_tokens: u32,
-    #[doc = " given at open"]
+    #[doc = " given at open, or by kvp_seq_prompt_end (policy.h)"]
     pub prompt_tokens: u32,
     #[doc = " not computed thanks to the cache, at open"]
     pub cached_tokens: u32,
@@ -1382,6 +1389,13 @@ extern "C" {
         out_n_reclaimed: *mut u32,
     ) -> kvp_status;
 }
+pub const KVP_EVICTED_DROP: kvp_keep_evicted = 0;
+#[doc = " it is copied to the host, if it is not there"]
+pub const KVP_EVICTED_KEEP: kvp_keep_evicted = 1;
+#[doc = " the same; and the host gives up what the device has again"]
+pub const KVP_EVICTED_KEEP_ONCE: kvp_keep_evicted = 2;
+#[doc = " config.keep_evicted: what becomes of content that the device evicts."]
+pub type kvp_keep_evicted = ::std::os::raw::c_uint;
 #[doc = " What a swap did."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -1614,13 +1628,14 @@ extern "C" {
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_load {
     pub struct_size: usize,
-    #[doc = " layer group"]
+    #[doc = " layer group; n_groups: the state after the entry"]
     pub group: u32,
     #[doc = " row entries [begin, end): tokens from begin x S to end x S"]
     pub entries: kvp_range,
-    #[doc = " host blocks that stay free or cached: for swap-outs to come"]
+    #[doc = " host blocks, or slots, that stay free or cached: for swap-outs"]
     pub spare_blocks: u32,
-    #[doc = " [end - begin] written: the host block of each entry; 0: none"]
+    #[doc = " [end - begin] written: the host block of each entry, or the host slot;"]
+    #[doc = "0: none"]
     pub blocks: *mut i32,
     #[doc = " written: 1, 2, ... ; 0: there is nothing to load"]
     pub number: u64,
@@ -1659,11 +1674,12 @@ extern "C" {
     #[doc = "          load         group, entries, spare_blocks, blocks"]
     #[doc = " Gives:   load         blocks, number, after, n_blocks, n_found, n_elsewhere. With number 0"]
     #[doc = "                       nothing was begun or changed"]
-    #[doc = " Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open, and for a group or entries that"]
-    #[doc = "          are none; KVP_E_STATE: max_loads is 0, there is no host tier, or an entry is not full of"]
-    #[doc = "          public units; KVP_E_NEVER: more blocks than lent_blocks, or than the tier has beside"]
-    #[doc = "          spare_blocks; KVP_E_NO_BLOCKS: of the host, now (kvp_cache_shortage); KVP_E_AGAIN:"]
-    #[doc = "          max_loads are begun, lent_blocks are lent, or no node is free"]
+    #[doc = " Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open, for a group or entries that are"]
+    #[doc = "          none, and for a state of several entries; KVP_E_STATE: max_loads is 0, there is no host"]
+    #[doc = "          tier, or an entry is not full of public units; KVP_E_NEVER: more blocks than"]
+    #[doc = "          lent_blocks, or than the tier has beside spare_blocks; KVP_E_NO_BLOCKS: of the host, now"]
+    #[doc = "          (kvp_cache_shortage; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are"]
+    #[doc = "          begun, lent_blocks are lent, or half of the slots, or no node is free"]
     #[doc = " After-failure: unchanged"]
     #[doc = " Owns:    the load ends by kvp_load_done or kvp_load_cancel"]
     #[doc = " Thread:  cache        Blocks: never"]
@@ -1681,7 +1697,8 @@ extern "C" {
 pub struct kvp_loaded {
     #[doc = " whole, and cached now"]
     pub cached: u32,
-    #[doc = " whole, and not needed: there already, flushed, withdrawn"]
+    #[doc = " whole, and not needed: there already, flushed, withdrawn; a state also"]
+    #[doc = "without KV or room"]
     pub dropped: u32,
     #[doc = " not whole"]
     pub failed: u32,
@@ -2062,6 +2079,9 @@ pub struct kvp_state_info {
     #[doc = " and: the last unit ends before the last token; 0: nowhere. Both as of"]
     #[doc = "open; 0 for a fork"]
     pub prompt_end: u32,
+    #[doc = " that its ring has: a slot for each token that is not computed but the"]
+    #[doc = "last one; 0: none"]
+    pub ring_slots: u32,
 }
 extern "C" {
     #[doc = " Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the"]
@@ -2108,10 +2128,34 @@ extern "C" {
         out_write: *mut i32,
     ) -> kvp_status;
 }
+extern "C" {
+    #[doc = " Give the slots of a step that leaves more states than one behind, in the order of the batch."]
+    #[doc = ""]
+    #[doc = " Sequence i writes the first out_n[i] slots of its row. The last one has the state after the last"]
+    #[doc = " token of the step. With a ring, the one at j before it has the state after the sequence's first"]
+    #[doc = " j + 1 tokens that are not computed. Without a ring there is only the last one."]
+    #[doc = ""]
+    #[doc = " Takes:   capacity     slots of a row; KVP_STATE_RING_MAX always suffices"]
+    #[doc = " Gives:   out_read     [n_seqs] i32; may be NULL. As kvp_meta_states"]
+    #[doc = "          out_n        [n_seqs] 1..17"]
+    #[doc = "          out_write    [n_seqs][capacity] i32; -1 behind those that are written"]
+    #[doc = "          All are written on success only"]
+    #[doc = " Returns: as kvp_meta_states; KVP_E_TOO_SMALL: a row has more slots than `capacity`"]
+    #[doc = " Thread:  read. Cost: O(n_seqs x capacity)"]
+    pub fn kvp_meta_state_rings(
+        cache: *const kvp_cache,
+        seqs: *const kvp_seq,
+        n_seqs: u32,
+        capacity: u32,
+        out_read: *mut i32,
+        out_n: *mut u32,
+        out_write: *mut i32,
+    ) -> kvp_status;
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_state_stats {
-    #[doc = " state_slots - 1 = free + cached + held; or 0"]
+    #[doc = " state_slots - 1 = free + cached + held + parked; or 0"]
     pub usable_slots: u64,
     pub free_slots: u64,
     #[doc = " checkpoints that no sequence holds"]
@@ -2127,11 +2171,15 @@ pub struct kvp_state_stats {
     pub hits: u64,
     #[doc = " checkpoints: by a take, or with their block"]
     pub evicted: u64,
-    #[doc = " gauges: host_state_slots - 1 = free + held; or 0"]
+    #[doc = " gauges: host_state_slots - 1 = free + held + loading; or 0"]
     pub host_usable_slots: u64,
     pub host_free_slots: u64,
     #[doc = " of sequences that are swapped out"]
     pub host_held_slots: u64,
+    #[doc = " that loads fill; lend.h"]
+    pub host_loading_slots: u64,
+    #[doc = " released while steps are out, which may touch them (steps.h)"]
+    pub parked_slots: u64,
 }
 extern "C" {
     pub fn kvp_seq_state_get_sized(
@@ -2192,6 +2240,95 @@ extern "C" {
         info_size: usize,
     ) -> kvp_status;
 }
+#[doc = " it is not"]
+pub const KVP_FALLBACK_NONE: _bindgen_ty_14 = 0;
+#[doc = " fewer than 2 C references were seen"]
+pub const KVP_FALLBACK_COLD: _bindgen_ty_14 = 1;
+#[doc = " it has lost too much against LRU, and not paid it back"]
+pub const KVP_FALLBACK_GUARD: _bindgen_ty_14 = 2;
+#[doc = " hardly anything comes back that LRU would have lost"]
+pub const KVP_FALLBACK_GATE: _bindgen_ty_14 = 3;
+#[doc = " Why the policy is LRU. If several hold, references are counted for the first of them."]
+pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_policy_info {
+    #[doc = " so far, since creation or the last reset: the policy's time"]
+    pub references: u64,
+    #[doc = " counters since creation: references while the policy was LRU, by"]
+    #[doc = "reason. They add up to kvp_stats.fallback_references"]
+    pub cold_references: u64,
+    #[doc = " see cold_references"]
+    pub guard_references: u64,
+    #[doc = " see cold_references"]
+    pub gate_references: u64,
+    #[doc = " entries that were used again, halved from time to time"]
+    pub returned: u64,
+    #[doc = " of these, the ones that LRU had lost: the gate's share"]
+    pub returned_late: u64,
+    #[doc = " hits above LRU's, as the guard counts them"]
+    pub credit: i64,
+    #[doc = " below it the policy is LRU until the credit is 0"]
+    pub credit_floor: i64,
+    #[doc = " it is never higher"]
+    pub credit_limit: i64,
+    #[doc = " KVP_FALLBACK_..., now"]
+    pub fallback: u32,
+    #[doc = " blocks of an entry"]
+    pub entry_blocks: u32,
+}
+#[doc = " One class: content of blocks with so many uses, of requests with so much output and so much new"]
+#[doc = " in their prompts. A class ends where the next one of its kind begins."]
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct kvp_policy_class {
+    #[doc = " 1, 2, 3 or 5"]
+    pub least_uses: u32,
+    #[doc = " tokens: 0, 32, 256 or 512"]
+    pub least_output: u32,
+    #[doc = " tokens behind the leading known blocks: 0, 513, 4097 or 32769"]
+    pub least_new: u32,
+    #[doc = " where a bin begins, in 32nds of C; the last ends at 512"]
+    pub ages: [u32; 17usize],
+    #[doc = " content that lived through the bin, or was used again in it;"]
+    #[doc = "halved from time to time"]
+    pub seen: [u32; 17usize],
+    #[doc = " of that, what was used again in it"]
+    pub used: [u32; 17usize],
+    #[doc = " uses to expect for place and time if it stays from"]
+    #[doc = "the begin of the bin for as long as pays best"]
+    pub density: [u32; 17usize],
+    #[doc = " the same at the best of this and all later bins"]
+    pub best_density: [u32; 17usize],
+}
+extern "C" {
+    #[doc = " Tell where the prompt of a sequence ends, if it was opened with output behind it: of a request"]
+    #[doc = " that was preempted, and is computed again."]
+    #[doc = ""]
+    #[doc = " The learned policy counts what is behind as output when the sequence closes, and"]
+    #[doc = " kvp_seq_info.prompt_tokens is n_tokens. Nothing else changes. The scheduler makes this call."]
+    #[doc = ""]
+    #[doc = " Takes:   n_tokens     of the prompt, at most those of the sequence"]
+    #[doc = " Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: the sequence has fewer tokens"]
+    #[doc = " After-failure: unchanged"]
+    #[doc = " Thread:  cache. Cost: O(1)"]
+    pub fn kvp_seq_prompt_end(cache: *mut kvp_cache, seq: kvp_seq, n_tokens: u32) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_policy_info_get_sized(
+        cache: *const kvp_cache,
+        out_info: *mut kvp_policy_info,
+        info_size: usize,
+    ) -> kvp_status;
+}
+extern "C" {
+    pub fn kvp_policy_class_get_sized(
+        cache: *const kvp_cache,
+        class_: u32,
+        out_class: *mut kvp_policy_class,
+        class_size: usize,
+    ) -> kvp_status;
+}
 #[doc = " Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many; 0"]
 #[doc = " bytes are the end. It returns 0; any other value ends the file there."]
 #[repr(C)]
@@ -2228,9 +2365,9 @@ pub struct kvp_snapshot_block {
     #[doc = " slots with KV, from the block's start; the rest does not matter"]
     pub n_tokens: u32,
 }
-pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_14 = 0;
-pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_14 = 1;
-pub type _bindgen_ty_14 = ::std::os::raw::c_uint;
+pub const KVP_SNAPSHOT_NAMESPACE: _bindgen_ty_15 = 0;
+pub const KVP_SNAPSHOT_BLOCK: _bindgen_ty_15 = 1;
+pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
 #[doc = " What was restored, one by one."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2309,18 +2446,18 @@ impl Default for kvp_snapshot_options {
     }
 }
 #[doc = " its record, or one that it depends on, is damaged or missing"]
-pub const KVP_DROP_DAMAGED: _bindgen_ty_15 = 0;
+pub const KVP_DROP_DAMAGED: _bindgen_ty_16 = 0;
 #[doc = " the file ends before it"]
-pub const KVP_DROP_CUT: _bindgen_ty_15 = 1;
+pub const KVP_DROP_CUT: _bindgen_ty_16 = 1;
 #[doc = " no block, node, key or namespace is left for it"]
-pub const KVP_DROP_NO_ROOM: _bindgen_ty_15 = 2;
+pub const KVP_DROP_NO_ROOM: _bindgen_ty_16 = 2;
 #[doc = " it holds a token that this cache must not match"]
-pub const KVP_DROP_UNCACHED: _bindgen_ty_15 = 3;
+pub const KVP_DROP_UNCACHED: _bindgen_ty_16 = 3;
 #[doc = " its KV is damaged or missing, or put refused it"]
-pub const KVP_DROP_KV: _bindgen_ty_15 = 4;
-pub const KVP_DROP_REASONS: _bindgen_ty_15 = 5;
+pub const KVP_DROP_KV: _bindgen_ty_16 = 4;
+pub const KVP_DROP_REASONS: _bindgen_ty_16 = 5;
 #[doc = " Why something was not restored."]
-pub type _bindgen_ty_15 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
 #[doc = " saved = restored + the sum of dropped, always."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
@@ -2525,17 +2662,17 @@ impl Default for kvp_arena_options {
     }
 }
 #[doc = " of one moment, and every invariant holds"]
-pub const KVP_ARENA_WHOLE: _bindgen_ty_16 = 0;
+pub const KVP_ARENA_WHOLE: _bindgen_ty_17 = 0;
 #[doc = " calls were made while it was read, or one was inside all the time"]
-pub const KVP_ARENA_MOVING: _bindgen_ty_16 = 1;
+pub const KVP_ARENA_MOVING: _bindgen_ty_17 = 1;
 #[doc = " of one moment, and `violation` says what is wrong"]
-pub const KVP_ARENA_DAMAGED: _bindgen_ty_16 = 2;
-pub type _bindgen_ty_16 = ::std::os::raw::c_uint;
-pub const KVP_ARENA_HELD: _bindgen_ty_17 = 0;
-pub const KVP_ARENA_CACHED: _bindgen_ty_17 = 1;
-pub const KVP_ARENA_PARKED: _bindgen_ty_17 = 2;
-pub const KVP_ARENA_STATES: _bindgen_ty_17 = 3;
+pub const KVP_ARENA_DAMAGED: _bindgen_ty_17 = 2;
 pub type _bindgen_ty_17 = ::std::os::raw::c_uint;
+pub const KVP_ARENA_HELD: _bindgen_ty_18 = 0;
+pub const KVP_ARENA_CACHED: _bindgen_ty_18 = 1;
+pub const KVP_ARENA_PARKED: _bindgen_ty_18 = 2;
+pub const KVP_ARENA_STATES: _bindgen_ty_18 = 3;
+pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct kvp_arena_report {
@@ -2870,11 +3007,11 @@ extern "C" {
     ) -> kvp_status;
 }
 #[doc = " slots 0 .. length - 1 of the row: with dense and CSR (default)"]
-pub const KVP_MASK_ROWS: _bindgen_ty_18 = 0;
+pub const KVP_MASK_ROWS: _bindgen_ty_19 = 0;
 #[doc = " slots of the list of kvp_meta_windowed, gap included"]
-pub const KVP_MASK_WINDOWED: _bindgen_ty_18 = 1;
+pub const KVP_MASK_WINDOWED: _bindgen_ty_19 = 1;
 #[doc = " Which keys the columns of a mask stand for."]
-pub type _bindgen_ty_18 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
 #[doc = " The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries, too. A"]
 #[doc = " sequence without nodes has none here, and is causal."]
 #[doc = ""]
@@ -3149,11 +3286,11 @@ pub struct kvp_request {
     pub bits: u64,
 }
 #[doc = " close; compute anew when admitted again (default)"]
-pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_19 = 0;
+pub const KVP_PREEMPT_RECOMPUTE: _bindgen_ty_20 = 0;
 #[doc = " to the host; recompute when that has no room"]
-pub const KVP_PREEMPT_SWAP: _bindgen_ty_19 = 1;
+pub const KVP_PREEMPT_SWAP: _bindgen_ty_20 = 1;
 #[doc = " whichever costs less; recompute when the host has no room"]
-pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_19 = 2;
+pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_20 = 2;
 #[doc = " How a victim gives its blocks up."]
 #[doc = ""]
 #[doc = " KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:"]
@@ -3174,7 +3311,7 @@ pub const KVP_PREEMPT_CHEAPER: _bindgen_ty_19 = 2;
 #[doc = ""]
 #[doc = " A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that"]
 #[doc = " others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed."]
-pub type _bindgen_ty_19 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_sched_config {
@@ -3226,8 +3363,8 @@ pub struct kvp_sched_config {
     #[doc = " most drafts of a decoding sequence in a step, 0..16; step_tokens >="]
     #[doc = "max_running x (1 + draft_tokens). 0 (default): none"]
     pub draft_tokens: u32,
-    #[doc = " 0"]
-    pub reserved: u32,
+    #[doc = " 1: drafts have slots of states of their own; 0 (default) or 1"]
+    pub state_rings: u32,
     #[doc = " a price, as swap_block_cost"]
     pub swap_state_cost: u64,
 }
@@ -3275,14 +3412,14 @@ extern "C" {
 }
 #[doc = " prompt->tokens stays the caller's, unchanged until the request"]
 #[doc = "ends"]
-pub const KVP_SUBMIT_BORROW: _bindgen_ty_20 = 1;
+pub const KVP_SUBMIT_BORROW: _bindgen_ty_21 = 1;
 #[doc = " it is never held for loading"]
-pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_20 = 2;
+pub const KVP_SUBMIT_NO_LOAD: _bindgen_ty_21 = 2;
 #[doc = " for the caller's stores, which read it in kvp_request_info. The"]
 #[doc = "scheduler does nothing with it"]
-pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_20 = 4;
+pub const KVP_SUBMIT_NO_STORE: _bindgen_ty_21 = 4;
 #[doc = " Flags of kvp_submission."]
-pub type _bindgen_ty_20 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
 #[doc = " A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}."]
 #[repr(C)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
@@ -3460,32 +3597,32 @@ pub struct kvp_step_seq {
     pub n_sampled: u32,
 }
 #[doc = " tried, and its blocks are not there"]
-pub const KVP_WAIT_BLOCKS: _bindgen_ty_21 = 0;
+pub const KVP_WAIT_BLOCKS: _bindgen_ty_22 = 0;
 #[doc = " tried, and its sequences would exceed max_running (or the cache's)"]
-pub const KVP_WAIT_SEQS: _bindgen_ty_21 = 1;
+pub const KVP_WAIT_SEQS: _bindgen_ty_22 = 1;
 #[doc = " the token budget is spent (never for swapped ones)"]
-pub const KVP_WAIT_TOKENS: _bindgen_ty_21 = 2;
+pub const KVP_WAIT_TOKENS: _bindgen_ty_22 = 2;
 #[doc = " tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT)"]
-pub const KVP_WAIT_PLAN: _bindgen_ty_21 = 3;
+pub const KVP_WAIT_PLAN: _bindgen_ty_22 = 3;
 #[doc = " the step preempted or left out a request: it admits none"]
-pub const KVP_WAIT_PREEMPTION: _bindgen_ty_21 = 4;
+pub const KVP_WAIT_PREEMPTION: _bindgen_ty_22 = 4;
 #[doc = " behind one that may not be passed over, or max_tries were tried"]
-pub const KVP_WAIT_ORDER: _bindgen_ty_21 = 5;
+pub const KVP_WAIT_ORDER: _bindgen_ty_22 = 5;
 #[doc = " kept back: another request computes its prefix (never swapped ones)"]
-pub const KVP_WAIT_PREFIX: _bindgen_ty_21 = 6;
-pub const KVP_WAIT_REASONS: _bindgen_ty_21 = 7;
+pub const KVP_WAIT_PREFIX: _bindgen_ty_22 = 6;
+pub const KVP_WAIT_REASONS: _bindgen_ty_22 = 7;
 #[doc = " Why requests wait, or stay swapped out."]
-pub type _bindgen_ty_21 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
 #[doc = " kvp_sched_finish was told so"]
-pub const KVP_END_STOPPED: _bindgen_ty_22 = 0;
+pub const KVP_END_STOPPED: _bindgen_ty_23 = 0;
 #[doc = " max_new_tokens are generated"]
-pub const KVP_END_LENGTH: _bindgen_ty_22 = 1;
+pub const KVP_END_LENGTH: _bindgen_ty_23 = 1;
 #[doc = " the cache refused it, `status` tells why: its namespace was closed"]
 #[doc = "before it was admitted, borrowed memory was changed, or one of its"]
 #[doc = "sequences was closed by the caller"]
-pub const KVP_END_REFUSED: _bindgen_ty_22 = 2;
+pub const KVP_END_REFUSED: _bindgen_ty_23 = 2;
 #[doc = " Why a sample ended."]
-pub type _bindgen_ty_22 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_23 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_ended {
@@ -3644,15 +3781,15 @@ extern "C" {
         tokens: *const i32,
     ) -> kvp_status;
 }
-pub const KVP_REQUEST_WAITING: _bindgen_ty_23 = 0;
-pub const KVP_REQUEST_RUNNING: _bindgen_ty_23 = 1;
-pub const KVP_REQUEST_PAUSED: _bindgen_ty_23 = 2;
+pub const KVP_REQUEST_WAITING: _bindgen_ty_24 = 0;
+pub const KVP_REQUEST_RUNNING: _bindgen_ty_24 = 1;
+pub const KVP_REQUEST_PAUSED: _bindgen_ty_24 = 2;
 #[doc = " and not paused"]
-pub const KVP_REQUEST_SWAPPED: _bindgen_ty_23 = 3;
+pub const KVP_REQUEST_SWAPPED: _bindgen_ty_24 = 3;
 #[doc = " held by kvp_sched_hold"]
-pub const KVP_REQUEST_LOADING: _bindgen_ty_23 = 4;
+pub const KVP_REQUEST_LOADING: _bindgen_ty_24 = 4;
 #[doc = " --------------------------------------------------------------------------- what can be asked"]
-pub type _bindgen_ty_23 = ::std::os::raw::c_uint;
+pub type _bindgen_ty_24 = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_request_info {
@@ -3932,6 +4069,7 @@ pub const KVP_CALL_BLOCK_ORIGIN: kvp_call_op = 62;
 pub const KVP_CALL_BLOCK_PREFIX: kvp_call_op = 63;
 pub const KVP_CALL_STATE_GET: kvp_call_op = 64;
 pub const KVP_CALL_STATE_STATS: kvp_call_op = 65;
+pub const KVP_CALL_PROMPT_END: kvp_call_op = 66;
 pub type kvp_call_op = ::std::os::raw::c_uint;
 #[doc = " The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles"]
 #[doc = " are portable bits (kvp_handle_flip)."]

@@ -3,7 +3,7 @@
 use kvpager_sys as sys;
 
 use crate::error::{count, explain, outcome};
-use crate::{CommitPolicy, FullHit, Result, Steps, Window};
+use crate::{CommitPolicy, FullHit, KeepEvicted, Result, Steps, Window};
 
 /// Sizes and rules of a cache.
 ///
@@ -46,8 +46,8 @@ pub struct Config {
     pub uncached_tokens: Vec<i32>,
     /// Blocks of the host tier, null block included: 2..2^31-1; 0 (default): there is none.
     pub host_blocks: u32,
-    /// What is evicted from the device is kept on the host; default `true`.
-    pub keep_evicted: bool,
+    /// Default [`KeepEvicted::Keep`].
+    pub keep_evicted: KeepEvicted,
     /// Default [`Steps::Ordered`].
     pub steps: Steps,
     /// Steps begun and not reported: 1..64; default 4.
@@ -185,7 +185,7 @@ impl Config {
             hash_seed: raw.hash_seed,
             uncached_tokens: uncached_tokens.to_vec(),
             host_blocks: raw.host_blocks,
-            keep_evicted: raw.keep_evicted != 0,
+            keep_evicted: raw.keep_evicted.into(),
             steps: raw.steps.into(),
             max_steps_out: raw.max_steps_out,
             max_events: raw.max_events,

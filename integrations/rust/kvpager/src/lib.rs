@@ -62,8 +62,8 @@ pub use info::{
     TokenRange, Window,
 };
 pub use numbers::{
-    BlockState, Checkpoint, CommitPolicy, EndReason, FullHit, Preempt, RequestState, Steps, Stop,
-    Tier, Verdict,
+    BlockState, Checkpoint, CommitPolicy, EndReason, FullHit, KeepEvicted, Preempt, RequestState,
+    Steps, Stop, Tier, Verdict,
 };
 pub use prompt::{Batch, Key, Prompt};
 pub use sched::{

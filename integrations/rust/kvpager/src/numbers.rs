@@ -55,6 +55,16 @@ numbered! {
         Recompute = KVP_FULL_HIT_RECOMPUTE,
     }
 
+    /// What becomes of content that is evicted from the device, with a host tier.
+    pub enum KeepEvicted {
+        /// It is lost, if the host does not have it.
+        Drop = KVP_EVICTED_DROP,
+        /// It is copied to the host, if it is not there.
+        Keep = KVP_EVICTED_KEEP,
+        /// The same, and the host gives up what the device has again.
+        KeepOnce = KVP_EVICTED_KEEP_ONCE,
+    }
+
     /// When a released block may be taken again.
     pub enum Steps {
         /// At once: later work runs after earlier work.

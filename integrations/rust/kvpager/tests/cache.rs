@@ -1,8 +1,9 @@
 //! What each call does.
 
 use kvpager::{
-    outcome, sys, Batch, BlockCopy, BlockState, Cache, CommitPolicy, Config, Error, FullHit, Key,
-    Namespace, Prompt, Released, Seq, Steps, Stop, Tier, TokenRange, Verdict, Window, END, NO_SLOT,
+    outcome, sys, Batch, BlockCopy, BlockState, Cache, CommitPolicy, Config, Error, FullHit,
+    KeepEvicted, Key, Namespace, Prompt, Released, Seq, Steps, Stop, Tier, TokenRange, Verdict,
+    Window, END, NO_SLOT,
 };
 
 fn small() -> Config {
@@ -53,7 +54,7 @@ fn a_configuration_comes_back() {
         hash_seed: 12345,
         uncached_tokens: vec![3, 7],
         host_blocks: 21,
-        keep_evicted: false,
+        keep_evicted: KeepEvicted::Drop,
         steps: Steps::Overlapped,
         max_steps_out: 6,
         max_events: 64,

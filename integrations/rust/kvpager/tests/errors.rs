@@ -1,8 +1,8 @@
 //! Each error, provoked.
 
 use kvpager::{
-    outcome, sys, Batch, Cache, Class, CommitPolicy, Config, Error, Key, Namespace, Prompt, Seq,
-    Shortage, Steps, Tier, TokenRange, Why, Window, END,
+    outcome, sys, Batch, Cache, Class, CommitPolicy, Config, Error, KeepEvicted, Key, Namespace,
+    Prompt, Seq, Shortage, Steps, Tier, TokenRange, Why, Window, END,
 };
 
 fn small() -> Config {
@@ -256,7 +256,8 @@ fn states_are_refused() {
 
 #[test]
 fn shortages_have_their_numbers() {
-    let (mut cache, ns) = open(&Config { host_blocks: 3, keep_evicted: false, ..small() });
+    let (mut cache, ns) =
+        open(&Config { host_blocks: 3, keep_evicted: KeepEvicted::Drop, ..small() });
     let missing = |missing_blocks, index, tier| Shortage { missing_blocks, index, tier };
     let tokens: Vec<i32> = (0..64).collect();
     let never = cache.open(ns, &tokens[..36]).unwrap_err();
