@@ -325,6 +325,24 @@ static void a_window_needs_its_end_only(void **state)
     close_world(&w);
 }
 
+static void a_chunk_needs_none_before_it(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    world_defaults(&options);
+    options.n_groups = 2;
+    options.n_blocks = options.host_blocks = 100;
+    options.windows[1] = (kvp_window){KVP_CHUNKED, 24};
+    open_stored(&w, &options, &line);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
+    /* Group 0: 8 records. Group 1: the two of the chunk that begins at token 48. */
+    assert_int_equal(world_stats(&w).loaded, 10);
+    assert_int_equal(compute(&w, &line).hit_tokens, 64);
+    close_world(&w);
+}
+
 /* Copies into the host blocks that a load takes are in a plan that has not run. */
 static void reads_wait_for_copies(void **state)
 {
@@ -662,6 +680,7 @@ int main(void)
         cmocka_unit_test(what_is_invalidated_is_taken_back),
         cmocka_unit_test(an_epoch_hides_what_was_before),
         cmocka_unit_test(a_window_needs_its_end_only),
+        cmocka_unit_test(a_chunk_needs_none_before_it),
         cmocka_unit_test(reads_wait_for_copies),
         cmocka_unit_test(the_last_flush_writes_what_is_cached),
         cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
