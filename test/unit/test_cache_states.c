@@ -308,6 +308,23 @@ static void test_a_checkpoint_that_nobody_could_reach_is_skipped(void **state)
     end_world(&w);
 }
 
+/* A sequence that alone reads what others read before, and has another slot to write. */
+static void test_a_checkpoint_beside_a_slot_to_write(void **state)
+{
+    (void)state;
+    world w = state_world(16, 3);
+    const kvp_seq seq = open_done(&w, ints(0), 4);
+    const kvp_seq child = fork_seq(&w, seq, 4);
+    const int32_t token = 9;
+    assert_ok(kvp_seq_extend(w.cache, child, &token, 1, 0));
+    close_seq(&w, seq);
+    assert_slots(&w, child, 1, 2);
+    assert_int_equal(slots_of(&w).free_slots, 0);
+    assert_int_equal(checkpoint(&w, child), KVP_CHECKPOINT_MADE);
+    assert_slots(&w, child, 1, 2);
+    end_world(&w);
+}
+
 static void test_what_checkpoint_refuses(void **state)
 {
     (void)state;
@@ -695,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_open_names_where_chunks_should_end),
         cmocka_unit_test(test_a_checkpoint_without_a_slot_is_skipped),
         cmocka_unit_test(test_a_checkpoint_that_nobody_could_reach_is_skipped),
+        cmocka_unit_test(test_a_checkpoint_beside_a_slot_to_write),
         cmocka_unit_test(test_what_checkpoint_refuses),
         cmocka_unit_test(test_truncate_goes_back_to_a_checkpoint),
         cmocka_unit_test(test_fork_needs_the_state),

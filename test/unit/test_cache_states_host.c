@@ -209,6 +209,39 @@ static void test_checkpoints_of_blocks_on_the_host(void **state)
     end_world(&w);
 }
 
+/* The plan has room for fewer blocks than the prompt has on the host. */
+static void test_a_hit_that_the_plan_cuts(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 8;
+    config.host_blocks = 32;
+    config.host_state_slots = 2;
+    config.max_copies = 4;
+    world w = make_world(&config);
+    kvp_copy copies[8];
+    uint32_t n;
+    kvp_seq seq = open_seq(&w, ints(0), 24, NULL);
+    for (uint32_t tokens = 4; tokens <= 24; tokens += 4) {
+        uint32_t outcome = KVP_CHECKPOINT_MADE;
+        assert_ok(kvp_seq_commit(w.cache, seq, tokens));
+        if (tokens == 8 || tokens == 24)
+            assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+        assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    }
+    close_seq(&w, seq);
+    for (int32_t i = 0; i < 8; i++) { /* one after the other leaves the device */
+        leave_cached(&w, ints(100 + 10 * i), 4);
+        assert_ok(kvp_plan_take(w.cache, copies, 8, &n));
+    }
+    kvp_open_info info;
+    (void)open_seq(&w, ints(0), 25, &info);
+    assert_int_equal(info.hit_tokens, 8);
+    assert_int_equal(info.host_tokens, 8);
+    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    end_world(&w);
+}
+
 /* A state that is lost stays lost on the host, and the sequence cannot come back. */
 static void test_a_lost_state(void **state)
 {
@@ -235,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_slots_that_are_missing),
         cmocka_unit_test(test_copies_nobody_needs),
         cmocka_unit_test(test_checkpoints_of_blocks_on_the_host),
+        cmocka_unit_test(test_a_hit_that_the_plan_cuts),
         cmocka_unit_test(test_a_lost_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
