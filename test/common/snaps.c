@@ -148,7 +148,7 @@ void assert_report(const kvp_snapshot_report *report)
 
 kvp_config snap_config(int which)
 {
-    const int has_host = which == SNAP_HOST || which == SNAP_GROUPS;
+    const int has_host = which == SNAP_HOST || which == SNAP_GROUPS || which == SNAP_LEARNED;
     const int small = which == SNAP_UNITS || which == SNAP_KEEP || which == SNAP_GROUPS;
     kvp_config config =
         tiers_config(which == SNAP_KEEP ? 8 : 4, small ? 2 : 4, 60, has_host ? 25 : 0);
