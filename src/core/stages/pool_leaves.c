@@ -83,11 +83,12 @@ static void unqueue(const struct kvpi_pool *pool, uint32_t block)
     }
 }
 
-void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t block,
-                        const struct kvpi_leaves *others, uint32_t other)
+void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t follower,
+                        const struct kvpi_leaves *others, uint32_t followed)
 {
-    kvpi_policy_follow(kvpi_leaves_policy(leaves), leaves->first + block, others->first + other);
-    kvpi_leaves_known(leaves, block)->mark |= KVPI_LEAF_FOLLOWS;
+    kvpi_policy_follow(kvpi_leaves_policy(leaves), leaves->first + follower,
+                       others->first + followed);
+    kvpi_leaves_known(leaves, follower)->mark |= KVPI_LEAF_FOLLOWS;
 }
 
 void kvpi_leaves_forget(struct kvpi_leaves *leaves, uint32_t block)

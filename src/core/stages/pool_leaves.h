@@ -77,9 +77,9 @@ void kvpi_leaves_layout(struct kvpi_leaves *leaves, struct kvpi_layout *layout, 
 /* Nothing is cached or remembered. */
 void kvpi_leaves_reset(struct kvpi_leaves *leaves);
 
-/* The block of `leaves`, which is not queued, will have what a block of `others` has. */
-void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t block,
-                        const struct kvpi_leaves *others, uint32_t other);
+/* The follower, a block of `leaves` that is not queued, will have what a block of `others` has. */
+void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t follower,
+                        const struct kvpi_leaves *others, uint32_t followed);
 
 /* Nobody holds the block any more, which has no content. */
 void kvpi_leaves_forget(struct kvpi_leaves *leaves, uint32_t block);
