@@ -293,7 +293,7 @@ static void test_accepted_paths_are_the_tokens_of_plain_kv(void **state)
     assert_true(n_accepted >= 500 && n_moved >= 300 && n_cached >= 1000 && n_dropped >= 500);
 }
 
-/* Chains of drafts with recurrent state, in pools of all sizes that one request fits in. */
+/* Chains of drafts with recurrent state, half of them in pools in which not all fit. */
 static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
 {
     (void)state;
@@ -306,9 +306,13 @@ static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
         struct model *model = model_create(&config);
         assert_non_null(model);
         draw_requests(&expected, &random);
-        const uint32_t block_tokens = 1 + draw(&random, 9);
+        const uint32_t block_tokens = 1 + draw(&random, 9), is_small = (uint32_t)(seed % 2);
+        for (uint32_t i = 0; is_small && i < expected.n; i++) {
+            expected.generations[i].n_samples = 1;
+            expected.generations[i].is_beam = 0;
+        }
         const chains_options options = {.block_tokens = block_tokens,
-                                        .n_blocks = 4 + (2 + draw(&random, 3)) * (MAX_PROMPT + 10) /
+                                        .n_blocks = 4 + (is_small ? 1u : 4u) * (MAX_PROMPT + 10) /
                                                             block_tokens,
                                         .state_slots = 8 + draw(&random, 60),
                                         .max_running = 3 + draw(&random, 6),
@@ -323,11 +327,11 @@ static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
         assert_int_equal(counts.missing, 0);
         n_accepted += counts.sched.accepted_tokens;
         n_refused += counts.sched.draft_tokens - counts.sched.accepted_tokens;
-        n_preempted += counts.sched.preemptions;
+        n_preempted += options.lose_steps ? 0 : counts.sched.preemptions;
         n_hits += counts.hits;
         model_destroy(model);
     }
-    assert_true(n_accepted >= 1000 && n_refused >= 1000 && n_preempted >= 10 && n_hits >= 100);
+    assert_true(n_accepted >= 1000 && n_refused >= 500 && n_preempted >= 8 && n_hits >= 150);
 }
 
 int main(void)
