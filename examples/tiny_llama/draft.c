@@ -36,3 +36,16 @@ void draft_propose(const struct generation *known, uint32_t sample, uint32_t pos
         tokens[node] = is_right ? answer : (int32_t)(((uint32_t)answer + 1 + node) % vocabulary);
     }
 }
+
+/* Seven of eight are right, also behind a wrong one. */
+void draft_propose_chain(const struct generation *known, uint32_t sample, uint32_t position,
+                         uint32_t n, uint32_t vocabulary, int32_t *tokens)
+{
+    const int32_t *answers = known->out + (size_t)sample * known->n_new;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = position + i;
+        const int32_t answer = answers[at - known->n_prompt];
+        const int is_right = (at * 5 + at / 4 + sample) % 8 > 0;
+        tokens[i] = is_right ? answer : (int32_t)(((uint32_t)answer + 1) % vocabulary);
+    }
+}

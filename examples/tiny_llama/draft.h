@@ -26,4 +26,10 @@ extern const uint32_t draft_depths[DRAFT_NODES];
 void draft_propose(const struct generation *known, uint32_t sample, uint32_t position,
                    uint32_t vocabulary, int32_t *tokens);
 
+/* Propose a chain: the tokens at `position` and the n - 1 behind it, all inside known's `out`.
+ *
+ * Gives:   tokens      [n] */
+void draft_propose_chain(const struct generation *known, uint32_t sample, uint32_t position,
+                         uint32_t n, uint32_t vocabulary, int32_t *tokens);
+
 #endif

@@ -1,5 +1,5 @@
-/* kv: the KV of a model in blocks. Used by engine.c, with the scheduler, and by speculate.c,
- * without.
+/* kv: the KV of a model in blocks. Used by engine.c and chains.c, with the scheduler, and by
+ * speculate.c and recurrent.c, without.
  *
  *   kv_run_plan             copies that the step's rows need first
  *   kv_describe             the step's rows as arrays, for each layer group

@@ -5,7 +5,7 @@
  * have beams, which are forked and closed at every token. The tokens must be the same each time,
  * also with a draft whose token trees are accepted in part (speculate.c). Then everything runs
  * again with a window in the middle layer. Last come two layers with recurrent state around one
- * with attention (recurrent.c).
+ * with attention (recurrent.c), also with drafts in chains (chains.c).
  *
  * tiny_llama --bench: tokens per second of a somewhat larger model. */
 #include <kvpager/attention.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "chains.h"
 #include "engine.h"
 #include "model.h"
 #include "plain.h"
@@ -241,6 +242,69 @@ static int run_recurrent_way(struct model *model, const char *name,
     return status != KVP_OK || c.different > 0;
 }
 
+static int run_chains_way(struct model *model, const char *name, const chains_options *options,
+                          const struct requests *expected)
+{
+    chains_counts c;
+    const kvp_status status = chains_run(model, options, expected->generations, N_REQUESTS, &c);
+    if (status == KVP_OK)
+        printf("%-34s %5u %8u %6u %6u %8u %9u %5u  %s\n", name, (unsigned)c.sched.steps,
+               (unsigned)c.sched.scheduled_tokens, (unsigned)c.sched.cached_tokens,
+               (unsigned)c.sched.draft_tokens, (unsigned)c.sched.accepted_tokens,
+               (unsigned)c.sched.preemptions, (unsigned)c.hits,
+               c.missing == 0 ? "same tokens" : "OTHER TOKENS");
+    else
+        printf("%-34s %s\n", name, kvp_status_text(status));
+    return status != KVP_OK || c.missing > 0;
+}
+
+/* Chains of a draft, which need more slots; all requests but the one with beams. */
+static int run_chains(struct model *model, const struct requests *expected)
+{
+    const chains_options plain = chains_default_options();
+    struct {
+        const char *name;
+        chains_options options;
+    } ways[] = {
+        {"chains: no drafts", plain},
+        {"chains: 1 draft", plain},
+        {"chains: 4 drafts", plain},
+        {"chains: 16 drafts", plain},
+        {"chains: twice", plain},
+        {"chains: chunks of 5 tokens", plain},
+        {"chains: few blocks", plain},
+        {"chains: few slots", plain},
+        {"chains: no slots for drafts", plain},
+        {"chains: steps are lost: 2, 4, ...", plain},
+        {"chains: all of it", plain},
+    };
+    int failed = 0;
+    ways[0].options.draft_tokens = 0;
+    ways[1].options.draft_tokens = 1;
+    ways[3].options.draft_tokens = 16;
+    ways[3].options.state_slots = 160;
+    ways[4].options.times = 2;
+    ways[5].options.chunk_tokens = 5;
+    ways[6].options.n_blocks = 28;
+    ways[6].options.times = 2;
+    ways[7].options.state_slots = 24;
+    ways[8].options.state_slots = 12;
+    ways[9].options.lose_steps = 1;
+    ways[10].options = (chains_options){.block_tokens = 4,
+                                        .n_blocks = 28,
+                                        .state_slots = 20,
+                                        .max_running = 5,
+                                        .draft_tokens = 3,
+                                        .chunk_tokens = 5,
+                                        .lose_steps = 1,
+                                        .times = 3};
+    printf("%-34s %5s %8s %6s %6s %8s %9s %5s\n", "", "steps", "computed", "cached", "drafts",
+           "accepted", "preempted", "hits");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        failed |= run_chains_way(model, ways[i].name, &ways[i].options, expected);
+    return failed;
+}
+
 /* Recurrent state: all requests but the one with beams. */
 static int run_recurrent(struct model *model, const struct requests *expected)
 {
@@ -289,6 +353,7 @@ static int run_recurrent(struct model *model, const struct requests *expected)
            "preempted", "rolled", "kept", "hits", "lost");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         failed |= run_recurrent_way(model, ways[i].name, &ways[i].options, expected);
+    failed |= run_chains(model, expected);
     return failed;
 }
 

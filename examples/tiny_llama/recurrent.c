@@ -1,18 +1,15 @@
 /* recurrent: see recurrent.h.
  *
  *   tokens    | computed          | of the step |            |
- *             0                computed   + n_step       n_tokens (prompt, and what was drawn)
- *
- * States lie in one array, [slot][recurrent layer][H, D, D]. Slot 0 is all zeros: the state before
- * any token. */
+ *             0                computed   + n_step       n_tokens (prompt, and what was drawn) */
 #include "recurrent.h"
 
 #include <kvpager/states.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kv.h"
+#include "states.h"
 
 enum { MAX_STREAMS = 16, MAX_TOKENS = 128 };
 
@@ -37,11 +34,9 @@ struct recurrent {
     const recurrent_options *options;
     struct stream streams[MAX_STREAMS];
     uint32_t n_streams;
-    float *states;
-    uint32_t n_layers; /* recurrent ones */
-    uint32_t *layer;   /* [L] number of a recurrent layer among them */
-    float *logits;     /* [MAX_STREAMS, V] */
-    int32_t *tokens;   /* of the step */
+    struct states states;
+    float *logits;   /* [MAX_STREAMS, V] */
+    int32_t *tokens; /* of the step */
     /* the batch */
     struct stream *members[MAX_STREAMS];
     kvp_seq seqs[MAX_STREAMS];
@@ -65,12 +60,6 @@ recurrent_options recurrent_default_options(void)
 /* -------------------------------------------------------------------------------------
  * the forward pass */
 
-static float *state_of(const struct recurrent *r, int32_t slot, uint32_t layer)
-{
-    const size_t size = model_state_size(model_config_of(r->kv.model));
-    return r->states + ((size_t)slot * r->n_layers + layer) * size;
-}
-
 static int attend(void *context, const model_attention *a)
 {
     struct recurrent *r = context;
@@ -78,8 +67,8 @@ static int attend(void *context, const model_attention *a)
     if (a->gates == NULL)
         return kv_attend(&r->kv, a);
     for (uint32_t i = 0, at = 0; i < r->n_members; at += r->n_tokens[i], i++)
-        model_recur(c, a, at, at + r->n_tokens[i], state_of(r, r->read[i], r->layer[a->layer]),
-                    state_of(r, r->write[i], r->layer[a->layer]));
+        model_recur(c, a, at, at + r->n_tokens[i], states_at(&r->states, r->read[i], a->layer),
+                    states_at(&r->states, r->write[i], a->layer));
     return 0;
 }
 
@@ -301,13 +290,10 @@ static kvp_status finish_member(struct recurrent *r, struct stream *stream, cons
 /* Everything that the step wrote is garbage. Sequences whose state it was begin again. */
 static kvp_status lose_step(struct recurrent *r)
 {
-    const size_t size = model_state_size(model_config_of(r->kv.model));
     kvp_status status = KVP_OK;
     for (uint32_t i = 0; status == KVP_OK && i < r->n_members; i++) {
         kvp_state_info state;
-        float *written = state_of(r, r->write[i], 0);
-        for (size_t k = 0; k < size * r->n_layers; k++)
-            written[k] = NAN;
+        states_spoil(&r->states, r->write[i]);
         status = kvp_seq_invalidate(r->kv.cache, r->seqs[i], r->begin[i], NULL, 0, NULL);
         if (status == KVP_OK)
             status = kvp_seq_state_get(r->kv.cache, r->seqs[i], &state);
@@ -396,16 +382,10 @@ static kvp_status create(struct recurrent *r, struct model *model)
     options.cache.prefix_cache = o->prefix_cache;
     options.cache.state_slots = o->state_slots;
     const kvp_status status = kv_create(model, &options, &r->kv);
-    r->layer = calloc(c->n_layers, sizeof *r->layer);
-    for (uint32_t i = 0; r->layer != NULL && i < c->n_layers; i++)
-        if (model_is_recurrent(c, i))
-            r->layer[i] = r->n_layers++;
-    r->states =
-        calloc((size_t)o->state_slots * r->n_layers * model_state_size(c), sizeof *r->states);
+    const int no_states = states_create(model, o->state_slots, &r->states);
     r->tokens = calloc(c->max_tokens, sizeof *r->tokens);
     r->logits = calloc((size_t)MAX_STREAMS * c->vocabulary, sizeof *r->logits);
-    if (status == KVP_OK &&
-        (r->layer == NULL || r->states == NULL || r->tokens == NULL || r->logits == NULL))
+    if (status == KVP_OK && (no_states || r->tokens == NULL || r->logits == NULL))
         return KVP_E_NO_MEMORY;
     return status;
 }
@@ -435,8 +415,7 @@ kvp_status recurrent_run(struct model *model, const recurrent_options *options,
         status = run_all(r, known, n);
     *out_counts = r->counts;
     kv_destroy(&r->kv);
-    free(r->layer);
-    free(r->states);
+    states_destroy(&r->states);
     free(r->tokens);
     free(r->logits);
     free(r);

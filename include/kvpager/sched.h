@@ -248,7 +248,8 @@ typedef struct kvp_sched_config {
                                  nothing. At most a 64th of the usable blocks, rounded up */
     uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
                                  max_running x (1 + draft_tokens). 0 (default): none */
-    uint32_t state_rings;     /* 1: drafts have slots of states of their own; 0 (default) or 1 */
+    uint32_t state_rings;     /* 1: drafts have slots of states of their own; 0 (default), or 1
+                                 with draft_tokens and a state group */
     uint64_t swap_state_cost; /* a price, as swap_block_cost */
 } kvp_sched_config;
 

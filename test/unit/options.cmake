@@ -60,7 +60,8 @@ kvp_unit(seed WRAP getrandom open read fstat close)
 # The example model, without its main.
 kvp_unit(tiny_llama SOURCES
          examples/tiny_llama/model.c examples/tiny_llama/plain.c examples/tiny_llama/kv.c
-         examples/tiny_llama/engine.c examples/tiny_llama/draft.c examples/tiny_llama/speculate.c)
+         examples/tiny_llama/engine.c examples/tiny_llama/draft.c examples/tiny_llama/speculate.c
+         examples/tiny_llama/states.c examples/tiny_llama/chains.c)
 
 # Allocations of senders, receivers and links fail when the test says so.
 kvp_unit(transfer_faults WRAP malloc calloc free)

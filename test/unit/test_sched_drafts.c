@@ -457,6 +457,21 @@ static void test_refusals(void **state)
     end_sched_world(&s);
 }
 
+static void test_rings_are_for_drafts_only(void **state)
+{
+    (void)state;
+    sched_world s = drafts_world(32, 3, 20);
+    kvp_sched_config config = sched_config_of(4, 64);
+    kvp_why why;
+    config.state_rings = 1;
+    assert_status(KVP_E_ARG, kvp_sched_config_check(&config, s.w.cache, &why));
+    assert_string_equal(why.field, "state_rings");
+    assert_true(why.value == 1 && why.highest == 0);
+    config.draft_tokens = 3;
+    assert_ok(kvp_sched_config_check(&config, s.w.cache, &why));
+    end_sched_world(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -476,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_aborted_with_drafts),
         cmocka_unit_test(test_a_sequence_that_was_closed),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_rings_are_for_drafts_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

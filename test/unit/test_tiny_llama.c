@@ -12,6 +12,7 @@
 
 #include <kvpager/attention.h>
 
+#include "../../examples/tiny_llama/chains.h"
 #include "../../examples/tiny_llama/engine.h"
 #include "../../examples/tiny_llama/model.h"
 #include "../../examples/tiny_llama/plain.h"
@@ -292,6 +293,47 @@ static void test_accepted_paths_are_the_tokens_of_plain_kv(void **state)
     assert_true(n_accepted >= 500 && n_moved >= 300 && n_cached >= 1000 && n_dropped >= 500);
 }
 
+/* Chains of drafts with recurrent state, half of them in pools in which not all fit. */
+static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
+{
+    (void)state;
+    static struct requests expected;
+    uint64_t n_accepted = 0, n_refused = 0, n_preempted = 0, n_hits = 0;
+    for (uint64_t seed = 1; seed <= 2 * ROUNDS; seed++) {
+        uint64_t random = 600 + seed;
+        model_config config = make_config();
+        config.recurrent_layers = 1u << draw(&random, 2);
+        struct model *model = model_create(&config);
+        assert_non_null(model);
+        draw_requests(&expected, &random);
+        const uint32_t block_tokens = 1 + draw(&random, 9), is_small = (uint32_t)(seed % 2);
+        for (uint32_t i = 0; is_small && i < expected.n; i++) {
+            expected.generations[i].n_samples = 1;
+            expected.generations[i].is_beam = 0;
+        }
+        const chains_options options = {.block_tokens = block_tokens,
+                                        .n_blocks = 4 + (is_small ? 1u : 4u) * (MAX_PROMPT + 10) /
+                                                            block_tokens,
+                                        .state_slots = 8 + draw(&random, 60),
+                                        .max_running = 3 + draw(&random, 6),
+                                        .draft_tokens = draw(&random, 1 + KVP_SCHED_DRAFTS_MAX),
+                                        .chunk_tokens = draw(&random, 12),
+                                        .lose_steps = draw(&random, 4) == 0,
+                                        .times = 1 + draw(&random, 2)};
+        compute_plain(model, &expected);
+        chains_counts counts;
+        assert_int_equal(chains_run(model, &options, expected.generations, expected.n, &counts),
+                         KVP_OK);
+        assert_int_equal(counts.missing, 0);
+        n_accepted += counts.sched.accepted_tokens;
+        n_refused += counts.sched.draft_tokens - counts.sched.accepted_tokens;
+        n_preempted += options.lose_steps ? 0 : counts.sched.preemptions;
+        n_hits += counts.hits;
+        model_destroy(model);
+    }
+    assert_true(n_accepted >= 1000 && n_refused >= 500 && n_preempted >= 8 && n_hits >= 150);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_any_engine_gives_the_tokens_of_a_windowed_model),
         cmocka_unit_test(test_preempted_requests_of_a_windowed_model_give_the_same_tokens),
         cmocka_unit_test(test_accepted_paths_are_the_tokens_of_plain_kv),
+        cmocka_unit_test(test_accepted_chains_are_the_tokens_of_plain_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
