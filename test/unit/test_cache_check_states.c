@@ -380,6 +380,8 @@ static void test_wrong_arguments(void **state)
     assert_status(KVP_E_ARG, kvp_meta_states(w.cache, NULL, 1, &read, &write));
     assert_status(KVP_E_HANDLE, kvp_meta_states(w.cache, &none, 1, &read, &write));
     assert_int_equal(read, 7);
+    assert_status(KVP_E_HANDLE,
+                  kvp_meta_states(w.cache, (const kvp_seq[]){none, seq}, 2, NULL, NULL));
     assert_ok(kvp_meta_states(w.cache, NULL, 0, &read, &write));
     const int32_t token = 5;
     assert_ok(kvp_seq_extend(w.cache, seq, &token, 1, 0));

@@ -285,6 +285,23 @@ static void test_at_most_seventeen(void **state)
     end_world(&w);
 }
 
+/* No token more, when all are computed, and one more without counts: neither needs a ring. */
+static void test_none_and_one(void **state)
+{
+    (void)state;
+    world w = ring_world(40);
+    const kvp_seq seq = begin(&w);
+    const kvp_batch one_each = ring_batch(&seq, 1, NULL);
+    const uint64_t n_free = free_slots(&w);
+    assert_ok(extend(&w, seq, 0));
+    assert_ok(kvp_seq_extend_many(w.cache, &one_each));
+    kvp_state_info info;
+    assert_ok(kvp_seq_state_get(w.cache, seq, &info));
+    assert_int_equal(info.ring_slots, 0);
+    assert_int_equal(free_slots(&w), n_free);
+    end_world(&w);
+}
+
 static void expect_wrong(const kvp_config *config)
 {
     world w = make_world(config);
@@ -361,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_slots_are_counted),
         cmocka_unit_test(test_at_most_seventeen),
+        cmocka_unit_test(test_none_and_one),
         cmocka_unit_test(test_the_flag_is_refused),
         cmocka_unit_test(test_metadata_is_refused),
     };

@@ -353,6 +353,28 @@ static void test_what_checkpoint_refuses(void **state)
     end_world(&w);
 }
 
+/* The checkpoint of a namespace that is closed goes, and its blocks go to the head of the queue. */
+static void test_blocks_of_a_closed_namespace_are_exposed(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 3;
+    config.quotas = 1;
+    config.max_namespaces = 2;
+    world w = make_world(&config);
+    const kvp_ns own = w.ns;
+    assert_ok(kvp_ns_open(w.cache, "other", 5, &w.ns));
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    keep_at(&w, seq, 8);
+    close_seq(&w, seq);
+    assert_ok(kvp_ns_close(w.cache, w.ns));
+    w.ns = own;
+    (void)open_seq(&w, ints(50), 1, NULL);
+    (void)open_seq(&w, ints(60), 1, NULL);
+    assert_int_equal(slots_of(&w).evicted, 1);
+    end_world(&w);
+}
+
 /* ----------------------------------------------------------------------------- ways back, forks */
 
 static void test_truncate_goes_back_to_a_checkpoint(void **state)
@@ -715,6 +737,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_beside_a_slot_to_write),
         cmocka_unit_test(test_what_checkpoint_refuses),
         cmocka_unit_test(test_truncate_goes_back_to_a_checkpoint),
+        cmocka_unit_test(test_blocks_of_a_closed_namespace_are_exposed),
         cmocka_unit_test(test_fork_needs_the_state),
         cmocka_unit_test(test_what_was_read_survives_a_failed_step),
         cmocka_unit_test(test_a_state_that_was_written_over_is_lost),

@@ -3363,7 +3363,8 @@ pub struct kvp_sched_config {
     #[doc = " most drafts of a decoding sequence in a step, 0..16; step_tokens >="]
     #[doc = "max_running x (1 + draft_tokens). 0 (default): none"]
     pub draft_tokens: u32,
-    #[doc = " 1: drafts have slots of states of their own; 0 (default) or 1"]
+    #[doc = " 1: drafts have slots of states of their own; 0 (default), or 1"]
+    #[doc = "with draft_tokens and a state group"]
     pub state_rings: u32,
     #[doc = " a price, as swap_block_cost"]
     pub swap_state_cost: u64,
