@@ -168,6 +168,8 @@ static int is_right(const struct chains *c, const kvp_step_seq *item, uint32_t s
                     uint32_t n_accepted, int32_t token)
 {
     const struct generation *g = known_of(c, item->request);
+    if (g == NULL)
+        return 0;
     const uint32_t at = item->begin + item->n_tokens + n_accepted - g->n_prompt;
     return token == g->out[(size_t)sample * g->n_new + at];
 }

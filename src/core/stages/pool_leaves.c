@@ -218,7 +218,7 @@ uint32_t kvpi_leaves_choose(const struct kvpi_pool *pool, uint32_t first)
 int kvpi_leaves_are_planned(const struct kvpi_leaves *leaves)
 {
     struct kvpi_policy planned;
-    if (!leaves->on || leaves->first != 0) {
+    if (!leaves->on) {
         return 1;
     }
     const struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
