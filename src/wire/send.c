@@ -259,7 +259,7 @@ static kvp_status find_more(const sender *s, const kvp_wire_item *item, pending 
     }
     if (p->from_node < n || p->from_node < n_old)
         p->more |= KVPI_WIRE_TREE;
-    if (kvpi_wire_is_other_slot(s, p))
+    if (s->config.state_slots > 0 && kvpi_wire_is_other_slot(s, p))
         p->more |= KVPI_WIRE_SLOTS;
     return KVP_OK;
 }

@@ -72,8 +72,7 @@ struct kvpi_counters {
     uint64_t failed_loads;
     uint64_t mirrored_blocks;
     uint64_t references;
-    uint64_t fallback_references;
-    uint64_t fallback_by[KVPI_FALLBACKS]; /* of these, by reason; the first one counts none */
+    uint64_t fallback_by[KVPI_FALLBACKS]; /* references, by what the policy was then */
     uint64_t learned_hits;
     uint64_t lru_hits;
 };

@@ -110,7 +110,9 @@ static void fill_lending_stats(const kvp_cache *cache, kvp_stats *out)
     out->failed_loads = kvpi_read(&c->failed_loads);
     out->mirrored_blocks = kvpi_read(&c->mirrored_blocks);
     out->references = kvpi_read(&c->references);
-    out->fallback_references = kvpi_read(&c->fallback_references);
+    out->fallback_references = kvpi_read(&c->fallback_by[KVPI_FALLBACK_COLD]) +
+                               kvpi_read(&c->fallback_by[KVPI_FALLBACK_GUARD]) +
+                               kvpi_read(&c->fallback_by[KVPI_FALLBACK_GATE]);
     out->learned_hits = kvpi_read(&c->learned_hits);
     out->lru_hits = kvpi_read(&c->lru_hits);
 }

@@ -193,14 +193,7 @@ static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t bloc
     kvpi_order_remove(&policy->order[lane], block);
 }
 
-/* Does the oldest block go, whatever was learned? */
-static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
-{
-    return policy->references < 2 * (uint64_t)policy->n_blocks || policy->distrusted ||
-           policy->gated;
-}
-
-/* Why; the first reason that holds. */
+/* Why the oldest block goes, whatever was learned: the first reason that holds. */
 enum kvpi_policy_fallback {
     KVPI_FALLBACK_NONE,
     KVPI_FALLBACK_COLD,
@@ -211,13 +204,15 @@ enum kvpi_policy_fallback {
 
 static inline enum kvpi_policy_fallback kvpi_policy_fallback(const struct kvpi_policy *policy)
 {
-    if (!kvpi_policy_is_lru(policy)) {
-        return KVPI_FALLBACK_NONE;
-    }
-    if (policy->references < 2 * (uint64_t)policy->n_blocks) {
-        return KVPI_FALLBACK_COLD;
-    }
-    return policy->distrusted ? KVPI_FALLBACK_GUARD : KVPI_FALLBACK_GATE;
+    return policy->references < 2 * (uint64_t)policy->n_blocks ? KVPI_FALLBACK_COLD
+           : policy->distrusted                                ? KVPI_FALLBACK_GUARD
+           : policy->gated                                     ? KVPI_FALLBACK_GATE
+                                                               : KVPI_FALLBACK_NONE;
+}
+
+static inline int kvpi_policy_is_lru(const struct kvpi_policy *policy)
+{
+    return kvpi_policy_fallback(policy) != KVPI_FALLBACK_NONE;
 }
 
 /* What the credit must not fall below, and never exceeds. */

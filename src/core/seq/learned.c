@@ -90,10 +90,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
     const enum kvpi_policy_fallback fallback = kvpi_policy_fallback(policy);
     kvpi_policy_use(policy, &use);
     kvpi_count(&cache->counters.references, n_blocks);
-    if (fallback != KVPI_FALLBACK_NONE) {
-        kvpi_count(&cache->counters.fallback_references, n_blocks);
-        kvpi_count(&cache->counters.fallback_by[fallback], n_blocks);
-    }
+    kvpi_count(&cache->counters.fallback_by[fallback], n_blocks);
     kvpi_set(&cache->counters.learned_hits, policy->hit_blocks);
     kvpi_set(&cache->counters.lru_hits, policy->lru_blocks);
 }

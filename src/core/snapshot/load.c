@@ -632,8 +632,8 @@ static void load_all(struct load *load)
     if (load->waits != 0) {
         drop_waiting(load);
     }
-    for (uint32_t twice; (twice = kvpi_find_twice(load->cache)) != 0;) {
-        kvpi_give_up(load->cache, twice);
+    for (uint32_t b = 1; load->cache->keeps_once && b < load->cache->host.n_blocks; b++) {
+        kvpi_give_up(load->cache, b);
     }
     reap_nodes(load);
     end_learned(load);
