@@ -173,17 +173,21 @@ typedef struct kvp_shm kvp_shm;
 #define KVP_SHM_MESSAGE  262272u /* 256 KiB and 128 bytes for what is before it */
 #define KVP_SHM_MESSAGES 4u
 
-/* Open an end.
+/* Open an end, and send the peer its memory.
  *
  * Takes:   socket       a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET, with nothing in it.
  *                       It is duplicated; yours may be closed. Nobody else may read or write it
  *          max_message  that this end sends, KVP_LINK_MESSAGE_MIN .. 2^30
  *          n_messages   that may wait, 1..65536. Memory: their product, and a page
- * Gives:   out_why      what is wrong, as a sentence; may be NULL
+ * Gives:   out_shm      the end
+ *          out_why      what is wrong, as a sentence; may be NULL
  * Returns: KVP_OK; KVP_E_ARG: also another kind of socket, such as one to another machine;
  *          KVP_E_NO_MEMORY: no memory, or it cannot be sealed; KVP_E_PEER: the socket is closed;
  *          KVP_E_IO: no descriptor, or a system that has no such memory
+ * After-failure: out_shm is not written, and nothing was sent
+ * Owns:    the end is the caller's: kvp_shm_close
  * Thread:  any; then all of a link from one thread at a time. Blocks: never
+ * Cost:    O(max_message x n_messages): all pages are taken now
  */
 KVP_API kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messages,
                                 kvp_shm **out_shm, kvp_why *out_why);
@@ -195,11 +199,15 @@ KVP_API kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messa
  * Returns: KVP_OK; KVP_E_AGAIN: the peer has not opened its end yet; KVP_E_ARG; KVP_E_STATE: it is
  *          connected; KVP_E_PEER: the peer is gone; KVP_E_VERSION: it has another version;
  *          KVP_E_FORMAT: what it sent is no end of a link, or its memory could be taken back
- * After-failure: but for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is good for nothing
+ * After-failure: out_end is not written. But for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is
+ *          good for nothing, and each call returns the same
+ * Thread:  the link's. Blocks: never
+ * Cost:    O(the peer's max_message x n_messages), whose pages are mapped
  */
 KVP_SIZED kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why);
 
-/* Close an end: the peer takes what has arrived, then finds the link broken. NULL is ignored. */
+/* Close an end: the peer takes what has arrived, then finds the link broken. Senders and receivers
+ * that use its link must be destroyed or detached before. NULL is ignored. Thread: the link's. */
 KVP_API void kvp_shm_close(kvp_shm *shm);
 
 /* ------------------------------------------------------------------------------ what both have */
