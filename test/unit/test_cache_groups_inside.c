@@ -4,6 +4,7 @@
 #include <kvpager/states.h>
 
 #include "groups.h"
+#include "slots.h"
 
 #include <string.h>
 
@@ -276,13 +277,6 @@ static void leave_kept(world *w, const uint32_t *ends, uint32_t n)
     }
     assert_ok(kvp_seq_commit(w->cache, seq, 16));
     close_seq(w, seq);
-}
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
 }
 
 static void test_a_checkpoint_inside_a_block_is_hit(void **state)

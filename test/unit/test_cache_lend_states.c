@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tiers.h"
+#include "slots.h"
 
 enum { SLOTS = 6, HOST_SLOTS = 6 };
 
@@ -53,20 +54,6 @@ static kvp_loaded end_state(const world *w, uint64_t number, int whole)
     assert_ok(kvp_load_done(w->cache, number, mask, 1, &loaded));
     assert_int_equal(loaded.cached + loaded.dropped + loaded.failed, 1);
     return loaded;
-}
-
-static kvp_state_stats slots_of(const world *w)
-{
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(w->cache, &stats));
-    return stats;
-}
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
 }
 
 /* ---------------------------------------------------------------------------------------- hits */

@@ -3,6 +3,7 @@
 #include <kvpager/states.h>
 
 #include "groups.h"
+#include "slots.h"
 
 static world short_world(uint32_t n_nodes)
 {
@@ -11,13 +12,6 @@ static world short_world(uint32_t n_nodes)
     config.max_namespaces = 2;
     config.n_nodes = n_nodes;
     return make_world(&config);
-}
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
 }
 
 static uint32_t kept_units(const world *w, kvp_seq seq)

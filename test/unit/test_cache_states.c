@@ -3,6 +3,7 @@
 #include <kvpager/states.h>
 
 #include "groups.h"
+#include "slots.h"
 
 #include <string.h>
 
@@ -11,34 +12,6 @@ static world state_world(uint32_t usable, uint32_t state_slots)
     kvp_config config = config_of(4, 4, usable);
     config.state_slots = state_slots;
     return make_world(&config);
-}
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
-}
-
-static kvp_state_stats slots_of(const world *w)
-{
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(w->cache, &stats));
-    return stats;
-}
-
-#define assert_slots(w, seq, read_, write_)                                                        \
-    do {                                                                                           \
-        const kvp_state_info state_ = state_of(w, seq);                                            \
-        assert_int_equal(state_.read_slot, read_);                                                 \
-        assert_int_equal(state_.write_slot, write_);                                               \
-    } while (0)
-
-static uint32_t checkpoint(const world *w, kvp_seq seq)
-{
-    uint32_t outcome = 99;
-    assert_ok(kvp_seq_checkpoint(w->cache, seq, &outcome));
-    return outcome;
 }
 
 /* A step of the sequence ends at n tokens, and its state is kept. */

@@ -4,6 +4,7 @@
 #include <kvpager/swap.h>
 
 #include "groups.h"
+#include "slots.h"
 
 static world host_world(uint32_t usable, uint32_t slots, uint32_t host_slots)
 {
@@ -12,20 +13,6 @@ static world host_world(uint32_t usable, uint32_t slots, uint32_t host_slots)
     config.host_blocks = 9;
     config.host_state_slots = host_slots;
     return make_world(&config);
-}
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
-}
-
-static void assert_slots(const world *w, kvp_seq seq, uint32_t read, uint32_t write)
-{
-    const kvp_state_info info = state_of(w, seq);
-    assert_int_equal(info.read_slot, read);
-    assert_int_equal(info.write_slot, write);
 }
 
 /* The copies of states in the plan, which is taken. */

@@ -6,6 +6,7 @@
 
 #include "groups.h"
 #include "tiers.h"
+#include "slots.h"
 
 static world steps_of_states(uint32_t S, uint32_t state_slots)
 {
@@ -13,20 +14,6 @@ static world steps_of_states(uint32_t S, uint32_t state_slots)
     config.state_slots = state_slots;
     return make_world(&config);
 }
-
-static kvp_state_info state_of(const world *w, kvp_seq seq)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(w->cache, seq, &info));
-    return info;
-}
-
-#define assert_slots(w, seq, read_, write_)                                                        \
-    do {                                                                                           \
-        const kvp_state_info state_ = state_of(w, seq);                                            \
-        assert_int_equal(state_.read_slot, read_);                                                 \
-        assert_int_equal(state_.write_slot, write_);                                               \
-    } while (0)
 
 /* Free, cached, held and parked slots. */
 #define assert_counts(w, free_, cached_, held_, parked_)                                           \
@@ -53,13 +40,6 @@ static uint64_t begin(const world *w, kvp_seq seq, uint32_t n)
 static void grow(const world *w, kvp_seq seq, uint32_t n)
 {
     assert_ok(kvp_seq_extend(w->cache, seq, n == 0 ? NULL : ints(500), n, 0));
-}
-
-static uint32_t checkpoint(const world *w, kvp_seq seq)
-{
-    uint32_t outcome = 99;
-    assert_ok(kvp_seq_checkpoint(w->cache, seq, &outcome));
-    return outcome;
 }
 
 static void fail_step(const world *w, uint64_t step)
