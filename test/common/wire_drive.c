@@ -3,6 +3,7 @@
 
 #include <kvpager/states.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { USABLE = 60, STREAMS = 3, SLOTS = 30 };
@@ -525,6 +526,19 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
         sum = mix_all(sum, 2, NULL, 0, slots, 2);
     }
     return sum;
+}
+
+void drive_tell(driver *d, kvp_wire_mirror *mirror, kvp_wire_news *out_news)
+{
+    drive_change(d);
+    drive_message(d, draw(&d->random, 50) == 0);
+    uint8_t *bytes = malloc(d->n_bytes);
+    assert_non_null(bytes);
+    memcpy(bytes, d->bytes, d->n_bytes);
+    assert_ok(kvp_wire_mirror_apply(mirror, bytes, d->n_bytes, out_news));
+    free(bytes); /* what the news say lies in the mirror */
+    assert_int_equal(drive_sum_mirror(mirror, &d->config), drive_sum_cache(d));
+    assert_int_equal(kvp_wire_mirror_digest(mirror), kvp_wire_sender_digest(d->sender));
 }
 
 /* ------------------------------------------------------------------------------------- canaries */

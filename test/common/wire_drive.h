@@ -70,6 +70,9 @@ void drive_message(driver *d, int full);
 uint64_t drive_sum_cache(const driver *d);
 uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *config);
 
+/* Change the cache, tell the mirror by a message of just its bytes, and compare the two. */
+void drive_tell(driver *d, kvp_wire_mirror *mirror, kvp_wire_news *out_news);
+
 /* Rows of a mirror lie side by side in one piece of memory, where no tool sees a write past one. So
  * what lies behind each row's entries is a canary: put them before a message, look after it. Rows
  * have room for two of them if the mirror has drive_roomy's configuration. */

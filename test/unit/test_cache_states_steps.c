@@ -42,6 +42,16 @@ static void grow(const world *w, kvp_seq seq, uint32_t n)
     assert_ok(kvp_seq_extend(w->cache, seq, n == 0 ? NULL : ints(500), n, 0));
 }
 
+/* Step 1 has computed four of its tokens, and their state is kept. */
+static kvp_seq open_kept(world *w, uint32_t n_tokens)
+{
+    const kvp_seq seq = open_seq(w, ints(0), n_tokens, NULL);
+    (void)begin(w, seq, 4);
+    (void)done_step(w, 1);
+    assert_int_equal(checkpoint(w, seq), KVP_CHECKPOINT_MADE);
+    return seq;
+}
+
 static void fail_step(const world *w, uint64_t step)
 {
     assert_ok(kvp_step_failed(w->cache, step, NULL, 0, NULL));
@@ -339,10 +349,7 @@ static void test_a_cached_checkpoint_is_not_parked_by_a_close(void **state)
 {
     (void)state;
     world w = steps_of_states(4, 6);
-    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
-    (void)begin(&w, seq, 4);
-    (void)done_step(&w, 1);
-    assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
+    const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
     (void)begin(&w, seq, 8);
     (void)done_step(&w, 2);
@@ -357,11 +364,8 @@ static void test_a_parked_checkpoint_is_hit(void **state)
 {
     (void)state;
     world w = steps_of_states(4, 4);
-    const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
+    const kvp_seq seq = open_kept(&w, 6);
     kvp_block_info slot;
-    (void)begin(&w, seq, 4);
-    (void)done_step(&w, 1);
-    assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
     (void)begin(&w, seq, 0);
     close_seq(&w, seq);
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot));
@@ -380,10 +384,7 @@ static void test_a_parked_checkpoint_is_withdrawn(void **state)
 {
     (void)state;
     world w = steps_of_states(4, 6);
-    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
-    (void)begin(&w, seq, 4);
-    (void)done_step(&w, 1);
-    assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
+    const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
     (void)begin(&w, seq, 8);
     grow(&w, seq, 0);

@@ -409,13 +409,7 @@ static void mirror_is_the_cache_after_each_message(void **state)
     watched m = watch(&d.config);
     for (uint32_t i = 0; i < STEPS; i++) {
         kvp_wire_news news;
-        drive_change(&d);
-        drive_message(&d, draw(&d.random, 50) == 0);
-        uint8_t *bytes = copy_of(d.bytes, d.n_bytes);
-        assert_ok(kvp_wire_mirror_apply(m.mirror, bytes, d.n_bytes, &news));
-        free(bytes); /* what the news say lies in the mirror */
-        assert_int_equal(drive_sum_mirror(m.mirror, &d.config), drive_sum_cache(&d));
-        assert_int_equal(kvp_wire_mirror_digest(m.mirror), kvp_wire_sender_digest(d.sender));
+        drive_tell(&d, m.mirror, &news);
         assert_int_equal(news.n_copies, d.n_copies);
         assert_memory_equal(news.copies, d.copies, d.n_copies * sizeof *d.copies);
         keep_values(&g, &news);

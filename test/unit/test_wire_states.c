@@ -330,15 +330,7 @@ static void test_the_mirror_is_the_cache_after_each_message(void **state)
     uint32_t n_states = 0;
     for (uint32_t i = 0; i < STEPS; i++) {
         kvp_wire_news news;
-        drive_change(&d);
-        drive_message(&d, draw(&d.random, 50) == 0);
-        uint8_t *bytes = malloc(d.n_bytes);
-        assert_non_null(bytes);
-        memcpy(bytes, d.bytes, d.n_bytes);
-        assert_ok(kvp_wire_mirror_apply(mirror, bytes, d.n_bytes, &news));
-        free(bytes);
-        assert_int_equal(drive_sum_mirror(mirror, &d.config), drive_sum_cache(&d));
-        assert_int_equal(kvp_wire_mirror_digest(mirror), kvp_wire_sender_digest(d.sender));
+        drive_tell(&d, mirror, &news);
         assert_int_equal(news.n_copies, d.n_copies);
         assert_memory_equal(news.copies, d.copies, d.n_copies * sizeof *d.copies);
         for (uint32_t k = 0; k < d.n_copies; k++)
