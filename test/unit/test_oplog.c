@@ -728,7 +728,10 @@ static void test_a_log_with_states(void **state)
     kvp_oplog_close(log);
     free(made.memory.bytes);
     made = (struct sample_log){.recorder.cache_bits = SAMPLE_CACHE_BITS};
+    config = sample_config(); /* what was read belonged to the log */
+    config.steps = config.max_loads = 0;
     config.host_blocks = 9;
+    config.state_slots = 300;
     config.host_state_slots = 200;
     assert_int_equal(kvpi_record_begin(&made.recorder, &sink, &config), KVP_OK);
     sample_end(&made);
