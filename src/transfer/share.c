@@ -25,8 +25,7 @@
 enum {
     /* With FUTURE_WRITE there are no new mappings to write to, and no holes are made. */
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
-    TMPFS = 0x01021994, /* what a memfd lies in, unless its pages are huge and may be missing */
-    STAT_BLOCK = 512
+    TMPFS = 0x01021994 /* what a memfd lies in, unless its pages are huge and may be missing */
 };
 
 int kvpi_share_exists(void)
@@ -78,6 +77,8 @@ int kvpi_share_make(size_t bytes, void **out_memory)
     return -1;
 }
 
+/* Are the seals set, and all pages there? They are looked for one by one: pages that are there
+ * behind the end count in the file's blocks, too. */
 static int is_whole(int memory, size_t bytes)
 {
     struct stat file;
@@ -85,7 +86,7 @@ static int is_whole(int memory, size_t bytes)
     const int seals = fcntl(memory, F_GET_SEALS); /* -1: it can have none */
     return seals >= 0 && (seals & SEALS) == SEALS && fstat(memory, &file) == 0 &&
            fstatfs(memory, &system) == 0 && system.f_type == TMPFS &&
-           file.st_size == (off_t)bytes && file.st_blocks >= (blkcnt_t)(bytes / STAT_BLOCK);
+           file.st_size == (off_t)bytes && lseek(memory, 0, SEEK_HOLE) == (off_t)bytes;
 }
 
 const void *kvpi_share_view(int memory, size_t bytes)

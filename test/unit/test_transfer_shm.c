@@ -172,7 +172,8 @@ static void make_memory(scene *s, size_t bytes, int seals)
     assert_true(s->memory >= 0);
     assert_int_equal(ftruncate(s->memory, (off_t)bytes), 0);
     assert_int_equal(posix_fallocate(s->memory, 0, (off_t)bytes), 0);
-    s->theirs = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->memory, 0);
+    s->theirs =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->memory, 0);
     assert_ptr_not_equal(s->theirs, MAP_FAILED);
     assert_int_equal(fcntl(s->memory, F_ADD_SEALS, seals), 0);
 }
@@ -354,7 +355,7 @@ static void memory_that_can_be_taken_back(void **state)
         say_hello(&s, HELLO, 1);
         expect_refusal(&s, KVP_E_FORMAT, "not sealed");
     }
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         scene s = make_scene();
         if (which == 0) { /* shorter than it says */
             make_memory(&s, PAGE, SEALS);
@@ -362,6 +363,11 @@ static void memory_that_can_be_taken_back(void **state)
             make_memory(&s, RING, 0);
             assert_int_equal(
                 fallocate(s.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, PAGE, PAGE), 0);
+            assert_int_equal(fcntl(s.memory, F_ADD_SEALS, SEALS), 0);
+        } else if (which == 2) { /* all of them are behind its end */
+            s.memory = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+            assert_int_equal(ftruncate(s.memory, RING), 0);
+            assert_int_equal(fallocate(s.memory, FALLOC_FL_KEEP_SIZE, RING, RING), 0);
             assert_int_equal(fcntl(s.memory, F_ADD_SEALS, SEALS), 0);
         } else { /* a file */
             s.memory = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
