@@ -298,6 +298,20 @@ def test_swap(ns: Namespace) -> None:
         cache.check()
 
 
+@pytest.mark.parametrize("keep, on_host", [(kvpager.EVICTED_DROP, 0), (kvpager.EVICTED_KEEP, 8),
+                                           (kvpager.EVICTED_KEEP_ONCE, 4)])
+def test_keep_evicted(keep: int, on_host: int) -> None:
+    with Cache(n_blocks=5, host_blocks=9, block_tokens=4, keep_evicted=keep) as cache:
+        ns = cache.namespace()
+        for first in (0, 100, 0):  # each evicts the one before
+            seq = ns.open(range(first, first + 16))
+            seq.commit(16)
+            seq.close()
+            cache.plan_take()
+        assert cache.stats().host_cached_blocks == on_host
+        cache.check()
+
+
 def test_overlapped_steps() -> None:
     with Cache(n_blocks=9, block_tokens=4, steps=kvpager.STEPS_OVERLAPPED) as cache:
         ns = cache.namespace()
