@@ -84,9 +84,24 @@ static const figure sequential_figures[] = {
 
 /* Settings stand in the object beside the figures. */
 static const char *const settings[] = {
-    "trace",        "format",          "speedup",     "block_tokens", "unit_tokens", "model",
-    "device",       "blocks",          "host_blocks", "keep_evicted", "block_bytes", "memory_bytes",
-    "prefix_cache", "output_appended", "seed",        "step_model",   "scheduler",
+    "trace",
+    "format",
+    "speedup",
+    "block_tokens",
+    "unit_tokens",
+    "model",
+    "device",
+    "blocks",
+    "host_blocks",
+    "keep_evicted",
+    "keep_evicted_once",
+    "block_bytes",
+    "memory_bytes",
+    "prefix_cache",
+    "output_appended",
+    "seed",
+    "step_model",
+    "scheduler",
 };
 
 typedef struct side {

@@ -44,7 +44,7 @@ static kvpi_report begin_sequential(const kvpi_replay_args *options, const kvpi_
                           .unit_tokens = replay->unit_tokens,
                           .blocks = replay->blocks,
                           .host_blocks = replay->host_blocks,
-                          .keep_evicted = replay->keep_evicted != KVP_EVICTED_DROP,
+                          .keep_evicted = replay->keep_evicted,
                           .model = options->has_model ? &setup->model : NULL,
                           .device = options->has_model ? options->model.device : NULL,
                           .size = options->has_model ? &setup->size : NULL,

@@ -8,7 +8,7 @@ import json
 import os
 import random
 
-from lib_kvpager import SOURCE, check, check_equal, directory, finish, mooncake, replay, run, traces
+from lib_kvpager import SOURCE, check, check_equal, directory, finish, mooncake, replay, replay_load, run, traces
 
 COUNTS = ["requests", "rejected", "hit_tokens", "block_hits", "evictions", "peak_held_blocks"]
 
@@ -86,6 +86,16 @@ def check_trees(folder):
     check(gained > 500, "the host was of no use", gained)
 
 
+def check_choices(folder):
+    """What the host does with evicted content is told, in both kinds of replay."""
+    path = tree(folder, 9, 5)
+    for choice, kept in (("off", (False, False)), ("on", (True, False)), ("once", (True, True))):
+        for how in (replay, replay_load):
+            told = how(path, "--trace-block", 16, "--blocks", 30, "--host-blocks", 30,
+                       "--keep-evicted", choice)
+            check_equal((told["keep_evicted"], told["keep_evicted_once"]), kept, choice, how)
+
+
 def check_windows(folder):
     gained = 0
     for seed, (full, windowed, window) in itertools.product(
@@ -123,6 +133,7 @@ def check_traces():
 def main():
     with directory() as folder:
         check_trees(folder)
+        check_choices(folder)
         check_windows(folder)
         check_workloads(folder)
         check_traces()

@@ -213,7 +213,7 @@ kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
                                .size = options->has_model ? &setup->size : NULL,
                                .token_bytes = setup->token_bytes,
                                .seed = replay->trace.key.seed,
-                               .keep_evicted = replay->keep_evicted != KVP_EVICTED_DROP,
+                               .keep_evicted = replay->keep_evicted,
                                .prefix_cache = replay->prefix_cache,
                                .output = replay->trace.output};
 }

@@ -114,7 +114,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_integer(to, "unit_tokens", setting->unit_tokens);
     kvpi_figures_integer(to, "blocks", setting->blocks);
     kvpi_figures_integer(to, "host_blocks", setting->host_blocks);
-    kvpi_figures_flag(to, "keep_evicted", setting->keep_evicted);
+    kvpi_report_add_kept(to, setting->keep_evicted);
     kvpi_figures_integer_if(to, bytes > 0, "block_bytes", bytes);
     kvpi_report_add_groups(to, setting->size);
     kvpi_figures_integer(to, "tokens",

@@ -72,7 +72,7 @@ typedef struct kvpi_load_setting {
     const kvpi_size *size; /* of the model; NULL: there is none */
     uint64_t token_bytes;  /* of KV, in a block; 0: not known */
     uint64_t seed;
-    bool keep_evicted;
+    uint32_t keep_evicted; /* KVP_EVICTED_... */
     bool prefix_cache;
     bool output;
 } kvpi_load_setting;

@@ -10,6 +10,8 @@
 #include "tool/text.h"
 #include "tool/input/escape.h"
 
+#include <kvpager/swap.h>
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,6 +51,12 @@ void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size)
     kvpi_figures_close(to);
 }
 
+void kvpi_report_add_kept(kvpi_figures *to, uint32_t keep_evicted)
+{
+    kvpi_figures_flag(to, "keep_evicted", keep_evicted != KVP_EVICTED_DROP);
+    kvpi_figures_flag(to, "keep_evicted_once", keep_evicted == KVP_EVICTED_KEEP_ONCE);
+}
+
 static void add_settings(kvpi_figures *to, const kvpi_report *report)
 {
     const kvpi_size *size = report->size;
@@ -64,7 +72,7 @@ static void add_settings(kvpi_figures *to, const kvpi_report *report)
     kvpi_report_add_groups(to, size);
     kvpi_figures_integer(to, "tokens", tokens);
     kvpi_figures_integer(to, "host_blocks", report->host_blocks);
-    kvpi_figures_flag(to, "keep_evicted", report->keep_evicted);
+    kvpi_report_add_kept(to, report->keep_evicted);
     kvpi_figures_flag(to, "prefix_cache", report->prefix_cache);
     kvpi_figures_flag(to, "output_appended", report->output);
     kvpi_figures_integer(to, "seed", report->seed);

@@ -51,7 +51,7 @@ typedef struct kvpi_report {
     const kvpi_device *device;
     const kvpi_size *size;
     uint64_t context_tokens; /* of the sequences that `size` counts */
-    bool keep_evicted;
+    uint32_t keep_evicted; /* KVP_EVICTED_... */
     uint64_t seed;
     bool prefix_cache;
     bool output;           /* generated tokens were appended */
@@ -127,6 +127,9 @@ void kvpi_report_add_policy(kvpi_figures *to, const kvp_stats *cache);
 
 /* Add the array of a model's layer groups; null without a model. */
 void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size);
+
+/* Add what the host does with content that the device evicts: a KVP_EVICTED_... */
+void kvpi_report_add_kept(kvpi_figures *to, uint32_t keep_evicted);
 
 /* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
  * its reference */

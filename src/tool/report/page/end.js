@@ -99,9 +99,10 @@ function drawSizes() {
 /* ----------------------------------------------------------------- configuration and definitions */
 
 const SETTINGS = ["trace", "format", "mode", "speedup", "block_tokens", "unit_tokens", "blocks",
-  "host_blocks", "keep_evicted", "block_bytes", "memory_bytes", "prefix_cache", "output_appended",
-  "seed", "mended", "token_bytes", "model", "device", "device_blocks", "sample_rate",
-  "distinct_blocks", "min_blocks", "enough_blocks", "step_model", "scheduler"];
+  "host_blocks", "keep_evicted", "keep_evicted_once", "block_bytes", "memory_bytes",
+  "prefix_cache", "output_appended", "seed", "mended", "token_bytes", "model", "device",
+  "device_blocks", "sample_rate", "distinct_blocks", "min_blocks", "enough_blocks", "step_model",
+  "scheduler"];
 
 function settingRows(object, names, prefix) {
   const rows = [];
