@@ -588,7 +588,13 @@ kvp_send send_of(const pair *p)
 
 void reserve(pair *p)
 {
-    const kvp_receive receive = receive_of(p);
+    reserve_to(p, KVP_END);
+}
+
+void reserve_to(pair *p, uint32_t end)
+{
+    kvp_receive receive = receive_of(p);
+    receive.end = end;
     assert_ok(kvp_receiver_reserve(p->receiver, &receive, p->ticket, sizeof p->ticket, &p->n_ticket,
                                    &p->id_b));
 }
@@ -597,6 +603,14 @@ void mark(pair *p)
 {
     const kvp_send send = send_of(p);
     assert_ok(kvp_sender_mark(p->sender, &send, &p->id_a));
+}
+
+void mark_both(pair *p, pair *q)
+{
+    memcpy(q->ticket, p->ticket, p->n_ticket);
+    q->n_ticket = p->n_ticket;
+    mark(p);
+    mark(q);
 }
 
 void prefill(pair *p, kvp_range range)

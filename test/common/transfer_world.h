@@ -143,7 +143,11 @@ kvp_receive receive_of(const pair *p);
 kvp_send send_of(const pair *p);
 
 void reserve(pair *p); /* all tokens that are not computed */
-void mark(pair *p);    /* what is computed is ready */
+void reserve_to(pair *p, uint32_t end);
+void mark(pair *p); /* what is computed is ready */
+
+/* The sender of q has the ticket of the receiver of p, too: both senders mark it. */
+void mark_both(pair *p, pair *q);
 
 /* The sender's model: write, say so layer by layer, commit. The state goes into its slot. */
 void prefill(pair *p, kvp_range range);

@@ -1,9 +1,8 @@
 /* The learned policy on the host: what is known of content there, who goes, what is not copied. */
 #include "core/cache/state.h"
+#include "scan.h"
 #include "snaps.h"
 #include "tiers.h"
-
-enum { PROMPTS = 47 };
 
 static kvp_config host_config(uint32_t usable, uint32_t host)
 {
@@ -11,35 +10,6 @@ static kvp_config host_config(uint32_t usable, uint32_t host)
     config.policy = KVP_POLICY_LEARNED;
     config.max_namespaces = 1;
     return config;
-}
-
-/* More prompts in turn than fit on both tiers, of one to three blocks. Gives a digest of hits, rows
- * and victims. */
-static uint64_t scan(kvp_cache *cache, int rounds, uint64_t *n_hits)
-{
-    uint64_t digest = 0;
-    kvp_ns ns;
-    assert_ok(kvp_ns_open(cache, "", 0, &ns));
-    for (int i = 0; i < rounds * PROMPTS; i++) {
-        const int32_t which = i % PROMPTS;
-        const kvp_prompt prompt = prompt_of(ints(80 * which), 4 * (1 + (uint32_t)which % 3) + 1);
-        kvp_open_info info;
-        kvp_seq seq;
-        const kvp_evicted *evicted;
-        kvp_copy copies[256];
-        uint32_t n_evicted, n_copies;
-        assert_ok(kvp_seq_open(cache, ns, &prompt, &seq, &info));
-        assert_ok(kvp_cache_evicted(cache, &evicted, &n_evicted));
-        assert_ok(kvp_plan_take(cache, copies, 256, &n_copies));
-        *n_hits += info.hit_tokens / 4;
-        for (uint32_t k = 0; k < n_evicted; k++) {
-            const uint64_t victim = (uint32_t)evicted[k].block * 4u + evicted[k].tier * 2u;
-            digest = (digest ^ (victim + evicted[k].kept)) * UINT64_C(0x9E3779B97F4A7C15);
-        }
-        assert_ok(kvp_seq_commit(cache, seq, prompt.n_tokens));
-        assert_ok(kvp_seq_close(cache, seq, NULL));
-    }
-    return digest;
 }
 
 static uint64_t hits_of(uint32_t policy, uint32_t keep, uint64_t *n_kept)
@@ -67,9 +37,9 @@ static void test_both_tiers_hit_what_lru_loses(void **state)
     assert_int_equal(hits_of(KVP_POLICY_LRU, KVP_EVICTED_KEEP, &kept_by_lru), 0);
     const uint64_t learned = hits_of(KVP_POLICY_LEARNED, KVP_EVICTED_KEEP, &kept);
     const uint64_t once = hits_of(KVP_POLICY_LEARNED, KVP_EVICTED_KEEP_ONCE, &kept_once);
-    const uint64_t n = 60 * 93;
+    const uint64_t n = 60 * SCAN_BLOCKS;
     assert_in_range(learned, n / 4, n); /* more than the device alone has: 24 of 93 */
-    assert_in_range(once, n * 2 / 5, n * 48 / 93);
+    assert_in_range(once, n * 2 / 5, n * 48 / SCAN_BLOCKS);
     assert_true(once > learned);
     assert_in_range(kept, 1, kept_by_lru / 2); /* what is worth less is not copied */
 }

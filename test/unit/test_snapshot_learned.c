@@ -4,10 +4,10 @@
 
 #include "core/cache/state.h"
 #include "core/snapshot/frames.h"
+#include "scan.h"
 #include "snaps.h"
 
-/* 47 requests in turn: the class whose index is next is any when it is saved. */
-enum { USABLE = 64, PROMPTS = 47, PROMPT_BLOCKS = 93 };
+enum { USABLE = 64 };
 
 static kvp_config learned_config(uint32_t usable)
 {
@@ -15,34 +15,6 @@ static kvp_config learned_config(uint32_t usable)
     config.policy = KVP_POLICY_LEARNED;
     config.max_namespaces = 1;
     return config;
-}
-
-/* More prompts in turn than fit, of one to three blocks: LRU always loses what comes next. Gives a
- * digest of hits, rows and victims, of some rounds. */
-static uint64_t scan(kvp_cache *cache, int rounds, uint64_t *n_hits)
-{
-    uint64_t digest = 0;
-    kvp_ns ns;
-    assert_ok(kvp_ns_open(cache, "", 0, &ns));
-    for (int i = 0; i < rounds * PROMPTS; i++) {
-        const int32_t which = i % PROMPTS;
-        const kvp_prompt prompt = prompt_of(ints(80 * which), 4 * (1 + (uint32_t)which % 3) + 1);
-        kvp_open_info info;
-        kvp_seq seq;
-        const int32_t *row;
-        const kvp_evicted *evicted;
-        uint32_t n, n_evicted;
-        assert_ok(kvp_seq_open(cache, ns, &prompt, &seq, &info));
-        assert_ok(kvp_cache_evicted(cache, &evicted, &n_evicted));
-        assert_ok(kvp_seq_row(cache, seq, 0, &row, &n));
-        *n_hits += info.hit_tokens / 4;
-        for (uint32_t k = 0; k < n + n_evicted; k++)
-            digest = (digest ^ (uint32_t)(k < n ? row[k] : evicted[k - n].block)) *
-                     UINT64_C(0x9E3779B97F4A7C15);
-        assert_ok(kvp_seq_commit(cache, seq, prompt.n_tokens));
-        assert_ok(kvp_seq_close(cache, seq, NULL));
-    }
-    return digest;
 }
 
 typedef struct halves {
@@ -152,7 +124,7 @@ static void test_the_same_victims(void **state)
     kvp_stats stats;
     assert_ok(kvp_cache_stats(cache, &stats)); /* of this process */
     assert_int_equal(stats.fallback_references, 0);
-    assert_int_equal(stats.references, 20 * PROMPT_BLOCKS);
+    assert_int_equal(stats.references, 20 * SCAN_BLOCKS);
     assert_true(stats.learned_hits <= n_hits);
     assert_sound(cache);
     kvp_cache_destroy(cache);

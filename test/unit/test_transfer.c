@@ -1,8 +1,6 @@
 /* Transfers that go well: what arrives, when, in whatever shapes the two memories have. */
 #include "transfer_world.h"
 
-#include <string.h>
-
 static void finish(pair *p)
 {
     progress_both(p, 8);
@@ -276,10 +274,7 @@ static void from_two_senders(void **state)
         open_both(&p, 13, 0);
         q.seq_a = open_seq(&q.a.w, ints(1), 13, NULL);
         reserve(&p);
-        memcpy(q.ticket, p.ticket, p.n_ticket);
-        q.n_ticket = p.n_ticket;
-        mark(&p);
-        mark(&q);
+        mark_both(&p, &q);
         watch_place(&p.b);
         prefill(&p, (kvp_range){0, 13});
         progress_both(&p, 3);

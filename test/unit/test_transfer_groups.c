@@ -1,12 +1,8 @@
 /* Transfers of several layer groups: random worlds with windows, what is not sent, and sides whose
  * groups differ. KV follows from position, group, layer and head (transfer_world). */
-#include "transfer_world.h"
+#include "transfer_by_hand.h"
 
 #include <string.h>
-
-#include "transfer/bytes.h"
-
-enum { HEAD = KVPI_TRANSFER_HEAD_BYTES };
 
 /* Full attention beside 2 sinks and 9 recent tokens. */
 static place_shape grouped_place(void)
@@ -17,14 +13,6 @@ static place_shape grouped_place(void)
     shape.windows[1] = (kvp_window){2, 9};
     shape.more = 2;
     return shape;
-}
-
-static void reserve_to(pair *p, uint32_t end)
-{
-    kvp_receive receive = receive_of(p);
-    receive.end = end;
-    assert_ok(kvp_receiver_reserve(p->receiver, &receive, p->ticket, sizeof p->ticket, &p->n_ticket,
-                                   &p->id_b));
 }
 
 static kvp_ticket ticket_of(const pair *p, uint32_t group)
@@ -403,38 +391,12 @@ static pair make_waiting(void)
     return p;
 }
 
-static void send_body(pair *p, uint32_t kind, const void *body, size_t n)
-{
-    void *buffer;
-    assert_ok(p->ends[0].lend(p->ends[0].context, HEAD + n, &buffer));
-    memcpy((uint8_t *)buffer + HEAD, body, n);
-    kvpi_transfer_seal(buffer, HEAD + n,
-                       &(struct kvpi_transfer_head){.kind = kind, .epoch = 77, .id = p->id_b});
-    assert_ok(p->ends[0].post(p->ends[0].context, HEAD + n));
-    assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
-}
-
-static struct kvpi_shape right_shape(const pair *p)
-{
-    struct kvpi_ticket ticket;
-    assert_ok(kvpi_ticket_get(p->ticket, p->n_ticket, &ticket));
-    return ticket.shape;
-}
-
-static void send_begin(pair *p, const struct kvpi_shape *shape)
-{
-    uint8_t body[KVPI_TRANSFER_BEGIN_BYTES(KVP_GROUPS_MAX)];
-    kvpi_shape_put(shape, body);
-    memcpy(body + KVPI_TRANSFER_SHAPE_BYTES(shape->n_groups), p->ticket + KVPI_TRANSFER_AT_BODY, 8);
-    send_body(p, KVPI_TRANSFER_BEGIN, body, KVPI_TRANSFER_BEGIN_BYTES(shape->n_groups));
-}
-
 static void send_chunk(pair *p, const struct kvpi_chunk *chunk)
 {
     uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 12 * 2 * 10 * 4] = {0};
     const size_t token = (size_t)chunk->n_heads * (chunk->group == 0 ? 8 : 10) * 4;
     kvpi_chunk_put(chunk, body);
-    send_body(p, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + chunk->n_tokens * token);
+    send_body(p, 0, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + chunk->n_tokens * token);
 }
 
 /* A receiver compares the groups for itself. */
@@ -459,16 +421,13 @@ static void senders_that_lie(void **state)
             group->slice = (kvp_slice){0, 0, 0, 2};
         if (wrong == 11) /* nothing of any group */
             shape.groups[0].slice = group->slice = (kvp_slice){0, 0, 0, 0};
-        send_begin(&p, &shape);
+        send_begin(&p, 0, &shape);
         kvp_receiver_stats stats;
         assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
         assert_int_equal(stats.refused, wrong + 1);
         assert_int_equal(stats.last_refusal, KVP_E_MISMATCH);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
-        const void *bytes;
-        size_t n;
-        assert_ok(p.ends[0].take(p.ends[0].context, &bytes, &n));
-        p.ends[0].give_back(p.ends[0].context);
+        assert_int_equal(answer(&p), KVP_E_MISMATCH);
     }
     end_pair(&p);
 }
@@ -480,7 +439,7 @@ static void chunks_out_of_place(void **state)
     for (int wrong = 0; wrong < 7; wrong++) {
         pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
-        send_begin(&p, &shape);
+        send_begin(&p, 0, &shape);
         struct kvpi_chunk chunk = {0, 0, 2, 0, 4, 1};
         if (wrong >= 3)
             send_chunk(&p, &chunk);
@@ -516,7 +475,7 @@ static void ends_of_groups(void **state)
         struct kvpi_ticket ticket;
         assert_ok(kvpi_ticket_get(p.ticket, p.n_ticket, &ticket));
         memcpy(body + 32, ticket.tokens.bytes, 16);
-        send_begin(&p, &shape);
+        send_begin(&p, 0, &shape);
         for (uint32_t l = 0; l < 2 && wrong > 0; l++) {
             send_chunk(&p, &(struct kvpi_chunk){l, 0, 2, 0, 4, 1});
             if (wrong == 2)
@@ -524,7 +483,7 @@ static void ends_of_groups(void **state)
         }
         if (wrong > 0)
             kvpi_slice_put(&shape.groups[1].slice, body + 16);
-        send_body(&p, KVPI_TRANSFER_DONE, body, sizeof body);
+        send_body(&p, 0, KVPI_TRANSFER_DONE, body, sizeof body);
         assert_int_equal(info_b(&p).state, wrong == 2 ? KVP_TRANSFER_MOVING : KVP_TRANSFER_FAILED);
         end_pair(&p);
     }
@@ -547,10 +506,7 @@ static void from_two_senders(void **state)
     open_both(&p, 23, 0);
     q.seq_a = open_seq(&q.a.w, ints(1), 23, NULL);
     reserve_to(&p, 22);
-    memcpy(q.ticket, p.ticket, p.n_ticket);
-    q.n_ticket = p.n_ticket;
-    mark(&p);
-    mark(&q);
+    mark_both(&p, &q);
     prefill(&p, (kvp_range){0, 22});
     assert_ok(kvp_sender_progress(p.sender, NULL));
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_SENT);

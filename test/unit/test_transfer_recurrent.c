@@ -1,10 +1,8 @@
 /* Transfers with recurrent state (states.h): the state after the last token comes with the KV, into
  * the slot that the receiver's sequence writes. What it follows from is transfer_world's. */
-#include "transfer_world.h"
+#include "transfer_by_hand.h"
 
 #include <string.h>
-
-#include "transfer/bytes.h"
 
 enum { HEAD = KVPI_TRANSFER_HEAD_BYTES, K = 700, V = 900 };
 
@@ -18,14 +16,6 @@ static place_shape state_place(void)
     shape.state_v = V;
     shape.state_order = KVP_ORDER_APART_NHD;
     return shape;
-}
-
-static void reserve_to(pair *p, uint32_t end)
-{
-    kvp_receive receive = receive_of(p);
-    receive.end = end;
-    assert_ok(kvp_receiver_reserve(p->receiver, &receive, p->ticket, sizeof p->ticket, &p->n_ticket,
-                                   &p->id_b));
 }
 
 static kvp_status reserve_status(pair *p, uint32_t end)
@@ -378,33 +368,6 @@ static pair make_waiting(void)
     return p;
 }
 
-static void send_as(pair *p, uint32_t version, uint32_t kind, const void *body, size_t n)
-{
-    void *buffer;
-    assert_ok(p->ends[0].lend(p->ends[0].context, HEAD + n, &buffer));
-    memcpy((uint8_t *)buffer + HEAD, body, n);
-    kvpi_transfer_seal(
-        buffer, HEAD + n,
-        &(struct kvpi_transfer_head){.version = version, .kind = kind, .epoch = 77, .id = p->id_b});
-    assert_ok(p->ends[0].post(p->ends[0].context, HEAD + n));
-    assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
-}
-
-static struct kvpi_shape right_shape(const pair *p)
-{
-    struct kvpi_ticket ticket;
-    assert_ok(kvpi_ticket_get(p->ticket, p->n_ticket, &ticket));
-    return ticket.shape;
-}
-
-static void send_begin(pair *p, uint32_t version, const struct kvpi_shape *shape)
-{
-    uint8_t body[KVPI_TRANSFER_BEGIN_BYTES(KVP_GROUPS_MAX)];
-    kvpi_shape_put(shape, body);
-    memcpy(body + KVPI_TRANSFER_SHAPE_BYTES(shape->n_groups), p->ticket + KVPI_TRANSFER_AT_BODY, 8);
-    send_as(p, version, KVPI_TRANSFER_BEGIN, body, KVPI_TRANSFER_BEGIN_BYTES(shape->n_groups));
-}
-
 static void beginnings(void **state)
 {
     (void)state;
@@ -430,10 +393,7 @@ static void beginnings(void **state)
         assert_int_equal(stats.refused, wrong + 1);
         assert_int_equal(stats.last_refusal, is_format ? KVP_E_FORMAT : KVP_E_MISMATCH);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
-        const void *bytes;
-        size_t n;
-        assert_ok(p.ends[0].take(p.ends[0].context, &bytes, &n));
-        p.ends[0].give_back(p.ends[0].context);
+        assert_int_equal(answer(&p), is_format ? KVP_E_FORMAT : KVP_E_MISMATCH);
     }
     end_pair(&p);
 }
@@ -493,7 +453,8 @@ static void chunks(void **state)
         assert_ok(kvp_memory_layer(p.b.memories[1], 0, &layer));
         const unsigned char *at =
             (const unsigned char *)layer.k.base + (size_t)slot * layer.k.block_stride;
-        send_as(&p, i == 8 ? 3 : 4, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + n_bytes);
+        send_body(&p, i == 8 ? 3 : 4, KVPI_TRANSFER_CHUNK, body,
+                  KVPI_TRANSFER_CHUNK_BYTES + n_bytes);
         assert_int_equal(info_b(&p).status, i == n ? KVP_OK : KVP_E_FORMAT);
         assert_int_equal(at[9], i == n ? 0xEE : 0);
         assert_int_equal(at[10], 0);
@@ -515,7 +476,7 @@ static void done_without_the_state(void **state)
     kvpi_slice_put(&(kvp_slice){0, 0, 0, 0}, body);
     kvpi_slice_put(&shape.groups[1].slice, body + 16);
     memcpy(body + 32, ticket.tokens.bytes, 16);
-    send_as(&p, 4, KVPI_TRANSFER_DONE, body, sizeof body);
+    send_body(&p, 4, KVPI_TRANSFER_DONE, body, sizeof body);
     assert_int_equal(info_b(&p).status, KVP_E_FORMAT);
     end_pair(&p);
 }
@@ -574,10 +535,7 @@ static void two_parts(void **state)
     open_both(&p, 20, 0);
     open_both(&q, 20, 0);
     reserve_to(&p, KVP_END);
-    memcpy(q.ticket, p.ticket, p.n_ticket);
-    q.n_ticket = p.n_ticket;
-    mark(&p);
-    mark(&q);
+    mark_both(&p, &q);
     prefill(&p, (kvp_range){0, 20});
     progress_both(&p, 2);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);

@@ -1,78 +1,20 @@
 /* Transfers that must not happen: wrong peers, wrong messages, tickets that are damaged. Here the
  * test itself plays the sender, with messages of its own making. */
-#include "transfer_world.h"
+#include "transfer_by_hand.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
-#include "transfer/bytes.h"
 
 enum { HEAD = KVPI_TRANSFER_HEAD_BYTES };
 
 /* --------------------------------------------------------------------------- a sender by hand */
 
-/* A message with its body, sealed for the transfer of p. */
-static size_t make_message(const pair *p, uint32_t kind, const void *body, size_t n, uint8_t *out)
-{
-    if (n > 0)
-        memcpy(out + HEAD, body, n);
-    kvpi_transfer_seal(out, HEAD + n,
-                       &(struct kvpi_transfer_head){.kind = kind, .epoch = 77, .id = p->id_b});
-    return HEAD + n;
-}
-
-static void post(const kvp_link *link, const uint8_t *bytes, size_t n)
-{
-    void *buffer;
-    assert_ok(link->lend(link->context, n, &buffer));
-    memcpy(buffer, bytes, n);
-    assert_ok(link->post(link->context, n));
-}
-
-static void send_body(pair *p, uint32_t kind, const void *body, size_t n)
-{
-    uint8_t message[KVP_LINK_MESSAGE_MIN];
-    post(&p->ends[0], message, make_message(p, kind, body, n, message));
-    assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
-}
-
-/* The answer, or KVP_E_AGAIN when there is none. */
-static kvp_status answer(const pair *p)
-{
-    const void *bytes;
-    size_t n;
-    struct kvpi_transfer_head head;
-    if (p->ends[0].take(p->ends[0].context, &bytes, &n) != KVP_OK)
-        return KVP_E_AGAIN;
-    assert_true(kvpi_transfer_read_head(bytes, n, &head));
-    assert_ok(kvpi_transfer_verify(&head, bytes, n));
-    assert_int_equal(head.kind, KVPI_TRANSFER_RESULT);
-    const kvp_status status = (kvp_status)(int32_t)kvpi_bytes_load32((const uint8_t *)bytes + HEAD);
-    p->ends[0].give_back(p->ends[0].context);
-    return status;
-}
-
-/* What a right sender would say of itself. */
-static struct kvpi_shape right_shape(const pair *p)
-{
-    struct kvpi_ticket ticket;
-    assert_ok(kvpi_ticket_get(p->ticket, p->n_ticket, &ticket));
-    return ticket.shape;
-}
-
-static void send_begin(pair *p, const struct kvpi_shape *shape)
-{
-    uint8_t body[KVPI_TRANSFER_BEGIN_BYTES(1)];
-    kvpi_shape_put(shape, body);
-    memcpy(body + KVPI_TRANSFER_SHAPE_BYTES(1), p->ticket + KVPI_TRANSFER_AT_BODY, 8);
-    send_body(p, KVPI_TRANSFER_BEGIN, body, sizeof body);
-}
-
 static void begin(pair *p)
 {
     const struct kvpi_shape shape = right_shape(p);
-    send_begin(p, &shape);
+    send_begin(p, 0, &shape);
     assert_int_equal(info_b(p).state, KVP_TRANSFER_MOVING);
 }
 
@@ -84,7 +26,7 @@ static void send_chunk(pair *p, const struct kvpi_chunk *chunk, size_t kv_bytes)
     uint8_t body[KVP_LINK_MESSAGE_MIN - HEAD];
     memset(body, 0x5A, sizeof body);
     kvpi_chunk_put(chunk, body);
-    send_body(p, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + kv_bytes);
+    send_body(p, 0, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + kv_bytes);
 }
 
 static size_t bytes_of(const struct kvpi_chunk *chunk)
@@ -100,7 +42,7 @@ static void send_done(pair *p, const kvp_slice *slice, int other_tokens)
     kvpi_slice_put(slice, body);
     memcpy(body + 16, ticket.tokens.bytes, 16);
     body[31] ^= (uint8_t)other_tokens;
-    send_body(p, KVPI_TRANSFER_DONE, body, sizeof body);
+    send_body(p, 0, KVPI_TRANSFER_DONE, body, sizeof body);
 }
 
 static pair make_waiting(uint32_t n_tokens)
@@ -214,7 +156,7 @@ static void receivers_compare_for_themselves(void **state)
         shape.model_version += wrong == 18;
         shape.model.bytes[15] ^= wrong == 19;
         shape.space.bytes[0] ^= wrong == 20;
-        send_begin(&p, &shape);
+        send_begin(&p, 0, &shape);
         assert_int_equal(answer(&p), KVP_E_MISMATCH);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
         /* Nor is what such a sender sends taken. */
@@ -253,7 +195,7 @@ static void messages_that_begin_nothing(void **state)
         const uint64_t id = p.id_b;
         p.id_b += wrong == 2;
         p.id_b += wrong == 5 ? UINT64_C(1) << 32 : 0;
-        size_t n_bytes = make_message(&p, KVPI_TRANSFER_BEGIN, body, n, message);
+        size_t n_bytes = make_message(&p, 0, KVPI_TRANSFER_BEGIN, body, n, message);
         p.id_b = id;
         if (wrong == 3)
             kvpi_transfer_seal(
@@ -292,10 +234,10 @@ static void a_part_has_one_sender(void **state)
     p.ends[0] = q.ends[0];
     struct kvpi_shape part = right_shape(&p);
     part.groups[0].slice = (kvp_slice){1, 1, 1, 1};
-    send_begin(&p, &part);
+    send_begin(&p, 0, &part);
     assert_int_equal(answer(&p), KVP_E_STATE);
     send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
-    send_body(&p, KVPI_TRANSFER_GIVE_UP, "\xff\xff\xff\xff\0\0\0", 8);
+    send_body(&p, 0, KVPI_TRANSFER_GIVE_UP, "\xff\xff\xff\xff\0\0\0", 8);
     send_done(&p, &part.groups[0].slice, 0);
     assert_int_equal(answer(&p), KVP_E_AGAIN);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
@@ -319,11 +261,11 @@ static void a_sender_beside_its_part(void **state)
     assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
     struct kvpi_shape part = right_shape(&p);
     part.groups[0].slice.n_layers = 1;
-    send_begin(&p, &part);
+    send_begin(&p, 0, &part);
     const kvp_link right = p.ends[0];
     p.ends[0] = q.ends[0];
     part.groups[0].slice.first_layer = 1;
-    send_begin(&p, &part);
+    send_begin(&p, 0, &part);
     assert_int_equal(answer(&p), KVP_E_AGAIN);
     send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
     assert_int_equal(answer(&p), KVP_E_FORMAT);
@@ -343,10 +285,10 @@ static void a_refusal_that_has_no_room(void **state)
     reserve(&p);
     struct kvpi_shape wrong = right_shape(&p);
     wrong.groups[0].type = KVP_F16;
-    send_begin(&p, &wrong); /* its answer fills the link */
+    send_begin(&p, 0, &wrong); /* its answer fills the link */
     wrong.groups[0].type = KVP_F32;
     wrong.end--;
-    send_begin(&p, &wrong);
+    send_begin(&p, 0, &wrong);
     kvp_receiver_stats stats;
     assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
     assert_int_equal(stats.messages, 1);
@@ -466,7 +408,7 @@ static void messages_that_are_damaged(void **state)
         uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
         kvpi_chunk_put(&FIRST_CHUNK, body);
         begin(&p);
-        size_t n = make_message(&p,
+        size_t n = make_message(&p, 0,
                                 wrong == 0   ? 9
                                 : wrong == 5 ? KVPI_TRANSFER_TICKET
                                              : KVPI_TRANSFER_CHUNK,
@@ -490,7 +432,7 @@ static void a_length_that_is_not_the_messages(void **state)
     uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
     kvpi_chunk_put(&FIRST_CHUNK, body);
     begin(&p);
-    const size_t n = make_message(&p, KVPI_TRANSFER_CHUNK, body, sizeof body, message);
+    const size_t n = make_message(&p, 0, KVPI_TRANSFER_CHUNK, body, sizeof body, message);
     message[KVPI_TRANSFER_AT_LENGTH]++;
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
                      8);
@@ -513,7 +455,7 @@ static void answers_that_are_wrong(void **state)
         if (wrong == 1)
             kvpi_bytes_store(body, (uint32_t)KVP_E_NO_SEQS, 4);
         const uint32_t kind = wrong == 2 ? KVPI_TRANSFER_DONE : KVPI_TRANSFER_RESULT;
-        size_t n = make_message(&p, kind, body, wrong == 3 ? 7 : 8, message);
+        size_t n = make_message(&p, 0, kind, body, wrong == 3 ? 7 : 8, message);
         message[n - 1] ^= wrong == 4;
         post(&p.ends[1], message, n);
         assert_ok(kvp_sender_progress(p.sender, NULL));
@@ -533,13 +475,13 @@ static void heads_that_are_damaged(void **state)
     begin(&p);
     uint8_t message[HEAD + 8] = {0};
     for (size_t byte = 0; byte < HEAD; byte++) {
-        const size_t n = make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+        const size_t n = make_message(&p, 0, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
         message[byte] ^= (uint8_t)(1 << byte % 8);
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     }
     for (size_t n = 1; n < HEAD; n++) {
-        (void)make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+        (void)make_message(&p, 0, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     }
@@ -570,7 +512,7 @@ static void an_end_that_is_none(void **state)
         } else if (wrong == 2) {
             send_done(&p, &beyond, 0);
         } else if (wrong == 3) {
-            send_body(&p, KVPI_TRANSFER_DONE, "", 0);
+            send_body(&p, 0, KVPI_TRANSFER_DONE, "", 0);
         } else {
             send_done(&p, &all, 1);
         }
@@ -589,7 +531,7 @@ static void a_sender_that_gives_up(void **state)
         begin(&p);
         if (i < 5)
             kvpi_bytes_store(body, (uint32_t)reasons[i], 4);
-        send_body(&p, KVPI_TRANSFER_GIVE_UP, body, i < 5 ? 8 : 7);
+        send_body(&p, 0, KVPI_TRANSFER_GIVE_UP, body, i < 5 ? 8 : 7);
         assert_int_equal(info_b(&p).by_peer, 1);
         failed(&p, i == 0 ? KVP_E_NO_BLOCKS : i < 5 ? KVP_E_PEER : KVP_E_FORMAT, 0);
         end_pair(&p);
