@@ -6,8 +6,7 @@ static uint64_t mix(uint64_t digest, uint64_t with)
     return (digest ^ with) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* One request; its plan is taken before it is computed. */
-static uint64_t scan_one(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, uint64_t *n_hits)
+uint64_t scan_one(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, uint64_t *n_hits)
 {
     uint64_t digest = 0;
     kvp_open_info info;

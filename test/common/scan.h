@@ -9,7 +9,11 @@
  * class whose index is next is any when a scan ends. */
 enum { SCAN_PROMPTS = 47, SCAN_BLOCKS = 93 };
 
-/* Gives a digest of rows and victims, of some rounds; n_hits counts blocks. */
+/* One request, whose plan is taken before it is computed. Gives a digest of its row and victims;
+ * n_hits counts blocks of 4 tokens. */
+uint64_t scan_one(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, uint64_t *n_hits);
+
+/* Gives a digest of all that, of some rounds. */
 uint64_t scan(kvp_cache *cache, int rounds, uint64_t *n_hits);
 
 #endif

@@ -44,6 +44,53 @@ static void test_both_tiers_hit_what_lru_loses(void **state)
     assert_in_range(kept, 1, kept_by_lru / 2); /* what is worth less is not copied */
 }
 
+/* A request of two blocks, which are no other number's. */
+static void ask(kvp_cache *cache, kvp_ns ns, int32_t number, uint64_t *n_hits)
+{
+    const int32_t tokens[9] = {number};
+    const kvp_prompt prompt = prompt_of(tokens, 9);
+    (void)scan_one(cache, ns, &prompt, n_hits);
+}
+
+/* Content comes back when LRU has lost it, or never; then other content, all of which fits on both
+ * tiers. Gives the hits of that. */
+static uint64_t hits_of_new_habits(uint32_t policy, uint32_t usable)
+{
+    const int32_t n_late = (int32_t)(usable * 4 / 5), n_new = (int32_t)(usable * 9 / 10);
+    kvp_config config = host_config(usable, usable);
+    kvp_cache *cache = NULL;
+    kvp_ns ns;
+    uint64_t n_hits = 0;
+    config.policy = policy;
+    config.keep_evicted = KVP_EVICTED_KEEP_ONCE;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    assert_ok(kvp_ns_open(cache, "", 0, &ns));
+    for (int32_t i = 0; i < 40 * n_late; i++) {
+        ask(cache, ns, i % n_late, &n_hits);
+        ask(cache, ns, 1000000 + i, &n_hits);
+    }
+    assert_int_equal(n_hits > 0, policy == KVP_POLICY_LEARNED);
+    n_hits = 0;
+    for (int32_t i = 0; i < 40 * n_new; i++)
+        ask(cache, ns, 1000 + i % n_new, &n_hits);
+    kvp_cache_destroy(cache);
+    return n_hits;
+}
+
+/* The host has no guard: LRU hits all of it after a round. What is lost is bounded by what is
+ * learned anew, each time that habits change. */
+static void test_new_habits_cost_hits(void **state)
+{
+    (void)state;
+    for (uint32_t usable = 40; usable <= 160; usable *= 2) {
+        const uint64_t all = 2 * 39 * (usable * 9 / 10);
+        const uint64_t learned = hits_of_new_habits(KVP_POLICY_LEARNED, usable);
+        assert_int_equal(hits_of_new_habits(KVP_POLICY_LRU, usable), all);
+        print_message("%u + %u blocks: %u lost\n", usable, usable, (unsigned)(all - learned));
+        assert_in_range(all - learned, 1, 4 * usable);
+    }
+}
+
 static void test_a_host_block_is_as_old_as_its_content(void **state)
 {
     (void)state;
@@ -121,6 +168,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_tiers_hit_what_lru_loses),
+        cmocka_unit_test(test_new_habits_cost_hits),
         cmocka_unit_test(test_a_host_block_is_as_old_as_its_content),
         cmocka_unit_test(test_what_the_host_continues_is_copied),
         cmocka_unit_test(test_a_snapshot_has_both_tiers),
