@@ -20,4 +20,12 @@ kvp_state_stats slots_of(const world *w);
 /* KVP_CHECKPOINT_... */
 uint32_t checkpoint(const world *w, kvp_seq seq);
 
+/* For slots that know what they hold: a number that is chained over all tokens up to there. */
+#define INITIAL_STATE 77u
+uint64_t state_behind(uint64_t before, int32_t token);
+uint64_t state_after(const int32_t *tokens, uint32_t n);
+
+/* Tokens [from, from + n) of sequences that begin alike, mostly, for a while. */
+void draw_alike(uint64_t *random, int32_t *tokens, uint32_t from, uint32_t n);
+
 #endif

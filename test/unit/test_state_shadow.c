@@ -3,10 +3,9 @@
  * computed, whatever was opened, forked, taken back, swapped and evicted before; a step that fails
  * leaves garbage in what it writes. Plans wait as long as they may: they move states between the
  * slots of the device and those of the host. */
-#include <kvpager/states.h>
 #include <kvpager/swap.h>
 
-#include "world.h"
+#include "slots.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,28 +29,6 @@ typedef struct engine {
     uint32_t n_out, n_in, n_found, n_together;
     uint32_t n_rings, n_accepted, n_cut;
 } engine;
-
-static uint64_t chain(uint64_t before, int32_t token)
-{
-    return (before ^ (uint64_t)(uint32_t)token) * 0x9E3779B97F4A7C15u + 0x1234567u;
-}
-
-/* The state after n tokens. */
-static uint64_t right(const stream *s, uint32_t n)
-{
-    uint64_t state = 77;
-    for (uint32_t i = 0; i < n; i++) {
-        state = chain(state, s->tokens[i]);
-    }
-    return state;
-}
-
-static kvp_state_info state_of(const engine *e, const stream *s)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(e->w.cache, s->seq, &info));
-    return info;
-}
 
 static uint32_t n_waiting(const engine *e)
 {
@@ -78,10 +55,11 @@ static void run_plan(engine *e)
 /* What the sequence would read is its state, once the plan has run. */
 static void look(const engine *e, const stream *s)
 {
-    const kvp_state_info state = state_of(e, s);
+    const kvp_state_info state = state_of(&e->w, s->seq);
     const kvp_seq_info info = info_of(&e->w, s->seq);
     if (!state.lost && info.computed_tokens > 0 && !e->waits) {
-        assert_true(e->slots[info.tier][state.read_slot] == right(s, info.computed_tokens));
+        assert_true(e->slots[info.tier][state.read_slot] ==
+                    state_after(s->tokens, info.computed_tokens));
     }
 }
 
@@ -95,9 +73,9 @@ static void run_pass(engine *e, const stream *s, uint32_t from, uint32_t n, int 
     assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
     assert_ok(
         kvp_meta_state_rings(e->w.cache, &s->seq, 1, KVP_STATE_RING_MAX, NULL, &n_ring, ring));
-    uint64_t state = read == 0 ? 77 : e->slots[KVP_DEVICE][read];
+    uint64_t state = read == 0 ? INITIAL_STATE : e->slots[KVP_DEVICE][read];
     for (uint32_t i = from; i < n; i++) {
-        state = chain(state, s->tokens[i]);
+        state = state_behind(state, s->tokens[i]);
         if (i - from < n_ring - 1) {
             e->slots[KVP_DEVICE][ring[i - from]] = fails ? GARBAGE : state;
         }
@@ -118,21 +96,14 @@ static void step(engine *e, stream *s, uint32_t n, int fails)
     }
     /* Who shares the units has computed them, or will: it has no state of ours. */
     assert_ok(kvp_seq_invalidate(e->w.cache, s->seq, computed, NULL, 0, NULL));
-    e->n_lost += state_of(e, s).lost != 0;
-}
-
-static void draw_tokens(engine *e, stream *s, uint32_t from, uint32_t n)
-{
-    for (uint32_t i = from; i < from + n; i++) {
-        s->tokens[i] = (int32_t)draw(&e->random, draw(&e->random, 4) == 0 ? 3 : 1);
-    }
+    e->n_lost += state_of(&e->w, s->seq).lost != 0;
 }
 
 static void open_one(engine *e, stream *s)
 {
     kvp_open_info info;
     const uint32_t n = 1 + draw(&e->random, MOST / 2);
-    draw_tokens(e, s, 0, n);
+    draw_alike(&e->random, s->tokens, 0, n);
     const kvp_prompt prompt = prompt_of(s->tokens, n);
     const kvp_admission admission = can_open(&e->w, &prompt);
     const kvp_status status = kvp_seq_open(e->w.cache, e->w.ns, &prompt, &s->seq, &info);
@@ -149,7 +120,7 @@ static void open_one(engine *e, stream *s)
 static void compute(engine *e, stream *s)
 {
     const kvp_seq_info info = info_of(&e->w, s->seq);
-    const kvp_state_info state = state_of(e, s);
+    const kvp_state_info state = state_of(&e->w, s->seq);
     const uint32_t left = info.n_tokens - info.computed_tokens;
     uint32_t n = info.computed_tokens + 1 + draw(&e->random, left);
     if (left == 0 || state.lost || state.write_slot == 0 || info.writable_tokens < info.n_tokens) {
@@ -169,11 +140,11 @@ static void extend_one(engine *e, stream *s)
     if (info.n_tokens + n > MOST) {
         return;
     }
-    draw_tokens(e, s, info.n_tokens, n);
+    draw_alike(&e->random, s->tokens, info.n_tokens, n);
     const kvp_status status = kvp_seq_extend(e->w.cache, s->seq, s->tokens + info.n_tokens, n, 0);
     assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_DROPPED ||
                 status == KVP_E_NEVER);
-    assert_int_equal(status == KVP_E_DROPPED, state_of(e, s).lost != 0);
+    assert_int_equal(status == KVP_E_DROPPED, state_of(&e->w, s->seq).lost != 0);
     e->n_short += status == KVP_E_NO_BLOCKS;
 }
 
@@ -190,11 +161,11 @@ static void verify_one(engine *e, stream *s)
                              .seqs = &s->seq,
                              .n_tokens = &n_new};
     kvp_admission admission;
-    if (end > MOST || state_of(e, s).lost || before.known_tokens < before.n_tokens ||
+    if (end > MOST || state_of(&e->w, s->seq).lost || before.known_tokens < before.n_tokens ||
         end - before.computed_tokens > KVP_STATE_RING_MAX) {
         return;
     }
-    draw_tokens(e, s, before.n_tokens, n_new);
+    draw_alike(&e->random, s->tokens, before.n_tokens, n_new);
     assert_ok(kvp_can_extend(e->w.cache, &batch, &admission));
     const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
     assert_int_equal(status == KVP_OK, admission.verdict == KVP_ADMIT_OK);
@@ -202,7 +173,7 @@ static void verify_one(engine *e, stream *s)
     if (status != KVP_OK) {
         return;
     }
-    e->n_rings += state_of(e, s).ring_slots > 0;
+    e->n_rings += state_of(&e->w, s->seq).ring_slots > 0;
     run_plan(e);
     run_pass(e, s, before.computed_tokens, end, 0);
     const uint32_t kept =
@@ -220,7 +191,7 @@ static void verify_one(engine *e, stream *s)
     assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
     e->n_accepted += kept == end;
     e->n_cut += kept < end;
-    assert_int_equal(state_of(e, s).ring_slots, 0);
+    assert_int_equal(state_of(&e->w, s->seq).ring_slots, 0);
 }
 
 static void fork_one(engine *e, const stream *s, stream *child)
@@ -268,8 +239,8 @@ static void swap_some(engine *e, stream *s)
     const kvp_status status = kvp_seq_swap_in(e->w.cache, seqs, n_seqs, reserve, NULL);
     assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_DROPPED ||
                 status == KVP_E_NEVER || status == KVP_E_TOO_LONG || status == KVP_E_PLAN_FULL);
-    assert_true(status != KVP_E_DROPPED || state_of(e, s).lost ||
-                (both && state_of(e, other).lost));
+    assert_true(status != KVP_E_DROPPED || state_of(&e->w, s->seq).lost ||
+                (both && state_of(&e->w, other->seq).lost));
     e->n_in += status == KVP_OK;
     e->n_found +=
         status == KVP_OK && info_of(&e->w, s->seq).computed_tokens > 0 && n_waiting(e) == before;

@@ -3,14 +3,13 @@
  * that keeps those of a sequence one after the other. Each must find in the slot that it reads what
  * its sequence has computed, whatever was closed, forked, taken back and opened since. Then it
  * reads again what it has read: nobody may have written there. Steps that fail write garbage. */
-#include <kvpager/states.h>
 #include <kvpager/steps.h>
 
-#include "world.h"
+#include "slots.h"
 
 #include <string.h>
 
-enum { SEQS = 6, MOST = 64, SLOTS = 40, OUT = 4, GARBAGE = 1, INITIAL = 77 };
+enum { SEQS = 6, MOST = 64, SLOTS = 40, OUT = 4, GARBAGE = 1 };
 
 typedef struct stream {
     kvp_seq seq;
@@ -48,27 +47,6 @@ typedef struct engine {
     uint32_t n_hits, n_kept, n_back, n_short, n_failed, n_deep, n_closed_out, n_lost;
 } engine;
 
-static uint64_t chain(uint64_t before, int32_t token)
-{
-    return (before ^ (uint64_t)(uint32_t)token) * 0x9E3779B97F4A7C15u + 0x1234567u;
-}
-
-static uint64_t right(const int32_t *tokens, uint32_t n)
-{
-    uint64_t state = INITIAL;
-    for (uint32_t i = 0; i < n; i++) {
-        state = chain(state, tokens[i]);
-    }
-    return state;
-}
-
-static kvp_state_info state_of(const engine *e, const stream *s)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(e->w.cache, s->seq, &info));
-    return info;
-}
-
 static pass *find_pass(engine *e, uint64_t number)
 {
     for (uint32_t i = 0; i < OUT; i++) {
@@ -83,7 +61,7 @@ static pass *find_pass(engine *e, uint64_t number)
 
 static uint64_t held_in(const engine *e, int32_t slot)
 {
-    return slot == 0 ? INITIAL : e->slots[slot];
+    return slot == 0 ? INITIAL_STATE : e->slots[slot];
 }
 
 /* Does it read what is bad? */
@@ -112,9 +90,9 @@ static void run_work(engine *e, const pass *p, work *item, uint32_t k)
     item->ran = 1;
     item->misled |= reads_bad(e, item, k);
     item->bad = item->misled || p->fails;
-    assert_true(item->misled || state == right(item->tokens, item->from));
+    assert_true(item->misled || state == state_after(item->tokens, item->from));
     for (uint32_t i = item->from; i < item->to; i++) {
-        state = chain(state, item->tokens[i]);
+        state = state_behind(state, item->tokens[i]);
     }
     e->slots[item->write] = item->bad ? GARBAGE : state;
 }
@@ -129,7 +107,7 @@ static void end_pass(engine *e, pass *p)
         const work *item = &p->items[k];
         assert_true(!item->there || item->read != item->write);
         assert_true(!item->there || item->misled ||
-                    held_in(e, item->read) == right(item->tokens, item->from));
+                    held_in(e, item->read) == state_after(item->tokens, item->from));
     }
 }
 
@@ -145,9 +123,9 @@ static void cut_work(engine *e, const stream *s, uint32_t n)
 static void look(const engine *e, const stream *s)
 {
     const kvp_seq_info info = info_of(&e->w, s->seq);
-    const kvp_state_info state = state_of(e, s);
+    const kvp_state_info state = state_of(&e->w, s->seq);
     if (!state.lost && info.computed_tokens == s->scheduled) {
-        assert_true(held_in(e, (int32_t)state.read_slot) == right(s->tokens, s->scheduled));
+        assert_true(held_in(e, (int32_t)state.read_slot) == state_after(s->tokens, s->scheduled));
     }
 }
 
@@ -265,18 +243,11 @@ static void run_some(engine *e)
 
 /* ------------------------------------------------------------------------------------- the rest */
 
-static void draw_tokens(engine *e, stream *s, uint32_t from, uint32_t n)
-{
-    for (uint32_t i = from; i < from + n; i++) {
-        s->tokens[i] = (int32_t)draw(&e->random, draw(&e->random, 4) == 0 ? 3 : 1);
-    }
-}
-
 static void open_one(engine *e, stream *s)
 {
     kvp_open_info info;
     const uint32_t n = 1 + draw(&e->random, MOST / 2);
-    draw_tokens(e, s, 0, n);
+    draw_alike(&e->random, s->tokens, 0, n);
     const kvp_prompt prompt = prompt_of(s->tokens, n);
     const kvp_admission admission = can_open(&e->w, &prompt);
     const kvp_status status = kvp_seq_open(e->w.cache, e->w.ns, &prompt, &s->seq, &info);
@@ -298,7 +269,7 @@ static void extend_one(engine *e, stream *s)
     if (n_tokens + n > MOST) {
         return;
     }
-    draw_tokens(e, s, n_tokens, n);
+    draw_alike(&e->random, s->tokens, n_tokens, n);
     const kvp_batch batch = batch_of(&s->seq, &n, 1);
     kvp_admission admission;
     const kvp_status asked = kvp_can_extend(e->w.cache, &batch, &admission);
@@ -349,7 +320,7 @@ static void act(engine *e)
         open_one(e, s);
         return;
     }
-    if (state_of(e, s).lost) {
+    if (state_of(&e->w, s->seq).lost) {
         e->n_lost++;
         cut_work(e, s, 0);
         close_seq(&e->w, s->seq);
