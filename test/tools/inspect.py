@@ -6,7 +6,7 @@ import struct
 import subprocess
 import tempfile
 
-from lib_kvpager import check, check_equal, finish, run, skip
+from lib_kvpager import check, check_equal, finish, replay, run, skip
 
 WRITER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_snapshot")
 HOST, GROUPS, WINDOWED = 3, 4, 5
@@ -128,6 +128,24 @@ def check_windows(path):
     check("group 0        chunks of 16\n" in text and "4294967295" not in text, text)
 
 
+def check_learned(path):
+    """What the learned policy knew when the snapshot was made, but for counters of that cache."""
+    trace = path + ".jsonl"
+    run("gen", "--profile", "chat", "--requests", 60, "-o", trace)
+    for policy in ("learned", "lru"):
+        told = replay(trace, "--policy", policy, "--block-tokens", 64, "--blocks", 200,
+                      "--host-blocks", 100, "--snapshot-out", path).get("learned")
+        with open(path, "rb") as file:
+            got = inspect(path, file.read())
+        text = run("inspect", path).stdout
+        check_equal(b"\nlearned  " in text, policy == "learned", text)
+        check_equal("learned" in got, policy == "learned")
+        for name in told or {}:
+            if not name.endswith("_references"):
+                check_equal(got["learned"][name], told[name], name)
+        check(told is None or len(told["classes"]) > 3 and told["returned"] > 0, told)
+
+
 def main():
     if not os.access(WRITER, os.X_OK):
         skip(f"{WRITER}, which writes snapshots, is not built")
@@ -136,6 +154,7 @@ def main():
         check_whole(path, GROUPS, 2)
         data = check_whole(path, HOST, 1)
         check_windows(path)
+        check_learned(path)
         check_damage(path, data)
         check_refused(path, data)
     finish()

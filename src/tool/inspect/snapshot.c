@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tool/inspect/inspect.h"
+#include "tool/report/learned.h"
 #include "tool/tool.h"
 
 #define COMMAND "inspect"
@@ -16,6 +17,7 @@ typedef struct inspection {
     kvp_snapshot_report report;
     char *model; /* printable */
     kvpi_contents contents;
+    kvpi_learned learned; /* entry_blocks 0: nothing was restored of it */
 } inspection;
 
 static const char *const reasons[KVP_DROP_REASONS] = {"damaged", "cut", "no_room", "uncached",
@@ -65,12 +67,23 @@ static kvp_config config_of(const kvp_snapshot_info *info, uint64_t file_bytes)
     return config;
 }
 
+/* A cache with the learned policy takes what the file has of it. Without, it takes the rest. */
+static kvp_status choose_policy(const inspection *in, kvp_config *config, size_t *out_bytes)
+{
+    config->policy = KVP_POLICY_LEARNED;
+    if (kvp_cache_bytes(config, out_bytes) == KVP_OK &&
+        in->budget.used + *out_bytes <= kvpi_budget_limit(&in->budget))
+        return KVP_OK;
+    config->policy = KVP_POLICY_LRU;
+    return kvp_cache_bytes(config, out_bytes);
+}
+
 /* KVP_E_NO_MEMORY with budget.is_over: it would cost more than it may. */
 static kvp_status create(inspection *in, uint64_t file_bytes, kvp_cache **out)
 {
-    const kvp_config config = config_of(&in->info, file_bytes);
+    kvp_config config = config_of(&in->info, file_bytes);
     size_t bytes;
-    kvp_status status = kvp_cache_bytes(&config, &bytes);
+    kvp_status status = choose_policy(in, &config, &bytes);
     if (status == KVP_OK && !kvpi_budget_take(&in->budget, bytes))
         return KVP_E_NO_MEMORY;
     if (status == KVP_OK)
@@ -102,6 +115,8 @@ static kvp_status load(inspection *in, const kvpi_input *input)
     how.put = pass_over;
     how.tell = kvpi_contents_note;
     status = kvp_snapshot_load(cache, &how, &source, &in->report);
+    if (status == KVP_OK && in->report.learned)
+        status = kvpi_learned_read(cache, &in->learned);
     kvp_cache_destroy(cache);
     return status;
 }
@@ -146,6 +161,9 @@ static void print_text(const inspection *in)
                info->state_slots, info->n_groups, info->state_bytes);
     printf("cached         %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64 " units\n",
            report->blocks, report->saved_blocks, report->units, report->saved_units);
+    if (report->learned)
+        printf("learned        in %" PRIu64 " references, fallback %s\n",
+               in->learned.info.references, kvpi_learned_fallback(&in->learned.info));
     kvpi_contents_print(&in->contents);
     printf("\n%s\n", is_whole(report) ? "whole" : "damaged");
     for (uint32_t i = 0; i < KVP_DROP_REASONS; i++)
@@ -195,6 +213,7 @@ static int print_json(const inspection *in)
     kvpi_figures figures = kvpi_figures_begin();
     add_config(&figures, in);
     kvpi_contents_add(&figures, &in->contents);
+    kvpi_learned_add(&figures, &in->learned);
     add_report(&figures, &in->report);
     return kvpi_figures_tell(COMMAND, kvpi_figures_end(&figures));
 }

@@ -56,13 +56,18 @@ static void add_blocks(kvpi_figures *to, const char *key, int64_t credit)
     kvpi_figures_real(to, key, (double)credit / KVP_POLICY_CREDIT);
 }
 
-static void add_info(kvpi_figures *to, const kvp_policy_info *info)
+const char *kvpi_learned_fallback(const kvp_policy_info *info)
 {
     static const char *const names[] = {"none", "cold", "guard", "gate"};
+    return names[info->fallback];
+}
+
+static void add_info(kvpi_figures *to, const kvp_policy_info *info)
+{
     kvpi_figures_integer(to, "cold_references", info->cold_references);
     kvpi_figures_integer(to, "guard_references", info->guard_references);
     kvpi_figures_integer(to, "gate_references", info->gate_references);
-    kvpi_figures_text(to, "fallback", names[info->fallback]);
+    kvpi_figures_text(to, "fallback", kvpi_learned_fallback(info));
     add_blocks(to, "credit_blocks", info->credit);
     add_blocks(to, "credit_floor_blocks", info->credit_floor);
     add_blocks(to, "credit_limit_blocks", info->credit_limit);

@@ -17,6 +17,9 @@ kvp_status kvpi_learned_read(const kvp_cache *cache, kvpi_learned *out);
 /* Read the counters alone; with LRU they are 0. */
 kvp_status kvpi_learned_counters(const kvp_cache *cache, kvp_policy_info *out);
 
+/* Name the reason for which the policy is LRU now: none, cold, guard, gate. */
+const char *kvpi_learned_fallback(const kvp_policy_info *info);
+
 /* With the learned policy, add the list "learned"; else nothing. */
 void kvpi_learned_add(kvpi_figures *to, const kvpi_learned *learned);
 
