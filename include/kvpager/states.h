@@ -65,9 +65,11 @@
  *                  token, and a truncate to more than the computed tokens makes it the slot to
  *                  write. Nothing is copied. A commit, invalidate, close or swap out, and a
  *                  truncate to the computed tokens or fewer, releases the slots of the ring:
- *                  between steps there is none. Tokens that are added without the flag share the
- *                  slot to write with the last one. Each sequence has KVP_STATE_RING_MAX tokens at
- *                  most that are not computed, else KVP_E_TOO_LONG. The flag is KVP_E_ARG with
+ *                  between steps there is none. (A commit of no more than the computed tokens
+ *                  changes nothing.) Tokens that are added without the flag share the slot to write
+ *                  with the last one. An extend with the flag gives them other slots: commit what a
+ *                  step has run before. Each sequence has KVP_STATE_RING_MAX tokens at most that
+ *                  are not computed, else KVP_E_TOO_LONG. The flag is KVP_E_ARG with
  *                  KVP_BATCH_EACH, without state group and with overlapped steps. The scheduler
  *                  uses rings if its config.state_rings is 1.
  *   Drafts         Without a ring a step that runs a chain of drafts leaves one state: the one

@@ -160,7 +160,9 @@ static void test_more_tokens(void **state)
     assert_writes(&w, seq, 1, 2, 1);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
     assert_writes(&w, seq, 1, 2, 1);
-    assert_ok(extend(&w, seq, 0));
+    assert_ok(kvp_seq_commit(w.cache, seq, 8)); /* nothing */
+    assert_writes(&w, seq, 1, 2, 1);
+    assert_ok(extend(&w, seq, 0)); /* the last one of before has another slot now */
     assert_writes(&w, seq, 1, 2, 3, 4, 1);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
     assert_ok(kvp_seq_truncate(w.cache, seq, 13, NULL));
