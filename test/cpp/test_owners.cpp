@@ -283,6 +283,12 @@ static void test_refusals()
     CHECK_STATUS(Cache::create(config, arena.data(), arena.size()), KVP_E_TOO_SMALL);
     config.block_tokens = 0;
     CHECK_STATUS(Cache::create(config), KVP_E_ARG);
+    config = make_config();
+    config.host_blocks = 9;
+    config.keep_evicted = KVP_EVICTED_KEEP_ONCE;
+    CHECK(Cache::create(config));
+    config.max_loads = 1;
+    CHECK_STATUS(Cache::create(config), KVP_E_ARG);
 
     Cache cache = make_cache();
     CHECK_STATUS(cache.open_namespace(std::string(256, 'x')), KVP_E_ARG);
