@@ -245,7 +245,11 @@ void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask
 {
     uint32_t begin = 0;
     const uint32_t end = kvpi_records_lookups(spill, ask, group, &begin);
-    for (uint32_t i = begin + record - ask->first[group]; i < end; i++) {
+    const uint32_t first = ask->first[group];
+    for (uint32_t i = begin + (record > first ? record - first : 0); i < end; i++) {
         kvpi_records_forget(spill, &ask->lookups[i]);
+    }
+    if (kvpi_spill_has_states(spill) && !kvpi_spill_is_state(spill, group)) {
+        kvpi_records_forget_from(spill, ask, spill->cache.n_groups, record);
     }
 }

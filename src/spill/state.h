@@ -375,7 +375,7 @@ uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group);
 /* The lookups of a group of an ask: [*out_begin, what is returned). */
 uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               uint32_t group, uint32_t *out_begin);
-/* A record that an ask has asked for, and those behind it, are not known to be stored. */
+/* A record that an ask has asked for, and those behind it, states too, are not known to be stored. */
 void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
                               uint32_t record);
 /* The keys that touch [begin, end): copied to out. */
