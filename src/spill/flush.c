@@ -79,10 +79,10 @@ static void wait_for_copies(kvp_spill *spill)
 static uint32_t count_hittable(kvp_spill *spill, kvp_ns ns, uint32_t n_tokens, uint32_t n_keys)
 {
     kvp_prompt prompt = {.struct_size = sizeof(prompt),
-                               .tokens = spill->tokens,
-                               .n_tokens = n_tokens,
-                               .keys = n_keys > 0 ? spill->keys : NULL,
-                               .n_keys = n_keys};
+                         .tokens = spill->tokens,
+                         .n_tokens = n_tokens,
+                         .keys = n_keys > 0 ? spill->keys : NULL,
+                         .n_keys = n_keys};
     kvp_open_info info = {0};
     if (kvpi_spill_has_states(spill) && n_tokens < spill->cache.max_seq_tokens) {
         spill->tokens[n_tokens] = 0;

@@ -345,8 +345,7 @@ kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
     uint32_t next = n_records;
     kvp_status status = prefix->base < n_records ? make_digests(spill, prefix) : KVP_OK;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
-        struct offer offer = {
-            .prefix = prefix, .group = g, .kv_group = g, .n_records = n_records};
+        struct offer offer = {.prefix = prefix, .group = g, .kv_group = g, .n_records = n_records};
         status = kvpi_records_is_full(spill, g) ? offer_chain(spill, &offer)
                                                 : offer_window(spill, &offer);
         next = kvpi_spill_min(next, offer.next);

@@ -9,12 +9,12 @@
  *      |       kvp_spill_copies gave the copy
  *      a sequence holds the slot, and a place is taken
  *
- * What is copied is not written again while the sequence holds it. From then on the block of KV that
- * ends with the state, and is lent with it, tells whether it was invalidated (writes.c).
+ * What is copied is not written again while the sequence holds it. From then on the block of KV
+ * that ends with the state, and is lent with it, tells whether it was invalidated (writes.c).
  */
 #include "spill/state.h"
 
-/* ------------------------------------------------------------------------------------------ hold */
+/* ----------------------------------------------------------------------------------------- hold */
 
 static uint32_t take_place(kvp_spill *spill)
 {
@@ -94,7 +94,7 @@ kvp_status kvpi_slots_hold(kvp_spill *spill, const struct kvpi_spill_prefix *pre
     return KVP_OK;
 }
 
-/* ------------------------------------------------------------------------------------------- end */
+/* ------------------------------------------------------------------------------------------ end */
 
 static void close_seq(kvp_spill *spill, struct kvpi_spill_put *put)
 {
@@ -125,7 +125,7 @@ void kvpi_slots_work(kvp_spill *spill)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ copy */
+/* ----------------------------------------------------------------------------------------- copy */
 
 static int32_t host_slot(const kvp_spill *spill, const struct kvpi_spill_put *put)
 {

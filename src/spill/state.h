@@ -109,9 +109,8 @@ struct kvpi_spill_ask {
     uint64_t left_bytes;  /* of records to be read */
     uint32_t n_loads;
     uint32_t n_gets_out;
-    uint32_t
-        cursor;   /* record x kinds + group: what is behind it was submitted, or is not needed */
-    uint32_t end; /* of the cursor */
+    uint32_t cursor; /* record x kinds + group: what is behind it was submitted, or is not needed */
+    uint32_t end;    /* of the cursor */
     uint32_t n_failed;
     uint32_t n_shared; /* bits in `on` */
     struct kvpi_spill_load loads[KVPI_SPILL_LOADS];
@@ -375,7 +374,8 @@ uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group);
 /* The lookups of a group of an ask: [*out_begin, what is returned). */
 uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               uint32_t group, uint32_t *out_begin);
-/* A record that an ask has asked for, and those behind it, states too, are not known to be stored. */
+/* A record that an ask has asked for, and those behind it, are not known to be stored; nor are the
+ * states that go with them. */
 void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
                               uint32_t record);
 /* The keys that touch [begin, end): copied to out. */

@@ -35,8 +35,8 @@ static int content_state(const kvp_spill *spill, const struct kvpi_spill_put *pu
     int state = READY;
     for (uint32_t i = 0; i < put->n_blocks; i++) {
         kvp_block_info info;
-        const kvp_status status = kvp_block_info_get(spill->config.cache, put->kv_group, KVP_HOST,
-                                                     put->blocks[i], &info);
+        const kvp_status status =
+            kvp_block_info_get(spill->config.cache, put->kv_group, KVP_HOST, put->blocks[i], &info);
         if (status != KVP_OK || info.generation != put->generations[i]) {
             return GONE;
         }
@@ -90,8 +90,7 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
         !put->slot.is_told) {
         return 1;
     }
-    const kvp_status status =
-        kvp_blocks_lend(spill->config.cache, put->blocks, put->n_blocks);
+    const kvp_status status = kvp_blocks_lend(spill->config.cache, put->blocks, put->n_blocks);
     return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
 }
 
@@ -126,8 +125,7 @@ static void release_children(kvp_spill *spill, struct kvpi_spill_put *of)
 static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
 {
     spill->stats.written += result == KVP_STORE_OK;
-    spill->stats.states_written +=
-        result == KVP_STORE_OK && put->slot.place != KVPI_SPILL_NONE;
+    spill->stats.states_written += result == KVP_STORE_OK && put->slot.place != KVPI_SPILL_NONE;
     spill->stats.written_bytes += result == KVP_STORE_OK ? put->bytes : 0;
     spill->stats.known += result == KVP_STORE_KNOWN;
     kvpi_records_know(spill, &put->key);

@@ -1,4 +1,4 @@
-/* Recurrent state in a spill: which states are written and loaded, and what holds them meanwhile. */
+/* Recurrent state in a spill: what is written and loaded, and what holds a slot meanwhile. */
 #include "liar.h"
 #include "scenes.h"
 
@@ -52,7 +52,7 @@ static uint64_t open_seqs(const world *w)
     return stats.open_seqs;
 }
 
-/* -------------------------------------------------------------------------------- what is loaded */
+/* ------------------------------------------------------------------------------- what is loaded */
 
 static void a_state_comes_back_after_a_restart(void **state)
 {
@@ -241,7 +241,7 @@ static void a_transfer_that_fails_costs_a_computation(void **state)
     assert_int_equal(n_failed, 48 / RECORD + 1);
 }
 
-/* ------------------------------------------------------------------------------- what is written */
+/* ------------------------------------------------------------------------------ what is written */
 
 static void only_a_state_that_is_hit_is_written(void **state)
 {
@@ -440,7 +440,7 @@ static void the_last_flush_writes_states(void **state)
     close_world(&w);
 }
 
-/* ---------------------------------------------------------------------------- what must not come */
+/* --------------------------------------------------------------------------- what must not come */
 
 static void a_drop_takes_states(void **state)
 {
@@ -504,7 +504,7 @@ static void an_epoch_hides_states(void **state)
     close_world(&w);
 }
 
-/* -------------------------------------------------------------------------------------- arguments */
+/* ------------------------------------------------------------------------------------ arguments */
 
 static void assert_refused(const kvp_spill_config *config, const char *expected)
 {

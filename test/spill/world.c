@@ -68,8 +68,8 @@ static void open_cache(world *w)
     w->host = random_allocate(o->host_blocks * S, sizeof *w->host);
     w->states[KVP_DEVICE] =
         random_allocate((o->state_slots + 1) * (size_t)WORLD_STATE, sizeof **w->states);
-    w->states[KVP_HOST] = random_allocate((o->host_state_slots + PLACES) * (size_t)WORLD_STATE,
-                                          sizeof **w->states);
+    w->states[KVP_HOST] =
+        random_allocate((o->host_state_slots + PLACES) * (size_t)WORLD_STATE, sizeof **w->states);
 }
 
 static uint32_t n_kinds(const world_options *o)
@@ -117,9 +117,8 @@ static void open_spill(world *w, const kvp_digest *fingerprint)
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     for (uint32_t g = 0; g < n_kinds(&w->options); g++) {
         config.block_bytes[g] = piece_bytes(&w->options, g);
-        config.host[g] =
-            (kvp_spill_host){g < w->options.n_groups ? w->host : w->states[KVP_HOST],
-                             piece_bytes(&w->options, g)};
+        config.host[g] = (kvp_spill_host){g < w->options.n_groups ? w->host : w->states[KVP_HOST],
+                                          piece_bytes(&w->options, g)};
     }
     config.max_states = more->max_states;
     config.policy = w->options.policy;
@@ -274,8 +273,7 @@ void world_take(world *w)
     w->n_copies += n;
     w->n_plans++;
     if (w->spill != NULL) {
-        must(w,
-             kvp_spill_copies(w->spill, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n),
+        must(w, kvp_spill_copies(w->spill, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n),
              "kvp_spill_copies");
         w->n_copies += n;
     }

@@ -30,11 +30,11 @@ typedef struct world_options {
     uint32_t host_blocks;
     uint32_t n_nodes; /* 0: the cache's choice */
     uint32_t policy;
-    uint32_t hash_bits; /* kvp_config.test_hash_bits */
-    uint32_t max_ops;   /* of the store */
+    uint32_t hash_bits;   /* kvp_config.test_hash_bits */
+    uint32_t max_ops;     /* of the store */
     uint32_t state_slots; /* 0: no recurrent state */
     uint32_t host_state_slots;
-    uint32_t keep_rate; /* of 100 unit ends of steps, those with a checkpoint that nothing asks for */
+    uint32_t keep_rate; /* of 100 ends of steps, those with a checkpoint that nothing asks for */
     const char *url;
     int lies;              /* the liar keeps the records */
     int overlapped;        /* steps overlap: they are reported late, and fail */

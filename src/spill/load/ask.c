@@ -71,8 +71,7 @@ static uint32_t count_records(const kvp_spill *spill, const struct asked *asked)
         !spill->cache.prefix_cache) {
         return 0;
     }
-    return kvpi_spill_min(n_tokens / spill->record_tokens,
-                          KVP_STORE_KEYS_MAX / spill->n_kinds);
+    return kvpi_spill_min(n_tokens / spill->record_tokens, KVP_STORE_KEYS_MAX / spill->n_kinds);
 }
 
 /* --------------------------------------------------------------------------------- the new ask */

@@ -9,8 +9,7 @@
  *     full      hit   hit   store store store -         prefixes of up to 5 records
  *     window    -     hit   -     -     store -         keeps 1 record: 5 can be had, 3 and 4 not
  *
- * With recurrent state a prefix can be had only if the store has the state after it, too. The KV of
- * one record more or less does not change how many states are read: one.
+ * With recurrent state a prefix can be had only if the store has the state after it, too.
  */
 #include "spill/load/load.h"
 
@@ -19,7 +18,7 @@
 struct choice {
     const struct kvpi_spill_ask *ask;
     uint32_t hit_tokens;
-    uint32_t n_groups; /* of KV */
+    uint32_t n_groups;                    /* of KV */
     uint32_t offset[KVP_GROUPS_MAX];      /* of a group's bits */
     struct kvpi_kept hit[KVP_GROUPS_MAX]; /* what each group has in the cache */
 };

@@ -91,7 +91,8 @@ static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask, ui
         return 0;
     }
     const uint64_t n_loads = 2 * (uint64_t)spill->cache.n_groups + kvpi_spill_has_states(spill);
-    return has_slot(spill) && stats.host_lent_blocks + ask->need_blocks <= spill->cache.lent_blocks &&
+    return has_slot(spill) &&
+           stats.host_lent_blocks + ask->need_blocks <= spill->cache.lent_blocks &&
            stats.host_free_blocks + stats.host_cached_blocks >=
                ask->need_blocks + spill->config.spare_blocks &&
            stats.open_loads + n_loads <= spill->cache.max_loads &&
@@ -111,8 +112,8 @@ static kvp_status begin_range(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
     kvp_load load = {.struct_size = sizeof(load),
                      .group = group,
                      .entries = entries,
-                     .spare_blocks = kvpi_spill_is_state(spill, group) ? 0
-                                                                       : spill->config.spare_blocks,
+                     .spare_blocks =
+                         kvpi_spill_is_state(spill, group) ? 0 : spill->config.spare_blocks,
                      .blocks = blocks_of(spill, ask, group, entries.begin)};
     if (entries.begin == entries.end) {
         return KVP_OK;
@@ -264,10 +265,9 @@ static kvp_status find_parent(kvp_spill *spill, const struct kvpi_spill_ask *ask
 {
     const uint32_t before = kvpi_records_before_state(spill);
     if (kvpi_spill_is_state(spill, get->group)) {
-        return before == KVPI_SPILL_NONE
-                   ? KVP_OK
-                   : kvpi_records_key(spill, &ask->digests[get->record], before,
-                                      &get->identity.parent);
+        return before == KVPI_SPILL_NONE ? KVP_OK
+                                         : kvpi_records_key(spill, &ask->digests[get->record],
+                                                            before, &get->identity.parent);
     }
     return get->record == 0 || !kvpi_records_is_full(spill, get->group)
                ? KVP_OK
@@ -337,8 +337,8 @@ static int read_ask(kvp_spill *spill, struct kvpi_spill_ask *ask)
         return 1;
     }
     while (ask->cursor < ask->end) {
-        const uint32_t n = count_to_read(spill, ask, ask->cursor % spill->n_kinds,
-                                         ask->cursor / spill->n_kinds);
+        const uint32_t n =
+            count_to_read(spill, ask, ask->cursor % spill->n_kinds, ask->cursor / spill->n_kinds);
         const kvp_status status = n == 0 ? KVP_OK : read_record(spill, ask, n);
         if (status == KVP_E_AGAIN) {
             return 0;
