@@ -270,6 +270,9 @@ static void a_slot_is_held_until_it_is_copied(void **state)
     kvp_spill_answer answers[8];
     kvp_open_info info;
     kvp_seq seq;
+    const int32_t *row;
+    int32_t host[8];
+    uint32_t n_row;
     world w;
     begin(&options);
     options.policy = KVP_SPILL_SECOND;
@@ -278,6 +281,10 @@ static void a_slot_is_held_until_it_is_copied(void **state)
     const kvp_prompt prompt = world_prompt(&line);
     compute(&w, &line);
     assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_seq_row(w.cache, seq, 0, &row, &n_row), KVP_OK);
+    assert_int_equal(kvp_mirror(w.cache, row, 8, 0, host, NULL), KVP_OK); /* no copy of KV waits */
+    world_take(&w);
+    world_run(&w);
     assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
     assert_int_equal(open_seqs(&w), 2);
     assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
