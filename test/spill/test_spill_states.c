@@ -202,8 +202,8 @@ static void a_state_waits_for_the_kv_of_others(void **state)
         const world_line longer = line_of(&w, 70, 64, 900);
         liar.random = seed;
         liar.delay = 60;
-        ask_now(&w, &line, 1);
-        ask_now(&w, &longer, 2);
+        ask_now(&w, &longer, 1);
+        ask_now(&w, &line, 2); /* its KV is being loaded, and its state is not */
         world_settle(&w);
         assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 2);
         liar.delay = 0;
@@ -449,23 +449,34 @@ static void the_last_flush_writes_states(void **state)
 
 /* --------------------------------------------------------------------------- what must not come */
 
+/* KV and states were wrong from token 40 on. What is computed again is stored, and comes back. */
 static void a_drop_takes_states(void **state)
 {
     (void)state;
     for (int is_flat = 0; is_flat < 2; is_flat++) {
         world_options options;
-        world_line line;
         world w;
         begin(&options);
+        options.keep_rate = 100;
         liar.is_flat = is_flat;
-        open_stored(&w, &options, &line);
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 64, 64, 0);
         const kvp_prompt prompt = world_prompt(&line);
-        assert_int_equal(kvp_spill_drop(w.spill, w.spaces[0], &prompt, 47, w.now), KVP_OK);
+        world_line wrong = line;
+        for (uint32_t p = 40; p < 64; p++)
+            wrong.kv[p] ^= 1;
+        compute(&w, &wrong);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(kvp_spill_drop(w.spill, w.spaces[0], &prompt, 40, w.now), KVP_OK);
         world_settle(&w);
         assert_int_equal(world_stats(&w).drops, 0);
-        const world_line longer = line_of(&w, 70, 64, 900);
-        assert_int_equal(world_ask(&w, &longer, 1).hit_tokens, 24);
-        compute(&w, &longer);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 24);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 2).hit_tokens, 48);
+        assert_int_equal(compute(&w, &line).hit_tokens, 48);
         close_world(&w);
     }
 }
