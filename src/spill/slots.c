@@ -16,15 +16,16 @@
 
 /* ----------------------------------------------------------------------------------------- hold */
 
+/* There is one. */
 static uint32_t take_place(kvp_spill *spill)
 {
-    for (uint32_t i = 0; i < spill->config.max_states; i++) {
-        if (!(spill->slots_used >> i & 1)) {
-            spill->slots_used |= UINT64_C(1) << i;
-            return i;
-        }
+    uint32_t place = 0;
+    while (spill->slots_used >> place & 1) {
+        place++;
     }
-    return KVPI_SPILL_NONE;
+    spill->slots_used |= UINT64_C(1) << place;
+    spill->n_slots++;
+    return place;
 }
 
 /* Is the slot that the sequence reads a checkpoint? A fork of another one would share it. */
@@ -41,11 +42,8 @@ static int is_kept(const kvp_spill *spill, kvp_seq seq)
 static kvp_status fork_at(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
                           kvp_seq *out_seq)
 {
-    kvp_seq_info info;
-    const kvp_status status = kvp_seq_info_get(spill->config.cache, prefix->seq, &info);
-    if (status != KVP_OK) {
-        return status;
-    }
+    kvp_seq_info info = {0};
+    (void)kvp_seq_info_get(spill->config.cache, prefix->seq, &info);
     if (info.tier != KVP_DEVICE ||
         (info.computed_tokens == prefix->n_tokens && !is_kept(spill, prefix->seq))) {
         return KVP_E_DROPPED;
@@ -53,7 +51,8 @@ static kvp_status fork_at(const kvp_spill *spill, const struct kvpi_spill_prefix
     return kvp_seq_fork(spill->config.cache, prefix->seq, prefix->n_tokens, 0, out_seq);
 }
 
-/* No sequence is known: a prompt of the prefix and one token more hits the checkpoint. */
+/* No sequence is known: a prompt of the prefix and one token more hits the checkpoint. It hits
+ * another one if the plan has no room for the copies of the blocks. */
 static kvp_status open_at(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
                           kvp_seq *out_seq)
 {
@@ -63,11 +62,8 @@ static kvp_status open_at(kvp_spill *spill, const struct kvpi_spill_prefix *pref
                                .keys = prefix->n_keys > 0 ? spill->keys : NULL,
                                .n_keys = prefix->n_keys};
     kvp_open_info info = {0};
-    kvp_status status = kvp_match(spill->config.cache, prefix->space->ns, &prompt, &info);
-    if (status != KVP_OK || info.hit_tokens != prefix->n_tokens) {
-        return status != KVP_OK ? status : KVP_E_DROPPED;
-    }
-    status = kvp_seq_open(spill->config.cache, prefix->space->ns, &prompt, out_seq, &info);
+    const kvp_status status =
+        kvp_seq_open(spill->config.cache, prefix->space->ns, &prompt, out_seq, &info);
     if (status == KVP_OK && info.hit_tokens != prefix->n_tokens) {
         (void)kvp_seq_close(spill->config.cache, *out_seq, NULL);
         return KVP_E_DROPPED;
@@ -90,7 +86,6 @@ kvp_status kvpi_slots_hold(kvp_spill *spill, const struct kvpi_spill_prefix *pre
     (void)kvp_seq_state_get(spill->config.cache, seq, &state);
     put->slot = (struct kvpi_spill_slot){
         .seq = seq, .slot = (int32_t)state.read_slot, .place = take_place(spill)};
-    spill->n_slots++;
     return KVP_OK;
 }
 
