@@ -434,37 +434,6 @@ static void flush_all(world *w)
     assert_int_equal(open_seqs(w), 0);
 }
 
-/* The KV is on the host, and the plan has no room to bring all of it back for a sequence. */
-static void a_plan_that_is_full_costs_the_last_flush_states(void **state)
-{
-    (void)state;
-    uint64_t n_written[2];
-    for (int is_small = 0; is_small < 2; is_small++) {
-        world_options options;
-        world w;
-        begin(&options);
-        options.policy = KVP_SPILL_SECOND;
-        options.keep_rate = 100;
-        options.n_blocks = 20;
-        options.host_blocks = 120;
-        options.max_copies = is_small ? 8 : 0;
-        open_world(&w, &options);
-        const world_line lines[3] = {line_of(&w, 64, 64, 0), line_of(&w, 64, 0, 300),
-                                     line_of(&w, 64, 0, 600)};
-        for (int i = 0; i < 3; i++)
-            compute(&w, &lines[i]);
-        flush_all(&w);
-        n_written[is_small] = world_stats(&w).states_written;
-        forget_cache(&w);
-        for (int i = 0; i < 3; i++) {
-            world_ask(&w, &lines[i], 1);
-            compute(&w, &lines[i]);
-        }
-        close_world(&w);
-    }
-    assert_true(n_written[1] < n_written[0]);
-}
-
 /* No sequence is open by then. */
 static void the_last_flush_writes_states(void **state)
 {
@@ -668,7 +637,6 @@ int main(void)
         cmocka_unit_test(a_state_takes_no_sequence_that_is_not_there),
         cmocka_unit_test(a_state_over_the_budget_is_left_out),
         cmocka_unit_test(the_last_flush_writes_states),
-        cmocka_unit_test(a_plan_that_is_full_costs_the_last_flush_states),
         cmocka_unit_test(a_drop_takes_states),
         cmocka_unit_test(a_state_goes_with_its_kv),
         cmocka_unit_test(an_epoch_hides_states),

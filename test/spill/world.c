@@ -47,7 +47,6 @@ static void open_cache(world *w)
     w->config.n_blocks = o->n_blocks;
     w->config.host_blocks = o->host_blocks;
     w->config.n_nodes = o->n_nodes;
-    w->config.max_copies = o->max_copies;
     w->config.max_seqs = 16;
     w->config.max_seq_tokens = WORLD_TOKENS;
     w->config.max_namespaces = WORLD_SPACES;

@@ -28,8 +28,7 @@ typedef struct world_options {
     kvp_window windows[KVP_GROUPS_MAX];
     uint32_t n_blocks;
     uint32_t host_blocks;
-    uint32_t n_nodes;    /* 0: the cache's choice */
-    uint32_t max_copies; /* the same */
+    uint32_t n_nodes; /* 0: the cache's choice */
     uint32_t policy;
     uint32_t hash_bits;   /* kvp_config.test_hash_bits */
     uint32_t max_ops;     /* of the store */
