@@ -244,7 +244,7 @@ KVP_API kvp_status kvp_spill_abort(kvp_spill *spill, uint64_t tag);
 /* The inputs of a decision. Initialise it by name. */
 typedef struct kvp_spill_question {
     size_t struct_size;
-    uint64_t bytes;            /* to load, for all the tokens */
+    uint64_t bytes;            /* to load, for all the tokens; of a state, too */
     uint64_t queued_bytes;     /* that are loaded before */
     uint64_t load_bytes_s;     /* rate of loading */
     uint64_t compute_tokens_s; /* rate of computing */
