@@ -41,6 +41,13 @@
  * Requests with the same prefix share its load. If the store fails, the request is answered all the
  * same, and computes.
  *
+ * Recurrent state (states.h). With config.state_slots a record of the state group is one slot: the
+ * state after its last token. A checkpoint at the end of a record is written like KV, and names the
+ * KV record of the first group without a window that ends there as the one before it. The engine
+ * copies the slot: kvp_spill_copies, whenever it has taken a plan. Until the copy has run, the
+ * state takes a sequence of the cache (max_seqs), which holds its slot and blocks. Only prefixes
+ * that end at a state are loaded: the KV that is missing up to there, and the state.
+ *
  * Rules for every call:
  *
  *   - A spill is used by the cache's thread. It reads no clock: the caller gives `now`, nanoseconds
@@ -79,7 +86,8 @@ enum {
 };
 
 /* Where the host blocks of a layer group lie: block b has block_bytes at base + b x stride, in
- * canonical order (memory.h: KVP_ORDER_CPU, or what the fingerprint names). */
+ * canonical order (memory.h: KVP_ORDER_CPU, or what the fingerprint names). Of the state group:
+ * host_state_slots slots of the cache, and max_states more, which kvp_spill_copies copies to. */
 typedef struct kvp_spill_host {
     void *base;
     size_t stride;
@@ -91,7 +99,8 @@ typedef struct kvp_spill_config {
     kvp_store *store;
     kvp_digest fingerprint;               /* as the store's */
     kvp_slice slice;                      /* layers and heads of the records */
-    uint64_t block_bytes[KVP_GROUPS_MAX]; /* KV of a block of each group, as the store's */
+    uint64_t block_bytes[KVP_GROUPS_MAX]; /* KV of a block of each group, as the store's; of the
+                                             state group, which is the next one: of a slot */
     kvp_spill_host host[KVP_GROUPS_MAX];  /* of each group */
     uint32_t policy;                      /* KVP_SPILL_SECOND, KVP_SPILL_THROUGH */
     uint32_t max_asks;      /* requests that wait at once, 1..4096; default 64. Each needs about
@@ -113,7 +122,8 @@ typedef struct kvp_spill_config {
     uint64_t compute_tokens_s; /* rate of computing at first: kvp_spill_computed; default 10^4 */
     uint64_t max_wait_ns;      /* longest wait of a request; default 10^10 */
     uint32_t max_tokens; /* of a prefix that is written or loaded; 0: max_seq_tokens (default) */
-    uint32_t reserved;   /* 0 */
+    uint32_t max_states; /* states written at once, or waiting for it, 1..64; 0: 4 (default). Used
+                              with recurrent state only */
 } kvp_spill_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -126,9 +136,8 @@ KVP_SIZED void kvp_spill_config_init(kvp_spill_config *config);
  * Gives:   out_spill
  *          out_why      a sentence that names what is wrong, cut to why_bytes; "" on KVP_OK; may be
  *                       NULL
- * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads, or it has
- *          recurrent state, of which stores have no records yet; KVP_E_NO_MEMORY; KVP_E_IO:
- *          libcrypto does not offer SHA-256
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads;
+ *          KVP_E_NO_MEMORY; KVP_E_IO: libcrypto does not offer SHA-256
  * After-failure: nothing was created
  * Thread:  cache. Cost: O(its memory); the only call that allocates
  */
@@ -211,6 +220,7 @@ typedef struct kvp_spill_request {
  * Keep the time until then short: what was loaded is cached, and can be evicted like anything else.
  *
  * At most KVP_STORE_KEYS_MAX records of a prompt are looked for: its beginning, if it has more.
+ * With recurrent state, the state group counts like the others.
  *
  * Takes:   prompt       as kvp_seq_open will get it; copied
  *          now_ns       the caller's clock
@@ -234,7 +244,7 @@ KVP_API kvp_status kvp_spill_abort(kvp_spill *spill, uint64_t tag);
 /* The inputs of a decision. Initialise it by name. */
 typedef struct kvp_spill_question {
     size_t struct_size;
-    uint64_t bytes;            /* to load, for all the tokens */
+    uint64_t bytes;            /* to load, for all the tokens; of a state, too */
     uint64_t queued_bytes;     /* that are loaded before */
     uint64_t load_bytes_s;     /* rate of loading */
     uint64_t compute_tokens_s; /* rate of computing */
@@ -267,7 +277,8 @@ KVP_API kvp_status kvp_spill_decide(const kvp_spill_question *question, uint32_t
  *
  * Their records that are not known to be stored are going to be written, as far as the blocks are
  * in the sequence's rows, sealed, and found by matches. Beyond a budget, or without a free place, a
- * record and those behind it are left out, and counted. Nothing has to stay open meanwhile.
+ * record and those behind it are left out, and counted. Nothing has to stay open meanwhile. So is
+ * the state after hit_tokens, if it is kept and these tokens end a record.
  *
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: more tokens than it has; KVP_E_STATE: the sequence's
  *          namespace is not known here; KVP_E_IO: libcrypto failed
@@ -280,12 +291,26 @@ KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tok
 
 /* Report that a sequence has new sealed blocks: after a commit, or before it is closed. With policy
  * KVP_SPILL_SECOND nothing is done. In groups with windows, blocks are seen only while they are in
- * the row: report each commit.
+ * the row: report each commit. A state is seen only while it is that of the computed tokens: report
+ * each checkpoint, after kvp_seq_checkpoint.
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE, KVP_E_IO as kvp_spill_hit
  * What was left out is offered again when a place is free, or when it is hit.
  * After-failure: nothing more is going to be written
  * Thread:  cache. Cost: O(its blocks), about 1 ns each, and digests as kvp_spill_hit */
 KVP_API kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns);
+
+/* Give the copies of slots of state that records are made of, each once: to run behind those of the
+ * plan that was taken last, before the next step. Call it each time that the plan was taken, until
+ * it gives less than capacity. A slot is copied from the device to the host: to place
+ * host_state_slots and above of config.host. Without recurrent state there are never any.
+ *
+ * Takes:   capacity     of out_copies
+ * Gives:   out_copies   [out_n] of the state group, 1 token each, phase 0
+ * Returns: KVP_OK; KVP_E_ARG
+ * Thread:  cache. Cost: O(max_puts)
+ */
+KVP_API kvp_status kvp_spill_copies(kvp_spill *spill, kvp_copy *out_copies, uint32_t capacity,
+                                    uint32_t *out_n);
 
 /* Drop from the store the records of a prompt that have tokens from `from` on, and all that were
  * written behind them: for KV that turned out to be wrong (kvp_seq_invalidate). Records of other
@@ -380,6 +405,9 @@ typedef struct kvp_spill_stats {
     uint64_t drops;       /* gauge: records to be dropped, of which the store has not said that it
                               has; they are not loaded */
     uint64_t drop_failed; /* drops that the store failed; each is tried again in the next step */
+    uint64_t states_written;  /* of `written`, those of states */
+    uint64_t states_loaded;   /* of `loaded` */
+    uint64_t states_left_out; /* offered, and left out: no place, no sequence, or a budget */
 } kvp_spill_stats;
 
 /* Read gauges and counters. Returns: KVP_OK. Thread: cache. Cost: O(1). */

@@ -26,9 +26,12 @@ from types import TracebackType
 from typing import Any
 from weakref import ref
 
+import numpy as np
+import numpy.typing as npt
+
 from .store import Store, _block  # isort: skip (first: it says what is missing)
 from . import _native, _store_native
-from ._cache import Cache, object_of
+from ._cache import COPY_DTYPE, Cache, object_of
 from ._core import (Ints, Struct, Uncopied, bytes_in, error_of, fail, instance, listed, number, owned,
                     text_of)
 from ._errors import AgainError, ArgError, BusyError
@@ -58,6 +61,7 @@ if _native.lib.kvpy_object_bytes() != lib.kvpy_object_bytes():
 _ANSWER = Struct(SpillAnswer, ffi, _STRUCTS)
 _STATS = Struct(SpillStats, ffi, _STRUCTS)
 _WHY_BYTES = 512
+_STATES, _STATES_MAX = 4, 64  # kvp_spill_config.max_states: what 0 means, and the most
 
 
 def outcome_name(outcome: int) -> str:
@@ -89,12 +93,13 @@ class Spill(Uncopied):
     """A spill beside a cache and a store.
 
     host         [groups] where the host blocks of each layer group lie: buffers of host_blocks x
-                 block_bytes, writable and contiguous, block after block. They are kept alive
+                 block_bytes, writable and contiguous, block after block. They are kept alive. With
+                 recurrent state one more, of host_state_slots + max_states slots (at first 4)
     slice        layers and heads of the records; None: all of one layer and one head
     policy       SPILL_SECOND: what is hit is written; SPILL_THROUGH: what is sealed, too
     max_asks, max_keys, max_gets, max_puts, n_scratch, spare_blocks, min_tokens, put_bytes,
-    put_bytes_s, put_bytes_day, get_bytes, load_bytes_s, compute_tokens_s, max_wait_ns, max_tokens
-                 fields of kvp_spill_config
+    put_bytes_s, put_bytes_day, get_bytes, load_bytes_s, compute_tokens_s, max_wait_ns, max_tokens,
+    max_states   fields of kvp_spill_config
 
     `now`, nanoseconds, is time.monotonic_ns() where it is not given. Fingerprint and block_bytes are
     the store's. ArgError: what is wrong; StateError: the cache has no host tier or no loads.
@@ -129,12 +134,14 @@ class Spill(Uncopied):
 
     @staticmethod
     def _set_groups(made: Any, cache: Cache, disk: Store, host: list[Any]) -> list[Any]:
-        n_blocks, keep = int(cache.config["host_blocks"]), list[Any]()
-        if len(host) != len(disk.block_bytes) or len(host) != len(cache.groups):
+        rooms, keep = [int(cache.config["host_blocks"])] * len(cache.groups), list[Any]()
+        if cache.config["state_slots"]:
+            rooms.append(int(cache.config["host_state_slots"]) + (made.max_states or _STATES))
+        if len(host) != len(disk.block_bytes) or len(host) != len(rooms):
             raise ArgError(f"host: has {len(host)}, the store has {len(disk.block_bytes)} groups, "
-                           f"the cache {len(cache.groups)}")
+                           f"the cache {len(rooms)}")
         for group, (value, size) in enumerate(zip(host, disk.block_bytes)):
-            address, kept = _block(f"host[{group}]", value, n_blocks * size, writable=True)
+            address, kept = _block(f"host[{group}]", value, rooms[group] * size, writable=True)
             made.block_bytes[group] = made.host[group].stride = size
             made.host[group].base = address
             keep.append((address, kept))
@@ -229,11 +236,22 @@ class Spill(Uncopied):
             fail(status, "Spill.hit", hit_tokens=hit_tokens)
 
     def sealed(self, seq: Sequence, *, now: int | None = None) -> None:
-        """A sequence has new sealed blocks: after a commit, or before it is closed."""
+        """A sequence has new sealed blocks, or a checkpoint: after a commit, after
+        Sequence.checkpoint, or before it is closed."""
         instance("seq", seq, Sequence)
         status = lib.kvpg_spill_sealed(self._object(), seq.handle, _time(now))
         if status:
             fail(status, "Spill.sealed")
+
+    def copies(self) -> npt.NDArray[Any]:
+        """Copies of slots of recurrent state, each once: to run behind those of the plan that was
+        taken last. [n] COPY_DTYPE, from the device to slots behind host_state_slots of the host."""
+        array, n = np.empty(_STATES_MAX, COPY_DTYPE), ffi.new("uint32_t *")
+        room = ffi.from_buffer("kvp_copy[]", array, require_writable=True)
+        status = lib.kvpg_spill_copies(self._object(), room, _STATES_MAX, n)
+        if status:
+            fail(status, "Spill.copies")
+        return array[:n[0]]
 
     def drop(self, ns: Namespace, prompt: Prompt | Ints, begin: int, *,
              now: int | None = None) -> None:
@@ -298,4 +316,4 @@ def _prompt(prompt: Prompt) -> Any:
 
 _NUMBERS = {"max_asks", "max_keys", "max_gets", "max_puts", "n_scratch", "spare_blocks",
             "min_tokens", "put_bytes", "put_bytes_s", "put_bytes_day", "get_bytes", "load_bytes_s",
-            "compute_tokens_s", "max_wait_ns", "max_tokens"}
+            "compute_tokens_s", "max_wait_ns", "max_tokens", "max_states"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import pathlib
@@ -365,3 +366,92 @@ def test_a_forked_child_must_not_use_it() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     engine.compute(FIRST)
     engine.close()
+
+
+SLOTS, HOST_SLOTS, PLACES, STATE = 12, 4, 4, 24
+WITH_STATES = dataclasses.replace(MODEL, states=b"24 bytes")
+
+
+class Hybrid:
+    """The same with recurrent state, which is kept after each `every` tokens of a prompt."""
+
+    def __init__(self, url: str) -> None:
+        self.cache = Cache(n_blocks=33, block_tokens=S, host_blocks=33, max_seqs=8, max_loads=4,
+                           state_slots=SLOTS, host_state_slots=HOST_SLOTS)
+        self.kv = {k.DEVICE: np.zeros((33, BLOCK), np.uint8),
+                   k.HOST: np.zeros((33, BLOCK), np.uint8)}
+        self.states = {k.DEVICE: np.zeros((SLOTS, STATE), np.uint8),
+                       k.HOST: np.zeros((HOST_SLOTS + PLACES, STATE), np.uint8)}
+        self.disk = store.Store.open(url, fingerprint=WITH_STATES.fingerprint(),
+                                     block_bytes=[BLOCK, STATE], block_tokens=S,
+                                     record_blocks=RECORD)
+        self.spill = spill.Spill(self.cache, self.disk, policy=spill.SPILL_THROUGH, min_tokens=1,
+                                 host=[self.kv[k.HOST], self.states[k.HOST]], max_states=PLACES,
+                                 compute_tokens_s=1)
+        self.ns = self.cache.namespace("a")
+        self.spill.space(self.ns, "model")
+
+    def run_plan(self) -> None:
+        for copy in [*self.cache.plan_take(), *self.spill.copies()]:
+            of = self.states if copy["group"] == 1 else self.kv
+            of[int(copy["dst_tier"])][copy["dst_block"]] = (
+                of[int(copy["src_tier"])][copy["src_block"]])
+        self.cache.plan_done(self.cache.stats().plans)
+
+    def compute(self, tokens: list[int], every: int) -> int:
+        seq = self.ns.open(tokens)
+        begin = seq.opened.hit_tokens
+        self.run_plan()
+        self.spill.hit(seq, begin)
+        while begin < len(tokens):
+            if begin > 0:
+                state = self.states[k.DEVICE][seq.state().read_slot]
+                assert state.tobytes()[:8] == right(tokens, begin - 1)
+            end = min(begin // every * every + every, len(tokens))
+            self.states[k.DEVICE][seq.state().write_slot, :8] = np.frombuffer(
+                right(tokens, end - 1), np.uint8)
+            seq.commit(end)
+            if end < len(tokens):
+                seq.checkpoint()
+            self.spill.sealed(seq)
+            self.run_plan()
+            begin = end
+        hit = seq.opened.hit_tokens
+        seq.close()
+        self.settle()
+        return hit
+
+    def settle(self) -> list[Any]:
+        answers = []
+        for _ in range(400):
+            answers += self.spill.work()
+            self.run_plan()
+            stats = self.spill.stats()
+            if stats.puts + stats.gets + stats.waiting == 0:
+                return answers
+            self.disk.wait(0.05)
+        raise AssertionError("the store does not end")
+
+
+def test_a_state_comes_back_after_a_restart(tmp_path: pathlib.Path) -> None:
+    tokens = list(range(40))
+    for ask in (False, True):
+        engine = Hybrid(url_of(tmp_path))
+        if ask:
+            assert engine.spill.ask(engine.ns, tokens, tag=1).outcome == spill.SPILL_WAITS
+            answer = engine.settle()[-1]
+            assert (answer.outcome, answer.hit_tokens) == (spill.SPILL_LOADED, 32)
+        assert engine.compute(tokens, every=16) == (32 if ask else 0)
+        stats = engine.spill.stats()
+        assert (stats.states_written, stats.states_loaded) == ((0, 1) if ask else (2, 0))
+        engine.cache.close()
+        engine.disk.close()
+
+
+def test_host_of_states() -> None:
+    engine = Hybrid("memory:?size=1MiB")
+    engine.spill.close()
+    for host, words in [([engine.kv[k.HOST]], "host: has 1, the store has 2 groups, the cache 2"),
+                        ([engine.kv[k.HOST], engine.states[k.HOST][:-1]], r"host\[1\]")]:
+        with pytest.raises(k.ArgError, match=words):
+            spill.Spill(engine.cache, engine.disk, host=host, max_states=PLACES)

@@ -8,7 +8,7 @@ static kvp_status add_records(kvp_spill *spill, uint32_t first, uint32_t n_recor
 {
     const uint32_t before = spill->wrong.n_keys;
     kvp_status status = KVP_OK;
-    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+    for (uint32_t g = 0; g < spill->n_kinds; g++) {
         for (uint32_t r = first; r < n_records && status == KVP_OK; r++) {
             kvp_digest key;
             status = kvpi_records_key(spill, &spill->digests[(r + 1) * spill->record_blocks - 1], g,
@@ -37,7 +37,7 @@ static kvp_status drop_records(kvp_spill *spill, const struct kvpi_spill_space *
     if (first >= n_records) {
         return KVP_OK;
     }
-    const uint64_t n = (uint64_t)(n_records - first) * spill->cache.n_groups;
+    const uint64_t n = (uint64_t)(n_records - first) * spill->n_kinds;
     if (n + spill->wrong.n_keys > KVP_STORE_KEYS_MAX) {
         return n > KVP_STORE_KEYS_MAX ? KVP_E_TOO_LONG : KVP_E_AGAIN;
     }

@@ -74,15 +74,20 @@ static void wait_for_copies(kvp_spill *spill)
     }
 }
 
-/* What of the block's prefix can be hit: an invalidation may have cut it off. */
+/* What of the block's prefix can be hit: an invalidation may have cut it off. The last token of a
+ * prompt is never hit where there is recurrent state, so there is one more. */
 static uint32_t count_hittable(kvp_spill *spill, kvp_ns ns, uint32_t n_tokens, uint32_t n_keys)
 {
-    const kvp_prompt prompt = {.struct_size = sizeof(prompt),
-                               .tokens = spill->tokens,
-                               .n_tokens = n_tokens,
-                               .keys = n_keys > 0 ? spill->keys : NULL,
-                               .n_keys = n_keys};
+    kvp_prompt prompt = {.struct_size = sizeof(prompt),
+                         .tokens = spill->tokens,
+                         .n_tokens = n_tokens,
+                         .keys = n_keys > 0 ? spill->keys : NULL,
+                         .n_keys = n_keys};
     kvp_open_info info = {0};
+    if (kvpi_spill_has_states(spill) && n_tokens < spill->cache.max_seq_tokens) {
+        spill->tokens[n_tokens] = 0;
+        prompt.n_tokens++;
+    }
     const kvp_status status = kvp_match(spill->config.cache, ns, &prompt, &info);
     return status == KVP_OK ? info.hit_tokens : 0;
 }
@@ -105,10 +110,18 @@ static int read_prefix(kvp_spill *spill, int32_t block, const kvp_block_origin *
     kvpi_records_keep_keys(spill->keys, out->n_keys, spill->key_bytes);
     const uint32_t n_hit = count_hittable(spill, origin->ns, n, out->n_keys);
     out->n_tokens = n_hit - n_hit % spill->record_tokens;
+    out->has_state = kvpi_spill_has_states(spill) > 0 && out->n_tokens == n_hit;
     while (out->n_keys > 0 && spill->keys[out->n_keys - 1].begin >= out->n_tokens) {
         out->n_keys--;
     }
     return out->n_tokens > 0;
+}
+
+/* Was something left out that finds its place, or budget, later? */
+static int is_left_out(const kvp_spill *spill, const kvp_spill_stats *before)
+{
+    return spill->stats.no_place != before->no_place ||
+           spill->stats.over_budget != before->over_budget;
 }
 
 /* 0: there is no place, or no budget, for all of it now. */
@@ -128,11 +141,14 @@ static int offer_block(kvp_spill *spill, int32_t block)
         kvpi_offer_prefix(spill, &prefix) != KVP_OK) {
         return 1;
     }
-    if (spill->stats.no_place == before.no_place &&
-        spill->stats.over_budget == before.over_budget) {
+    if (prefix.has_state && !is_left_out(spill, &before)) {
+        (void)kvpi_offer_state(spill, &prefix);
+    }
+    if (!is_left_out(spill, &before)) {
         return 1;
     }
     /* It is offered again: nothing is left out yet. */
+    spill->stats.states_left_out = before.states_left_out;
     spill->stats.offered -= spill->stats.no_place - before.no_place;
     spill->stats.offered -= spill->stats.over_budget - before.over_budget;
     spill->stats.no_place = before.no_place;

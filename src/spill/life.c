@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { KNOWN = 1 << 16, ASKS_MAX = 4096, GETS_MAX = 1024, SCRATCH_MAX = 64, KEYS_MAX = 4096 };
+enum { STATES = 4, STATES_MAX = 64 };
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -86,7 +87,7 @@ static int is_wrong(const kvp_spill_config *config, const struct why *why)
            is_outside(why, "load_bytes_s", config->load_bytes_s, 1, UINT64_MAX) ||
            is_outside(why, "compute_tokens_s", config->compute_tokens_s, 1, UINT64_MAX) ||
            is_outside(why, "max_wait_ns", config->max_wait_ns, 1, UINT64_MAX / 2) ||
-           is_outside(why, "reserved", config->reserved, 0, 0);
+           is_outside(why, "max_states", config->max_states, 0, STATES_MAX);
 }
 
 /* What the cache and the store must be. */
@@ -94,7 +95,7 @@ static int is_unfit(const kvp_spill *spill, const struct why *why)
 {
     const kvp_spill_config *config = &spill->config;
     uint64_t largest = 0;
-    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+    for (uint32_t g = 0; g < spill->n_kinds; g++) {
         if (config->host[g].base == NULL || config->block_bytes[g] == 0 ||
             config->block_bytes[g] > config->host[g].stride) {
             return wrong(why,
@@ -124,11 +125,15 @@ static void measure(kvp_spill *spill)
     }
     spill->max_records = config->max_tokens / spill->record_tokens;
     spill->max_entries = spill->max_records * spill->record_blocks;
-    spill->max_lookups =
-        kvpi_spill_min(spill->max_records, KVP_STORE_KEYS_MAX) * spill->cache.n_groups;
+    spill->n_kinds = spill->cache.n_groups + (spill->cache.state_slots > 0);
+    spill->max_lookups = kvpi_spill_min(spill->max_records, KVP_STORE_KEYS_MAX) * spill->n_kinds;
     spill->max_lookups = kvpi_spill_min(spill->max_lookups, KVP_STORE_KEYS_MAX);
-    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
-        const uint64_t bytes = config->block_bytes[g] * spill->record_blocks;
+    if (config->max_states == 0) {
+        spill->config.max_states = STATES;
+    }
+    for (uint32_t g = 0; g < spill->n_kinds; g++) {
+        const uint64_t bytes =
+            config->block_bytes[g] * (kvpi_spill_is_state(spill, g) ? 1 : spill->record_blocks);
         spill->record_bytes[g] = bytes;
         spill->scratch_bytes = bytes > spill->scratch_bytes ? (size_t)bytes : spill->scratch_bytes;
     }
@@ -161,7 +166,7 @@ static uint32_t bit_words(const kvp_spill *spill)
 static int take_asks(kvp_spill *spill)
 {
     const size_t n = spill->config.max_asks;
-    const size_t n_entries = (size_t)spill->max_entries * spill->cache.n_groups;
+    const size_t n_entries = (size_t)spill->max_entries * spill->n_kinds;
     int failed = 0;
     struct kvpi_spill_ask *first = take(&failed, n, 1, sizeof(*first));
     spill->asks = first;
@@ -252,7 +257,7 @@ static int take_others(kvp_spill *spill)
     const size_t n_drops = KVP_STORE_KEYS_MAX + (size_t)config->max_puts;
     spill->wrong.keys = take(&failed, n_drops, 1, sizeof(*spill->wrong.keys));
     spill->wrong.marks = take(&failed, n_drops, 1, sizeof(*spill->wrong.marks));
-    spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
+    spill->tokens = take(&failed, (size_t)config->max_tokens + 1, 1, sizeof(*spill->tokens));
     spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
     spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
     spill->key_bytes = take(&failed, config->max_keys, 1, KVP_KEY_MAX_BYTES);
@@ -390,10 +395,6 @@ static kvp_status create(const kvp_spill_config *config, kvp_spill **out_spill,
                     cache.host_blocks == 0 ? "host_blocks" : "max_loads");
         return KVP_E_STATE;
     }
-    if (cache.state_slots > 0) { /* records have no states, and KV alone is not hit */
-        (void)wrong(why, "the cache has state_slots, which stores do not keep yet");
-        return KVP_E_STATE;
-    }
     kvp_spill *spill = calloc(1, sizeof(*spill));
     if (spill == NULL) {
         (void)wrong(why, "%s", kvp_status_text(KVP_E_NO_MEMORY));
@@ -436,10 +437,11 @@ void kvp_spill_destroy(kvp_spill *spill)
         }
     }
     for (uint32_t i = 0; i < spill->n_puts; i++) {
-        const struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
         if (put->state == KVPI_PUT_WRITING) {
-            (void)kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks);
+            (void)kvp_blocks_return(spill->config.cache, put->blocks, put->n_blocks);
         }
+        kvpi_slots_end(spill, put);
     }
     free_spill(spill);
 }

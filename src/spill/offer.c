@@ -10,7 +10,8 @@
 /* One layer group of a prefix that is offered. */
 struct offer {
     struct kvpi_spill_prefix *prefix;
-    uint32_t group;
+    uint32_t group;    /* of the records */
+    uint32_t kv_group; /* of the rows: of a state another one */
     uint32_t n_records;
     uint32_t next;     /* gives: records before this one are done */
     kvp_digest before; /* key of the record before; zero */
@@ -24,7 +25,7 @@ struct known {
 
 static const int32_t *row_of(const kvp_spill *spill, const struct offer *offer, uint32_t record)
 {
-    return spill->rows + (size_t)offer->group * spill->max_entries +
+    return spill->rows + (size_t)offer->kv_group * spill->max_entries +
            (size_t)record * spill->record_blocks;
 }
 
@@ -35,7 +36,7 @@ static int is_entry(const kvp_spill *spill, const struct offer *offer, int32_t b
                     uint32_t entry, kvp_block_origin *out)
 {
     return kvp_block_origin_get(spill->config.cache, offer->prefix->tier, block, out) == KVP_OK &&
-           out->ns.bits == offer->prefix->space->ns.bits && out->group == offer->group &&
+           out->ns.bits == offer->prefix->space->ns.bits && out->group == offer->kv_group &&
            out->n_tokens == (entry + 1) * spill->cache.block_tokens;
 }
 
@@ -44,11 +45,11 @@ static int is_entry(const kvp_spill *spill, const struct offer *offer, int32_t b
 static int mirror_record(kvp_spill *spill, const int32_t *blocks, struct kvpi_spill_put *put)
 {
     kvp_mirrored mirrored;
-    if (kvp_mirror(spill->config.cache, blocks, spill->record_blocks, spill->config.spare_blocks,
+    if (kvp_mirror(spill->config.cache, blocks, put->n_blocks, spill->config.spare_blocks,
                    put->blocks, &mirrored) != KVP_OK) {
         return 0;
     }
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    for (uint32_t i = 0; i < put->n_blocks; i++) {
         if (put->blocks[i] == KVP_NULL_BLOCK) {
             return 0;
         }
@@ -60,7 +61,7 @@ static int mirror_record(kvp_spill *spill, const int32_t *blocks, struct kvpi_sp
 static int note_content(kvp_spill *spill, struct kvpi_spill_put *put)
 {
     put->after = 0;
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    for (uint32_t i = 0; i < put->n_blocks; i++) {
         kvp_block_origin origin;
         if (kvp_block_origin_get(spill->config.cache, KVP_HOST, put->blocks[i], &origin) !=
             KVP_OK) {
@@ -72,15 +73,15 @@ static int note_content(kvp_spill *spill, struct kvpi_spill_put *put)
     return 1;
 }
 
-/* Find the host blocks of a record, or copy to some. */
+/* Find the host blocks of the put's last entries, up to the end of a record, or copy to some. */
 static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t record,
                        struct kvpi_spill_put *put)
 {
-    const int32_t *row = row_of(spill, offer, record);
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    const uint32_t first = (record + 1) * spill->record_blocks - put->n_blocks;
+    const int32_t *row = row_of(spill, offer, record) + spill->record_blocks - put->n_blocks;
+    for (uint32_t i = 0; i < put->n_blocks; i++) {
         kvp_block_origin origin;
-        if (row[i] == KVP_NULL_BLOCK ||
-            !is_entry(spill, offer, row[i], record * spill->record_blocks + i, &origin)) {
+        if (row[i] == KVP_NULL_BLOCK || !is_entry(spill, offer, row[i], first + i, &origin)) {
             return 0;
         }
         put->hashes[i] = origin.hash;
@@ -90,7 +91,7 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
         }
     }
     if (offer->prefix->tier == KVP_HOST) {
-        memcpy(put->blocks, row, spill->record_blocks * sizeof(*row));
+        memcpy(put->blocks, row, put->n_blocks * sizeof(*row));
     } else if (!mirror_record(spill, row, put)) {
         return 0;
     }
@@ -112,13 +113,21 @@ static int copy_tokens(kvp_spill *spill, const struct offer *offer, uint32_t rec
     return 1;
 }
 
+/* Must another record be stored first? */
+static int has_parent(const kvp_spill *spill, const struct offer *offer, uint32_t record)
+{
+    return kvpi_spill_is_state(spill, offer->group)
+               ? kvpi_records_before_state(spill) != KVPI_SPILL_NONE
+               : kvpi_records_is_full(spill, offer->group) && record > 0;
+}
+
 static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t record,
                           const kvp_digest *digest, struct kvpi_spill_put *put)
 {
     const uint32_t begin = record * spill->record_tokens;
     put->identity = kvpi_records_identity(spill, offer->prefix->space, offer->group, record);
     put->identity.digest = *digest;
-    if (kvpi_records_is_full(spill, offer->group)) {
+    if (has_parent(spill, offer, record)) {
         put->identity.parent = offer->before;
     }
     put->identity.tokens = put->tokens;
@@ -128,13 +137,12 @@ static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t 
     kvpi_records_keep_keys(put->keys, put->identity.n_keys, put->key_bytes);
 }
 
-static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spill_put *put,
-                    const kvp_digest *key)
+static void add_put(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                    const struct known *known, struct kvpi_spill_put *put)
 {
+    fill_identity(spill, offer, record, &known->digest, put);
     struct kvpi_spill_put *parent =
-        kvpi_records_is_full(spill, offer->group) && put->identity.position > 0
-            ? kvpi_puts_find(spill, &offer->before)
-            : NULL;
+        has_parent(spill, offer, record) ? kvpi_puts_find(spill, &offer->before) : NULL;
     put->parent = parent == NULL ? KVPI_SPILL_NONE : (uint32_t)(parent - spill->puts);
     put->parent_order = parent == NULL ? 0 : parent->order;
     put->n_children = 0;
@@ -146,8 +154,21 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
     put->order = ++spill->order;
     put->space = offer->prefix->space->serial;
     put->bytes = spill->record_bytes[offer->group];
-    put->key = *key;
+    put->key = known->key;
+    kvpi_rates_put(spill, put->bytes);
     kvpi_puts_add(spill, put);
+}
+
+/* A put of this offer, of a record or of a state: the blocks that are lent for it. */
+static struct kvpi_spill_put *begin_put(kvp_spill *spill, const struct offer *offer)
+{
+    struct kvpi_spill_put *put = kvpi_puts_free(spill);
+    if (put != NULL) {
+        put->slot = (struct kvpi_spill_slot){.place = KVPI_SPILL_NONE, .is_told = 1};
+        put->kv_group = offer->kv_group;
+        put->n_blocks = kvpi_spill_is_state(spill, offer->group) ? 1 : spill->record_blocks;
+    }
+    return put;
 }
 
 /* NULL: the record is on its way. Else what counts those that are left out: this one and, in a
@@ -155,7 +176,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
 static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint32_t record,
                               const struct known *known)
 {
-    struct kvpi_spill_put *put = kvpi_puts_free(spill);
+    struct kvpi_spill_put *put = begin_put(spill, offer);
     if (put == NULL) {
         return &spill->stats.no_place;
     }
@@ -165,16 +186,14 @@ static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint3
     if (!find_blocks(spill, offer, record, put) || !copy_tokens(spill, offer, record, put)) {
         return &spill->stats.no_block;
     }
-    kvpi_rates_put(spill, spill->record_bytes[offer->group]);
-    fill_identity(spill, offer, record, &known->digest, put);
-    add_put(spill, offer, put, &known->key);
+    add_put(spill, offer, record, known, put);
     return NULL;
 }
 
 int kvpi_offer_has_place(kvp_spill *spill)
 {
     uint64_t least = spill->record_bytes[0];
-    for (uint32_t g = 1; g < spill->cache.n_groups; g++) {
+    for (uint32_t g = 1; g < spill->n_kinds; g++) {
         least = spill->record_bytes[g] < least ? spill->record_bytes[g] : least;
     }
     return kvpi_puts_free(spill) != NULL && kvpi_rates_may_put(spill, least);
@@ -326,7 +345,7 @@ kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
     uint32_t next = n_records;
     kvp_status status = prefix->base < n_records ? make_digests(spill, prefix) : KVP_OK;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
-        struct offer offer = {.prefix = prefix, .group = g, .n_records = n_records};
+        struct offer offer = {.prefix = prefix, .group = g, .kv_group = g, .n_records = n_records};
         status = kvpi_records_is_full(spill, g) ? offer_chain(spill, &offer)
                                                 : offer_window(spill, &offer);
         next = kvpi_spill_min(next, offer.next);
@@ -337,4 +356,79 @@ kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
         mark->next = next;
     }
     return status;
+}
+
+/* ------------------------------------------------------------------------------------- a state */
+
+/* As offer_record. KVP_E_DROPPED: there is no state. */
+static kvp_status offer_slot(kvp_spill *spill, const struct offer *offer, const struct known *known,
+                             uint64_t **out_left_out)
+{
+    const uint32_t record = offer->n_records - 1;
+    struct kvpi_spill_put *put = begin_put(spill, offer);
+    *out_left_out = NULL;
+    if (put == NULL) {
+        *out_left_out = &spill->stats.no_place;
+        return KVP_OK;
+    }
+    if (!kvpi_rates_may_put(spill, spill->record_bytes[offer->group])) {
+        *out_left_out = &spill->stats.over_budget;
+        return KVP_OK;
+    }
+    const kvp_status status = kvpi_slots_hold(spill, offer->prefix, put);
+    if (status == KVP_E_DROPPED) {
+        return status;
+    }
+    if (status != KVP_OK) { /* what others of these states hold, they will release */
+        *out_left_out = spill->n_slots > 0 ? &spill->stats.no_place : &spill->stats.no_block;
+    } else if (!find_blocks(spill, offer, record, put) || !copy_tokens(spill, offer, record, put)) {
+        kvpi_slots_end(spill, put);
+        *out_left_out = &spill->stats.no_block;
+    } else {
+        add_put(spill, offer, record, known, put);
+    }
+    return KVP_OK;
+}
+
+/* Is the record before the state done? A state without it is of no use. */
+static kvp_status ask_kv(kvp_spill *spill, struct offer *offer, const struct known *known,
+                         int *out_is)
+{
+    *out_is = 1;
+    if (kvpi_records_before_state(spill) == KVPI_SPILL_NONE) {
+        return KVP_OK;
+    }
+    const kvp_status status =
+        kvpi_records_key(spill, &known->digest, offer->kv_group, &offer->before);
+    *out_is = status == KVP_OK && is_done(spill, &offer->before);
+    return status;
+}
+
+kvp_status kvpi_offer_state(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
+{
+    const uint32_t before = kvpi_records_before_state(spill);
+    struct offer offer = {.prefix = prefix,
+                          .group = spill->cache.n_groups,
+                          .kv_group = before != KVPI_SPILL_NONE ? before : 0,
+                          .n_records = prefix->n_tokens / spill->record_tokens};
+    struct known known;
+    uint64_t *left_out = &spill->stats.no_block;
+    int is_kv_done = 0;
+    kvp_status status = know(spill, &offer, offer.n_records - 1, &known);
+    if (status != KVP_OK || is_done(spill, &known.key)) {
+        return status;
+    }
+    status = ask_kv(spill, &offer, &known, &is_kv_done);
+    if (status == KVP_OK && is_kv_done) {
+        status = offer_slot(spill, &offer, &known, &left_out);
+    }
+    if (status != KVP_OK) {
+        return status == KVP_E_DROPPED ? KVP_OK : status;
+    }
+    spill->stats.offered++;
+    if (left_out != NULL) {
+        (*left_out)++;
+        spill->stats.states_left_out++;
+    }
+    return KVP_OK;
 }

@@ -35,6 +35,7 @@ struct kvpi_spill_put *kvpi_puts_find(kvp_spill *spill, const kvp_digest *key)
 
 void kvpi_puts_end(kvp_spill *spill, struct kvpi_spill_put *put)
 {
+    kvpi_slots_end(spill, put);
     spill->put_marks[put - spill->puts] = 0;
     spill->put_bytes -= put->bytes;
     put->state = KVPI_PUT_FREE;

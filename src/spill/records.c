@@ -79,7 +79,8 @@ void *kvpi_records_address(const kvp_spill *spill, uint32_t group, int32_t block
 kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spill_space *space,
                                    uint32_t group, uint32_t record)
 {
-    return (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+    return (kvp_identity){.kind = kvpi_spill_is_state(spill, group) ? KVP_IDENTITY_STATE
+                                                                    : KVP_IDENTITY_TOKENS,
                           .group = group,
                           .slice = spill->config.slice,
                           .fingerprint = spill->config.fingerprint,
@@ -87,6 +88,15 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
                           .position = record * spill->record_tokens,
                           .block_tokens = spill->cache.block_tokens,
                           .n_blocks = spill->record_blocks};
+}
+
+uint32_t kvpi_records_before_state(const kvp_spill *spill)
+{
+    uint32_t g = 0;
+    while (g < spill->cache.n_groups && !kvpi_records_is_full(spill, g)) {
+        g++;
+    }
+    return g < spill->cache.n_groups ? g : KVPI_SPILL_NONE;
 }
 
 kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of)
@@ -223,7 +233,7 @@ uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_as
                               uint32_t group, uint32_t *out_begin)
 {
     uint32_t end = 0;
-    for (uint32_t g = 0; g <= group && g < spill->cache.n_groups; g++) {
+    for (uint32_t g = 0; g <= group && g < spill->n_kinds; g++) {
         *out_begin = end;
         end += ask->n_records > ask->first[g] ? ask->n_records - ask->first[g] : 0;
     }
@@ -235,7 +245,11 @@ void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask
 {
     uint32_t begin = 0;
     const uint32_t end = kvpi_records_lookups(spill, ask, group, &begin);
-    for (uint32_t i = begin + record - ask->first[group]; i < end; i++) {
+    const uint32_t first = ask->first[group];
+    for (uint32_t i = begin + (record > first ? record - first : 0); i < end; i++) {
         kvpi_records_forget(spill, &ask->lookups[i]);
+    }
+    if (kvpi_spill_has_states(spill) && !kvpi_spill_is_state(spill, group)) {
+        kvpi_records_forget_from(spill, ask, spill->cache.n_groups, record);
     }
 }

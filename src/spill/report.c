@@ -131,10 +131,17 @@ static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info
         return KVP_OK;
     }
     kvp_status status = copy_rows(spill, seq, prefix.n_tokens / spill->cache.block_tokens);
-    if (status != KVP_OK || is_settled(spill, &prefix, is_again) || !read_prefix(spill, &prefix)) {
+    const int is_done = status == KVP_OK && is_settled(spill, &prefix, is_again);
+    const int may_have_state = kvpi_spill_has_states(spill) > 0 && prefix.n_tokens == n_tokens;
+    if (status != KVP_OK || (is_done && !may_have_state) || !read_prefix(spill, &prefix)) {
         return status;
     }
-    status = kvpi_offer_prefix(spill, &prefix);
+    if (!is_done) {
+        status = kvpi_offer_prefix(spill, &prefix);
+    }
+    if (status == KVP_OK && may_have_state && prefix.n_tokens == n_tokens) {
+        status = kvpi_offer_state(spill, &prefix);
+    }
     /* A sequence has tokens that are not known; a block has more keys than a digest takes. */
     return status == KVP_E_UNKNOWN || status == KVP_E_ARG ? KVP_OK : status;
 }

@@ -33,12 +33,15 @@
  *   COPYING      the host blocks are not written yet, or the store has no place
  *   WRITING      the blocks are lent, the put is out
  *
+ * Records of recurrent state are those of the state group; slots.c says how they are written.
+ *
  * What the store points to lies in asks, gets and puts, and stays until the operation has ended.
  */
 #ifndef KVPI_SPILL_STATE_H
 #define KVPI_SPILL_STATE_H
 
 #include <kvpager/spill.h>
+#include <kvpager/states.h>
 
 #define KVPI_SPILL_NONE UINT32_MAX
 
@@ -96,7 +99,7 @@ struct kvpi_spill_ask {
     uint32_t found_tokens;          /* hit when its prefix was chosen */
     uint32_t is_part;               /* 1: of all that the store has, that is a part */
     uint32_t n_records;             /* that may be loaded */
-    uint32_t first[KVP_GROUPS_MAX]; /* record that the store was asked for, of each group */
+    uint32_t first[KVP_GROUPS_MAX]; /* record that the store was asked for, of each kind */
     uint32_t n_lookups;
 
     /* LOADING */
@@ -106,9 +109,8 @@ struct kvpi_spill_ask {
     uint64_t left_bytes;  /* of records to be read */
     uint32_t n_loads;
     uint32_t n_gets_out;
-    uint32_t
-        cursor;   /* record x groups + group: what is behind it was submitted, or is not needed */
-    uint32_t end; /* of the cursor */
+    uint32_t cursor; /* record x kinds + group: what is behind it was submitted, or is not needed */
+    uint32_t end;    /* of the cursor */
     uint32_t n_failed;
     uint32_t n_shared; /* bits in `on` */
     struct kvpi_spill_load loads[KVPI_SPILL_LOADS];
@@ -119,8 +121,8 @@ struct kvpi_spill_ask {
     uint64_t *bits;      /* of lookups */
     kvp_key *keys;       /* [max_keys] */
     uint8_t *key_bytes;  /* [max_keys][KVP_KEY_MAX_BYTES] */
-    int32_t *blocks;     /* [n_groups][max_entries] that are loaded; 0: none */
-    uint8_t *whole;      /* [n_groups][max_entries] */
+    int32_t *blocks;     /* [n_kinds][max_entries] that are loaded; 0: none */
+    uint8_t *whole;      /* [n_kinds][max_entries] */
     uint64_t *on;        /* [ceil(max_asks / 64)] asks whose loads it shares */
 };
 
@@ -133,6 +135,15 @@ struct kvpi_spill_get {
     kvp_identity identity;
     kvp_key *keys; /* [max_keys] */
     void *addresses[KVP_RECORD_BLOCKS_MAX];
+};
+
+/* A slot of state on its way to the host. */
+struct kvpi_spill_slot {
+    kvp_seq seq;      /* holds it; 0: nothing does */
+    int32_t slot;     /* of the device */
+    uint32_t place;   /* that it is copied to; KVPI_SPILL_NONE: the put is of no state */
+    uint32_t is_told; /* the copy was given to the engine */
+    uint64_t plan;    /* with which it runs */
 };
 
 struct kvpi_spill_put {
@@ -148,6 +159,9 @@ struct kvpi_spill_put {
     uint64_t bytes;
     kvp_identity identity;
     kvp_digest key;
+    struct kvpi_spill_slot slot;            /* of a state */
+    uint32_t n_blocks;                      /* that are lent: of the record; of a state 1 */
+    uint32_t kv_group;                      /* of these blocks */
     kvp_hash hashes[KVP_RECORD_BLOCKS_MAX]; /* of each block's deepest unit */
     uint64_t generations[KVP_RECORD_BLOCKS_MAX];
     int32_t blocks[KVP_RECORD_BLOCKS_MAX]; /* of the host */
@@ -231,6 +245,7 @@ struct kvpi_spill_prefix {
     uint32_t is_unproven; /* 1: the rows were found by hashes: their marks are not its own */
     uint32_t base;        /* records that have marks */
     uint32_t next;        /* records that need not be offered again; 0: not known */
+    uint32_t has_state;   /* 1: unproven, and a checkpoint may be at its end */
     kvp_seq seq;          /* that it is of, unless it is unproven */
 };
 
@@ -244,6 +259,9 @@ struct kvp_spill {
     uint32_t max_records;
     uint32_t max_lookups;
     uint64_t record_bytes[KVP_GROUPS_MAX];
+    uint32_t n_kinds;     /* of records: one for each layer group, and for the state group */
+    uint32_t n_slots;     /* states that are written, or wait for it */
+    uint64_t slots_used;  /* bits of places that states are copied to */
     uint64_t most_blocks; /* of the host, for one load */
     kvp_digester *digester;
     int is_stopping;
@@ -286,7 +304,7 @@ struct kvp_spill {
     kvp_spill_stats stats;
 
     /* Scratch memory of one call. */
-    int32_t *tokens;     /* [max_entries x S] */
+    int32_t *tokens;     /* [max_tokens + 1] */
     kvp_digest *digests; /* [max_entries] */
     kvp_key *keys;       /* [max_keys] */
     uint8_t *key_bytes;  /* [max_keys][KVP_KEY_MAX_BYTES] */
@@ -298,6 +316,18 @@ struct kvp_spill {
 static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+/* Is it the state group? */
+static inline int kvpi_spill_is_state(const kvp_spill *spill, uint32_t group)
+{
+    return group == spill->cache.n_groups;
+}
+
+/* 1: the cache has recurrent state; 0. */
+static inline uint32_t kvpi_spill_has_states(const kvp_spill *spill)
+{
+    return spill->n_kinds - spill->cache.n_groups;
 }
 
 /* The tag of the next operation. */
@@ -344,7 +374,8 @@ uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group);
 /* The lookups of a group of an ask: [*out_begin, what is returned). */
 uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               uint32_t group, uint32_t *out_begin);
-/* A record that an ask has asked for, and those behind it, are not known to be stored. */
+/* A record that an ask has asked for, and those behind it, are not known to be stored; nor are the
+ * states that go with them. */
 void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
                               uint32_t record);
 /* The keys that touch [begin, end): copied to out. */
@@ -355,6 +386,8 @@ kvp_status kvpi_records_key(kvp_spill *spill, const kvp_digest *digest, uint32_t
 /* Copy the keys' bytes to [n_keys][KVP_KEY_MAX_BYTES]. */
 void kvpi_records_keep_keys(kvp_key *keys, uint32_t n_keys, uint8_t *bytes);
 void *kvpi_records_address(const kvp_spill *spill, uint32_t group, int32_t block);
+/* The group whose record comes before that of a state with the same end; KVPI_SPILL_NONE: none. */
+uint32_t kvpi_records_before_state(const kvp_spill *spill);
 /* The identity of record `record` of a group; parent and keys are left out. */
 kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spill_space *space,
                                    uint32_t group, uint32_t record);
@@ -398,8 +431,24 @@ void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom);
 /* Make digests of the records from `base` on, whose tokens are there, and puts of the records that
  * are not known to be stored. */
 kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix);
+/* Make a put of the state after the prefix, if there is one that is not known to be stored. Its
+ * records of KV were offered. */
+kvp_status kvpi_offer_state(kvp_spill *spill, struct kvpi_spill_prefix *prefix);
 /* May any record be written now? */
 int kvpi_offer_has_place(kvp_spill *spill);
+
+/* slots.c */
+
+/* Hold the checkpoint after the prefix, and a place to copy it to. KVP_E_DROPPED: there is no
+ * checkpoint; KVP_E_AGAIN: no place. */
+kvp_status kvpi_slots_hold(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                           struct kvpi_spill_put *put);
+/* Sequences of slots whose copies have run are closed. */
+void kvpi_slots_work(kvp_spill *spill);
+/* The slot of a put is needed no more. */
+void kvpi_slots_end(kvp_spill *spill, struct kvpi_spill_put *put);
+/* Where its state lies. */
+void *kvpi_slots_address(const kvp_spill *spill, const struct kvpi_spill_put *put);
 
 /* wrong.c */
 

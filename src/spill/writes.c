@@ -4,6 +4,9 @@
  * ended. Generations say whether a block still has the content that the record was made for: they
  * are compared before it is lent, and when the put has ended. Puts stand in their queue behind the
  * put of the record before, so one pass drops all that cannot be written any more.
+ *
+ * For a state the block of KV that ends with it is lent: it tells the same, while the bytes lie
+ * elsewhere (slots.c).
  */
 #include "spill/state.h"
 
@@ -30,10 +33,10 @@ static int parent_state(const kvp_spill *spill, const struct kvpi_spill_put *put
 static int content_state(const kvp_spill *spill, const struct kvpi_spill_put *put)
 {
     int state = READY;
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    for (uint32_t i = 0; i < put->n_blocks; i++) {
         kvp_block_info info;
-        const kvp_status status = kvp_block_info_get(spill->config.cache, put->identity.group,
-                                                     KVP_HOST, put->blocks[i], &info);
+        const kvp_status status =
+            kvp_block_info_get(spill->config.cache, put->kv_group, KVP_HOST, put->blocks[i], &info);
         if (status != KVP_OK || info.generation != put->generations[i]) {
             return GONE;
         }
@@ -50,8 +53,10 @@ static int content_state(const kvp_spill *spill, const struct kvpi_spill_put *pu
 static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
 {
     const uint32_t number = (uint32_t)(put - spill->puts);
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
-        put->addresses[i] = kvpi_records_address(spill, put->identity.group, put->blocks[i]);
+    for (uint32_t i = 0; i < put->n_blocks; i++) {
+        put->addresses[i] = put->slot.place == KVPI_SPILL_NONE
+                                ? kvpi_records_address(spill, put->kv_group, put->blocks[i])
+                                : kvpi_slots_address(spill, put);
     }
     const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_PUT, number);
     const kvp_status status =
@@ -62,7 +67,7 @@ static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
         spill->n_ops++;
         return 1;
     }
-    (void)kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks);
+    (void)kvp_blocks_return(spill->config.cache, put->blocks, put->n_blocks);
     if (status != KVP_E_AGAIN) {
         spill->stats.put_failed++;
         kvpi_puts_end(spill, put);
@@ -81,17 +86,18 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
         kvpi_puts_end(spill, put);
         return 1;
     }
-    if (parent == NOT_YET || content == NOT_YET || put->after > spill->plans_done) {
+    if (parent == NOT_YET || content == NOT_YET || put->after > spill->plans_done ||
+        !put->slot.is_told) {
         return 1;
     }
-    const kvp_status status =
-        kvp_blocks_lend(spill->config.cache, put->blocks, spill->record_blocks);
+    const kvp_status status = kvp_blocks_lend(spill->config.cache, put->blocks, put->n_blocks);
     return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
 }
 
 void kvpi_writes_work(kvp_spill *spill)
 {
     int may_submit = !kvpi_wrong_is_full(spill);
+    kvpi_slots_work(spill);
     for (uint32_t i = 0; i < spill->n_puts && may_submit; i++) {
         struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
         if (put->state == KVPI_PUT_COPYING) {
@@ -119,6 +125,7 @@ static void release_children(kvp_spill *spill, struct kvpi_spill_put *of)
 static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
 {
     spill->stats.written += result == KVP_STORE_OK;
+    spill->stats.states_written += result == KVP_STORE_OK && put->slot.place != KVPI_SPILL_NONE;
     spill->stats.written_bytes += result == KVP_STORE_OK ? put->bytes : 0;
     spill->stats.known += result == KVP_STORE_KNOWN;
     kvpi_records_know(spill, &put->key);
@@ -141,7 +148,7 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
     const int is_there = result == KVP_STORE_OK || result == KVP_STORE_KNOWN;
     const int content = content_state(spill, put);
     spill->is_broken |=
-        kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks) != KVP_OK;
+        kvp_blocks_return(spill->config.cache, put->blocks, put->n_blocks) != KVP_OK;
     if (is_there && (content != READY || put->is_doomed)) {
         kvpi_wrong_put(spill, put);
         spill->stats.taken_back++;

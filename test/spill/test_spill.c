@@ -608,35 +608,6 @@ static void creating_fails_whole_or_not(void **state)
     close_world(&w);
 }
 
-/* Stores have no records of states, and KV without a state is not hit. */
-static void recurrent_state_is_refused(void **state)
-{
-    (void)state;
-    world_options options;
-    kvp_spill *spill = NULL;
-    kvp_cache *cache;
-    char why[100];
-    world w;
-    world_defaults(&options);
-    open_world(&w, &options);
-    kvp_config of_cache = w.config;
-    of_cache.steps = KVP_STEPS_ORDERED;
-    of_cache.state_slots = of_cache.host_state_slots = 4;
-    assert_int_equal(kvp_cache_create(&of_cache, NULL, 0, &cache), KVP_OK);
-    kvp_spill_config config;
-    kvp_spill_config_init(&config);
-    config.cache = cache;
-    config.store = w.store;
-    config.fingerprint.bytes[0] = 7;
-    config.block_bytes[0] = config.host[0].stride = 32;
-    config.host[0].base = w.host;
-    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
-    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_STATE);
-    assert_string_equal(why, "the cache has state_slots, which stores do not keep yet");
-    kvp_cache_destroy(cache);
-    close_world(&w);
-}
-
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -686,7 +657,6 @@ int main(void)
         cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
         cmocka_unit_test(an_answer_that_is_not_due_is_refused),
         cmocka_unit_test(creating_fails_whole_or_not),
-        cmocka_unit_test(recurrent_state_is_refused),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(comes_back_after_a_restart),
         cmocka_unit_test(only_what_is_hit_is_written),

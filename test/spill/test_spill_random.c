@@ -42,6 +42,8 @@ typedef struct totals {
     uint64_t aborted;
     uint64_t minds;
     uint64_t failed_steps;
+    uint64_t states_read;
+    uint64_t state_tokens;
     kvp_spill_stats stats;
 } totals;
 
@@ -76,6 +78,17 @@ static void draw_windows(engine *e, world_options *o)
     }
 }
 
+static void draw_states(engine *e, world_options *o)
+{
+    if (percent(e, 40))
+        return;
+    o->state_slots = 6 + below(e, 40);
+    o->host_state_slots = 2 + below(e, 6);
+    o->keep_rate = percent(e, 30) ? 0 : 40 + below(e, 60);
+    o->more.max_states = below(e, 12);
+    o->overlapped = 0; /* a host tier of states has ordered steps */
+}
+
 static void draw_options(engine *e, world_options *o)
 {
     static const char *const urls[] = {"memory:?size=64KiB", "memory:?size=1MiB",
@@ -105,6 +118,7 @@ static void draw_options(engine *e, world_options *o)
     o->more.put_bytes_s = percent(e, 80) ? 0 : 20000;
     o->more.get_bytes = percent(e, 50) ? 0 : 1 + below(e, 2048);
     o->more.max_tokens = percent(e, 80) ? 0 : 1 + below(e, LONGEST);
+    draw_states(e, o);
     liar.is_flat = (int)percent(e, 40);
     liar.rate = percent(e, 30) ? 0 : below(e, 60);
     liar.delay = percent(e, 50) ? 0 : below(e, 90);
@@ -195,7 +209,7 @@ static void compute(engine *e)
     world_truth(&e->w, &r->line);
     const kvp_status status = world_compute(&e->w, &r->line, &r->seq, &info);
     if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_NEVER &&
-        status != KVP_E_IN_FLIGHT)
+        status != KVP_E_IN_FLIGHT && status != KVP_E_NO_SEQS)
         bad(e, kvp_status_name(status));
     r->state = status == KVP_OK ? OPEN : IDLE;
 }
@@ -254,8 +268,8 @@ static void check_limits(engine *e)
 {
     const kvp_spill_stats stats = world_stats(&e->w);
     const kvp_spill_config *more = &e->w.options.more;
-    const uint64_t record =
-        (uint64_t)e->w.options.block_tokens * e->w.options.record_blocks * sizeof(uint64_t);
+    const uint64_t n_numbers = (uint64_t)e->w.options.block_tokens * e->w.options.record_blocks;
+    const uint64_t record = sizeof(uint64_t) * (n_numbers > WORLD_STATE ? n_numbers : WORLD_STATE);
     kvp_stats cache;
     if (kvp_cache_stats(e->w.cache, &cache) != KVP_OK ||
         cache.host_lent_blocks > e->w.config.lent_blocks)
@@ -359,9 +373,14 @@ static void stop(engine *e)
     }
     if (status != KVP_OK || find(e, WAITING) != NULL)
         bad(e, "it does not stop, or a request was not answered");
+    uint64_t n_open = 0;
+    for (uint32_t i = 0; i < REQUESTS; i++)
+        n_open += e->requests[i].state == OPEN;
     if (kvp_cache_stats(e->w.cache, &stats) != KVP_OK ||
         stats.host_lent_blocks + stats.open_loads > 0)
         bad(e, "it has stopped, and blocks are lent");
+    if (stats.open_seqs != n_open)
+        bad(e, "it has stopped, and holds sequences");
 }
 
 /* As before the process ends. */
@@ -449,6 +468,8 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     const kvp_spill_stats stats = world_stats(&e->w);
     add_stats(&stats);
     seen.failed_steps += e->w.n_failed;
+    seen.states_read += e->w.n_states_read;
+    seen.state_tokens += stats.states_loaded > 0 ? stats.store_tokens : 0;
     world_close(&e->w);
     if (e->w.verdict.is_bad) {
         printf("seed %" PRIu64 ": %s\n", seed, e->w.verdict.why);
@@ -478,6 +499,11 @@ static int tell_all(void)
     all &= happened("records not read", s->load_failed);
     all &= happened("records written", s->written);
     all &= happened("known to the store", s->known);
+    all &= happened("states read", s->states_loaded);
+    all &= happened("states written", s->states_written);
+    all &= happened("states left out", s->states_left_out);
+    all &= happened("states that steps read", seen.states_read);
+    all &= happened("tokens hit by requests that states were loaded for", seen.state_tokens);
     all &= happened("over budget", s->over_budget);
     all &= happened("no place", s->no_place);
     all &= happened("no block", s->no_block);

@@ -3,7 +3,7 @@
 if(NOT TARGET kvpager_store_static)
   return()
 endif()
-foreach(name spill spill_digests spill_drops spill_random)
+foreach(name spill spill_digests spill_drops spill_random spill_states)
   kvp_add_test_program(test_${name}
                        "${CMAKE_CURRENT_SOURCE_DIR}/spill/test_${name}.c"
                        "${CMAKE_CURRENT_SOURCE_DIR}/spill/world.c"
@@ -18,6 +18,7 @@ kvp_add_test(NAME spill COMMAND test_spill LABELS store)
 kvp_add_test(NAME spill_digests COMMAND test_spill_digests LABELS store)
 kvp_add_test(NAME spill_drops COMMAND test_spill_drops LABELS store)
 kvp_add_test(NAME spill_random COMMAND test_spill_random LABELS store)
+kvp_add_test(NAME spill_states COMMAND test_spill_states LABELS store)
 kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 2000 800 LABELS store long)
 kvp_add_test(NAME spill_random_soak COMMAND test_spill_random 100001 40000 1000
              LABELS store soak TIMEOUT 7200)

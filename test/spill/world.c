@@ -6,7 +6,7 @@
 
 #include "liar.h"
 
-enum { BAD_TIER = 77 };
+enum { BAD_TIER = 77, PLACES = 64 };
 
 static void must(world *w, kvp_status status, const char *call)
 {
@@ -55,6 +55,8 @@ static void open_cache(world *w)
     w->config.test_hash_bits = o->hash_bits;
     w->config.n_groups = o->n_groups;
     memcpy(w->config.groups, o->windows, sizeof w->config.groups);
+    w->config.state_slots = o->state_slots;
+    w->config.host_state_slots = o->host_state_slots;
     if (o->overlapped) {
         w->config.steps = KVP_STEPS_OVERLAPPED;
         w->config.max_steps_out = WORLD_STEPS;
@@ -64,6 +66,20 @@ static void open_cache(world *w)
     const size_t S = o->block_tokens;
     w->device = random_allocate(o->n_blocks * S, sizeof *w->device);
     w->host = random_allocate(o->host_blocks * S, sizeof *w->host);
+    w->states[KVP_DEVICE] =
+        random_allocate((o->state_slots + 1) * (size_t)WORLD_STATE, sizeof **w->states);
+    w->states[KVP_HOST] =
+        random_allocate((o->host_state_slots + PLACES) * (size_t)WORLD_STATE, sizeof **w->states);
+}
+
+static uint32_t n_kinds(const world_options *o)
+{
+    return o->n_groups + (o->state_slots > 0);
+}
+
+static uint64_t piece_bytes(const world_options *o, uint32_t group)
+{
+    return sizeof(uint64_t) * (group == o->n_groups ? WORLD_STATE : o->block_tokens);
 }
 
 static void open_store(world *w, const kvp_digest *fingerprint)
@@ -74,9 +90,9 @@ static void open_store(world *w, const kvp_digest *fingerprint)
     config.url = w->options.url;
     config.fingerprint = *fingerprint;
     config.block_tokens = w->options.block_tokens;
-    config.n_groups = w->options.n_groups;
-    for (uint32_t g = 0; g < w->options.n_groups; g++)
-        config.block_bytes[g] = w->options.block_tokens * sizeof(uint64_t);
+    config.n_groups = n_kinds(&w->options);
+    for (uint32_t g = 0; g < config.n_groups; g++)
+        config.block_bytes[g] = piece_bytes(&w->options, g);
     config.record_blocks = w->options.record_blocks;
     config.max_ops = w->options.max_ops;
     config.threads = 0;
@@ -99,10 +115,12 @@ static void open_spill(world *w, const kvp_digest *fingerprint)
     config.store = w->store;
     config.fingerprint = *fingerprint;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
-    for (uint32_t g = 0; g < w->options.n_groups; g++) {
-        config.block_bytes[g] = w->options.block_tokens * sizeof(uint64_t);
-        config.host[g] = (kvp_spill_host){w->host, w->options.block_tokens * sizeof(uint64_t)};
+    for (uint32_t g = 0; g < n_kinds(&w->options); g++) {
+        config.block_bytes[g] = piece_bytes(&w->options, g);
+        config.host[g] = (kvp_spill_host){g < w->options.n_groups ? w->host : w->states[KVP_HOST],
+                                          piece_bytes(&w->options, g)};
     }
+    config.max_states = more->max_states;
     config.policy = w->options.policy;
     config.max_asks = more->max_asks > 0 ? more->max_asks : 8;
     config.max_gets = more->max_gets > 0 ? more->max_gets : 4;
@@ -155,6 +173,8 @@ void world_close(world *w)
     kvp_cache_destroy(w->cache);
     free(w->device);
     free(w->host);
+    free(w->states[KVP_DEVICE]);
+    free(w->states[KVP_HOST]);
 }
 
 /* ---------------------------------------------------------------------------------------- truth */
@@ -183,6 +203,11 @@ uint64_t world_kv(const world_line *line, uint32_t position, uint32_t group)
     return mix(line->kv[position], group);
 }
 
+uint64_t world_state(const world_line *line, uint32_t n, uint32_t i)
+{
+    return mix(line->kv[n - 1], 9000 + i);
+}
+
 kvp_prompt world_prompt(const world_line *line)
 {
     return (kvp_prompt){.struct_size = sizeof(kvp_prompt),
@@ -197,6 +222,11 @@ kvp_prompt world_prompt(const world_line *line)
 static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
 {
     return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
+}
+
+static uint64_t *state_of(world *w, uint32_t tier, int32_t slot)
+{
+    return w->states[tier] + (size_t)slot * WORLD_STATE;
 }
 
 static void report_step(world *w)
@@ -242,6 +272,11 @@ void world_take(world *w)
          "kvp_plan_take");
     w->n_copies += n;
     w->n_plans++;
+    if (w->spill != NULL) {
+        must(w, kvp_spill_copies(w->spill, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n),
+             "kvp_spill_copies");
+        w->n_copies += n;
+    }
 }
 
 static void run_copies(world *w)
@@ -251,6 +286,11 @@ static void run_copies(world *w)
         if (copy->src_tier == BAD_TIER) {
             memset(slot_of(w, copy->dst_tier, copy->dst_block), 0xBB,
                    copy->n_tokens * sizeof(uint64_t));
+            continue;
+        }
+        if (copy->group == w->options.n_groups) {
+            memcpy(state_of(w, copy->dst_tier, copy->dst_block),
+                   state_of(w, copy->src_tier, copy->src_block), WORLD_STATE * sizeof(uint64_t));
             continue;
         }
         memmove(slot_of(w, copy->dst_tier, copy->dst_block),
@@ -280,8 +320,63 @@ static bool sees(const world *w, uint32_t group, uint32_t query, uint32_t key)
            key + window->recent_tokens > query;
 }
 
+/* Is the state that the next step reads the one after n tokens? */
+static void read_state(world *w, kvp_seq seq, const world_line *line, uint32_t n)
+{
+    kvp_state_info info;
+    if (w->options.state_slots == 0 || w->verdict.is_bad)
+        return;
+    must(w, kvp_seq_state_get(w->cache, seq, &info), "kvp_seq_state_get");
+    if (n == 0 || info.lost)
+        return;
+    w->n_states_read++;
+    for (uint32_t i = 0; i < WORLD_STATE && !w->verdict.is_bad; i++)
+        if (info.read_slot == 0 ||
+            state_of(w, KVP_DEVICE, (int32_t)info.read_slot)[i] != world_state(line, n, i))
+            verdict_bad(&w->verdict, "slot %" PRIu32 " is not the state after %" PRIu32 " tokens",
+                        info.read_slot, n);
+}
+
+static void write_state(world *w, kvp_seq seq, const world_line *line, uint32_t n)
+{
+    int32_t slot = 0;
+    if (w->options.state_slots == 0)
+        return;
+    must(w, kvp_meta_states(w->cache, &seq, 1, NULL, &slot), "kvp_meta_states");
+    for (uint32_t i = 0; i < WORLD_STATE; i++)
+        state_of(w, KVP_DEVICE, slot)[i] = world_state(line, n, i);
+}
+
+/* Where the next chunk ends: not beyond a place where a state is to be kept. */
+static uint32_t chunk_end(world *w, kvp_seq seq, uint32_t at, uint32_t end)
+{
+    kvp_state_info info = {0};
+    if (w->options.state_slots > 0)
+        must(w, kvp_seq_state_get(w->cache, seq, &info), "kvp_seq_state_get");
+    if (info.prompt_end > at && info.prompt_end < end)
+        end = info.prompt_end;
+    if (info.branch_end > at && info.branch_end < end)
+        end = info.branch_end;
+    return end;
+}
+
+static void keep_state(world *w, kvp_seq seq, uint32_t at)
+{
+    kvp_state_info info = {0};
+    if (w->options.state_slots == 0 || at % w->options.unit_tokens != 0)
+        return;
+    must(w, kvp_seq_state_get(w->cache, seq, &info), "kvp_seq_state_get");
+    if (at == info.prompt_end || at == info.branch_end ||
+        random_percent(&w->random, w->options.keep_rate)) {
+        const kvp_status status = kvp_seq_checkpoint(w->cache, seq, NULL);
+        if (status != KVP_E_STATE) /* no node was free for the unit */
+            must(w, status, "kvp_seq_checkpoint");
+    }
+}
+
 void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens)
 {
+    read_state(w, seq, line, n_tokens);
     const uint32_t S = w->options.block_tokens;
     const uint32_t query = n_tokens < line->n_tokens ? n_tokens : line->n_tokens - 1;
     for (uint32_t g = 0; g < w->options.n_groups; g++) {
@@ -340,10 +435,14 @@ static void compute_chunks(world *w, const world_line *line, kvp_seq seq, uint32
 {
     const uint32_t step = 3 * w->options.block_tokens;
     while (at < line->n_tokens && !w->verdict.is_bad) {
-        const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
+        const uint32_t end = line->n_tokens - at < step ? line->n_tokens : at + step;
+        const uint32_t n = chunk_end(w, seq, at, end) - at;
         world_run(w);
+        read_state(w, seq, line, at);
         write_kv(w, seq, line, (kvp_range){at, at + n}, false);
+        write_state(w, seq, line, at + n);
         must(w, kvp_seq_commit(w->cache, seq, at + n), "kvp_seq_commit");
+        keep_state(w, seq, at + n);
         must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
         at += n;
         world_take(w);

@@ -2,16 +2,22 @@
  *
  * A token's KV is a number, made of the weights, the namespace, the layer group, and all tokens and
  * keys up to it. The engine compares every number that it reads. Copies run when the engine
- * computes, or when it is told to; a store reads and writes host blocks in between. */
+ * computes, or when it is told to; a store reads and writes host blocks in between.
+ *
+ * With slots of recurrent state, a slot is a few numbers, made of all tokens and keys up to the
+ * state's last one. A step compares the slot that it reads, and writes another. */
 #ifndef KVP_TEST_SPILL_WORLD_H
 #define KVP_TEST_SPILL_WORLD_H
 
 #include <kvpager/kvpager.h>
 #include <kvpager/spill.h>
+#include <kvpager/states.h>
 
 #include "../shadow/random.h"
 
 enum { WORLD_STEPS = 4, WORLD_TOKENS = 512, WORLD_SPACES = 2, WORLD_COPIES = 4096, WORLD_KEYS = 4 };
+
+enum { WORLD_STATE = 3 }; /* numbers of a state */
 
 typedef struct world_options {
     uint64_t seed;
@@ -24,8 +30,11 @@ typedef struct world_options {
     uint32_t host_blocks;
     uint32_t n_nodes; /* 0: the cache's choice */
     uint32_t policy;
-    uint32_t hash_bits; /* kvp_config.test_hash_bits */
-    uint32_t max_ops;   /* of the store */
+    uint32_t hash_bits;   /* kvp_config.test_hash_bits */
+    uint32_t max_ops;     /* of the store */
+    uint32_t state_slots; /* 0: no recurrent state */
+    uint32_t host_state_slots;
+    uint32_t keep_rate; /* of 100 ends of steps, those with a checkpoint that nothing asks for */
     const char *url;
     int lies;              /* the liar keeps the records */
     int overlapped;        /* steps overlap: they are reported late, and fail */
@@ -55,6 +64,8 @@ typedef struct world {
     uint64_t epochs[WORLD_SPACES]; /* and weights */
     uint64_t *device;              /* [n_blocks][S] */
     uint64_t *host;                /* [host_blocks][S] */
+    uint64_t *states[2];           /* by tier [slots][WORLD_STATE] */
+    uint64_t n_states_read;        /* states compared */
     kvp_copy copies[WORLD_COPIES]; /* taken, not run */
     uint32_t n_copies;
     uint64_t n_plans;            /* taken; all before the waiting copies have run */
@@ -78,6 +89,8 @@ void world_close(world *w);
 /* What the KV of a line's tokens is. */
 void world_truth(const world *w, world_line *line);
 uint64_t world_kv(const world_line *line, uint32_t position, uint32_t group);
+/* Number i of the state after n tokens. */
+uint64_t world_state(const world_line *line, uint32_t n, uint32_t i);
 kvp_prompt world_prompt(const world_line *line);
 
 /* Take the plan; run what was taken, and report it: of overlapped steps all but the newest

@@ -56,19 +56,22 @@ static uint32_t count_keys(const struct asked *asked)
     return n;
 }
 
-/* Whole records of the prompt that a match may hit. */
+/* Whole records of the prompt that a match may hit. With recurrent state the last token is always
+ * computed, of the part that is looked at, too: it is what is matched. */
 static uint32_t count_records(const kvp_spill *spill, const struct asked *asked)
 {
-    const uint32_t n_tokens = spill->cache.full_hit == KVP_FULL_HIT_RECOMPUTE
-                                  ? kvpi_spill_min(asked->n_public, asked->prompt->n_tokens - 1)
-                                  : asked->n_public;
+    uint32_t n_tokens = spill->cache.full_hit == KVP_FULL_HIT_RECOMPUTE
+                            ? kvpi_spill_min(asked->n_public, asked->prompt->n_tokens - 1)
+                            : asked->n_public;
+    if (kvpi_spill_has_states(spill)) {
+        n_tokens = kvpi_spill_min(n_tokens, asked->n_tokens - 1);
+    }
     const uint32_t flags = KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY;
     if (asked->prompt->n_tokens == 0 || (asked->prompt->flags & flags) != 0 ||
         !spill->cache.prefix_cache) {
         return 0;
     }
-    return kvpi_spill_min(n_tokens / spill->record_tokens,
-                          KVP_STORE_KEYS_MAX / spill->cache.n_groups);
+    return kvpi_spill_min(n_tokens / spill->record_tokens, KVP_STORE_KEYS_MAX / spill->n_kinds);
 }
 
 /* --------------------------------------------------------------------------------- the new ask */
@@ -107,9 +110,13 @@ static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
 
 /* The first record of a group that the store is asked for. In a group without a window, it is asked
  * for all: what it has lost of a chain that the cache has must be known for writing. In another,
- * from the first one that a longer prefix may need. */
+ * from the first one that a longer prefix may need. For states, from the first that is behind the
+ * hit. */
 static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, uint32_t group)
 {
+    if (kvpi_spill_is_state(spill, group)) {
+        return asked->hit.hit_tokens / spill->record_tokens;
+    }
     if (kvpi_records_is_full(spill, group) || kvpi_records_sinks(spill, group) > 0) {
         return 0;
     }
@@ -131,7 +138,7 @@ static kvp_status make_lookups(kvp_spill *spill, const struct asked *asked,
         ask->digests[r] = spill->digests[(r + 1) * spill->record_blocks - 1];
     }
     ask->n_lookups = 0;
-    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+    for (uint32_t g = 0; g < spill->n_kinds; g++) {
         ask->first[g] = first_lookup(spill, asked, g);
         for (uint32_t r = ask->first[g]; r < ask->n_records && status == KVP_OK; r++) {
             status = kvpi_records_key(spill, &ask->digests[r], g, &ask->lookups[ask->n_lookups++]);

@@ -8,6 +8,8 @@
  *     records   0     1     2     3     4     5
  *     full      hit   hit   store store store -         prefixes of up to 5 records
  *     window    -     hit   -     -     store -         keeps 1 record: 5 can be had, 3 and 4 not
+ *
+ * With recurrent state a prefix can be had only if the store has the state after it, too.
  */
 #include "spill/load/load.h"
 
@@ -16,7 +18,7 @@
 struct choice {
     const struct kvpi_spill_ask *ask;
     uint32_t hit_tokens;
-    uint32_t n_groups;
+    uint32_t n_groups;                    /* of KV */
     uint32_t offset[KVP_GROUPS_MAX];      /* of a group's bits */
     struct kvpi_kept hit[KVP_GROUPS_MAX]; /* what each group has in the cache */
 };
@@ -28,6 +30,9 @@ static void begin_choice(const kvp_spill *spill, const struct kvpi_spill_ask *as
     for (uint32_t g = 0; g < c->n_groups; g++) {
         c->hit[g] = kvpi_records_kept(spill, g, hit_tokens, ask->n_tokens);
         (void)kvpi_records_lookups(spill, ask, g, &c->offset[g]);
+    }
+    if (kvpi_spill_has_states(spill)) {
+        (void)kvpi_records_lookups(spill, ask, c->n_groups, &c->offset[c->n_groups]);
     }
 }
 
@@ -76,6 +81,14 @@ static void mark_feasible(kvp_spill *spill, const struct choice *c, uint32_t g)
     }
 }
 
+/* The same for the state after it. */
+static void mark_states(kvp_spill *spill, const struct choice *c)
+{
+    for (uint32_t r = 0; r < c->ask->n_records; r++) {
+        spill->feasible[r] &= (uint8_t)is_in_store(c, c->n_groups, r);
+    }
+}
+
 /* The longest prefix of at most n records that can be had; 0: none is longer than the hit. */
 static uint32_t longest_feasible(const kvp_spill *spill, const struct choice *c, uint32_t n)
 {
@@ -105,7 +118,7 @@ static uint32_t count_missing(const kvp_spill *spill, const struct choice *c, ui
 static uint64_t measure(const kvp_spill *spill, const struct choice *c, uint32_t n,
                         uint64_t *out_blocks)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = kvpi_spill_has_states(spill) ? spill->record_bytes[c->n_groups] : 0;
     *out_blocks = 0;
     for (uint32_t g = 0; g < c->n_groups; g++) {
         const struct kvpi_kept kept = kept_records(spill, c, g, n);
@@ -167,6 +180,9 @@ uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
     memset(spill->feasible, 1, ask->n_records);
     for (uint32_t g = 0; g < c.n_groups; g++) {
         mark_feasible(spill, &c, g);
+    }
+    if (kvpi_spill_has_states(spill)) {
+        mark_states(spill, &c);
     }
     const uint32_t longest = longest_feasible(spill, &c, ask->n_records);
     if (longest == 0) {

@@ -4,7 +4,7 @@
 /* What is to be dropped is absent, and so is what may have gone on from it. */
 static void hide_dropped(const kvp_spill *spill, struct kvpi_spill_ask *ask)
 {
-    for (uint32_t g = 0; g < spill->cache.n_groups && spill->wrong.n_keys > 0; g++) {
+    for (uint32_t g = 0; g < spill->n_kinds && spill->wrong.n_keys > 0; g++) {
         uint32_t i = 0;
         const uint32_t end = kvpi_records_lookups(spill, ask, g, &i);
         while (i < end && !kvpi_wrong_has(spill, &ask->lookups[i])) {

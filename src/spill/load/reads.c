@@ -4,6 +4,9 @@
  * A record may have blocks that are there already, or that another load brings: the store reads
  * those into scratch memory. Records are read from the first one on, so that what has come when one
  * fails is a prefix; those behind it are not read any more.
+ *
+ * A state is the last record of its prefix. Its load ends behind those of the KV, also those of
+ * other asks: the cache drops a state whose KV it does not have.
  */
 #include "spill/load/load.h"
 
@@ -21,13 +24,24 @@ static uint8_t *whole_of(const kvp_spill *spill, const struct kvpi_spill_ask *as
     return ask->whole + (size_t)group * spill->max_entries + entry;
 }
 
+/* Pieces of a record, and the one that its first entry is. */
+static uint32_t count_pieces(const kvp_spill *spill, uint32_t group)
+{
+    return kvpi_spill_is_state(spill, group) ? 1 : spill->record_blocks;
+}
+
+static uint32_t first_entry(const kvp_spill *spill, uint32_t group, uint32_t record)
+{
+    return (record + 1) * spill->record_blocks - count_pieces(spill, group);
+}
+
 /* Blocks of a record that this ask loads. */
 static uint32_t count_to_read(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               uint32_t group, uint32_t record)
 {
-    const int32_t *blocks = blocks_of(spill, ask, group, record * spill->record_blocks);
+    const int32_t *blocks = blocks_of(spill, ask, group, first_entry(spill, group, record));
     uint32_t n = 0;
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    for (uint32_t i = 0; i < count_pieces(spill, group); i++) {
         n += blocks[i] != KVP_NULL_BLOCK;
     }
     return n;
@@ -57,6 +71,15 @@ static int is_any_shared(const kvp_spill *spill, const struct kvpi_spill_ask *as
     return 0;
 }
 
+/* Is there a host slot for a state, if one is loaded? */
+static int has_slot(const kvp_spill *spill)
+{
+    kvp_state_stats stats = {0};
+    return !kvpi_spill_has_states(spill) ||
+           (kvp_cache_state_stats(spill->config.cache, &stats) == KVP_OK &&
+            stats.host_free_slots > 0);
+}
+
 /* Is there room for the loads? Asking the cache would evict, and a load that finds no room for the
  * next group would have evicted for nothing. */
 static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t n_tokens)
@@ -67,8 +90,9 @@ static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask, ui
     if (kvp_cache_stats(spill->config.cache, &stats) != KVP_OK) {
         return 0;
     }
-    const uint64_t n_loads = 2 * (uint64_t)spill->cache.n_groups;
-    return stats.host_lent_blocks + ask->need_blocks <= spill->cache.lent_blocks &&
+    const uint64_t n_loads = 2 * (uint64_t)spill->cache.n_groups + kvpi_spill_has_states(spill);
+    return has_slot(spill) &&
+           stats.host_lent_blocks + ask->need_blocks <= spill->cache.lent_blocks &&
            stats.host_free_blocks + stats.host_cached_blocks >=
                ask->need_blocks + spill->config.spare_blocks &&
            stats.open_loads + n_loads <= spill->cache.max_loads &&
@@ -88,7 +112,8 @@ static kvp_status begin_range(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
     kvp_load load = {.struct_size = sizeof(load),
                      .group = group,
                      .entries = entries,
-                     .spare_blocks = spill->config.spare_blocks,
+                     .spare_blocks =
+                         kvpi_spill_is_state(spill, group) ? 0 : spill->config.spare_blocks,
                      .blocks = blocks_of(spill, ask, group, entries.begin)};
     if (entries.begin == entries.end) {
         return KVP_OK;
@@ -119,6 +144,17 @@ static kvp_status begin_group(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
                : begin_range(spill, ask, group, (kvp_range){kept.recent, kept.n}, n_elsewhere);
 }
 
+/* The state after the last entry. */
+static kvp_status begin_state(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_tokens,
+                              uint32_t *n_elsewhere)
+{
+    const uint32_t group = spill->cache.n_groups;
+    const uint32_t n = n_tokens / spill->cache.block_tokens;
+    memset(blocks_of(spill, ask, group, 0), 0, n * sizeof(*ask->blocks));
+    memset(whole_of(spill, ask, group, 0), 0, n);
+    return begin_range(spill, ask, group, (kvp_range){n - 1, n}, n_elsewhere);
+}
+
 /* The ask waits for the loads of others that bring some of its records. */
 static void note_shared(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_records)
 {
@@ -135,14 +171,14 @@ static void note_shared(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n
 /* What has to be read. */
 static void measure_reads(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_records)
 {
-    const uint32_t n_groups = spill->cache.n_groups;
-    ask->cursor = ask->end = n_records * n_groups;
+    const uint32_t n_kinds = spill->n_kinds;
+    ask->cursor = ask->end = n_records * n_kinds;
     ask->start = n_records;
     for (uint32_t at = ask->end; at > 0; at--) {
-        if (count_to_read(spill, ask, (at - 1) % n_groups, (at - 1) / n_groups) > 0) {
-            ask->left_bytes += spill->record_bytes[(at - 1) % n_groups];
+        if (count_to_read(spill, ask, (at - 1) % n_kinds, (at - 1) / n_kinds) > 0) {
+            ask->left_bytes += spill->record_bytes[(at - 1) % n_kinds];
             ask->cursor = at - 1;
-            ask->start = ask->cursor / n_groups;
+            ask->start = ask->cursor / n_kinds;
         }
     }
     spill->queued_bytes += ask->left_bytes;
@@ -159,6 +195,9 @@ kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
     ask->after = ask->left_bytes = 0;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
         status = begin_group(spill, ask, g, n_tokens, &n_elsewhere);
+    }
+    if (status == KVP_OK && kvpi_spill_has_states(spill)) {
+        status = begin_state(spill, ask, n_tokens, &n_elsewhere);
     }
     if (status != KVP_OK) {
         cancel_loads(spill, ask);
@@ -211,13 +250,29 @@ static void free_get(kvp_spill *spill, struct kvpi_spill_get *get)
 static void fill_addresses(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
                            struct kvpi_spill_get *get)
 {
-    const int32_t *blocks = blocks_of(spill, ask, get->group, get->record * spill->record_blocks);
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+    const int32_t *blocks =
+        blocks_of(spill, ask, get->group, first_entry(spill, get->group, get->record));
+    for (uint32_t i = 0; i < count_pieces(spill, get->group); i++) {
         get->addresses[i] = blocks[i] != KVP_NULL_BLOCK
                                 ? kvpi_records_address(spill, get->group, blocks[i])
                                 : spill->scratch + (size_t)get->scratch * spill->scratch_bytes +
                                       (size_t)i * spill->config.block_bytes[get->group];
     }
+}
+
+static kvp_status find_parent(kvp_spill *spill, const struct kvpi_spill_ask *ask,
+                              struct kvpi_spill_get *get)
+{
+    const uint32_t before = kvpi_records_before_state(spill);
+    if (kvpi_spill_is_state(spill, get->group)) {
+        return before == KVPI_SPILL_NONE ? KVP_OK
+                                         : kvpi_records_key(spill, &ask->digests[get->record],
+                                                            before, &get->identity.parent);
+    }
+    return get->record == 0 || !kvpi_records_is_full(spill, get->group)
+               ? KVP_OK
+               : kvpi_records_key(spill, &ask->digests[get->record - 1], get->group,
+                                  &get->identity.parent);
 }
 
 static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
@@ -231,12 +286,9 @@ static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
     get->identity.keys = get->keys;
     get->identity.n_keys = kvpi_records_keys(ask->prompt.keys, ask->prompt.n_keys, begin,
                                              begin + spill->record_tokens, get->keys);
-    if (get->record > 0 && kvpi_records_is_full(spill, get->group)) {
-        const kvp_status status = kvpi_records_key(spill, &ask->digests[get->record - 1],
-                                                   get->group, &get->identity.parent);
-        if (status != KVP_OK) {
-            return status;
-        }
+    const kvp_status status = find_parent(spill, ask, get);
+    if (status != KVP_OK) {
+        return status;
     }
     fill_addresses(spill, ask, get);
     get->tag = kvpi_spill_tag(spill, KVPI_OP_GET, (uint32_t)(get - spill->gets));
@@ -246,17 +298,18 @@ static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
 /* The record at the ask's cursor. KVP_E_AGAIN: not now. */
 static kvp_status read_record(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_to_read)
 {
-    const uint32_t group = ask->cursor % spill->cache.n_groups;
+    const uint32_t group = ask->cursor % spill->n_kinds;
+    const uint32_t n_pieces = count_pieces(spill, group);
     struct kvpi_spill_get *get = take_get(spill, spill->record_bytes[group]);
     if (get == NULL) {
         return KVP_E_AGAIN;
     }
-    get->scratch = n_to_read < spill->record_blocks ? take_scratch(spill) : KVPI_SPILL_NONE;
-    if (n_to_read < spill->record_blocks && get->scratch == KVPI_SPILL_NONE) {
+    get->scratch = n_to_read < n_pieces ? take_scratch(spill) : KVPI_SPILL_NONE;
+    if (n_to_read < n_pieces && get->scratch == KVPI_SPILL_NONE) {
         return KVP_E_AGAIN;
     }
     get->group = group;
-    get->record = ask->cursor / spill->cache.n_groups;
+    get->record = ask->cursor / spill->n_kinds;
     const kvp_status status = submit_get(spill, ask, get);
     if (status != KVP_OK) {
         free_get(spill, get);
@@ -284,8 +337,8 @@ static int read_ask(kvp_spill *spill, struct kvpi_spill_ask *ask)
         return 1;
     }
     while (ask->cursor < ask->end) {
-        const uint32_t n = count_to_read(spill, ask, ask->cursor % spill->cache.n_groups,
-                                         ask->cursor / spill->cache.n_groups);
+        const uint32_t n =
+            count_to_read(spill, ask, ask->cursor % spill->n_kinds, ask->cursor / spill->n_kinds);
         const kvp_status status = n == 0 ? KVP_OK : read_record(spill, ask, n);
         if (status == KVP_E_AGAIN) {
             return 0;
@@ -302,14 +355,15 @@ static int read_ask(kvp_spill *spill, struct kvpi_spill_ask *ask)
 static void note_whole(kvp_spill *spill, struct kvpi_spill_ask *ask,
                        const struct kvpi_spill_get *get)
 {
-    const uint32_t entry = get->record * spill->record_blocks;
+    const uint32_t entry = first_entry(spill, get->group, get->record);
+    const uint32_t n_pieces = count_pieces(spill, get->group);
     const uint32_t n = count_to_read(spill, ask, get->group, get->record);
     const uint64_t n_bytes = spill->record_bytes[get->group];
-    memset(whole_of(spill, ask, get->group, entry), 1, spill->record_blocks);
+    memset(whole_of(spill, ask, get->group, entry), 1, n_pieces);
     spill->stats.loaded++;
+    spill->stats.states_loaded += (uint64_t)kvpi_spill_is_state(spill, get->group);
     spill->stats.loaded_bytes += n_bytes;
-    spill->stats.scratch_bytes +=
-        (spill->record_blocks - n) * spill->config.block_bytes[get->group];
+    spill->stats.scratch_bytes += (n_pieces - n) * spill->config.block_bytes[get->group];
     spill->meter.bytes += n_bytes;
 }
 
@@ -382,7 +436,8 @@ void kvpi_reads_work(kvp_spill *spill)
         if (may_read) {
             may_read = read_ask(spill, ask);
         }
-        if (ask->cursor == ask->end && ask->n_gets_out == 0) {
+        if (ask->cursor == ask->end && ask->n_gets_out == 0 &&
+            (ask->n_shared == 0 || !kvpi_spill_has_states(spill))) {
             end_reads(spill, ask);
         }
     }

@@ -1,0 +1,647 @@
+/* Recurrent state in a spill: what is written and loaded, and what holds a slot meanwhile. */
+#include "liar.h"
+#include "scenes.h"
+
+enum { RECORD = 8 };
+
+/* An honest liar, and the least world with states: a chunk has 12 tokens, a record 8. */
+static void begin(world_options *options)
+{
+    memset(&liar, 0, sizeof liar);
+    world_defaults(options);
+    options->lies = 1;
+    options->policy = KVP_SPILL_THROUGH;
+    options->state_slots = 40;
+    options->host_state_slots = 8;
+}
+
+/* The store has the KV of `line`, 64 tokens, and the states after 24, 48 and 64. */
+static void open_stored(world *w, world_options *options, world_line *line)
+{
+    options->keep_rate = 100;
+    open_world(w, options);
+    *line = line_of(w, 64, 64, 0);
+    compute(w, line);
+    world_settle(w);
+    forget_cache(w);
+}
+
+static kvp_spill_answer ask_now(world *w, const world_line *line, uint64_t tag)
+{
+    const kvp_prompt prompt = world_prompt(line);
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    kvp_spill_answer answer;
+    assert_int_equal(
+        kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
+        KVP_OK);
+    return answer;
+}
+
+static uint32_t work_once(world *w, kvp_spill_answer answers[8])
+{
+    uint32_t n = 0;
+    w->now += 1000;
+    assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
+    return n;
+}
+
+static uint64_t open_seqs(const world *w)
+{
+    kvp_stats stats;
+    assert_int_equal(kvp_cache_stats(w->cache, &stats), KVP_OK);
+    return stats.open_seqs;
+}
+
+/* ------------------------------------------------------------------------------- what is loaded */
+
+static void a_state_comes_back_after_a_restart(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0); /* the state at 32 is kept */
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 5);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    forget_cache(&w);
+    const kvp_spill_answer answer = world_ask(&w, &line, 5);
+    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
+    assert_int_equal(answer.hit_tokens, 32);
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    assert_int_equal(world_stats(&w).loaded, 5);
+    assert_int_equal(world_stats(&w).states_loaded, 1);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 5); /* not again */
+    assert_int_equal(world_ask(&w, &line, 6).outcome, KVP_SPILL_NOTHING);
+    close_world(&w);
+}
+
+/* KV behind the state is not read: nobody could hit it. */
+static void a_load_ends_at_the_deepest_state(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_stored(&w, &options, &line);
+    assert_int_equal(world_stats(&w).written, 64 / RECORD + 3);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 48); /* the last token is computed */
+    assert_int_equal(world_stats(&w).loaded, 48 / RECORD + 1);
+    const world_line longer = line_of(&w, 70, 64, 900);
+    assert_int_equal(world_ask(&w, &longer, 2).hit_tokens, 64);
+    assert_int_equal(world_stats(&w).loaded, 64 / RECORD + 2); /* two records, and a state */
+    assert_int_equal(compute(&w, &longer).hit_tokens, 64);
+    close_world(&w);
+}
+
+static void kv_without_a_state_is_nothing(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0); /* only the state at 60 is kept */
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 64 / RECORD);
+    assert_int_equal(world_stats(&w).states_left_out, 0);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+/* The cache has the KV still, and other prompts took the slot of the state. */
+static void a_state_comes_to_its_kv(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.state_slots = 4;
+    options.n_blocks = 200;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    for (int32_t i = 0; i < 4; i++) {
+        const world_line other = line_of(&w, 20, 0, 1000 * (i + 1));
+        compute(&w, &other);
+        world_settle(&w);
+    }
+    const kvp_prompt prompt = world_prompt(&line);
+    kvp_open_info info;
+    assert_int_equal(kvp_match(w.cache, w.spaces[0], &prompt, &info), KVP_OK);
+    assert_int_equal(info.hit_tokens, 0);
+    assert_int_equal(info.stop_group, 1);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+    assert_int_equal(world_stats(&w).loaded, 1);
+    assert_int_equal(world_stats(&w).states_loaded, 1);
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    close_world(&w);
+}
+
+/* In a group with a window the state depends on no record. */
+static void a_state_of_windows_stands_alone(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.windows[0].recent_tokens = 6;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+    assert_int_equal(world_stats(&w).loaded, 2); /* the last record, and the state */
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    close_world(&w);
+}
+
+/* 256 bytes of KV and 24 of a state for 32 tokens: with the state, loading is slower. */
+static void the_bytes_of_a_state_count(void **state)
+{
+    (void)state;
+    for (uint64_t rate = 270; rate <= 290; rate += 20) {
+        world_options options;
+        world w;
+        begin(&options);
+        options.more.load_bytes_s = rate;
+        options.more.compute_tokens_s = 32;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 35, 35, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).outcome,
+                         rate < 280 ? KVP_SPILL_COMPUTE : KVP_SPILL_LOADED);
+        compute(&w, &line);
+        close_world(&w);
+    }
+}
+
+/* A state waits for KV that another request loads, in whatever order the reads end. */
+static void a_state_waits_for_the_kv_of_others(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        world_options options;
+        world_line line;
+        kvp_spill_answer answers[8];
+        world w;
+        begin(&options);
+        options.more.max_gets = 20;
+        open_stored(&w, &options, &line);
+        const world_line longer = line_of(&w, 70, 64, 900);
+        liar.random = seed;
+        liar.delay = 60;
+        ask_now(&w, &longer, 1);
+        ask_now(&w, &line, 2); /* its KV is being loaded, and its state is not */
+        for (int i = 0; i < 400; i++) {
+            assert_int_equal(kvp_store_work(w.store, NULL), KVP_OK); /* ends some, in any order */
+            world_take(&w);
+            world_run(&w);
+            work_once(&w, answers);
+        }
+        assert_int_equal(world_stats(&w).waiting, 0);
+        assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 2);
+        liar.delay = 0;
+        assert_int_equal(world_stats(&w).loaded, 64 / RECORD + 2);
+        assert_int_equal(compute(&w, &longer).hit_tokens, 64);
+        assert_int_equal(compute(&w, &line).hit_tokens, 48);
+        close_world(&w);
+    }
+}
+
+/* 11 puts, and 7 gets. What a state depends on is written again. */
+static void a_transfer_that_fails_costs_a_computation(void **state)
+{
+    (void)state;
+    uint64_t n_failed = 0;
+    for (uint32_t n = 1; n <= 64 / RECORD + 3 + 48 / RECORD + 1; n++) {
+        world_options options;
+        world_line line;
+        world w;
+        begin(&options);
+        liar.fail_at = n;
+        open_stored(&w, &options, &line);
+        const kvp_spill_answer answer = world_ask(&w, &line, 1);
+        assert_true(answer.outcome == KVP_SPILL_LOADED || answer.hit_tokens == 0);
+        assert_true(answer.hit_tokens == 0 || answer.hit_tokens == 24 || answer.hit_tokens == 48);
+        n_failed += world_stats(&w).load_failed;
+        assert_int_equal(compute(&w, &line).hit_tokens, answer.hit_tokens);
+        world_settle(&w);
+        forget_cache(&w);
+        /* It was written again, but for a state that came, and waits for KV before it. */
+        assert_true(world_ask(&w, &line, 2).hit_tokens >= (n == 16 ? 24 : n == 17 ? 40 : 48));
+        compute(&w, &line);
+        close_world(&w);
+    }
+    assert_int_equal(n_failed, 48 / RECORD + 1);
+}
+
+/* ------------------------------------------------------------------------------ what is written */
+
+static void only_a_state_that_is_hit_is_written(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.policy = KVP_SPILL_SECOND;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 0);
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 5);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    close_world(&w);
+}
+
+/* A sequence holds the slot until the copy has run, and no longer. */
+static void a_slot_is_held_until_it_is_copied(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_spill_answer answers[8];
+    kvp_open_info info;
+    kvp_seq seq;
+    const int32_t *row;
+    int32_t host[8];
+    uint32_t n_row;
+    world w;
+    begin(&options);
+    options.policy = KVP_SPILL_SECOND;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    const kvp_prompt prompt = world_prompt(&line);
+    compute(&w, &line);
+    assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_seq_row(w.cache, seq, 0, &row, &n_row), KVP_OK);
+    assert_int_equal(kvp_mirror(w.cache, row, 8, 0, host, NULL), KVP_OK); /* no copy of KV waits */
+    world_take(&w);
+    world_run(&w);
+    assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
+    assert_int_equal(open_seqs(&w), 2);
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    for (int i = 0; i < 3; i++) {
+        world_store(&w);
+        work_once(&w, answers);
+        assert_int_equal(open_seqs(&w), 1);
+        assert_int_equal(world_stats(&w).states_written, 0);
+        world_take(&w); /* the copy is known from now on, and has not run */
+    }
+    world_run(&w);
+    work_once(&w, answers);
+    assert_int_equal(open_seqs(&w), 0);
+    for (int32_t i = 0; i < 10; i++) { /* the slot becomes another's */
+        const world_line other = line_of(&w, 35, 0, 1000 * (i + 1));
+        compute(&w, &other);
+    }
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    close_world(&w);
+}
+
+/* Before its copy runs, or while the store writes it. */
+static void an_invalidated_state_is_not_kept(void **state)
+{
+    (void)state;
+    for (int is_late = 0; is_late < 2; is_late++) {
+        world_options options;
+        kvp_spill_answer answers[8];
+        kvp_open_info info;
+        kvp_seq seq;
+        world w;
+        begin(&options);
+        options.keep_rate = 100;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 35, 35, 0); /* states at 24 and 32 */
+        assert_int_equal(world_compute(&w, &line, &seq, &info), KVP_OK);
+        if (is_late)
+            work_once(&w, answers);
+        assert_int_equal(world_stats(&w).puts, 6);
+        assert_int_equal(kvp_seq_invalidate(w.cache, seq, 24, NULL, 0, NULL), KVP_OK);
+        assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).taken_back, is_late ? 2 : 0);
+        assert_int_equal(world_stats(&w).lost, is_late ? 0 : 2);
+        assert_int_equal(open_seqs(&w), 0);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 24);
+        compute(&w, &line);
+        close_world(&w);
+    }
+}
+
+/* What is left out is offered again when it is hit. */
+static void a_state_without_a_place_is_left_out(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.keep_rate = 100;
+    options.more.max_states = 1;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0); /* states at 24, 48 and 64 */
+    compute(&w, &line);
+    assert_true(world_stats(&w).states_left_out >= 2);
+    assert_int_equal(world_stats(&w).no_place, world_stats(&w).states_left_out);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    const world_line other = line_of(&w, 60, 48, 900);
+    assert_int_equal(compute(&w, &other).hit_tokens, 48);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).states_written, 2);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 48);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+/* The engine has all sequences: KV is written, states are not. */
+static void a_state_takes_no_sequence_that_is_not_there(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_open_info info;
+    kvp_seq seqs[15];
+    world w;
+    begin(&options);
+    open_world(&w, &options);
+    for (int32_t i = 0; i < 15; i++) {
+        const world_line other = line_of(&w, 3, 0, 1000 * (i + 1));
+        assert_int_equal(world_compute(&w, &other, &seqs[i], &info), KVP_OK);
+    }
+    const world_line line = line_of(&w, 35, 35, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 4);
+    assert_int_equal(world_stats(&w).states_left_out, 2); /* it was reported twice */
+    assert_int_equal(world_stats(&w).no_block, 2);
+    for (int i = 0; i < 15; i++)
+        assert_int_equal(kvp_seq_close(w.cache, seqs[i], NULL), KVP_OK);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).states_written, 1);
+    close_world(&w);
+}
+
+static void a_state_over_the_budget_is_left_out(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.more.put_bytes_day = 4 * 64 + 23;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 4);
+    assert_true(world_stats(&w).states_left_out > 0);
+    assert_int_equal(world_stats(&w).over_budget, world_stats(&w).states_left_out);
+    close_world(&w);
+}
+
+static void flush_all(world *w)
+{
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < 300 && status == KVP_E_AGAIN; i++) {
+        kvp_spill_answer answers[8];
+        status = kvp_spill_flush(w->spill, w->now, w->now + 1000000);
+        work_once(w, answers);
+        world_take(w);
+        world_run(w);
+        world_store(w);
+    }
+    assert_int_equal(status, KVP_OK);
+    assert_int_equal(open_seqs(w), 0);
+}
+
+/* No sequence is open by then. */
+static void the_last_flush_writes_states(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    begin(&options);
+    options.policy = KVP_SPILL_SECOND;
+    options.keep_rate = 100;
+    options.more.max_states = 1;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0);
+    const world_line other = line_of(&w, 70, 8, 900);
+    compute(&w, &line);
+    compute(&w, &other);
+    flush_all(&w);
+    assert_int_equal(world_stats(&w).states_written, 5); /* 24, 32; 8, 32, 56 */
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
+    assert_int_equal(world_ask(&w, &other, 2).hit_tokens, 56);
+    compute(&w, &line);
+    compute(&w, &other);
+    close_world(&w);
+}
+
+/* --------------------------------------------------------------------------- what must not come */
+
+/* KV and states were wrong from token 40 on. What is computed again is stored, and comes back. */
+static void a_drop_takes_states(void **state)
+{
+    (void)state;
+    for (int is_flat = 0; is_flat < 2; is_flat++) {
+        world_options options;
+        world w;
+        begin(&options);
+        options.keep_rate = 100;
+        liar.is_flat = is_flat;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 64, 64, 0);
+        const kvp_prompt prompt = world_prompt(&line);
+        world_line wrong = line;
+        for (uint32_t p = 40; p < 64; p++)
+            wrong.kv[p] ^= 1;
+        compute(&w, &wrong);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(kvp_spill_drop(w.spill, w.spaces[0], &prompt, 40, w.now), KVP_OK);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).drops, 0);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 24);
+        compute(&w, &line);
+        world_settle(&w);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 2).hit_tokens, 48);
+        assert_int_equal(compute(&w, &line).hit_tokens, 48);
+        close_world(&w);
+    }
+}
+
+/* A state of other tokens goes on behind KV that is dropped: with the KV it goes, too. */
+static void a_state_goes_with_its_kv(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_stored(&w, &options, &line);
+    const world_line other = line_of(&w, 64, 48, 900);
+    assert_int_equal(world_ask(&w, &other, 1).hit_tokens, 48);
+    compute(&w, &other); /* the state at 64 is another one */
+    world_settle(&w);
+    forget_cache(&w);
+    const kvp_prompt prompt = world_prompt(&line);
+    assert_int_equal(kvp_spill_drop(w.spill, w.spaces[0], &prompt, 30, w.now), KVP_OK);
+    world_settle(&w);
+    const world_line longer = line_of(&w, 70, 64, 0);
+    kvp_store_stats stats;
+    assert_int_equal(kvp_store_stats_get(w.store, &stats), KVP_OK);
+    assert_int_equal(stats.records, 24 / RECORD + 1);
+    assert_int_equal(world_ask(&w, &longer, 2).hit_tokens, 24);
+    compute(&w, &longer);
+    close_world(&w);
+}
+
+static void an_epoch_hides_states(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_stored(&w, &options, &line);
+    world_flush(&w, 0);
+    world_truth(&w, &line);
+    assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+/* ------------------------------------------------------------------------------------ arguments */
+
+static void assert_refused(const kvp_spill_config *config, const char *expected)
+{
+    kvp_spill *spill = NULL;
+    char why[160];
+    assert_int_equal(kvp_spill_create(config, &spill, why, sizeof why), KVP_E_ARG);
+    assert_string_equal(why, expected);
+    assert_null(spill);
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_copy copies[2];
+    uint32_t n = 7;
+    world w;
+    begin(&options);
+    open_world(&w, &options);
+    kvp_spill_config config;
+    kvp_spill_config_init(&config);
+    config.cache = w.cache;
+    config.store = w.store;
+    config.fingerprint.bytes[0] = 7;
+    config.block_bytes[0] = config.host[0].stride = 32;
+    config.host[0].base = w.host;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    assert_refused(&config, "host[1] or block_bytes[1]: expected an address, and at most a stride "
+                            "of bytes");
+    config.block_bytes[1] = config.host[1].stride = 24;
+    config.host[1].base = w.states[KVP_HOST];
+    config.max_states = 65;
+    assert_refused(&config, "max_states is 65, expected 0 to 64");
+    config.max_states = 64;
+    config.block_bytes[1] = config.host[1].stride = 100;
+    config.put_bytes = 99;
+    assert_refused(&config, "put_bytes is 99, expected 100 to 9223372036854775807");
+    assert_int_equal(kvp_spill_copies(NULL, copies, 2, &n), KVP_E_ARG);
+    assert_int_equal(kvp_spill_copies(w.spill, NULL, 2, &n), KVP_E_ARG);
+    assert_int_equal(kvp_spill_copies(w.spill, copies, 2, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_spill_copies(w.spill, NULL, 0, &n), KVP_OK);
+    assert_int_equal(n, 0);
+    close_world(&w);
+}
+
+/* Copies come in pieces, each once, and not before a plan was taken. */
+static void copies_are_given_once(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_open_info info;
+    kvp_copy copies[4];
+    kvp_seq seq;
+    uint32_t n = 0;
+    world w;
+    begin(&options);
+    options.policy = KVP_SPILL_SECOND;
+    open_world(&w, &options);
+    const world_line lines[2] = {line_of(&w, 35, 35, 0), line_of(&w, 35, 0, 900)};
+    for (int i = 0; i < 2; i++) {
+        const kvp_prompt prompt = world_prompt(&lines[i]);
+        compute(&w, &lines[i]);
+        assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
+        assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
+        if (i == 0) { /* else it is told when the second line is computed */
+            assert_int_equal(kvp_spill_copies(w.spill, copies, 0, &n), KVP_OK);
+            assert_int_equal(n, 0);
+        }
+        assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    }
+    assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(copies[0].group, 1);
+    assert_int_equal(copies[0].n_tokens, 1);
+    assert_int_equal(copies[0].src_tier, KVP_DEVICE);
+    assert_int_equal(copies[0].dst_tier, KVP_HOST);
+    assert_in_range(copies[0].dst_block, 8, 8 + 3);
+    assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
+    assert_int_equal(n, 0);
+    world_stop(&w); /* what was told is given up */
+    assert_int_equal(open_seqs(&w), 0);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_comes_back_after_a_restart),
+        cmocka_unit_test(a_load_ends_at_the_deepest_state),
+        cmocka_unit_test(kv_without_a_state_is_nothing),
+        cmocka_unit_test(a_state_comes_to_its_kv),
+        cmocka_unit_test(a_state_of_windows_stands_alone),
+        cmocka_unit_test(the_bytes_of_a_state_count),
+        cmocka_unit_test(a_state_waits_for_the_kv_of_others),
+        cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
+        cmocka_unit_test(only_a_state_that_is_hit_is_written),
+        cmocka_unit_test(a_slot_is_held_until_it_is_copied),
+        cmocka_unit_test(an_invalidated_state_is_not_kept),
+        cmocka_unit_test(a_state_without_a_place_is_left_out),
+        cmocka_unit_test(a_state_takes_no_sequence_that_is_not_there),
+        cmocka_unit_test(a_state_over_the_budget_is_left_out),
+        cmocka_unit_test(the_last_flush_writes_states),
+        cmocka_unit_test(a_drop_takes_states),
+        cmocka_unit_test(a_state_goes_with_its_kv),
+        cmocka_unit_test(an_epoch_hides_states),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(copies_are_given_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
