@@ -146,8 +146,8 @@
  * Namespaces may have quotas of slots (quotas.h).
  *
  * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks, nor with
- * host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers and transfers
- * refuse such a cache if steps are overlapped, kvp_spill_create always. Loads can bring a state
+ * host_blocks if steps are overlapped (kvp_config_check names the field). Transfers refuse such a
+ * cache if steps are overlapped, kvp_spill_create always. Loads can bring a state
  * (lend.h). Transfers bring the state with the KV (transfer.h). Worker messages have the slots that
  * each sequence reads and writes (wire.h); one with a ring is refused. Snapshots hold checkpoints
  * (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the copies.
