@@ -214,7 +214,7 @@ static void a_step_takes_the_receivers_slot(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------- random schedules */
+/* ---------------------------------------------------------------------------- random schedules */
 
 enum { MOST_OUT = 4, TOKENS = 30, ROUNDS = 400 };
 
