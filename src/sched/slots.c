@@ -79,9 +79,8 @@ uint64_t kvpi_slots_missing(kvp_sched *sched, const struct kvpi_request *request
     const uint64_t others = (uint64_t)kvpi_slots_to_promise(sched, request) + sched->promised_slots;
     const uint64_t available = kvpi_slots_available(sched);
     uint32_t need = 0; /* with overlapped steps, among the others */
-    if (!sched->renews_slots && MOST_TO_OPEN + others > available &&
-        kvp_state_need(sched->cache, request->ns, prompt, &need) != KVP_OK) {
-        return 1;
+    if (!sched->renews_slots && MOST_TO_OPEN + others > available) {
+        (void)kvp_state_need(sched->cache, request->ns, prompt, &need); /* it can be opened */
     }
     return need + others > available ? need + others - available : 0;
 }
