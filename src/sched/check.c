@@ -115,8 +115,9 @@ static int check_sample_seq(struct sched_audit *audit, const struct kvpi_sample 
 
 static int has_slot(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
-    kvp_state_info state;
-    return kvp_seq_state_get(sched->cache, sample->seq, &state) == KVP_OK && state.write_slot != 0;
+    kvp_state_info state = {0};
+    (void)kvp_seq_state_get(sched->cache, sample->seq, &state); /* it is open: check_sample_seq */
+    return state.write_slot != 0;
 }
 
 static int check_item(struct sched_audit *audit, const struct kvpi_sample *sample, uint64_t place)
