@@ -336,7 +336,8 @@ typedef struct kvp_sched_limit {
  * With several layer groups, usable and usable - watermark are divided by their number. A request
  * that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs
  * then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a
- * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked.
+ * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked. With
+ * overlapped steps 2 n <= usable slots: each sample reads one, and writes another.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
@@ -741,7 +742,8 @@ typedef struct kvp_sched_stats {
     uint64_t skipped;  /* kvp_sched_skip_load */
     uint64_t followed; /* times that a waiting request began to be kept back for its prefix. For
                           how many steps in all: waited[KVP_WAIT_PREFIX] */
-    uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet */
+    uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet, or,
+                                with overlapped steps, have no state of their own */
     uint64_t checkpoints;    /* made */
     uint64_t skipped_checkpoints; /* for lack of a slot, or because the state could not be kept */
     uint64_t draft_tokens;        /* slots for drafts that steps had */
