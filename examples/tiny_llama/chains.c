@@ -9,6 +9,7 @@
 #include "chains.h"
 
 #include <kvpager/states.h>
+#include <kvpager/steps.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@ struct chains {
     struct states states;
     kvp_sched *sched;
     uint64_t n_right; /* tokens */
+    uint64_t step;    /* of the cache, with overlapped steps */
     /* the pass */
     kvp_seq seqs[MAX_RUNNING];
     uint32_t begin[MAX_RUNNING], n_tokens[MAX_RUNNING]; /* drafts included */
@@ -197,20 +199,29 @@ static kvp_status lose_step(struct chains *c, const kvp_step *step)
     for (uint32_t i = 0; i < step->n_seqs; i++)
         for (uint32_t j = 0; j < c->n_written[i]; j++)
             states_spoil(&c->states, c->write[i][j]);
-    return kvp_sched_fail(c->sched);
+    const kvp_status status =
+        c->options->overlapped ? kvp_step_failed(c->kv.cache, c->step, NULL, 0, NULL) : KVP_OK;
+    return status == KVP_OK ? kvp_sched_fail(c->sched) : status;
+}
+
+static kvp_status end_step(const struct chains *c)
+{
+    return c->options->overlapped ? kvp_step_done(c->kv.cache, c->step, NULL) : KVP_OK;
 }
 
 static kvp_status run_step(struct chains *c, const kvp_step *step)
 {
     const uint64_t number = step->number;
-    const kvp_status status = forward(c, step);
+    kvp_status status = forward(c, step);
     if (status != KVP_OK)
         return status;
     if (c->options->lose_steps && number > 1 && (number & (number - 1)) == 0)
         return lose_step(c, step);
     count_accepted(c, step);
     sample(c, step);
-    return kvp_sched_finish_drafts(c->sched, c->sampled, c->counts, NULL, NULL);
+    status = end_step(c);
+    return status == KVP_OK ? kvp_sched_finish_drafts(c->sched, c->sampled, c->counts, NULL, NULL)
+                            : status;
 }
 
 /* -------------------------------------------------------------------------------------
@@ -247,9 +258,9 @@ static kvp_status generate(struct chains *c, uint32_t n)
         kvp_step step;
         status = kvp_sched_step(c->sched, &step);
         if (status == KVP_OK)
-            status = kv_run_plan(&c->kv, NULL);
-        if (status == KVP_OK && step.n_seqs > 0)
-            status = run_step(c, &step);
+            status = kv_run_plan(&c->kv, &c->step);
+        if (status == KVP_OK)
+            status = step.n_seqs > 0 ? run_step(c, &step) : end_step(c);
     }
     return status;
 }
@@ -281,6 +292,7 @@ static kvp_status create(struct chains *c, struct model *model)
     options.cache.max_seq_tokens = MAX_TOKENS;
     options.cache.prefix_cache = 1;
     options.cache.state_slots = o->state_slots;
+    options.cache.steps = o->overlapped ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
     if (o->max_running > MAX_RUNNING)
         return KVP_E_ARG;
     kvp_status status = kv_create(model, &options, &c->kv);

@@ -21,6 +21,7 @@ typedef struct chains_options {
     uint32_t max_running; /* up to 8 */
     uint32_t draft_tokens;
     uint32_t chunk_tokens; /* 0: prompts are cut by their ends only */
+    uint32_t overlapped;   /* 1: KVP_STEPS_OVERLAPPED, without drafts */
     uint32_t lose_steps;   /* 1: the forward passes of steps 2, 4, 8, 16, ... write garbage */
     uint32_t times;        /* all of them so often */
 } chains_options;

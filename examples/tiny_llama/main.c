@@ -277,6 +277,10 @@ static int run_chains(struct model *model, const struct requests *expected)
         {"chains: no slots for drafts", plain},
         {"chains: steps are lost: 2, 4, ...", plain},
         {"chains: all of it", plain},
+        {"steps are overlapped", plain},
+        {"steps are overlapped: few slots", plain},
+        {"steps are overlapped: few blocks", plain},
+        {"steps are overlapped: lost, too", plain},
     };
     int failed = 0;
     ways[0].options.draft_tokens = 0;
@@ -298,6 +302,17 @@ static int run_chains(struct model *model, const struct requests *expected)
                                         .chunk_tokens = 5,
                                         .lose_steps = 1,
                                         .times = 3};
+    for (size_t i = 11; i < sizeof ways / sizeof *ways; i++) {
+        ways[i].options.overlapped = 1;
+        ways[i].options.draft_tokens = 0; /* their states are in rings, here */
+        ways[i].options.times = 2;
+    }
+    ways[12].options.state_slots = 11;
+    ways[13].options.n_blocks = 28;
+    ways[14].options.state_slots = 11;
+    ways[14].options.n_blocks = 40;
+    ways[14].options.chunk_tokens = 5;
+    ways[14].options.lose_steps = 1;
     printf("%-34s %5s %8s %6s %6s %8s %9s %5s\n", "", "steps", "computed", "cached", "drafts",
            "accepted", "preempted", "hits");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)

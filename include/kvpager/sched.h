@@ -73,12 +73,20 @@
  *     computes generated tokens again and has no such token in the cache yet, and those promised to
  *     samples that are not forked yet. If all usable slots are available and it does not fit, the
  *     request is closed, and waits (it is in step.preempted).
+ *   - Recurrent state and overlapped steps: each step of a sequence writes another slot than it
+ *     reads. The slot is taken when the step is made, also for prompts in progress. So a request
+ *     comes in if two slots for each live sample are available. Those that it does not take at once
+ *     stay promised until each sample has a state of its own: with one live sample, until its first
+ *     chunk is computed; with several, until they have decoded a token. Beams are promised a slot
+ *     for each that reads the slot of an earlier one. Parked slots are on their way, as parked
+ *     blocks are (see below). There are no rings.
  *   - A chunk ends where kvp_seq_state_get says (branch_end, prompt_end). When it is computed, its
  *     checkpoint is made if more slots are available than are promised: in the order of seqs,
- *     before anything is forked or closed. With wait_for_prefix a request is kept back until the
- *     last such place is computed that the two have in common and that lies behind its hit. If
- *     there is none, it is not kept back. After a preemption by recompute hits end at checkpoints,
- *     so most generated tokens are computed again.
+ *     before anything is forked or closed. With overlapped steps it takes no slot, and is made.
+ *     With wait_for_prefix a request is kept back until the last such place is computed that the
+ *     two have in common and that lies behind its hit. If there is none, it is not kept back. After
+ *     a preemption by recompute hits end at checkpoints, so most generated tokens are computed
+ *     again.
  *   - Drafts, for speculation (config.draft_tokens): a decoding sequence also gets up to so many
  *     slots behind its newest token, never more than its max_new_tokens leave use for. The engine
  *     puts draft tokens there, as a chain, and verifies any number of them in the step. It reports
@@ -249,7 +257,7 @@ typedef struct kvp_sched_config {
     uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
                                  max_running x (1 + draft_tokens). 0 (default): none */
     uint32_t state_rings;     /* 1: drafts have slots of states of their own; 0 (default), or 1
-                                 with draft_tokens and a state group */
+                                 with draft_tokens, a state group and ordered steps */
     uint64_t swap_state_cost; /* a price, as swap_block_cost */
 } kvp_sched_config;
 
@@ -328,7 +336,8 @@ typedef struct kvp_sched_limit {
  * With several layer groups, usable and usable - watermark are divided by their number. A request
  * that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs
  * then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a
- * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked.
+ * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked. With
+ * overlapped steps 2 n <= usable slots: each sample reads one, and writes another.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
@@ -733,7 +742,8 @@ typedef struct kvp_sched_stats {
     uint64_t skipped;  /* kvp_sched_skip_load */
     uint64_t followed; /* times that a waiting request began to be kept back for its prefix. For
                           how many steps in all: waited[KVP_WAIT_PREFIX] */
-    uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet */
+    uint64_t promised_slots; /* gauge: of recurrent state, for samples that are not forked yet, or,
+                                with overlapped steps, have no state of their own */
     uint64_t checkpoints;    /* made */
     uint64_t skipped_checkpoints; /* for lack of a slot, or because the state could not be kept */
     uint64_t draft_tokens;        /* slots for drafts that steps had */
@@ -746,7 +756,8 @@ KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats
 /* Audit the scheduler's own state, and whether its sequences in the cache are as it assumes.
  * (kvp_check audits the cache.)
  *   Q1 every request is in the queue of its state, queues are in order     Q2 the counts are sums
- *   Q3 every sample is where its stage says, and its sequence is as long as it should be
+ *   Q3 every sample is where its stage says, its sequence is as long as it should be, and while it
+ *      is in a step that is out, has a slot of recurrent state to write
  *   Q4 every page of the token arena is free or in one chain, and reservations cover the chains
  * Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_CORRUPT

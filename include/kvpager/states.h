@@ -148,12 +148,11 @@
  * Namespaces may have quotas of slots (quotas.h).
  *
  * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks, nor with
- * host_blocks if steps are overlapped (kvp_config_check names the field). Schedulers and transfers
- * refuse such a cache if steps are overlapped. Loads can bring a state (lend.h). A spill writes and
- * loads checkpoints (spill.h). Transfers bring the state with the KV (transfer.h). Worker messages
- * have the slots that each sequence reads and writes (wire.h); one with a ring is refused.
- * Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its
- * copier runs the copies.
+ * host_blocks if steps are overlapped (kvp_config_check names the field). Loads can bring a state
+ * (lend.h). A spill writes and loads checkpoints (spill.h). Transfers bring the state with the KV
+ * (transfer.h). Worker messages have the slots that each sequence reads and writes (wire.h); one
+ * with a ring is refused. Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots
+ * (KVP_BYTES), and its copier runs the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -209,6 +208,8 @@ typedef struct kvp_state_info {
                             open; 0 for a fork */
     uint32_t ring_slots; /* that its ring has: a slot for each token that is not computed but the
                             last one; 0: none */
+    uint32_t computed_slot; /* with the state after the computed tokens: read_slot, unless a step
+                               that is out has a slot for more (see above) */
 } kvp_state_info;
 
 /* Read what is known of a sequence's state. Not recorded.

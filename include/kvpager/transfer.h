@@ -61,13 +61,17 @@
  *   - With fewer the transfer waits. With more, or a lost state, it fails with KVP_E_DROPPED.
  *   - With further tokens that are not computed, a step may be writing the state. It is sent only
  *     if the sequence reads a slot that it does not write, as after kvp_seq_checkpoint.
+ *   - With overlapped steps no step writes it. It is sent until a step with more tokens takes
+ *     effect.
  *   - To go on at once, fork the sequence at `end`, and mark the fork.
  *
  * A state that was begun to be sent from one slot, and is in another one later, fails the transfer
  * with KVP_E_STATE. A receiver's sequence that reads the slot that it writes is refused
  * (KVP_E_STATE): the state that it has would be lost if the transfer fails. A checkpoint, or a fork
- * and an extend by 0 tokens, gives it another slot to write. Messages have another version with
- * state, which libraries without it refuse (KVP_E_VERSION).
+ * and an extend by 0 tokens, gives it another slot to write. With overlapped steps it must have a
+ * slot to write, and none may be a step's that is out: extend it by 0 tokens after a commit, and
+ * declare nothing of the transfer's tokens before that has ended. Messages have another version
+ * with state, which libraries without it refuse (KVP_E_VERSION).
  *
  * States, of both sides; every other call is KVP_E_STATE:
  *

@@ -195,7 +195,8 @@ static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
             kvpi_victims_recompute(sched, request);
             return KVP_E_DROPPED;
         }
-        if (kvpi_victims_are_pointless(sched, sched->missing) ||
+        if (kvpi_victims_are_pointless(sched, sched->lacks_slots ? sched->missing_slots
+                                                                 : sched->missing) ||
             !kvpi_victims_take(sched, NULL, by_force)) {
             request->last_try = look(sched);
             return KVP_E_NO_BLOCKS;

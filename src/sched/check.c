@@ -113,6 +113,13 @@ static int check_sample_seq(struct sched_audit *audit, const struct kvpi_sample 
     return 1;
 }
 
+static int has_slot(const kvp_sched *sched, const struct kvpi_sample *sample)
+{
+    kvp_state_info state = {0};
+    (void)kvp_seq_state_get(sched->cache, sample->seq, &state); /* it is open: check_sample_seq */
+    return state.write_slot != 0;
+}
+
 static int check_item(struct sched_audit *audit, const struct kvpi_sample *sample, uint64_t place)
 {
     const kvp_sched *sched = audit->sched;
@@ -137,6 +144,9 @@ static int check_item(struct sched_audit *audit, const struct kvpi_sample *sampl
     if (sample->stage == KVPI_STAGE_DECODE &&
         sched->item_drafts[slot] > (sched->is_out ? sample->limit - sample->known - 1 : 0)) {
         return sched_fail(audit, place, "Q3 an item has more drafts than it may");
+    }
+    if (sched->is_out && sched->usable_slots > 0 && !has_slot(sched, sample)) {
+        return sched_fail(audit, place, "Q3 an item has no slot of state to write");
     }
     audit->n_drafts += sample->stage == KVPI_STAGE_DECODE ? sched->item_drafts[slot] : 0;
     return 1;

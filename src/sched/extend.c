@@ -58,6 +58,7 @@ static int extend_with_drafts(kvp_sched *sched)
     if (sched->n_drafts == 0) {
         return 0;
     }
+    batch.n_seqs += kvpi_slots_list_needed(sched);
     if (kvp_seq_extend_many(sched->cache, &batch) != KVP_OK) {
         kvpi_extend_clear_drafts(sched);
         return 0;
@@ -65,6 +66,7 @@ static int extend_with_drafts(kvp_sched *sched)
     batch.flags = 0;
     batch.n_tokens = NULL;
     batch.tokens = sched->tokens;
+    batch.n_seqs = sched->n_decoding;
     const kvp_status status = kvp_seq_fill_many(sched->cache, &batch);
     assert(status == KVP_OK); /* one token of each has no value */
     (void)status;
@@ -73,15 +75,21 @@ static int extend_with_drafts(kvp_sched *sched)
 
 /* ------------------------------------------------------------------------ all, and one by one */
 
+/* Those that decode, by a token each; and prompts under way that need a slot of state, by none. */
 static kvp_status extend_all(kvp_sched *sched)
 {
+    const uint32_t n_slots = kvpi_slots_list_needed(sched);
     const kvp_batch batch = {
         .struct_size = sizeof(batch),
-        .n_seqs = sched->n_decoding,
+        .n_seqs = sched->n_decoding + n_slots,
         .seqs = sched->item_seqs,
+        .n_tokens = n_slots > 0 ? sched->few_counts : NULL,
         .tokens = sched->tokens,
     };
-    return sched->n_decoding == 0 ? KVP_OK : kvp_seq_extend_many(sched->cache, &batch);
+    for (uint32_t k = 0; n_slots > 0 && k < sched->n_decoding; k++) {
+        sched->few_counts[k] = 1;
+    }
+    return batch.n_seqs == 0 ? KVP_OK : kvp_seq_extend_many(sched->cache, &batch);
 }
 
 /* Tokens that a sample needs room for. */
@@ -101,7 +109,7 @@ static uint32_t gather_running(kvp_sched *sched, const struct kvpi_request *requ
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
         const uint32_t missing = missing_tokens(sched, request, s);
-        if (missing > 0) {
+        if (missing > 0 || kvpi_slots_is_needed(sched, s)) {
             sched->few_ids[n] = (uint32_t)(s - sched->samples);
             sched->few_seqs[n] = s->seq;
             sched->few_counts[n++] = missing;
@@ -116,6 +124,9 @@ static kvp_status fill_items(kvp_sched *sched, const struct kvpi_request *reques
     for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
         struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
         const uint32_t missing = sched->few_counts[i];
+        if (missing == 0) {
+            continue;
+        }
         const int is_prefill = sample->stage == KVPI_STAGE_PREFILL;
         const uint32_t end = is_prefill ? kvpi_sample_goal(sched, request, sample) : sample->known;
         const kvp_range range = {end - missing, end};
@@ -143,7 +154,7 @@ static int make_room(kvp_sched *sched, const struct kvpi_request *request, int i
         return 0;
     }
     sched->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
-    return !kvpi_victims_are_pointless(sched, sched->lacks_slots ? 0 : shortage.missing_blocks) &&
+    return !kvpi_victims_are_pointless(sched, shortage.missing_blocks) &&
            kvpi_victims_take(sched, request, is_first);
 }
 

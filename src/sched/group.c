@@ -18,7 +18,10 @@ kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
         s->core = s->computed = prompt;
         s->stage = KVPI_STAGE_HELD;
     }
-    kvpi_life_unpromise(sched, request);
+    kvpi_life_unpromise_blocks(sched, request);
+    if (!sched->renews_slots) {
+        kvpi_slots_promise(sched, request, 0);
+    }
     request->n_unforked = 0;
     request->is_forked = 1;
     sched->n_catching_up +=
@@ -179,5 +182,6 @@ kvp_status kvp_sched_reorder(kvp_sched *sched, kvp_request handle, const uint32_
     choose_first_children(sched, request, parents);
     status = fork_others(sched, n, parents);
     number_anew(sched, request, sched->newest);
+    kvpi_slots_promise_shared(sched, request);
     return status;
 }

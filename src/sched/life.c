@@ -231,12 +231,16 @@ static void close_sample(kvp_sched *sched, struct kvpi_sample *sample, int comes
     sample->core = sample->computed = 0;
 }
 
-void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request)
+void kvpi_life_unpromise_blocks(kvp_sched *sched, struct kvpi_request *request)
 {
     sched->promised_blocks -= request->promised;
-    sched->promised_slots -= request->promised_slots;
     request->promised = 0;
-    request->promised_slots = 0;
+}
+
+void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request)
+{
+    kvpi_life_unpromise_blocks(sched, request);
+    kvpi_slots_promise(sched, request, 0);
 }
 
 /* Close every sequence; the request moves to `queue`. Sequences are closed last sample first, so

@@ -82,7 +82,8 @@ static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *re
     const uint64_t promised = (uint64_t)others + sched->promised_blocks;
     const uint64_t all = admission.need_blocks + promised + kvpi_open_watermark(sched);
     const int have_blocks = all <= admission.available;
-    if (have_blocks && kvpi_slots_suffice(sched, request, prompt)) {
+    sched->missing_slots = have_blocks ? kvpi_slots_missing(sched, request, prompt) : 0;
+    if (have_blocks && sched->missing_slots == 0) {
         return KVP_OK;
     }
     if (have_blocks ? kvpi_slots_are_all_there(sched)
@@ -117,11 +118,13 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     if (others + sched->promised_blocks > 0 || sched->usable_slots > 0) {
         status = check_promises(sched, request, &prompt, others);
     }
+    const uint64_t available = sched->renews_slots ? kvpi_slots_available(sched) : 0;
     if (status == KVP_OK) {
         status = kvp_seq_open(sched->cache, request->ns, &prompt, &trunk->seq, &info);
         if (status == KVP_E_NO_BLOCKS && kvp_cache_shortage(sched->cache, &shortage) == KVP_OK) {
             sched->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
             sched->missing = sched->lacks_slots ? 0 : shortage.missing_blocks;
+            sched->missing_slots = sched->lacks_slots ? shortage.missing_blocks : 0;
         }
     }
     if (status != KVP_OK) {
@@ -135,9 +138,9 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     trunk->computed = info.cached_tokens;
     request->n_unforked = request->n_live - 1;
     request->promised = others;
-    request->promised_slots = kvpi_slots_to_promise(sched, request);
     sched->promised_blocks += others;
-    sched->promised_slots += request->promised_slots;
+    const uint64_t taken = sched->renews_slots ? available - kvpi_slots_available(sched) : 0;
+    kvpi_slots_promise(sched, request, kvpi_slots_to_promise(sched, request) - (uint32_t)taken);
     sched->stats.cached_tokens += info.cached_tokens;
     return KVP_OK;
 }

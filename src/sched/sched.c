@@ -47,6 +47,11 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
     out->chunk_tokens = config->chunk_tokens ? config->chunk_tokens : UINT32_MAX;
 }
 
+static unsigned may_have_rings(const kvp_sched_config *config, const kvp_config *cache)
+{
+    return cache->state_slots > 0 && cache->steps == KVP_STEPS_ORDERED && config->draft_tokens > 0;
+}
+
 /* Is a field of a resolved configuration wrong? The first one that is goes to `why`. */
 static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
 {
@@ -64,10 +69,7 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
-           kvpi_why_range(why, "state_rings", c->state_rings, 0,
-                          cache->state_slots > 0 && c->draft_tokens > 0) ||
-           kvpi_why_if(why, cache->state_slots > 0 && cache->steps != KVP_STEPS_ORDERED, "cache",
-                       NULL, "expected ordered steps with recurrent state") ||
+           kvpi_why_range(why, "state_rings", c->state_rings, 0, may_have_rings(c, cache)) ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
                           kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
 }
@@ -220,6 +222,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     sched->max_copies = cache_config->max_copies;
     sched->usable_blocks = (uint32_t)stats.usable_blocks;
     sched->usable_slots = cache_config->state_slots > 0 ? cache_config->state_slots - 1 : 0;
+    sched->renews_slots = sched->usable_slots > 0 && cache_config->steps == KVP_STEPS_OVERLAPPED;
     sched->watermark_blocks = (uint32_t)stats.watermark_blocks;
     init_places(sched);
 }
@@ -302,7 +305,7 @@ static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint
     const uint64_t usable = sched->usable_blocks / sched->n_groups;
     const uint64_t shared = prompt / S;
     kvp_sched_limit limit = {0, 0};
-    if (sched->usable_slots > 0 && kvpi_slots_most_of(n_samples) > sched->usable_slots) {
+    if (sched->usable_slots > 0 && kvpi_slots_most_of(sched, n_samples) > sched->usable_slots) {
         return limit;
     }
     if (free_now >= n_samples) {

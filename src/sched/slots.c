@@ -8,47 +8,81 @@
  *   beams reordered     of each parent with several children all children take one, while they read
  *                       the parent's: n + n / 2 at most, and submissions are refused beyond that
  *
+ * With overlapped steps no step writes the slot that it reads. A commit leaves a sequence one slot,
+ * so every step takes another one:
+ *
+ *   each sample         two slots while a step runs, whatever it does
+ *   prompt under way    extended by 0 tokens before each step, for the slot
+ *   promised            two for each sample, less those that the open took: to a request of one
+ *                       sample until its first chunk is computed, to others until they have decoded
+ *                       a token; to beams one for each that shares the slot of another one
+ *
+ * So somebody who comes in never takes what a running sample needs next.
+ *
  * Chunks of a prompt end where kvp_seq_state_get says. When such a chunk is computed, its state is
- * kept, unless the slot that this takes is promised to others. Slots lacked are like blocks lacked:
- * victims are taken for them, or the request is left out, or waits.
+ * kept, unless the slot that this takes is promised to others. (With overlapped steps it takes
+ * none.) Slots lacked are like blocks lacked: victims are taken for them, or the request is left
+ * out, or waits.
  */
 #include "sched/state.h"
 
-static uint64_t available_slots(const kvp_sched *sched)
+uint64_t kvpi_slots_available(const kvp_sched *sched)
 {
     kvp_state_stats stats;
     (void)kvp_cache_state_stats(sched->cache, &stats);
     return stats.free_slots + stats.cached_slots;
 }
 
-/* Slots that a request with so many samples may hold at once. */
-uint32_t kvpi_slots_most_of(uint32_t n_samples)
+/* That steps which are out will give back. */
+uint64_t kvpi_slots_parked(const kvp_sched *sched)
 {
-    return n_samples + n_samples / 2;
+    kvp_state_stats stats;
+    (void)kvp_cache_state_stats(sched->cache, &stats);
+    return stats.parked_slots;
 }
 
-/* Slots that the samples will take when they are forked from the trunk. */
+enum { SLOTS_OF_EACH = 2 }; /* of a sample: that it reads, and that it writes */
+
+/* Slots that a request with so many samples may hold at once. */
+uint32_t kvpi_slots_most_of(const kvp_sched *sched, uint32_t n_samples)
+{
+    return sched->renews_slots ? SLOTS_OF_EACH * n_samples : n_samples + n_samples / 2;
+}
+
+/* Slots to be promised when the request comes in: those that its samples will take when they are
+ * forked; with overlapped steps all that it will hold. */
 uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request)
 {
+    if (sched->renews_slots) {
+        return SLOTS_OF_EACH * request->n_live;
+    }
     return sched->usable_slots > 0 && request->n_live > 1 ? request->n_live : 0;
+}
+
+void kvpi_slots_promise(kvp_sched *sched, struct kvpi_request *request, uint32_t n)
+{
+    sched->promised_slots += n;
+    sched->promised_slots -= request->promised_slots;
+    request->promised_slots = n;
 }
 
 enum { MOST_TO_OPEN = 2 }; /* the slot to write, and the checkpoint that the prompt hits */
 
-/* Are there slots to open the prompt, beside what is promised? What it needs costs a match: it is
- * asked only if the most that it may need is not there. */
-int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
-                       const kvp_prompt *prompt)
+/* Slots that are missing to open the prompt, beside what is promised. What it needs costs a match:
+ * it is asked only if the most that it may need is not there. */
+uint64_t kvpi_slots_missing(kvp_sched *sched, const struct kvpi_request *request,
+                            const kvp_prompt *prompt)
 {
     if (sched->usable_slots == 0) {
-        return 1;
+        return 0;
     }
     const uint64_t others = (uint64_t)kvpi_slots_to_promise(sched, request) + sched->promised_slots;
-    const uint64_t available = available_slots(sched);
-    uint32_t need;
-    return MOST_TO_OPEN + others <= available ||
-           (kvp_state_need(sched->cache, request->ns, prompt, &need) == KVP_OK &&
-            need + others <= available);
+    const uint64_t available = kvpi_slots_available(sched);
+    uint32_t need = 0; /* with overlapped steps, among the others */
+    if (!sched->renews_slots && MOST_TO_OPEN + others > available) {
+        (void)kvp_state_need(sched->cache, request->ns, prompt, &need); /* it can be opened */
+    }
+    return need + others > available ? need + others - available : 0;
 }
 
 /* The same to swap in the sequences in swap_seqs, beside `others`. */
@@ -56,12 +90,12 @@ int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve,
 {
     uint32_t need;
     return kvp_state_swap_need(sched->cache, sched->swap_seqs, n_seqs, reserve, &need) == KVP_OK &&
-           (uint64_t)need + others + sched->promised_slots <= available_slots(sched);
+           (uint64_t)need + others + sched->promised_slots <= kvpi_slots_available(sched);
 }
 
 int kvpi_slots_are_all_there(const kvp_sched *sched)
 {
-    return available_slots(sched) == sched->usable_slots;
+    return kvpi_slots_available(sched) == sched->usable_slots;
 }
 
 /* ------------------------------------------------------------------------------------ victims */
@@ -131,6 +165,39 @@ int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *r
     return 0;
 }
 
+/* ------------------------------------------------------------------- with overlapped steps */
+
+/* Has a prompt under way no slot to write? */
+int kvpi_slots_is_needed(const kvp_sched *sched, const struct kvpi_sample *sample)
+{
+    return sched->renews_slots && sample->stage == KVPI_STAGE_PREFILL &&
+           slots_of_seq(sched, sample->seq).write_slot == 0;
+}
+
+/* List those behind the items that decode, with 0 tokens in few_counts. Gives how many. */
+uint32_t kvpi_slots_list_needed(kvp_sched *sched)
+{
+    uint32_t n = 0;
+    uint32_t place = sched->renews_slots ? sched->prefill_first : KVPI_NONE;
+    while (place != KVPI_NONE) {
+        const struct kvpi_sample *sample = &sched->samples[place];
+        if (kvpi_slots_is_needed(sched, sample)) {
+            sched->item_seqs[sched->n_decoding + n] = sample->seq;
+            sched->few_counts[sched->n_decoding + n++] = 0;
+        }
+        place = sample->list_after;
+    }
+    return n;
+}
+
+/* Beams: each that reads the slot of another one will have one of its own. */
+void kvpi_slots_promise_shared(kvp_sched *sched, struct kvpi_request *request)
+{
+    if (sched->renews_slots) {
+        kvpi_slots_promise(sched, request, request->n_live - kvpi_slots_count_read(sched, request));
+    }
+}
+
 /* -------------------------------------------------------------------------------- checkpoints */
 
 /* The next of the two places where a chunk should end, behind `from`; UINT32_MAX: there is none. */
@@ -167,7 +234,7 @@ uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *
 static void keep_state(kvp_sched *sched, kvp_seq seq)
 {
     uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
-    if (available_slots(sched) > sched->promised_slots) {
+    if (sched->renews_slots || kvpi_slots_available(sched) > sched->promised_slots) {
         (void)kvp_seq_checkpoint(sched->cache, seq, &outcome);
     }
     sched->stats.checkpoints += outcome == KVP_CHECKPOINT_MADE;

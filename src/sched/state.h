@@ -194,6 +194,7 @@ struct kvp_sched {
     uint32_t n_groups;     /* of layers: blocks for each S tokens */
     int has_windows;       /* a group has one: what is behind it is dropped */
     uint32_t usable_slots; /* of recurrent state; 0: the cache has none */
+    int renews_slots;      /* no step writes the slot that it reads: overlapped steps */
     int learns;            /* what closes tell the cache counts: KVP_POLICY_LEARNED */
     uint32_t max_seqs;     /* the cache's */
     uint32_t max_seq_tokens;
@@ -258,6 +259,7 @@ struct kvp_sched {
     kvp_seq *swap_seqs;       /* [max_running] */
     int32_t *accepted_drafts; /* [max_running x draft_tokens] */
     uint64_t missing;         /* blocks that the last try lacked; 0: not known */
+    uint64_t missing_slots;   /* of state */
     int lacks_slots;          /* what was lacked last are slots of state */
     struct kvpi_arrivals arrived;
     uint32_t *tried; /* [max_tries] requests that did not fit, in this step */
@@ -368,6 +370,7 @@ void kvpi_life_join_samples(kvp_sched *sched, struct kvpi_request *request);
 void kvpi_life_leave(kvp_sched *sched, struct kvpi_request *request, uint32_t queue);
 void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t queue);
 void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request);
+void kvpi_life_unpromise_blocks(kvp_sched *sched, struct kvpi_request *request);
 void kvpi_life_end_sample(kvp_sched *sched, struct kvpi_sample *sample, uint32_t reason);
 void kvpi_life_refuse(kvp_sched *sched, struct kvpi_request *request, kvp_status status,
                       kvp_ended *out_ended);
@@ -411,13 +414,19 @@ uint64_t kvpi_open_watermark(const kvp_sched *sched);
 
 /* slots.c: slots of recurrent state, and checkpoints. */
 uint32_t kvpi_slots_to_promise(const kvp_sched *sched, const struct kvpi_request *request);
-int kvpi_slots_suffice(kvp_sched *sched, const struct kvpi_request *request,
-                       const kvp_prompt *prompt);
+void kvpi_slots_promise(kvp_sched *sched, struct kvpi_request *request, uint32_t n);
+void kvpi_slots_promise_shared(kvp_sched *sched, struct kvpi_request *request);
+uint64_t kvpi_slots_missing(kvp_sched *sched, const struct kvpi_request *request,
+                            const kvp_prompt *prompt);
+uint64_t kvpi_slots_available(const kvp_sched *sched);
+uint64_t kvpi_slots_parked(const kvp_sched *sched);
+int kvpi_slots_is_needed(const kvp_sched *sched, const struct kvpi_sample *sample);
+uint32_t kvpi_slots_list_needed(kvp_sched *sched);
 int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others);
 int kvpi_slots_are_all_there(const kvp_sched *sched);
 uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request);
-uint32_t kvpi_slots_most_of(uint32_t n_samples);
+uint32_t kvpi_slots_most_of(const kvp_sched *sched, uint32_t n_samples);
 uint32_t kvpi_slots_cut_chunk(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n);
 uint32_t kvpi_slots_last_kept(const kvp_sched *sched, const struct kvpi_sample *sample,
                               uint32_t end);

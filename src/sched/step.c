@@ -315,6 +315,14 @@ static void give_first(kvp_sched *sched, const struct kvpi_request *request, str
     }
 }
 
+/* A request whose samples have a state of their own each, from this step, needs no promise. */
+static void settle_slots(kvp_sched *sched, const struct kvpi_sample *sample, int is_settled)
+{
+    if (sched->renews_slots && sched->promised_slots > 0 && is_settled) {
+        kvpi_slots_promise(sched, &sched->requests[sample->request], 0);
+    }
+}
+
 /* A chunk is computed. */
 static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
 {
@@ -325,6 +333,7 @@ static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *
         request->n_unforked > 0 && sched->item_ends[slot] >= request->prompt.n_tokens;
     sample->slot = KVPI_NONE;
     sample->computed = sched->item_ends[slot];
+    settle_slots(sched, sample, request->n_live == 1);
     const kvp_status status = is_forking ? kvpi_group_fork(sched, request, sample) : KVP_OK;
     if (status != KVP_OK) {
         kvpi_life_refuse(sched, request, status, &sched->ended[sched->n_ended++]);
@@ -363,6 +372,7 @@ static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *
     }
     struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
     uint32_t reason;
+    settle_slots(sched, sample, 1);
     if (append(sched, sample, sampled, &reason)) {
         sample->slot = KVPI_NONE;
         sched->item_samples[slot] = KVPI_NONE;

@@ -251,9 +251,8 @@ kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request)
         return status;
     }
     request->promised = besides.promised;
-    request->promised_slots = besides.promised_slots;
     sched->promised_blocks += besides.promised;
-    sched->promised_slots += besides.promised_slots;
+    kvpi_slots_promise(sched, request, besides.promised_slots);
     sched->stats.swapped_in++;
     sched->stats.swapped_in_blocks += swapped.copied_blocks;
     return KVP_OK;

@@ -5,8 +5,8 @@
  * when every row that refers to it is a row of that request. Samples of a request share blocks only
  * at the same place of their rows: a fork's row begins as its parent's does.
  *
- * Released while steps are out, blocks are parked. They will come back, so victims are taken only
- * for what parked blocks do not make up for.
+ * Released while steps are out, blocks are parked, and so are slots of state. They will come back,
+ * so victims are taken only for what parked ones do not make up for.
  */
 #include "sched/state.h"
 
@@ -147,12 +147,18 @@ int kvpi_victims_take(kvp_sched *sched, const struct kvpi_request *beneficiary, 
     return 1;
 }
 
-/* Are the missing blocks parked already? `missing` 0: not known. */
-int kvpi_victims_are_pointless(const kvp_sched *sched, uint64_t missing)
+static uint64_t parked_blocks(const kvp_sched *sched)
 {
     kvp_stats stats;
-    return missing > 0 && kvp_cache_stats(sched->cache, &stats) == KVP_OK &&
-           stats.parked_blocks >= missing;
+    (void)kvp_cache_stats(sched->cache, &stats);
+    return stats.parked_blocks;
+}
+
+/* Are the blocks, or slots, that are missing parked already? `missing` 0: not known. */
+int kvpi_victims_are_pointless(const kvp_sched *sched, uint64_t missing)
+{
+    return missing > 0 &&
+           (sched->lacks_slots ? kvpi_slots_parked(sched) : parked_blocks(sched)) >= missing;
 }
 
 /* Close the last in rank of the paused requests on the host, whose sequences are needed. */

@@ -6,7 +6,8 @@
  *   begin <= sent <= min(ready, end), or sent is the end of the gap
  *
  * Of a layer of state, sent counts bytes of each head. It is sent when the tokens before `end`, and
- * no others, are computed: from the slot that the sequence reads.
+ * no others, are computed: from the slot that the sequence reads, or that steps which are out have
+ * read.
  *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
  *     must stay until all is sent, and is looked at before, and its window for tokens that it has
@@ -447,13 +448,13 @@ static kvp_status look_at_state(const sender *self, struct sending *s, const kvp
         return status;
     if (info->computed_tokens > s->t.end || state.lost)
         return KVP_E_DROPPED;
-    if (s->state_slot != 0 && s->state_slot != (int32_t)state.read_slot)
+    if (s->state_slot != 0 && s->state_slot != (int32_t)state.computed_slot)
         return KVP_E_STATE;
     const int is_written = info->n_tokens > s->t.end && state.read_slot == state.write_slot;
     const uint32_t first = self->side.n_kv_layers;
     for (uint32_t l = first; l < self->side.n_layers; l++)
         s->layers[l].ready = is_written ? 0 : kvpi_shape_end(&s->shape, g);
-    s->state_slot = is_written ? s->state_slot : (int32_t)state.read_slot;
+    s->state_slot = is_written ? s->state_slot : (int32_t)state.computed_slot;
     return KVP_OK;
 }
 

@@ -80,8 +80,6 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
     uint64_t n_cells = 0;
     if (kvpi_why_if(why, kvp_cache_config(config->cache, &cache) != KVP_OK, "cache", NULL,
                     "is none of this process") ||
-        kvpi_why_if(why, cache.state_slots > 0 && cache.steps != KVP_STEPS_ORDERED, "cache", NULL,
-                    "expected ordered steps with recurrent state") ||
         kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
                     "must be NULL beside memories") ||
         kvpi_why_if(why, cache.n_groups + (cache.state_slots > 0) > 1 && !config->memories,
@@ -190,7 +188,9 @@ kvp_status kvpi_side_slot(const struct kvpi_side *side, kvp_seq seq, int32_t *ou
     if (status != KVP_OK)
         return status;
     *out_slot = (int32_t)state.write_slot;
-    return state.write_slot == state.read_slot ? KVP_E_STATE : KVP_OK;
+    const int is_free = state.write_slot != 0 && state.write_slot != state.read_slot &&
+                        state.read_slot == state.computed_slot; /* else steps have gone on */
+    return is_free ? KVP_OK : KVP_E_STATE;
 }
 
 static int is_link(const kvp_link *link)

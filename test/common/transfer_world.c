@@ -85,6 +85,7 @@ place make_place(const place_shape *shape)
     p.layout = p.layouts[0];
     p.has_states = shape->state_slots > 0;
     config.state_slots = shape->state_slots;
+    config.steps = shape->steps;
     if (p.has_states) {
         p.layouts[p.n_groups] = state_layout_of(shape);
         p.memories[p.n_groups] = make_memory(&p.layouts[p.n_groups]);

@@ -28,6 +28,7 @@ typedef struct place_shape {
     uint32_t state_slots;             /* of recurrent state; 0: none. Layers and heads as KV's */
     uint32_t state_k, state_v;        /* bytes */
     const char *state_order;
+    uint32_t steps; /* KVP_STEPS_... */
 } place_shape;
 
 /* f32, S = 4, 2 layers, 2 heads of 4. */

@@ -199,6 +199,7 @@ static const field state_fields[] = {
     FIELD(kvp_state_info, branch_end),
     FIELD(kvp_state_info, prompt_end),
     FIELD(kvp_state_info, ring_slots),
+    FIELD(kvp_state_info, computed_slot),
     {NULL, 0, 0},
 };
 static const field state_stats_fields[] = {

@@ -732,6 +732,7 @@ kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome 
     info->branch_end = seq->branch_end;
     info->prompt_end = seq->prompt_end;
     info->ring_slots = oracle_ring_slots(seq);
+    info->computed_slot = seq->read_slot;
     return KVP_OK;
 }
 

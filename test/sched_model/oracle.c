@@ -21,6 +21,7 @@ void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *ca
         o->config.max_running = o->cache_config.max_seqs;
     o->usable = (uint32_t)stats.usable_blocks;
     o->usable_slots = o->cache_config.state_slots > 0 ? o->cache_config.state_slots - 1 : 0;
+    o->moves_on = o->usable_slots > 0 && o->cache_config.steps == KVP_STEPS_OVERLAPPED;
     o->watermark = (uint32_t)stats.watermark_blocks;
 }
 
@@ -135,7 +136,7 @@ static int all_fits(const oracle *o, uint32_t prompt, uint64_t all, uint32_t n)
 /* Beams may hold more slots of state than there are. */
 static int lacks_slots_for_ever(const oracle *o, uint32_t n)
 {
-    return o->usable_slots > 0 && oracle_most_slots(n) > o->usable_slots;
+    return o->usable_slots > 0 && oracle_most_slots(o, n) > o->usable_slots;
 }
 
 /* The largest lengths, by trying all. */
@@ -291,7 +292,7 @@ static void give(oracle *o, request *r, uint32_t idx, int32_t token, int is_last
 }
 
 /* The others get sequences, forked at the prompt's end. `seq` is not known here. */
-static void fork_others(request *r, const sample *trunk)
+static void fork_others(const oracle *o, request *r, const sample *trunk)
 {
     for (uint32_t i = 0; i < r->n_samples; i++) {
         sample *s = &r->samples[i];
@@ -300,7 +301,8 @@ static void fork_others(request *r, const sample *trunk)
             s->core = s->computed = r->prompt;
         }
     }
-    r->promised = r->promised_slots = 0;
+    r->promised = 0;
+    oracle_slots_are_forked(r, o);
 }
 
 static void finish_item(oracle *o, const plan_item *item, const int32_t *tokens,
@@ -311,8 +313,9 @@ static void finish_item(oracle *o, const plan_item *item, const int32_t *tokens,
     const uint32_t end = item->begin + item->n_tokens;
     const int is_first_token = s->n == r->prompt && item->n_sampled > 0;
     s->computed = end;
+    oracle_slots_are_computed(o, r, item->decodes);
     if (end >= r->prompt)
-        fork_others(r, s);
+        fork_others(o, r, s);
     oracle_accept(o, item, tokens);
     uint32_t at = 0;
     tokens += oracle_accepted(item);

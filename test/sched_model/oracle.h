@@ -103,12 +103,12 @@ typedef struct step_plan {
     X(STATE_FOLLOWED) X(DRAFTS) X(DRAFTS_LACK_ROOM) X(ACCEPTED_ALL) X(ACCEPTED_SOME) \
     X(DRAFT_RINGS) X(DRAFTS_LACK_SLOTS) \
     X(ACCEPTED_NONE) X(ACCEPTED_GROUPS) X(ACCEPTED_STATES) X(STATE_SWAPPED) X(STATE_SWAPPED_IN) \
-    X(STATE_BACK_WAITS)
+    X(STATE_BACK_WAITS) X(STATE_MOVES_ON) X(STATE_SETTLED) X(STATE_BEAMS) X(STATE_RENEWED)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
     X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED) \
-    X(STATE_FOUND_BACK)
+    X(STATE_FOUND_BACK) X(STATE_PARKED)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -124,7 +124,9 @@ typedef struct oracle {
     kvp_config cache_config; /* resolved */
     uint32_t usable;
     uint32_t usable_slots; /* of recurrent state */
+    int moves_on;          /* no step writes the slot of state that it reads */
     int lacks_slots;       /* what was missing last are slots */
+    uint64_t missing_slots;
     const char *wrong;     /* what the cache did otherwise than it had said; NULL: nothing */
     uint32_t watermark;
     kvp_cache *cache; /* the copy */
@@ -182,8 +184,13 @@ uint32_t oracle_states_to_copy(const oracle *o, const request *r);
 int oracle_slots_fit_back(oracle *o, const request *r, const kvp_seq *seqs, uint32_t n,
                           uint32_t reserve);
 kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n, uint32_t reserve);
-uint32_t oracle_most_slots(uint32_t n_samples);
-uint32_t oracle_slots_for_later(const oracle *o, const request *r);
+uint32_t oracle_most_slots(const oracle *o, uint32_t n_samples);
+int oracle_needs_slot(const oracle *o, const request *r, const sample *s);
+uint32_t oracle_list_needing_slots(oracle *o, kvp_seq *out_seqs);
+void oracle_slots_are_forked(request *r, const oracle *o);
+void oracle_slots_are_computed(oracle *o, request *r, int decodes);
+void oracle_slots_are_reordered(oracle *o, request *r, const kvp_cache *cache);
+int oracle_parked_slots_suffice(oracle *o, uint64_t missing);
 uint64_t oracle_slots_left(const oracle *o);
 int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt);
 kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_prompt *prompt);

@@ -79,6 +79,10 @@ int oracle_extend_with_drafts(oracle *o)
     }
     if (n_drafts == 0)
         return 0;
+    const uint32_t n_decoding = batch.n_seqs;
+    batch.n_seqs += oracle_list_needing_slots(o, seqs + n_decoding);
+    for (uint32_t i = n_decoding; i < batch.n_seqs; i++)
+        counts[i] = 0;
     if (kvp_seq_extend_many(o->cache, &batch) != KVP_OK) {
         kvp_shortage why;
         (void)kvp_cache_shortage(o->cache, &why);
@@ -87,6 +91,7 @@ int oracle_extend_with_drafts(oracle *o)
         (void)clear(o);
         return 0;
     }
+    batch.n_seqs = n_decoding;
     batch.n_tokens = NULL;
     batch.tokens = newest;
     batch.flags = 0;

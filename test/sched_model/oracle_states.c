@@ -9,9 +9,12 @@ static kvp_state_info state_of(const kvp_cache *cache, kvp_seq seq)
     return state;
 }
 
-/* n beams that descend from n / 2 write n slots and read n / 2. */
-uint32_t oracle_most_slots(uint32_t n_samples)
+/* n beams that descend from n / 2 write n slots and read n / 2. If nothing that is read is written
+ * over, n that descend from n write n and read n. */
+uint32_t oracle_most_slots(const oracle *o, uint32_t n_samples)
 {
+    if (o->moves_on)
+        return 2 * n_samples;
     return n_samples == 1 ? 1 : n_samples + n_samples / 2;
 }
 
@@ -35,11 +38,92 @@ static uint32_t promised_slots(const oracle *o)
     return n;
 }
 
-/* All read what the first one has written, so each has to take one. */
-uint32_t oracle_slots_for_later(const oracle *o, const request *r)
+/* Besides the `need` of its open. All read what the first one has written, so each has to take one.
+ * If no step writes what it reads, each will hold two. */
+static uint32_t slots_for_later(const oracle *o, const request *r, uint32_t need)
 {
     const uint32_t n = oracle_live(r);
+    if (o->moves_on)
+        return 2 * n - need;
     return o->usable_slots == 0 || n == 1 ? 0 : n;
+}
+
+/* Has the next chunk of a sample no slot to write? */
+int oracle_needs_slot(const oracle *o, const request *r, const sample *s)
+{
+    return o->moves_on && !s->has_ended && s->seq.bits != 0 && !oracle_is_ready(r) &&
+           s->computed < oracle_goal(o, r, s) && state_of(o->cache, s->seq).write_slot == 0;
+}
+
+/* All of those, in the order of their chunks. */
+uint32_t oracle_list_needing_slots(oracle *o, kvp_seq *out_seqs)
+{
+    uint32_t n = 0;
+    uint64_t last = 0;
+    for (const sample *next = NULL;; next = NULL) {
+        int needs = 0;
+        for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+            const request *r = &o->requests[i];
+            for (uint32_t j = 0; r->is_here && j < r->n_samples; j++) {
+                const sample *s = &r->samples[j];
+                if (s->under_way > last && (next == NULL || s->under_way < next->under_way)) {
+                    next = s;
+                    needs = oracle_needs_slot(o, r, s);
+                }
+            }
+        }
+        if (next == NULL)
+            return n;
+        last = next->under_way;
+        if (needs)
+            out_seqs[n++] = next->seq;
+        o->met[MET_STATE_RENEWED] += needs != 0;
+    }
+}
+
+/* Promises of slots end: when all samples have sequences, or, if each will hold two, when each has
+ * computed something by itself. */
+void oracle_slots_are_forked(request *r, const oracle *o)
+{
+    if (!o->moves_on)
+        r->promised_slots = 0;
+}
+
+void oracle_slots_are_computed(oracle *o, request *r, int decodes)
+{
+    if (!o->moves_on || r->promised_slots == 0 || (!decodes && oracle_live(r) > 1))
+        return;
+    o->met[decodes ? MET_STATE_SETTLED : MET_STATE_MOVES_ON]++;
+    r->promised_slots = 0;
+}
+
+static uint32_t distinct_reads(const kvp_cache *cache, const request *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        const uint32_t slot = state_of(cache, r->samples[i].seq).read_slot;
+        uint32_t j = 0;
+        while (j < i && state_of(cache, r->samples[j].seq).read_slot != slot)
+            j++;
+        n += slot != 0 && j == i;
+    }
+    return n;
+}
+
+/* Beams that read the same slot have one, and will have one each. */
+void oracle_slots_are_reordered(oracle *o, request *r, const kvp_cache *cache)
+{
+    r->promised_slots = o->moves_on ? oracle_live(r) - distinct_reads(cache, r) : 0;
+    o->met[MET_STATE_BEAMS] += r->promised_slots > 0;
+}
+
+int oracle_parked_slots_suffice(oracle *o, uint64_t missing)
+{
+    kvp_state_stats stats;
+    (void)kvp_cache_state_stats(o->cache, &stats);
+    const int do_suffice = missing > 0 && stats.parked_slots >= missing;
+    o->met[MET_STATE_PARKED] += do_suffice != 0;
+    return do_suffice;
 }
 
 int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt)
@@ -48,7 +132,9 @@ int oracle_slots_fit(oracle *o, const request *r, const kvp_prompt *prompt)
     if (o->usable_slots == 0)
         return 1;
     (void)kvp_state_need(o->cache, r->ns, prompt, &need);
-    return need + oracle_slots_for_later(o, r) + promised_slots(o) <= oracle_slots_left(o);
+    const uint64_t all = (uint64_t)need + slots_for_later(o, r, need) + promised_slots(o);
+    o->missing_slots = all > oracle_slots_left(o) ? all - oracle_slots_left(o) : 0;
+    return o->missing_slots == 0;
 }
 
 /* Open it; as many slots of state go as were said to. */
@@ -69,7 +155,7 @@ kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_pro
         o->wrong = "kvp_state_need";
     trunk->core = prompt->n_tokens;
     trunk->computed = info.cached_tokens;
-    r->promised_slots = oracle_slots_for_later(o, r);
+    r->promised_slots = slots_for_later(o, r, need);
     o->met[MET_STATE_PROMISED] += r->promised_slots > 0;
     o->met[MET_STATE_HIT] += o->usable_slots > 0 && info.hit_tokens > 0;
     return KVP_OK;
@@ -91,25 +177,17 @@ static uint32_t list_slots(const oracle *o, const request *r, uint32_t *slots)
     return n;
 }
 
-/* States that a swap copies: distinct slots that its samples read. */
+/* States that a swap copies. */
 uint32_t oracle_states_to_copy(const oracle *o, const request *r)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        const uint32_t slot = state_of(o->cache, r->samples[i].seq).read_slot;
-        uint32_t j = 0;
-        while (j < i && state_of(o->cache, r->samples[j].seq).read_slot != slot)
-            j++;
-        n += slot != 0 && j == i;
-    }
-    return n;
+    return distinct_reads(o->cache, r);
 }
 
 /* For later: when others are forked. At once: samples whose generated tokens are computed again,
  * and of which the cache has none that is not computed. */
 static uint32_t slots_promised_back(const oracle *o, const request *r, uint32_t n_seqs)
 {
-    return n_seqs < oracle_live(r) ? oracle_slots_for_later(o, r) : 0;
+    return n_seqs < oracle_live(r) ? slots_for_later(o, r, 0) : 0;
 }
 
 static uint32_t slots_at_once(const oracle *o, const request *r)
@@ -213,7 +291,7 @@ void oracle_keep(oracle *o, kvp_cache *copy)
         uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
         if (end != state.branch_end && end != state.prompt_end)
             continue;
-        if (left_in(copy) <= promised_slots(o))
+        if (!o->moves_on && left_in(copy) <= promised_slots(o))
             o->met[MET_STATE_WITHHELD]++;
         else
             o->met[MET_STATE_SKIPPED] += kvp_seq_checkpoint(copy, seq, &outcome) != KVP_OK ||

@@ -229,6 +229,8 @@ static int take_victim(oracle *o, const request *for_whom, int by_force)
 
 static int parked_suffice(oracle *o, uint64_t missing)
 {
+    if (o->lacks_slots)
+        return oracle_parked_slots_suffice(o, missing);
     const int do_suffice = missing > 0 && stats_of(o).parked_blocks >= missing;
     o->met[MET_PARKED_ENOUGH] += do_suffice != 0;
     return do_suffice;
@@ -276,7 +278,7 @@ static void want(const oracle *o, struct wanted *wanted, const request *r)
     for (uint32_t i = 0; i < r->n_samples; i++) {
         const sample *s = &r->samples[i];
         const uint32_t missing = missing_tokens(o, r, s);
-        if (missing == 0)
+        if (missing == 0 && !oracle_needs_slot(o, r, s))
             continue;
         memcpy(wanted->tokens + wanted->n_tokens, s->text + s->core, missing * sizeof(int32_t));
         wanted->n_tokens += missing;
@@ -322,8 +324,7 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
         (void)kvp_cache_shortage(o->cache, &shortage);
         o->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
         o->met[MET_STATE_SHORT] += o->lacks_slots != 0;
-        if (parked_suffice(o, o->lacks_slots ? 0 : shortage.missing_blocks) ||
-            !take_victim(o, r, is_first))
+        if (parked_suffice(o, shortage.missing_blocks) || !take_victim(o, r, is_first))
             break;
         status = extend(o, r);
     }
@@ -374,12 +375,17 @@ static int extend_all(oracle *o)
     static struct wanted wanted;
     wanted.n = wanted.n_tokens = 0;
     for (const request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
-        const uint32_t before = wanted.n;
-        want(o, &wanted, r);
-        if (wanted.n > before && !oracle_is_ready(r))
-            return 0;
+        for (uint32_t i = 0; i < r->n_samples; i++) {
+            if (!oracle_is_ready(r) && missing_tokens(o, r, &r->samples[i]) > 0)
+                return 0;
+        }
+        if (oracle_is_ready(r))
+            want(o, &wanted, r);
     }
     sort_as_made(o, &wanted);
+    const uint32_t n_chunks = oracle_list_needing_slots(o, wanted.seqs + wanted.n);
+    memset(wanted.counts + wanted.n, 0, n_chunks * sizeof *wanted.counts);
+    wanted.n += n_chunks;
     return extend_wanted(o, &wanted) == KVP_OK;
 }
 
@@ -559,7 +565,8 @@ static kvp_status try_to_come_in(oracle *o, request *r)
             return KVP_E_DROPPED;
         }
         const int nobody_runs = next_in_rank(o, NULL, runs) == NULL;
-        if (parked_suffice(o, missing) || !take_victim(o, NULL, nobody_runs))
+        if (parked_suffice(o, o->lacks_slots ? o->missing_slots : missing) ||
+            !take_victim(o, NULL, nobody_runs))
             return KVP_E_NO_BLOCKS;
     }
 }

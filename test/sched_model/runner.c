@@ -4,11 +4,11 @@
  *
  * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
  * reclaim, abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and
- * overlapped steps of the caller's own.
- * Compared are every field of every result, everything that can be asked of every request, and the
- * lengths and tiers of their sequences; KV is checked on a memory of sums (sched_memory.h). At the
- * end of a configuration whatever is left must finish. A run of 200,000 calls or more (of 3,000,000
- * for the rare ones) fails also when a situation of oracle.h was never met.
+ * overlapped steps of the caller's own. Compared are every field of every result, everything that
+ * can be asked of every request, and the lengths and tiers of their sequences; KV is checked on a
+ * memory of sums (sched_memory.h). At the end of a configuration whatever is left must finish. A
+ * run of 200,000 calls or more (of 3,000,000 for the rare ones) fails also when a situation of
+ * oracle.h was never met.
  *
  * Exit status: 0 all equal; 1 a difference, or a situation that was never met; 2 wrong usage. */
 #include "runner.h"
@@ -25,8 +25,7 @@ enum { CALLS_OF_A_CONFIG = 400, LONG_RUN = 200000, DRAIN_STEPS = 20000 };
 
 static uint64_t next_random(uint64_t *state)
 {
-    *state += UINT64_C(0x9E3779B97F4A7C15);
-    uint64_t x = *state;
+    uint64_t x = *state += UINT64_C(0x9E3779B97F4A7C15);
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);
     return x ^ (x >> 31);
@@ -500,7 +499,7 @@ static void make_step(struct run *run)
 }
 
 /* Handles of sequences that the scheduler has opened in between. */
-static void learn_handles(struct run *run, int all)
+void learn_handles(struct run *run, int all)
 {
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         request *r = &run->o.requests[i];
@@ -527,7 +526,7 @@ static void reorder(struct run *run, request *r, int is_wild)
     const kvp_status status = oracle_reorder(&run->o, r, parents, newest);
     REQUIRE(kvp_sched_reorder(run->sched, r->handle, parents, newest) == status);
     if (status == KVP_OK)
-        learn_handles(run, 1);
+        states_are_reordered(run, r);
     REQUIRE(is_wild || status == KVP_OK);
 }
 
@@ -606,13 +605,14 @@ static void fail_step(struct run *run)
     }
     if (is_overlapped(run)) {
         REQUIRE(sched_memory_spoil(&run->memory, run->copies, run->n_copies));
+        states_spoil(run);
         REQUIRE(kvp_step_failed(run->cache, run->number, NULL, 0, NULL) == KVP_OK);
     } else {
         REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
         REQUIRE(sched_states_copy(&run->states, run->copies, run->n_copies));
         loading_plan_has_run(run);
+        states_spoil(run);
     }
-    states_spoil(run);
     oracle_fail(&run->o, run->cache);
     REQUIRE(kvp_sched_fail(run->sched) == KVP_OK);
     run->is_out = 0;

@@ -61,6 +61,9 @@ void fail(const struct run *run, const char *file, int line, const char *what);
             fail(run, __FILE__, __LINE__, #condition);                                             \
     } while (0)
 
+/* runner.c: handles that the scheduler has opened in between; all: and changed. */
+void learn_handles(struct run *run, int all);
+
 /* report.c: situations that were met. Gives 1 when one should have been, and was not. */
 int report(const uint64_t *met, uint64_t n_calls, int is_verbose);
 
@@ -84,6 +87,7 @@ void states_draw(struct run *run);
 void states_compare(struct run *run, int all);
 void states_check_step(struct run *run);
 void states_spoil(struct run *run);
+void states_are_reordered(struct run *run, request *r);
 
 /* loading.c: calls on requests that may be held, and loads of a store. */
 void loading_call(struct run *run);

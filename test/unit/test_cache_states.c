@@ -607,8 +607,9 @@ static void test_structs_of_other_sizes(void **state)
     assert_memory_equal(out, &info, 8);
     assert_int_equal(out[8], 0xA5);
     assert_ok(kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out, 24));
-    assert_memory_equal(out, &info, sizeof(info));
+    assert_memory_equal(out, &info, 24);
     assert_int_equal(out[20] | out[23], 0);
+    assert_int_equal(out[24], 0xA5);
     assert_status(KVP_E_ARG, kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out,
                                                      sizeof(size_t) - 4));
     memset(out, 0xA5, sizeof(out));

@@ -1,8 +1,6 @@
 /* Recurrent state with overlapped steps (states.h): no step writes the slot that it reads, steps
  * build on what others leave behind, a failed step goes back to what it read, slots are parked. */
-#include <kvpager/sched.h>
 #include <kvpager/states.h>
-#include <kvpager/transfer.h>
 
 #include "groups.h"
 #include "tiers.h"
@@ -476,33 +474,6 @@ static void test_a_reset_forgets_what_steps_would_leave(void **state)
     end_world(&w);
 }
 
-static void test_a_scheduler_refuses_such_a_cache(void **state)
-{
-    (void)state;
-    world w = steps_of_states(4, 8);
-    kvp_sched_config config;
-    kvp_sched *sched = NULL;
-    kvp_why why;
-    kvp_sched_config_init(&config);
-    assert_status(KVP_E_ARG, kvp_sched_config_check(&config, w.cache, &why));
-    assert_string_equal(why.field, "cache");
-    assert_status(KVP_E_ARG, kvp_sched_create(&config, w.cache, NULL, 0, &sched));
-    end_world(&w);
-}
-
-static void test_a_transfer_refuses_such_a_cache(void **state)
-{
-    (void)state;
-    world w = steps_of_states(4, 8);
-    kvp_transfer_config config;
-    kvp_why why;
-    kvp_transfer_config_init(&config);
-    config.cache = w.cache;
-    assert_status(KVP_E_ARG, kvp_transfer_config_check(&config, &why));
-    assert_string_equal(why.text, "cache: expected ordered steps with recurrent state");
-    end_world(&w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,8 +498,6 @@ int main(void)
         cmocka_unit_test(test_a_copy_that_failed_takes_the_state_with_it),
         cmocka_unit_test(test_a_state_behind_a_failed_copy_is_lost),
         cmocka_unit_test(test_a_reset_forgets_what_steps_would_leave),
-        cmocka_unit_test(test_a_scheduler_refuses_such_a_cache),
-        cmocka_unit_test(test_a_transfer_refuses_such_a_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

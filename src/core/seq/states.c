@@ -50,8 +50,9 @@ static kvp_status get_state(const kvp_cache *cache, kvp_seq seq, kvp_state_info 
         return s == NULL ? KVP_E_HANDLE : KVP_E_STATE;
     }
     const struct kvpi_state *state = kvpi_states_of(cache, s);
-    *out = (kvp_state_info){kvpi_states_next(cache, s), state->write,      state->lost,
-                            state->branch_end,          state->prompt_end, state->n_ring};
+    *out =
+        (kvp_state_info){kvpi_states_next(cache, s), state->write,  state->lost, state->branch_end,
+                         state->prompt_end,          state->n_ring, state->read};
     return KVP_OK;
 }
 
