@@ -36,7 +36,7 @@ static uint32_t count_shareable(const struct making *making, const struct kvpi_s
 {
     const struct kvpi_kept kept = kvpi_span_kept(making->cache, making->batch, span);
     const uint32_t q = kvpi_span_query(span);
-    return (kept.window.recent == 0 ? q : kvpi_min_u32(q, kept.window.sink)) /
+    return (kept.window->recent == 0 ? q : kvpi_min_u32(q, kept.window->sink)) /
            making->cache->config.block_tokens;
 }
 

@@ -13,11 +13,11 @@ static const struct kvpi_window *window_of(const kvp_cache *cache, const kvp_met
 int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
                     const struct kvpi_span *span)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint64_t S = cache->config.block_tokens;
     const struct kvpi_window *window = window_of(cache, batch, span);
-    const uint32_t kept = kvpi_max_u32(kvpi_window_begin(window, kvpi_span_query(span), S),
-                                       kvpi_ceil_div(window->sink, S));
-    return kvpi_min_u32(window->dropped, span->n_blocks) > kept;
+    const uint32_t n = kvpi_min_u32(window->dropped, span->n_blocks);
+    return n > 0 && n * S > kvpi_window_first(window, kvpi_span_query(span)) &&
+           (n - 1) * S >= window->sink;
 }
 
 struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *batch,
@@ -26,11 +26,12 @@ struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *ba
     const uint32_t S = cache->config.block_tokens;
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t q = kvpi_span_query(span);
-    struct kvpi_kept kept = {.first = 0};
+    static const struct kvpi_window none = {0, 0, 0, 0};
+    struct kvpi_kept kept = {&none, 0, 0, 0, 0};
     if ((span->seq->windowed & KVPI_WINDOWED) == 0 || window->recent == 0) {
         return kept;
     }
-    kept.window = *window;
+    kept.window = window;
     kept.sink_len = kvpi_min_u32(window->sink, span->end);
     kept.first = kvpi_max_u32(kvpi_window_first(window, q), kept.sink_len);
     kept.n_head = kvpi_min_u32(kvpi_ceil_div(window->sink, S), span->n_blocks);

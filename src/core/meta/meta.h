@@ -20,17 +20,17 @@ struct kvpi_span {
     uint32_t n_blocks; /* row entries up to the end */
 };
 
-/* What a window keeps for a step: of a row's entries, and of the keys in them. All 0: everything.
+/* What a window keeps for a step: of a row's entries, and of the keys in them. Without one all is 0.
  *
  *   row      | s s s . | . . . . | r r r r | r r r .      K = 3, S = 4
  *   entries    n_head    left_out                         1, 1
  *   keys       sink_len              first ...            3, 9
  */
 struct kvpi_kept {
-    struct kvpi_window window; /* recent 0: everything is kept */
-    uint32_t sink_len;         /* keys before the gap */
-    uint32_t first;            /* position of the first one after it */
-    uint32_t n_head;           /* entries that are listed before those that are left out */
+    const struct kvpi_window *window; /* never NULL; recent 0: keeps everything */
+    uint32_t sink_len;                /* keys before the gap */
+    uint32_t first;                   /* position of the first one after it */
+    uint32_t n_head;                  /* entries that are listed before those that are left out */
     uint32_t left_out;
 };
 

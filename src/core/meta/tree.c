@@ -110,8 +110,8 @@ static void fill_mask_row(const struct mask *mask, uint32_t slot, uint64_t row)
     const int is_node = slot >= tokens;
     const uint32_t position = is_node ? tokens + (uint32_t)mask->depths[slot - tokens] : slot;
     const uint32_t n_seen = is_node ? tokens : slot + 1; /* tokens before it, and itself */
-    const uint32_t low = kvpi_window_first(&mask->kept.window, position);
-    const uint32_t sinks = mask->kept.window.sink;
+    const uint32_t low = kvpi_window_first(mask->kept.window, position);
+    const uint32_t sinks = mask->kept.window->sink;
     if (low <= sinks) {
         set_bits(mask->bits, row, row + n_seen);
     } else {

@@ -46,7 +46,7 @@ static void put_window(const kvp_cache *cache, const struct kvpi_kept *kept, uin
     kvpi_put(windowed->sink_len, b, (int32_t)kept->sink_len);
     kvpi_put(windowed->window_offset, b, (int32_t)(kept->first - skipped_slots));
     kvpi_put(windowed->key_offset, b, (int32_t)(kept->first - kept->sink_len));
-    const kvp_window window = kvpi_window_given(&kept->window);
+    const kvp_window window = kvpi_window_given(kept->window);
     if (windowed->sinks != NULL) {
         windowed->sinks[b] = window.sink_tokens;
     }

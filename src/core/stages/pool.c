@@ -358,6 +358,9 @@ static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *
                                       uint32_t begin)
 {
     const int32_t *entry = row + end;
+    if (end == begin || kvpi_block_refs(&blocks[entry[-1]]) <= 1) {
+        return end; /* most rows share none: the counts of four are not waited for */
+    }
     while (entry > row + begin) {
         if (entry >= row + begin + 4 && lower_four(blocks, entry)) {
             entry -= 4;
@@ -390,7 +393,7 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
         const uint32_t block = (uint32_t)entry[-1];
         struct kvpi_block *b = &blocks[block];
         if (entry > row + begin + KVPI_POOL_JUMP) {
-            kvpi_pool_prefetch(pool, (uint32_t) * (entry - 1 - KVPI_POOL_JUMP));
+            kvpi_pool_prefetch(pool, (uint32_t)(*(entry - 1 - KVPI_POOL_JUMP)));
         }
         if (b->refs != held_once || b->content == 0) {
             break;
