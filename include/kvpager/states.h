@@ -83,9 +83,12 @@
  *                  is lost. Then the sequence cannot be extended, forked at that place or be part
  *                  of a step (KVP_E_DROPPED): truncate it to a checkpoint, or close it. Nothing
  *                  behind the computed tokens is writable afterwards.
- *   Close          releases the slots. Then the cached checkpoints of the sequence's nodes go to
- *                  the tail of their queue, the last one first. So a long row loses its last
- *                  checkpoint before its first.
+ *   Close          releases the slots. Then some cached checkpoints of the sequence's nodes go to
+ *                  the tail of their queue: first the last one, then upwards each that has two or
+ *                  more checkpoints after it that do not come after the next one of the row. The
+ *                  others keep the place that they have since they were made or read. So a
+ *                  conversation keeps its last checkpoint longest, and prompts that share a prefix
+ *                  keep the one at its end. A swap out does the same.
  *   Eviction       When a block is evicted, the checkpoints of its units that nobody holds are
  *                  evicted before it, the last one first: without the block they cannot be reached.
  *                  They stay if the other tier has the unit in a block. When a checkpoint is

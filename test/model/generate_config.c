@@ -128,6 +128,21 @@ static void keep_once(kvp_config *config)
     config->max_loads = config->lent_blocks = 0;
 }
 
+/* Many checkpoints on paths that part often. */
+static void keep_trees(kvp_config *config)
+{
+    config->block_tokens = config->unit_tokens = 1;
+    config->state_slots += 12;
+    config->max_seq_tokens = 24;
+    config->n_blocks = 120;
+    config->prefix_cache = 1;
+    config->n_uncached_tokens = 0;
+    config->watermark = 0;
+    config->n_nodes = 0;
+    config->n_groups = 1;
+    memset(config->groups, 0, sizeof config->groups);
+}
+
 /* Recurrent state: few slots, or enough of them; without what it cannot be combined with. */
 static void draw_states(uint64_t *state, kvp_config *config)
 {
@@ -155,6 +170,8 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->state_slots = 3 + draw(state, 5 * config->max_seqs);
         config->max_steps_out = 2 + draw(state, 4);
     }
+    if (kind >= 90 && config->steps == KVP_STEPS_ORDERED && !config->host_blocks)
+        keep_trees(config);
     config->policy = KVP_POLICY_LRU;
     if (!config->host_blocks || config->keep_evicted == KVP_EVICTED_KEEP_ONCE)
         config->keep_evicted = 1;

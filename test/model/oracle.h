@@ -348,6 +348,8 @@ typedef struct oracle_seq {
     X(state_exposes)     /* a block that only it made reachable */                                 \
     X(state_follows)     /* or with its block */                                                   \
     X(state_released)    /* a commit let go of the slot that was read */                           \
+    X(state_renewed)     /* one that others depend on went to the tail with its path */            \
+    X(state_passed)      /* one between kept its place */                                          \
     X(state_back)        /* truncated to a checkpoint */                                           \
     X(state_unharmed)    /* an invalidation left what was read */                                  \
     X(state_lost)        /* or not */                                                              \

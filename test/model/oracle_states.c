@@ -551,6 +551,30 @@ void oracle_state_fork(oracle *o, oracle_seq *parent, oracle_seq *child, uint32_
     }
 }
 
+/* Checkpoints of the node and all after it. */
+static uint32_t count_checkpoints(const oracle *o, uint32_t node)
+{
+    uint32_t n = oracle_checkpoint(o, node) != 0;
+
+    for (uint32_t i = o->nodes[node].first_child; i != ORACLE_NONE; i = o->nodes[i].sibling)
+        n += count_checkpoints(o, i);
+    return n;
+}
+
+/* Is it the last checkpoint of a path, or one with two others behind it that do not come after the
+ * next one of the path? */
+static bool is_renewed(oracle *o, uint32_t node, uint32_t next)
+{
+    bool branches;
+
+    if (next == ORACLE_NONE)
+        return true;
+    branches = count_checkpoints(o, node) >= 3 + count_checkpoints(o, next);
+    o->marks.state_renewed += branches;
+    o->marks.state_passed += !branches;
+    return branches;
+}
+
 /* The sequence leaves its tier: it has no slots there any more, and its checkpoints were used. */
 void oracle_state_leave(oracle *o, oracle_seq *seq)
 {
@@ -565,10 +589,12 @@ void oracle_state_leave(oracle *o, oracle_seq *seq)
         oracle_slot_release(o, seq->read_slot);
     }
     seq->read_slot = seq->write_slot = 0;
-    for (uint32_t i = oracle_public_units(o, seq); i-- > 0;) {
-        uint32_t slot = oracle_checkpoint(o, seq->chain[i]);
+    for (uint32_t i = oracle_public_units(o, seq), next = ORACLE_NONE; i-- > 0;) {
+        uint32_t node = seq->chain[i], slot = oracle_checkpoint(o, node);
+        bool renews = slot && oracle_slot_is_idle(o, slot) && is_renewed(o, node, next);
 
-        if (!slot || !oracle_slot_is_idle(o, slot))
+        next = slot ? node : next;
+        if (!renews)
             continue;
         unqueue_slot(o, slot);
         queue_slot(o, slot, true);

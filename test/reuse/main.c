@@ -172,7 +172,7 @@ static int run_traffic(traffic_kind kind, uint64_t seed)
     (void)measure(&s, "prompts, 1/4 of the slots", &options, &found);
     options.ends = 1;
     failed |=
-        too_low("of the bound", measure(&s, "prompts and ends, 1/4 slots", &options, &found), 850);
+        too_low("of the bound", measure(&s, "prompts and ends, 1/4 slots", &options, &found), 900);
     options.blocks = quarter;
     (void)measure(&s, "the same, 1/4 of the blocks", &options, &found);
     study_free(&s);

@@ -498,18 +498,20 @@ static void test_admission_counts_slots(void **state)
     end_world(&w);
 }
 
-static void test_the_last_checkpoint_of_a_row_goes_first(void **state)
+static void test_the_last_checkpoint_of_a_row_goes_last(void **state)
 {
     (void)state;
     world w = state_world(32, 6);
     leave_kept(&w, ints(0), 13, 3);                    /* slots 1, 2, 3; 4 was written at last */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL); /* free ones first */
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
-    assert_int_equal(match(&w, ints(0), 13).hit_tokens, 12);
+    assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
     (void)open_seq(&w, ints(70), 1, NULL);
-    assert_int_equal(match(&w, ints(0), 13).hit_tokens, 8);
+    assert_int_equal(match(&w, ints(0), 5).hit_tokens, 0);
+    assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     (void)open_seq(&w, ints(80), 1, NULL);
-    assert_int_equal(match(&w, ints(0), 13).hit_tokens, 4);
+    assert_int_equal(match(&w, ints(0), 9).hit_tokens, 0);
+    assert_int_equal(match(&w, ints(0), 13).hit_tokens, 12);
     close_seq(&w, a);
     close_seq(&w, b);
     end_world(&w);
@@ -562,8 +564,10 @@ static void test_blocks_without_a_state_go_first(void **state)
     assert_queue(&w, 0, 8, 9, 2, 1, 4, 3, 6, 5);
     (void)open_seq(&w, ints(150), 1, NULL); /* block 8, slot 1 */
     assert_queue(&w, 0, 9, 1, 2, 4, 3, 6, 5);
-    (void)open_seq(&w, ints(160), 1, NULL); /* block 9, slot 3: before it slot 2 is needed */
-    assert_queue(&w, 0, 4, 1, 2, 3, 6, 5);
+    (void)open_seq(&w, ints(160), 1, NULL); /* block 9, slot 2: slot 3 needs its block */
+    assert_queue(&w, 0, 1, 2, 4, 3, 6, 5);
+    (void)open_seq(&w, ints(170), 1, NULL); /* block 1, slot 3 */
+    assert_queue(&w, 0, 4, 3, 2, 6, 5);
     end_world(&w);
 }
 
@@ -716,7 +720,7 @@ int main(void)
         cmocka_unit_test(test_what_was_read_survives_a_failed_step),
         cmocka_unit_test(test_a_state_that_was_written_over_is_lost),
         cmocka_unit_test(test_admission_counts_slots),
-        cmocka_unit_test(test_the_last_checkpoint_of_a_row_goes_first),
+        cmocka_unit_test(test_the_last_checkpoint_of_a_row_goes_last),
         cmocka_unit_test(test_a_block_takes_its_checkpoint_with_it),
         cmocka_unit_test(test_a_held_checkpoint_stays_with_its_node),
         cmocka_unit_test(test_blocks_without_a_state_go_first),

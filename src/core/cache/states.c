@@ -513,27 +513,45 @@ void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kv
     }
 }
 
-void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq)
+/* A sequence leaves: checkpoints of its path go to the tail of their queue. First the deepest, then
+ * upwards each with two or more checkpoints below it that are not below the next one of the path:
+ *
+ *      A ------ B ------ C       renewed: C; A, because of D and E
+ *       \ \      \              B keeps its place, as once the path has gone on beyond B nobody
+ *        D E      F              reads it again; F may be as dead, the end of an answer, perhaps
+ */
+static void renew(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = slots_of(cache);
-    const struct kvpi_state *state = kvpi_states_of(cache, seq);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t parking = pool->parking;
+    uint32_t next = 0; /* checkpoints at the next one of the path, and below it; 0: none is next */
+    pool->parking = 0; /* what is cached is not parked again: no step has it */
+    for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
+        const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
+        if (slot == 0) {
+            continue;
+        }
+        const uint32_t here = *kvpi_node_below(&cache->prefix, nodes[u - 1]);
+        if ((next == 0 || here - next > 2) && kvpi_block_is_cached(kvpi_block(pool, slot))) {
+            kvpi_pool_hold(pool, slot);
+            (void)kvpi_pool_release(pool, slot);
+        }
+        next = here;
+    }
+    pool->parking = parking;
+}
+
+void kvpi_states_leave(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const struct kvpi_state *state = kvpi_states_of(cache, seq);
     if (state->read != state->write) {
         kvpi_states_release(cache, seq->tier, state->write);
     }
     kvpi_states_drop_ahead(cache, seq, 0);
     kvpi_states_ring_drop(cache, seq);
     kvpi_states_release(cache, seq->tier, state->read);
-    const uint32_t parking = pool->parking;
-    pool->parking = 0; /* what is cached is not parked again: no step has it */
-    for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
-        const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
-        if (slot != 0 && kvpi_block_is_cached(kvpi_block(pool, slot))) {
-            kvpi_pool_hold(pool, slot);
-            (void)kvpi_pool_release(pool, slot);
-        }
-    }
-    pool->parking = parking;
+    renew(cache, seq);
 }
 
 void kvpi_states_close(kvp_cache *cache, const struct kvpi_seq *seq)

@@ -1,0 +1,164 @@
+/* Which checkpoint goes next: what the close of a sequence renews (states.h). */
+#include <kvpager/states.h>
+
+#include "slots.h"
+
+#include <string.h>
+
+/* A prompt of units of four equal tokens, named by letters, and one token more. */
+static kvp_seq open_path(world *w, const char *path, kvp_open_info *info)
+{
+    int32_t tokens[64];
+    const uint32_t n = 4 * (uint32_t)strlen(path);
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = path[i / 4];
+    }
+    tokens[n] = 'z';
+    return open_seq(w, tokens, n + 1, info);
+}
+
+/* Serve a prompt. The state is kept after its last full unit. */
+static void serve(world *w, const char *path)
+{
+    const kvp_seq seq = open_path(w, path, NULL);
+    assert_ok(kvp_seq_commit(w->cache, seq, 4 * (uint32_t)strlen(path)));
+    assert_int_equal(checkpoint(w, seq), KVP_CHECKPOINT_MADE);
+    close_seq(w, seq);
+}
+
+/* The units of the prompt that are hit. */
+static uint32_t units_hit(world *w, const char *path)
+{
+    int32_t tokens[64];
+    const uint32_t n = 4 * (uint32_t)strlen(path);
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = path[i / 4];
+    }
+    tokens[n] = 'z';
+    return match(w, tokens, n + 1).hit_tokens / 4;
+}
+
+static world order_world(void)
+{
+    kvp_config config = config_of(4, 4, 128);
+    config.state_slots = 32;
+    config.max_seqs = 32;
+    return make_world(&config);
+}
+
+/* n sequences without a known prefix take all free slots, and those of n checkpoints. */
+static void evict(world *w, uint32_t n)
+{
+    for (n += (uint32_t)slots_of(w).free_slots; n > 0; n--) {
+        (void)open_seq(w, ints(1000), 1, NULL);
+    }
+}
+
+/* A conversation that goes on needs the last one only: those before keep their places. */
+static void test_checkpoints_on_the_way_are_not_renewed(void **state)
+{
+    (void)state;
+    world w = order_world();
+    serve(&w, "a");
+    serve(&w, "ab");
+    serve(&w, "x");
+    serve(&w, "abc"); /* reads ab: a, x, ab, abc */
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "a"), 0);
+    assert_int_equal(units_hit(&w, "x"), 1);
+    assert_int_equal(units_hit(&w, "ab"), 2);
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "x"), 0);
+    assert_int_equal(units_hit(&w, "ab"), 2);
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "ab"), 0);
+    assert_int_equal(units_hit(&w, "abc"), 3);
+    end_world(&w);
+}
+
+/* What has two others beside the path goes last, also if it was not read. */
+static void test_a_place_where_paths_part_is_renewed(void **state)
+{
+    (void)state;
+    world w = order_world();
+    serve(&w, "a");
+    serve(&w, "ap");
+    serve(&w, "aq");
+    serve(&w, "ar");
+    serve(&w, "y");
+    serve(&w, "ars"); /* reads ar, passes a: ap, aq, y, ar, ars, a */
+    evict(&w, 3);
+    assert_int_equal(units_hit(&w, "y"), 0);
+    assert_int_equal(units_hit(&w, "aq"), 1);
+    assert_int_equal(units_hit(&w, "ars"), 3);
+    evict(&w, 2);
+    assert_int_equal(units_hit(&w, "ars"), 1);
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "ars"), 0);
+    end_world(&w);
+}
+
+/* One is not enough: an answer that later prompts lack leaves one beside each turn. */
+static void test_one_other_beside_the_path_renews_nothing(void **state)
+{
+    (void)state;
+    world w = order_world();
+    serve(&w, "a");
+    serve(&w, "ap");
+    serve(&w, "aq");
+    serve(&w, "y");
+    serve(&w, "aqr"); /* reads aq, passes a: ap, a, y, aq, aqr */
+    evict(&w, 2);
+    assert_int_equal(units_hit(&w, "a"), 0);
+    assert_int_equal(units_hit(&w, "y"), 1);
+    end_world(&w);
+}
+
+/* What leaves the path further down is for the place there. */
+static void test_others_count_for_the_nearest_one_above(void **state)
+{
+    (void)state;
+    world w = order_world();
+    serve(&w, "a");
+    serve(&w, "ab");
+    serve(&w, "abp");
+    serve(&w, "abq");
+    serve(&w, "y");
+    serve(&w, "abr"); /* reads ab: a, abp, abq, y, abr, ab */
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "a"), 0);
+    assert_int_equal(units_hit(&w, "abp"), 3);
+    evict(&w, 3);
+    assert_int_equal(units_hit(&w, "y"), 0);
+    assert_int_equal(units_hit(&w, "abr"), 3);
+    evict(&w, 1);
+    assert_int_equal(units_hit(&w, "abr"), 2);
+    end_world(&w);
+}
+
+/* A close that made and read nothing renews the last one that its path has. */
+static void test_a_path_that_ends_above_renews_its_own_last_one(void **state)
+{
+    (void)state;
+    world w = order_world();
+    serve(&w, "a");
+    serve(&w, "abc");
+    serve(&w, "y");
+    close_seq(&w, open_path(&w, "ab", NULL)); /* abc, y, a */
+    evict(&w, 2);
+    assert_int_equal(units_hit(&w, "y"), 0);
+    assert_int_equal(units_hit(&w, "abc"), 1);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checkpoints_on_the_way_are_not_renewed),
+        cmocka_unit_test(test_a_place_where_paths_part_is_renewed),
+        cmocka_unit_test(test_one_other_beside_the_path_renews_nothing),
+        cmocka_unit_test(test_others_count_for_the_nearest_one_above),
+        cmocka_unit_test(test_a_path_that_ends_above_renews_its_own_last_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
