@@ -20,7 +20,7 @@ struct kvpi_span {
     uint32_t n_blocks; /* row entries up to the end */
 };
 
-/* What a window keeps for a step: of a row's entries, and of the keys in them. Without one all is 0.
+/* What a window keeps for a step: of a row's entries, and of the keys in them. All 0: everything.
  *
  *   row      | s s s . | . . . . | r r r r | r r r .      K = 3, S = 4
  *   entries    n_head    left_out                         1, 1
