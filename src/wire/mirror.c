@@ -554,8 +554,8 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
 /* Is there a slot to write for those who compute, and no state of no tokens? */
 static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
-    return m->config.state_slots == 0 ||
-           ((seq->read_slot == 0 || seq->tokens > 0) && (seq->step == 0 || seq->write_slot != 0));
+    return (seq->read_slot == 0 || seq->tokens > 0) &&
+           (m->config.state_slots == 0 || seq->step == 0 || seq->write_slot != 0);
 }
 
 /* Counts that contradict each other, or a row that is too short for its tokens. */
