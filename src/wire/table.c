@@ -131,11 +131,10 @@ kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why
 
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t group, uint32_t tier, int32_t block)
 {
-    const int is_slot = group == config->n_groups;
-    const uint32_t n = tier == KVP_DEVICE ? is_slot ? config->state_slots : config->n_blocks
-                       : is_slot          ? config->host_state_slots
-                                          : config->host_blocks;
-    return group <= config->n_groups && tier <= KVP_HOST && block >= 0 && (uint32_t)block < n;
+    const uint32_t n[][2] = {{config->n_blocks, config->host_blocks},
+                             {config->state_slots, config->host_state_slots}};
+    return group <= config->n_groups && tier <= KVP_HOST && block >= 0 &&
+           (uint32_t)block < n[group == config->n_groups][tier];
 }
 
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t size)

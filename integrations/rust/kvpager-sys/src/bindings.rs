@@ -335,7 +335,7 @@ pub struct kvp_config {
     pub max_namespaces: u32,
     #[doc = " prefix nodes, roots included, > max_namespaces, up to 2^31-2;"]
     #[doc = "0 = enough for every unit of the pools, and 1/64 more, with a"]
-    #[doc = "host tier 1/4. If none is free, units are not cached"]
+    #[doc = "host tier 1/4, with states as many; none free: no caching"]
     pub n_nodes: u32,
     #[doc = " extra keys that may touch one unit, 0..64; default 0"]
     pub max_unit_keys: u32,
@@ -2082,6 +2082,9 @@ pub struct kvp_state_info {
     #[doc = " that its ring has: a slot for each token that is not computed but the"]
     #[doc = "last one; 0: none"]
     pub ring_slots: u32,
+    #[doc = " with the state after the computed tokens: read_slot, unless a step"]
+    #[doc = "that is out has a slot for more (see above)"]
+    pub computed_slot: u32,
 }
 extern "C" {
     #[doc = " Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the"]
@@ -3364,7 +3367,7 @@ pub struct kvp_sched_config {
     #[doc = "max_running x (1 + draft_tokens). 0 (default): none"]
     pub draft_tokens: u32,
     #[doc = " 1: drafts have slots of states of their own; 0 (default), or 1"]
-    #[doc = "with draft_tokens and a state group"]
+    #[doc = "with draft_tokens, a state group and ordered steps"]
     pub state_rings: u32,
     #[doc = " a price, as swap_block_cost"]
     pub swap_state_cost: u64,
@@ -3474,7 +3477,8 @@ extern "C" {
     #[doc = " With several layer groups, usable and usable - watermark are divided by their number. A request"]
     #[doc = " that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs"]
     #[doc = " then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a"]
-    #[doc = " reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked."]
+    #[doc = " reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked. With"]
+    #[doc = " overlapped steps 2 n <= usable slots: each sample reads one, and writes another."]
     #[doc = ""]
     #[doc = " Takes:   submission   read during the call, but for what kvp_submission says"]
     #[doc = " Gives:   out_request"]
@@ -3919,7 +3923,8 @@ pub struct kvp_sched_stats {
     #[doc = " times that a waiting request began to be kept back for its prefix. For"]
     #[doc = "how many steps in all: waited[KVP_WAIT_PREFIX]"]
     pub followed: u64,
-    #[doc = " gauge: of recurrent state, for samples that are not forked yet"]
+    #[doc = " gauge: of recurrent state, for samples that are not forked yet, or,"]
+    #[doc = "with overlapped steps, have no state of their own"]
     pub promised_slots: u64,
     #[doc = " made"]
     pub checkpoints: u64,
@@ -3934,7 +3939,8 @@ extern "C" {
     #[doc = " Audit the scheduler's own state, and whether its sequences in the cache are as it assumes."]
     #[doc = " (kvp_check audits the cache.)"]
     #[doc = "   Q1 every request is in the queue of its state, queues are in order     Q2 the counts are sums"]
-    #[doc = "   Q3 every sample is where its stage says, and its sequence is as long as it should be"]
+    #[doc = "   Q3 every sample is where its stage says, its sequence is as long as it should be, and while it"]
+    #[doc = "      is in a step that is out, has a slot of recurrent state to write"]
     #[doc = "   Q4 every page of the token arena is free or in one chain, and reservations cover the chains"]
     #[doc = " Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL"]
     #[doc = " Returns: KVP_OK; KVP_E_CORRUPT"]

@@ -24,6 +24,9 @@ pub struct StateInfo {
     pub branch_end: u32,
     /// And: the last unit ends before the last token; 0: nowhere.
     pub prompt_end: u32,
+    /// Slot with the state after the computed tokens: `read_slot`, unless a step that is out has a
+    /// slot for more.
+    pub computed_slot: u32,
 }
 
 impl From<sys::kvp_state_info> for StateInfo {
@@ -34,6 +37,7 @@ impl From<sys::kvp_state_info> for StateInfo {
             is_lost: raw.lost != 0,
             branch_end: raw.branch_end,
             prompt_end: raw.prompt_end,
+            computed_slot: raw.computed_slot,
         }
     }
 }
