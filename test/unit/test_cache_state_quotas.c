@@ -180,6 +180,26 @@ static void test_what_is_borrowed_goes_first(void **state)
     end_world(&t.w);
 }
 
+/* A namespace that has its quota takes its own oldest checkpoint, not the oldest of all. */
+static void test_a_full_namespace_takes_its_own(void **state)
+{
+    (void)state;
+    const kvp_config config = slots_config(40, 5, 0);
+    struct tenants t = make_tenants(&config);
+    for (int32_t i = 0; i < 4; i++) {
+        leave_kept(&t, i < 2 ? t.a : t.b, 100 * i, 4);
+    }
+    set_quota(&t, t.b, 2);
+    const kvp_seq last = open_kept(&t, t.w.ns, 400, 3); /* takes the last free one */
+    const kvp_seq seq = open_kept(&t, t.b, 500, 3);
+    assert_int_equal(hit_in(&t, t.a, 0, 4), 4);
+    assert_int_equal(hit_in(&t, t.b, 200, 4), 0);
+    assert_int_equal(hit_in(&t, t.b, 300, 4), 4);
+    close_seq(&t.w, last);
+    close_seq(&t.w, seq);
+    end_world(&t.w);
+}
+
 /* A quota refuses nothing: with all its slots held, a namespace takes from the queue. */
 static void test_a_full_namespace_takes_others(void **state)
 {
@@ -323,6 +343,7 @@ int main(void)
         cmocka_unit_test(test_calls_that_are_refused),
         cmocka_unit_test(test_a_noisy_namespace_lives_on_its_own_slots),
         cmocka_unit_test(test_what_is_borrowed_goes_first),
+        cmocka_unit_test(test_a_full_namespace_takes_its_own),
         cmocka_unit_test(test_a_full_namespace_takes_others),
         cmocka_unit_test(test_what_is_unreachable_is_given_first),
         cmocka_unit_test(test_restored_checkpoints_count),

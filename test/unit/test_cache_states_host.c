@@ -123,6 +123,29 @@ static void test_a_checkpoint_is_found(void **state)
     end_world(&w);
 }
 
+/* The checkpoint that a sequence finds is no room for the slot that it writes. */
+static void test_a_found_checkpoint_is_not_available(void **state)
+{
+    (void)state;
+    world w = host_world(8, 4, 2);
+    kvp_admission admission;
+    kvp_copy copy[4];
+    const kvp_seq seq = open_done(&w, ints(0), 8);
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
+    assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
+    (void)take_states(&w, copy);
+    const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
+    assert_ok(kvp_can_swap_in(w.cache, &seq, 1, 1, &admission));
+    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
+    assert_missing(&w, KVP_STATE_SLOTS, 1);
+    close_seq(&w, more[0]);
+    assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
+    close_seq(&w, more[1]);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 /* Neither way is begun without slots: the calls say which are missing, and nothing has changed. */
 static void test_slots_that_are_missing(void **state)
 {
@@ -196,6 +219,36 @@ static void test_checkpoints_of_blocks_on_the_host(void **state)
     end_world(&w);
 }
 
+/* A hit ends inside a block that only the host has: what it needs of it is copied from there. */
+static void test_a_hit_inside_a_block_on_the_host(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 2, 4);
+    config.state_slots = 6;
+    config.host_blocks = 9;
+    config.host_state_slots = 2;
+    world w = make_world(&config);
+    kvp_open_info info;
+    kvp_copy copies[8];
+    uint32_t n;
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    assert_ok(kvp_seq_commit(w.cache, seq, 6));
+    assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
+    assert_ok(kvp_seq_commit(w.cache, seq, 8));
+    close_seq(&w, seq);
+    leave_cached(&w, ints(100), 15); /* takes all four blocks */
+    drop_plan(&w);
+    const kvp_seq again = open_seq(&w, ints(0), 8, &info);
+    assert_int_equal(info.hit_tokens, 6);
+    assert_int_equal(info.host_blocks, 1);
+    assert_int_equal(info.host_tokens, 6);
+    assert_ok(kvp_plan_take(w.cache, copies, 8, &n));
+    assert_int_equal(copies[n - 1].src_tier, KVP_HOST);
+    assert_int_equal(copies[n - 1].dst_block, row_of(&w, 0, again)[1]);
+    assert_int_equal(copies[n - 1].n_tokens, 2);
+    end_world(&w);
+}
+
 /* The plan has room for fewer blocks than the prompt has on the host. */
 static void test_a_hit_that_the_plan_cuts(void **state)
 {
@@ -252,9 +305,11 @@ int main(void)
         cmocka_unit_test(test_out_and_in),
         cmocka_unit_test(test_what_is_shared_is_copied_once),
         cmocka_unit_test(test_a_checkpoint_is_found),
+        cmocka_unit_test(test_a_found_checkpoint_is_not_available),
         cmocka_unit_test(test_slots_that_are_missing),
         cmocka_unit_test(test_copies_nobody_needs),
         cmocka_unit_test(test_checkpoints_of_blocks_on_the_host),
+        cmocka_unit_test(test_a_hit_inside_a_block_on_the_host),
         cmocka_unit_test(test_a_hit_that_the_plan_cuts),
         cmocka_unit_test(test_a_lost_state),
     };
