@@ -143,25 +143,6 @@ static void a_load_waits_for_the_nodes_that_it_needs_only(void **state)
     close_world(&w);
 }
 
-static kvp_spill_answer ask_now(world *w, const world_line *line, uint64_t tag)
-{
-    const kvp_prompt prompt = world_prompt(line);
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
-    kvp_spill_answer answer;
-    assert_int_equal(
-        kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
-        KVP_OK);
-    return answer;
-}
-
-static uint32_t work_once(world *w, kvp_spill_answer answers[8])
-{
-    uint32_t n = 0;
-    w->now += 1000;
-    assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
-    return n;
-}
-
 static void sharers_wait_for_one_load(void **state)
 {
     (void)state;
@@ -173,11 +154,11 @@ static void sharers_wait_for_one_load(void **state)
     world_defaults(&options);
     open_stored(&w, &options, &line);
     const world_line other = line_of(&w, 70, 64, 900);
-    ask_now(&w, &line, 1);
-    ask_now(&w, &other, 2);
-    assert_int_equal(work_once(&w, answers), 0); /* questions */
+    world_ask_now(&w, &line, 1);
+    world_ask_now(&w, &other, 2);
+    assert_int_equal(world_work_once(&w, answers), 0); /* questions */
     world_store(&w);
-    assert_int_equal(work_once(&w, answers), 0); /* gets */
+    assert_int_equal(world_work_once(&w, answers), 0); /* gets */
     assert_int_equal(world_stats(&w).shared, 1);
     if (is_aborted)
         assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
@@ -211,18 +192,18 @@ static void a_request_that_is_over_leaves_nothing(void **state)
     world_defaults(&options);
     options.more.max_wait_ns = 5000;
     open_stored(&w, &options, &line);
-    ask_now(&w, &line, 1);
-    work_once(&w, answers);
+    world_ask_now(&w, &line, 1);
+    world_work_once(&w, answers);
     world_store(&w);
-    work_once(&w, answers);
+    world_work_once(&w, answers);
     assert_int_equal(world_stats(&w).gets, 4);
     w.now += 5000;
-    assert_int_equal(work_once(&w, answers), 1); /* its gets are out */
+    assert_int_equal(world_work_once(&w, answers), 1); /* its gets are out */
     assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
     assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
     assert_int_equal(stats.host_loading_blocks, 16);
     world_store(&w);
-    assert_int_equal(work_once(&w, answers), 0);
+    assert_int_equal(world_work_once(&w, answers), 0);
     assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
     assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
     assert_int_equal(world_stats(&w).loaded, 4); /* what was on its way is kept */
@@ -271,7 +252,7 @@ static void what_is_invalidated_is_taken_back(void **state)
     open_world(&w, &options);
     const world_line line = line_of(&w, 32, 32, 0);
     assert_int_equal(world_compute(&w, &line, &seq, &info), KVP_OK);
-    work_once(&w, answers);
+    world_work_once(&w, answers);
     assert_int_equal(world_stats(&w).puts, 4); /* on their way */
     assert_int_equal(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL), KVP_OK);
     assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
@@ -292,12 +273,12 @@ static void an_epoch_hides_what_was_before(void **state)
     world w;
     world_defaults(&options);
     open_stored(&w, &options, &line);
-    ask_now(&w, &line, 1);
-    work_once(&w, answers);
+    world_ask_now(&w, &line, 1);
+    world_work_once(&w, answers);
     world_store(&w);
-    work_once(&w, answers); /* it loads */
+    world_work_once(&w, answers); /* it loads */
     world_flush(&w, 0);
-    assert_int_equal(work_once(&w, answers), 1);
+    assert_int_equal(world_work_once(&w, answers), 1);
     assert_int_equal(answers[0].outcome, KVP_SPILL_NOTHING);
     world_settle(&w);
     world_truth(&w, &line);
@@ -372,9 +353,9 @@ static void reads_wait_for_copies(void **state)
     assert_int_equal(kvp_mirror(w.cache, blocks, n, 0, host, &mirrored), KVP_OK);
     assert_int_equal(mirrored.copied, 32);
     world_take(&w);
-    ask_now(&w, &line, 1);
+    world_ask_now(&w, &line, 1);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(work_once(&w, answers), 0);
+        assert_int_equal(world_work_once(&w, answers), 0);
         world_store(&w);
     }
     assert_true(world_stats(&w).queued_bytes > 0);
@@ -402,7 +383,7 @@ static void the_last_flush_writes_what_is_cached(void **state)
     for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
         kvp_spill_answer answers[8];
         status = kvp_spill_flush(w.spill, w.now, w.now + 1000000);
-        work_once(&w, answers);
+        world_work_once(&w, answers);
         world_take(&w);
         world_run(&w);
         world_store(&w);
@@ -528,7 +509,7 @@ static void an_answer_that_is_not_due_is_refused(void **state)
             world_line next = line_of(&w, 64, 0, 500);
             lie.how = how;
             lie.n = n;
-            ask_now(&w, &line, 1);
+            world_ask_now(&w, &line, 1);
             int is_broken = work_on(&w, 70, &n_answers, &outcome);
             assert_int_equal(n_answers, 1);
             assert_int_equal(outcome,

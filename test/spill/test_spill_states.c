@@ -26,25 +26,6 @@ static void open_stored(world *w, world_options *options, world_line *line)
     forget_cache(w);
 }
 
-static kvp_spill_answer ask_now(world *w, const world_line *line, uint64_t tag)
-{
-    const kvp_prompt prompt = world_prompt(line);
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
-    kvp_spill_answer answer;
-    assert_int_equal(
-        kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
-        KVP_OK);
-    return answer;
-}
-
-static uint32_t work_once(world *w, kvp_spill_answer answers[8])
-{
-    uint32_t n = 0;
-    w->now += 1000;
-    assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
-    return n;
-}
-
 static uint64_t open_seqs(const world *w)
 {
     kvp_stats stats;
@@ -203,13 +184,13 @@ static void a_state_waits_for_the_kv_of_others(void **state)
         const world_line longer = line_of(&w, 70, 64, 900);
         liar.random = seed;
         liar.delay = 60;
-        ask_now(&w, &longer, 1);
-        ask_now(&w, &line, 2); /* its KV is being loaded, and its state is not */
+        world_ask_now(&w, &longer, 1);
+        world_ask_now(&w, &line, 2); /* its KV is being loaded, and its state is not */
         for (int i = 0; i < 400; i++) {
             assert_int_equal(kvp_store_work(w.store, NULL), KVP_OK); /* ends some, in any order */
             world_take(&w);
             world_run(&w);
-            work_once(&w, answers);
+            world_work_once(&w, answers);
         }
         assert_int_equal(world_stats(&w).waiting, 0);
         assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 2);
@@ -297,13 +278,13 @@ static void a_slot_is_held_until_it_is_copied(void **state)
     assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
     for (int i = 0; i < 3; i++) {
         world_store(&w);
-        work_once(&w, answers);
+        world_work_once(&w, answers);
         assert_int_equal(open_seqs(&w), 1);
         assert_int_equal(world_stats(&w).states_written, 0);
         world_take(&w); /* the copy is known from now on, and has not run */
     }
     world_run(&w);
-    work_once(&w, answers);
+    world_work_once(&w, answers);
     assert_int_equal(open_seqs(&w), 0);
     for (int32_t i = 0; i < 10; i++) { /* the slot becomes another's */
         const world_line other = line_of(&w, 35, 0, 1000 * (i + 1));
@@ -333,7 +314,7 @@ static void an_invalidated_state_is_not_kept(void **state)
         const world_line line = line_of(&w, 35, 35, 0); /* states at 24 and 32 */
         assert_int_equal(world_compute(&w, &line, &seq, &info), KVP_OK);
         if (is_late)
-            work_once(&w, answers);
+            world_work_once(&w, answers);
         assert_int_equal(world_stats(&w).puts, 6);
         assert_int_equal(kvp_seq_invalidate(w.cache, seq, 24, NULL, 0, NULL), KVP_OK);
         assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
@@ -425,7 +406,7 @@ static void flush_all(world *w)
     for (int i = 0; i < 300 && status == KVP_E_AGAIN; i++) {
         kvp_spill_answer answers[8];
         status = kvp_spill_flush(w->spill, w->now, w->now + 1000000);
-        work_once(w, answers);
+        world_work_once(w, answers);
         world_take(w);
         world_run(w);
         world_store(w);

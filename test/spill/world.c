@@ -530,14 +530,28 @@ kvp_spill_answer world_settle(world *w)
     return last;
 }
 
-kvp_spill_answer world_ask(world *w, const world_line *line, uint64_t tag)
+kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag)
 {
     const kvp_prompt prompt = world_prompt(line);
     const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
     kvp_spill_answer answer = {0};
     must(w, kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
          "kvp_spill_ask");
+    return answer;
+}
+
+kvp_spill_answer world_ask(world *w, const world_line *line, uint64_t tag)
+{
+    const kvp_spill_answer answer = world_ask_now(w, line, tag);
     return answer.outcome == KVP_SPILL_WAITS ? world_settle(w) : answer;
+}
+
+uint32_t world_work_once(world *w, kvp_spill_answer answers[8])
+{
+    uint32_t n = 0;
+    w->now += 1000;
+    must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
+    return n;
 }
 
 void world_flush(world *w, uint32_t space)

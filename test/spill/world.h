@@ -112,8 +112,11 @@ void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens
 void world_store(world *w);
 /* Store and spill in turn until nothing waits; gives the last answer. */
 kvp_spill_answer world_settle(world *w);
-/* Ask, and wait for the answer. */
+/* Ask, and wait for the answer; or not. */
 kvp_spill_answer world_ask(world *w, const world_line *line, uint64_t tag);
+kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag);
+/* Let the spill work a microsecond later; gives the number of answers. */
+uint32_t world_work_once(world *w, kvp_spill_answer answers[8]);
 kvp_spill_stats world_stats(const world *w);
 
 /* New weights: the namespace is flushed, and its epoch raised. */
