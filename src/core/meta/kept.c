@@ -16,6 +16,7 @@ int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
     const uint64_t S = cache->config.block_tokens;
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t n = kvpi_min_u32(window->dropped, span->n_blocks);
+    /* n > first / S, and n > ceil(sink / S), without dividing. */
     return n > 0 && n * S > kvpi_window_first(window, kvpi_span_query(span)) &&
            (n - 1) * S >= window->sink;
 }
