@@ -95,8 +95,8 @@ typedef struct kvp_config {
     uint32_t max_seq_tokens;    /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
     uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
     uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
-                                    0 = enough for every unit of the pools, and 1/64 more, with a
-                                    host tier 1/4, with states as many; none free: no caching */
+                                    0 = enough for all units of the pools and 1/64 more, with a host
+                                    tier 1/4, with states 1/1. None free: units are not cached */
     uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
     uint32_t max_copies;        /* that wait, or are out; 0 = max_seqs + 64, + n_blocks with host */
     uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */

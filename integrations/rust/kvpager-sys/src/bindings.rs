@@ -334,8 +334,8 @@ pub struct kvp_config {
     #[doc = " open at once, 1..65536; default 16"]
     pub max_namespaces: u32,
     #[doc = " prefix nodes, roots included, > max_namespaces, up to 2^31-2;"]
-    #[doc = "0 = enough for every unit of the pools, and 1/64 more, with a"]
-    #[doc = "host tier 1/4, with states as many; none free: no caching"]
+    #[doc = "0 = enough for all units of the pools and 1/64 more, with a host"]
+    #[doc = "tier 1/4, with states 1/1. None free: units are not cached"]
     pub n_nodes: u32,
     #[doc = " extra keys that may touch one unit, 0..64; default 0"]
     pub max_unit_keys: u32,
