@@ -65,6 +65,10 @@ static inline void kvpi_sized_give(void *theirs, size_t given, const void *ours,
     if (theirs == NULL) {
         return;
     }
+    if (given == size) {
+        memcpy(theirs, ours, size); /* of a size that compilers know */
+        return;
+    }
     memcpy(theirs, ours, given < size ? given : size);
     if (given > size) {
         memset((unsigned char *)theirs + size, 0, given - size);

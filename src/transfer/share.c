@@ -21,6 +21,9 @@
 #ifndef F_SEAL_FUTURE_WRITE /* Linux 5.1 */
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
 
 enum {
     /* With FUTURE_WRITE there are no new mappings to write to, and no holes are made. */
@@ -65,9 +68,18 @@ static void *fill_and_seal(int memory, size_t bytes)
     return NULL;
 }
 
+/* Never to be executed: some systems give no other memory (vm.memfd_noexec). Older ones do not know
+ * the flag. */
+static int create_memory(void)
+{
+    const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+    const int memory = memfd_create("kvpager", flags | MFD_NOEXEC_SEAL);
+    return memory < 0 && errno == EINVAL ? memfd_create("kvpager", flags) : memory;
+}
+
 int kvpi_share_make(size_t bytes, void **out_memory)
 {
-    const int memory = memfd_create("kvpager", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int memory = create_memory();
     if (memory < 0)
         return -1;
     *out_memory = fill_and_seal(memory, bytes);
@@ -103,10 +115,11 @@ void kvpi_share_unmap(const void *memory, size_t bytes)
         (void)munmap((void *)(uintptr_t)memory, bytes);
 }
 
-/* Room for one descriptor beside a message; for two, so that a second one is seen. */
+/* Room for one descriptor beside a message, and for what a socket may add to it (SO_PASSCRED,
+ * SO_PASSSEC). There may be several descriptors then. */
 union beside {
     struct cmsghdr align;
-    char bytes[CMSG_SPACE(2 * sizeof(int))];
+    char bytes[512];
 };
 
 int kvpi_share_send(int socket, const void *bytes, size_t n_bytes, int memory)
@@ -125,20 +138,22 @@ int kvpi_share_send(int socket, const void *bytes, size_t n_bytes, int memory)
     return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n_bytes;
 }
 
-/* The descriptor that came with a message, if it is one; what else came is closed. -1: none. */
+/* The descriptor that came with a message, if it is one; others are closed. -1: none. */
 static int only_descriptor(struct msghdr *message)
 {
-    int found[2] = {-1, -1}, n = 0;
+    int only = -1, n = 0;
     for (struct cmsghdr *h = CMSG_FIRSTHDR(message); h; h = CMSG_NXTHDR(message, h)) {
         const int is_rights = h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS;
-        for (size_t at = 0; is_rights && n < 2 && CMSG_LEN(at + sizeof(int)) <= h->cmsg_len;
-             at += sizeof(int))
-            memcpy(&found[n++], CMSG_DATA(h) + at, sizeof(int));
+        for (size_t at = 0; is_rights && CMSG_LEN(at + sizeof(int)) <= h->cmsg_len;
+             at += sizeof(int)) {
+            if (n++ > 0)
+                (void)close(only);
+            memcpy(&only, CMSG_DATA(h) + at, sizeof(int));
+        }
     }
-    if (n == 1)
-        return found[0];
-    for (int i = 0; i < n; i++)
-        (void)close(found[i]);
+    if (n <= 1)
+        return only;
+    (void)close(only);
     return -1;
 }
 

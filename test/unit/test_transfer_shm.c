@@ -9,6 +9,7 @@
 #include "base/checksum.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -23,6 +24,9 @@
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
 #endif
 
 enum {
@@ -42,8 +46,9 @@ enum {
 
 enum { NOTHING, CALLOC, MEMFD, TRUNCATE, ALLOCATE, MAP, FCNTL, SENDMSG, RECVMSG, CALLS };
 
-static int refused;          /* which call */
-static uint32_t refused_nth; /* from 1 */
+static enum { ANY_MEMORY, STRICT_MEMORY, OLD_MEMORY } memory_kind; /* that the system makes */
+static int refused;                                                /* which call */
+static uint32_t refused_nth;                                       /* from 1 */
 static uint32_t n_called;
 static void (*on_checksum)(void); /* after each body */
 static void (*on_poll)(void);     /* before the socket is asked */
@@ -73,7 +78,16 @@ void *__wrap_calloc(size_t n, size_t bytes)
 int __wrap_memfd_create(const char *name, unsigned flags);
 int __wrap_memfd_create(const char *name, unsigned flags)
 {
-    return is_refused(MEMFD) ? -1 : __real_memfd_create(name, flags);
+    const int is_strict_flag = (flags & MFD_NOEXEC_SEAL) != 0;
+    if (is_refused(MEMFD))
+        errno = EMFILE;
+    else if (memory_kind == OLD_MEMORY && is_strict_flag)
+        errno = EINVAL;
+    else if (memory_kind == STRICT_MEMORY && !is_strict_flag)
+        errno = EACCES;
+    else
+        return __real_memfd_create(name, flags);
+    return -1;
 }
 
 int __wrap_ftruncate(int fd, off_t bytes);
@@ -172,8 +186,7 @@ static void make_memory(scene *s, size_t bytes, int seals)
     assert_true(s->memory >= 0);
     assert_int_equal(ftruncate(s->memory, (off_t)bytes), 0);
     assert_int_equal(posix_fallocate(s->memory, 0, (off_t)bytes), 0);
-    s->theirs =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->memory, 0);
+    s->theirs = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->memory, 0);
     assert_ptr_not_equal(s->theirs, MAP_FAILED);
     assert_int_equal(fcntl(s->memory, F_ADD_SEALS, seals), 0);
 }
@@ -182,7 +195,7 @@ static void say_hello(const scene *s, size_t n_bytes, int n_memories)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(3 * sizeof(int))];
+        char bytes[CMSG_SPACE(9 * sizeof(int))];
     } beside = {0};
     struct iovec part = {(void *)(uintptr_t)s->hello, n_bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -194,7 +207,7 @@ static void say_hello(const scene *s, size_t n_bytes, int n_memories)
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type = SCM_RIGHTS;
         header->cmsg_len = CMSG_LEN(n);
-        for (int i = 0; i < n_memories && i < 3; i++)
+        for (int i = 0; i < n_memories && i < 9; i++)
             memcpy(beside.bytes + CMSG_LEN((size_t)i * sizeof(int)), &s->memory, sizeof(int));
     }
     assert_int_equal(sendmsg(s->sockets[1], &message, 0), n_bytes);
@@ -328,7 +341,7 @@ static void hellos_that_are_none(void **state)
     static const struct {
         size_t n_bytes;
         int n_memories;
-    } wrong[] = {{HELLO, 0}, {HELLO, 2}, {HELLO, 3}, {HELLO - 1, 1}};
+    } wrong[] = {{HELLO, 0}, {HELLO, 2}, {HELLO, 3}, {HELLO, 9}, {HELLO - 1, 1}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         scene s = make_scene();
         make_memory(&s, RING, SEALS);
@@ -677,6 +690,30 @@ static void the_nth_call_is_refused(void **state)
     }
 }
 
+/* Two ends, as systems make memory, on sockets that add to messages who sent them. */
+static void systems_differ(void **state)
+{
+    (void)state;
+    for (memory_kind = OLD_MEMORY; memory_kind != ANY_MEMORY; memory_kind--) {
+        const int before = n_open(), yes = 1;
+        int sockets[2];
+        kvp_shm *shm[2] = {NULL, NULL};
+        kvp_link end;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(setsockopt(sockets[i], SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes), 0);
+            assert_ok(kvp_shm_open(sockets[i], MESSAGE, 1, &shm[i], NULL));
+        }
+        for (int i = 0; i < 2; i++)
+            assert_ok(kvp_shm_connect(shm[i], &end, NULL));
+        for (int i = 0; i < 2; i++) {
+            kvp_shm_close(shm[i]);
+            (void)close(sockets[i]);
+        }
+        assert_int_equal(n_open(), before);
+    }
+}
+
 /* A peer that is killed while it works: what it had posted arrives, then the link is broken. */
 static void a_peer_that_is_killed(void **state)
 {
@@ -756,6 +793,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_writes_anything),
         cmocka_unit_test(a_message_that_changes_when_it_is_verified),
         cmocka_unit_test(the_nth_call_is_refused),
+        cmocka_unit_test(systems_differ),
         cmocka_unit_test(a_peer_that_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

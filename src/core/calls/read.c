@@ -300,26 +300,20 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->stop_group = kvpi_read16(&seq->stop_group);
 }
 
-static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
+/* *info is also written when this fails. */
+static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *info)
 {
-    if (cache == NULL || out_info == NULL) {
-        return KVP_E_ARG;
-    }
     for (uint32_t i = 0; i < KVPI_READ_TRIES; i++) {
-        kvp_seq_info info;
         const uint64_t calls = kvpi_read_begin(cache);
         if ((calls & 1) != 0) {
             continue;
         }
         const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
         if (s != NULL) {
-            fill_seq_info(cache, s, &info);
+            fill_seq_info(cache, s, info);
         }
         if (kvpi_read_end(cache) != calls) {
             continue;
-        }
-        if (s != NULL) {
-            *out_info = info;
         }
         return s == NULL ? KVP_E_HANDLE : KVP_OK;
     }
@@ -330,10 +324,10 @@ kvp_status kvp_seq_info_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_seq_i
                                   size_t info_size)
 {
     kvp_seq_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
+    if (cache == NULL || out_info == NULL || kvpi_sized_bad(out_info, info_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = seq_info(cache, seq, out_info == NULL ? NULL : &full);
+    const kvp_status status = seq_info(cache, seq, &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }

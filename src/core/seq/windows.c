@@ -234,12 +234,9 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
                       kvp_window_info *out)
 {
     const struct kvpi_window *window = &kvpi_windows_of(cache, seq)[group];
-    memset(out, 0, sizeof(*out));
     out->window = kvpi_window_given(window);
-    if (window->dropped > 0) {
-        out->dropped_begin = kvpi_sink_blocks(cache, window);
-        out->dropped_end = window->dropped;
-    }
+    out->dropped_begin = window->dropped > 0 ? kvpi_sink_blocks(cache, window) : 0;
+    out->dropped_end = window->dropped;
 }
 
 kvp_status kvp_seq_window_get(const kvp_cache *cache, kvp_seq seq, uint32_t group,
