@@ -36,7 +36,7 @@ def draw(folder, seed, apart_ms=1, unit=UNIT):
     return path, requests
 
 
-def simulate(requests, keeps_ends, kept=None):
+def simulate(requests, keeps_ends, kept=None, unit=UNIT):
     """A prefix is the tuple of its ids; that of an output ends in the request's number.
     `keeps_ends`: of the last full unit of an output the state is kept, too. `kept`: prefixes of which
     a store has the state, and the KV; those that are kept are added."""
@@ -44,7 +44,7 @@ def simulate(requests, keeps_ends, kept=None):
     totals = {"hit_tokens": 0, "state_hits": 0, "state_missed_tokens": 0, "checkpoints_made": 0,
               "states": 0, "end": 0, "miss": 0}
     for number, (length, output, ids) in enumerate(requests):
-        full, last = length // UNIT, (length - 1) // UNIT
+        full, last = length // unit, (length - 1) // unit
         path = [tuple(ids[:n]) for n in range(full + 1)]
         hit = max([n for n in range(1, last + 1) if path[n] in kept], default=0)
         there = max([n for n in range(1, full + 1) if path[n] in known], default=0)
@@ -54,15 +54,15 @@ def simulate(requests, keeps_ends, kept=None):
         kept.update(path[n] for n in ends)
         known.update(path[1:])
         n_made = len(ends)
-        units = (length + output) // UNIT
-        if keeps_ends and units * UNIT > length:  # the last full unit ends in the output
+        units = (length + output) // unit
+        if keeps_ends and units * unit > length:  # the last full unit ends in the output
             kept.add((*path[full], "output", number, units))
             n_made += 1
-        totals["hit_tokens"] += hit * UNIT
+        totals["hit_tokens"] += hit * unit
         totals["state_hits"] += hit > 0
         totals["checkpoints_made"] += n_made
         matched = min(there, last)
-        totals["state_missed_tokens"] += (matched - hit) * UNIT
+        totals["state_missed_tokens"] += max(matched - hit, 0) * unit
         totals["states"] += matched > hit
         totals["end"] += matched <= hit and hit == last
         totals["miss"] += matched <= hit and hit < last

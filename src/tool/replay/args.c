@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tool/replay/args_store.h"
+#include "tool/models/stores.h"
 #include "tool/tool.h"
 
 #define DEFAULT_MODEL  "llama-3.1-8b"
@@ -405,7 +405,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
     case OPT_REMOTE:
-        return kvpi_replay_args_modelled(args, option, option == OPT_REMOTE, value, &replay->store);
+        return kvpi_models_store(args, option, option == OPT_REMOTE, value, &replay->store);
     case OPT_STORE_WRITES:
     case OPT_RECORD_BLOCKS: return apply_store(args, option, value, &replay->store);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;

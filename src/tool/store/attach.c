@@ -8,8 +8,8 @@
  *   close   work until nothing is written any more; stop
  *
  * A host block that the same plan writes is not checked: which of its contents a copy reads is not
- * told. It is counted. A state that a sequence took along when it was swapped out is of no checkpoint,
- * so nobody knows what it should be: it is counted, too.
+ * told. It is counted. A state that a sequence took along when it was swapped out is of no
+ * checkpoint, so nobody knows what it should be: it is counted, too.
  *
  * Time is this machine's, with a real store and one request after the other. Under load it is the
  * simulation's. One request after the other, a model takes no time: it has ended all operations.

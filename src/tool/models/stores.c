@@ -1,5 +1,5 @@
 /* Owns how sizes, rates and latencies of modelled stores are written. */
-#include "tool/replay/args_store.h"
+#include "tool/models/stores.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static int read_latency(const kvpi_args *args, const char *text, uint64_t *out_n
                            text);
 }
 
-int kvpi_replay_args_modelled(const kvpi_args *args, int option, bool is_remote, const char *value,
-                              kvpi_attach_options *out)
+int kvpi_models_store(const kvpi_args *args, int option, bool is_remote, const char *value,
+                      kvpi_attach_options *out)
 {
     kvpi_modelled_options *model = &out->model;
     char text[96];
