@@ -121,8 +121,8 @@ static const kvpi_args_option options_table[] = {
                          "'kvpager size' shares the memory)",
                          0},
     [OPT_HOST_STATE_SLOTS] = {"--host-state-slots", "N",
-                              "the same on the host, of sequences that are swapped\n"
-                              "out, and of loads (default: one for a sequence)",
+                              "the same on the host, of swapped sequences and\n"
+                              "loads (default: one for a sequence)",
                               0},
     [OPT_POLICY] = {"--policy", "LIST",
                     "what is evicted from the device: lru (default), or\n"
@@ -148,8 +148,8 @@ static const kvpi_args_option options_table[] = {
                           0},
     [OPT_RECORD_BLOCKS] = {"--record-blocks", "N",
                            "blocks of a record of the store: 1, 2, 4 ... 64\n"
-                           "(default: the least with 512 KiB of KV; with recurrent\n"
-                           "state 1)",
+                           "(default: the least with 512 KiB of KV; 1 with\n"
+                           "recurrent state)",
                            0},
     [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
     [OPT_RECLAIM] = {"--reclaim", "N",

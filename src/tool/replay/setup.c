@@ -191,12 +191,14 @@ static int check_store(const kvpi_args *args, kvpi_replay_args *options,
     if (replay->store.url == NULL)
         return TOOL_OK;
     if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
-        return kvpi_tool_fail("replay", "a store is for models without windows");
+        return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens");
     replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
     replay->store.state_bytes = setup->size.state_bytes;
     if (replay->store.block_bytes <= INT32_MAX && replay->store.state_bytes <= INT32_MAX)
         return TOOL_OK;
-    kvpi_args_wrong(args, "a block, or a state, has more than 2^31 bytes, too many for a store");
+    kvpi_args_wrong(args, "a %s, too many for a store",
+                    replay->store.block_bytes > INT32_MAX ? "block has more than 2^31 bytes of KV"
+                                                          : "state has more than 2^31 bytes");
     return TOOL_USAGE;
 }
 
