@@ -142,16 +142,6 @@ static void check_state(kvpi_attach *attach, const kvp_copy *copy)
     report->wrong_states += !is_expected(attach, &attach->states, copy->src_block);
 }
 
-/* What is loaded may be evicted before its copy, and another one loaded to the same slot. */
-static bool is_overwritten(const kvp_copy *copies, uint32_t n, uint32_t k)
-{
-    for (uint32_t i = k + 1; i < n; i++)
-        if (copies[i].group == copies[k].group && copies[i].dst_tier == copies[k].dst_tier &&
-            copies[i].dst_block == copies[k].dst_block)
-            return true;
-    return false;
-}
-
 static void mark(kvpi_attach *attach, const kvp_copy *copies, uint32_t n, uint8_t value)
 {
     for (uint32_t k = 0; k < n; k++) {
@@ -187,7 +177,7 @@ kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint3
             continue;
         if (copies[k].group != attach->state_group)
             check_block(attach, &copies[k]);
-        else if (!is_overwritten(copies, n, k))
+        else
             check_state(attach, &copies[k]);
     }
     for (uint32_t k = 0; k < n; k++)
