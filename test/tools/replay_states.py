@@ -193,6 +193,10 @@ def check_memory(folder, config):
                    "--blocks", 400).stdout.decode()
         check("  state hits " in text and "known tokens computed again" in text, text)
         check(all(len(line) <= 80 for line in text.splitlines()[1:]), text)
+    text = run("replay", path, "--no-measure", *RATES, "--model-config", config, "--trace-block", UNIT,
+               "--blocks", 40, "--host-blocks", 40).stdout.decode()
+    check("  states out " in text and "to 1 host slots" in text, text)
+    check(all(len(line) <= 80 for line in text.splitlines()[1:]), text)
 
 
 def check_refused(folder, config):

@@ -426,6 +426,8 @@ static void print_blocks(const kvpi_load_report *report, const json_t *figures, 
          "blocks to the host, {swapped_out_blocks} of them by swap"},
         {host, "copied in", "{blocks_from_host}",
          "blocks back, {swapped_in_blocks} of them by swap"},
+        {report->hits.state_slots.host_usable_slots > 0, "states out", "{states_to_host}",
+         "of sequences, to {host_state_slots} host slots; {states_from_host} came back"},
     };
     kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
