@@ -427,7 +427,7 @@ static void print_blocks(const kvpi_load_report *report, const json_t *figures, 
         {host, "copied in", "{blocks_from_host}",
          "blocks back, {swapped_in_blocks} of them by swap"},
         {report->hits.state_slots.host_usable_slots > 0, "states out", "{states_to_host}",
-         "of sequences, to {host_state_slots} host slots; {states_from_host} came back"},
+         "of sequences, to {host_state_slots} host slots; {states_from_host} from there"},
     };
     kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
