@@ -81,12 +81,14 @@ def small_memories(folder, config):
 
 
 def other_states(folder, config):
-    """States of another size are others, and so is the KV before them."""
-    path, _ = draw(folder, 1)
+    """States of another size are others, and so is the KV before them. Blocks are larger than both, so
+    records have the same room."""
+    path, _ = draw(folder, 1, unit=128)
     place = f"{folder}/others"
     os.mkdir(place)
-    options = words(path, config, *LARGE, "--store", f"file:{place}?size=1GiB", "--store-writes",
-                    "through", "--limit", 20)
+    options = [path, "--model-config", config, "--trace-block", 128, "--block-tokens", 128, *LARGE,
+               "--store", f"file:{place}?size=1GiB", "--store-writes", "through", "--limit", 20]
+    check(128 // UNIT * BLOCK_BYTES > STATE_BYTES, "a state is larger than a block")
     check(replay(*options)["store"]["stored"] > 20, "nothing was written")
     check_equal(replay(*options, "--state-dtype", "bf16")["store"]["hits"], 0)
     check_equal(replay(*options)["store"]["stored"], 0, "what was written is there")
