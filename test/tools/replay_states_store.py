@@ -6,6 +6,7 @@ import os
 from lib_kvpager import (check, check_equal, directory, finish, mooncake, replay, replay_load, run,
                          skip)
 from lib_load import check_sums
+from lib_replay_store import Piped, place_in, url
 from lib_states import BLOCK_BYTES, STATE_BYTES, UNIT, draw, simulate, write_config
 
 # With the whole cache audited after each call, a replay takes a hundred times as long.
@@ -78,6 +79,25 @@ def small_memories(folder, config):
                 n_through += first["hit_tokens"]
                 n_again += again["hit_tokens"]
     check(n_without < n_second < n_through < n_again, "hits", n_without, n_second, n_through, n_again)
+
+
+def killed(folder, config):
+    """A replay is killed half-way. What it had written is loaded by the next one, and is right."""
+    path, _ = draw(folder, 1)
+    log = os.path.join(folder, "whole.kvplog")
+    model = ["--model-config", config, "--trace-block", UNIT, *LARGE, "--store-writes", "through"]
+    whole = replay(path, *model, "--store", url(place_in(folder, "whole")), "--record", log)
+    kept = set()
+    simulate(draw(folder, 1)[1], True, kept)
+    place = place_in(folder, "killed")
+    first = Piped(folder, place, base=model, trace=path)
+    first.read(os.path.getsize(log) // 2)
+    first.kill()
+    found = replay(path, *model, "--store", url(place))
+    store = stored(found, "after a kill")
+    check(10 < store["states_written"] < len(kept) - 10, "it was not half-way", store["states_written"])
+    check(whole["hit_tokens"] < found["hit_tokens"], whole["hit_tokens"], found["hit_tokens"])
+    check(store["states_loaded"] > 10, store)
 
 
 def other_states(folder, config):
@@ -201,6 +221,7 @@ def main():
         config = write_config(folder)
         restarts(folder, config)
         small_memories(folder, config)
+        killed(folder, config)
         other_states(folder, config)
         under_load(folder, config)
         contended(folder, config)
