@@ -28,16 +28,16 @@ def stored(found, *what):
 
 def restarts(folder, config):
     """Memory without limit, and a directory: another process hits all that one has kept."""
-    for seed in range(1, 2 if AUDITED else 4):
+    for seed in range(1, 2 if AUDITED else 3):
         path, requests = draw(folder, seed)
         for record_blocks in (1, 2):
-            url = f"file:{folder}/kv-{seed}-{record_blocks}?size=1GiB"
+            place = f"file:{folder}/kv-{seed}-{record_blocks}?size=128MiB"
             os.mkdir(f"{folder}/kv-{seed}-{record_blocks}")
-            options = words(path, config, *LARGE, "--store", url, "--store-writes", "through",
-                            "--record-blocks", record_blocks)
+            options = words(path, config, *LARGE, "--store", place, "--store-writes", "through",
+                            "--record-blocks", record_blocks, "--limit", 60)
             kept, n_hits = set(), []
             for again in range(2):
-                expected = simulate(requests, True, kept)
+                expected = simulate(requests[:60], True, kept)
                 kept = {prefix for prefix in kept if is_stored(prefix, record_blocks)}
                 found = replay(*options)
                 store = stored(found, seed, again)
@@ -60,14 +60,14 @@ def is_stored(prefix, record_blocks):
 def small_memories(folder, config):
     """What device and host have dropped comes back, and after a restart even more."""
     n_without = n_second = n_through = n_again = 0
-    for seed in range(1, 2 if AUDITED else 4):
+    for seed in range(1, 2 if AUDITED else 3):
         path, requests = draw(folder, seed)
         limit = simulate(requests, True)["hit_tokens"]
         n_without += replay(*words(path, config, *SMALL))["hit_tokens"]
         for writes in ("second", "through"):
             place = f"{folder}/small-{seed}-{writes}"
             os.mkdir(place)
-            options = words(path, config, *SMALL, "--store", f"file:{place}?size=1GiB",
+            options = words(path, config, *SMALL, "--store", f"file:{place}?size=128MiB",
                             "--store-writes", writes)
             first, again = replay(*options), replay(*options)
             for found in (first, again):
@@ -107,7 +107,7 @@ def other_states(folder, config):
     place = f"{folder}/others"
     os.mkdir(place)
     options = [path, "--model-config", config, "--trace-block", 128, "--block-tokens", 128, *LARGE,
-               "--store", f"file:{place}?size=1GiB", "--store-writes", "through", "--limit", 20]
+               "--store", f"file:{place}?size=128MiB", "--store-writes", "through", "--limit", 20]
     check(128 // UNIT * BLOCK_BYTES > STATE_BYTES, "a state is larger than a block")
     check(replay(*options)["store"]["stored"] > 20, "nothing was written")
     check_equal(replay(*options, "--state-dtype", "bf16")["store"]["hits"], 0)
@@ -120,7 +120,7 @@ def under_load(folder, config):
     os.mkdir(f"{folder}/load")
     options = [path, "--model-config", config, "--trace-block", 4 * UNIT, "--block-tokens", 4 * UNIT,
                "--step-ns", 1000000, "--prompt-token-ns", 1000000, *LARGE, "--store",
-               f"file:{folder}/load?size=1GiB", "--store-writes", "through"]
+               f"file:{folder}/load?size=128MiB", "--store-writes", "through"]
     kept = set()
     expected = simulate(requests, False, kept, 4 * UNIT)
     first, again = replay_load(*options), replay_load(*options)
