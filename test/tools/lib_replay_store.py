@@ -44,12 +44,12 @@ class Piped:
 
     n = 0
 
-    def __init__(self, folder, place, *options, kind=None):
+    def __init__(self, folder, place, *options, kind=None, base=None, trace=TRACE):
         Piped.n += 1
         self.path = os.path.join(folder, f"log-{Piped.n}")
         os.mkfifo(self.path)
-        words = ["replay", "--json", *(kind or SEQUENTIAL), *OPTIONS, "--store", url(place),
-                 "--record", self.path, *options, TRACE]
+        words = ["replay", "--json", *(kind or SEQUENTIAL), *(base or OPTIONS), "--store", url(place),
+                 "--record", self.path, *options, trace]
         self.process = subprocess.Popen([KVPAGER, *map(str, words)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.log = open(self.path, "rb", buffering=0)

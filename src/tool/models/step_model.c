@@ -12,7 +12,8 @@
  *           + KV of every sequence's context, once for each sequence, and of the new tokens
  *   copies  = KV bytes between host and device / bandwidth of the link
  *           + 2 x KV bytes from block to block / memory bandwidth
- *             (a block is of one layer group; one that is not full of layers is copied whole)
+ *             (a block is of one layer group; one that is not full of layers is copied whole. A
+ *             recurrent state counts as the tokens that have as many bytes)
  *
  * A sequence that computes tokens b .. b + n - 1 has n b + n (n + 1) / 2 pairs of query and key; a
  * window of R ends each query's keys at R, chunks of R begin them anew at every R-th. Multi-head
@@ -168,6 +169,8 @@ static double copies_ns(const kvpi_step_model *model, const kvpi_step_copies *co
 {
     const kvpi_step_roofline *r = &model->roofline;
     double host = (double)copies->host_tokens, device = (double)copies->device_tokens;
+    double of_states = (double)copies->host_states * model->state_tokens;
+    host += of_states;
     if (!model->is_roofline)
         return host * (double)model->rates.copy_token_ps / PS_PER_NS;
     double over_link = host * r->copied_bytes / r->host_bytes_per_second * NS_PER_SECOND;
@@ -203,10 +206,12 @@ kvpi_step_prices kvpi_step_prices_of(const kvpi_step_model *model, uint64_t bloc
 {
     const kvpi_step_roofline *r = &model->roofline;
     double there_and_back = 2.0 * (double)block_tokens;
-    if (!model->is_roofline)
+    if (!model->is_roofline) {
+        double state_ps = 2.0 * model->state_tokens * (double)model->rates.copy_token_ps;
         return (kvpi_step_prices){2 * block_tokens * model->rates.copy_token_ps,
-                                  model->rates.prompt_token_ps};
+                                  whole_ps(state_ps / PS_PER_NS), model->rates.prompt_token_ps};
+    }
     double swap_ns = there_and_back * r->copied_bytes / r->host_bytes_per_second * NS_PER_SECOND;
     double token_ns = r->token_flops / r->flops_per_second * NS_PER_SECOND;
-    return (kvpi_step_prices){whole_ps(swap_ns), whole_ps(token_ns)};
+    return (kvpi_step_prices){whole_ps(swap_ns), 0, whole_ps(token_ns)};
 }

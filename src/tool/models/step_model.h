@@ -47,6 +47,7 @@ typedef struct kvpi_step_model {
     uint64_t step_ns; /* fixed part of every step that computes something */
     kvpi_step_rates rates;
     kvpi_step_roofline roofline;
+    double state_tokens; /* a recurrent state has the bytes of so many tokens in a block */
 } kvpi_step_model;
 
 /* What of the accelerator's peaks is reached, and what lies beside it. */
@@ -70,6 +71,7 @@ kvpi_step_roofline kvpi_step_roofline_of(const kvpi_model *model, const kvpi_siz
 typedef struct kvpi_step_copies {
     uint64_t host_tokens;   /* between host and device */
     uint64_t device_tokens; /* from block to block on the device */
+    uint64_t host_states;   /* recurrent states between host and device */
 } kvpi_step_copies;
 
 #define KVPI_STEP_MAX_NS UINT64_C(1000000000000000000)
@@ -95,6 +97,7 @@ kvpi_step_time kvpi_step_time_of(const kvpi_step_model *model, const kvp_step *s
 /* What preemption costs, in thousandths of a nanosecond, KVPI_STEP_MAX_PS at most. */
 typedef struct kvpi_step_prices {
     uint64_t swap_block_ps;      /* a block out and in again */
+    uint64_t swap_state_ps;      /* a recurrent state */
     uint64_t recompute_token_ps; /* a token in the layers' matrices, or at the prompt's rate */
 } kvpi_step_prices;
 

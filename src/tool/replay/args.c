@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tool/models/stores.h"
 #include "tool/tool.h"
 
 #define DEFAULT_MODEL  "llama-3.1-8b"
@@ -18,10 +19,6 @@
 #define DEFAULT_BANDWIDTH_MILLI  800
 #define DEFAULT_HOST_BANDWIDTH   UINT64_C(50000000000)
 #define DEFAULT_ROOFLINE_STEP_NS 1000000
-#define DEFAULT_DISK_RATE        UINT64_C(2000000000)
-#define DEFAULT_REMOTE_RATE      UINT64_C(1000000000)
-#define DEFAULT_REMOTE_LATENCY   1000000
-#define MAX_LATENCY_NS           UINT64_C(3600000000000)
 
 enum {
     /* the trace, after tool/log/args.h's */
@@ -37,6 +34,7 @@ enum {
     OPT_HOST_MEMORY,
     OPT_KEEP_EVICTED,
     OPT_STATE_SLOTS,
+    OPT_HOST_STATE_SLOTS,
     OPT_POLICY,
     OPT_STORE,
     OPT_DISK,
@@ -122,6 +120,10 @@ static const kvpi_args_option options_table[] = {
                          "states of a model with recurrent state (default: as\n"
                          "'kvpager size' shares the memory)",
                          0},
+    [OPT_HOST_STATE_SLOTS] = {"--host-state-slots", "N",
+                              "the same on the host, of swapped sequences and\n"
+                              "loads (default: one for a sequence)",
+                              0},
     [OPT_POLICY] = {"--policy", "LIST",
                     "what is evicted from the device: lru (default), or\n"
                     "learned (docs/POLICY.md). With both, a replay for\n"
@@ -146,7 +148,8 @@ static const kvpi_args_option options_table[] = {
                           0},
     [OPT_RECORD_BLOCKS] = {"--record-blocks", "N",
                            "blocks of a record of the store: 1, 2, 4 ... 64\n"
-                           "(default: the least with 512 KiB of KV)",
+                           "(default: the least with 512 KiB of KV; 1 with\n"
+                           "recurrent state)",
                            0},
     [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
     [OPT_RECLAIM] = {"--reclaim", "N",
@@ -345,51 +348,6 @@ static int apply_store(const kvpi_args *args, int option, const char *value,
     return 0;
 }
 
-/* A number and its unit; at most an hour. */
-static int apply_latency(const kvpi_args *args, const char *text, uint64_t *out_ns)
-{
-    static const struct {
-        const char *unit;
-        uint64_t ns;
-    } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
-    uint64_t number = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9' && number < MAX_LATENCY_NS; at++)
-        number = number * 10 + (uint64_t)(*at - '0');
-    for (size_t i = 0; at > text && i < sizeof units / sizeof *units; i++)
-        if (strcmp(at, units[i].unit) == 0 && number <= MAX_LATENCY_NS / units[i].ns) {
-            *out_ns = number * units[i].ns;
-            return 0;
-        }
-    return kvpi_args_wrong(args,
-                           "--remote has a latency of '%s', expected a number with ns, us, ms or "
-                           "s, at most an hour",
-                           text);
-}
-
-/* SIZE, SIZE@RATE, and of a remote one SIZE@RATE,LATENCY. */
-static int apply_model(const kvpi_args *args, int option, const char *value,
-                       kvpi_attach_options *out)
-{
-    kvpi_modelled_options *model = &out->model;
-    char text[96];
-    snprintf(text, sizeof text, "%s", value);
-    char *rate = strchr(text, '@');
-    char *latency = option == OPT_REMOTE && rate != NULL ? strchr(rate, ',') : NULL;
-    out->url = value;
-    model->is_remote = option == OPT_REMOTE;
-    model->bytes_s = model->is_remote ? DEFAULT_REMOTE_RATE : DEFAULT_DISK_RATE;
-    model->latency_ns = model->is_remote ? DEFAULT_REMOTE_LATENCY : 0;
-    if (rate != NULL)
-        *rate++ = '\0';
-    if (latency != NULL)
-        *latency++ = '\0';
-    if (kvpi_args_size(args, option, text, &model->size) != 0 ||
-        (rate != NULL && kvpi_args_size(args, option, rate, &model->bytes_s) != 0))
-        return KVPI_ARGS_WRONG;
-    return latency != NULL ? apply_latency(args, latency, &model->latency_ns) : 0;
-}
-
 /* The first is the nearest. */
 static int add_store(const kvpi_args *args, const char *url, kvpi_attach_options *out)
 {
@@ -441,10 +399,13 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return apply_choice(args, option, value, kept, &replay->keep_evicted);
     case OPT_STATE_SLOTS: return kvpi_args_number(args, option, value, slots, &replay->state_slots);
+    case OPT_HOST_STATE_SLOTS:
+        return kvpi_args_number(args, option, value, slots, &replay->host_state_slots);
     case OPT_POLICY: return apply_policy(args, value, out);
     case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
-    case OPT_REMOTE: return apply_model(args, option, value, &replay->store);
+    case OPT_REMOTE:
+        return kvpi_models_store(args, option, option == OPT_REMOTE, value, &replay->store);
     case OPT_STORE_WRITES:
     case OPT_RECORD_BLOCKS: return apply_store(args, option, value, &replay->store);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
@@ -597,8 +558,11 @@ static int check_host(const kvpi_args *args, const kvpi_replay_args *out)
     if ((load->preempt != KVP_PREEMPT_RECOMPUTE || load->swap_ahead) && !host)
         return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory",
                                load->swap_ahead ? "--swap-ahead" : "--preempt swap or cheaper");
-    if (is_given(out, OPT_KEEP_EVICTED) && !host)
-        return kvpi_args_wrong(args, "--keep-evicted needs --host-blocks or --host-memory");
+    static const int of_host[] = {OPT_KEEP_EVICTED, OPT_HOST_STATE_SLOTS};
+    for (size_t i = 0; i < sizeof of_host / sizeof *of_host && !host; i++)
+        if (is_given(out, of_host[i]))
+            return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory",
+                                   options_table[of_host[i]].name);
     return 0;
 }
 

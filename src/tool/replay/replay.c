@@ -131,8 +131,10 @@ static kvp_config configure(const replay *run)
     if (run->options->host_blocks > 0) {
         config.host_blocks = (uint32_t)run->options->host_blocks + 1;
         config.keep_evicted = run->options->keep_evicted;
-        config.max_loads = run->options->store.url != NULL ? KVPI_ATTACH_LOADS : 0;
+        kvpi_attach_configure(&run->options->store, &config);
     }
+    if (run->options->host_state_slots > 0)
+        config.host_state_slots = (uint32_t)run->options->host_state_slots + 1;
     if (run->options->watch != NULL)
         kvpi_watch_configure(&config);
     return config;
@@ -195,13 +197,18 @@ static kvp_status compute_pieces(replay *run, kvp_seq seq, uint32_t at, uint32_t
     return status;
 }
 
+/* A state that is kept is the sequence's until more is computed: the store must see it now. */
+static kvp_status checkpoint(replay *run, kvp_seq seq)
+{
+    kvp_status status = kvp_seq_checkpoint(run->cache.cache, seq, NULL);
+    return status == KVP_OK && run->store != NULL ? kvpi_attach_sealed(run->store, seq) : status;
+}
+
 /* Computes up to n tokens, in the sequence's place for them, and keeps the state after them. */
 static kvp_status keep_state(replay *run, kvp_seq seq, uint32_t n_tokens)
 {
     kvp_status status = n_tokens > 0 ? commit(run, seq, n_tokens) : KVP_OK;
-    if (status == KVP_OK && n_tokens > 0)
-        status = kvp_seq_checkpoint(run->cache.cache, seq, NULL);
-    return status;
+    return status == KVP_OK && n_tokens > 0 ? checkpoint(run, seq) : status;
 }
 
 /* Did a missing state end the hit? */
@@ -258,7 +265,7 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
 /* The unit is not kept if no node was free for it; then neither is its state. */
 static kvp_status keep_last(replay *run, kvp_seq seq)
 {
-    kvp_status status = kvp_seq_checkpoint(run->cache.cache, seq, NULL);
+    kvp_status status = checkpoint(run, seq);
     return status == KVP_E_STATE ? KVP_OK : status;
 }
 

@@ -18,6 +18,7 @@ typedef struct kvpi_replay_options {
     uint64_t blocks;                   /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
     uint64_t host_blocks;              /* usable ones of the host tier; 0: there is none */
     uint64_t state_slots;              /* usable ones, of recurrent state; 0: there is none */
+    uint64_t host_state_slots;         /* the same on the host; 0: there is no host tier */
     uint32_t keep_evicted;             /* on the host: KVP_EVICTED_... */
     uint32_t policy;                   /* KVP_POLICY_... */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */

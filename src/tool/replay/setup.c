@@ -7,6 +7,8 @@
  *            else a quarter of a million tokens: enough to show hits, few enough for evictions
  *   slots    of a model with recurrent state: --state-slots
  *            else those that `kvpager size` counts for the same memory, or for those blocks
+ *            on the host: --host-state-slots, else one for each sequence that fills --host-memory,
+ *            or those blocks; such a sequence keeps no checkpoints
  *   groups   with a model, those of `kvpager size`: a block is of one group (size.c)
  */
 #include "tool/replay/setup.h"
@@ -99,16 +101,47 @@ static int check_states(const kvpi_args *args, const kvpi_replay_args *options,
         kvpi_args_wrong(args, "--state-slots needs a model with recurrent state");
         return TOOL_USAGE;
     }
-    if (has_states && (replay->snapshot_in != NULL || replay->snapshot_out != NULL))
-        return kvpi_tool_fail("replay", "snapshots are for models without recurrent state");
-    if (has_states && (replay->host_blocks > 0 || options->host_memory_bytes > 0))
-        return kvpi_tool_fail("replay", "a host tier is for models without recurrent state");
+    if (replay->host_state_slots > 0 && !has_states) {
+        kvpi_args_wrong(args, "--host-state-slots needs a model with recurrent state");
+        return TOOL_USAGE;
+    }
+    if (has_states && replay->keep_evicted == KVP_EVICTED_KEEP_ONCE)
+        return kvpi_tool_fail("replay",
+                              "--keep-evicted once is for models without recurrent state");
+    return TOOL_OK;
+}
+
+/* A sequence on the host has its state there, and no checkpoint. */
+static int count_host(const kvpi_args *args, kvpi_replay_args *options,
+                      const kvpi_replay_setup *setup)
+{
+    kvpi_replay_options *replay = &options->load.replay;
+    kvpi_size_options sequence = options->model.size;
+    kvpi_size host = setup->size;
+    if (replay->host_blocks == 0 && options->host_memory_bytes == 0)
+        return TOOL_OK;
+    if (host.state_bytes == 0)
+        return options->host_memory_bytes == 0
+                   ? TOOL_OK
+                   : blocks_of(args, "--host-memory", options->host_memory_bytes, setup,
+                               &replay->host_blocks);
+    host.sequence_slots = 1;
+    sequence.state_slots = replay->host_state_slots;
+    if (options->host_memory_bytes == 0) {
+        kvpi_size_fill(&sequence, replay->host_blocks, &host);
+    } else if (kvpi_size_share(&sequence, options->host_memory_bytes, &host) != 0 ||
+               host.pool_blocks > KVPI_REPLAY_MAX_BLOCKS) {
+        kvpi_args_wrong(args, "--host-memory has no room for a state and blocks besides");
+        return TOOL_USAGE;
+    }
+    replay->host_blocks = host.pool_blocks;
+    replay->host_state_slots = host.state_slots;
     return TOOL_OK;
 }
 
 static int count_blocks(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *setup)
 {
-    uint64_t *blocks = &options->load.replay.blocks, *host = &options->load.replay.host_blocks;
+    uint64_t *blocks = &options->load.replay.blocks;
     int status = check_states(args, options, setup);
     if (status != TOOL_OK)
         return status;
@@ -121,9 +154,7 @@ static int count_blocks(const kvpi_args *args, kvpi_replay_args *options, kvpi_r
         status = blocks_of(args, "--device", setup->size.kv_bytes, setup, blocks);
     else if (*blocks == 0)
         *blocks = DEFAULT_CAPACITY_TOKENS / setup->block_tokens;
-    if (status == TOOL_OK && options->host_memory_bytes != 0)
-        status = blocks_of(args, "--host-memory", options->host_memory_bytes, setup, host);
-    return status;
+    return status == TOOL_OK ? count_host(args, options, setup) : status;
 }
 
 /* The report multiplies them. */
@@ -151,19 +182,23 @@ static int check_policy(const kvpi_replay_args *options)
     return TOOL_OK;
 }
 
-/* A store keeps blocks of one layer group here; with windows, a record would be of each. */
+/* A store keeps blocks of one layer group here, and states; with windows, a record would be of
+ * each group. */
 static int check_store(const kvpi_args *args, kvpi_replay_args *options,
                        const kvpi_replay_setup *setup)
 {
     kvpi_replay_options *replay = &options->load.replay;
     if (replay->store.url == NULL)
         return TOOL_OK;
-    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0 || replay->state_slots > 0)
+    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
         return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens");
     replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
-    if (replay->store.block_bytes <= INT32_MAX)
+    replay->store.state_bytes = setup->size.state_bytes;
+    if (replay->store.block_bytes <= INT32_MAX && replay->store.state_bytes <= INT32_MAX)
         return TOOL_OK;
-    kvpi_args_wrong(args, "a block has more than 2^31 bytes of KV, too many for a store");
+    kvpi_args_wrong(args, "a %s, too many for a store",
+                    replay->store.block_bytes > INT32_MAX ? "block has more than 2^31 bytes of KV"
+                                                          : "state has more than 2^31 bytes");
     return TOOL_USAGE;
 }
 
@@ -175,6 +210,8 @@ static void fill(kvpi_replay_args *options, kvpi_replay_setup *out)
         size->state_slots = out->size.state_slots;
     kvpi_size_fill(size, options->load.replay.blocks, &out->size);
     options->load.replay.state_slots = out->size.state_slots;
+    if (out->size.state_bytes > 0)
+        out->step.state_tokens = (double)out->size.state_bytes / (double)out->token_bytes;
 }
 
 int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)

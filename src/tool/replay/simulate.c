@@ -98,8 +98,10 @@ static kvp_config configure_cache(const simulation *sim)
         config.host_blocks = (uint32_t)options->replay.host_blocks + 1;
         config.keep_evicted = options->replay.keep_evicted;
         config.max_seqs *= 2; /* as many may be swapped out */
-        config.max_loads = options->replay.store.url != NULL ? KVPI_ATTACH_LOADS : 0;
+        kvpi_attach_configure(&options->replay.store, &config);
     }
+    if (options->replay.host_state_slots > 0)
+        config.host_state_slots = (uint32_t)options->replay.host_state_slots + 1;
     config.max_seq_tokens = (uint32_t)longest(sim);
     config.max_namespaces = 1;
     config.prefix_cache = options->replay.prefix_cache;
@@ -128,6 +130,7 @@ static void set_prices(const simulation *sim, kvp_sched_config *config)
     kvpi_step_prices prices =
         kvpi_step_prices_of(sim->options->model, sim->options->replay.block_tokens);
     config->swap_block_cost = prices.swap_block_ps;
+    config->swap_state_cost = prices.swap_state_ps;
     config->recompute_token_cost = prices.recompute_token_ps;
 }
 
@@ -346,6 +349,12 @@ static int take_plan(simulation *sim)
     sim->moved = (kvpi_step_copies){0};
     for (uint32_t k = 0; k < n; k++) {
         const kvp_copy *copy = &sim->copies[k];
+        if (copy->group == sim->options->replay.n_groups) {
+            sim->moved.host_states++;
+            report->states_to_host += copy->dst_tier == KVP_HOST;
+            report->states_from_host += copy->src_tier == KVP_HOST;
+            continue;
+        }
         if (copy->src_tier == copy->dst_tier) {
             sim->moved.device_tokens += copy->n_tokens;
             continue;
@@ -354,7 +363,7 @@ static int take_plan(simulation *sim)
         report->blocks_to_host += copy->dst_tier == KVP_HOST;
         report->blocks_from_host += copy->src_tier == KVP_HOST;
     }
-    return kvpi_loading_copies(&sim->store, sim->copies, n);
+    return kvpi_loading_copies(&sim->store, sim->copies, n, &sim->moved.host_states);
 }
 
 static int make_step(simulation *sim)
@@ -468,7 +477,7 @@ static int finish_step(simulation *sim, uint64_t began_ns)
     }
     part->finished += end.n_ended;
     note_ended(sim, end.ended, end.n_ended);
-    return watch_cache(sim);
+    return kvpi_loading_finished(&sim->store) == TOOL_OK ? watch_cache(sim) : TOOL_FAILED;
 }
 
 static int run_step(simulation *sim)
@@ -494,7 +503,7 @@ static bool did_something(const simulation *sim)
     return step->n_seqs + step->n_ended + step->n_preempted + step->n_swapped_out +
                    step->n_swapped_in >
                0 ||
-           sim->moved.host_tokens + sim->moved.device_tokens > 0;
+           sim->moved.host_tokens + sim->moved.device_tokens + sim->moved.host_states > 0;
 }
 
 /* While nothing runs, what is cached stays, and requests may wait for the store. */
@@ -558,7 +567,8 @@ static int audit(simulation *sim)
         return kvpi_tool_fail("replay", "%llu requests did not finish",
                               (unsigned long long)sim->report->unfinished);
     if (sim->report->cache.held_blocks > 0 || sim->report->cache.host_held_blocks > 0 ||
-        sim->report->hits.state_slots.held_slots > 0)
+        sim->report->hits.state_slots.held_slots + sim->report->hits.state_slots.host_held_slots >
+            0)
         return kvpi_tool_fail("replay", "internal error: blocks are held by nobody");
     return TOOL_OK;
 }

@@ -37,7 +37,7 @@ int kvpi_replay_snapshot_load(kvp_cache *cache, kvpi_replay_snapshot *snapshot)
     if (status == KVP_E_MISMATCH)
         return kvpi_tool_fail("replay",
                               "%s: of a replay with another --block-tokens, --unit-tokens, "
-                              "--blocks, --trace-block or --seed",
+                              "--blocks, --state-slots, --host-blocks, --trace-block or --seed",
                               snapshot->path);
     return status == KVP_OK
                ? TOOL_OK

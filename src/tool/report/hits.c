@@ -55,6 +55,9 @@ void kvpi_hits_add(kvpi_figures *to, const kvpi_hits *hits, const kvpi_size *siz
     kvpi_figures_integer(to, "state_slots", slots->usable_slots);
     kvpi_figures_integer_if(to, size != NULL && size->state_bytes > 0, "state_memory_bytes",
                             size != NULL ? slots->usable_slots * size->state_bytes : 0);
+    kvpi_figures_integer(to, "host_state_slots", slots->host_usable_slots);
+    kvpi_figures_integer_if(to, size != NULL && size->state_bytes > 0, "host_state_memory_bytes",
+                            size != NULL ? slots->host_usable_slots * size->state_bytes : 0);
     kvpi_figures_integer(to, "state_hits", slots->hits);
     kvpi_figures_integer(to, "state_missed_tokens", hits->missed_tokens);
     kvpi_figures_integer(to, "checkpoints_made", slots->made);

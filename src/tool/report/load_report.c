@@ -201,6 +201,8 @@ static void add_blocks(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_integer(to, "swapped_in_blocks", cache->swapped_in_blocks);
     kvpi_figures_integer(to, "blocks_to_host", report->blocks_to_host);
     kvpi_figures_integer(to, "blocks_from_host", report->blocks_from_host);
+    kvpi_figures_integer(to, "states_to_host", report->states_to_host);
+    kvpi_figures_integer(to, "states_from_host", report->states_from_host);
     kvpi_figures_integer(to, "host_evictions", cache->host_evicted_blocks);
     kvpi_report_add_policy(to, cache);
     kvpi_learned_add(to, &report->learned);
@@ -424,6 +426,8 @@ static void print_blocks(const kvpi_load_report *report, const json_t *figures, 
          "blocks to the host, {swapped_out_blocks} of them by swap"},
         {host, "copied in", "{blocks_from_host}",
          "blocks back, {swapped_in_blocks} of them by swap"},
+        {report->hits.state_slots.host_usable_slots > 0, "states out", "{states_to_host}",
+         "of sequences, to {host_state_slots} host slots; {states_from_host} from there"},
     };
     kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }

@@ -115,6 +115,8 @@ typedef struct kvpi_load_report {
     uint64_t swap_preemptions;
     uint64_t blocks_to_host; /* copied, for whatever reason */
     uint64_t blocks_from_host;
+    uint64_t states_to_host; /* recurrent states, by plans */
+    uint64_t states_from_host;
     kvp_sched_config sched_config;
     kvp_stats cache; /* when all is done */
     kvpi_learned learned;

@@ -54,11 +54,13 @@ kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
     return KVP_E_STATE;
 }
 
-kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n)
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n,
+                              uint64_t *out_states)
 {
     (void)attach;
     (void)copies;
     (void)n;
+    (void)out_states;
     return KVP_E_STATE;
 }
 

@@ -4,10 +4,12 @@
  *   work    under load: work until nothing happens; the plan is the step's
  *   plan    device -> host   the host block gets the KV of what it is of now
  *           host -> device   the host block must have the KV of what the device block is of now
+ *           states           the same, for those that loads bring; then those that the spill writes
  *   close   work until nothing is written any more; stop
  *
  * A host block that the same plan writes is not checked: which of its contents a copy reads is not
- * told. It is counted.
+ * told. It is counted. A state that a sequence took along when it was swapped out is of no
+ * checkpoint, so nobody knows what it should be: it is counted, too.
  *
  * Time is this machine's, with a real store and one request after the other. Under load it is the
  * simulation's. One request after the other, a model takes no time: it has ended all operations.
@@ -35,18 +37,25 @@
 #define RECORD_BYTES (512u << 10)
 #define UNTIMED_TAG  UINT64_MAX /* of the request that is fetched */
 
+/* Host blocks, or slots of states with the spill's places behind them. */
+typedef struct host_pool {
+    uint8_t *base; /* [n][stride] */
+    size_t bytes;
+    uint64_t stride;   /* from one to the next; 0: there is no such pool */
+    uint64_t kv_bytes; /* of these, those that are KV: all, or a model's few */
+    uint32_t n;
+    uint8_t *written; /* [n] by the plan that runs */
+} host_pool;
+
 struct kvpi_attach {
     kvp_cache *cache;
     kvp_ns ns;
     kvp_store *store;
     kvp_spill *spill;
-    uint8_t *host; /* [host_blocks][block_bytes] */
-    size_t host_bytes;
-    uint64_t block_bytes; /* from one to the next */
-    uint64_t kv_bytes;    /* of these, those that are KV: all, or a model's few */
-    uint32_t n_host;
-    uint64_t *expected; /* [kv_bytes / 8, rounded up] */
-    uint8_t *written;   /* [n_host] by the plan that runs */
+    host_pool blocks;
+    host_pool states;
+    uint32_t state_group;
+    uint64_t *expected; /* KV of a block or a state, whichever is larger */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
     bool is_loaded; /* under load: time and plans are the caller's */
@@ -68,12 +77,12 @@ static uint64_t mix_word(uint64_t x)
 }
 
 /* Make the KV of a content: two contents have no word alike, but by chance. */
-static void make_kv(kvpi_attach *attach, const kvp_block_origin *origin)
+static void make_kv(kvpi_attach *attach, const kvp_hash *hash, uint32_t group, uint64_t n_bytes)
 {
     uint64_t seeds[2];
-    memcpy(seeds, origin->hash.bytes, sizeof seeds);
-    seeds[0] += origin->group;
-    for (uint64_t i = 0; i < (attach->kv_bytes + 7) / 8; i++)
+    memcpy(seeds, hash->bytes, sizeof seeds);
+    seeds[0] += group;
+    for (uint64_t i = 0; i < (n_bytes + 7) / 8; i++)
         attach->expected[i] = mix_word(seeds[0] + i * UINT64_C(0x9e3779b97f4a7c15)) ^ seeds[1];
 }
 
@@ -85,53 +94,110 @@ static bool expect_kv(kvpi_attach *attach, uint32_t tier, int32_t block)
     if (kvp_block_origin_get(attach->cache, tier, block, &origin) != KVP_OK ||
         memcmp(&origin.hash, &none, sizeof none) == 0)
         return false;
-    make_kv(attach, &origin);
+    make_kv(attach, &origin.hash, origin.group, attach->blocks.kv_bytes);
     return true;
 }
 
-static uint8_t *bytes_of(const kvpi_attach *attach, int32_t block)
+/* Gives false if the slot of the device is no checkpoint. */
+static bool expect_state(kvpi_attach *attach, int32_t slot)
 {
-    return attach->host + (size_t)block * attach->block_bytes;
+    kvp_block_info info;
+    if (kvp_block_info_get(attach->cache, attach->state_group, KVP_DEVICE, slot, &info) != KVP_OK ||
+        info.sealed_units == 0)
+        return false;
+    make_kv(attach, &info.hash, attach->state_group, attach->states.kv_bytes);
+    return true;
 }
 
-static void check_copy(kvpi_attach *attach, const kvp_copy *copy)
+static uint8_t *bytes_of(const host_pool *pool, int32_t block)
+{
+    return pool->base + (size_t)block * pool->stride;
+}
+
+static bool is_expected(const kvpi_attach *attach, const host_pool *pool, int32_t block)
+{
+    return memcmp(bytes_of(pool, block), attach->expected, pool->kv_bytes) == 0;
+}
+
+static void check_block(kvpi_attach *attach, const kvp_copy *copy)
 {
     kvpi_store_report *report = attach->report;
-    if (attach->written[copy->src_block] || !expect_kv(attach, KVP_DEVICE, copy->dst_block)) {
+    if (attach->blocks.written[copy->src_block] ||
+        !expect_kv(attach, KVP_DEVICE, copy->dst_block)) {
         report->unchecked_blocks++;
         return;
     }
     report->checked_blocks++;
-    if (memcmp(bytes_of(attach, copy->src_block), attach->expected, attach->kv_bytes) != 0)
-        report->wrong_blocks++;
+    report->wrong_blocks += !is_expected(attach, &attach->blocks, copy->src_block);
 }
 
-kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n)
+static void check_state(kvpi_attach *attach, const kvp_copy *copy)
+{
+    kvpi_store_report *report = attach->report;
+    if (attach->states.written[copy->src_block] || !expect_state(attach, copy->dst_block)) {
+        report->unchecked_states++;
+        return;
+    }
+    report->checked_states++;
+    report->wrong_states += !is_expected(attach, &attach->states, copy->src_block);
+}
+
+static void mark(kvpi_attach *attach, const kvp_copy *copies, uint32_t n, uint8_t value)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        host_pool *pool =
+            copies[k].group == attach->state_group ? &attach->states : &attach->blocks;
+        if (copies[k].dst_tier == KVP_HOST)
+            pool->written[copies[k].dst_block] = value;
+    }
+}
+
+/* States that the spill writes, and has made sure of until they are copied. */
+static kvp_status copy_states(kvpi_attach *attach, uint64_t *out_n)
+{
+    kvp_copy copies[KVPI_ATTACH_STATES];
+    uint32_t n = 0;
+    const kvp_status status =
+        kvp_spill_copies(attach->spill, copies, KVPI_ATTACH_STATES, &n); /* there are no more */
+    for (uint32_t k = 0; k < n; k++)
+        if (expect_state(attach, copies[k].src_block))
+            memcpy(bytes_of(&attach->states, copies[k].dst_block), attach->expected,
+                   attach->states.kv_bytes);
+    *out_n = n;
+    return status;
+}
+
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n,
+                              uint64_t *out_states)
 {
     kvp_stats stats;
-    for (uint32_t k = 0; k < n; k++)
-        if (copies[k].dst_tier == KVP_HOST)
-            attach->written[copies[k].dst_block] = 1;
-    for (uint32_t k = 0; k < n; k++)
-        if (copies[k].src_tier == KVP_HOST)
-            check_copy(attach, &copies[k]);
+    mark(attach, copies, n, 1);
     for (uint32_t k = 0; k < n; k++) {
-        int32_t block = copies[k].dst_block;
-        if (copies[k].dst_tier != KVP_HOST)
+        if (copies[k].src_tier != KVP_HOST)
             continue;
-        if (expect_kv(attach, KVP_HOST, block))
-            memcpy(bytes_of(attach, block), attach->expected, attach->kv_bytes);
-        attach->written[block] = 0;
+        if (copies[k].group != attach->state_group)
+            check_block(attach, &copies[k]);
+        else
+            check_state(attach, &copies[k]);
     }
-    kvp_status status = kvp_cache_stats(attach->cache, &stats);
+    for (uint32_t k = 0; k < n; k++)
+        if (copies[k].dst_tier == KVP_HOST && copies[k].group != attach->state_group &&
+            expect_kv(attach, KVP_HOST, copies[k].dst_block))
+            memcpy(bytes_of(&attach->blocks, copies[k].dst_block), attach->expected,
+                   attach->blocks.kv_bytes);
+    mark(attach, copies, n, 0);
+    kvp_status status = copy_states(attach, out_states);
+    if (status == KVP_OK)
+        status = kvp_cache_stats(attach->cache, &stats);
     return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
 }
 
 kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
 {
     uint32_t n = 0;
+    uint64_t n_states;
     kvp_status status = kvp_plan_take(attach->cache, attach->copies, attach->max_copies, &n);
-    return status == KVP_OK ? kvpi_attach_copies(attach, attach->copies, n) : status;
+    return status == KVP_OK ? kvpi_attach_copies(attach, attach->copies, n, &n_states) : status;
 }
 
 /* ------------------------------------------------------------------------------------ the spill */
@@ -243,7 +309,9 @@ static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
 
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
 {
-    kvp_status status = wait_for_puts(attach, attach->has_model ? 0 : FEW_PUTS);
+    /* A state that finds no place is not written; places are few. */
+    uint64_t most = attach->has_model || attach->states.stride > 0 ? 0 : FEW_PUTS;
+    kvp_status status = wait_for_puts(attach, most);
     if (status != KVP_OK || !ask(attach, prompt, UNTIMED_TAG))
         return status;
     do
@@ -304,21 +372,32 @@ kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *o
 /* ---------------------------------------------------------------------------------- open, close */
 
 /* All that a record of a replay depends on, beside its tokens. */
-static void make_fingerprint(uint64_t block_bytes, kvp_digest *out)
+static kvp_status make_fingerprint(const kvpi_attach_options *options, kvp_digest *out)
 {
     static const char text[] = "kvpager replay KV 1";
+    const uint64_t sizes[2] = {options->block_bytes, options->state_bytes};
+    kvp_digester *digester = NULL;
     memset(out, 0, sizeof *out);
     memcpy(out->bytes, text, sizeof text);
-    memcpy(out->bytes + sizeof out->bytes - sizeof block_bytes, &block_bytes, sizeof block_bytes);
+    memcpy(out->bytes + sizeof out->bytes - sizeof sizes[0], &sizes[0], sizeof sizes[0]);
+    if (options->state_bytes == 0)
+        return KVP_OK;
+    kvp_status status = kvp_digester_create(&digester);
+    if (status == KVP_OK)
+        status = kvp_fingerprint_states(digester, out, &sizes[1], sizeof sizes[1], out);
+    kvp_digester_destroy(digester);
+    return status;
 }
 
-/* As a store chooses them: by the bytes that a model stands for. */
+/* As a store chooses them: by the bytes that a model stands for. A state that does not end a record
+ * is not written. */
 static uint32_t record_blocks_of(const kvpi_attach_options *options)
 {
     uint32_t n = 1;
     if (options->record_blocks > 0)
         return (uint32_t)options->record_blocks;
-    while (n < KVP_RECORD_BLOCKS_MAX && n * options->block_bytes < RECORD_BYTES)
+    while (options->state_bytes == 0 && n < KVP_RECORD_BLOCKS_MAX &&
+           n * options->block_bytes < RECORD_BYTES)
         n *= 2;
     return n;
 }
@@ -379,20 +458,23 @@ static int open_real(kvpi_attach *attach, const kvpi_attach_options *options,
 }
 
 static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
-                      const kvp_config *cache)
+                      const kvp_config *cache, const kvp_digest *fingerprint)
 {
     char why[256];
     kvp_store_config config;
     kvp_store_config_init(&config);
     config.url = options->url;
-    make_fingerprint(options->block_bytes, &config.fingerprint);
+    config.fingerprint = *fingerprint;
     config.block_tokens = cache->block_tokens;
-    config.block_bytes[0] = attach->kv_bytes;
+    config.block_bytes[0] = attach->blocks.kv_bytes;
+    config.n_groups = options->state_bytes > 0 ? 2 : 1;
+    config.block_bytes[1] = attach->states.kv_bytes;
     config.record_blocks = record_blocks_of(options);
     config.max_ops = 256;
     attach->model.options = options->model;
     attach->model.takes_time = attach->is_loaded;
     attach->model.record_bytes = config.record_blocks * options->block_bytes;
+    attach->model.state_bytes = options->state_bytes;
     if (!attach->has_model)
         return open_real(attach, options, &config);
     kvp_status status =
@@ -400,17 +482,21 @@ static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
     return status == KVP_OK ? TOOL_OK : fail(options, why, status);
 }
 
-static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
+static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options,
+                        const kvp_digest *fingerprint)
 {
     char why[256];
     kvp_spill_config config;
     kvp_spill_config_init(&config);
     config.cache = attach->cache;
     config.store = attach->store;
-    make_fingerprint(options->block_bytes, &config.fingerprint);
+    config.fingerprint = *fingerprint;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     config.block_bytes[0] = options->block_bytes;
-    config.host[0] = (kvp_spill_host){attach->host, (size_t)options->block_bytes};
+    config.host[0] = (kvp_spill_host){attach->blocks.base, (size_t)attach->blocks.stride};
+    config.block_bytes[1] = options->state_bytes;
+    config.host[1] = (kvp_spill_host){attach->states.base, (size_t)attach->states.stride};
+    config.max_states = KVPI_ATTACH_STATES;
     config.policy = options->through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
     config.max_puts = MAX_PUTS;
     config.put_bytes = UINT64_C(1) << 40;
@@ -429,22 +515,53 @@ static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
     return TOOL_OK;
 }
 
-static int allocate(kvpi_attach *attach, const kvp_config *cache)
+/* The system backs what is touched only. */
+static int open_pool(host_pool *pool, const char *what)
 {
-    attach->n_host = cache->host_blocks;
-    attach->host_bytes = (size_t)attach->n_host * attach->block_bytes;
-    attach->max_copies = cache->max_copies;
-    void *host = mmap(NULL, attach->host_bytes, PROT_READ | PROT_WRITE,
+    pool->bytes = (size_t)pool->n * pool->stride;
+    void *base = mmap(NULL, pool->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (host == MAP_FAILED)
-        return kvpi_tool_fail("replay", "%llu blocks of %llu bytes on the host: %s",
-                              (unsigned long long)attach->n_host,
-                              (unsigned long long)attach->block_bytes, strerror(errno));
-    attach->host = host;
-    attach->expected = malloc((size_t)attach->kv_bytes + 7);
-    attach->written = calloc(attach->n_host, 1);
+    if (base == MAP_FAILED)
+        return kvpi_tool_fail("replay", "%llu %s of %llu bytes on the host: %s",
+                              (unsigned long long)pool->n, what, (unsigned long long)pool->stride,
+                              strerror(errno));
+    pool->base = base;
+    pool->written = calloc(pool->n, 1);
+    return pool->written != NULL ? TOOL_OK
+                                 : kvpi_tool_fail("replay", "out of memory for the store");
+}
+
+static void close_pool(host_pool *pool)
+{
+    if (pool->base != NULL)
+        munmap(pool->base, pool->bytes);
+    free(pool->written);
+}
+
+static uint64_t kept_bytes(const kvpi_attach *attach, uint64_t bytes)
+{
+    return attach->has_model && bytes > KVPI_MODELLED_BLOCK_BYTES ? KVPI_MODELLED_BLOCK_BYTES
+                                                                  : bytes;
+}
+
+static int allocate(kvpi_attach *attach, const kvpi_attach_options *options,
+                    const kvp_config *cache)
+{
+    const uint64_t block_bytes = kept_bytes(attach, options->block_bytes);
+    const uint64_t state_bytes = kept_bytes(attach, options->state_bytes);
+    attach->blocks = (host_pool){
+        .stride = options->block_bytes, .kv_bytes = block_bytes, .n = cache->host_blocks};
+    attach->states = (host_pool){.stride = options->state_bytes,
+                                 .kv_bytes = state_bytes,
+                                 .n = cache->host_state_slots + KVPI_ATTACH_STATES};
+    attach->state_group = cache->n_groups;
+    attach->max_copies = cache->max_copies;
+    if (open_pool(&attach->blocks, "blocks") != TOOL_OK ||
+        (options->state_bytes > 0 && open_pool(&attach->states, "states") != TOOL_OK))
+        return TOOL_FAILED;
+    attach->expected = malloc((size_t)(block_bytes > state_bytes ? block_bytes : state_bytes) + 7);
     attach->copies = malloc(attach->max_copies * sizeof *attach->copies);
-    if (attach->expected == NULL || attach->written == NULL || attach->copies == NULL)
+    if (attach->expected == NULL || attach->copies == NULL)
         return kvpi_tool_fail("replay", "out of memory for the store");
     return TOOL_OK;
 }
@@ -468,6 +585,7 @@ static void describe_store(kvpi_attach *attach, const kvpi_attach_options *optio
     }
     report->is_model = attach->has_model;
     report->through = options->through;
+    report->has_states = options->state_bytes > 0;
     report->record_blocks = kvp_store_record_blocks(attach->store);
 }
 
@@ -475,22 +593,21 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
                      kvpi_store_report *report, kvpi_attach **out)
 {
     kvp_config config;
+    kvp_digest fingerprint;
     kvpi_attach *attach = calloc(1, sizeof *attach);
-    if (attach == NULL || kvp_cache_config(cache, &config) != KVP_OK) {
+    if (attach == NULL || kvp_cache_config(cache, &config) != KVP_OK ||
+        make_fingerprint(options, &fingerprint) != KVP_OK) {
         free(attach);
         return kvpi_tool_fail("replay", "out of memory for the store");
     }
     attach->cache = cache;
     attach->ns = ns;
-    attach->block_bytes = options->block_bytes;
     attach->report = report;
     attach->is_loaded = options->compute_tokens_s > 0;
     attach->has_model = options->model.size > 0;
-    attach->kv_bytes = attach->has_model && options->block_bytes > KVPI_MODELLED_BLOCK_BYTES
-                           ? KVPI_MODELLED_BLOCK_BYTES
-                           : options->block_bytes;
-    if (allocate(attach, &config) != TOOL_OK || open_store(attach, options, &config) != TOOL_OK ||
-        create_spill(attach, options) != TOOL_OK) {
+    if (allocate(attach, options, &config) != TOOL_OK ||
+        open_store(attach, options, &config, &fingerprint) != TOOL_OK ||
+        create_spill(attach, options, &fingerprint) != TOOL_OK) {
         kvpi_attach_close(attach);
         return TOOL_FAILED;
     }
@@ -504,8 +621,8 @@ static void scale(const kvpi_attach *attach, kvp_store_stats *stats)
 {
     if (!attach->has_model)
         return;
-    stats->read_bytes = stats->hits * attach->model.record_bytes;
-    stats->written_bytes = stats->stored * attach->model.record_bytes;
+    stats->read_bytes = attach->model.read_bytes;
+    stats->written_bytes = attach->model.written_bytes;
 }
 
 static void stop(kvpi_attach *attach)
@@ -536,10 +653,9 @@ void kvpi_attach_close(kvpi_attach *attach)
         stop(attach);
     kvp_store_close(attach->store);
     kvp_spill_destroy(attach->spill);
-    if (attach->host != NULL)
-        munmap(attach->host, attach->host_bytes);
+    close_pool(&attach->blocks);
+    close_pool(&attach->states);
     free(attach->expected);
-    free(attach->written);
     free(attach->copies);
     free(attach);
 }

@@ -1,5 +1,7 @@
 /* The store of a replay: it connects a cache, a spill and a store, and has the host tier's memory.
  *
+ * States of hybrid models are made like KV, from the hash of the content that they come after.
+ *
  * The KV of a block is made from the hash of its content. Copies to the host write it, the store
  * keeps it, and copies from the host compare every byte.
  *
@@ -20,6 +22,7 @@ typedef struct kvpi_attach_options {
     uint32_t n_farther;
     kvpi_modelled_options model; /* size 0: a real one, by its URL */
     uint64_t block_bytes;        /* of KV */
+    uint64_t state_bytes;        /* of a recurrent state; 0: there is none */
     uint64_t record_blocks;      /* 0: the store chooses */
     uint64_t compute_tokens_s;   /* of prompts, under load. 0: one request after the other: what the
                                   store has is always loaded */
@@ -29,12 +32,25 @@ typedef struct kvpi_attach_options {
 /* Begun loads, at most: kvp_config.max_loads of a cache with a store. */
 #define KVPI_ATTACH_LOADS 64u
 
+/* Recurrent states that are being written, at most. */
+#define KVPI_ATTACH_STATES 32u
+
 /* Requests that wait for an answer, at most. */
 #define KVPI_ATTACH_ASKS 64u
 
 typedef struct kvpi_attach kvpi_attach;
 
-/* Open a store for a cache with a host tier and max_loads.
+/* What a cache with a host tier needs for this store; nothing without one. A state that is written
+ * has a sequence until it is copied. */
+static inline void kvpi_attach_configure(const kvpi_attach_options *options, kvp_config *config)
+{
+    if (options->url == NULL)
+        return;
+    config->max_loads = KVPI_ATTACH_LOADS;
+    config->max_seqs += options->state_bytes > 0 ? KVPI_ATTACH_STATES : 0;
+}
+
+/* Open a store for a cache with a host tier, configured for it.
  *
  * Takes:   report   filled, by and by, until the store is closed
  * Gives:   out      on success only
@@ -47,15 +63,20 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
  * requests, until only a few have not ended: a replay is faster than any engine. */
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt);
 
-/* A sequence was opened with a hit, or is about to be closed: write what is worth it. */
+/* A sequence was opened with a hit, or is about to be closed, or its state was kept: write what is
+ * worth it. */
 kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens);
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq);
 
 /* Take the plan and carry it out, as far as it is about the host. */
 kvp_status kvpi_attach_run_plan(kvpi_attach *attach);
 
-/* Carry out a plan that the caller has taken. */
-kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n);
+/* Carry out a plan that the caller has taken, and what the spill copies behind it.
+ *
+ * Gives:   out_states   states that the spill copied to the host
+ */
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n,
+                              uint64_t *out_states);
 
 /* It is so late, under load. */
 void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns);

@@ -4,6 +4,8 @@
  *             kvp_sched_loadable -> ask -> kvp_sched_hold, or kvp_sched_skip_load
  *   step      the scheduler's; the plan's copies write and check the host
  *   computed  commit what the step has computed, so that the spill sees it before it is closed
+ *   finished  the scheduler keeps states of prompts when it finishes a step: the spill sees them
+ *             before the next one
  *
  * A real store takes this machine's time. While a request waits for it, simulated time does not
  * pass faster: a load takes as long in the simulation as it takes here. While none waits, the
@@ -46,10 +48,12 @@ int kvpi_loading_open(kvpi_loading *store, const kvpi_simulate_options *options,
         return TOOL_OK;
     attach.compute_tokens_s = compute_rate(options);
     store->through = attach.through;
+    store->has_states = attach.state_bytes > 0;
     store->is_model = attach.model.size > 0;
     store->look_ns = attach.model.latency_ns;
     store->waits = calloc(1, sizeof *store->waits);
-    if (store->waits == NULL)
+    store->chunks = calloc(options->max_running, sizeof *store->chunks);
+    if (store->waits == NULL || store->chunks == NULL)
         return kvpi_tool_fail("replay", "out of memory for the store");
     return kvpi_attach_open(&attach, store->cache, ns, report, &store->attach);
 }
@@ -60,8 +64,10 @@ void kvpi_loading_close(kvpi_loading *store, kvpi_percentiles *waits)
         *waits = kvpi_histogram_percentiles(store->waits);
     kvpi_attach_close(store->attach);
     free(store->waits);
+    free(store->chunks);
     store->attach = NULL;
     store->waits = NULL;
+    store->chunks = NULL;
 }
 
 /* --------------------------------------------------------------------------------------- a turn */
@@ -246,11 +252,13 @@ int kvpi_loading_admitted(kvpi_loading *store, size_t i, kvp_request request)
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("writing to the store", status);
 }
 
-int kvpi_loading_copies(kvpi_loading *store, const kvp_copy *copies, uint32_t n)
+int kvpi_loading_copies(kvpi_loading *store, const kvp_copy *copies, uint32_t n, uint64_t *n_states)
 {
+    uint64_t n_more = 0;
     if (store->attach == NULL)
         return TOOL_OK;
-    kvp_status status = kvpi_attach_copies(store->attach, copies, n);
+    kvp_status status = kvpi_attach_copies(store->attach, copies, n, &n_more);
+    *n_states += n_more;
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("running the plan", status);
 }
 
@@ -267,15 +275,27 @@ static bool is_worth_it(const kvpi_loading *store, const kvp_step_seq *seq)
 int kvpi_loading_computed(kvpi_loading *store, const kvp_step *step)
 {
     kvp_status status = KVP_OK;
+    store->n_chunks = 0;
     if (store->attach == NULL || !store->through)
         return TOOL_OK;
     for (uint32_t k = 0; k < step->n_seqs && status == KVP_OK; k++) {
         const kvp_step_seq *seq = &step->seqs[k];
+        if (store->has_states && seq->n_sampled == 0)
+            store->chunks[store->n_chunks++] = seq->seq;
         if (!is_worth_it(store, seq))
             continue;
         status = kvp_seq_commit(store->cache, seq->seq, seq->begin + seq->n_tokens);
         if (status == KVP_OK)
             status = kvpi_attach_sealed(store->attach, seq->seq);
     }
+    return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("writing to the store", status);
+}
+
+int kvpi_loading_finished(kvpi_loading *store)
+{
+    kvp_status status = KVP_OK;
+    for (uint32_t k = 0; k < store->n_chunks && status == KVP_OK; k++)
+        status = kvpi_attach_sealed(store->attach, store->chunks[k]);
+    store->n_chunks = 0;
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("writing to the store", status);
 }

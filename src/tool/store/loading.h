@@ -18,6 +18,9 @@ typedef struct kvpi_loading {
     kvpi_jobs *jobs;
     bool through;
     bool is_model;
+    bool has_states;
+    kvp_seq *chunks; /* [n_chunks] of prompts, computed by the step that is out */
+    uint32_t n_chunks;
     uint64_t look_ns;                   /* a request is asked for so long after it is held */
     uint32_t looking[KVPI_ATTACH_ASKS]; /* [n_looking] held requests that are not asked for yet */
     uint32_t n_looking;
@@ -48,17 +51,25 @@ int kvpi_loading_turn(kvpi_loading *store, uint64_t now_ns);
  */
 int kvpi_loading_admitted(kvpi_loading *store, size_t i, kvp_request request);
 
-/* The step's plan is carried out.
+/* The step's plan is carried out, and what the spill copies behind it.
  *
+ * Gives:   n_states   grows by the states that the spill copied to the host
  * Returns: as kvpi_loading_turn
  */
-int kvpi_loading_copies(kvpi_loading *store, const kvp_copy *copies, uint32_t n);
+int kvpi_loading_copies(kvpi_loading *store, const kvp_copy *copies, uint32_t n,
+                        uint64_t *n_states);
 
 /* The step is computed, and is not finished yet: what a finish closes must be written before.
  *
  * Returns: as kvpi_loading_turn
  */
 int kvpi_loading_computed(kvpi_loading *store, const kvp_step *step);
+
+/* The step is finished: states that the scheduler kept are written.
+ *
+ * Returns: as kvpi_loading_turn
+ */
+int kvpi_loading_finished(kvpi_loading *store);
 
 /* Nothing can run: wait for the store.
  *

@@ -6,7 +6,8 @@
  *   ends   = moved + latency
  *
  * So operations move their bytes one after the other, in the order of submission, and latencies
- * overlap. A header is made anew when a record is read: it would be the same.
+ * overlap. A header is made anew when a record is read: it would be the same. As in a directory,
+ * each record has the room of the largest kind: of KV, or of a recurrent state.
  */
 #include "tool/store/modelled.h"
 
@@ -44,19 +45,20 @@ static kvp_status model_open(const struct kvpi_backend_config *config, void **ou
                              char *out_why, size_t why_bytes)
 {
     kvpi_modelled *model = config->store->now_context;
-    const uint64_t n = model->options.size / model->record_bytes;
+    const uint64_t largest =
+        model->record_bytes > model->state_bytes ? model->record_bytes : model->state_bytes;
+    const uint64_t n = model->options.size / largest;
     if (n == 0 || n > INT32_MAX)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
                         "its size is %llu, expected 1 to 2^31-1 records of %llu bytes",
-                        (unsigned long long)model->options.size,
-                        (unsigned long long)model->record_bytes);
+                        (unsigned long long)model->options.size, (unsigned long long)largest);
     struct modelled *modelled = calloc(1, sizeof *modelled);
     if (modelled == NULL)
         return KVP_E_NO_MEMORY;
     modelled->model = model;
     modelled->payload_bytes = (size_t)config->payload_bytes;
     modelled->header_bytes = config->header_bytes;
-    modelled->catalog.slot_bytes = model->record_bytes;
+    modelled->catalog.slot_bytes = largest;
     modelled->catalog.now = config->store->now;
     modelled->catalog.now_context = model;
     modelled->payloads = malloc((size_t)n * modelled->payload_bytes);
@@ -103,9 +105,16 @@ static void note_due(struct modelled *modelled)
     modelled->model->due_ns = modelled->n_begun > 0 ? modelled->ends_ns[0] : KVPI_MODELLED_NEVER;
 }
 
+static uint64_t bytes_of(const kvpi_modelled *model, const struct kvpi_store_op *op)
+{
+    if (op->kind == KVP_STORE_SYNC)
+        return 0;
+    return op->identity->kind == KVP_IDENTITY_STATE ? model->state_bytes : model->record_bytes;
+}
+
 static uint64_t time_of(const kvpi_modelled *model, const struct kvpi_store_op *op)
 {
-    double bytes = op->kind == KVP_STORE_SYNC ? 0 : (double)model->record_bytes;
+    double bytes = (double)bytes_of(model, op);
     return (uint64_t)(bytes * SECOND_NS / (double)model->options.bytes_s);
 }
 
@@ -144,7 +153,14 @@ static uint32_t model_reap(void *self, struct kvpi_store_op **out_ops, uint32_t 
 static uint32_t model_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct modelled *modelled = self;
-    return op->kind == KVP_STORE_SYNC ? result : kvpi_catalog_end(&modelled->catalog, op, result);
+    if (op->kind == KVP_STORE_SYNC)
+        return result;
+    const uint32_t told = kvpi_catalog_end(&modelled->catalog, op, result);
+    if (told == KVP_STORE_OK && op->kind == KVP_STORE_PUT)
+        modelled->model->written_bytes += bytes_of(modelled->model, op);
+    else if (told == KVP_STORE_OK)
+        modelled->model->read_bytes += bytes_of(modelled->model, op);
+    return told;
 }
 
 static void model_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)

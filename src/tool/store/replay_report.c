@@ -6,6 +6,9 @@
 
 int kvpi_store_report_verdict(const kvpi_store_report *report)
 {
+    if (report->wrong_states > 0)
+        return kvpi_tool_fail("replay", "internal error: %llu states are others than theirs",
+                              (unsigned long long)report->wrong_states);
     return report->wrong_blocks == 0
                ? TOOL_OK
                : kvpi_tool_fail("replay", "internal error: %llu blocks have other KV than theirs",
@@ -125,12 +128,18 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
     kvpi_figures_integer(to, "checked_blocks", report->checked_blocks);
     kvpi_figures_integer(to, "unchecked_blocks", report->unchecked_blocks);
     kvpi_figures_integer(to, "wrong_blocks", report->wrong_blocks);
+    kvpi_figures_integer(to, "states_loaded", report->spill.states_loaded);
+    kvpi_figures_integer(to, "checked_states", report->checked_states);
+    kvpi_figures_integer(to, "unchecked_states", report->unchecked_states);
+    kvpi_figures_integer(to, "wrong_states", report->wrong_states);
 }
 
 static void add_writes(kvpi_figures *to, const kvpi_store_report *report)
 {
     const kvp_spill_stats *spill = &report->spill;
     add_puts(to, &report->store);
+    kvpi_figures_integer(to, "states_written", spill->states_written);
+    kvpi_figures_integer(to, "states_left_out", spill->states_left_out);
     kvpi_figures_integer(to, "left_out",
                          spill->over_budget + spill->no_place + spill->no_block + spill->lost);
     kvpi_figures_integer(to, "unfinished", report->unfinished);
@@ -211,6 +220,10 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
         {true, "written", "{stored}",
          "records of {record_blocks} blocks; {known} known, {refused} refused"},
         {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
+        {report->has_states, "states loaded", "{states_loaded}",
+         "records of these; {checked_states} checked, {wrong_states} wrong"},
+        {report->has_states, "states written", "{states_written}",
+         "records of these; {states_left_out} left out before"},
     };
     char shown[KVPI_STORE_URL_BYTES];
     show_url(report->is_model, report->url, shown, sizeof shown);

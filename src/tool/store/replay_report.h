@@ -25,6 +25,7 @@ typedef struct kvpi_store_report {
     uint32_t n_parts;
     bool is_model; /* in simulated time: latencies, too */
     bool through;  /* KVP_SPILL_THROUGH */
+    bool has_states;
     uint32_t record_blocks;
     uint64_t unasked;     /* requests that the spill refused */
     uint64_t unfinished;  /* puts that had not ended when the replay did, and were given up */
@@ -32,6 +33,9 @@ typedef struct kvpi_store_report {
     uint64_t checked_blocks;
     uint64_t unchecked_blocks; /* copied from the host, of which nobody knows what they should be */
     uint64_t wrong_blocks;
+    uint64_t checked_states; /* recurrent ones: as blocks */
+    uint64_t unchecked_states;
+    uint64_t wrong_states;
     kvp_store_stats store; /* of all together */
     kvp_spill_stats spill;
 } kvpi_store_report;
