@@ -47,7 +47,7 @@ static void check_times(const kvpi_step_model *model, uint64_t block_tokens)
 {
     const kvp_step_seq seqs[] = {{.n_tokens = 1 << 24},
                                  {.begin = 1 << 29, .n_tokens = 1, .n_sampled = 1}};
-    const kvpi_step_copies none = {0}, copies = {1 << 30, 1 << 30};
+    const kvpi_step_copies none = {0}, copies = {1 << 30, 1 << 30, 1 << 20};
     kvp_step step = {.seqs = seqs, .n_seqs = 1, .n_tokens = 1 << 24};
     const kvpi_step_time one = kvpi_step_time_of(model, &step, &none);
     step.n_seqs = 2;
@@ -58,6 +58,7 @@ static void check_times(const kvpi_step_model *model, uint64_t block_tokens)
     const kvpi_step_prices prices = kvpi_step_prices_of(model, block_tokens);
     require(prices.swap_block_ps <= KVPI_STEP_MAX_PS);
     require(prices.recompute_token_ps <= KVPI_STEP_MAX_PS);
+    require(prices.swap_state_ps <= KVPI_STEP_MAX_PS);
 }
 
 static int run_replay(int argc, char **argv)
