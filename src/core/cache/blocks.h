@@ -45,6 +45,22 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
  * no room in its half. */
 int kvpi_reclaim_block(kvp_cache *cache);
 
+#define KVPI_NODE_EVICTIONS_MAX 1024u
+
+/* Evict cached content until a node is free; gives 0 if none is after that. */
+int kvpi_free_node(kvp_cache *cache);
+
+/* kvpi_prefix_add for a parent that has a user; KVPI_NO_NODE when no node can be freed. */
+static inline uint32_t kvpi_add_unit(kvp_cache *cache, uint32_t parent, const kvp_hash *hash,
+                                     const struct kvpi_unit *unit, uint32_t flags)
+{
+    const uint32_t node = kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags);
+    if (kvpi_unlikely(node == KVPI_NO_NODE) && kvpi_free_node(cache)) {
+        return kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags);
+    }
+    return node;
+}
+
 /* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
  * first free one. Otherwise nothing is done, as for block 0. */
 void kvpi_give_up(kvp_cache *cache, uint32_t block);

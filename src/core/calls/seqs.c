@@ -181,11 +181,12 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
         }
         if (node == KVPI_NO_NODE) {
-            node = kvpi_prefix_add(prefix, parent, &match->hashes[u], &unit, flags);
+            node = kvpi_add_unit(cache, parent, &match->hashes[u], &unit, flags);
             known_parent = 0;
         }
         if (node == KVPI_NO_NODE) {
-            return; /* kvpi_append_tokens finds the same, and keeps no more */
+            kvpi_set16(&seq->unkept, 1);
+            return;
         }
         kvpi_push_node(cache, seq, node, 1);
         kvpi_set32(&seq->known, seq->known + U);
@@ -194,20 +195,25 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
 
 /* Take the rest of the blocks, and find or make the nodes of the units that were not hit.
  *
- * Blocks first, then nodes, because an eviction may free the node that is needed. When nodes are
- * plenty the order makes no difference to what results, and going block by block makes the next
- * unit's node where the last victim's was, which is in the CPU caches still. */
+ * Blocks first, then nodes, because an eviction may free the node that is needed, or else content
+ * is evicted for it, sources of copies, too. When nodes are plenty the order makes no difference to
+ * what results, and going block by block makes the next unit's node where the last victim's was,
+ * which is in the CPU caches still. */
 static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
     const kvp_prompt *prompt = match->prompt;
     const uint64_t n_free_nodes = cache->prefix.n_nodes - cache->prefix.n_used;
-    if (n_free_nodes < match->n_public - match->n_hits) {
+    const int is_short = n_free_nodes < match->n_public - match->n_hits;
+    if (is_short) {
         take_up_to(cache, seq, match->n_blocks);
+        close_sources(cache, match);
     }
     kvpi_match_hash_rest(cache, match);
     open_units(cache, match, seq);
-    take_up_to(cache, seq, match->n_blocks);
-    close_sources(cache, match);
+    if (!is_short) {
+        take_up_to(cache, seq, match->n_blocks);
+        close_sources(cache, match);
+    }
     if (seq->known < prompt->n_tokens) {
         kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
                            prompt->keys, prompt->n_keys);
