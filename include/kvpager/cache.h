@@ -735,7 +735,7 @@ typedef struct kvp_copy {
 KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                                  uint32_t *out_n_copies);
 
-/* A cached block that lost its content: to a take, or by drop.h. */
+/* A cached block that lost its content: to a take, for a node, or by drop.h. */
 typedef struct kvp_evicted {
     kvp_hash hash; /* of the deepest unit that was sealed in the block */
     int32_t block;
