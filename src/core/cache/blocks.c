@@ -442,13 +442,9 @@ static int evict_coldest(kvp_cache *cache, uint32_t tier)
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     uint32_t turn;
     const uint32_t block = pool->n_cached == 0 ? 0 : kvpi_pool_coldest(pool, &turn);
-    if (block == 0) {
+    if (block == 0 || !kvpi_drop_content(cache, tier, block)) {
         return 0;
     }
-    if (kvpi_has_states(cache)) {
-        kvpi_states_follow(cache, tier, block);
-    }
-    lose_content(cache, tier, block, 0);
     kvpi_pool_last(pool, block, turn);
     kvpi_record_decision(&cache->recorder, tier == KVP_DEVICE ? (int32_t)block : -(int32_t)block);
     return 1;
@@ -460,7 +456,7 @@ __attribute__((noinline, cold)) int kvpi_free_node(kvp_cache *cache)
     for (uint32_t n = 0; n < KVPI_NODE_EVICTIONS_MAX && prefix->n_used == prefix->n_nodes; n++) {
         if (!evict_coldest(cache, KVP_HOST) && !evict_coldest(cache, KVP_DEVICE) &&
             !kvpi_states_evict_coldest(cache)) {
-            return 0;
+            break;
         }
     }
     return prefix->n_used < prefix->n_nodes;

@@ -47,19 +47,9 @@ int kvpi_reclaim_block(kvp_cache *cache);
 
 #define KVPI_NODE_EVICTIONS_MAX 1024u
 
-/* Evict cached content until a node is free; gives 0 if none is after that. */
+/* No node is free: evict cached content until one is. Gives 0 if none is after that. Nodes that are
+ * meant to stay need a user. */
 int kvpi_free_node(kvp_cache *cache);
-
-/* kvpi_prefix_add for a parent that has a user; KVPI_NO_NODE when no node can be freed. */
-static inline uint32_t kvpi_add_unit(kvp_cache *cache, uint32_t parent, const kvp_hash *hash,
-                                     const struct kvpi_unit *unit, uint32_t flags)
-{
-    const uint32_t node = kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags);
-    if (kvpi_unlikely(node == KVPI_NO_NODE) && kvpi_free_node(cache)) {
-        return kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags);
-    }
-    return node;
-}
 
 /* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
  * first free one. Otherwise nothing is done, as for block 0. */
