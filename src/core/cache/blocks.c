@@ -442,9 +442,10 @@ static int evict_coldest(kvp_cache *cache, uint32_t tier)
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     uint32_t turn;
     const uint32_t block = pool->n_cached == 0 ? 0 : kvpi_pool_coldest(pool, &turn);
-    if (block == 0 || !kvpi_drop_content(cache, tier, block)) {
+    if (block == 0) {
         return 0;
     }
+    (void)kvpi_drop_content(cache, tier, block);
     kvpi_pool_last(pool, block, turn);
     kvpi_record_decision(&cache->recorder, tier == KVP_DEVICE ? (int32_t)block : -(int32_t)block);
     return 1;
