@@ -96,7 +96,7 @@ typedef struct kvp_config {
     uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
     uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
                                     0 = enough for all units of the pools and 1/64 more, with a host
-                                    tier 1/4, with states 1/1. None free: units are not cached */
+                                    tier or states 1/4. None free: content is evicted for one */
     uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
     uint32_t max_copies;        /* that wait, or are out; 0 = max_seqs + 64, + n_blocks with host */
     uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */
@@ -202,7 +202,7 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t copies;           /* copies put into the plan */
     uint64_t detached_units;   /* sealed units overwritten or invalidated */
     uint64_t private_units;    /* units filled that are not public: uncacheable */
-    uint64_t unkept_units;     /* units filled while no node was free: tokens not kept */
+    uint64_t unkept_units;     /* units filled for which no node was free: tokens not kept */
     uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
     uint64_t refused; /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER; no sequences of EACH */
     uint64_t host_tokens; /* sum of kvp_open_info.host_tokens */
@@ -384,8 +384,7 @@ KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_promp
  *   the rest     ceil((n_tokens + reserve_tokens) / S) minus the shared blocks are taken, in row
  *                order. kvp_cache_evicted lists the victims.
  *   order        First hits are held, in row order. Then blocks are taken, in row order; each copy
- *                enters the plan when its block is taken. Last, nodes are found or made for the
- *                other units.
+ *                enters the plan when its block is taken. Last, the other units get nodes.
  *   counts       tokens = prompt = n_tokens; computed = hit_tokens; cached = cached_tokens. If all
  *                n_tokens are hit, the last token must still run to get its logits. Its KV is
  *                there, so its slot is KVP_NO_SLOT.
@@ -395,8 +394,10 @@ KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_promp
  * and blocks for [1 2 3 4][5 6 7 8] are cached. Opening 1..8,9,10 shares two blocks and takes one,
  * cached_tokens 8. Opening 1..8 shares two and takes none, cached_tokens 7.
  *
- * If no node is free, the sequence's tokens from there on are not kept. Everything works, but these
- * tokens cannot be read back or published (stats.unkept_units).
+ * If no node is free for a unit, here or when it fills later, content is evicted until one is, as
+ * by kvp_cache_reclaim: of the host, then the device (not copied to the host), then checkpoints. If
+ * none is free after 1,024 evictions, or nothing is cached, the sequence's tokens from there on are
+ * not kept. They can be used, but not read back or published (stats.unkept_units).
  *
  * Takes:   prompt       read during the call only
  * Gives:   out_seq, out_info (may be NULL)
@@ -487,8 +488,7 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
  * can read it.
  *
  * Copies read it, too. An engine that commits ahead of the work must take the plan of that work
- * first. Then copies of what was committed (swaps, kept evictions, copy-on-write) are in a later
- * plan.
+ * first. Then copies of what was committed (swaps, kept evictions, copy-on-write) come later.
  *
  * Every full public unit with known values up to n_tokens is sealed, in order. If its node has no
  * block, it gets the sequence's block. If it has another block, there are two cases:
@@ -735,7 +735,7 @@ typedef struct kvp_copy {
 KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                                  uint32_t *out_n_copies);
 
-/* A cached block that lost its content: to a take, or by drop.h. */
+/* A cached block that lost its content: to a take, for a node, or by drop.h. */
 typedef struct kvp_evicted {
     kvp_hash hash; /* of the deepest unit that was sealed in the block */
     int32_t block;

@@ -113,12 +113,9 @@ static int copy_tokens(kvp_spill *spill, const struct offer *offer, uint32_t rec
     return 1;
 }
 
-/* Must another record be stored first? */
 static int has_parent(const kvp_spill *spill, const struct offer *offer, uint32_t record)
 {
-    return kvpi_spill_is_state(spill, offer->group)
-               ? kvpi_records_before_state(spill) != KVPI_SPILL_NONE
-               : kvpi_records_is_full(spill, offer->group) && record > 0;
+    return kvpi_records_before(spill, offer->group, record) != KVPI_SPILL_NONE;
 }
 
 static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t record,
@@ -395,7 +392,7 @@ static kvp_status ask_kv(kvp_spill *spill, struct offer *offer, const struct kno
                          int *out_is)
 {
     *out_is = 1;
-    if (kvpi_records_before_state(spill) == KVPI_SPILL_NONE) {
+    if (kvpi_records_before(spill, offer->group, 0) == KVPI_SPILL_NONE) {
         return KVP_OK;
     }
     const kvp_status status =
@@ -406,7 +403,7 @@ static kvp_status ask_kv(kvp_spill *spill, struct offer *offer, const struct kno
 
 kvp_status kvpi_offer_state(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
 {
-    const uint32_t before = kvpi_records_before_state(spill);
+    const uint32_t before = kvpi_records_before(spill, spill->cache.n_groups, 0);
     struct offer offer = {.prefix = prefix,
                           .group = spill->cache.n_groups,
                           .kv_group = before != KVPI_SPILL_NONE ? before : 0,

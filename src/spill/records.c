@@ -90,9 +90,12 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
                           .n_blocks = spill->record_blocks};
 }
 
-uint32_t kvpi_records_before_state(const kvp_spill *spill)
+uint32_t kvpi_records_before(const kvp_spill *spill, uint32_t group, uint32_t record)
 {
     uint32_t g = 0;
+    if (!kvpi_spill_is_state(spill, group)) {
+        return kvpi_records_is_full(spill, group) && record > 0 ? group : KVPI_SPILL_NONE;
+    }
     while (g < spill->cache.n_groups && !kvpi_records_is_full(spill, g)) {
         g++;
     }

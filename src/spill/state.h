@@ -386,8 +386,9 @@ kvp_status kvpi_records_key(kvp_spill *spill, const kvp_digest *digest, uint32_t
 /* Copy the keys' bytes to [n_keys][KVP_KEY_MAX_BYTES]. */
 void kvpi_records_keep_keys(kvp_key *keys, uint32_t n_keys, uint8_t *bytes);
 void *kvpi_records_address(const kvp_spill *spill, uint32_t group, int32_t block);
-/* The group whose record comes before that of a state with the same end; KVPI_SPILL_NONE: none. */
-uint32_t kvpi_records_before_state(const kvp_spill *spill);
+/* The group of the record that must be stored before this one; KVPI_SPILL_NONE: none. For a state
+ * it is the one with the same end, else the one before. */
+uint32_t kvpi_records_before(const kvp_spill *spill, uint32_t group, uint32_t record);
 /* The identity of record `record` of a group; parent and keys are left out. */
 kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spill_space *space,
                                    uint32_t group, uint32_t record);

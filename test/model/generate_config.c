@@ -172,6 +172,11 @@ static void draw_states(uint64_t *state, kvp_config *config)
     }
     if (kind >= 90 && config->steps == KVP_STEPS_ORDERED && !config->host_blocks)
         keep_trees(config);
+    if (kind < 86 && likely(state, 40)) { /* a node may have a checkpoint and no block */
+        config->unit_tokens = 2;
+        config->block_tokens = 4;
+        config->n_nodes = config->max_namespaces + 4 + draw(state, 12);
+    }
     config->policy = KVP_POLICY_LRU;
     if (!config->host_blocks || config->keep_evicted == KVP_EVICTED_KEEP_ONCE)
         config->keep_evicted = 1;

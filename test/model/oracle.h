@@ -266,6 +266,11 @@ typedef struct oracle_seq {
     X(learned_leaf)      /* not the first of the queue, which is continued */                      \
     X(learned_no_leaf)   /* all of the class are continued */                                      \
     X(learned_returned)  /* content was used again */                                              \
+    X(node_host)         /* a host block went for a node */                                        \
+    X(node_device)       /* or one of the device */                                                \
+    X(node_slot)         /* or a checkpoint without block */                                       \
+    X(node_again)        /* and that freed none, or there was no more to go */                     \
+    X(node_none)         /* nothing cached was left */                                             \
     X(spared)            /* an eviction while blocks of a higher class waited */                   \
     X(kept_roots)        /* a flush without a free node */                                         \
     X(kept_hits)         /* an open copied from a block that was kept */                           \

@@ -175,6 +175,20 @@ static void put_last(oracle *o, int32_t block, int32_t evicted)
     oracle_learned_rest(o, block);
 }
 
+/* A block in no queue has lost its content to an eviction. */
+void oracle_evicted(oracle *o, int32_t block, bool kept)
+{
+    bool on_device = oracle_tier(o, block) == KVP_DEVICE;
+
+    oracle_state_follow(o, block);
+    tell_evicted(o, block, o->blocks[block].unit_node[oracle_block_depth(o, block) - 1], kept);
+    o->stats.evicted_blocks += on_device;
+    o->stats.host_evicted_blocks += !on_device;
+    o->blocks[block].generation++;
+    oracle_content_clear(o, block);
+    oracle_plan_forget(o, block, &o->marks.evicted_copies);
+}
+
 static void evict(oracle *o, int32_t block)
 {
     oracle_block *b = &o->blocks[block];
@@ -190,13 +204,7 @@ static void evict(oracle *o, int32_t block)
         put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block, block);
     o->marks.unwanted_spared += spared;
     o->stats.kept_blocks += kept;
-    oracle_state_follow(o, block);
-    tell_evicted(o, block, deepest, kept);
-    o->stats.evicted_blocks += on_device;
-    o->stats.host_evicted_blocks += !on_device;
-    b->generation++;
-    oracle_content_clear(o, block);
-    oracle_plan_forget(o, block, &o->marks.evicted_copies);
+    oracle_evicted(o, block, kept);
 }
 
 /* Take a block of the tier: the head of the lowest class, or what quotas put before it. The caller
@@ -328,9 +336,9 @@ static uint32_t count_free(const oracle *o)
 }
 
 /* Behind all free blocks, before all cached ones of class 0. */
-static void put_behind_free(oracle *o, int32_t block)
+void oracle_put_behind_free(oracle *o, int32_t block)
 {
-    oracle_queue *queue = &o->pools[KVP_DEVICE].queues[0];
+    oracle_queue *queue = &pool_of(o, block)->queues[0];
     uint32_t at = 0;
 
     while (at < queue->n && !oracle_block_sealed(o, queue->items[at]))
@@ -347,7 +355,7 @@ kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out)
     oracle_begin_change(o);
     while (count_free(o) < call->count) {
         uint32_t turn = o->pools[KVP_DEVICE].turn;
-        int32_t block = oracle_coldest(o, &turn);
+        int32_t block = oracle_coldest(o, KVP_DEVICE, &turn);
         uint64_t kept = o->stats.kept_blocks;
 
         if (!block)
@@ -363,7 +371,7 @@ kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out)
         evict(o, block);
         o->marks.reclaim_class += o->blocks[block].retention > 0;
         o->marks.reclaim_keeps += o->stats.kept_blocks > kept;
-        put_behind_free(o, block);
+        oracle_put_behind_free(o, block);
         out->n++;
     }
     return KVP_OK;

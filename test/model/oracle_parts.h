@@ -59,6 +59,8 @@ void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released 
 void oracle_free_cached(oracle *o, int32_t block);
 void oracle_give_up(oracle *o, int32_t block);
 kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out);
+void oracle_evicted(oracle *o, int32_t block, bool kept);
+void oracle_put_behind_free(oracle *o, int32_t block);
 kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out);
 void oracle_unpark(oracle *o, uint64_t step);
 bool oracle_is_lost(const oracle *o, uint32_t node);
@@ -68,9 +70,12 @@ bool oracle_is_touched(const oracle *o, int32_t block);
 int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest);
 bool oracle_may_copy_to_host(oracle *o, uint64_t ns_handle);
 
+/* oracle_room.c: a node when none is free. */
+void oracle_free_node(oracle *o);
+
 /* oracle_quotas.c: whose blocks go first. */
 int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle);
-int32_t oracle_coldest(oracle *o, uint32_t *turn);
+int32_t oracle_coldest(oracle *o, uint32_t tier, uint32_t *turn);
 bool oracle_displaces(oracle *o, uint64_t ns_handle);
 kvp_status oracle_quota_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 
@@ -219,6 +224,7 @@ void oracle_ring_grow(oracle *o, oracle_seq *seq);
 void oracle_ring_keep(oracle *o, oracle_seq *seq, uint32_t n);
 void oracle_ring_drop(oracle *o, oracle_seq *seq);
 void oracle_state_withdraw(oracle *o, uint32_t node);
+void oracle_slot_clear(oracle *o, uint32_t slot);
 void oracle_state_follow(oracle *o, int32_t block);
 kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome *out);

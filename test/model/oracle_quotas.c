@@ -151,27 +151,27 @@ int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle)
     return own;
 }
 
-/* The device's cached block that a take for a namespace below its quota evicts, if nothing is free;
- * 0: none is cached. `turn`: whose it is after that. */
-int32_t oracle_coldest(oracle *o, uint32_t *turn)
+/* The tier's cached block, or the slot, that a take for a namespace below its quota evicts, if
+ * nothing is free; 0: none is cached. `turn`: whose it is after that. */
+int32_t oracle_coldest(oracle *o, uint32_t tier, uint32_t *turn)
 {
     int32_t first = 0;
     uint32_t other;
 
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES && !first; c++) {
-        const oracle_queue *queue = &o->pools[KVP_DEVICE].queues[c];
+        const oracle_queue *queue = queue_of(o, tier, c);
 
         for (uint32_t i = 0; i < queue->n && !first; i++)
-            first = oracle_block_sealed(o, queue->items[i]) ? queue->items[i] : 0;
+            first = has_content(o, tier, queue->items[i]) ? queue->items[i] : 0;
     }
     if (first && o->policy)
         return oracle_learned_choose(o, first);
-    other = o->config.quotas ? next_over(o, KVP_DEVICE) : ORACLE_NONE;
+    other = o->config.quotas ? next_over(o, tier) : ORACLE_NONE;
     if (!first || other == ORACLE_NONE)
         return first;
     *turn = (other + 1) % o->config.max_namespaces;
     o->marks.reclaim_over++;
-    return first_of(o, &o->namespaces[other], KVP_DEVICE);
+    return first_of(o, &o->namespaces[other], tier);
 }
 
 /* Would keeping something of this namespace on the host evict what is not over, though it has as

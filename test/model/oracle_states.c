@@ -202,19 +202,27 @@ static void forget_copies(oracle *o, uint32_t tier, uint32_t slot)
     oracle_plan_forget(o, oracle_slot_number(o, tier, slot), &o->marks.state_copy_gone);
 }
 
+/* A checkpoint that nobody holds goes. Its slot is in no queue. */
+void oracle_slot_clear(oracle *o, uint32_t slot)
+{
+    uint32_t node = o->slots[slot].node;
+
+    unqueue_slot(o, slot);
+    tell_evicted(o, slot);
+    forget_copies(o, KVP_DEVICE, slot);
+    forget_checkpoint(o, slot);
+    expose(o, node);
+    oracle_node_prune(o, node);
+}
+
 uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
 {
-    uint32_t slot = (uint32_t)oracle_choose(o, KVP_STATE_SLOTS, seq->ns_handle), node;
+    uint32_t slot = (uint32_t)oracle_choose(o, KVP_STATE_SLOTS, seq->ns_handle);
 
     unqueue_slot(o, slot);
     if (o->slots[slot].node != ORACLE_NONE) {
         o->marks.state_evicts++;
-        node = o->slots[slot].node;
-        tell_evicted(o, slot);
-        forget_copies(o, KVP_DEVICE, slot);
-        forget_checkpoint(o, slot);
-        expose(o, node);
-        oracle_node_prune(o, node);
+        oracle_slot_clear(o, slot);
     }
     o->slots[slot].refs = 1;
     o->slots[slot].retention = seq->retention;

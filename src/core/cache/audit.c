@@ -9,7 +9,6 @@
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
-#include "core/cache/tokens.h"
 
 #include <string.h>
 
@@ -151,7 +150,7 @@ static int check_path(struct audit *audit, const struct kvpi_seq *seq, uint32_t 
             return fail(audit, place, "N1 a public unit cannot be found");
         }
     }
-    if (seq->last != kvpi_last_token(cache, seq)) {
+    if (seq->last != kvpi_audit_token(cache, seq)) {
         return fail(audit, place, "M2 the last token is not the one that is noted");
     }
     return 1;
@@ -238,7 +237,7 @@ static void move_counts(kvp_cache *cache, uint32_t by)
             }
         }
         if (is_open(seq)) {
-            kvpi_node(prefix, kvpi_last_node(cache, seq))->users += by;
+            kvpi_node(prefix, kvpi_audit_node(cache, seq))->users += by;
         }
         if (is_open(seq) && kvpi_has_states(cache)) {
             kvpi_states_refer(cache, seq, by);

@@ -421,6 +421,50 @@ int kvpi_reclaim_block(kvp_cache *cache)
     return 1;
 }
 
+/* ---------------------------------------------------------------------------- evicted for a node
+ *
+ * A node that has lost its block stays while nodes behind it are needed. If there are many such,
+ * nodes run out before blocks do. What is new would get none, would not be cached, and would evict
+ * nothing: the cache would stay as it is. So content is evicted for a node, as the queues say:
+ *
+ *   the host's blocks, the device's, of which the host keeps nothing, then checkpoints
+ *
+ * The host is first because what the device has there, too, is not lost by it. A checkpoint goes
+ * with its block, so only those without one are left. Blocks become free behind the free ones.
+ *
+ * The first in a queue may have nodes behind it, and free none. So several go, up to a limit, which
+ * bounds the time of a call. None of them was in vain: the next unit begins where this one ended.
+ */
+
+/* The coldest cached block of a tier goes. Gives 0 when none is cached. */
+static int evict_coldest(kvp_cache *cache, uint32_t tier)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    uint32_t turn;
+    const uint32_t block = pool->n_cached == 0 ? 0 : kvpi_pool_coldest(pool, &turn);
+    if (block == 0) {
+        return 0;
+    }
+    (void)kvpi_drop_content(cache, tier, block);
+    kvpi_pool_last(pool, block, turn);
+    kvpi_record_decision(&cache->recorder, tier == KVP_DEVICE ? (int32_t)block : -(int32_t)block);
+    return 1;
+}
+
+__attribute__((noinline, cold)) int kvpi_free_node(kvp_cache *cache)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t n = 0; n < KVPI_NODE_EVICTIONS_MAX && prefix->n_used == prefix->n_nodes; n++) {
+        if (!evict_coldest(cache, KVP_HOST) && !evict_coldest(cache, KVP_DEVICE) &&
+            !kvpi_states_evict_coldest(cache)) {
+            break;
+        }
+    }
+    return prefix->n_used < prefix->n_nodes;
+}
+
+/* ---------------------------------------------------------------------- taken, released, sealed */
+
 uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner)
 {
     const uint32_t tier = KVPI_TIER_OF(where);

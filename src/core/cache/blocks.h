@@ -45,6 +45,12 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
  * no room in its half. */
 int kvpi_reclaim_block(kvp_cache *cache);
 
+#define KVPI_NODE_EVICTIONS_MAX 1024u
+
+/* No node is free: evict cached content until one is. Gives 0 if none is after that. Nodes that are
+ * meant to stay need a user. */
+int kvpi_free_node(kvp_cache *cache);
+
 /* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
  * first free one. Otherwise nothing is done, as for block 0. */
 void kvpi_give_up(kvp_cache *cache, uint32_t block);

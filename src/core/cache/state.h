@@ -221,9 +221,9 @@ struct kvp_cache {
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
-    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks + state_slots]: each take
-                           on the device evicts at most one block here and one there, a swap out
-                           the host's */
+    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks + state_slots]: a call evicts
+                           a block's content at most once, also what it copies to the host, for
+                           which it evicts a block of the device */
     size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
 };
 

@@ -131,6 +131,33 @@ static void tell_evicted(kvp_cache *cache, uint32_t slot)
     kvpi_count(&cache->states.evicted, 1);
 }
 
+/* A cached checkpoint goes: its slot has no content. */
+static void evict_checkpoint(kvp_cache *cache, uint32_t slot)
+{
+    struct kvpi_pool *pool = slots_of(cache);
+    const uint32_t node = kvpi_block(pool, slot)->content;
+    tell_evicted(cache, slot);
+    kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
+    kvpi_plan_drop(&cache->plan, KVPI_SLOTS, slot);
+    detach(cache, node);
+    expose(cache, node);
+    kvpi_prefix_reap(&cache->prefix, node);
+}
+
+int kvpi_states_evict_coldest(kvp_cache *cache)
+{
+    struct kvpi_pool *pool = slots_of(cache);
+    uint32_t turn;
+    const uint32_t slot = pool->n_cached == 0 ? 0 : kvpi_pool_coldest(pool, &turn);
+    if (slot == 0) {
+        return 0;
+    }
+    evict_checkpoint(cache, slot);
+    kvpi_pool_last(pool, slot, turn);
+    kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
+    return 1;
+}
+
 /* The slot has no content, and becomes the namespace's. */
 static void take_for(struct kvpi_pool *pool, uint32_t slot, uint32_t retention, uint64_t ns)
 {
@@ -145,14 +172,8 @@ uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t slot =
         kvpi_pool_is_watched(pool) ? kvpi_pool_choose(pool, ns) : kvpi_pool_victim(pool);
-    const uint32_t node = kvpi_block(pool, slot)->content;
-    if (node != KVPI_NO_NODE) {
-        tell_evicted(cache, slot);
-        kvpi_pool_set_content(pool, slot, KVPI_NO_NODE);
-        kvpi_plan_drop(&cache->plan, KVPI_SLOTS, slot);
-        detach(cache, node);
-        expose(cache, node);
-        kvpi_prefix_reap(&cache->prefix, node);
+    if (kvpi_block(pool, slot)->content != KVPI_NO_NODE) {
+        evict_checkpoint(cache, slot);
     }
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
     take_for(pool, slot, retention, ns);

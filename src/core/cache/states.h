@@ -198,6 +198,10 @@ void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block);
 uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns);
 uint32_t kvpi_states_take_host_for(kvp_cache *cache, uint32_t retention, uint64_t ns);
 
+/* Evict the coldest cached checkpoint: its slot becomes free, behind all free ones. Gives 0 when
+ * none is cached. */
+int kvpi_states_evict_coldest(kvp_cache *cache);
+
 static inline uint32_t kvpi_states_take(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return kvpi_states_take_for(cache, seq->retention, seq->ns.bits);

@@ -6,9 +6,10 @@
  *   partial                 [t t .]  known % U of them, its own
  *
  * A unit that fills becomes a node: the public one of this prefix, found or made, as long as every
- * unit before is public and nothing in it must not be cached; else a private one. When no node is
- * free the tokens from there on are not kept (seq->unkept), and only counted.
+ * unit before is public and nothing in it must not be cached; else a private one. When no node can
+ * be freed (blocks.h), the tokens from there on are not kept (seq->unkept), and only counted.
  */
+#include "core/cache/blocks.h"
 #include "core/cache/state.h"
 #include "core/cache/tokens.h"
 
@@ -109,6 +110,16 @@ void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int i
     }
 }
 
+/* kvpi_prefix_add, if need be in the place of what is cached. */
+static uint32_t add_unit(kvp_cache *cache, uint32_t parent, const kvp_hash *hash,
+                         const struct kvpi_unit *unit, uint32_t flags)
+{
+    const uint32_t node = kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags);
+    return kvpi_unlikely(node == KVPI_NO_NODE) && kvpi_free_node(cache)
+               ? kvpi_prefix_add(&cache->prefix, parent, hash, unit, flags)
+               : node;
+}
+
 /* Find or make the public node of the next unit, or make a private one. */
 static uint32_t unit_node(kvp_cache *cache, const struct kvpi_seq *seq,
                           const struct kvpi_unit *unit, int is_public)
@@ -117,13 +128,12 @@ static uint32_t unit_node(kvp_cache *cache, const struct kvpi_seq *seq,
     const uint32_t parent = kvpi_last_node(cache, seq);
     kvp_hash hash;
     if (!is_public) {
-        return kvpi_prefix_add(prefix, parent, NULL, unit, 0);
+        return add_unit(cache, parent, NULL, unit, 0);
     }
     kvpi_hash_unit(&kvpi_node(prefix, parent)->hash, unit->tokens, prefix->unit_tokens, unit->keys,
                    unit->n_keys, &hash);
     const uint32_t node = kvpi_prefix_find(prefix, parent, &hash, unit);
-    return node != KVPI_NO_NODE ? node
-                                : kvpi_prefix_add(prefix, parent, &hash, unit, KVPI_NODE_PUBLIC);
+    return node != KVPI_NO_NODE ? node : add_unit(cache, parent, &hash, unit, KVPI_NODE_PUBLIC);
 }
 
 static int may_publish(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *tokens)

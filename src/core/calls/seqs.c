@@ -153,8 +153,9 @@ static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
     }
 }
 
-/* The units that were not hit: find or make their nodes, block by block. */
-static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+/* The units that were not hit: find or make their nodes, block by block. Gives 0 when no node is
+ * free for the next one. */
+static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const kvp_prompt *prompt = match->prompt;
@@ -165,7 +166,7 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
         KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
     uint32_t cursor = 0;
     int known_parent = 1; /* a parent that we made has no child to find */
-    for (uint32_t u = match->n_hits; u < match->n_public; u++) {
+    for (uint32_t u = seq->n_units; u < match->n_public; u++) {
         struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
         take_up_to(cache, seq, units_per_block == 1 ? u + 1 : u / units_per_block + 1);
         if (prompt->n_keys > 0) {
@@ -185,29 +186,42 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
             known_parent = 0;
         }
         if (node == KVPI_NO_NODE) {
-            return; /* kvpi_append_tokens finds the same, and keeps no more */
+            return 0;
         }
         kvpi_push_node(cache, seq, node, 1);
         kvpi_set32(&seq->known, seq->known + U);
     }
+    return 1;
 }
 
-/* Take the rest of the blocks, and find or make the nodes of the units that were not hit.
- *
- * Blocks first, then nodes, because an eviction may free the node that is needed. When nodes are
- * plenty the order makes no difference to what results, and going block by block makes the next
- * unit's node where the last victim's was, which is in the CPU caches still. */
+/* Nodes may not suffice: take the rest of the blocks first, because an eviction may free a node.
+ * Then content is evicted for nodes, of what was copied from, too. */
+__attribute__((noinline, cold)) static void open_short(kvp_cache *cache, struct kvpi_match *match,
+                                                       struct kvpi_seq *seq)
+{
+    take_up_to(cache, seq, match->n_blocks);
+    close_sources(cache, match);
+    kvpi_match_hash_rest(cache, match);
+    while (!open_units(cache, match, seq) && !seq->unkept) {
+        kvpi_set16(&seq->unkept, !kvpi_free_node(cache));
+    }
+}
+
+/* Take the rest of the blocks, and find or make the nodes of the units that were not hit. When
+ * nodes are plenty, block by block gives the same as blocks first, and makes the next unit's node
+ * where the last victim's was, which is in the CPU caches still. */
 static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
     const kvp_prompt *prompt = match->prompt;
     const uint64_t n_free_nodes = cache->prefix.n_nodes - cache->prefix.n_used;
-    if (n_free_nodes < match->n_public - match->n_hits) {
+    if (kvpi_unlikely(n_free_nodes < match->n_public - match->n_hits)) {
+        open_short(cache, match, seq);
+    } else {
+        kvpi_match_hash_rest(cache, match);
+        (void)open_units(cache, match, seq);
         take_up_to(cache, seq, match->n_blocks);
+        close_sources(cache, match);
     }
-    kvpi_match_hash_rest(cache, match);
-    open_units(cache, match, seq);
-    take_up_to(cache, seq, match->n_blocks);
-    close_sources(cache, match);
     if (seq->known < prompt->n_tokens) {
         kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
                            prompt->keys, prompt->n_keys);

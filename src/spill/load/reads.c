@@ -263,16 +263,11 @@ static void fill_addresses(const kvp_spill *spill, const struct kvpi_spill_ask *
 static kvp_status find_parent(kvp_spill *spill, const struct kvpi_spill_ask *ask,
                               struct kvpi_spill_get *get)
 {
-    const uint32_t before = kvpi_records_before_state(spill);
-    if (kvpi_spill_is_state(spill, get->group)) {
-        return before == KVPI_SPILL_NONE ? KVP_OK
-                                         : kvpi_records_key(spill, &ask->digests[get->record],
-                                                            before, &get->identity.parent);
-    }
-    return get->record == 0 || !kvpi_records_is_full(spill, get->group)
+    const uint32_t group = kvpi_records_before(spill, get->group, get->record);
+    const uint32_t record = get->record - (group == get->group);
+    return group == KVPI_SPILL_NONE
                ? KVP_OK
-               : kvpi_records_key(spill, &ask->digests[get->record - 1], get->group,
-                                  &get->identity.parent);
+               : kvpi_records_key(spill, &ask->digests[record], group, &get->identity.parent);
 }
 
 static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
