@@ -190,7 +190,7 @@ static void evict(oracle *o, int32_t block)
         put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block, block);
     o->marks.unwanted_spared += spared;
     o->stats.kept_blocks += kept;
-    oracle_state_follow(o, block);
+    oracle_state_follow(o, block, kept);
     tell_evicted(o, block, deepest, kept);
     o->stats.evicted_blocks += on_device;
     o->stats.host_evicted_blocks += !on_device;
@@ -305,7 +305,7 @@ kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
         o->marks.drop_held += o->blocks[block].refs > 0;
         if (o->blocks[block].refs || !depth)
             continue;
-        oracle_state_follow(o, block);
+        oracle_state_follow(o, block, false);
         tell_evicted(o, block, o->blocks[block].unit_node[depth - 1], false);
         o->stats.evicted_blocks += call->tier == KVP_DEVICE;
         o->stats.host_evicted_blocks += call->tier == KVP_HOST;
