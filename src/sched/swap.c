@@ -170,17 +170,17 @@ struct besides {
 static struct besides count_besides(const kvp_sched *sched, const struct kvpi_request *request)
 {
     const uint32_t S = sched->block_tokens;
+    const int is_ready = kvpi_life_is_ready(sched, request);
     struct besides n = {0};
-    if (sched->renews_slots) {
+    if (sched->renews_slots || (!is_ready && request->n_unforked > 0)) {
         n.promised_slots = kvpi_slots_to_promise(sched, request);
     }
-    if (kvpi_life_is_ready(sched, request)) {
+    if (is_ready) {
         return n; /* the reserve is for what it computes */
     }
     if (request->n_unforked > 0) {
         n.promised =
             kvpi_open_blocks_to_promise(sched, request, kvpi_open_trunk_of(sched, request));
-        n.promised_slots = kvpi_slots_to_promise(sched, request);
     }
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {

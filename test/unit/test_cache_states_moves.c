@@ -113,6 +113,30 @@ static void test_a_state_moves_while_steps_are_out(void **state)
     end_world(&w);
 }
 
+/* One for the state, and one to write: though it is alone with what it reads. */
+static void test_the_way_back_takes_two_slots(void **state)
+{
+    (void)state;
+    world w = moving_world(0);
+    const kvp_seq seq = open_moved(&w, 8);
+    kvp_seq others[7];
+    uint32_t need = 77;
+    for (uint32_t i = 0; i < 7; i++) {
+        others[i] = open_seq(&w, ints(100 + 10 * (int32_t)i), 1, NULL);
+    }
+    assert_ok(kvp_state_swap_need(w.cache, &seq, 1, 1, &need));
+    assert_int_equal(need, 2);
+    assert_admission(can_swap_in(&w, &seq, 1, 1), KVP_ADMIT_LATER, 3, 9, 0);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
+    assert_shortage_in(&w, KVP_STATE_SLOTS, KVP_E_NO_BLOCKS, 0, 1);
+    assert_ok(kvp_state_swap_need(w.cache, &seq, 1, 0, &need));
+    assert_int_equal(need, 1);
+    close_seq(&w, others[0]);
+    (void)swap_in(&w, &seq, 1, 1);
+    assert_int_equal(slots_of(&w).free_slots, 0);
+    end_world(&w);
+}
+
 /* The state after the computed tokens goes, not the one that a step leaves. */
 static void test_what_steps_leave_stays_behind(void **state)
 {
@@ -392,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_state_moves_while_steps_are_out),
+        cmocka_unit_test(test_the_way_back_takes_two_slots),
         cmocka_unit_test(test_what_steps_leave_stays_behind),
         cmocka_unit_test(test_a_state_that_did_not_arrive_is_lost),
         cmocka_unit_test(test_kv_that_is_there_stays),
