@@ -199,7 +199,7 @@ static void cut_work(engine *e, stream *s)
 }
 
 /* The step failed: what it was to compute, and who is told of, goes on at its computed tokens. (What
- * a later step was to compute of the former is dropped, and drops more should that step fail.) */
+ * later steps were to compute of the former is dropped, and drops more should they fail.) */
 static void report_failed(engine *e, const pass *p)
 {
     kvp_seq seqs[SEQS];
