@@ -198,8 +198,8 @@ static void cut_work(engine *e, stream *s)
     s->newest = 0;
 }
 
-/* The step failed: what it was to compute, and who is told of, goes on at its computed tokens. (What
- * later steps were to compute of the former is dropped, and drops more should they fail.) */
+/* The step failed. What it was to compute, and who is told of, goes on at its computed tokens. What
+ * later steps were to compute of the former is dropped, and drops more should they fail. */
 static void report_failed(engine *e, const pass *p)
 {
     kvp_seq seqs[SEQS];
