@@ -178,7 +178,8 @@ static inline int kvpi_states_arrival_valid(const kvp_cache *cache, uint32_t slo
         copy++;
         n--;
     }
-    return n > 0 && (kvpi_block_refs(block) == 0 || block->content == KVPI_NO_NODE);
+    return n > 0 && step <= steps->begun + 1 &&
+           (kvpi_block_refs(block) == 0 || block->content == KVPI_NO_NODE);
 }
 
 /* For the audit: `by` more references of each slot that the sequence has. */
