@@ -121,10 +121,10 @@ def test_a_state_is_lost_if_the_step_of_its_copy_fails() -> None:
         cache.swap_out([seq])
         step, _ = cache.step_begin()
         cache.step_done(step)
-        cache.swap_in([seq], reserve_tokens=1)
+        cache.swap_in([seq], reserve=1)
         step, copies = cache.step_begin()
         assert [int(c["group"]) for c in copies].count(1) == 1
-        assert cache.step_failed(step) == [seq]
+        assert cache.step_failed(step).tolist() == [seq.handle]
         assert seq.state().lost == 1
         cache.check()
 
