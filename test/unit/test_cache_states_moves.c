@@ -68,6 +68,12 @@ static uint32_t fail_step(const world *w, uint64_t step, kvp_seq first)
     return n;
 }
 
+static void assert_audited(const world *w)
+{
+    kvp_violation violation;
+    assert_ok(kvp_check(w->cache, 3, &violation));
+}
+
 /* A sequence of n tokens, computed; its state is in slot 1. */
 static kvp_seq open_computed(world *w, uint32_t n)
 {
@@ -316,6 +322,7 @@ static void test_a_slot_that_was_taken_anew_is_good(void **state)
     (void)swap_in(&w, &seq, 1, 0);
     const int32_t slot = (int32_t)state_of(&w, seq).read_slot;
     (void)swap_out(&w, &seq, 1); /* the copy that brings it stays: this one reads of it */
+    assert_audited(&w);
     const kvp_seq other = open_seq(&w, ints(100), 2, NULL);
     assert_int_equal(state_of(&w, other).write_slot, slot);
     kvp_copy states[4];
@@ -359,6 +366,7 @@ static void test_a_loaded_state_is_hit_when_it_is_there(void **state)
     (void)state;
     world w = moving_world(2);
     const kvp_prompt prompt = load_state(&w);
+    assert_audited(&w);
     assert_int_equal(hit_of(&w, &prompt), 0);
     kvp_copy states[4];
     uint32_t n;
