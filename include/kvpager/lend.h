@@ -36,12 +36,13 @@
  * load of group n_groups and of one entry, [e - 1, e), brings the state after e x S tokens into a
  * slot of the host (host_state_slots). When that is reported whole, a slot of the device is taken,
  * evicting another checkpoint if need be. It is the checkpoint of the entry's last unit from then
- * on, cached, and the plan copies the state there. The host slot is free. A state is dropped where
- * a layer group has no KV of that unit, so end the loads of blocks first. It is also dropped if no
- * slot of the device is available, or the plan has no room. Blocks behind the last state that a
- * store has are not worth loading. At most half of the usable host slots, rounded up, are loading
- * at once. To write a state to a store, fork the sequence at the checkpoint: the fork holds the
- * slot, kvp_state_info.read_slot, until it is closed.
+ * on, cached, and the plan copies the state there. (With overlapped steps nobody hits it before the
+ * step of that plan is done.) The host slot is free. A state is dropped where a layer group has no
+ * KV of that unit, so end the loads of blocks first. It is also dropped if no slot of the device is
+ * available, or the plan has no room. Blocks behind the last state that a store has are not worth
+ * loading. At most half of the usable host slots, rounded up, are loading at once. To write a state
+ * to a store, fork the sequence at the checkpoint: the fork holds the slot,
+ * kvp_state_info.read_slot, until it is closed.
  *
  * A block is not believed because it was loaded: whoever reports it whole has compared the record's
  * tokens, keys and checksum with what was asked for.

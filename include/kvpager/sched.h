@@ -75,8 +75,8 @@
  *     request is closed, and waits (it is in step.preempted).
  *   - Recurrent state and overlapped steps: each step of a sequence writes another slot than it
  *     reads. The slot is taken when the step is made, also for prompts in progress. So a request
- *     comes in if two slots for each live sample are available. Those that it does not take at once
- *     stay promised until each sample has a state of its own: with one live sample, until its first
+ *     comes in, or back, if two slots for each live sample are available. Those not taken at once
+ *     stay promised until each sample has a state of its own: with one live sample, until its next
  *     chunk is computed; with several, until they have decoded a token. Beams are promised a slot
  *     for each that reads the slot of an earlier one. Parked slots are on their way, as parked
  *     blocks are (see below). There are no rings.
@@ -608,8 +608,8 @@ KVP_SIZED kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *to
  *
  * If copies of its plan may not have run, KV is missing elsewhere, too: in what was swapped out, or
  * kept on the host. With overlapped steps, kvp_step_failed takes all of that back. Call it first;
- * then every request that lost KV by it is preempted here as well. With ordered steps it is not
- * known which copies ran: reset the cache, and make a new scheduler.
+ * then every request that lost KV or a state by it is preempted here as well. With ordered steps it
+ * is not known which copies ran: reset the cache, and make a new scheduler.
  *
  * Returns: KVP_OK; KVP_E_STATE when no step is out
  * Thread:  sched. Cost: O(sequences) and closing them */

@@ -136,8 +136,9 @@ KVP_SIZED void kvp_spill_config_init(kvp_spill_config *config);
  * Gives:   out_spill
  *          out_why      a sentence that names what is wrong, cut to why_bytes; "" on KVP_OK; may be
  *                       NULL
- * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads;
- *          KVP_E_NO_MEMORY; KVP_E_IO: libcrypto does not offer SHA-256
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads, or it has
+ *          recurrent state and overlapped steps; KVP_E_NO_MEMORY; KVP_E_IO: libcrypto does not
+ *          offer SHA-256
  * After-failure: nothing was created
  * Thread:  cache. Cost: O(its memory); the only call that allocates
  */

@@ -145,17 +145,31 @@
  *                  that it keeps is not written any more.
  *   Parking        Slots that are released while steps are out are parked, as blocks are. A
  *                  checkpoint that is parked can be hit; its need is 0 for kvp_can_open.
+ *   Swap           kvp_seq_swap_out copies the state after the computed tokens (computed_slot).
+ *                  What steps that are out will leave is dropped with their commits. A sequence
+ *                  that comes back always takes another slot to write.
+ *   Arrival        A state that the plan copies to a slot of the device is there when the step of
+ *                  the copy has taken effect. Until then kvp_seq_checkpoint skips such a slot, and
+ *                  a checkpoint that was loaded (lend.h) is not hit, nor found by a swap in. So if
+ *                  that step fails, only sequences that hold the slot are affected: the one that
+ *                  was swapped, its forks, and what was copied on from there. They are cut where
+ *                  their KV ends that is left, and go back to a checkpoint there; without one,
+ *                  their state is lost. On the host there are none: a sequence that has lost its
+ *                  state there, and has computed tokens, can only be closed. A checkpoint that was
+ *                  loaded is withdrawn.
+ *   Eviction       Checkpoints also stay if their block's content is on its way to the host
+ *                  (config.keep_evicted). They cannot be hit before it is there.
  *
  * sched.h says what the scheduler does with slots and checkpoints.
  *
  * Namespaces may have quotas of slots (quotas.h).
  *
- * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks, nor with
- * host_blocks if steps are overlapped (kvp_config_check names the field). Loads can bring a state
- * (lend.h). A spill writes and loads checkpoints (spill.h). Transfers bring the state with the KV
- * (transfer.h). Worker messages have the slots that each sequence reads and writes (wire.h); one
- * with a ring is refused. Snapshots hold checkpoints (snapshot.h). memory.h has layouts for slots
- * (KVP_BYTES), and its copier runs the copies.
+ * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks
+ * (kvp_config_check names the field). Loads can bring a state (lend.h). A spill writes and loads
+ * checkpoints (spill.h). Transfers bring the state with the KV (transfer.h). Worker messages have
+ * the slots that each sequence reads and writes (wire.h); one with a ring is refused. Snapshots
+ * hold checkpoints (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs
+ * the copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -179,7 +193,8 @@ extern "C" {
 /* What kvp_seq_checkpoint did. */
 enum {
     KVP_CHECKPOINT_SKIPPED = 0, /* nothing: no slot was available to go on with, others read the
-                                   slot, or the unit is not public or was flushed */
+                                   slot, the unit is not public or was flushed, or the state or a
+                                   loaded one of the node is still to arrive (see above) */
     KVP_CHECKPOINT_MADE = 1,    /* the state is kept */
     KVP_CHECKPOINT_THERE = 2    /* the node has one already */
 };

@@ -112,7 +112,9 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  * refers to a block that a copy of the step should have filled is cut: it has computed tokens up to
  * that row entry only. (The same holds for writable: extend before computing them again. If the
  * sequence is swapped out, row entries beyond are released.) Sequences that got such KV by later
- * copies, in steps that are out or in the plan, are cut, too.
+ * copies, in steps that are out or in the plan, are cut, too. The same holds for recurrent state
+ * (states.h): a sequence that reads a slot that a copy should have filled is cut where its KV ends
+ * that is left, perhaps after all its computed tokens, and loses its state.
  *
  * Some commits are dropped: those of later steps for sequences that were cut, and for
  * sequences of which the failed step was to commit tokens that are not computed. They stay dropped
@@ -123,8 +125,9 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  * failed step. Each sequence continues at its computed_tokens. Work of steps that are out and do
  * not build on the failed step must not be done twice.
  *
- * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, or whose tree was
- *                       dropped, in the order of their places; NULL: capacity is 0
+ * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, whose state did
+ *                       not arrive, or whose tree was dropped, in the order of their places; NULL:
+ *                       capacity is 0
  *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL. With capacity 0 the
  *                       call only asks, and the step has not failed yet. NULL: capacity 0, and do
  *                       not report

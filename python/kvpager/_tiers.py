@@ -130,7 +130,7 @@ class Tiers:
         return int(out[0])
 
     def step_failed(self, step: int) -> U64Array:
-        """Report that a step failed; gives the sequences whose computed tokens were cut: [n] u64.
+        """Report that a step failed; gives the sequences that lost tokens or a state: [n] u64.
         """
         n, room = ffi.new("uint32_t *"), np.empty(64, np.uint64)
         try:

@@ -111,9 +111,22 @@ def test_overlapped_steps_build_on_each_other() -> None:
         cache.step_done(1)
         assert (seq.info().computed_tokens, cache.state_stats().parked_slots) == (4, 0)
         cache.check()
-    with pytest.raises(kvpager.ArgError, match="host_blocks"):
-        Cache(n_blocks=32, state_slots=6, host_blocks=8, host_state_slots=4,
-              steps=kvpager.STEPS_OVERLAPPED)
+
+
+def test_a_state_is_lost_if_the_step_of_its_copy_fails() -> None:
+    with Cache(n_blocks=32, block_tokens=4, state_slots=6, host_blocks=8, host_state_slots=4,
+               steps=kvpager.STEPS_OVERLAPPED) as cache:
+        seq = cache.namespace().open(range(8))
+        seq.commit(8)
+        cache.swap_out([seq])
+        step, _ = cache.step_begin()
+        cache.step_done(step)
+        cache.swap_in([seq], reserve=1)
+        step, copies = cache.step_begin()
+        assert [int(c["group"]) for c in copies].count(1) == 1
+        assert cache.step_failed(step).tolist() == [seq.handle]
+        assert seq.state().lost == 1
+        cache.check()
 
 
 def test_the_scheduler_keeps_states() -> None:

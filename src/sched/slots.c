@@ -15,7 +15,8 @@
  *   prompt under way    extended by 0 tokens before each step, for the slot
  *   promised            two for each sample, less those that the open took: to a request of one
  *                       sample until its first chunk is computed, to others until they have decoded
- *                       a token; to beams one for each that shares the slot of another one
+ *                       a token; to beams one for each that shares the slot of another one. The
+ *                       same when a request is swapped in, less those that this takes
  *
  * So somebody who comes in never takes what a running sample needs next.
  *
@@ -85,12 +86,21 @@ uint64_t kvpi_slots_missing(kvp_sched *sched, const struct kvpi_request *request
     return need + others > available ? need + others - available : 0;
 }
 
-/* The same to swap in the sequences in swap_seqs, beside `others`. */
-int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others)
+/* Are there slots to swap in the sequences in swap_seqs, which will take `at_once` besides in this
+ * step? *promise: to be promised to them then. With overlapped steps it becomes less by what they
+ * take, as when a prompt is opened. */
+int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t at_once,
+                            uint32_t *promise)
 {
     uint32_t need;
-    return kvp_state_swap_need(sched->cache, sched->swap_seqs, n_seqs, reserve, &need) == KVP_OK &&
-           (uint64_t)need + others + sched->promised_slots <= kvpi_slots_available(sched);
+    if (kvp_state_swap_need(sched->cache, sched->swap_seqs, n_seqs, reserve, &need) != KVP_OK) {
+        return 0;
+    }
+    if (sched->renews_slots) {
+        *promise -= need + at_once;
+    }
+    return (uint64_t)need + at_once + *promise + sched->promised_slots <=
+           kvpi_slots_available(sched);
 }
 
 int kvpi_slots_are_all_there(const kvp_sched *sched)
@@ -107,6 +117,12 @@ static kvp_state_info slots_of_seq(const kvp_sched *sched, kvp_seq seq)
         (void)kvp_seq_state_get(sched->cache, seq, &state);
     }
     return state;
+}
+
+/* The step that should have copied it to the other tier has failed. */
+int kvpi_slots_is_lost(const kvp_sched *sched, kvp_seq seq)
+{
+    return slots_of_seq(sched, seq).lost != 0;
 }
 
 static uint32_t count_readers(const kvp_sched *sched, const struct kvpi_request *request,

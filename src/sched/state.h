@@ -422,7 +422,9 @@ uint64_t kvpi_slots_available(const kvp_sched *sched);
 uint64_t kvpi_slots_parked(const kvp_sched *sched);
 int kvpi_slots_is_needed(const kvp_sched *sched, const struct kvpi_sample *sample);
 uint32_t kvpi_slots_list_needed(kvp_sched *sched);
-int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t others);
+int kvpi_slots_is_lost(const kvp_sched *sched, kvp_seq seq);
+int kvpi_slots_suffice_back(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve, uint32_t at_once,
+                            uint32_t *promise);
 int kvpi_slots_are_all_there(const kvp_sched *sched);
 uint32_t kvpi_slots_count_read(const kvp_sched *sched, const struct kvpi_request *request);
 int kvpi_slots_are_released(const kvp_sched *sched, const struct kvpi_request *request);

@@ -504,14 +504,15 @@ kvp_status kvp_sched_finish_drafts_sized(kvp_sched *sched, const int32_t *tokens
 
 /* ---------------------------------------------------------------------------------------- fail */
 
-/* Does the cache have less of it computed than it should? */
+/* Does the cache have less of it computed than it should, or lack its state? */
 static int has_lost_kv(const kvp_sched *sched, const struct kvpi_request *request)
 {
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
         kvp_seq_info info;
-        if (kvpi_sample_has_seq(s) && (kvp_seq_info_get(sched->cache, s->seq, &info) != KVP_OK ||
-                                       info.computed_tokens < kvpi_sample_computed(s))) {
+        if (kvpi_sample_has_seq(s) &&
+            (kvp_seq_info_get(sched->cache, s->seq, &info) != KVP_OK ||
+             info.computed_tokens < kvpi_sample_computed(s) || kvpi_slots_is_lost(sched, s->seq))) {
             return 1;
         }
     }

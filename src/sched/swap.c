@@ -170,14 +170,17 @@ struct besides {
 static struct besides count_besides(const kvp_sched *sched, const struct kvpi_request *request)
 {
     const uint32_t S = sched->block_tokens;
+    const int is_ready = kvpi_life_is_ready(sched, request);
     struct besides n = {0};
-    if (kvpi_life_is_ready(sched, request)) {
+    if (sched->renews_slots || (!is_ready && request->n_unforked > 0)) {
+        n.promised_slots = kvpi_slots_to_promise(sched, request);
+    }
+    if (is_ready) {
         return n; /* the reserve is for what it computes */
     }
     if (request->n_unforked > 0) {
         n.promised =
             kvpi_open_blocks_to_promise(sched, request, kvpi_open_trunk_of(sched, request));
-        n.promised_slots = kvpi_slots_to_promise(sched, request);
     }
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
@@ -193,7 +196,7 @@ static struct besides count_besides(const kvp_sched *sched, const struct kvpi_re
 
 /* Whether all of that fits, beside what was promised to others. */
 static kvp_status check_all(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve,
-                            const struct besides *besides)
+                            struct besides *besides)
 {
     kvp_admission admission;
     const kvp_status status =
@@ -208,8 +211,8 @@ static kvp_status check_all(kvp_sched *sched, uint32_t n_seqs, uint32_t reserve,
         return KVP_E_NO_BLOCKS;
     }
     if (sched->usable_slots > 0 &&
-        !kvpi_slots_suffice_back(sched, n_seqs, reserve,
-                                 besides->promised_slots + besides->slots_at_once)) {
+        !kvpi_slots_suffice_back(sched, n_seqs, reserve, besides->slots_at_once,
+                                 &besides->promised_slots)) {
         sched->lacks_slots = 1;
         return KVP_E_NO_BLOCKS;
     }
@@ -224,7 +227,7 @@ static uint32_t reserve_of(const kvp_sched *sched, const struct kvpi_request *re
 /* Would it come in? KVP_E_NO_BLOCKS: not now. */
 kvp_status kvpi_swap_check(kvp_sched *sched, const struct kvpi_request *request)
 {
-    const struct besides besides = count_besides(sched, request);
+    struct besides besides = count_besides(sched, request);
     return check_all(sched, gather_samples(sched, request), reserve_of(sched, request), &besides);
 }
 
@@ -232,7 +235,7 @@ kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request)
 {
     const uint32_t n = gather_samples(sched, request);
     const uint32_t reserve = reserve_of(sched, request);
-    const struct besides besides = count_besides(sched, request);
+    struct besides besides = count_besides(sched, request);
     kvp_swapped swapped;
     kvp_shortage shortage;
     kvp_status status = KVP_OK;

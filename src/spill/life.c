@@ -395,6 +395,11 @@ static kvp_status create(const kvp_spill_config *config, kvp_spill **out_spill,
                     cache.host_blocks == 0 ? "host_blocks" : "max_loads");
         return KVP_E_STATE;
     }
+    if (cache.state_slots > 0 && cache.steps == KVP_STEPS_OVERLAPPED) {
+        (void)wrong(why, "the cache has state_slots and overlapped steps: if a step fails, it is "
+                         "not known which copies of kvp_spill_copies ran");
+        return KVP_E_STATE;
+    }
     kvp_spill *spill = calloc(1, sizeof(*spill));
     if (spill == NULL) {
         (void)wrong(why, "%s", kvp_status_text(KVP_E_NO_MEMORY));

@@ -79,6 +79,9 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
 static inline int sched_memory_spoil(const sched_memory *memory, const kvp_copy *copies, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
+        if (copies[i].group == memory->n_groups) {
+            continue; /* a state: sched_states.h */
+        }
         uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
         if (to == NULL) {
             return 0;

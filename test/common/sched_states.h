@@ -63,6 +63,16 @@ static inline int sched_states_copy(const sched_states *states, const kvp_copy *
     return 1;
 }
 
+/* A plan did not run: what it was to bring is nothing's state. */
+static inline void sched_states_miss(const sched_states *states, const kvp_copy *copies, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && states->n > 0; i++) {
+        if (copies[i].group == states->n_groups) {
+            *sched_states_slot(states, copies[i].dst_tier, copies[i].dst_block) = 0;
+        }
+    }
+}
+
 /* After the first n tokens. */
 static inline uint64_t sched_states_after(const int32_t *text, uint32_t n)
 {

@@ -143,15 +143,32 @@ static void keep_trees(kvp_config *config)
     memset(config->groups, 0, sizeof config->groups);
 }
 
+/* States that go to the host and back while steps are out, with room for all of it. */
+static void move_states(uint64_t *state, kvp_config *config)
+{
+    config->steps = KVP_STEPS_OVERLAPPED;
+    config->max_steps_out = 2 + draw(state, 3);
+    config->block_tokens = config->unit_tokens = 1 + draw(state, 3);
+    config->n_blocks = config->host_blocks = 64;
+    config->max_seqs = 2 + draw(state, 4);
+    config->max_seq_tokens = 20;
+    config->state_slots = 24;
+    config->host_state_slots = 12;
+    config->prefix_cache = 1;
+    config->n_uncached_tokens = config->n_nodes = config->max_copies = config->lent_blocks = 0;
+    config->watermark = 0;
+    config->quotas = 0;
+}
+
 /* Recurrent state: few slots, or enough of them; without what it cannot be combined with. */
 static void draw_states(uint64_t *state, kvp_config *config)
 {
     uint32_t kind = draw(state, 100);
 
-    if (kind < 78)
+    if (kind < 72)
         return;
     config->state_slots = kind < 95 ? 2 + draw(state, 8) : 2 + draw(state, 4 * config->max_seqs);
-    if (kind % 2 || config->steps == KVP_STEPS_OVERLAPPED)
+    if (kind % (config->steps == KVP_STEPS_OVERLAPPED ? 4 : 2) == 1)
         config->host_blocks = config->max_loads = config->lent_blocks = 0;
     if (config->host_blocks)
         config->host_state_slots = 2 + draw(state, likely(state, 50) ? 4 : 2 * config->max_seqs);
@@ -170,6 +187,8 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->state_slots = 3 + draw(state, 5 * config->max_seqs);
         config->max_steps_out = 2 + draw(state, 4);
     }
+    if (kind < 77 && config->block_tokens < 65536)
+        move_states(state, config);
     if (kind >= 90 && config->steps == KVP_STEPS_ORDERED && !config->host_blocks)
         keep_trees(config);
     if (kind < 86 && likely(state, 40)) { /* a node may have a checkpoint and no block */

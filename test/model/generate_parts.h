@@ -62,6 +62,8 @@ bool generate_rings(generator *g, kvp_call *call, const oracle_seq **members, ui
 uint32_t generate_step_end(generator *g, const oracle_seq *seq, uint32_t position);
 uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t position);
 uint64_t generate_state_step(generator *g);
+uint64_t generate_arrival(const generator *g);
+bool generate_has_twin(const generator *g);
 void generate_checkpoint(generator *g, kvp_call *call);
 
 #endif

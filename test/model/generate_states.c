@@ -15,7 +15,13 @@ void generate_state_weights(generator *g)
     g->weights[KVP_CALL_STEP_COMMIT] *= 3;
     g->weights[KVP_CALL_TRUNCATE] *= 2;
     g->weights[KVP_CALL_CLOSE] /= 2;
-    if (chance(g, 40)) { /* steps with copies fail */
+    if (g->o->config.host_blocks && chance(g, 60)) { /* states arrive, and steps fail */
+        g->weights[KVP_CALL_STEP_FAILED] = g->weights[KVP_CALL_STEP_DONE];
+        g->weights[KVP_CALL_SWAP_OUT] = 900;
+        g->weights[KVP_CALL_SWAP_IN] = 1500;
+        g->weights[KVP_CALL_CHECKPOINT] = 900;
+        g->weights[KVP_CALL_FORK] *= 3;
+    } else if (chance(g, 40)) { /* steps with copies fail */
         g->weights[KVP_CALL_STEP_FAILED] = g->weights[KVP_CALL_STEP_DONE];
         g->weights[KVP_CALL_FORK] *= 5;
         g->weights[KVP_CALL_PLAN_TAKE] = g->weights[KVP_CALL_CHECKPOINT] = 30;
@@ -38,6 +44,41 @@ uint64_t generate_state_step(generator *g)
 
     return o->config.state_slots && o->n_steps && chance(g, 70) ? o->steps[o->n_steps - 1].number
                                                                 : 0;
+}
+
+/* The step with a copy that is to bring a state; 0: none. */
+uint64_t generate_arrival(const generator *g)
+{
+    for (uint32_t i = 0; i < g->o->n_copies; i++) {
+        if (oracle_copies_state(&g->o->copies[i]) && g->o->copies[i].step)
+            return g->o->copies[i].step;
+    }
+    return 0;
+}
+
+/* A sequence with the same tokens as one whose state is on its way, and a state of its own. */
+static const oracle_seq *pick_twin(const generator *g)
+{
+    const oracle *o = g->o;
+
+    for (uint32_t i = 0; i < o->config.max_seqs * o->config.max_seqs; i++) {
+        const oracle_seq *seq = &o->seqs[i / o->config.max_seqs];
+        const oracle_seq *twin = &o->seqs[i % o->config.max_seqs];
+
+        if (seq->open && twin->open && seq->tier == KVP_DEVICE && twin->tier == KVP_DEVICE &&
+            o->slots[seq->read_slot].filled_by && twin->read_slot &&
+            !o->slots[twin->read_slot].filled_by && seq->computed == twin->computed &&
+            seq->computed >= o->unit && seq->n_chain &&
+            seq->computed / o->unit <= oracle_lower(seq->n_chain, twin->n_chain) &&
+            seq->chain[seq->computed / o->unit - 1] == twin->chain[seq->computed / o->unit - 1])
+            return twin;
+    }
+    return NULL;
+}
+
+bool generate_has_twin(const generator *g)
+{
+    return oracle_has_states(g->o) && oracle_overlapped(g->o) && pick_twin(g);
 }
 
 /* Makes the batch one with rings, or not. Of its sequences those are left that have not too many
@@ -89,6 +130,8 @@ uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t posit
         return seq->ahead[below(g, seq->n_ahead)].n_tokens;
     if (!g->o->config.state_slots || !seq->n_chain || chance(g, 40))
         return position;
+    if (g->o->config.host_blocks && oracle_overlapped(g->o) && chance(g, 50))
+        return seq->computed; /* two of which one may leave the device */
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t unit = below(g, seq->n_chain);
 
@@ -101,6 +144,12 @@ uint32_t generate_kept_place(generator *g, const oracle_seq *seq, uint32_t posit
 /* A sequence that can have its state kept. */
 void generate_checkpoint(generator *g, kvp_call *call)
 {
+    const oracle_seq *twin = oracle_has_states(g->o) && chance(g, 50) ? pick_twin(g) : NULL;
+
+    if (twin) {
+        call->handle = twin->handle;
+        return;
+    }
     for (uint32_t i = 0; i < 6; i++) {
         const oracle_seq *seq = generate_seq(g, call);
 

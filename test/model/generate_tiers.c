@@ -74,6 +74,10 @@ uint32_t generate_instead(generator *g, uint32_t op)
         return KVP_CALL_STEP_FAILED;
     if (op == KVP_CALL_SWAP_IN && !swapped && o->config.host_blocks && chance(g, 90))
         return KVP_CALL_SWAP_OUT;
+    if (generate_has_twin(g) && chance(g, 15))
+        return KVP_CALL_CHECKPOINT;
+    if (generate_arrival(g) && chance(g, 10))
+        return KVP_CALL_STEP_FAILED;
     /* Rather back than gone. */
     if (op == KVP_CALL_CLOSE && 2 * swapped > o->open_seqs && chance(g, 60))
         return KVP_CALL_SWAP_IN;
@@ -202,6 +206,8 @@ void generate_step(generator *g, kvp_call *call)
     case KVP_CALL_STEP_DONE: call->number = pick_unreported(g); break;
     default:
         call->number = chance(g, 80) ? dropped_step(g) : 0;
+        if (!call->number && chance(g, 50))
+            call->number = generate_arrival(g);
         call->number = call->number ? call->number : pick_unreported(g);
         call->no_report = chance(g, 15);
         if (!call->no_report)

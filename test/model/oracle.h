@@ -163,6 +163,7 @@ typedef struct oracle_slot {
     uint64_t ns_handle;  /* whom it was taken for last */
     uint64_t used_by;    /* of the host: the newest plan with a copy from or to it */
     uint64_t parked_for; /* the step that it waits for; 0: none */
+    uint64_t filled_by;  /* copy, in the plan or out, that brings the state; 0: none */
 } oracle_slot;
 
 /* What a step that is out leaves behind for a sequence: the state after so many tokens. */
@@ -213,10 +214,10 @@ typedef struct oracle_seq {
     uint32_t hit_blocks; /* leading ones, on the device, when it was opened */
     bool version_known;  /* row_version: the cache's number at the last look, and */
     uint64_t version;
-    bool row_changed;               /* whether it must have risen since */
-    uint32_t moves;                 /* swaps since: each raises it by one */
-    uint32_t read_slot, write_slot; /* of recurrent state; 0: none */
-    bool lost;                      /* the state after its computed tokens */
+    bool row_changed;                  /* whether it must have risen since */
+    uint32_t moves;                    /* swaps since: each raises it by one */
+    uint32_t read_slot, write_slot;    /* of recurrent state; 0: none */
+    bool lost;                         /* the state after its computed tokens */
     uint32_t ring[KVP_STATE_RING_MAX]; /* oracle_rings.c; 0: none */
     uint32_t ring_from;                /* where it began: the first tokens of those */
     uint32_t branch_end, prompt_end;
@@ -241,6 +242,8 @@ typedef struct oracle_seq {
     X(load_state_evicts) /* one was kept, and another checkpoint evicted */                        \
     X(load_state_waits)  /* for a plan that uses its slot */                                       \
     X(load_state_hit)    /* a checkpoint was hit whose state the plan still copies */              \
+    X(load_state_awaits) /* a prompt passes one that is not hit, as steps are overlapped */        \
+    X(load_state_fails)  /* the step of the copy failed */                                         \
     X(drop_held)         /* a block that is held was to be dropped */                              \
     X(drop_host)         /* a host block was */                                                    \
     X(drop_parked)       /* a parked one */                                                        \
@@ -385,6 +388,15 @@ typedef struct oracle_seq {
     X(state_ahead_fails) /* the step, or one before it, failed */                                  \
     X(state_ahead_stays) /* and an earlier one is still out */                                     \
     X(state_ahead_lost)  /* and with it the state */                                               \
+    X(state_arriving)    /* no checkpoint is made of what a copy still brings */                   \
+    X(state_awaited)     /* nor of a node whose checkpoint a copy still brings */                  \
+    X(state_on_its_way)  /* a checkpoint whose block is kept on the host stays */                  \
+    X(state_spoiled)     /* the step of the copy failed: the state is lost */                      \
+    X(state_spoiled_out) /* on the host */                                                         \
+    X(state_spoiled_two) /* of two sequences that share it */                                      \
+    X(state_spoiled_on)  /* it was copied on, in a later step or in the plan */                    \
+    X(state_spoiled_kv)  /* and the KV is all there */                                             \
+    X(state_healed)      /* a checkpoint has the state, too */                                     \
     X(chunk_branches)    /* two places where to end chunks */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;

@@ -180,7 +180,7 @@ void oracle_evicted(oracle *o, int32_t block, bool kept)
 {
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
 
-    oracle_state_follow(o, block);
+    oracle_state_follow(o, block, kept);
     tell_evicted(o, block, o->blocks[block].unit_node[oracle_block_depth(o, block) - 1], kept);
     o->stats.evicted_blocks += on_device;
     o->stats.host_evicted_blocks += !on_device;
@@ -313,7 +313,7 @@ kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
         o->marks.drop_held += o->blocks[block].refs > 0;
         if (o->blocks[block].refs || !depth)
             continue;
-        oracle_state_follow(o, block);
+        oracle_state_follow(o, block, false);
         tell_evicted(o, block, o->blocks[block].unit_node[depth - 1], false);
         o->stats.evicted_blocks += call->tier == KVP_DEVICE;
         o->stats.host_evicted_blocks += call->tier == KVP_HOST;

@@ -276,7 +276,7 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
 static uint32_t cut_to_checkpoint(const oracle *o, uint32_t units, bool whole_blocks)
 {
     while (units && ((whole_blocks && units % o->block_units) ||
-                     !oracle_checkpoint(o, o->prompt_nodes[units - 1])))
+                     !oracle_checkpoint_there(o, o->prompt_nodes[units - 1])))
         units--;
     return units;
 }
@@ -314,10 +314,10 @@ static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_
                 return k;
         }
     }
-    return k +
-           (oracle_has_states(o) && n_units && !oracle_checkpoint(o, o->prompt_nodes[n_units - 1])
-                ? 0
-                : 1);
+    return k + (oracle_has_states(o) && n_units &&
+                        !oracle_checkpoint_there(o, o->prompt_nodes[n_units - 1])
+                    ? 0
+                    : 1);
 }
 
 /* Does the prefix need more copies than the plan can ever hold, or than it may hold of the host? */
@@ -380,7 +380,8 @@ static void choose_prefix(oracle *o, const kvp_call *call, uint32_t step, oracle
 
 static void note_checkpoint(const oracle *o, oracle_match *m)
 {
-    m->checkpoint = m->hit_units ? oracle_checkpoint(o, o->prompt_nodes[m->hit_units - 1]) : 0;
+    m->checkpoint =
+        m->hit_units ? oracle_checkpoint_there(o, o->prompt_nodes[m->hit_units - 1]) : 0;
 }
 
 /* Choose among prefixes of so many units, and count what opening takes then. */

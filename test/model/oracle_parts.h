@@ -163,6 +163,7 @@ kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *c
 /* oracle_states.c: recurrent state. */
 bool oracle_has_states(const oracle *o);
 uint32_t oracle_checkpoint(const oracle *o, uint32_t node);
+uint32_t oracle_checkpoint_there(const oracle *o, uint32_t node);
 /* What the slots of sequences that move to the other tier become. */
 typedef struct oracle_state_move {
     uint32_t from, to; /* slots; 0: not taken yet */
@@ -191,6 +192,10 @@ void oracle_slot_hold(oracle *o, uint32_t slot);
 uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq);
 uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq);
 int32_t oracle_slot_number(const oracle *o, uint32_t tier, uint32_t slot);
+oracle_slot *oracle_slot_at(const oracle *o, int32_t number);
+bool oracle_copies_state(const oracle_copy *copy);
+bool oracle_state_spoiled(const oracle *o, const oracle_seq *seq);
+void oracle_state_missed(oracle *o, const oracle_copy *copy);
 void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t destination);
 uint32_t oracle_free_slots(const oracle *o);
 void oracle_states_create(oracle *o);
@@ -225,7 +230,7 @@ void oracle_ring_keep(oracle *o, oracle_seq *seq, uint32_t n);
 void oracle_ring_drop(oracle *o, oracle_seq *seq);
 void oracle_state_withdraw(oracle *o, uint32_t node);
 void oracle_slot_clear(oracle *o, uint32_t slot);
-void oracle_state_follow(oracle *o, int32_t block);
+void oracle_state_follow(oracle *o, int32_t block, bool kept);
 kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome *out);
 bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *info);

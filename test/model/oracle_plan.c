@@ -42,6 +42,19 @@ int32_t oracle_slot_number(const oracle *o, uint32_t tier, uint32_t slot)
     return (int32_t)(o->n_all_blocks + (tier == KVP_HOST ? o->config.state_slots : 0) + slot);
 }
 
+oracle_slot *oracle_slot_at(const oracle *o, int32_t number)
+{
+    uint32_t slot = (uint32_t)number - o->n_all_blocks;
+
+    return slot < o->config.state_slots ? &o->slots[slot]
+                                        : &o->host_slots[slot - o->config.state_slots];
+}
+
+bool oracle_copies_state(const oracle_copy *copy)
+{
+    return copy->wire.n_tokens > 0;
+}
+
 /* A copy of a state, to the other tier. */
 void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t destination)
 {
@@ -59,7 +72,11 @@ void oracle_plan_state(oracle *o, uint32_t to_tier, uint32_t source, uint32_t de
                             .src_block = (int32_t)source,
                             .dst_block = (int32_t)destination,
                             .n_tokens = 1};
-    o->host_slots[to_tier == KVP_HOST ? destination : source].used_by = o->plans + 1;
+    o->host_slots[to_tier == KVP_HOST ? destination : source].used_by =
+        1 + (oracle_overlapped(o) ? o->step_number : o->plans);
+    copy->read_of = oracle_slot_at(o, copy->from)->filled_by;
+    if (oracle_overlapped(o))
+        oracle_slot_at(o, copy->to)->filled_by = copy->id;
     o->n_plan++;
     o->stats.copies++;
     o->to_come--;
@@ -121,7 +138,7 @@ static void put_wire(oracle *o)
         }
         o->wire[i] = plan[i].wire;
         o->wire[i].phase = phase;
-        if (plan[i].wire.n_tokens)
+        if (oracle_copies_state(&plan[i]))
             continue;
         o->wire[i].group = (uint16_t)plan[i].group;
         o->wire[i].src_tier = (uint8_t)oracle_tier(o, plan[i].from);

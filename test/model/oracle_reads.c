@@ -248,3 +248,29 @@ kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)
     default: return read_seq(o, call, out);
     }
 }
+
+/* kvp_block_info_get of a slot. */
+bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *info)
+{
+    const oracle_slot *slot;
+    bool host = call->tier == KVP_HOST;
+
+    if (call->group != o->config.n_groups || call->tier > KVP_HOST || call->block < 0 ||
+        (uint32_t)call->block >= (host ? o->config.host_state_slots : o->config.state_slots))
+        return false;
+    slot = host ? &o->host_slots[call->block] : &o->slots[call->block];
+    info->ref_count = slot->refs;
+    info->generation = slot->generation;
+    info->retention = slot->retention;
+    info->group = call->group;
+    info->state = !call->block                               ? KVP_BLOCK_NULL
+                  : slot->refs                               ? KVP_BLOCK_HELD
+                  : slot->parked_for                         ? KVP_BLOCK_PARKED
+                  : slot->node != ORACLE_NONE && call->block ? KVP_BLOCK_CACHED
+                                                             : KVP_BLOCK_FREE;
+    if (call->block && slot->node != ORACLE_NONE) {
+        info->sealed_units = 1;
+        info->hash = o->nodes[slot->node].hash;
+    }
+    return true;
+}

@@ -43,7 +43,7 @@ void oracle_state_room(const oracle *o, oracle_state_moves *m, const oracle_seq 
     const oracle_state_move *item = find(m, seq->read_slot);
 
     if (oracle_has_states(o) && target > seq->computed)
-        m->room += !seq->read_slot || item->found || item->readers > 1;
+        m->room += !seq->read_slot || item->found || item->readers > 1 || oracle_overlapped(o);
 }
 
 uint32_t oracle_state_missing(const oracle *o, const oracle_state_moves *m, uint32_t tier)
@@ -90,4 +90,34 @@ void oracle_state_arrive(oracle *o, const oracle_state_moves *m, oracle_seq *seq
         return;
     oracle_state_leave(o, seq);
     seq->read_slot = there;
+}
+
+/* ----------------------------------------------------------------------------- steps that fail */
+
+/* Does it read what a copy that is spoiled should have brought? */
+bool oracle_state_spoiled(const oracle *o, const oracle_seq *seq)
+{
+    const oracle_slot *slots = seq->tier == KVP_HOST ? o->host_slots : o->slots;
+
+    for (uint32_t i = 0; i < o->n_copies && seq->read_slot; i++) {
+        if (o->copies[i].spoiled && o->copies[i].id == slots[seq->read_slot].filled_by)
+            return true;
+    }
+    return false;
+}
+
+/* The copy of the step that failed was to bring the state. */
+void oracle_state_missed(oracle *o, const oracle_copy *copy)
+{
+    oracle_slot *slot = oracle_slot_at(o, copy->to);
+    uint32_t node = slot->node;
+
+    if (slot->filled_by != copy->id)
+        return;
+    slot->filled_by = 0;
+    if (node == ORACLE_NONE)
+        return;
+    o->marks.load_state_fails++;
+    oracle_state_withdraw(o, node);
+    oracle_node_prune(o, node);
 }

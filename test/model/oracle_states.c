@@ -24,6 +24,14 @@ uint32_t oracle_checkpoint(const oracle *o, uint32_t node)
                                 : 0;
 }
 
+/* The same, if no copy brings its state still: then it can be hit. */
+uint32_t oracle_checkpoint_there(const oracle *o, uint32_t node)
+{
+    uint32_t slot = oracle_checkpoint(o, node);
+
+    return slot && o->slots[slot].filled_by ? 0 : slot;
+}
+
 /* ---------------------------------------------------------------------------------------- slots */
 
 static oracle_queue *queue_of(oracle *o, uint32_t slot)
@@ -76,7 +84,7 @@ void oracle_states_reset(oracle *o, bool fresh)
 
         slot->generation += !fresh && (slot->refs || slot->node != ORACLE_NONE);
         slot->refs = slot->retention = 0;
-        slot->parked_for = 0;
+        slot->parked_for = slot->filled_by = 0;
         slot->node = ORACLE_NONE;
         queue_slot(o, s, true);
     }
@@ -86,7 +94,7 @@ void oracle_states_reset(oracle *o, bool fresh)
     for (uint32_t s = 1; s < o->config.host_state_slots; s++) {
         o->host_slots[s].generation += !fresh && o->host_slots[s].refs;
         o->host_slots[s].refs = o->host_slots[s].retention = 0;
-        o->host_slots[s].used_by = 0;
+        o->host_slots[s].used_by = o->host_slots[s].filled_by = 0;
         o->host_slots[s].node = ORACLE_NONE;
         o->host_slot_queue.items[o->host_slot_queue.n++] = (int32_t)s;
     }
@@ -225,6 +233,7 @@ uint32_t oracle_slot_take(oracle *o, const oracle_seq *seq)
         oracle_slot_clear(o, slot);
     }
     o->slots[slot].refs = 1;
+    o->slots[slot].filled_by = 0;
     o->slots[slot].retention = seq->retention;
     o->slots[slot].ns_handle = seq->ns_handle;
     o->state_stats.taken++;
@@ -303,6 +312,7 @@ uint32_t oracle_host_slot_take(oracle *o, const oracle_seq *seq)
     queue->n--;
     memmove(queue->items, queue->items + 1, queue->n * sizeof *queue->items);
     o->host_slots[slot].refs = 1;
+    o->host_slots[slot].filled_by = 0;
     o->host_slots[slot].retention = seq->retention;
     o->host_slots[slot].ns_handle = seq->ns_handle;
     return slot;
@@ -365,7 +375,7 @@ static void read_slot(oracle *o, oracle_seq *seq, uint32_t slot)
 uint32_t oracle_state_kept(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
     return n && n % o->unit == 0 && n / o->unit <= oracle_public_units(o, seq)
-               ? oracle_checkpoint(o, seq->chain[n / o->unit - 1])
+               ? oracle_checkpoint_there(o, seq->chain[n / o->unit - 1])
                : 0;
 }
 
@@ -409,6 +419,8 @@ static uint32_t known_units(oracle *o, const kvp_call *call, uint32_t root, uint
         parent = oracle_node_find(o, parent, call->tokens + (size_t)i * o->unit, &keys);
         if (parent == ORACLE_NONE)
             break;
+        o->marks.load_state_awaits +=
+            oracle_checkpoint(o, parent) && !oracle_checkpoint_there(o, parent);
     }
     oracle_keys_free(&keys);
     return i;
@@ -504,13 +516,27 @@ void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n)
     read_slot(o, seq, slot);
 }
 
-/* A step failed; `before` tokens were computed, now it is what is left. The units are withdrawn. */
+/* On the host there are no checkpoints: the state is lost, unless none is needed. */
+static void lose_on_host(oracle *o, oracle_seq *seq)
+{
+    release_host(o, seq->read_slot);
+    seq->read_slot = 0;
+    seq->lost = seq->computed > 0;
+    o->marks.state_spoiled_out += seq->lost;
+}
+
+/* What steps leave behind is taken back; `before` tokens were computed that the state read is of
+ * (ORACLE_NONE: it is of none), now it is what is left. */
 void oracle_state_back(oracle *o, oracle_seq *seq, uint32_t before)
 {
     uint32_t slot, write = seq->write_slot;
 
     if (!oracle_has_states(o))
         return;
+    if (seq->tier == KVP_HOST) {
+        lose_on_host(o, seq);
+        return;
+    }
     for (; seq->n_ahead; o->marks.state_ahead_back++)
         oracle_ahead_drop(o, seq);
     oracle_ring_drop(o, seq);
@@ -647,8 +673,8 @@ void oracle_state_withdraw(oracle *o, uint32_t node)
 }
 
 /* A block that is evicted takes the checkpoints with it that nobody holds, unless the other tier
- * has their units. */
-void oracle_state_follow(oracle *o, int32_t block)
+ * has their units, or will have them. */
+void oracle_state_follow(oracle *o, int32_t block, bool kept)
 {
     const oracle_block *b = &o->blocks[block];
 
@@ -664,6 +690,9 @@ void oracle_state_follow(oracle *o, int32_t block)
             o->marks.state_stays++;
             continue;
         }
+        o->marks.state_on_its_way += kept;
+        if (kept)
+            continue;
         o->marks.state_follows++;
         tell_evicted(o, slot);
         free_checkpoint(o, slot);
@@ -676,6 +705,7 @@ static bool may_keep(const oracle *o, const oracle_seq *seq)
     uint32_t unit = seq->computed / o->unit - 1;
 
     return unit < oracle_public_units(o, seq) && o->nodes[seq->root].has_ns &&
+           !oracle_checkpoint(o, seq->chain[unit]) && !o->slots[seq->read_slot].filled_by &&
            o->slots[seq->read_slot].refs == 1 &&
            (oracle_overlapped(o) || (seq->write_slot && seq->write_slot != seq->read_slot) ||
             oracle_free_slots(o));
@@ -711,6 +741,8 @@ kvp_status oracle_checkpoint_call(oracle *o, const kvp_call *call, kvp_outcome *
     out->n = KVP_CHECKPOINT_SKIPPED;
     if (!may_keep(o, seq)) {
         o->marks.state_no_slot += !oracle_free_slots(o);
+        o->marks.state_arriving += o->slots[seq->read_slot].filled_by > 0;
+        o->marks.state_awaited += oracle_checkpoint(o, seq->chain[seq->computed / o->unit - 1]) > 0;
         o->state_stats.skipped++;
         return KVP_OK;
     }
@@ -768,30 +800,4 @@ kvp_status oracle_state_read(const oracle *o, const kvp_call *call, kvp_outcome 
     info->ring_slots = oracle_ring_slots(seq);
     info->computed_slot = seq->read_slot;
     return KVP_OK;
-}
-
-/* kvp_block_info_get of a slot. */
-bool oracle_slot_info(const oracle *o, const kvp_call *call, kvp_block_info *info)
-{
-    const oracle_slot *slot;
-    bool host = call->tier == KVP_HOST;
-
-    if (call->group != o->config.n_groups || call->tier > KVP_HOST || call->block < 0 ||
-        (uint32_t)call->block >= (host ? o->config.host_state_slots : o->config.state_slots))
-        return false;
-    slot = host ? &o->host_slots[call->block] : &o->slots[call->block];
-    info->ref_count = slot->refs;
-    info->generation = slot->generation;
-    info->retention = slot->retention;
-    info->group = call->group;
-    info->state = !call->block                               ? KVP_BLOCK_NULL
-                  : slot->refs                               ? KVP_BLOCK_HELD
-                  : slot->parked_for                         ? KVP_BLOCK_PARKED
-                  : slot->node != ORACLE_NONE && call->block ? KVP_BLOCK_CACHED
-                                                             : KVP_BLOCK_FREE;
-    if (call->block && slot->node != ORACLE_NONE) {
-        info->sealed_units = 1;
-        info->hash = o->nodes[slot->node].hash;
-    }
-    return true;
 }

@@ -159,6 +159,12 @@ static void copy_done(oracle *o, const oracle_copy *copy)
 {
     oracle_block *b = &o->blocks[copy->to];
 
+    if (oracle_copies_state(copy)) {
+        oracle_slot *slot = oracle_slot_at(o, copy->to);
+
+        slot->filled_by = slot->filled_by == copy->id ? 0 : slot->filled_by;
+        return;
+    }
     if (filled_in_step(o, copy)) {
         b->filled_by = 0;
         for (uint32_t k = 0; k < o->block_units; k++) {
@@ -273,6 +279,12 @@ static uint32_t spoiled_entry(const oracle *o, const oracle_seq *seq)
     return seq->n_row;
 }
 
+/* Does the sequence lose KV that it has computed, or its state? */
+static bool is_cut(const oracle *o, const oracle_seq *seq)
+{
+    return spoiled_entry(o, seq) < seq->n_row || oracle_state_spoiled(o, seq);
+}
+
 /* Does the sequence have nodes of this step, or of a later one? */
 static bool has_late_nodes(const oracle_seq *seq, uint64_t step)
 {
@@ -287,23 +299,34 @@ static uint32_t find_cut(oracle *o, uint64_t step)
     o->u64 = oracle_grow(o->u64, &o->u64_capacity, o->config.max_seqs, sizeof *o->u64);
     for (uint32_t i = 0; i < o->config.max_seqs; i++) {
         const oracle_seq *seq = &o->seqs[i];
-        uint32_t at = seq->open ? spoiled_entry(o, seq) : 0;
 
-        if (seq->open && (at < seq->n_row || has_late_nodes(seq, step)))
+        if (seq->open && (is_cut(o, seq) || has_late_nodes(seq, step)))
             o->u64[n++] = seq->handle;
     }
     return n;
 }
 
+/* What became of a sequence whose state a spoiled copy should have brought. */
+static void note_spoiled(oracle *o, const oracle_seq *seq, bool spoiled, uint32_t entry)
+{
+    for (uint32_t i = 0; i < o->config.max_seqs && spoiled && seq->lost; i++) {
+        o->marks.state_spoiled_two +=
+            o->seqs[i].open && &o->seqs[i] != seq && oracle_state_spoiled(o, &o->seqs[i]);
+    }
+    o->marks.state_spoiled += spoiled && seq->lost && seq->tier == KVP_DEVICE;
+    o->marks.state_spoiled_kv += spoiled && entry == seq->n_row;
+    o->marks.state_healed += spoiled && seq->tier == KVP_DEVICE && seq->read_slot;
+}
+
 static void cut_seq(oracle *o, uint32_t place, uint32_t entry, uint64_t step)
 {
     oracle_seq *seq = &o->seqs[place];
-    uint32_t n_tokens = entry * o->config.block_tokens;
-    bool lacked = oracle_lacks(o, seq);
-    uint32_t computed = seq->computed;
+    uint32_t n_tokens = entry < seq->n_row ? entry * o->config.block_tokens : seq->computed;
+    bool lacked = oracle_lacks(o, seq), spoiled = oracle_state_spoiled(o, seq);
 
     oracle_cut_slots(o, seq, n_tokens);
-    oracle_state_back(o, seq, computed);
+    oracle_state_back(o, seq, ORACLE_NONE);
+    note_spoiled(o, seq, spoiled, entry);
     o->marks.state_ahead_lost += seq->lost;
     o->marks.tree_cut += seq->n_tree && !has_late_nodes(seq, step);
     oracle_tree_drop(o, seq);
@@ -343,6 +366,12 @@ static void spoil(oracle *o, uint64_t step)
         oracle_copy *copy = &o->copies[i];
         oracle_block *b = &o->blocks[copy->to];
 
+        if (oracle_copies_state(copy)) {
+            o->marks.state_spoiled_on += copy->spoiled && copy->step != step;
+            if (copy->step == step && copy->wire.dst_tier == KVP_DEVICE)
+                oracle_state_missed(o, copy);
+            continue;
+        }
         for (uint32_t k = 0; k < o->block_units && copy->spoiled; k++) {
             if (b->filled_by != copy->id || b->unit_kind[k] != UNIT_IN_FLIGHT)
                 continue;
@@ -366,11 +395,12 @@ static void fail_step(oracle *o, uint64_t step)
     drop_commitments_of(o, step);
     for (uint32_t i = 0; i < o->config.max_seqs; i++) {
         uint32_t entry = o->seqs[i].open ? spoiled_entry(o, &o->seqs[i]) : 0;
+        bool cuts = o->seqs[i].open && is_cut(o, &o->seqs[i]);
 
-        if (o->seqs[i].open && (o->seqs[i].fails || entry < o->seqs[i].n_row))
+        if (o->seqs[i].open && (o->seqs[i].fails || cuts))
             oracle_ahead_fail(o, &o->seqs[i], step);
         o->seqs[i].fails = false;
-        if (o->seqs[i].open && entry < o->seqs[i].n_row)
+        if (cuts)
             cut_seq(o, i, entry, step);
         else if (o->seqs[i].open && has_late_nodes(&o->seqs[i], step))
             o->marks.tree_failed += oracle_tree_drop(o, &o->seqs[i]);

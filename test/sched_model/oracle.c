@@ -393,9 +393,12 @@ void oracle_fail(oracle *o, const kvp_cache *cache)
         request *r = &o->requests[i];
         for (uint32_t j = 0; r->is_here && j < r->n_samples; j++) {
             kvp_seq_info info;
+            kvp_state_info state = {0};
+            (void)kvp_seq_state_get(cache, r->samples[j].seq, &state);
             if (r->samples[j].seq.bits != 0 &&
                 kvp_seq_info_get(cache, r->samples[j].seq, &info) == KVP_OK &&
-                info.computed_tokens < r->samples[j].computed) {
+                (info.computed_tokens < r->samples[j].computed || state.lost)) {
+                o->met[MET_STATE_LOST] += state.lost;
                 o->met[MET_FAILED_ELSEWHERE]++;
                 lose(o, r);
             }

@@ -185,8 +185,11 @@ uint32_t oracle_states_to_copy(const oracle *o, const request *r)
 
 /* For later: when others are forked. At once: samples whose generated tokens are computed again,
  * and of which the cache has none that is not computed. */
-static uint32_t slots_promised_back(const oracle *o, const request *r, uint32_t n_seqs)
+static uint32_t slots_promised_back(const oracle *o, const request *r, uint32_t n_seqs,
+                                    uint32_t taken)
 {
+    if (o->moves_on)
+        return 2 * oracle_live(r) - taken;
     return n_seqs < oracle_live(r) ? slots_for_later(o, r, 0) : 0;
 }
 
@@ -207,8 +210,9 @@ int oracle_slots_fit_back(oracle *o, const request *r, const kvp_seq *seqs, uint
     if (o->usable_slots == 0)
         return 1;
     (void)kvp_state_swap_need(o->cache, seqs, n, reserve, &need);
-    const int fit = need + slots_at_once(o, r) + slots_promised_back(o, r, n) + promised_slots(o) <=
-                    oracle_slots_left(o);
+    need += slots_at_once(o, r);
+    const int fit =
+        need + slots_promised_back(o, r, n, need) + promised_slots(o) <= oracle_slots_left(o);
     o->met[MET_STATE_BACK_WAITS] += !fit;
     return fit;
 }
@@ -229,7 +233,9 @@ kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n
         before - oracle_slots_left(o) != need)
         o->wrong = "kvp_state_swap_need";
     (void)kvp_cache_state_stats(o->cache, &stats);
-    r->promised_slots = slots_promised_back(o, r, n);
+    r->promised_slots = slots_promised_back(o, r, n, need + slots_at_once(o, r));
+    o->met[MET_STATE_MOVED_BACK] += o->moves_on && need > 0;
+    o->met[MET_STATE_BACK_PROMISED] += o->moves_on && r->promised_slots > 0;
     o->met[MET_STATE_SWAPPED_IN] += o->usable_slots > 0;
     o->met[MET_STATE_FOUND_BACK] += stats.taken - taken < need;
     return KVP_OK;

@@ -12,7 +12,6 @@ void states_draw(struct run *run)
         return;
     config->state_slots = 1 + usable[(run->config_index / 5 + run->seed) % 8];
     config->max_loads = 0;
-    config->host_blocks *= config->steps == KVP_STEPS_ORDERED;
     config->host_state_slots =
         config->host_blocks > 0 ? 2 + usable[(run->config_index / 40 + run->seed) % 8] : 0;
     run->config.swap_state_cost = run->config_index / 5 % 4;
@@ -76,9 +75,11 @@ void states_are_reordered(struct run *run, request *r)
     oracle_slots_are_reordered(&run->o, r, run->cache);
 }
 
-/* A step that failed. */
+/* A step that failed; with overlapped steps its copies have not run either. */
 void states_spoil(struct run *run)
 {
+    if (run->cache_config.steps == KVP_STEPS_OVERLAPPED)
+        sched_states_miss(&run->states, run->copies, run->n_copies);
     for (uint32_t i = 0; i < run->step.n_seqs; i++) {
         if (run->o.plan.items[i].request != GONE)
             REQUIRE(sched_states_spoil(&run->states, run->cache, run->step.seqs[i].seq));

@@ -86,7 +86,7 @@ static void draw_states(engine *e, world_options *o)
     o->host_state_slots = 2 + below(e, 6);
     o->keep_rate = percent(e, 30) ? 0 : 40 + below(e, 60);
     o->more.max_states = below(e, 12);
-    o->overlapped = 0; /* a host tier of states has ordered steps */
+    o->overlapped = 0; /* a spill refuses states with overlapped steps */
 }
 
 static void draw_options(engine *e, world_options *o)

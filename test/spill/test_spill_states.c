@@ -526,6 +526,33 @@ static void assert_refused(const kvp_spill_config *config, const char *expected)
     assert_null(spill);
 }
 
+/* A step that fails may leave a slot uncopied that the spill would write. */
+static void overlapped_steps_are_refused(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_spill *spill = NULL;
+    char why[160];
+    world w;
+    begin(&options);
+    open_world(&w, &options);
+    kvp_config cache_config = w.config;
+    kvp_spill_config config;
+    cache_config.steps = KVP_STEPS_OVERLAPPED;
+    kvp_spill_config_init(&config);
+    assert_int_equal(kvp_cache_create(&cache_config, NULL, 0, &config.cache), KVP_OK);
+    config.store = w.store;
+    config.fingerprint.bytes[0] = 7;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_STATE);
+    assert_null(spill);
+    assert_string_equal(why,
+                        "the cache has state_slots and overlapped steps: if a step fails, it is "
+                        "not known which copies of kvp_spill_copies ran");
+    kvp_cache_destroy(config.cache);
+    close_world(&w);
+}
+
 static void wrong_calls_are_refused(void **state)
 {
     (void)state;
@@ -621,6 +648,7 @@ int main(void)
         cmocka_unit_test(a_drop_takes_states),
         cmocka_unit_test(a_state_goes_with_its_kv),
         cmocka_unit_test(an_epoch_hides_states),
+        cmocka_unit_test(overlapped_steps_are_refused),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(copies_are_given_once),
     };

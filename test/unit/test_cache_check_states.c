@@ -292,6 +292,69 @@ static void test_faults_of_steps_are_named(void **state)
     assert_planted(&scene, make_steps, faults, sizeof(faults) / sizeof(*faults));
 }
 
+/* A sequence of 8 computed tokens is swapped in: the plan, which waits, brings its state. */
+static void make_arrival(struct scene *scene)
+{
+    kvp_config config = config_of(4, 4, 8);
+    config.state_slots = 6;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    config.host_blocks = 6;
+    config.host_state_slots = 3;
+    scene->w = make_world(&config);
+    kvp_copy copies[8];
+    uint32_t n = 0;
+    uint64_t step = 0;
+    const kvp_seq seq = open_done(&scene->w, ints(0), 8);
+    assert_ok(kvp_seq_swap_out(scene->w.cache, &seq, 1, NULL));
+    assert_ok(kvp_step_begin(scene->w.cache, copies, 8, &n, &step));
+    assert_ok(kvp_seq_swap_in(scene->w.cache, &seq, 1, 0, NULL));
+    scene->cache = scene->w.cache;
+    scene->seq = kvpi_find_seq(scene->cache, seq);
+    scene->state = kvpi_states_of(scene->cache, scene->seq);
+    scene->nodes[1] =
+        kvpi_row_nodes(&scene->cache->table, kvpi_seq_place(&scene->cache->table, scene->seq))[1];
+}
+
+static uint64_t *arriving(struct scene *s)
+{
+    return &kvpi_pool_arriving(&s->cache->states.pool)[s->state->read];
+}
+
+static void x3_of_a_plan_without_the_copy(struct scene *s)
+{
+    (*arriving(s))--;
+}
+
+static void x3_of_no_step(struct scene *s)
+{
+    *arriving(s) = s->cache->steps.begun + 2;
+}
+
+static void x3_to_another_tier(struct scene *s)
+{
+    kvpi_plan_copies(&s->cache->plan)[s->cache->plan.n_out + s->cache->plan.n - 1].dst_tier =
+        KVP_HOST;
+}
+
+static void x3_a_checkpoint(struct scene *s)
+{
+    kvpi_states_attach(s->cache, s->nodes[1], s->state->read);
+}
+
+static void test_faults_of_arrivals_are_named(void **state)
+{
+    (void)state;
+    const char *x3 = "X3 a state is awaited that no copy brings, or that is hit";
+    const struct planted faults[] = {
+        {x3_of_a_plan_without_the_copy, x3, 3},
+        {x3_of_no_step, x3, 3},
+        {x3_to_another_tier, x3, 3},
+        {x3_a_checkpoint, x3, 3},
+    };
+    struct scene scene;
+    assert_planted(&scene, make_arrival, faults, sizeof(faults) / sizeof(*faults));
+}
+
 /* Of the tokens 8 and on, two have slots of a ring. */
 static void make_ring(struct scene *scene)
 {
@@ -404,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_faults_on_the_host_are_named),
         cmocka_unit_test(test_faults_in_who_owns_slots_are_named),
         cmocka_unit_test(test_faults_of_steps_are_named),
+        cmocka_unit_test(test_faults_of_arrivals_are_named),
         cmocka_unit_test(test_faults_of_rings_are_named),
         cmocka_unit_test(test_wrong_arguments),
     };

@@ -677,17 +677,19 @@ static int check_state(struct audit *audit, const struct kvpi_seq *seq, uint32_t
            fail(audit, place, "S7 a slot of a step that is out is none, or is of no use");
 }
 
-/* S4, from both sides. */
+/* S4, from both sides, and S10. */
 static int check_checkpoints(struct audit *audit)
 {
     const kvp_cache *cache = audit->cache;
-    const struct kvpi_pool *pool = &cache->states.pool;
     uint64_t n_content = 0;
-    for (uint32_t s = 1; s < pool->n_blocks; s++) {
-        const uint32_t node = kvpi_block(pool, s)->content;
+    for (uint32_t s = 1; s < cache->config.state_slots; s++) {
+        const uint32_t node = kvpi_block(&cache->states.pool, s)->content;
         n_content += node != KVPI_NO_NODE;
         if (node != KVPI_NO_NODE && kvpi_checkpoint_of(cache, node) != s) {
             return fail(audit, s, "S4 a slot's node has another checkpoint");
+        }
+        if (!kvpi_states_arrival_valid(cache, s)) {
+            return fail(audit, s, "X3 a state is awaited that no copy brings, or that is hit");
         }
     }
     for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {

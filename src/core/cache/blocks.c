@@ -359,7 +359,7 @@ static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
     if (kvpi_unlikely(kvpi_has_states(cache))) {
-        kvpi_states_follow(cache, tier, block);
+        kvpi_states_follow(cache, tier, block, kept);
     }
     lose_content(cache, tier, block, kept);
 }
@@ -372,7 +372,7 @@ int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
         return 0;
     }
     if (kvpi_has_states(cache)) {
-        kvpi_states_follow(cache, tier, block);
+        kvpi_states_follow(cache, tier, block, 0);
     }
     lose_content(cache, tier, block, 0);
     if (!(b->refs & KVPI_REFS_PARKED)) {

@@ -160,11 +160,16 @@ struct kvpi_learning {
 
 #define KVPI_NO_REQUEST UINT32_MAX
 
+/* What a failed step does to a sequence's state: what it and later steps leave behind is of no use;
+ * or also the one that the sequence reads is. */
+enum { KVPI_STATE_AHEAD_FAILS = 1, KVPI_STATE_FAILS };
+
 /* A sequence's recurrent state (states.c). */
 struct kvpi_state {
     uint32_t read;  /* slot with the state after the computed tokens; 0: none are, or it is lost */
     uint32_t write; /* slot that the next step writes; 0: none yet */
     uint32_t lost;
+    uint32_t fails;      /* while a step fails: KVPI_STATE_... */
     uint32_t branch_end; /* as kvp_state_info */
     uint32_t prompt_end;
     uint32_t ring_at; /* computed tokens when it was taken */

@@ -50,6 +50,13 @@
  *
  * Slots that are released while steps are out are parked, as blocks are.
  *
+ * A copy of the plan brings a state into a slot: of a sequence that is swapped in, or, loaded, of a
+ * node. The pool's `arriving` has the number of its step until that is in effect. If it fails, the
+ * sequences that hold the slot lose their state. So that nobody else does:
+ *
+ *   S10 No checkpoint is made of such a slot, and one that is loaded is hit by nobody (and so is
+ *       held by nobody) while its copy waits or is out.
+ *
  * Refuses nothing: callers have counted before they take.
  */
 #include "core/cache/states.h"
@@ -177,6 +184,9 @@ uint32_t kvpi_states_take_for(kvp_cache *cache, uint32_t retention, uint64_t ns)
     }
     kvpi_record_decision(&cache->recorder, (int32_t)(slot | SLOT_DECISION));
     take_for(pool, slot, retention, ns);
+    if (cache->config.steps == KVP_STEPS_OVERLAPPED) {
+        kvpi_pool_arriving(pool)[slot] = 0;
+    }
     kvpi_count(&cache->states.taken, 1);
     return slot;
 }
@@ -193,12 +203,17 @@ uint32_t kvpi_states_take_host_for(kvp_cache *cache, uint32_t retention, uint64_
 void kvpi_states_copy_to(kvp_cache *cache, uint32_t to, uint32_t src, uint32_t dst)
 {
     const uint32_t from = to == KVP_DEVICE ? KVP_HOST : KVP_DEVICE;
+    const int chained = to == KVP_DEVICE || kvpi_states_arrives(cache, src);
     kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.src_tier = (uint8_t)(KVPI_SLOTS | from),
                                                     .dst_tier = (uint8_t)(KVPI_SLOTS | to),
+                                                    .chained = (uint8_t)chained,
                                                     .group = cache->config.n_groups,
                                                     .src = src,
                                                     .dst = dst,
                                                     .n_tokens = 1});
+    if (to == KVP_DEVICE && cache->config.steps == KVP_STEPS_OVERLAPPED) {
+        kvpi_pool_arriving(slots_of(cache))[dst] = cache->steps.begun + 1;
+    }
     if (cache->lending.max_loads > 0) { /* a load that takes the slot has to wait for the plan */
         kvpi_lent(cache, kvpi_lent_slot(cache, to == KVP_HOST ? dst : src))->used =
             kvpi_plans_taken(cache) + 1;
@@ -246,7 +261,7 @@ uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, ui
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     return n == 0 || n % U != 0 || n / U > seq->n_public
                ? 0
-               : kvpi_checkpoint_of(cache, nodes[n / U - 1]);
+               : kvpi_checkpoint_there(cache, nodes[n / U - 1]);
 }
 
 /* May it write the slot that it reads? */
@@ -483,14 +498,20 @@ void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
     }
 }
 
-void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed)
+void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, int is_there)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
-    const int is_whole = !state->lost && state->read != state->write && seq->computed == computed;
+    const int is_whole = is_there && !state->lost && state->read != state->write;
     kvpi_states_drop_ahead(cache, seq, 0);
     kvpi_states_ring_drop(cache, seq);
     kvpi_set32(&seq->writable, seq->computed);
     if (is_whole) {
+        return;
+    }
+    if (seq->tier == KVP_HOST) { /* no checkpoints are there */
+        kvpi_states_release(cache, KVP_HOST, state->read);
+        state->read = 0;
+        state->lost = seq->computed > 0;
         return;
     }
     if (seq->computed == 0 || kvpi_states_kept(cache, seq, seq->computed) != 0) {
@@ -591,7 +612,9 @@ static int may_keep(kvp_cache *cache, const struct kvpi_seq *seq, const struct k
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     return u <= seq->n_public &&
            kvpi_prefix_is_live(&cache->prefix, kvpi_node(&cache->prefix, nodes[u - 1])) &&
+           kvpi_checkpoint_of(cache, nodes[u - 1]) == 0 && /* or its state is not there yet */
            kvpi_pool_refs(slots_of(cache), state->read) == 1 &&
+           !kvpi_states_arrives(cache, state->read) &&
            (cache->config.steps == KVP_STEPS_OVERLAPPED ||
             (state->write != 0 && state->write != state->read) ||
             kvpi_pool_available(slots_of(cache)) > 0);
@@ -645,14 +668,28 @@ void kvpi_states_withdraw(kvp_cache *cache, uint32_t node)
     detach(cache, node); /* lives: sequences have it */
 }
 
-void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block)
+void kvpi_states_miss(kvp_cache *cache, uint32_t slot, uint64_t step)
+{
+    uint64_t *arriving = &kvpi_pool_arriving(slots_of(cache))[slot];
+    const uint32_t node = kvpi_block(slots_of(cache), slot)->content;
+    if (*arriving != step) {
+        return;
+    }
+    *arriving = 0;
+    if (node != KVPI_NO_NODE) {
+        kvpi_states_withdraw(cache, node);
+        kvpi_prefix_reap(&cache->prefix, node);
+    }
+}
+
+void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block, int kept)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t where = kvpi_where(cache, tier, block);
     const uint32_t other = where ^ KVP_HOST; /* the same on the other tier */
     uint32_t node = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
-    while (node != KVPI_NO_NODE) {
+    while (node != KVPI_NO_NODE && !kept) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
         const uint32_t slot = kvpi_checkpoint_of(cache, node);

@@ -47,6 +47,20 @@ static inline uint32_t kvpi_checkpoint_of(const kvp_cache *cache, uint32_t node)
     return kvpi_node_at(&cache->prefix, node, kvpi_states_where(cache))->block;
 }
 
+/* Will a copy that waits, or is out, bring the state into a slot of the device? */
+static inline int kvpi_states_arrives(const kvp_cache *cache, uint32_t slot)
+{
+    return cache->config.steps == KVP_STEPS_OVERLAPPED &&
+           kvpi_pool_arriving(&cache->states.pool)[slot] > cache->steps.effective;
+}
+
+/* The same, if its state is there already: what can be hit, and gone back to. */
+static inline uint32_t kvpi_checkpoint_there(const kvp_cache *cache, uint32_t node)
+{
+    const uint32_t slot = kvpi_checkpoint_of(cache, node);
+    return slot != 0 && kvpi_states_arrives(cache, slot) ? 0 : slot;
+}
+
 /* Has each group a block with the node's unit, on some tier? */
 static inline int kvpi_states_has_kv(const kvp_cache *cache, uint32_t node)
 {
@@ -59,7 +73,7 @@ static inline int kvpi_states_has_kv(const kvp_cache *cache, uint32_t node)
     return g == cache->config.n_groups;
 }
 
-/* The checkpoint after the sequence's first n tokens; 0: none, or n is 0. */
+/* The checkpoint after the sequence's first n tokens; 0: none that is there, or n is 0. */
 uint32_t kvpi_states_kept(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
 
 /* Has it a slot to write, or must it take one? 1: one. */
@@ -145,6 +159,29 @@ static inline int kvpi_states_ahead_valid(const kvp_cache *cache, const struct k
     return 1;
 }
 
+/* For the audit: S10. */
+static inline int kvpi_states_arrival_valid(const kvp_cache *cache, uint32_t slot)
+{
+    const struct kvpi_steps *steps = &cache->steps;
+    const struct kvpi_block *block = kvpi_block(&cache->states.pool, slot);
+    const struct kvpi_copy *copy = kvpi_plan_copies(&cache->plan);
+    if (!kvpi_states_arrives(cache, slot) ||
+        (kvpi_block_refs(block) == 0 && block->content == KVPI_NO_NODE)) {
+        return 1; /* nobody uses it, and the copy may have been dropped */
+    }
+    const uint64_t step = kvpi_pool_arriving(&cache->states.pool)[slot];
+    for (uint64_t s = steps->effective + 1; s < step && s <= steps->begun; s++) {
+        copy += steps->n_copies[s % steps->max];
+    }
+    uint64_t n = step > steps->begun ? cache->plan.n : steps->n_copies[step % steps->max];
+    while (n > 0 && (copy->dst != slot || copy->dst_tier != (KVPI_SLOTS | KVP_DEVICE))) {
+        copy++;
+        n--;
+    }
+    return n > 0 && step <= steps->begun + 1 &&
+           (kvpi_block_refs(block) == 0 || block->content == KVPI_NO_NODE);
+}
+
 /* For the audit: `by` more references of each slot that the sequence has. */
 static inline void kvpi_states_refer(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t by)
 {
@@ -168,8 +205,8 @@ int kvpi_states_lacks(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
 /* It will be, and has more computed tokens still. */
 void kvpi_states_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
 
-/* A step failed: `computed` tokens were, and seq->computed are left. */
-void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t computed);
+/* What steps leave behind is taken back. Is what it reads the state after the computed tokens? */
+void kvpi_states_back(kvp_cache *cache, struct kvpi_seq *seq, int is_there);
 
 kvp_status kvpi_states_check_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
                                   uint32_t at);
@@ -190,8 +227,12 @@ uint32_t kvpi_states_checkpoint(kvp_cache *cache, const struct kvpi_seq *seq);
 /* The node's checkpoint is none any more: it was withdrawn. */
 void kvpi_states_withdraw(kvp_cache *cache, uint32_t node);
 
-/* A cached block is about to lose its content: so do the checkpoints that need it. */
-void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block);
+/* A cached block is about to lose its content: so do the checkpoints that need it. `kept`: the
+ * content is on its way to the other tier. */
+void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block, int kept);
+
+/* The copy of the step that was to bring a state into the slot has failed. */
+void kvpi_states_miss(kvp_cache *cache, uint32_t slot, uint64_t step);
 
 /* Take a slot, in a retention class, for a namespace, evicting a checkpoint if need be; of the
  * host, where nothing is evicted. */

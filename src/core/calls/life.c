@@ -137,7 +137,7 @@ static int once_wrong(const kvp_config *c, kvp_why *why)
 /* With what does recurrent state not go together yet? */
 static int states_wrong(const kvp_config *c, kvp_why *why)
 {
-    const uint64_t n_groups = c->n_groups, host_blocks = c->host_blocks;
+    const uint64_t n_groups = c->n_groups;
     if (kvpi_why_range(why, "state_slots", c->state_slots, c->state_slots == 0 ? 0 : 2, 1u << 30)) {
         return 1;
     }
@@ -147,9 +147,7 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
         return 1;
     }
     return c->state_slots > 0 &&
-           (kvpi_why_if(why, c->steps != KVP_STEPS_ORDERED && c->host_blocks > 0, "host_blocks",
-                        &host_blocks, "expected 0 with state_slots and overlapped steps") ||
-            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
+           (kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, 0) ||
             kvpi_why_range(why, "policy", c->policy, KVP_POLICY_LRU, KVP_POLICY_LRU) ||
             kvpi_why_if(why, n_groups == KVP_GROUPS_MAX, "n_groups", &n_groups,
                         "with state_slots it is 7 at most"));

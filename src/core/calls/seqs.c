@@ -523,7 +523,7 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
         kvpi_windows_back(cache, seq);
     }
     if (withdraws_state) {
-        kvpi_states_back(cache, seq, computed);
+        kvpi_states_back(cache, seq, seq->computed == computed);
     }
 }
 

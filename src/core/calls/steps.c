@@ -260,6 +260,9 @@ kvp_status kvp_step_commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
 static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t step)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
+    if (copy->dst_tier & KVPI_SLOTS) {
+        return; /* that it is there is known by the number of its step */
+    }
     /* Not the copy's group: the block may have been taken anew by another one in the same plan. */
     const uint32_t where = kvpi_where(cache, copy->dst_tier, copy->dst);
     const uint32_t first = kvpi_prefix_slot(prefix, where, copy->dst, 0);
@@ -356,7 +359,7 @@ kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_effectiv
 
 static struct kvpi_block *block_of_slot(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
-    return kvpi_block(kvpi_tier_pool(cache, tier), block);
+    return kvpi_block(kvpi_copy_pool(cache, tier), block);
 }
 
 /* The copies before those of `step`: of older steps. */
@@ -422,6 +425,22 @@ static uint32_t count_good(kvp_cache *cache, const struct kvpi_seq *seq)
     return seq->computed;
 }
 
+/* Does it read a state that will not come? */
+static int lacks_state(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    const uint32_t slot =
+        seq->windowed & KVPI_STATEFUL ? kvpi_states_of(cache, seq)->read : KVP_NULL_BLOCK;
+    return slot != 0 &&
+           (block_of_slot(cache, KVPI_SLOTS | seq->tier, slot)->refs & KVPI_REFS_MARKED) &&
+           (seq->tier == KVP_HOST || kvpi_states_arrives(cache, slot));
+}
+
+/* Is something of what is computed bad? */
+static int is_cut(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return count_good(cache, seq) < seq->computed || lacks_state(cache, seq);
+}
+
 /* Was the step, or one after it, to compute nodes of the sequence's tree? */
 static int loses_tree(const struct kvpi_seq *seq, uint64_t step)
 {
@@ -434,8 +453,7 @@ static uint32_t find_cut(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uin
     uint32_t n = 0;
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if ((seq->generation & 1) &&
-            (count_good(cache, seq) < seq->computed || loses_tree(seq, step))) {
+        if ((seq->generation & 1) && (is_cut(cache, seq) || loses_tree(seq, step))) {
             if (n < capacity) {
                 out_seqs[n] = kvpi_table_handle(&cache->table, seq, cache->recorder.cache_bits);
             }
@@ -453,6 +471,9 @@ static void strike_awaited(kvp_cache *cache, uint64_t step)
     struct kvpi_prefix *prefix = &cache->prefix;
     for (uint64_t i = copies_before(&cache->steps, step); i < plan->n_out + plan->n; i++) {
         const uint32_t tier = copies[i].dst_tier;
+        if (tier & KVPI_SLOTS) {
+            continue;
+        }
         const uint32_t where = kvpi_where(cache, tier, copies[i].dst);
         const uint32_t first = kvpi_prefix_slot(prefix, where, copies[i].dst, 0);
         if (!(block_of_slot(cache, tier, copies[i].dst)->refs & KVPI_REFS_MARKED)) {
@@ -477,18 +498,19 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
         if (!(seq->generation & 1)) {
             continue;
         }
-        const uint32_t n_good = count_good(cache, seq);
-        if (loses_tree(seq, step) || n_good < seq->computed) {
+        const int cuts = is_cut(cache, seq);
+        if (loses_tree(seq, step) || cuts) {
             kvpi_set32(&seq->n_tree, 0);
         }
-        if (n_good < seq->computed || (until[place] & ~DROPPED) > seq->computed + 1) {
+        if (cuts || (until[place] & ~DROPPED) > seq->computed + 1) {
             drop_commits(cache, step, place);
             if (seq->windowed & KVPI_STATEFUL) {
-                kvpi_states_drop_ahead(cache, seq, step);
+                kvpi_states_of(cache, seq)->fails =
+                    cuts ? KVPI_STATE_FAILS : KVPI_STATE_AHEAD_FAILS;
             }
         }
-        if (n_good < seq->computed) {
-            const uint32_t computed = seq->computed;
+        if (cuts) {
+            const uint32_t n_good = count_good(cache, seq);
             kvpi_steps_cut(cache, seq, n_good);
             kvpi_set32(&seq->computed, n_good);
             kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_good));
@@ -496,9 +518,22 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
             if (seq->windowed & KVPI_WINDOWED) {
                 kvpi_windows_back(cache, seq);
             }
-            if (seq->windowed & KVPI_STATEFUL) {
-                kvpi_states_back(cache, seq, computed);
-            }
+        }
+    }
+}
+
+/* Slots of what failed are released. */
+static void take_states_back(kvp_cache *cache, uint64_t step)
+{
+    for (uint32_t place = 0; place < cache->table.max_seqs && kvpi_has_states(cache); place++) {
+        struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+        const uint32_t fails = kvpi_states_of(cache, seq)->fails;
+        kvpi_states_of(cache, seq)->fails = 0;
+        if (fails != 0) {
+            kvpi_states_drop_ahead(cache, seq, step);
+        }
+        if (fails == KVPI_STATE_FAILS) {
+            kvpi_states_back(cache, seq, 0);
         }
     }
 }
@@ -531,11 +566,14 @@ static void fail_step(kvp_cache *cache, uint64_t step)
     strike_awaited(cache, step);
     cut_seqs(cache, step);
     clear_bad(cache); /* before anything is queued, or dropped from the plan */
+    take_states_back(cache, step);
     shorten_swapped(cache);
     for (uint64_t i = 0; i < steps->n_copies[slot_of_copy(steps, step)]; i++) {
         struct kvpi_copy *copy = &kvpi_plan_copies(&cache->plan)[first + i];
         if (copy->dst_tier == KVP_DEVICE) {
             forget_arrival(cache, copy->dst, step);
+        } else if (copy->dst_tier == (KVPI_SLOTS | KVP_DEVICE)) {
+            kvpi_states_miss(cache, copy->dst, step);
         }
         if (copy->keeps) {
             copy->keeps = 0;

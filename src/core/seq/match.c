@@ -387,11 +387,11 @@ static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint3
 {
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
     uint32_t u = most;
-    while (u > 0 && kvpi_checkpoint_of(cache, nodes[u - 1]) == 0) {
+    while (u > 0 && kvpi_checkpoint_there(cache, nodes[u - 1]) == 0) {
         u -= step;
     }
     match->n_hits = u;
-    match->state = u == 0 ? 0 : kvpi_checkpoint_of(cache, nodes[u - 1]);
+    match->state = u == 0 ? 0 : kvpi_checkpoint_there(cache, nodes[u - 1]);
 }
 
 /* Count blocks from n_hits. */

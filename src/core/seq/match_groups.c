@@ -130,7 +130,7 @@ static int has_prefix(const kvp_cache *cache, struct judged *g, uint32_t n, int 
 static int lacks_checkpoint(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n)
 {
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
-    return kvpi_has_states(cache) && kvpi_checkpoint_of(cache, nodes[n - 1]) == 0;
+    return kvpi_has_states(cache) && kvpi_checkpoint_there(cache, nodes[n - 1]) == 0;
 }
 
 /* The first group that lacks something for the prefix of n units; n_groups: the one of state, and
@@ -269,7 +269,7 @@ static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct gro
     match->state = 0;
     if (kvpi_has_states(cache) && match->n_hits > 0) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
-        match->state = kvpi_checkpoint_of(cache, nodes[match->n_hits - 1]);
+        match->state = kvpi_checkpoint_there(cache, nodes[match->n_hits - 1]);
     }
     cut_rows(cache, match, judge);
     see_hits(cache, match);

@@ -45,8 +45,9 @@ void kvpi_states_count_room(kvp_cache *cache, const struct kvpi_seq *seq,
                             struct kvpi_states_move *move)
 {
     const struct kvpi_block *old = old_slot(cache, seq);
-    move->n_room +=
-        old == NULL || old->next != 0 || old->prev > 1; /* else it writes what it reads */
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    move->n_room += overlapped || old == NULL || old->next != 0 ||
+                    old->prev > 1; /* else it writes what it reads */
 }
 
 uint64_t kvpi_states_missing(kvp_cache *cache, const struct kvpi_states_move *move)

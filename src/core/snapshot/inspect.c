@@ -201,6 +201,7 @@ static void fetch_states(struct inspection *in)
         const uint64_t n = (uint64_t)steps->max * n_seqs;
         fetch_array(in, kvpi_at(in->copy, steps->ahead_at), n, sizeof(uint32_t));
         fetch_array(in, kvpi_at(in->copy, steps->until_at), n, sizeof(uint32_t));
+        fetch_array(in, kvpi_pool_arriving(&states->pool), states->pool.n_blocks, sizeof(uint64_t));
     }
 }
 
@@ -432,7 +433,7 @@ static void tell_slots(struct inspection *in)
                                                  : KVP_ARENA_CACHED]++;
         if (node != KVPI_NO_NODE && node <= prefix->n_touched && in->options->tell != NULL &&
             kvpi_checkpoint_of(in->copy, node) == slot && space_of_root(prefix, node) != 0 &&
-            kvpi_states_has_kv(in->copy, node)) {
+            kvpi_states_has_kv(in->copy, node) && !kvpi_states_arrives(in->copy, slot)) {
             tell_checkpoint(in, slot, node);
         }
     }
