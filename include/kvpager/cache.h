@@ -96,7 +96,7 @@ typedef struct kvp_config {
     uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
     uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
                                     0 = enough for all units of the pools and 1/64 more, with a host
-                                    tier or states 1/4. None free: content is evicted for one */
+                                    tier 1/4, with states 1/1. None free: content is evicted */
     uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
     uint32_t max_copies;        /* that wait, or are out; 0 = max_seqs + 64, + n_blocks with host */
     uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */

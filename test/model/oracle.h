@@ -274,6 +274,8 @@ typedef struct oracle_seq {
     X(node_slot)         /* or a checkpoint without block */                                       \
     X(node_again)        /* and that freed none, or there was no more to go */                     \
     X(node_none)         /* nothing cached was left */                                             \
+    X(load_node)         /* a load made room for a node of its path */                             \
+    X(load_node_found)   /* by what it had found */                                                \
     X(spared)            /* an eviction while blocks of a higher class waited */                   \
     X(kept_roots)        /* a flush without a free node */                                         \
     X(kept_hits)         /* an open copied from a block that was kept */                           \

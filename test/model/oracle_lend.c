@@ -411,6 +411,7 @@ static bool is_there(const oracle *o, uint32_t node, uint32_t group)
 
 static void count_entries(const oracle *o, const kvp_call *call, wish *w, kvp_load *load)
 {
+    w->n_new = w->n_touched = load->n_found = load->n_elsewhere = 0;
     for (uint32_t i = 0; i < call->range.end; i++) {
         uint32_t node = last_node(o, i);
         int32_t host = there(o, node, call->group, KVP_HOST);
@@ -437,7 +438,7 @@ static oracle_load *find_load(oracle *o, uint64_t number)
 }
 
 /* One slot of the host; half of them, rounded up, at most. */
-static kvp_status state_admit(oracle *o, const kvp_call *call, const wish *w)
+static kvp_status state_admit(oracle *o, const kvp_call *call)
 {
     uint32_t usable = o->config.host_state_slots - 1, most = (usable + 1) / 2;
 
@@ -446,8 +447,7 @@ static kvp_status state_admit(oracle *o, const kvp_call *call, const wish *w)
         return oracle_fail_blocks(o, KVP_E_NEVER, 0, KVP_HOST_STATE_SLOTS,
                                   1 + call->count - usable);
     }
-    if (!find_load(o, 0) || oracle_loading_slots(o) == most ||
-        o->node_limit - o->nodes_used < w->n_units - w->n_known)
+    if (!find_load(o, 0) || oracle_loading_slots(o) == most)
         return oracle_fail_blocks(o, KVP_E_AGAIN, 0, KVP_HOST_STATE_SLOTS, 0);
     if (1 + call->count > o->host_slot_queue.n) {
         o->stats.refused++;
@@ -460,7 +460,7 @@ static kvp_status state_admit(oracle *o, const kvp_call *call, const wish *w)
 static kvp_status load_admit(oracle *o, const kvp_call *call, const wish *w)
 {
     if (is_of_state(o, call->group))
-        return state_admit(o, call, w);
+        return state_admit(o, call);
     uint64_t usable = oracle_usable(o, KVP_HOST), available = oracle_available(o, KVP_HOST);
     uint64_t spare = call->count, beside = spare > w->n_touched ? spare : w->n_touched;
 
@@ -471,14 +471,32 @@ static kvp_status load_admit(oracle *o, const kvp_call *call, const wish *w)
                                       ? w->n_new - o->config.lent_blocks
                                       : w->n_new + spare - usable);
     }
-    if (!find_load(o, 0) || n_lent(o) + w->n_new > o->config.lent_blocks ||
-        o->node_limit - o->nodes_used < w->n_units - w->n_known)
+    if (!find_load(o, 0) || n_lent(o) + w->n_new > o->config.lent_blocks)
         return oracle_fail_blocks(o, KVP_E_AGAIN, 0, KVP_HOST, 0);
     if (w->n_new + beside > available) {
         o->stats.refused++;
         return oracle_fail_blocks(o, KVP_E_NO_BLOCKS, 0, KVP_HOST, w->n_new + beside - available);
     }
     return KVP_OK;
+}
+
+/* Nodes for the path: content that is evicted for them may be what the path has, but its known
+ * nodes stay. */
+static kvp_status find_room_for_nodes(oracle *o, const kvp_call *call, wish *w, kvp_load *load)
+{
+    uint32_t n = w->n_units - w->n_known, found = load->n_found;
+    kvp_status status = KVP_OK;
+
+    if (o->node_limit - o->nodes_used >= n)
+        return KVP_OK;
+    while (o->node_limit - o->nodes_used < n && oracle_free_node(o))
+        o->marks.load_node++;
+    count_entries(o, call, w, load);
+    o->marks.load_node_found += load->n_found < found;
+    status = load_admit(o, call, w);
+    if (status == KVP_OK && o->node_limit - o->nodes_used < n)
+        return oracle_fail(o, KVP_E_AGAIN, 0, 0);
+    return status;
 }
 
 static void take_entry(oracle *o, const kvp_call *call, oracle_load *load, uint32_t entry)
@@ -505,10 +523,18 @@ static void take_state(oracle *o, const kvp_call *call, oracle_load *load)
     o->marks.load_state_waits += load->after > plans_over(o);
 }
 
+static void clear_blocks(oracle *o, const kvp_call *call)
+{
+    uint32_t n = call->range.end - call->range.begin;
+
+    memset(oracle_out_i32(o, n), 0, n * sizeof *o->i32);
+}
+
 static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load *out)
 {
     oracle_load *load = find_load(o, 0);
 
+    clear_blocks(o, call);
     make_nodes(o, call, w);
     load->number = ++o->load_number;
     load->group = call->group;
@@ -549,6 +575,21 @@ static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load 
     o->stats.loads = o->load_number;
 }
 
+static kvp_status begin_admitted(oracle *o, const kvp_call *call, wish *w, kvp_load *load)
+{
+    uint32_t known = w->n_known ? o->prompt_nodes[w->n_known - 1] : w->root;
+    kvp_status status;
+
+    oracle_begin_change(o);
+    o->nodes[known].users++;
+    status = find_room_for_nodes(o, call, w, load);
+    if (status == KVP_OK)
+        begin_load(o, call, w, load);
+    o->nodes[known].users--;
+    oracle_node_prune(o, known);
+    return status;
+}
+
 static kvp_status load_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     wish w = {0};
@@ -566,15 +607,16 @@ static kvp_status load_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
         status = load_admit(o, call, &w);
     if (status != KVP_OK)
         return status;
-    out->n = call->range.end - call->range.begin;
-    out->i32 = oracle_out_i32(o, out->n);
-    memset(o->i32, 0, out->n * sizeof *o->i32);
+    if (w.n_new)
+        status = begin_admitted(o, call, &w, &load);
+    if (status != KVP_OK)
+        return status;
     o->marks.load_elsewhere += load.n_elsewhere > 0;
     o->marks.load_found += load.n_found > 0 && w.n_new > 0;
-    if (w.n_new) {
-        oracle_begin_change(o);
-        begin_load(o, call, &w, &load);
-    }
+    out->n = call->range.end - call->range.begin;
+    if (!w.n_new)
+        clear_blocks(o, call);
+    out->i32 = o->i32;
     out->u.load = load;
     return KVP_OK;
 }

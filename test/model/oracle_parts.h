@@ -71,7 +71,7 @@ int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest);
 bool oracle_may_copy_to_host(oracle *o, uint64_t ns_handle);
 
 /* oracle_room.c: a node when none is free. */
-void oracle_free_node(oracle *o);
+bool oracle_free_node(oracle *o);
 
 /* oracle_quotas.c: whose blocks go first. */
 int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle);

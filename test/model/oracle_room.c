@@ -40,10 +40,12 @@ static bool evict_checkpoint(oracle *o)
     return true;
 }
 
-/* Evict until a node is free. */
-void oracle_free_node(oracle *o)
+/* Evict until one more node is free. False: none is. */
+bool oracle_free_node(oracle *o)
 {
-    for (uint32_t n = 0; n < EVICTIONS_MAX && o->nodes_used >= o->node_limit; n++) {
+    uint32_t used = o->nodes_used;
+
+    for (uint32_t n = 0; n < EVICTIONS_MAX && o->nodes_used == used; n++) {
         o->marks.node_again += n > 0;
         if (evict_block(o, KVP_HOST)) {
             o->marks.node_host++;
@@ -53,7 +55,8 @@ void oracle_free_node(oracle *o)
             o->marks.node_slot++;
         } else {
             o->marks.node_none++;
-            return;
+            return false;
         }
     }
+    return o->nodes_used < used;
 }

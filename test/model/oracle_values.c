@@ -94,7 +94,8 @@ static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units)
         node = oracle_node_find(o, parent, seq->tail, &seq->tail_keys);
     }
     if (node == ORACLE_NONE) {
-        oracle_free_node(o);
+        if (o->nodes_used >= o->node_limit)
+            oracle_free_node(o);
         node = oracle_node_make(o, parent, seq->tail, &seq->tail_keys, &hash);
         if (node != ORACLE_NONE)
             o->nodes[node].is_private = !is_public;

@@ -454,13 +454,14 @@ static int evict_coldest(kvp_cache *cache, uint32_t tier)
 __attribute__((noinline, cold)) int kvpi_free_node(kvp_cache *cache)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    for (uint32_t n = 0; n < KVPI_NODE_EVICTIONS_MAX && prefix->n_used == prefix->n_nodes; n++) {
+    const uint64_t n_used = prefix->n_used;
+    for (uint32_t n = 0; n < KVPI_NODE_EVICTIONS_MAX && prefix->n_used == n_used; n++) {
         if (!evict_coldest(cache, KVP_HOST) && !evict_coldest(cache, KVP_DEVICE) &&
             !kvpi_states_evict_coldest(cache)) {
             break;
         }
     }
-    return prefix->n_used < prefix->n_nodes;
+    return prefix->n_used < n_used;
 }
 
 /* ---------------------------------------------------------------------- taken, released, sealed */

@@ -47,7 +47,7 @@ int kvpi_reclaim_block(kvp_cache *cache);
 
 #define KVPI_NODE_EVICTIONS_MAX 1024u
 
-/* No node is free: evict cached content until one is. Gives 0 if none is after that. Nodes that are
+/* Evict cached content until one more node is free. Gives 0 if none is after that. Nodes that are
  * meant to stay need a user. */
 int kvpi_free_node(kvp_cache *cache);
 

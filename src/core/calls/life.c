@@ -191,9 +191,11 @@ static uint32_t default_nodes(const kvp_config *config)
     const uint64_t n_loads = config->max_loads > 0 ? config->lent_blocks : 0;
     const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks + n_loads;
     const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
-    /* Nodes whose block went before one behind them. With a host tier, and with states, there are
-     * more. Without a free node, content is evicted for one (core/cache/blocks.c). */
-    const uint64_t n_lost = units / (config->host_blocks > 0 || config->state_slots > 0 ? 4 : 64);
+    /* Nodes whose block went before one behind them. With a host tier there are more, and with
+     * states most. Without a free node, content is evicted for one (core/cache/blocks.c). */
+    const uint64_t n_lost = units / (config->state_slots > 0   ? 1
+                                     : config->host_blocks > 0 ? 4
+                                                               : 64);
     const uint64_t n = units + n_lost + config->max_seqs + config->max_namespaces + 64;
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
 }

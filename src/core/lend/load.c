@@ -123,6 +123,7 @@ static uint32_t loading_flag(uint32_t group)
 static void count_entries_to_load(kvp_cache *cache, struct request *r)
 {
     kvp_load *load = r->load;
+    load->n_found = load->n_elsewhere = r->n_new = r->n_cached = 0;
     for (uint32_t i = 0; i < load->entries.end; i++) {
         const uint32_t node = last_node_of(cache, r, i);
         const uint32_t host = block_there(cache, node, KVPI_WHERE(KVP_HOST, load->group));
@@ -148,7 +149,7 @@ static int is_of_state(const kvp_cache *cache, uint32_t group)
     return group == cache->config.n_groups;
 }
 
-/* Is there room? */
+/* Is there room, nodes apart? */
 static kvp_status admit(kvp_cache *cache, const struct request *r)
 {
     const struct kvpi_lending *lending = &cache->lending;
@@ -168,8 +169,7 @@ static kvp_status admit(kvp_cache *cache, const struct request *r)
     } else if (r->n_new + spare > usable) {
         status = KVP_E_NEVER;
         missing = r->n_new + spare - usable;
-    } else if (lending->n_loads == lending->max_loads || lent + r->n_new > limit ||
-               cache->prefix.n_nodes - cache->prefix.n_used < r->n_units - r->n_known) {
+    } else if (lending->n_loads == lending->max_loads || lent + r->n_new > limit) {
         status = KVP_E_AGAIN;
     } else if (need > available) {
         status = KVP_E_NO_BLOCKS;
@@ -180,6 +180,24 @@ static kvp_status admit(kvp_cache *cache, const struct request *r)
         cache->shortage.tier = is_state ? KVP_HOST_STATE_SLOTS : KVP_HOST;
     }
     return status;
+}
+
+static int lacks_nodes(const kvp_cache *cache, const struct request *r)
+{
+    return cache->prefix.n_nodes - cache->prefix.n_used < r->n_units - r->n_known;
+}
+
+/* Content is evicted for the nodes of the path, if need be. Then less of it may be there, and the
+ * rest is counted anew. */
+static kvp_status make_room_for_nodes(kvp_cache *cache, struct request *r)
+{
+    if (!lacks_nodes(cache, r)) {
+        return KVP_OK;
+    }
+    while (lacks_nodes(cache, r) && kvpi_free_node(cache)) {}
+    count_entries_to_load(cache, r);
+    const kvp_status status = admit(cache, r);
+    return status == KVP_OK && lacks_nodes(cache, r) ? kvpi_fail(cache, KVP_E_AGAIN, 0, 0) : status;
 }
 
 /* Hold the host blocks of the path, or release them, the last first. */
@@ -247,12 +265,18 @@ static uint64_t *loading_of(kvp_cache *cache, uint32_t group)
     return is_of_state(cache, group) ? &cache->lending.n_slots : &cache->lending.n_loading;
 }
 
+static void clear_blocks(kvp_load *load)
+{
+    memset(load->blocks, 0, (load->entries.end - load->entries.begin) * sizeof(*load->blocks));
+}
+
 static void begin_load(kvp_cache *cache, struct request *r)
 {
     const uint32_t group = r->load->group;
     struct kvpi_load *load = find_load(cache, 0);
     uint32_t last = KVP_NULL_BLOCK;
     KVPI_ASSERT(load != NULL);
+    clear_blocks(r->load);
     make_path(cache, r);
     kvpi_count(&cache->lending.number, 1);
     *load = (struct kvpi_load){.number = cache->lending.number,
@@ -276,6 +300,20 @@ static void begin_load(kvp_cache *cache, struct request *r)
     r->load->number = load->number;
     r->load->after = load->after;
     r->load->n_blocks = load->n_blocks;
+}
+
+/* What is known of the path stays while others of its nodes are made. */
+static kvp_status begin_admitted(kvp_cache *cache, struct request *r)
+{
+    const uint32_t known = r->n_known > 0 ? r->nodes[r->n_known - 1] : r->match.root;
+    kvpi_begin_change(cache);
+    kvpi_prefix_use(&cache->prefix, known);
+    const kvp_status status = make_room_for_nodes(cache, r);
+    if (status == KVP_OK) {
+        begin_load(cache, r);
+    }
+    kvpi_prefix_unuse(&cache->prefix, known);
+    return status;
 }
 
 static kvp_status check_entries(const kvp_cache *cache, const struct request *r)
@@ -308,20 +346,18 @@ static kvp_status begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
     r.n_units = load->entries.end * kvpi_units_per_block(cache);
     r.nodes = kvpi_row_nodes(&cache->table, kvpi_table_scratch(&cache->table));
     load->number = load->after = 0;
-    load->n_blocks = load->n_found = load->n_elsewhere = 0;
+    load->n_blocks = 0;
     kvpi_match_hash_rest(cache, &r.match);
     find_load_path(cache, &r);
     count_entries_to_load(cache, &r);
     status = r.n_new == 0 ? KVP_OK : admit(cache, &r);
-    if (status != KVP_OK) {
-        return status;
+    if (status == KVP_OK && r.n_new > 0) {
+        return begin_admitted(cache, &r);
     }
-    memset(load->blocks, 0, (load->entries.end - load->entries.begin) * sizeof(*load->blocks));
-    if (r.n_new > 0) {
-        kvpi_begin_change(cache);
-        begin_load(cache, &r);
+    if (status == KVP_OK) {
+        clear_blocks(load);
     }
-    return KVP_OK;
+    return status;
 }
 
 kvp_status kvp_load_begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_load *load)
