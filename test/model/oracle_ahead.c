@@ -10,8 +10,9 @@ kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, ui
 }
 
 /* May a step that is out be told to commit so much? The state of what it computes is in the slot to
- * write, and no later step may have been told before. */
-kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n)
+ * write, and no later step may have been told before. With a ring it is not known yet which of its
+ * tokens are accepted. */
+kvp_status oracle_ahead_status(oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n)
 {
     uint32_t end = seq->computed;
     bool told = false;
@@ -22,6 +23,9 @@ kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t 
     }
     if (!oracle_has_states(o) || n <= end)
         return KVP_OK;
+    o->marks.ring_declared += oracle_ring_slots(seq) > 0;
+    if (oracle_ring_slots(seq))
+        return KVP_E_STATE;
     if (seq->n_ahead && seq->ahead[seq->n_ahead - 1].step > step)
         return KVP_E_STATE;
     return told || seq->write_slot ? KVP_OK : KVP_E_STATE;

@@ -471,9 +471,10 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
     if (!oracle_has_states(o))
         return;
     o->marks.state_released += seq->read_slot && seq->read_slot != seq->write_slot;
+    o->marks.ring_late += oracle_ring_slots(seq) && o->n_steps;
+    oracle_ring_keep(o, seq, seq->computed);
+    oracle_ring_drop(o, seq);
     if (!oracle_overlapped(o)) {
-        oracle_ring_keep(o, seq, seq->computed);
-        oracle_ring_drop(o, seq);
         read_slot(o, seq, seq->write_slot);
         return;
     }
