@@ -110,3 +110,11 @@ void oracle_ring_keep(oracle *o, oracle_seq *seq, uint32_t n)
         oracle_slot_release(o, seq->write_slot);
     seq->write_slot = slot;
 }
+
+/* More of its tokens are computed. */
+void oracle_ring_commit(oracle *o, oracle_seq *seq)
+{
+    o->marks.ring_late += oracle_ring_slots(seq) && o->n_steps;
+    oracle_ring_keep(o, seq, seq->computed);
+    oracle_ring_drop(o, seq);
+}
