@@ -167,6 +167,17 @@ static void accept_one(struct session *s, const struct named *k)
     s->n_moves += accept.n_moves;
 }
 
+/* A chain of drafts, with a slot of state for each. */
+static void draft_chain(const struct session *s, const struct named *k, uint32_t n)
+{
+    const kvp_batch batch = {.struct_size = sizeof batch,
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &k->seq,
+                             .n_tokens = &n};
+    (void)kvp_seq_extend_many(s->cache, &batch);
+}
+
 static void change_one(struct session *s, const struct named *k, uint32_t what)
 {
     int32_t tokens[MAX_TOKENS];
@@ -187,7 +198,12 @@ static void change_one(struct session *s, const struct named *k, uint32_t what)
         else
             (void)kvp_seq_window(s->cache, k->seq, take(s, 3), window, NULL);
         break;
-    case 7: grow_tree(s, k); break;
+    case 7:
+        if (s->config.state_slots > 0)
+            draft_chain(s, k, n);
+        else
+            grow_tree(s, k);
+        break;
     default: accept_one(s, k); break;
     }
 }
@@ -277,6 +293,20 @@ static void spoil(struct session *s, struct message *m)
     }
 }
 
+/* What a kernel of a single process would be given. */
+static void compare_ring(const struct session *s, const kvp_wire_item *item,
+                         const kvp_wire_seq *told)
+{
+    int32_t writes[KVP_STATE_RING_MAX];
+    uint32_t n;
+    if (told->n_write_slots == 0)
+        return;
+    require(kvp_meta_state_rings(s->cache, &item->seq, 1, KVP_STATE_RING_MAX, NULL, &n, writes) ==
+                KVP_OK &&
+            n == told->n_write_slots);
+    require(memcmp(writes, told->write_slots, n * sizeof *writes) == 0);
+}
+
 static void compare(const struct session *s, const kvp_wire_item *item)
 {
     kvp_seq_info info;
@@ -291,6 +321,8 @@ static void compare(const struct session *s, const kvp_wire_item *item)
         kvp_state_info state;
         require(kvp_seq_state_get(s->cache, item->seq, &state) == KVP_OK);
         require(told.read_slot == state.read_slot && told.write_slot == state.write_slot);
+        require(told.n_write_slots == (state.write_slot == 0 ? 0 : state.ring_slots + 1));
+        compare_ring(s, item, &told);
     }
     for (uint32_t g = 0; g < s->config.n_groups; g++) {
         const int32_t *row;

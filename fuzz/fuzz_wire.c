@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvpager/states.h>
 #include <kvpager/wire.h>
 
 #include "wire/bytes.h"
@@ -14,6 +15,21 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_PIECE = 4096 };
+
+static void check_write_slots(const kvp_wire_seq *seq, const kvp_wire_config *config)
+{
+    require(seq->n_write_slots <= KVP_STATE_RING_MAX);
+    require((seq->n_write_slots == 0) == (seq->write_slot == 0));
+    require(seq->n_write_slots <= 1 || seq->n_write_slots <= seq->n_tokens - seq->computed_tokens);
+    for (uint32_t i = 0; i < seq->n_write_slots; i++) {
+        const int32_t slot = seq->write_slots[i];
+        require(slot > 0 && (uint32_t)slot < config->state_slots);
+        for (uint32_t k = 0; k < i; k++)
+            require(seq->write_slots[k] != slot);
+    }
+    require(seq->n_write_slots == 0 ||
+            (uint32_t)seq->write_slots[seq->n_write_slots - 1] == seq->write_slot);
+}
 
 static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
 {
@@ -38,6 +54,7 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
         require(seq.read_slot == 0 || seq.read_slot < config->state_slots);
         require(seq.write_slot == 0 || seq.write_slot < config->state_slots);
         require(seq.write_slot != 0 || seq.step_tokens == 0 || config->state_slots == 0);
+        check_write_slots(&seq, config);
         require(seq.tree_tokens <= config->max_tree_tokens);
         for (uint32_t i = 0; i < seq.tree_tokens; i++)
             require(seq.node_tokens[i] >= 0 && seq.node_parents[i] >= -1 &&

@@ -79,7 +79,7 @@
  *     stay promised until each sample has a state of its own: with one live sample, until its next
  *     chunk is computed; with several, until they have decoded a token. Beams are promised a slot
  *     for each that reads the slot of an earlier one. Parked slots are on their way, as parked
- *     blocks are (see below). There are no rings.
+ *     blocks are (see below).
  *   - A chunk ends where kvp_seq_state_get says (branch_end, prompt_end). When it is computed, its
  *     checkpoint is made if more slots are available than are promised: in the order of seqs,
  *     before anything is forked or closed. With overlapped steps it takes no slot, and is made.

@@ -68,9 +68,10 @@
  *                  between steps there is none. (A commit of no more than the computed tokens
  *                  changes nothing.) Tokens that are added without the flag share the slot to write
  *                  with the last one. An extend with the flag gives them other slots: commit what a
- *                  step has run before. Each sequence has KVP_STATE_RING_MAX tokens at most that
- *                  are not computed, else KVP_E_TOO_LONG. The flag is KVP_E_ARG with
- *                  KVP_BATCH_EACH, without state group and with overlapped steps. The scheduler
+ *                  step has run before. Each sequence with a ring has KVP_STATE_RING_MAX tokens at
+ *                  most that are not computed, else KVP_E_TOO_LONG. KVP_BATCH_RING_NEW is the same
+ *                  for batches with other sequences: those that get no tokens have no ring. Both
+ *                  flags are KVP_E_ARG with KVP_BATCH_EACH and without state group. The scheduler
  *                  uses rings if its config.state_rings is 1.
  *   Drafts         Without a ring a step that runs a chain of drafts leaves one state: the one
  *                  after the tokens that are accepted, and committed. The engine keeps those in
@@ -137,6 +138,14 @@
  *                  steps whose commits are dropped. The next step reads what the failed one read.
  *                  Sequences that are cut go back to a checkpoint where they were cut. Without
  *                  one, their state is lost.
+ *   Rings          are of sequences for which no step that is out has a slot, else KVP_E_STATE.
+ *                  Which slot of the ring the next step reads is known when the pass has run. So
+ *                  kvp_step_commit of more than the computed tokens is KVP_E_STATE while there is a
+ *                  ring. When the pass has run, and before or after kvp_step_done, kvp_seq_commit
+ *                  of the accepted tokens releases the slot that was read, and those of the ring
+ *                  that are not needed. The next extend takes a slot to write. Meanwhile the
+ *                  sequence is in no other step; other sequences may be. If the step fails, the
+ *                  ring and what the step read are as before: the tokens may run again.
  *   Truncate       goes back to the computed tokens, or to where a step that is out ends: later
  *                  steps lose their slots. Between such places it is KVP_E_DROPPED, as far as a
  *                  step that is out goes. Other places are as above.
@@ -167,9 +176,9 @@
  * state_slots cannot be combined with trees, the learned policy or 8 groups of blocks
  * (kvp_config_check names the field). Loads can bring a state (lend.h). A spill writes and loads
  * checkpoints (spill.h). Transfers bring the state with the KV (transfer.h). Worker messages have
- * the slots that each sequence reads and writes (wire.h); one with a ring is refused. Snapshots
- * hold checkpoints (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs
- * the copies.
+ * the slots that each sequence reads and writes, with those of rings (wire.h). Snapshots hold
+ * checkpoints (snapshot.h). memory.h has layouts for slots (KVP_BYTES), and its copier runs the
+ * copies.
  */
 #ifndef KVPAGER_STATES_H
 #define KVPAGER_STATES_H
@@ -184,8 +193,10 @@ extern "C" {
 #define KVP_STATE_SLOTS      2
 #define KVP_HOST_STATE_SLOTS 3
 
-/* In kvp_batch.flags of kvp_seq_extend_many and kvp_can_extend: rings (see above). */
-#define KVP_BATCH_RING 2u
+/* In kvp_batch.flags of kvp_seq_extend_many and kvp_can_extend, alone: rings (see above), of all
+ * sequences; or of those that get tokens, while the others have a slot to write. */
+#define KVP_BATCH_RING     2u
+#define KVP_BATCH_RING_NEW 4u
 
 /* Most tokens of a sequence that a step leaves the states after. */
 #define KVP_STATE_RING_MAX 17
@@ -217,14 +228,14 @@ enum {
 KVP_API kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome);
 
 typedef struct kvp_state_info {
-    uint32_t read_slot;  /* that the next step reads; 0: the initial state, or it is lost. Of the
+    uint32_t read_slot;     /* that the next step reads; 0: the initial state, or it is lost. Of the
                             host if the sequence is swapped out */
-    uint32_t write_slot; /* that it writes; 0: extend first */
-    uint32_t lost;       /* 1: the state after the computed tokens is nowhere */
-    uint32_t branch_end; /* where to end a chunk: the prompt leaves the known path; 0: nowhere */
-    uint32_t prompt_end; /* and: the last unit ends before the last token; 0: nowhere. Both as of
+    uint32_t write_slot;    /* that it writes; 0: extend first */
+    uint32_t lost;          /* 1: the state after the computed tokens is nowhere */
+    uint32_t branch_end;    /* where to end a chunk: the prompt leaves the known path; 0: nowhere */
+    uint32_t prompt_end;    /* and: the last unit ends before the last token; 0: nowhere. Both as of
                             open; 0 for a fork */
-    uint32_t ring_slots; /* that its ring has: a slot for each token that is not computed but the
+    uint32_t ring_slots;    /* that its ring has: a slot for each token that is not computed but the
                             last one; 0: none */
     uint32_t computed_slot; /* with the state after the computed tokens: read_slot, unless a step
                                that is out has a slot for more (see above) */

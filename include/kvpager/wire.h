@@ -31,10 +31,10 @@
  *       this.
  *   R7  With recurrent state (states.h) a worker has the slots that a sequence reads and writes in
  *       its next step. The first forward pass after a hit, a checkpoint or a fork reads one slot
- *       and writes another; afterwards they are the same. Make a step's message before its commits:
- *       they change what is read. A checkpoint has no message of its own, because a worker never
- *       writes the slot again. Copies of states are copies of group n_groups, with slots as block
- *       ids and 1 token.
+ *       and writes another; afterwards they are the same. With a ring it also has the ring's slots.
+ *       Make a step's message before its commits: they change what is read. A checkpoint has no
+ *       message of its own, because a worker never writes the slot again. Copies of states are
+ *       copies of group n_groups, with slots as block ids and 1 token.
  *
  * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
  * users' prompts. The checksum finds damage; it is not a signature.
@@ -100,7 +100,8 @@ KVP_SIZED kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config 
 typedef struct kvp_wire_sender kvp_wire_sender;
 
 /* Say how many bytes a sender needs: about 200 + 4 x n_groups x max_row_blocks
- * + 8 x max_tree_tokens for each worker id. The system backs only what is touched.
+ * + 8 x max_tree_tokens for each worker id, and 136 with recurrent state. The system backs only
+ * what is touched.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
 KVP_API kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_bytes);
 
@@ -182,8 +183,7 @@ typedef struct kvp_wire_step {
  *          lacks, or no layer group, or whose phase is below that of the copy before. Also a move
  *          of a slot that the device lacks, or whose places in the block differ between the groups;
  *          KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4;
- *          its copies travel), or has step_tokens and no slot of state to write (extend it), or has
- *          a ring of slots (states.h);
+ *          its copies travel), or has step_tokens and no slot of state to write (extend it);
  *          KVP_E_DROPPED: it has step_tokens, and its state is lost; KVP_E_UNKNOWN: the cache does
  *          not keep the values (give kvp_wire_item.tokens);
  *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
@@ -221,8 +221,8 @@ KVP_API kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_hea
 typedef struct kvp_wire_mirror kvp_wire_mirror;
 
 /* Say how many bytes a mirror needs. About 80 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
- * for each worker id; 4 for each of max_step_tokens, 20 for each copy, and 16 x n_groups for each
- * move.
+ * for each worker id, and 68 with recurrent state; 4 for each of max_step_tokens, 20 for each copy,
+ * and 16 x n_groups for each move.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
 KVP_API kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes);
 
@@ -309,6 +309,10 @@ typedef struct kvp_wire_seq {
     const int32_t *node_parents; /* [tree_tokens] as kvp_seq_tree gives them */
     uint32_t read_slot;          /* of recurrent state; 0: the initial state, or it is lost */
     uint32_t write_slot;         /* 0 only while step_tokens is 0, or without recurrent state */
+    const int32_t *write_slots;  /* [n_write_slots] of state, in the order of tokens, as
+                                    kvp_meta_state_rings: those of a ring, then write_slot */
+    uint32_t n_write_slots;      /* 0: write_slot is 0; 1: no ring */
+    uint32_t reserved;           /* 0 */
 } kvp_wire_seq;
 
 /* Read one sequence.

@@ -50,7 +50,8 @@ class News(NamedTuple):
 
 class WorkerSeq(NamedTuple):
     """A sequence as a worker knows it; row [n_blocks] i32. status 0: no sequence has this id. The
-    slots are of recurrent state; both are 0 without."""
+    slots are of recurrent state; both are 0 without. write_slots [n] i32, as state_rings gives
+    them: those of a ring, then write_slot; empty if that is 0."""
 
     status: int
     n_tokens: int
@@ -62,6 +63,7 @@ class WorkerSeq(NamedTuple):
     row: I32Array
     read_slot: int = 0
     write_slot: int = 0
+    write_slots: I32Array = np.zeros(0, I32)
 
 
 def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) -> dict[str, int]:
@@ -210,7 +212,7 @@ class Mirror(_Closing):
             return WorkerSeq(room.status, room.n_tokens, room.known_tokens, room.computed_tokens,
                              room.cached_tokens, room.step_tokens, room.last_token,
                              copied(room.row, room.n_blocks, I32), room.read_slot,
-                             room.write_slot)
+                             room.write_slot, copied(room.write_slots, room.n_write_slots, I32))
 
     def info(self) -> WireMirrorState:
         """Where the mirror stands: epoch (0: waits for a full message), number, n_seqs."""

@@ -49,6 +49,12 @@ def test_slots_of_recurrent_state() -> None:
     seq.extend([9])
     mirror.apply(sender.encode([seq], [2], statuses=[1], step_tokens=[1]))
     assert (mirror.seq(2).read_slot, mirror.seq(2).write_slot) == (1, 2)
+    assert mirror.seq(2).write_slots.tolist() == [2] and not len(mirror.seq(1).write_slots)
+    seq.commit(9)
+    cache.extend_many([seq], [1, 2, 3], n_tokens=[3], rings=True)
+    mirror.apply(sender.encode([seq], [2], statuses=[1], step_tokens=[3]))
+    _, n, write = kvpager.state_rings(cache, [seq])
+    assert n.tolist() == [3] and mirror.seq(2).write_slots.tolist() == write[0, :3].tolist()
     with pytest.raises(kvpager.ArgError):
         Sender(cache, state_slots=7)
     with pytest.raises(kvpager.ArgError, match="state_slots"):

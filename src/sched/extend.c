@@ -44,7 +44,7 @@ static int extend_with_drafts(kvp_sched *sched)
 {
     kvp_batch batch = {.struct_size = sizeof(batch),
                        .n_seqs = sched->n_decoding,
-                       .flags = sched->config.state_rings ? KVP_BATCH_RING : 0,
+                       .flags = sched->config.state_rings ? KVP_BATCH_RING_NEW : 0,
                        .seqs = sched->item_seqs,
                        .n_tokens = sched->few_counts};
     if (sched->config.draft_tokens == 0) {

@@ -49,7 +49,7 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
 
 static unsigned may_have_rings(const kvp_sched_config *config, const kvp_config *cache)
 {
-    return cache->state_slots > 0 && cache->steps == KVP_STEPS_ORDERED && config->draft_tokens > 0;
+    return cache->state_slots > 0 && config->draft_tokens > 0;
 }
 
 /* Is a field of a resolved configuration wrong? The first one that is goes to `why`. */

@@ -13,6 +13,7 @@
  *
  *   each sample         two slots while a step runs, whatever it does
  *   prompt under way    extended by 0 tokens before each step, for the slot
+ *   drafts              a ring, if slots are available then; back when the step is finished
  *   promised            two for each sample, less those that the open took: to a request of one
  *                       sample until its first chunk is computed, to others until they have decoded
  *                       a token; to beams one for each that shares the slot of another one. The

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 
-#define KVPI_WIRE_VERSION 3u
+#define KVPI_WIRE_VERSION 4u
 
 /* Where the fields of the head are. */
 enum {
@@ -56,7 +56,12 @@ enum {
 };
 
 /* The second byte of bits, in the same way. */
-enum { KVPI_WIRE_WINDOWS = 1, KVPI_WIRE_TREE = 2, KVPI_WIRE_SLOTS = 4 };
+enum {
+    KVPI_WIRE_WINDOWS = 1,
+    KVPI_WIRE_TREE = 2,
+    KVPI_WIRE_SLOTS = 4, /* the slots of state, without a ring */
+    KVPI_WIRE_RING = 8   /* the same, with a ring */
+};
 
 /* XXH3-64 of head and body, the checksum itself left out. */
 uint64_t kvpi_wire_checksum(const uint8_t *message, size_t n_bytes);

@@ -7,26 +7,12 @@
  *     (It finds closed ids removed already; the first looks them up among the closed ones.)
  * M3  Each worker id is named once, in ascending order; so no entry depends on another one.
  */
-#include <stdlib.h>
+#include "wire/mirror.h"
+
 #include <string.h>
 
 #include "wire/bytes.h"
-#include "wire/table.h"
-#include "base/aligned.h"
 #include "base/sized.h"
-
-struct kvp_wire_mirror {
-    kvp_wire_config config;
-    uint64_t epoch;  /* the sender's, from 1, not counted here; 0: empty */
-    uint64_t number; /* of the last message taken; never wraps */
-    struct kvpi_wire_table table;
-    kvp_wire_news_item *items; /* [max_seqs] */
-    uint32_t *closed;          /* [max_seqs] */
-    kvp_copy *copies;          /* [max_copies] */
-    int32_t *values;           /* [max_step_tokens] */
-    kvp_slot_move *moves; /* [n_groups, max_moves]; of a message's n in each group: [n_groups, n] */
-    uint32_t owned;
-};
 
 typedef struct kvp_wire_mirror mirror;
 typedef struct kvpi_wire_in in_bytes;
@@ -45,81 +31,6 @@ struct wire_reading {
     uint32_t closed_left;
     uint32_t closed_id; /* the one read last, + 1; 0: none yet */
 };
-
-/* ------------------------------------------------------------------------------------ creation */
-
-struct mirror_places {
-    struct kvpi_wire_table_places table;
-    size_t items;
-    size_t closed;
-    size_t copies;
-    size_t values;
-    size_t moves;
-    size_t bytes;
-};
-
-static kvp_status plan_mirror(const kvp_wire_config *config, struct mirror_places *places)
-{
-    struct kvpi_wire_layout layout = {0};
-    if (!kvpi_wire_config_is_valid(config))
-        return KVP_E_ARG;
-    kvpi_wire_layout_take(&layout, 1, sizeof(mirror));
-    places->items = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(kvp_wire_news_item));
-    places->closed = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(uint32_t));
-    places->copies = kvpi_wire_layout_take(&layout, config->max_copies, sizeof(kvp_copy));
-    places->values = kvpi_wire_layout_take(&layout, config->max_step_tokens, sizeof(int32_t));
-    places->moves = kvpi_wire_layout_take(&layout, (uint64_t)config->n_groups * config->max_moves,
-                                          sizeof(kvp_slot_move));
-    places->table = kvpi_wire_table_plan(&layout, config);
-    places->bytes = layout.bytes;
-    return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
-}
-
-kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes)
-{
-    struct mirror_places places;
-    kvp_wire_config own;
-    kvp_wire_config_init(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan_mirror(config, &places);
-    if (status == KVP_OK)
-        *out_bytes = places.bytes;
-    return status;
-}
-
-kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, size_t memory_bytes,
-                                  kvp_wire_mirror **out_mirror)
-{
-    struct mirror_places places;
-    kvp_wire_config own;
-    uint32_t owned;
-    if (out_mirror == NULL)
-        return KVP_E_ARG;
-    kvp_wire_config_init(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = plan_mirror(config, &places);
-    if (status == KVP_OK)
-        status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
-    if (status != KVP_OK)
-        return status;
-    mirror *m = memory;
-    char *start = memory;
-    *m = (mirror){.config = *config, .owned = owned};
-    m->items = (kvp_wire_news_item *)(void *)(start + places.items);
-    m->closed = (uint32_t *)(void *)(start + places.closed);
-    m->copies = (kvp_copy *)(void *)(start + places.copies);
-    m->values = (int32_t *)(void *)(start + places.values);
-    m->moves = (kvp_slot_move *)(void *)(start + places.moves);
-    kvpi_wire_table_init(&m->table, config, memory, places.table);
-    *out_mirror = m;
-    return KVP_OK;
-}
-
-void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
-{
-    if (m != NULL && m->owned)
-        kvpi_aligned_free(m);
-}
 
 /* -------------------------------------------------------------------------------- closed, plan */
 
@@ -461,18 +372,55 @@ static int read_wire_tree(struct wire_reading *r, uint32_t id, struct kvpi_wire_
     return 1;
 }
 
-/* The slots of recurrent state that the sequence reads and writes. */
-static int read_wire_slots(struct wire_reading *r, struct kvpi_wire_seq *now)
+/* A slot of recurrent state, as the way from the one before. */
+static int get_state_slot(struct wire_reading *r, uint32_t *at)
 {
+    return kvpi_wire_get_way(&r->in, at) && (*at < r->m->config.state_slots || too_small(r));
+}
+
+/* Slots that a step writes besides the last one: each is another one, and none is 0. */
+static int read_ring(struct wire_reading *r, struct kvpi_wire_seq *now, int32_t *writes)
+{
+    uint32_t n;
+    uint32_t slot = now->write_slot;
+    if (!kvpi_wire_get(&r->in, &n) || n < 1 || n >= KVP_STATE_RING_MAX || slot == 0)
+        return wrong_body(r);
+    writes[n] = (int32_t)slot;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!get_state_slot(r, &slot))
+            return 0;
+        int is_wrong = slot == 0 || slot == now->write_slot;
+        for (uint32_t k = 0; k < i; k++)
+            is_wrong |= writes[k] == (int32_t)slot;
+        if (is_wrong)
+            return wrong_body(r);
+        writes[i] = (int32_t)slot;
+    }
+    now->n_ring = n;
+    return 1;
+}
+
+/* The slots of recurrent state that the sequence reads and writes. */
+static int read_wire_slots(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                           int has_ring)
+{
+    int32_t writes[KVP_STATE_RING_MAX];
     uint32_t slot;
     if (!kvpi_wire_get_31(&r->in, &slot))
         return 0;
     now->read_slot = slot;
-    if (!kvpi_wire_get_way(&r->in, &slot))
+    if (slot >= r->m->config.state_slots)
+        return too_small(r);
+    if (!get_state_slot(r, &slot))
         return 0;
     now->write_slot = slot;
-    return (now->read_slot < r->m->config.state_slots && slot < r->m->config.state_slots) ||
-           too_small(r);
+    now->n_ring = 0;
+    writes[0] = (int32_t)slot;
+    if (has_ring && !read_ring(r, now, writes))
+        return 0;
+    if (r->apply)
+        memcpy(kvpi_wire_writes(&r->m->table, id), writes, (now->n_ring + 1) * sizeof *writes);
+    return 1;
 }
 
 /* The second byte of bits, where the message has them, and what it announces. */
@@ -483,11 +431,12 @@ static int read_more(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *
     if (!(r->parts & KVPI_WIRE_MORE))
         return 1;
     if (!kvpi_wire_get_byte(&r->in, &bits) ||
-        bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE | KVPI_WIRE_SLOTS))
+        bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE | KVPI_WIRE_RING))
         return wrong_body(r);
+    const uint32_t slots = bits & (KVPI_WIRE_SLOTS | KVPI_WIRE_RING);
     return (!(bits & KVPI_WIRE_WINDOWS) || read_windows(r, id)) &&
            (!(bits & KVPI_WIRE_TREE) || read_wire_tree(r, id, now, item)) &&
-           (!(bits & KVPI_WIRE_SLOTS) || read_wire_slots(r, now));
+           (slots == 0 || read_wire_slots(r, id, now, slots == KVPI_WIRE_RING));
 }
 
 static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
@@ -551,11 +500,14 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
            (kind == KVPI_WIRE_DECODE || read_appended(r, id, 1, now));
 }
 
-/* Is there a slot to write for those who compute, and no state of no tokens? */
+/* Is there a slot to write for those who compute, no state of no tokens, and no slot of a ring
+ * without a token? */
 static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
     return (seq->read_slot == 0 || seq->tokens > 0) &&
-           (m->config.state_slots == 0 || seq->step == 0 || seq->write_slot != 0);
+           (m->config.state_slots == 0 ||
+            ((seq->step == 0 || seq->write_slot != 0) &&
+             (seq->n_ring == 0 || seq->n_ring < seq->tokens - seq->computed)));
 }
 
 /* Counts that contradict each other, or a row that is too short for its tokens. */
@@ -722,72 +674,4 @@ kvp_status kvp_wire_mirror_apply_sized(kvp_wire_mirror *m, const void *bytes, si
         kvpi_sized_give(out_news, news_size, &full, sizeof(full));
     }
     return status;
-}
-
-/* --------------------------------------------------------------------------------------- reads */
-
-static kvp_status mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
-{
-    if (m == NULL || out_state == NULL)
-        return KVP_E_ARG;
-    *out_state = (kvp_wire_mirror_state){m->epoch, m->number, m->table.n_seqs};
-    return KVP_OK;
-}
-
-kvp_status kvp_wire_mirror_info_sized(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state,
-                                      size_t state_size)
-{
-    kvp_wire_mirror_state full;
-    if (kvpi_sized_bad(out_state, state_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror_info(m, out_state == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_state, state_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
-{
-    if (m == NULL || out_seq == NULL || worker_id >= m->config.max_seqs)
-        return KVP_E_ARG;
-    const struct kvpi_wire_seq *seq = &m->table.seqs[worker_id];
-    *out_seq = (kvp_wire_seq){
-        .status = seq->status,
-        .n_tokens = seq->tokens,
-        .known_tokens = seq->known,
-        .computed_tokens = seq->computed,
-        .cached_tokens = seq->cached,
-        .step_tokens = seq->step,
-        .last_token = seq->last,
-        .n_blocks = seq->blocks,
-        .row = kvpi_wire_row(&m->table, worker_id, 0),
-        .windows = kvpi_wire_windows(&m->table, worker_id),
-        .tree_tokens = seq->nodes,
-        .node_tokens = kvpi_wire_node_tokens(&m->table, worker_id),
-        .node_parents = kvpi_wire_node_parents(&m->table, worker_id),
-        .read_slot = seq->read_slot,
-        .write_slot = seq->write_slot,
-    };
-    return KVP_OK;
-}
-
-kvp_status kvp_wire_mirror_seq_sized(const kvp_wire_mirror *m, uint32_t worker_id,
-                                     kvp_wire_seq *out_seq, size_t seq_size)
-{
-    kvp_wire_seq full;
-    if (kvpi_sized_bad(out_seq, seq_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror_seq(m, worker_id, out_seq == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_seq, seq_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *m)
-{
-    return m == NULL ? 0 : kvpi_wire_table_digest(&m->table);
 }

@@ -45,6 +45,7 @@ struct sender_places {
     size_t windows;
     size_t tokens;
     size_t parents;
+    size_t writes;
     size_t bytes;
 };
 
@@ -61,6 +62,9 @@ static kvp_status plan_sender(const kvp_wire_config *config, struct sender_place
     places->windows = kvpi_wire_layout_take(&layout, n_rows, sizeof(kvp_window));
     places->tokens = kvpi_wire_layout_take(&layout, config->max_tree_tokens, sizeof(int32_t));
     places->parents = kvpi_wire_layout_take(&layout, config->max_tree_tokens, sizeof(int32_t));
+    const uint64_t n_writes = (uint64_t)config->max_seqs * KVP_STATE_RING_MAX;
+    places->writes =
+        kvpi_wire_layout_take(&layout, config->state_slots > 0 ? n_writes : 0, sizeof(int32_t));
     places->table = kvpi_wire_table_plan(&layout, config);
     places->bytes = layout.bytes;
     return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
@@ -117,6 +121,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
     s->windows = (kvp_window *)(void *)((char *)memory + places.windows);
     s->tokens = (int32_t *)(void *)((char *)memory + places.tokens);
     s->parents = (int32_t *)(void *)((char *)memory + places.parents);
+    s->writes = (int32_t *)(void *)((char *)memory + places.writes);
     kvpi_wire_table_init(&s->table, config, memory, places.table);
     *out_sender = s;
     return KVP_OK;
@@ -222,19 +227,33 @@ static kvp_status read_groups(const sender *s, const kvp_wire_item *item, pendin
 static kvp_status find_slots(const sender *s, const kvp_wire_item *item, pending *p)
 {
     kvp_state_info state;
-    p->now.read_slot = p->now.write_slot = 0;
-    if (s->config.state_slots == 0)
-        return KVP_OK;
+    uint32_t n;
     kvp_status status = kvp_seq_state_get(s->cache, item->seq, &state);
     if (status != KVP_OK)
         return status;
     p->now.read_slot = state.read_slot;
     p->now.write_slot = state.write_slot;
-    if (state.ring_slots > 0) /* messages have one slot to write */
-        return KVP_E_STATE;
+    p->now.n_ring = state.ring_slots;
     if (item->step_tokens > 0 && state.lost)
         return KVP_E_DROPPED;
-    return item->step_tokens > 0 && state.write_slot == 0 ? KVP_E_STATE : KVP_OK;
+    if (item->step_tokens > 0 && state.write_slot == 0)
+        return KVP_E_STATE;
+    kvpi_wire_writes_of(s, p)[0] = (int32_t)state.write_slot;
+    return state.ring_slots == 0 ? KVP_OK
+                                 : kvp_meta_state_rings(s->cache, &item->seq, 1, KVP_STATE_RING_MAX,
+                                                        NULL, &n, kvpi_wire_writes_of(s, p));
+}
+
+/* Are its slots of state others than the worker's? Those of a new sequence are 0. */
+static int is_other_slot(const sender *s, const pending *p)
+{
+    static const struct kvpi_wire_seq none;
+    const struct kvpi_wire_seq *had = p->is_new ? &none : &s->table.seqs[p->id];
+    return p->now.read_slot != had->read_slot || p->now.write_slot != had->write_slot ||
+           p->now.n_ring != had->n_ring ||
+           (p->now.n_ring > 0 &&
+            memcmp(kvpi_wire_writes_of(s, p), kvpi_wire_writes(&s->table, p->id),
+                   p->now.n_ring * sizeof(int32_t)) != 0);
 }
 
 /* Which of windows, tree and slots the worker does not have. */
@@ -259,8 +278,8 @@ static kvp_status find_more(const sender *s, const kvp_wire_item *item, pending 
     }
     if (p->from_node < n || p->from_node < n_old)
         p->more |= KVPI_WIRE_TREE;
-    if (s->config.state_slots > 0 && kvpi_wire_is_other_slot(s, p))
-        p->more |= KVPI_WIRE_SLOTS;
+    if (s->config.state_slots > 0 && is_other_slot(s, p))
+        p->more |= p->now.n_ring > 0 ? KVPI_WIRE_RING : KVPI_WIRE_SLOTS;
     return KVP_OK;
 }
 
@@ -292,7 +311,10 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, pending *
         return KVP_E_ARG;
     p->memo.handle = item->seq.bits;
     p->memo.row_version = info.row_version;
-    return p->now.blocks > s->config.max_row_blocks ? KVP_E_TOO_SMALL : find_slots(s, item, p);
+    p->now.read_slot = p->now.write_slot = p->now.n_ring = 0;
+    if (p->now.blocks > s->config.max_row_blocks)
+        return KVP_E_TOO_SMALL;
+    return s->config.state_slots == 0 ? KVP_OK : find_slots(s, item, p);
 }
 
 static kvp_status prepare_item(const sender *s, const kvp_wire_item *item, int is_new, pending *p)
@@ -417,22 +439,32 @@ static void put_wire_head(const sender *s, writer *out, int full)
 
 /* ------------------------------------------------------------------------------------ remember */
 
+/* Windows, tree and slots, if they are others than before. */
+static void remember_more(const sender *s, const kvp_wire_item *item, const pending *p)
+{
+    uint32_t n;
+    if (p->more & KVPI_WIRE_WINDOWS)
+        memcpy(kvpi_wire_windows(&s->table, p->id), &s->windows[kvpi_wire_groups_at(s, p)],
+               s->config.n_groups * sizeof *s->windows);
+    if (p->now.nodes > p->from_node && kvpi_wire_load_tree(s, item->seq, &n) == KVP_OK) {
+        memcpy(kvpi_wire_node_tokens(&s->table, p->id), s->tokens, n * sizeof *s->tokens);
+        memcpy(kvpi_wire_node_parents(&s->table, p->id), s->parents, n * sizeof *s->parents);
+    }
+    if (p->more & (KVPI_WIRE_SLOTS | KVPI_WIRE_RING))
+        memcpy(kvpi_wire_writes(&s->table, p->id), kvpi_wire_writes_of(s, p),
+               (p->now.n_ring + 1) * sizeof(int32_t));
+}
+
 static void remember_item(sender *s, const kvp_wire_item *item, const pending *p)
 {
     const uint32_t n_groups = s->config.n_groups;
-    uint32_t n;
     s->table.n_seqs += s->table.seqs[p->id].status == 0;
     for (uint32_t group = 0; group < n_groups && p->now.blocks > p->same; group++)
         memcpy(kvpi_wire_row(&s->table, p->id, group) + p->same,
                kvpi_wire_row_of(s, p, group) + p->same,
                (p->now.blocks - p->same) * sizeof(int32_t));
-    if (p->more & KVPI_WIRE_WINDOWS)
-        memcpy(kvpi_wire_windows(&s->table, p->id), &s->windows[kvpi_wire_groups_at(s, p)],
-               n_groups * sizeof *s->windows);
-    if (p->now.nodes > p->from_node && kvpi_wire_load_tree(s, item->seq, &n) == KVP_OK) {
-        memcpy(kvpi_wire_node_tokens(&s->table, p->id), s->tokens, n * sizeof *s->tokens);
-        memcpy(kvpi_wire_node_parents(&s->table, p->id), s->parents, n * sizeof *s->parents);
-    }
+    if (p->more != 0)
+        remember_more(s, item, p);
     s->table.seqs[p->id] = p->now;
     s->memos[p->id] = p->memo;
 }

@@ -45,7 +45,8 @@ struct kvp_wire_sender {
     kvp_window *windows;               /* [max_seqs, n_groups] of the items */
     int32_t *tokens;                   /* [max_tree_tokens] of one tree */
     int32_t *parents;                  /* [max_tree_tokens] */
-    uint32_t parts; /* of the message being made: KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
+    int32_t *writes; /* [max_seqs, KVP_STATE_RING_MAX] of the items, as the table's */
+    uint32_t parts;  /* of the message being made: KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
     uint32_t owned;
 };
 
@@ -91,13 +92,11 @@ static inline int kvpi_wire_is_other_window(const struct kvp_wire_sender *s,
     return has->sink_tokens != had->sink_tokens || has->recent_tokens != had->recent_tokens;
 }
 
-/* Are its slots of state others than the worker's? Those of a new sequence are 0. */
-static inline int kvpi_wire_is_other_slot(const struct kvp_wire_sender *s,
-                                          const struct kvpi_wire_pending *p)
+/* The slots that it writes: those of its ring, then now.write_slot. */
+static inline int32_t *kvpi_wire_writes_of(const struct kvp_wire_sender *s,
+                                           const struct kvpi_wire_pending *p)
 {
-    static const struct kvpi_wire_seq none;
-    const struct kvpi_wire_seq *had = p->is_new ? &none : &s->table.seqs[p->id];
-    return p->now.read_slot != had->read_slot || p->now.write_slot != had->write_slot;
+    return s->writes + (size_t)(p - s->pending) * KVP_STATE_RING_MAX;
 }
 
 /* The tree into the sender's memory. */

@@ -4,10 +4,13 @@
  *   rows     [max_seqs, n_groups, max_row_blocks]   a row has its place for good: none ever moves
  *   windows  [max_seqs, n_groups]
  *   nodes    [max_seqs, 2, max_tree_tokens]         of its tree: values, parents
+ *   writes   [max_seqs, KVP_STATE_RING_MAX]         slots of state in the order of tokens
  *
  * T1  seqs[i].status is 0 exactly while no sequence has the id i; n_seqs counts the others. Then
  *     its windows are {0, 0}: none, which is what a new sequence has until others are told.
  * T2  seqs[i].blocks <= max_row_blocks, seqs[i].nodes <= max_tree_tokens.
+ * T3  A ring has fewer slots than there are tokens that are not computed. They and the slot to
+ *     write are not 0, and each is another one.
  */
 #include "wire/table.h"
 
@@ -171,6 +174,8 @@ struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layo
                                         sizeof(int32_t));
     places.windows = kvpi_wire_layout_take(layout, n * config->n_groups, sizeof(kvp_window));
     places.nodes = kvpi_wire_layout_take(layout, n * 2 * config->max_tree_tokens, sizeof(int32_t));
+    places.writes = kvpi_wire_layout_take(
+        layout, config->state_slots > 0 ? n * KVP_STATE_RING_MAX : 0, sizeof(int32_t));
     return places;
 }
 
@@ -185,6 +190,7 @@ void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *
     table->rows = (int32_t *)(void *)((char *)memory + places.rows);
     table->windows = (kvp_window *)(void *)((char *)memory + places.windows);
     table->nodes = (int32_t *)(void *)((char *)memory + places.nodes);
+    table->writes = (int32_t *)(void *)((char *)memory + places.writes);
     kvpi_wire_table_clear(table);
 }
 
@@ -211,6 +217,9 @@ static uint64_t digest_of_seq(const struct kvpi_wire_table *table, uint32_t id, 
                                       seq->blocks * sizeof(int32_t), digest);
     digest = XXH3_64bits_withSeed(kvpi_wire_windows(table, id),
                                   table->n_groups * sizeof(kvp_window), digest);
+    if (seq->n_ring > 0)
+        digest = XXH3_64bits_withSeed(kvpi_wire_writes(table, id), seq->n_ring * sizeof(int32_t),
+                                      digest);
     if (seq->nodes == 0)
         return digest;
     const size_t n_bytes = seq->nodes * sizeof(int32_t);

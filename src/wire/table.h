@@ -4,6 +4,7 @@
 #ifndef KVPI_WIRE_TABLE_H
 #define KVPI_WIRE_TABLE_H
 
+#include <kvpager/states.h>
 #include <kvpager/wire.h>
 
 /* One sequence. status 0: none, and then everything else is 0. */
@@ -19,6 +20,7 @@ struct kvpi_wire_seq {
     uint32_t nodes; /* of its tree */
     uint32_t read_slot;
     uint32_t write_slot;
+    uint32_t n_ring; /* slots that it writes before that one */
 };
 
 struct kvpi_wire_table {
@@ -32,6 +34,8 @@ struct kvpi_wire_table {
                                    anything */
     kvp_window *windows;        /* [max_seqs, n_groups] */
     int32_t *nodes;             /* [max_seqs, 2, max_nodes] values, then parents */
+    int32_t *writes;            /* [max_seqs, KVP_STATE_RING_MAX] with recurrent state: slots of the
+                                   ring, then write_slot; behind it, and without it: anything */
 };
 
 /* Plans memory: arrays one after the other, each 64-byte aligned. A size that does not fit size_t
@@ -64,6 +68,7 @@ struct kvpi_wire_table_places {
     size_t rows;
     size_t windows;
     size_t nodes;
+    size_t writes;
 };
 
 struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
@@ -90,6 +95,11 @@ static inline int32_t *kvpi_wire_node_tokens(const struct kvpi_wire_table *table
 static inline int32_t *kvpi_wire_node_parents(const struct kvpi_wire_table *table, uint32_t id)
 {
     return kvpi_wire_node_tokens(table, id) + table->max_nodes;
+}
+
+static inline int32_t *kvpi_wire_writes(const struct kvpi_wire_table *table, uint32_t id)
+{
+    return table->writes + (size_t)id * KVP_STATE_RING_MAX;
 }
 
 void kvpi_wire_table_clear(struct kvpi_wire_table *table);

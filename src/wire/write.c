@@ -91,6 +91,22 @@ static kvp_status put_tree(const sender *s, writer *out, const kvp_wire_item *it
     return KVP_OK;
 }
 
+/* The slot to write comes first, as without a ring. */
+static void put_state_slots(const sender *s, writer *out, const pending *p)
+{
+    const int32_t *writes = kvpi_wire_writes_of(s, p);
+    uint32_t at = p->now.read_slot;
+    kvpi_wire_put(out, at);
+    kvpi_wire_put_way(out, at, p->now.write_slot);
+    at = p->now.write_slot;
+    if (p->now.n_ring > 0)
+        kvpi_wire_put(out, p->now.n_ring);
+    for (uint32_t i = 0; i < p->now.n_ring; i++) {
+        kvpi_wire_put_way(out, at, (uint32_t)writes[i]);
+        at = (uint32_t)writes[i];
+    }
+}
+
 static kvp_status put_more(const sender *s, writer *out, const kvp_wire_item *item,
                            const pending *p)
 {
@@ -100,10 +116,8 @@ static kvp_status put_more(const sender *s, writer *out, const kvp_wire_item *it
     if (p->more & KVPI_WIRE_WINDOWS)
         put_windows(s, out, p);
     const kvp_status status = p->more & KVPI_WIRE_TREE ? put_tree(s, out, item, p) : KVP_OK;
-    if (p->more & KVPI_WIRE_SLOTS) {
-        kvpi_wire_put(out, p->now.read_slot);
-        kvpi_wire_put_way(out, p->now.read_slot, p->now.write_slot);
-    }
+    if (p->more & (KVPI_WIRE_SLOTS | KVPI_WIRE_RING))
+        put_state_slots(s, out, p);
     return status;
 }
 

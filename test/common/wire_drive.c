@@ -285,10 +285,26 @@ static int swap_one(driver *d, uint32_t id)
     return 1;
 }
 
+/* A chain of drafts, with a slot for the state after each. */
+static int ring_one(driver *d, uint32_t id)
+{
+    const uint32_t n = draw(&d->random, 8) == 0 ? draw(&d->random, 17) : draw(&d->random, 5);
+    const kvp_batch batch = {.struct_size = sizeof batch,
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &d->seqs[id].seq,
+                             .n_tokens = &n};
+    return kvp_seq_extend_many(d->w.cache, &batch) == KVP_OK && n > 1;
+}
+
 static int change_state(driver *d, uint32_t kind, uint32_t id)
 {
     d->seqs[id].touched = 1;
-    return kind == DRIVE_KINDS ? checkpoint_one(d, id) : swap_one(d, id);
+    switch (kind) {
+    case DRIVE_KINDS: return checkpoint_one(d, id);
+    case DRIVE_KINDS + 1: return swap_one(d, id);
+    default: return ring_one(d, id);
+    }
 }
 
 static int change_rich(driver *d, uint32_t kind, uint32_t id)
@@ -323,9 +339,9 @@ static int change_one(driver *d, uint32_t kind, uint32_t id)
 /* Twice as often: windows and accepts, and what is done to states. */
 static uint32_t kind_of_change(driver *d)
 {
-    const uint32_t kind = draw(&d->random, DRIVE_PLAIN + (d->rich ? 6 : d->states ? 4 : 0));
+    const uint32_t kind = draw(&d->random, DRIVE_PLAIN + (d->rich || d->states ? 6 : 0));
     if (d->states)
-        return kind < DRIVE_PLAIN ? kind : DRIVE_KINDS + kind % 2;
+        return kind < DRIVE_PLAIN ? kind : DRIVE_KINDS + (kind - DRIVE_PLAIN) % 3;
     return kind < DRIVE_KINDS ? kind : kind - 4;
 }
 
@@ -470,17 +486,19 @@ static uint64_t sum_of_groups_told(const kvp_wire_seq *s, uint32_t n_groups, siz
     return mix_all(sum, s->tree_tokens, NULL, 0, s->node_parents, s->tree_tokens);
 }
 
-/* Those who compute have the slots that kernels of a single process are given. */
+/* The slots that kernels of a single process are given. Who computes has some. */
 static uint64_t sum_of_slots(const driver *d, const driven *s, uint64_t sum)
 {
-    int32_t slots[2] = {0, 0};
-    if (d->states && s->step_tokens > 0) {
-        assert_ok(kvp_meta_states(d->w.cache, &s->seq, 1, &slots[0], &slots[1]));
+    int32_t writes[KVP_STATE_RING_MAX];
+    uint32_t slots[2] = {0, 0}; /* read, and the number of those that are written */
+    const int has_some = d->states && state_of(d, s->seq).write_slot != 0;
+    if (has_some || (d->states && s->step_tokens > 0)) {
+        assert_ok(kvp_meta_state_rings(d->w.cache, &s->seq, 1, KVP_STATE_RING_MAX,
+                                       (int32_t *)&slots[0], &slots[1], writes));
     } else if (d->states) {
-        slots[0] = (int32_t)state_of(d, s->seq).read_slot;
-        slots[1] = (int32_t)state_of(d, s->seq).write_slot;
+        slots[0] = state_of(d, s->seq).read_slot;
     }
-    return mix_all(sum, 2, NULL, 0, slots, 2);
+    return mix_all(sum, 2, slots, 2, writes, slots[1]);
 }
 
 uint64_t drive_sum_cache(const driver *d)
@@ -522,8 +540,10 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
             s.cached_tokens, s.step_tokens, s.n_blocks,     (uint32_t)s.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.n_blocks);
         sum = sum_of_groups_told(&s, config->n_groups, config->max_row_blocks, sum);
-        const int32_t slots[] = {(int32_t)s.read_slot, (int32_t)s.write_slot};
-        sum = mix_all(sum, 2, NULL, 0, slots, 2);
+        const uint32_t slots[] = {s.read_slot, s.n_write_slots};
+        assert_int_equal(s.write_slot,
+                         s.n_write_slots == 0 ? 0 : s.write_slots[s.n_write_slots - 1]);
+        sum = mix_all(sum, 2, slots, 2, s.write_slots, s.n_write_slots);
     }
     return sum;
 }

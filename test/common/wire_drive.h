@@ -12,7 +12,7 @@ enum {
     DRIVE_COPIES = 76,
     DRIVE_PLAIN = 16, /* kinds of changes */
     DRIVE_KINDS = 20, /* and those that only rich ones make */
-    DRIVE_ALL = 22,   /* and those of recurrent state */
+    DRIVE_ALL = 23,   /* and those of recurrent state */
     DRIVE_GROUPS = 3,
     DRIVE_NODES = 12, /* of one tree */
     DRIVE_MOVES = DRIVE_SEQS * DRIVE_NODES,

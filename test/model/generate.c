@@ -424,7 +424,7 @@ static void make_many(generator *g, kvp_call *call)
         const oracle_seq *seq = members[i];
 
         g->counts[i] = ones || !seq ? 1
-                       : rings      ? 1 + below(g, 6)
+                       : rings      ? below(g, 7)
                        : fill       ? draw_fill(g, seq)
                                     : draw_new(g);
         if (values && seq)

@@ -9,6 +9,8 @@ void generate_state_weights(generator *g)
     g->weights[KVP_CALL_CHECKPOINT] = states ? 1200 : 3;
     g->weights[KVP_CALL_STATE_GET] = states ? 100 : 3;
     g->weights[KVP_CALL_STATE_STATS] = states ? 30 : 3;
+    if (states)
+        g->weights[KVP_CALL_CAN_OPEN] *= 4; /* hits for which there is no room are rare */
     if (!states || !oracle_overlapped(g->o))
         return;
     g->weights[KVP_CALL_CHECKPOINT] = 300;
@@ -30,7 +32,11 @@ void generate_state_weights(generator *g)
         g->weights[KVP_CALL_CLOSE] *= 3;
         g->weights[KVP_CALL_INVALIDATE] *= 3;
     }
-    if (chance(g, 70)) { /* several steps of a sequence are out */
+    if (chance(g, 30)) { /* chains of drafts: a step of each sequence is out, at most */
+        g->weights[KVP_CALL_EXTEND_MANY] *= 8;
+        g->weights[KVP_CALL_COMMIT] *= 8;
+        g->weights[KVP_CALL_STEP_COMMIT] /= 4;
+    } else if (chance(g, 70)) { /* several steps of a sequence are out */
         g->weights[KVP_CALL_COMMIT] = g->weights[KVP_CALL_COMMIT_MANY] = 5;
         g->weights[KVP_CALL_EXTEND] *= 2;
         g->weights[KVP_CALL_STEP_DONE] /= 2;
@@ -87,17 +93,19 @@ bool generate_rings(generator *g, kvp_call *call, const oracle_seq **members, ui
 {
     uint32_t left = 0;
 
-    if (!g->o->config.state_slots || oracle_overlapped(g->o) || call->op == KVP_CALL_FILL_MANY ||
-        chance(g, 50))
+    if (!g->o->config.state_slots || call->op == KVP_CALL_FILL_MANY || chance(g, 50))
         return false;
     for (uint32_t i = 0; i < *n; i++) {
-        if (members[i] && members[i]->tokens - members[i]->computed > 11 && !rarely(g))
+        if (members[i] && !rarely(g) &&
+            (members[i]->tokens - members[i]->computed > 11 ||
+             (members[i]->n_ahead && chance(g, 40))))
             continue;
         g->handles[left] = call->handles[i];
         members[left++] = members[i];
     }
     call->n_seqs = *n = left;
-    call->flags = call->flags && rarely(g) ? call->flags | KVP_BATCH_RING : KVP_BATCH_RING;
+    call->flags = (call->flags && rarely(g) ? call->flags : 0) |
+                  (chance(g, 70) ? KVP_BATCH_RING : KVP_BATCH_RING_NEW);
     return true;
 }
 

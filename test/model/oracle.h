@@ -370,11 +370,17 @@ typedef struct oracle_seq {
     X(state_swapped)     /* a state was copied to the other tier */                                \
     X(state_with)        /* for several sequences of a call */                                     \
     X(ring_taken)        /* a slot of a ring */                                                    \
+    X(ring_none)         /* none: a sequence of the batch gets no tokens */                        \
     X(ring_more)         /* to a ring that was there */                                            \
     X(ring_kept)         /* a commit or a truncation goes on with a slot of the ring */            \
     X(ring_over)         /* whose step wrote over what it read */                                  \
     X(ring_all)          /* or none of its tokens is taken back */                                 \
     X(ring_dropped)      /* slots of a ring were released together */                              \
+    X(ring_parked)       /* while steps were out */                                                \
+    X(ring_out)          /* a ring was taken then */                                               \
+    X(ring_late)         /* or committed, in part or whole */                                      \
+    X(ring_behind)       /* or refused, because a step has a slot for the sequence */              \
+    X(ring_declared)     /* a step was to commit a sequence with a ring */                         \
     X(state_there)       /* a checkpoint of a node that has one */                                 \
     X(state_no_slot)     /* skipped for lack of a slot */                                          \
     X(state_cut)         /* a hit was shorter for want of a checkpoint */                          \

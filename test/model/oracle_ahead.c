@@ -1,6 +1,8 @@
 /* Recurrent state with overlapped steps: what steps that are out leave behind for a sequence. */
 #include "oracle_parts.h"
 
+#include <string.h>
+
 /* A commit that no step makes: not while steps are to commit more of the sequence. */
 kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n)
 {
@@ -10,8 +12,9 @@ kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, ui
 }
 
 /* May a step that is out be told to commit so much? The state of what it computes is in the slot to
- * write, and no later step may have been told before. */
-kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n)
+ * write, and no later step may have been told before. With a ring it is not known yet which of its
+ * tokens are accepted. */
+kvp_status oracle_ahead_status(oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n)
 {
     uint32_t end = seq->computed;
     bool told = false;
@@ -22,6 +25,9 @@ kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t 
     }
     if (!oracle_has_states(o) || n <= end)
         return KVP_OK;
+    o->marks.ring_declared += oracle_ring_slots(seq) > 0;
+    if (oracle_ring_slots(seq))
+        return KVP_E_STATE;
     if (seq->n_ahead && seq->ahead[seq->n_ahead - 1].step > step)
         return KVP_E_STATE;
     return told || seq->write_slot ? KVP_OK : KVP_E_STATE;
@@ -41,6 +47,22 @@ void oracle_ahead_add(oracle *o, oracle_seq *seq, uint64_t step, uint32_t n)
     seq->write_slot = 0;
     o->marks.state_ahead++;
     o->marks.state_two_ahead += seq->n_ahead > 1;
+}
+
+/* The slot with the state after the computed tokens: of the step that takes effect, or else the one
+ * that was written. */
+uint32_t oracle_ahead_take(oracle_seq *seq)
+{
+    uint32_t slot = seq->write_slot;
+
+    if (!seq->n_ahead || seq->ahead[0].n_tokens != seq->computed) {
+        seq->write_slot = 0;
+        return slot;
+    }
+    slot = seq->ahead[0].slot;
+    seq->n_ahead--;
+    memmove(seq->ahead, seq->ahead + 1, seq->n_ahead * sizeof *seq->ahead);
+    return slot;
 }
 
 /* The last of them is of no use. */

@@ -306,7 +306,9 @@ static demand add_up(oracle *o, const kvp_call *call, const oracle_member *membe
         d.short_at = d.need > available ? oracle_lower(d.short_at, i) : d.short_at;
         d.full_at = d.copies > oracle_plan_room(o) ? oracle_lower(d.full_at, i) : d.full_at;
     }
-    for (uint32_t i = 0; i < n && oracle_ring_asked(o, call); i++) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (!oracle_ring_member(o, call, &members[i]))
+            continue;
         d.slots += oracle_ring_need(&o->seqs[members[i].place], members[i].n_tokens);
         d.slot_at = d.slot_at == n && d.slots > oracle_free_slots(o) ? i : d.slot_at;
     }
@@ -344,17 +346,20 @@ static kvp_status room_status(oracle *o, const kvp_call *call, const oracle_memb
 }
 
 /* Looked at when all else is right. */
-static kvp_status ring_status(const oracle *o, const kvp_call *call, const oracle_batch *batch,
+static kvp_status ring_status(oracle *o, const kvp_call *call, const oracle_batch *batch,
                               uint32_t *out_index)
 {
-    for (uint32_t i = 0; i < batch->n && oracle_ring_asked(o, call); i++) {
+    kvp_status status = KVP_OK;
+
+    for (uint32_t i = 0; i < batch->n && status == KVP_OK; i++) {
         const oracle_member *member = &batch->members[i];
 
+        if (!oracle_ring_member(o, call, member))
+            continue;
         *out_index = i;
-        if (oracle_ring_too_long(&o->seqs[member->place], member->n_tokens))
-            return KVP_E_TOO_LONG;
+        status = oracle_ring_status(o, &o->seqs[member->place], member->n_tokens);
     }
-    return KVP_OK;
+    return status;
 }
 
 /* All or nothing: one verdict for the whole batch. */
@@ -441,8 +446,10 @@ kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
         if (one == KVP_OK)
             extend_member(o, call, &batch.members[i]);
     }
-    for (uint32_t i = 0; i < batch.n && status == KVP_OK && oracle_ring_asked(o, call); i++)
-        oracle_ring_grow(o, &o->seqs[batch.members[i].place]);
+    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
+        if (oracle_ring_member(o, call, &batch.members[i]))
+            oracle_ring_grow(o, &o->seqs[batch.members[i].place]);
+    }
     oracle_batch_free(&batch);
     return status;
 }

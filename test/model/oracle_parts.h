@@ -208,8 +208,9 @@ void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_
 void oracle_state_opened(const oracle *o, oracle_seq *seq);
 void oracle_state_commit(oracle *o, oracle_seq *seq);
 kvp_status oracle_state_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n);
-kvp_status oracle_ahead_status(const oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n);
+kvp_status oracle_ahead_status(oracle *o, const oracle_seq *seq, uint64_t step, uint32_t n);
 void oracle_ahead_add(oracle *o, oracle_seq *seq, uint64_t step, uint32_t n);
+uint32_t oracle_ahead_take(oracle_seq *seq);
 void oracle_ahead_drop(oracle *o, oracle_seq *seq);
 bool oracle_ahead_between(const oracle_seq *seq, uint32_t n);
 void oracle_ahead_fail(oracle *o, oracle_seq *seq, uint64_t step);
@@ -223,11 +224,12 @@ void oracle_state_fork(oracle *o, oracle_seq *parent, oracle_seq *child, uint32_
 void oracle_state_close(oracle *o, oracle_seq *seq);
 uint32_t oracle_ring_slots(const oracle_seq *seq);
 bool oracle_ring_asked(const oracle *o, const kvp_call *call);
-bool oracle_ring_too_long(const oracle_seq *seq, uint32_t n_tokens);
+kvp_status oracle_ring_status(oracle *o, const oracle_seq *seq, uint32_t n_tokens);
 uint32_t oracle_ring_need(const oracle_seq *seq, uint32_t n_tokens);
 void oracle_ring_grow(oracle *o, oracle_seq *seq);
 void oracle_ring_keep(oracle *o, oracle_seq *seq, uint32_t n);
 void oracle_ring_drop(oracle *o, oracle_seq *seq);
+void oracle_ring_commit(oracle *o, oracle_seq *seq);
 void oracle_state_withdraw(oracle *o, uint32_t node);
 void oracle_slot_clear(oracle *o, uint32_t slot);
 void oracle_state_follow(oracle *o, int32_t block, bool kept);
@@ -263,6 +265,9 @@ typedef struct oracle_batch {
     bool each;
     oracle_member *members; /* [n]; place ORACLE_NONE: a bad handle (EACH) */
 } oracle_batch;
+
+/* Is it one of those of the batch that have a ring? */
+bool oracle_ring_member(oracle *o, const kvp_call *call, const oracle_member *member);
 kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, oracle_batch *out);
 void oracle_batch_free(oracle_batch *batch);
 

@@ -21,13 +21,30 @@ uint32_t oracle_ring_slots(const oracle_seq *seq)
 
 bool oracle_ring_asked(const oracle *o, const kvp_call *call)
 {
-    return oracle_has_states(o) && !oracle_overlapped(o) && call->flags == KVP_BATCH_RING &&
+    return oracle_has_states(o) &&
+           (call->flags == KVP_BATCH_RING || call->flags == KVP_BATCH_RING_NEW) &&
            (call->op == KVP_CALL_EXTEND_MANY || call->op == KVP_CALL_CAN_EXTEND);
 }
 
-bool oracle_ring_too_long(const oracle_seq *seq, uint32_t n_tokens)
+bool oracle_ring_member(oracle *o, const kvp_call *call, const oracle_member *member)
 {
-    return seq->tokens - seq->computed + n_tokens > KVP_STATE_RING_MAX;
+    const oracle_seq *seq = &o->seqs[member->place];
+
+    if (!oracle_ring_asked(o, call))
+        return false;
+    if (call->flags == KVP_BATCH_RING || member->n_tokens)
+        return true;
+    o->marks.ring_none += seq->tokens > seq->computed + 1;
+    return false;
+}
+
+/* May the sequence have a ring, with n tokens more? Not behind what steps that are out commit. */
+kvp_status oracle_ring_status(oracle *o, const oracle_seq *seq, uint32_t n_tokens)
+{
+    if (seq->tokens - seq->computed + n_tokens > KVP_STATE_RING_MAX)
+        return KVP_E_TOO_LONG;
+    o->marks.ring_behind += seq->n_ahead > 0;
+    return seq->n_ahead ? KVP_E_STATE : KVP_OK;
 }
 
 /* Tokens that would have no slot of their own, once there are n more; the last one needs none. */
@@ -43,6 +60,7 @@ uint32_t oracle_ring_need(const oracle_seq *seq, uint32_t n_tokens)
 void oracle_ring_grow(oracle *o, oracle_seq *seq)
 {
     o->marks.ring_more += oracle_ring_slots(seq) && oracle_ring_need(seq, 0);
+    o->marks.ring_out += o->n_steps > 0;
     for (uint32_t p = seq->computed; p + 1 < seq->tokens; p++) {
         if (*at(seq, p))
             continue;
@@ -64,6 +82,7 @@ static void release_from(oracle *o, oracle_seq *seq, uint32_t first)
 void oracle_ring_drop(oracle *o, oracle_seq *seq)
 {
     o->marks.ring_dropped += oracle_ring_slots(seq) > 0;
+    o->marks.ring_parked += oracle_ring_slots(seq) && o->n_steps;
     release_from(o, seq, seq->ring_from);
 }
 
@@ -90,4 +109,12 @@ void oracle_ring_keep(oracle *o, oracle_seq *seq, uint32_t n)
     if (seq->write_slot != seq->read_slot)
         oracle_slot_release(o, seq->write_slot);
     seq->write_slot = slot;
+}
+
+/* More of its tokens are computed. */
+void oracle_ring_commit(oracle *o, oracle_seq *seq)
+{
+    o->marks.ring_late += oracle_ring_slots(seq) && o->n_steps;
+    oracle_ring_keep(o, seq, seq->computed);
+    oracle_ring_drop(o, seq);
 }

@@ -471,21 +471,13 @@ void oracle_state_commit(oracle *o, oracle_seq *seq)
     if (!oracle_has_states(o))
         return;
     o->marks.state_released += seq->read_slot && seq->read_slot != seq->write_slot;
+    oracle_ring_commit(o, seq);
     if (!oracle_overlapped(o)) {
-        oracle_ring_keep(o, seq, seq->computed);
-        oracle_ring_drop(o, seq);
         read_slot(o, seq, seq->write_slot);
         return;
     }
     oracle_slot_release(o, seq->read_slot);
-    if (seq->n_ahead && seq->ahead[0].n_tokens == seq->computed) {
-        seq->read_slot = seq->ahead[0].slot;
-        seq->n_ahead--;
-        memmove(seq->ahead, seq->ahead + 1, seq->n_ahead * sizeof *seq->ahead);
-        return;
-    }
-    seq->read_slot = seq->write_slot;
-    seq->write_slot = 0;
+    seq->read_slot = oracle_ahead_take(seq);
 }
 
 /* Can the sequence go back to n tokens? */

@@ -15,8 +15,6 @@ void drafts_draw(struct run *run)
     run->config.step_tokens += run->config.max_running * run->config.draft_tokens;
     if (run->cache_config.state_slots > 0)
         run->config.state_rings = (run->config_index / 35 + run->config_index / 280) % 2;
-    if (run->config.state_rings)
-        run->cache_config.steps = KVP_STEPS_ORDERED;
 }
 
 static uint32_t draw_apart(struct run *run, uint32_t below)

@@ -101,7 +101,7 @@ typedef struct step_plan {
     X(LEADER_LOST) X(RECLAIMED) X(STATE_HIT) X(STATE_NEVER) X(STATE_PROMISED) X(STATE_CUT_CHUNK) \
     X(STATE_KEPT) X(STATE_WAITS) X(STATE_SHORT) X(STATE_VICTIM) X(STATE_WITHHELD) \
     X(STATE_FOLLOWED) X(DRAFTS) X(DRAFTS_LACK_ROOM) X(ACCEPTED_ALL) X(ACCEPTED_SOME) \
-    X(DRAFT_RINGS) X(DRAFTS_LACK_SLOTS) \
+    X(DRAFT_RINGS) X(DRAFTS_LACK_SLOTS) X(DRAFT_RINGS_MOVE_ON) \
     X(ACCEPTED_NONE) X(ACCEPTED_GROUPS) X(ACCEPTED_STATES) X(STATE_SWAPPED) X(STATE_SWAPPED_IN) \
     X(STATE_BACK_WAITS) X(STATE_MOVES_ON) X(STATE_SETTLED) X(STATE_BEAMS) X(STATE_RENEWED) \
     X(STATE_MOVED_BACK)
@@ -109,7 +109,8 @@ typedef struct step_plan {
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE) \
     X(RECLAIMED_TWO) X(STATE_HITS_GIVEN_UP) X(STATE_SKIPPED) X(STATE_NOT_FOLLOWED) \
-    X(STATE_FOUND_BACK) X(STATE_PARKED) X(STATE_BACK_PROMISED) X(STATE_LOST)
+    X(STATE_FOUND_BACK) X(STATE_PARKED) X(STATE_BACK_PROMISED) X(STATE_LOST) \
+    X(DRAFT_RINGS_AND_CHUNKS)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -128,7 +129,7 @@ typedef struct oracle {
     int moves_on;          /* no step writes the slot of state that it reads */
     int lacks_slots;       /* what was missing last are slots */
     uint64_t missing_slots;
-    const char *wrong;     /* what the cache did otherwise than it had said; NULL: nothing */
+    const char *wrong; /* what the cache did otherwise than it had said; NULL: nothing */
     uint32_t watermark;
     kvp_cache *cache; /* the copy */
     request requests[MAX_REQUESTS];

@@ -67,7 +67,7 @@ int oracle_extend_with_drafts(oracle *o)
     uint32_t n_drafts = 0;
     kvp_batch batch = {.struct_size = sizeof batch, .seqs = seqs, .n_tokens = counts};
     if (o->config.state_rings)
-        batch.flags = KVP_BATCH_RING;
+        batch.flags = KVP_BATCH_RING_NEW;
     if (clear(o) > 0 || o->config.draft_tokens == 0)
         return 0;
     batch.n_seqs = list_decoding(o, list);
@@ -80,7 +80,8 @@ int oracle_extend_with_drafts(oracle *o)
     if (n_drafts == 0)
         return 0;
     const uint32_t n_decoding = batch.n_seqs;
-    batch.n_seqs += oracle_list_needing_slots(o, seqs + n_decoding);
+    const uint32_t n_chunks = oracle_list_needing_slots(o, seqs + n_decoding);
+    batch.n_seqs += n_chunks;
     for (uint32_t i = n_decoding; i < batch.n_seqs; i++)
         counts[i] = 0;
     if (kvp_seq_extend_many(o->cache, &batch) != KVP_OK) {
@@ -98,6 +99,8 @@ int oracle_extend_with_drafts(oracle *o)
     (void)kvp_seq_fill_many(o->cache, &batch);
     o->met[MET_DRAFTS]++;
     o->met[MET_DRAFT_RINGS] += o->config.state_rings;
+    o->met[MET_DRAFT_RINGS_MOVE_ON] += o->config.state_rings && o->moves_on;
+    o->met[MET_DRAFT_RINGS_AND_CHUNKS] += o->config.state_rings && n_chunks > 0;
     return 1;
 }
 

@@ -321,9 +321,6 @@ static void test_the_flag_is_refused(void **state)
     (void)state;
     kvp_config config = config_of(4, 4, 16);
     expect_wrong(&config); /* no states */
-    config.state_slots = 8;
-    config.steps = KVP_STEPS_OVERLAPPED;
-    expect_wrong(&config);
     world w = ring_world(8);
     const kvp_seq seq = begin(&w);
     const uint32_t two = 2;

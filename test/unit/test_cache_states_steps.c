@@ -474,6 +474,159 @@ static void test_a_reset_forgets_what_steps_would_leave(void **state)
     end_world(&w);
 }
 
+/* --------------------------------------------------------------------------------------- rings */
+
+static kvp_status draft_as(const world *w, kvp_seq seq, uint32_t n, uint32_t flags)
+{
+    kvp_batch batch = batch_of(&seq, &n, 1);
+    kvp_admission admission;
+    batch.flags = flags;
+    const kvp_status asked = kvp_can_extend(w->cache, &batch, &admission);
+    const kvp_status status = kvp_seq_extend_many(w->cache, &batch);
+    assert_int_equal(status == KVP_OK, asked == KVP_OK && admission.verdict == KVP_ADMIT_OK);
+    return status;
+}
+
+static kvp_status draft(const world *w, kvp_seq seq, uint32_t n)
+{
+    return draft_as(w, seq, n, KVP_BATCH_RING);
+}
+
+/* Four tokens are computed, in slot 1. Step 2 has a chain of three, in slots 3, 4 and 2. */
+static world chain_out(uint32_t state_slots, kvp_seq *out_seq)
+{
+    world w = steps_of_states(4, state_slots);
+    int32_t read;
+    uint32_t n;
+    int32_t writes[KVP_STATE_RING_MAX];
+    *out_seq = open_seq(&w, ints(0), 4, NULL);
+    (void)begin(&w, *out_seq, 4);
+    (void)done_step(&w, 1);
+    assert_ok(draft(&w, *out_seq, 3));
+    assert_ok(kvp_meta_state_rings(w.cache, out_seq, 1, KVP_STATE_RING_MAX, &read, &n, writes));
+    assert_int_equal(read, 1);
+    assert_int_equal(n, 3);
+    assert_memory_equal(writes, ((int32_t[]){3, 4, 2}), 3 * sizeof(int32_t));
+    assert_int_equal(begin(&w, *out_seq, 0), 2);
+    return w;
+}
+
+static void test_a_chain_goes_on_with_what_was_accepted(void **state)
+{
+    (void)state;
+    kvp_seq seq;
+    world w = chain_out(8, &seq);
+    assert_counts(&w, 3, 0, 4, 0);
+    assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 2));
+    assert_ok(kvp_seq_commit(w.cache, seq, 6)); /* its pass has run; it is not reported yet */
+    assert_slots(&w, seq, 4, 0);
+    assert_counts(&w, 3, 0, 1, 3);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL));
+    grow(&w, seq, 1);
+    assert_slots(&w, seq, 4, 5);
+    assert_int_equal(begin(&w, seq, 7), 3);
+    assert_counts(&w, 2, 0, 2, 3);
+    (void)done_step(&w, 2);
+    assert_counts(&w, 5, 0, 2, 0);
+    (void)done_step(&w, 3);
+    assert_slots(&w, seq, 5, 0);
+    end_world(&w);
+}
+
+static void test_a_chain_is_committed_when_its_step_is_over(void **state)
+{
+    (void)state;
+    kvp_seq seq;
+    world w = chain_out(8, &seq);
+    (void)done_step(&w, 2);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL)); /* the token alone */
+    assert_slots(&w, seq, 1, 3);
+    assert_ok(kvp_seq_commit(w.cache, seq, 5));
+    assert_slots(&w, seq, 3, 0);
+    assert_counts(&w, 6, 0, 1, 0);
+    end_world(&w);
+}
+
+/* Which state it leaves is not known before its pass has run. */
+static void test_a_step_does_not_declare_a_chain(void **state)
+{
+    (void)state;
+    kvp_seq seq;
+    world w = chain_out(8, &seq);
+    const uint32_t four = 4;
+    for (uint32_t n = 5; n <= 7; n++) {
+        assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 2, &seq, &n, 1));
+    }
+    assert_ok(kvp_step_commit(w.cache, 2, &seq, &four, 1)); /* computed already */
+    assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL));     /* no draft is left */
+    const uint32_t five = 5;
+    assert_ok(kvp_step_commit(w.cache, 2, &seq, &five, 1));
+    assert_slots(&w, seq, 3, 0);
+    (void)done_step(&w, 2);
+    assert_slots(&w, seq, 3, 0);
+    assert_int_equal(info_of(&w, seq).computed_tokens, 5);
+    end_world(&w);
+}
+
+static void test_no_chain_behind_a_step(void **state)
+{
+    (void)state;
+    world w = steps_of_states(4, 8);
+    const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
+    (void)begin(&w, seq, 4);
+    assert_status(KVP_E_STATE, draft(&w, seq, 3));
+    assert_counts(&w, 6, 0, 1, 0);
+    const kvp_seq other = open_seq(&w, ints(100), 1, NULL); /* step 1 has nothing of it */
+    assert_ok(draft(&w, other, 2));
+    assert_status(KVP_E_STATE, draft(&w, seq, 0));
+    assert_ok(draft_as(&w, seq, 0, KVP_BATCH_RING_NEW)); /* no tokens: a slot to write */
+    assert_slots(&w, seq, 1, 5);
+    assert_int_equal(state_of(&w, seq).ring_slots, 0);
+    assert_status(KVP_E_STATE, draft_as(&w, seq, 1, KVP_BATCH_RING_NEW));
+    (void)done_step(&w, 1);
+    assert_ok(draft(&w, seq, 1));
+    end_world(&w);
+}
+
+static void test_a_chain_that_failed_runs_again(void **state)
+{
+    (void)state;
+    kvp_seq seq;
+    world w = chain_out(8, &seq);
+    fail_step(&w, 2);
+    assert_slots(&w, seq, 1, 2);
+    assert_int_equal(state_of(&w, seq).ring_slots, 2);
+    assert_int_equal(begin(&w, seq, 0), 3);
+    assert_ok(kvp_seq_commit(w.cache, seq, 7)); /* all */
+    assert_slots(&w, seq, 2, 0);
+    (void)done_step(&w, 3);
+    end_world(&w);
+    /* Or it is given up. What the step may write still is parked. */
+    w = chain_out(8, &seq);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 4, NULL));
+    assert_slots(&w, seq, 1, 2);
+    assert_counts(&w, 3, 0, 2, 2);
+    fail_step(&w, 2);
+    assert_counts(&w, 5, 0, 2, 0);
+    end_world(&w);
+}
+
+static void test_a_chain_is_closed_while_it_is_out(void **state)
+{
+    (void)state;
+    kvp_seq seq;
+    world w = chain_out(5, &seq);
+    const kvp_seq child = fork_seq(&w, seq, 4);
+    assert_ok(kvp_seq_invalidate(w.cache, child, 4, NULL, 0, NULL)); /* of the child only */
+    close_seq(&w, seq);
+    assert_counts(&w, 0, 0, 1, 3);
+    assert_status(KVP_E_NO_BLOCKS, draft(&w, child, 1));
+    (void)done_step(&w, 2);
+    assert_ok(draft(&w, child, 3));
+    assert_counts(&w, 0, 0, 4, 0);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +651,12 @@ int main(void)
         cmocka_unit_test(test_a_copy_that_failed_takes_the_state_with_it),
         cmocka_unit_test(test_a_state_behind_a_failed_copy_is_lost),
         cmocka_unit_test(test_a_reset_forgets_what_steps_would_leave),
+        cmocka_unit_test(test_a_chain_goes_on_with_what_was_accepted),
+        cmocka_unit_test(test_a_chain_is_committed_when_its_step_is_over),
+        cmocka_unit_test(test_a_step_does_not_declare_a_chain),
+        cmocka_unit_test(test_no_chain_behind_a_step),
+        cmocka_unit_test(test_a_chain_that_failed_runs_again),
+        cmocka_unit_test(test_a_chain_is_closed_while_it_is_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

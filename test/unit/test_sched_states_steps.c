@@ -368,17 +368,59 @@ static void test_the_audit_misses_a_slot_to_write(void **state)
 
 /* --------------------------------------------------------------------------------------- drafts */
 
-static void test_rings_are_refused_and_drafts_are_not(void **state)
+static sched_world drafts_world(uint32_t usable_slots, uint32_t state_rings)
+{
+    kvp_config cache_config = config_of(S, S, 64);
+    kvp_sched_config config = sched_config_of(4, 64);
+    cache_config.state_slots = usable_slots + 1;
+    cache_config.steps = KVP_STEPS_OVERLAPPED;
+    config.draft_tokens = 2;
+    config.state_rings = state_rings;
+    return make_sched_world(&cache_config, &config);
+}
+
+/* Each draft has a slot; the prompt under way in the same step has one to write. */
+static void test_drafts_have_rings(void **state)
 {
     (void)state;
-    sched_world s = steps_world(4, 0);
-    kvp_sched_config config = sched_config_of(8, 64);
-    kvp_why why;
-    config.draft_tokens = 2;
-    assert_ok(kvp_sched_config_check(&config, s.w.cache, &why));
-    config.state_rings = 1;
-    assert_status(KVP_E_ARG, kvp_sched_config_check(&config, s.w.cache, &why));
-    assert_string_equal(why.text, "state_rings is 1, expected 0");
+    sched_world s = drafts_world(6, 1);
+    const kvp_request a = submit(&s, 0, 3, 8);
+    const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
+    (void)run_step(&s);
+    const kvp_step step = make_step(&s);
+    const uint32_t counts[] = {2};
+    int32_t writes[KVP_STATE_RING_MAX];
+    uint32_t n;
+    assert_int_equal(step.n_drafts, 2);
+    assert_int_equal(step.n_seqs, 2);
+    assert_int_equal(slots_of(&s).held_slots, 4 + 2);
+    assert_int_equal(state_of(&s, b, 0).ring_slots, 0);
+    assert_int_not_equal(state_of(&s, b, 0).write_slot, 0);
+    assert_ok(kvp_meta_state_rings(s.w.cache, &step.seqs[0].seq, 1, KVP_STATE_RING_MAX, NULL, &n,
+                                   writes));
+    assert_int_equal(n, 3);
+    run_work(&s, &step);
+    assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
+    check_sched(&s);
+    assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
+    assert_int_equal(state_of(&s, a, 0).read_slot, writes[1]);
+    assert_int_equal(state_of(&s, a, 0).write_slot, 0);
+    end_sched_world(&s);
+}
+
+/* One slot fewer: the step has no drafts. */
+static void test_no_drafts_without_slots_for_all(void **state)
+{
+    (void)state;
+    sched_world s = drafts_world(5, 1);
+    (void)submit(&s, 0, 3, 8);
+    (void)submit(&s, 100, 13, 8);
+    (void)run_step(&s);
+    const kvp_step step = make_step(&s);
+    assert_int_equal(step.n_drafts, 0);
+    assert_int_equal(step.n_seqs, 2);
+    assert_int_equal(slots_of(&s).held_slots, 4);
+    (void)finish_step(&s, &step);
     end_sched_world(&s);
 }
 
@@ -386,12 +428,7 @@ static void test_rings_are_refused_and_drafts_are_not(void **state)
 static void test_drafts_move_on_from_slot_to_slot(void **state)
 {
     (void)state;
-    kvp_config cache_config = config_of(S, S, 64);
-    kvp_sched_config config = sched_config_of(4, 64);
-    cache_config.state_slots = 5;
-    cache_config.steps = KVP_STEPS_OVERLAPPED;
-    config.draft_tokens = 2;
-    sched_world s = make_sched_world(&cache_config, &config);
+    sched_world s = drafts_world(4, 0);
     const kvp_request a = submit(&s, 0, 3, 8);
     const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
     (void)run_step(&s);
@@ -428,7 +465,8 @@ int main(void)
         cmocka_unit_test(test_a_failed_step_leaves_nothing),
         cmocka_unit_test(test_samples_come_back_through_their_prompt),
         cmocka_unit_test(test_the_audit_misses_a_slot_to_write),
-        cmocka_unit_test(test_rings_are_refused_and_drafts_are_not),
+        cmocka_unit_test(test_drafts_have_rings),
+        cmocka_unit_test(test_no_drafts_without_slots_for_all),
         cmocka_unit_test(test_drafts_move_on_from_slot_to_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

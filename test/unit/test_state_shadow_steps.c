@@ -2,7 +2,10 @@
  * chained over all tokens up to there. Steps that are out run as late as they may, in any order
  * that keeps those of a sequence one after the other. Each must find in the slot that it reads what
  * its sequence has computed, whatever was closed, forked, taken back and opened since. Then it
- * reads again what it has read: nobody may have written there. Steps that fail write garbage. */
+ * reads again what it has read: nobody may have written there. Steps that fail write garbage.
+ *
+ * Some steps verify a chain of drafts, with a ring of slots. They commit nothing by themselves.
+ * When such a pass has run, some of its tokens are accepted, while its step is out or after it. */
 #include <kvpager/steps.h>
 
 #include "slots.h"
@@ -16,6 +19,7 @@ typedef struct stream {
     int open;
     uint32_t scheduled;   /* tokens that steps which are out will have computed */
     uint64_t newest;      /* step that it is in */
+    uint64_t verifying;   /* step that runs a chain of its drafts; 0: none */
     int32_t tokens[MOST]; /* values */
 } stream;
 
@@ -29,6 +33,8 @@ typedef struct work {
     uint64_t after; /* a step of the same sequence that runs first; 0: none */
     uint32_t from, to;
     int32_t read, write;
+    uint32_t n_ring; /* slots of the first tokens: what the step leaves there may go on */
+    int32_t writes[KVP_STATE_RING_MAX];
     int32_t tokens[MOST]; /* of the sequence, when it was scheduled */
 } work;
 
@@ -38,6 +44,11 @@ typedef struct pass {
     work items[SEQS];
 } pass;
 
+/* What was met of chains, in all runs. */
+typedef struct chains {
+    uint32_t n_rings, n_behind, n_early, n_late, n_whole, n_cut_out, n_again;
+} chains;
+
 typedef struct engine {
     world w;
     uint64_t random;
@@ -45,6 +56,7 @@ typedef struct engine {
     stream streams[SEQS];
     pass passes[OUT];
     uint32_t n_hits, n_kept, n_back, n_short, n_failed, n_deep, n_closed_out, n_lost;
+    chains met;
 } engine;
 
 static pass *find_pass(engine *e, uint64_t number)
@@ -93,6 +105,9 @@ static void run_work(engine *e, const pass *p, work *item, uint32_t k)
     assert_true(item->misled || state == state_after(item->tokens, item->from));
     for (uint32_t i = item->from; i < item->to; i++) {
         state = state_behind(state, item->tokens[i]);
+        if (i - item->from < item->n_ring) {
+            e->slots[item->writes[i - item->from]] = item->bad ? GARBAGE : state;
+        }
     }
     e->slots[item->write] = item->bad ? GARBAGE : state;
 }
@@ -154,26 +169,63 @@ static void schedule(engine *e, pass *p)
     for (uint32_t k = 0; k < SEQS; k++) {
         stream *s = &e->streams[k];
         work *item = &p->items[k];
-        if (!s->open || draw(&e->random, 3) == 0) {
+        uint32_t n_writes;
+        if (!s->open || s->verifying != 0 || draw(&e->random, 3) == 0) {
             continue;
         }
         const kvp_seq_info info = info_of(&e->w, s->seq);
         if (info.n_tokens == s->scheduled || info.writable_tokens < info.n_tokens ||
-            kvp_meta_states(e->w.cache, &s->seq, 1, &item->read, &item->write) != KVP_OK) {
+            kvp_meta_state_rings(e->w.cache, &s->seq, 1, KVP_STATE_RING_MAX, &item->read, &n_writes,
+                                 item->writes) != KVP_OK) {
             continue;
         }
         item->there = 1;
+        item->n_ring = n_writes - 1;
+        item->write = item->writes[item->n_ring];
         item->from = s->scheduled;
-        item->to = draw_end(e, s, &info);
+        item->to = item->n_ring > 0 ? info.n_tokens : draw_end(e, s, &info);
         item->after = s->newest;
         memcpy(item->tokens, s->tokens, sizeof(item->tokens));
-        s->scheduled = item->to;
         s->newest = p->number;
+        if (item->n_ring > 0) {
+            s->verifying = p->number;
+            continue;
+        }
+        s->scheduled = item->to;
         seqs[n] = s->seq;
         counts[n++] = item->to;
     }
     assert_ok(kvp_step_commit(e->w.cache, p->number, seqs, counts, n));
     p->fails = draw(&e->random, 10) == 0;
+}
+
+/* The chain has run: some of its tokens are accepted. What it read is released, and the slots of
+ * the others. */
+static void accept_some(engine *e, pass *p, uint32_t k, int is_out)
+{
+    stream *s = &e->streams[k];
+    work *item = &p->items[k];
+    if (!item->there || item->n_ring == 0 || item->cut || p->fails || s->verifying != p->number) {
+        return;
+    }
+    run_work(e, p, item, k);
+    assert_true(!item->bad);
+    /* Tokens that were added without a slot of their own leave the state after all of them. */
+    const uint32_t n = 1 + draw(&e->random, item->n_ring + 1);
+    const uint32_t kept = n > item->n_ring ? item->to : item->from + n;
+    if (is_out) {
+        assert_status(KVP_E_STATE, kvp_step_commit(e->w.cache, p->number, &s->seq, &kept, 1));
+    }
+    if (draw(&e->random, 2)) {
+        assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
+    }
+    assert_ok(kvp_seq_commit(e->w.cache, s->seq, kept));
+    s->scheduled = kept;
+    s->verifying = 0;
+    look(e, s);
+    assert_ok(kvp_seq_truncate(e->w.cache, s->seq, kept, NULL));
+    assert_int_equal(state_of(&e->w, s->seq).ring_slots, 0);
+    e->met.n_whole += kept == item->to;
 }
 
 static pass *oldest(engine *e)
@@ -210,8 +262,19 @@ static void report_failed(engine *e, const pass *p)
             if (left < computed[k]) { /* a copy failed: steps count up to there */
                 cut_work(e, s, left);
             }
+            e->met.n_again += s->verifying == p->number;
+            s->verifying = 0; /* its ring stays, if it is not cut: it runs again */
             look(e, s);
         }
+    }
+}
+
+static void accept_all(engine *e, pass *p)
+{
+    for (uint32_t k = 0; k < SEQS; k++) {
+        stream *s = &e->streams[k];
+        e->met.n_late += s->verifying == p->number;
+        accept_some(e, p, k, 0);
     }
 }
 
@@ -227,6 +290,7 @@ static void report(engine *e)
         report_failed(e, p);
     } else {
         assert_ok(kvp_step_done(e->w.cache, p->number, NULL));
+        accept_all(e, p);
     }
     p->number = 0;
 }
@@ -238,6 +302,10 @@ static void run_some(engine *e)
     const uint32_t k = draw(&e->random, SEQS);
     if (p->number != 0) {
         run_work(e, p, &p->items[k], k);
+        if (draw(&e->random, 2)) {
+            e->met.n_early += e->streams[k].verifying == p->number && !p->fails;
+            accept_some(e, p, k, 1);
+        }
     }
 }
 
@@ -257,7 +325,7 @@ static void open_one(engine *e, stream *s)
     if (s->open) {
         e->n_hits += info.hit_tokens > 0;
         s->scheduled = info.hit_tokens;
-        s->newest = 0;
+        s->newest = s->verifying = 0;
         look(e, s);
     }
 }
@@ -280,6 +348,33 @@ static void extend_one(engine *e, stream *s)
     e->n_short += status == KVP_E_NO_BLOCKS;
 }
 
+/* A chain of drafts, if no step that is out has a slot for the sequence. */
+static void draft_one(engine *e, stream *s)
+{
+    const kvp_seq_info info = info_of(&e->w, s->seq);
+    const kvp_state_info state = state_of(&e->w, s->seq);
+    const uint32_t n = 2 + draw(&e->random, 4);
+    kvp_admission admission;
+    if (s->verifying != 0 || info.n_tokens + n > MOST ||
+        info.n_tokens + n - info.computed_tokens > KVP_STATE_RING_MAX) {
+        return;
+    }
+    draw_alike(&e->random, s->tokens, info.n_tokens, n);
+    kvp_batch batch = batch_of(&s->seq, &n, 1);
+    batch.flags = KVP_BATCH_RING;
+    batch.tokens = s->tokens + info.n_tokens;
+    const kvp_status asked = kvp_can_extend(e->w.cache, &batch, &admission);
+    const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
+    assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER ||
+                status == KVP_E_IN_FLIGHT || status == KVP_E_STATE);
+    assert_int_equal(status == KVP_OK, asked == KVP_OK && admission.verdict == KVP_ADMIT_OK);
+    assert_true(status != KVP_OK || state.computed_slot == state.read_slot);
+    assert_true(status != KVP_E_STATE || state.computed_slot != state.read_slot);
+    e->met.n_rings += status == KVP_OK;
+    e->met.n_behind += status == KVP_E_STATE;
+    e->n_short += status == KVP_E_NO_BLOCKS;
+}
+
 static void fork_one(engine *e, const stream *s, stream *child)
 {
     const uint32_t at = draw(&e->random, info_of(&e->w, s->seq).computed_tokens + 1);
@@ -294,7 +389,7 @@ static void fork_one(engine *e, const stream *s, stream *child)
         child->seq = seq;
         child->open = 1;
         child->scheduled = place;
-        child->newest = 0;
+        child->newest = child->verifying = 0;
         look(e, child);
     }
 }
@@ -308,6 +403,10 @@ static void cut_one(engine *e, stream *s)
         e->n_back += n > 0 && n < s->scheduled;
         s->scheduled = s->scheduled < n ? s->scheduled : n;
         cut_work(e, s, n);
+        if (s->verifying != 0 && n < info.n_tokens) {
+            e->met.n_cut_out++;
+            s->verifying = 0;
+        }
         look(e, s);
     }
 }
@@ -327,7 +426,7 @@ static void act(engine *e)
         s->open = 0;
         return;
     }
-    switch (draw(&e->random, 12)) {
+    switch (draw(&e->random, 14)) {
     case 0:
         e->n_closed_out += find_pass(e, s->newest) != NULL;
         cut_work(e, s, 0);
@@ -342,18 +441,20 @@ static void act(engine *e)
         (void)kvp_seq_checkpoint(e->w.cache, s->seq, &outcome);
         e->n_kept += outcome == KVP_CHECKPOINT_MADE;
         break;
+    case 12:
+    case 13: draft_one(e, s); break;
     default: extend_one(e, s); break;
     }
 }
 
-static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots)
+static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, chains *met)
 {
     kvp_config config = config_of(S, 4, blocks);
     config.state_slots = slots;
     config.max_seqs = SEQS;
     config.steps = KVP_STEPS_OVERLAPPED;
     config.max_steps_out = OUT;
-    engine e = {.w = make_world(&config), .random = seed};
+    engine e = {.w = make_world(&config), .random = seed, .met = *met};
     for (uint32_t i = 0; i < 6000; i++) {
         act(&e);
         pass *p = &e.passes[draw(&e.random, OUT)];
@@ -379,6 +480,7 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots)
     }
     assert_true(e.n_hits > 20 && e.n_kept > 20 && e.n_back > 5 && e.n_failed > 20);
     assert_true(e.n_deep > 100 && e.n_closed_out > 20);
+    *met = e.met;
     end_world(&e.w);
     return e.n_short;
 }
@@ -387,12 +489,15 @@ static void test_every_step_reads_the_state_of_its_tokens(void **state)
 {
     (void)state;
     uint32_t n_short = 0;
+    chains met = {0};
     for (uint64_t seed = 1; seed <= 6; seed++) {
-        n_short += run(seed, 4, 60, 14);
-        n_short += run(seed, 8, 40, 24);
-        n_short += run(seed, 4, 40, SLOTS);
+        n_short += run(seed, 4, 60, 18, &met);
+        n_short += run(seed, 8, 40, 24, &met);
+        n_short += run(seed, 4, 40, SLOTS, &met);
     }
     assert_true(n_short > 0);
+    assert_true(met.n_rings > 1000 && met.n_behind > 1000 && met.n_early > 100);
+    assert_true(met.n_late > 1000 && met.n_whole > 200 && met.n_cut_out > 100 && met.n_again > 100);
 }
 
 int main(void)

@@ -496,13 +496,86 @@ static void test_slots_that_cannot_be_are_refused(void **state)
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, NO_TOKENS(1, 0))); /* of no token */
     assert_ok(GIVE_FULL(&m, more, NO_TOKENS(0, WAY(1))));
     assert_ok(GIVE_FULL(&m, more, SLOTS(0, 2, 0, WAY(1))));
-    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 8));
     /* Copies: group 2 is that of states, with three slots on the host; there is no group 3. */
     assert_ok(GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 3, 1, 0)); /* slot 4 to 2 */
     assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 1, 1, 0));
     assert_status(KVP_E_TOO_SMALL, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 0, WAY(4), WAY(1), 1, 0));
     assert_status(KVP_E_FORMAT, GIVE_STEP(&m, 0, 0, 1, 0, 2, 0, 1, WAY(4), 3, 2, 0));
     assert_status(KVP_E_FORMAT, GIVE_STEP(&m, 0, 0, 1, 0, 3, 0, 0, WAY(1), WAY(1), 1, 0));
+    kvp_wire_mirror_destroy(m.mirror);
+}
+
+/* The same with a ring: the number of its slots, and they. Four of the six tokens are not computed,
+ * and none of them is in this step. */
+#define RING(r, w, ...)                                                                            \
+    0, 0, 1, KVPI_WIRE_NEW, 1, 6, 2, 0, 0, 0, 0, 0, 2, ROWS, 8, r, w, __VA_ARGS__
+
+static void test_rings_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    struct by_hand m;
+    kvp_wire_seq seq;
+    const uint32_t more = KVPI_WIRE_MORE;
+    make_by_hand(&m);
+    assert_status(KVP_E_TOO_SMALL, GIVE_FULL(&m, more, RING(0, 0, 1, 0)));
+    kvp_wire_mirror_destroy(m.mirror);
+    m.config.state_slots = 24;
+    assert_ok(kvp_wire_mirror_create(&m.config, NULL, 0, &m.mirror));
+    assert_ok(GIVE_FULL(&m, more, RING(1, WAY(1), 3, WAY(1), WAY(20), 1)));
+    assert_ok(kvp_wire_mirror_seq(m.mirror, 0, &seq));
+    assert_int_equal(seq.read_slot, 1);
+    assert_int_equal(seq.n_write_slots, 4);
+    assert_memory_equal(seq.write_slots, ((int32_t[]){3, 23, 22, 2}), 4 * sizeof(int32_t));
+    /* The slot that is read may be the last one that is written. */
+    assert_ok(GIVE_FULL(&m, more, RING(2, 0, 1, WAY(1))));
+    /* A slot that there is not, slot 0, no slot to write, and no ring. */
+    assert_status(KVP_E_TOO_SMALL, GIVE_FULL(&m, more, RING(1, WAY(1), 1, WAY(22))));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 1, 3)));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, 1, 1, WAY(2))));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 0)));
+    /* The same slot twice: as the one to write, as another of the ring. */
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 1, 0)));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 2, WAY(3), 0)));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 3, WAY(3), WAY(1), 1)));
+    /* More slots than tokens that are not computed, and than a ring has. */
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, more, RING(1, WAY(1), 4, 2, 2, 2, 2)));
+    assert_status(
+        KVP_E_FORMAT,
+        GIVE_FULL(&m, more, RING(1, 2, 17, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2)));
+    /* Slots with and without a ring at once; a bit that says nothing; cut. */
+    assert_ok(GIVE_FULL(&m, more, RING(1, WAY(1), 3, 2, 2, 2)));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 12, 1, 2, 1, 2));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 16));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 8, 1, 2, 2, 2));
+    /* One token more is computed, and the ring stays as it is. Then it goes with that message. */
+    assert_status(KVP_E_FORMAT,
+                  GIVE_STEP(&m, 0, 0, 0, 1, KVPI_WIRE_CHANGE, KVPI_WIRE_COMPUTED, WAY(1)));
+    assert_ok(kvp_wire_mirror_seq(m.mirror, 0, &seq));
+    assert_int_equal(seq.n_write_slots, 4);
+    assert_ok(GIVE_STEP(&m, more, 0, 0, 1, KVPI_WIRE_CHANGE, KVPI_WIRE_COMPUTED, WAY(1), 4, 3, 0));
+    assert_ok(kvp_wire_mirror_seq(m.mirror, 0, &seq));
+    assert_int_equal(seq.n_write_slots, 1);
+    assert_int_equal(seq.write_slots[0], 3);
+    kvp_wire_mirror_destroy(m.mirror);
+}
+
+static void test_a_digest_is_of_rings(void **state)
+{
+    (void)state;
+    struct by_hand m;
+    const uint32_t more = KVPI_WIRE_MORE;
+    make_by_hand(&m);
+    kvp_wire_mirror_destroy(m.mirror);
+    m.config.state_slots = 24;
+    assert_ok(kvp_wire_mirror_create(&m.config, NULL, 0, &m.mirror));
+    assert_ok(GIVE_FULL(&m, more, RING(1, 2, 2, 2, 2)));
+    const uint64_t first = kvp_wire_mirror_digest(m.mirror);
+    assert_ok(GIVE_FULL(&m, more, RING(1, 2, 2, 2, 4)));
+    assert_true(kvp_wire_mirror_digest(m.mirror) != first);
+    assert_ok(GIVE_FULL(&m, more, RING(1, 2, 1, 2)));
+    assert_true(kvp_wire_mirror_digest(m.mirror) != first);
+    assert_ok(GIVE_FULL(&m, more, RING(1, 2, 2, 2, 2)));
+    assert_true(kvp_wire_mirror_digest(m.mirror) == first);
     kvp_wire_mirror_destroy(m.mirror);
 }
 
@@ -619,7 +692,7 @@ static void test_plain_messages_have_nothing_more(void **state)
     begin(&p, 1, 0);
     p.item.seq = open_done(&p.w, ints(0), 6);
     tell_item(&p);
-    assert_int_equal(p.bytes[KVPI_WIRE_AT_VERSION], 3);
+    assert_int_equal(p.bytes[KVPI_WIRE_AT_VERSION], 4);
     assert_int_equal(p.bytes[KVPI_WIRE_AT_GROUPS], 1);
     assert_int_equal(p.bytes[KVPI_WIRE_AT_PARTS], 0);
     assert_int_equal(p.n_bytes, KVP_WIRE_HEAD_BYTES + sizeof body);
@@ -644,6 +717,8 @@ int main(void)
         cmocka_unit_test(test_damage_is_refused),
         cmocka_unit_test(test_nonsense_is_refused),
         cmocka_unit_test(test_slots_that_cannot_be_are_refused),
+        cmocka_unit_test(test_rings_that_cannot_be_are_refused),
+        cmocka_unit_test(test_a_digest_is_of_rings),
         cmocka_unit_test(test_a_digest_is_of_everything),
         cmocka_unit_test(test_moves_must_be_of_the_device_and_alike),
         cmocka_unit_test(test_sizes_are_kept),

@@ -52,18 +52,22 @@ static kvp_status encode(struct pair *p, const kvp_copy *copies, uint32_t n_copi
     return kvp_wire_sender_encode(p->sender, &step, p->bytes, ROOM, &p->n_bytes);
 }
 
-/* Tells the worker, which must know what kvp_meta_states gives. Gives the body's length. */
+/* Tells the worker, which must know what kvp_meta_state_rings gives. Gives the body's length. */
 static size_t tell(struct pair *p)
 {
     kvp_wire_seq seq;
-    int32_t slots[2];
+    uint32_t n;
+    int32_t read, writes[KVP_STATE_RING_MAX];
     assert_ok(encode(p, NULL, 0));
     assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
     assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));
     assert_ok(kvp_wire_mirror_seq(p->mirror, 3, &seq));
-    assert_ok(kvp_meta_states(p->w.cache, &p->item.seq, 1, &slots[0], &slots[1]));
-    assert_int_equal(seq.read_slot, slots[0]);
-    assert_int_equal(seq.write_slot, slots[1]);
+    assert_ok(
+        kvp_meta_state_rings(p->w.cache, &p->item.seq, 1, KVP_STATE_RING_MAX, &read, &n, writes));
+    assert_int_equal(seq.read_slot, read);
+    assert_int_equal(seq.n_write_slots, n);
+    assert_memory_equal(seq.write_slots, writes, n * sizeof *writes);
+    assert_int_equal(seq.write_slot, writes[n - 1]);
     return p->n_bytes - KVP_WIRE_HEAD_BYTES;
 }
 
@@ -140,23 +144,66 @@ static void test_a_new_sequence_reads_what_it_hit(void **state)
     end(&p);
 }
 
-/* A message has one slot to write. */
-static void test_rings_are_refused(void **state)
+static kvp_status add_ring(const world *w, kvp_seq seq, const int32_t *tokens, uint32_t n)
 {
-    (void)state;
-    struct pair p;
-    const uint32_t two = 2;
-    begin(&p);
-    p.item.seq = open_done(&p.w, ints(0), 8);
     const kvp_batch batch = {.struct_size = sizeof(batch),
                              .n_seqs = 1,
                              .flags = KVP_BATCH_RING,
-                             .seqs = &p.item.seq,
-                             .n_tokens = &two};
-    assert_ok(kvp_seq_extend_many(p.w.cache, &batch));
-    assert_status(KVP_E_STATE, encode(&p, NULL, 0));
-    assert_ok(kvp_seq_fill(p.w.cache, p.item.seq, ints(8), 1));
-    assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 9, NULL));
+                             .seqs = &seq,
+                             .n_tokens = &n,
+                             .tokens = tokens};
+    return kvp_seq_extend_many(w->cache, &batch);
+}
+
+static void test_rings_are_told(void **state)
+{
+    (void)state;
+    struct pair p;
+    kvp_wire_seq seq;
+    begin(&p);
+    p.item.seq = open_done(&p.w, ints(0), 8);
+    tell(&p);
+    assert_told(&p, 1, 1);
+    assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seq));
+    assert_int_equal(seq.n_write_slots, 1);
+    /* An item, its bits, tokens, step, three values, a block; the second bits, two slots, and three
+     * more: what an item without a ring has, and one more byte for each. */
+    assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
+    p.item.step_tokens = 3;
+    assert_int_equal(tell(&p), 3 + 1 + 1 + 1 + 1 + (2 + 3) + 4 + 1 + 2 + (1 + 2));
+    assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seq));
+    assert_memory_equal(seq.write_slots, ((int32_t[]){2, 3, 1}), 3 * sizeof(int32_t));
+    /* Nothing has changed; then the whole state anew. */
+    assert_int_equal(tell(&p), 3 + 1 + 1);
+    const kvp_wire_step full = {
+        .struct_size = sizeof full, .flags = KVP_WIRE_FULL, .n_items = 1, .items = &p.item};
+    assert_ok(kvp_wire_sender_encode(p.sender, &full, p.bytes, ROOM, &p.n_bytes));
+    assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
+    assert_int_equal(kvp_wire_mirror_digest(p.mirror), kvp_wire_sender_digest(p.sender));
+    assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seq));
+    assert_memory_equal(seq.write_slots, ((int32_t[]){2, 3, 1}), 3 * sizeof(int32_t));
+    /* Two of the three are accepted. The slot of the second one is read, and written, too. */
+    assert_ok(kvp_seq_commit(p.w.cache, p.item.seq, 10));
+    assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 10, NULL));
+    assert_ok(kvp_seq_extend(p.w.cache, p.item.seq, ints(99), 1, 0));
+    p.item.step_tokens = 1;
+    tell(&p);
+    assert_told(&p, 3, 3);
+    end(&p);
+}
+
+/* Nothing else tells: a ring goes, and one with other slots comes. */
+static void test_another_ring_is_told(void **state)
+{
+    (void)state;
+    struct pair p;
+    begin(&p);
+    p.item.seq = open_done(&p.w, ints(0), 8);
+    assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
+    tell(&p);
+    assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 8, NULL));
+    open_done(&p.w, ints(100), 3); /* takes a slot that the ring had */
+    assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
     tell(&p);
     end(&p);
 }
@@ -346,7 +393,7 @@ static void test_the_mirror_is_the_cache_after_each_message(void **state)
 
 /* -------------------------------------------------------------------- a worker that computes */
 
-enum { JOBS = 6, JOB_TOKENS = 64, JOB_SLOTS = 14, RANKS = 2 };
+enum { JOBS = 6, JOB_TOKENS = 64, JOB_SLOTS = 28, RANKS = 2 };
 
 /* What a worker has: its states, and the tokens that it was told. A state is the sum of all tokens
  * up to its place. Everything comes from messages. */
@@ -361,6 +408,7 @@ struct job {
     kvp_seq told; /* that the worker knows by this id */
     int is_open, is_swapped;
     uint32_t step;
+    int has_ring; /* the step verifies a chain */
 };
 
 static uint64_t add_up(uint64_t state, const int32_t *tokens, uint32_t n)
@@ -392,8 +440,12 @@ static void compute(struct computer *c, const uint8_t *bytes, size_t n_bytes, ui
             continue;
         const uint64_t before = seq.read_slot == 0 ? 0 : c->slots[KVP_DEVICE][seq.read_slot];
         assert_true(before == add_up(0, tokens, seq.computed_tokens));
-        c->slots[KVP_DEVICE][seq.write_slot] =
-            add_up(before, tokens + seq.computed_tokens, seq.step_tokens);
+        /* Each slot of a ring has one token more, and the last one all of the step. */
+        for (uint32_t k = 0; k < seq.n_write_slots; k++) {
+            const uint32_t n = k + 1 < seq.n_write_slots ? k + 1 : seq.step_tokens;
+            c->slots[KVP_DEVICE][seq.write_slots[k]] =
+                add_up(before, tokens + seq.computed_tokens, n);
+        }
     }
 }
 
@@ -419,8 +471,16 @@ static void grow_job(const world *w, uint64_t *random, struct job *job)
     const kvp_seq_info info = info_of(w, job->seq);
     const int32_t token = (int32_t)draw(random, 3);
     const uint32_t n = info.computed_tokens == info.n_tokens;
+    const uint32_t n_drafts = n > 0 && draw(random, 3) == 0 ? 2 + draw(random, 5) : 0;
+    int32_t drafts[8];
     job->step = 0;
-    if (info.n_tokens + n > JOB_TOKENS) {
+    job->has_ring = 0;
+    for (uint32_t i = 0; i < n_drafts; i++)
+        drafts[i] = (int32_t)draw(random, 3);
+    if (info.n_tokens + n_drafts < JOB_TOKENS && n_drafts > 0) {
+        job->has_ring = add_ring(w, job->seq, drafts, n_drafts) == KVP_OK;
+        job->step = job->has_ring ? n_drafts : 0;
+    } else if (info.n_tokens + n > JOB_TOKENS) {
         close_job(w, job);
     } else if (kvp_seq_extend(w->cache, job->seq, &token, n, 0) == KVP_OK) {
         job->step = 1 + draw(random, info.n_tokens + n - info.computed_tokens);
@@ -479,6 +539,17 @@ static uint32_t tell_jobs(world *w, kvp_wire_sender *sender, struct job *jobs, s
     return n_computing;
 }
 
+/* The step is over: of a chain, some are accepted. Gives whether it was one that was cut. */
+static int commit_job(const world *w, uint64_t *random, const struct job *job)
+{
+    const uint32_t n = job->has_ring ? 1 + draw(random, job->step) : job->step;
+    const uint32_t end = info_of(w, job->seq).computed_tokens + n;
+    assert_ok(kvp_seq_commit(w->cache, job->seq, end));
+    if (job->has_ring)
+        assert_ok(kvp_seq_truncate(w->cache, job->seq, end, NULL));
+    return n < job->step;
+}
+
 static void test_a_worker_computes_from_messages_alone(void **state)
 {
     (void)state;
@@ -489,7 +560,7 @@ static void test_a_worker_computes_from_messages_alone(void **state)
     kvp_wire_sender *sender;
     kvp_state_stats stats;
     uint64_t random = 11;
-    uint32_t n_steps = 0;
+    uint32_t n_steps = 0, n_cut = 0;
     config.state_slots = JOB_SLOTS;
     config.host_blocks = 60;
     config.host_state_slots = JOB_SLOTS;
@@ -509,13 +580,12 @@ static void test_a_worker_computes_from_messages_alone(void **state)
         n_steps += tell_jobs(&w, sender, jobs, &c);
         for (uint32_t id = 0; id < JOBS; id++) {
             if (jobs[id].step > 0)
-                assert_ok(
-                    kvp_seq_commit(w.cache, jobs[id].seq,
-                                   info_of(&w, jobs[id].seq).computed_tokens + jobs[id].step));
+                n_cut += (uint32_t)commit_job(&w, &random, &jobs[id]);
         }
     }
     assert_ok(kvp_cache_state_stats(w.cache, &stats));
     assert_true(n_steps > STEPS && stats.hits > 50 && stats.made > 100 && stats.evicted > 50);
+    assert_true(n_cut > 500);
     kvp_wire_mirror_destroy(c.mirror);
     kvp_wire_sender_destroy(sender);
     end_world(&w);
@@ -526,7 +596,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slots_are_told_when_they_change),
         cmocka_unit_test(test_a_new_sequence_reads_what_it_hit),
-        cmocka_unit_test(test_rings_are_refused),
+        cmocka_unit_test(test_rings_are_told),
+        cmocka_unit_test(test_another_ring_is_told),
         cmocka_unit_test(test_who_computes_needs_slots),
         cmocka_unit_test(test_copies_of_states_name_slots),
         cmocka_unit_test(test_a_swap_brings_the_state_along),

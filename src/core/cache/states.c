@@ -35,9 +35,8 @@
  *   S8  Then S3 does not hold: a sequence without slot to write has `exclusive` 0, and is given one
  *       by the next extend.
  *
- * A ring is there from an extend with KVP_BATCH_RING until the tokens are committed or taken back,
- * with ordered steps only. The first n_ring tokens of the step have a slot each, the others share
- * the slot to write:
+ * A ring is there from an extend with KVP_BATCH_RING until the tokens are committed or taken back.
+ * The first n_ring tokens of the step have a slot each, the others share the slot to write:
  *
  *        tokens     c    c+1   c+2   c+3          c: computed (ring_at)
  *        slots    [ A     B     C ]   W           ring, write
@@ -46,7 +45,8 @@
  *        truncate c+2: write = B, ring = [ A ];   C and W are released
  *
  *   S9  The slots of a ring are as the one to write (S1), and fewer than the tokens that are not
- *       computed.
+ *       computed. No step has a slot for a sequence with a ring: which of them it leaves the state
+ *       in is known when the step has run.
  *
  * Slots that are released while steps are out are parked, as blocks are.
  *
@@ -384,6 +384,9 @@ kvp_status kvpi_states_check_ahead(const kvp_cache *cache, const struct kvpi_seq
     if (n <= end_after(cache, seq, step)) {
         return KVP_OK;
     }
+    if (kvpi_states_of(cache, seq)->n_ring > 0) {
+        return KVP_E_STATE;
+    }
     for (uint64_t s = step + 1; s <= cache->steps.begun; s++) {
         if (*kvpi_ahead_of(cache, seq, s) != 0) {
             return KVP_E_STATE;
@@ -466,9 +469,9 @@ void kvpi_states_commit(kvp_cache *cache, struct kvpi_seq *seq)
 {
     struct kvpi_state *state = kvpi_states_of(cache, seq);
     KVPI_ASSERT(!state->lost);
+    kvpi_states_ring_cut(cache, seq, seq->computed);
+    kvpi_states_ring_drop(cache, seq);
     if (cache->config.steps == KVP_STEPS_ORDERED) {
-        kvpi_states_ring_cut(cache, seq, seq->computed);
-        kvpi_states_ring_drop(cache, seq);
         read_other(cache, state, state->write);
     } else {
         release(cache, state->read);

@@ -125,7 +125,8 @@ static inline int kvpi_states_ring_valid(const kvp_cache *cache, const struct kv
         return 1;
     }
     if (state->n_ring >= KVP_STATE_RING_MAX || state->write == 0 || seq->tier != KVP_DEVICE ||
-        state->ring_at != seq->computed || state->n_ring >= seq->tokens - seq->computed) {
+        state->ring_at != seq->computed || state->n_ring >= seq->tokens - seq->computed ||
+        kvpi_states_next(cache, seq) != state->read) {
         return 0;
     }
     for (uint32_t i = 0; i < state->n_ring; i++) {

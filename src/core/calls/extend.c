@@ -448,7 +448,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_known_seq(cache, batch->seqs[k]));
     }
-    if (kvpi_unlikely(batch->flags & KVP_BATCH_RING) && !kvpi_faults_any(&faults)) {
+    if (kvpi_unlikely(batch->flags > KVP_BATCH_EACH) && !kvpi_faults_any(&faults)) {
         kvpi_rings_count(cache, batch, &faults, &total->slots, &total->first_slot);
     }
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
