@@ -230,8 +230,9 @@ typedef struct kvp_load {
 /* Begin a load: host blocks for the entries of a prompt that are neither there nor being loaded.
  *
  * Nodes are made for the prompt's units up to the last entry, and live until the load ends; so what
- * is flushed meanwhile stays unreachable. Host blocks of the group that have entries of the prompt
- * from its start to the last one are queued anew, the last first, and not taken for the load.
+ * is flushed meanwhile stays unreachable. If none is free, content is evicted for one, as by
+ * kvp_seq_open. Host blocks of the group that have entries of the prompt from its start to the last
+ * one are queued anew, the last first, and not taken for the load.
  * The blocks taken have the prompt's retention class and count for the namespace.
  *
  * A store may write to the blocks from when plan `after` is over until the load ends, and nobody
@@ -246,8 +247,9 @@ typedef struct kvp_load {
  *          tier, or an entry is not full of public units; KVP_E_NEVER: more blocks than
  *          lent_blocks, or than the tier has beside spare_blocks; KVP_E_NO_BLOCKS: of the host, now
  *          (kvp_cache_shortage; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are
- *          begun, lent_blocks are lent, or half of the slots, or no node is free
- * After-failure: unchanged
+ *          begun, lent_blocks are lent, or half of the slots, or no node is free: nothing is cached
+ *          any more that could be evicted for one (kvp_seq_open)
+ * After-failure: unchanged, but content may have been evicted for nodes (kvp_cache_evicted)
  * Owns:    the load ends by kvp_load_done or kvp_load_cancel
  * Thread:  cache        Blocks: never
  * Cost:    O(tokens up to the last entry), allocates nothing

@@ -261,19 +261,19 @@ static int read_entries(struct wire_reading *r, int32_t *row, uint32_t *i, uint3
     return 1;
 }
 
-static int read_appended(struct wire_reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
+static int read_appended(struct wire_reading *r, uint32_t id, uint32_t n, uint32_t *blocks)
 {
-    if (n > r->m->config.max_row_blocks - now->blocks)
+    if (n > r->m->config.max_row_blocks - *blocks)
         return too_small(r);
-    const uint32_t end = now->blocks + n;
+    const uint32_t end = *blocks + n;
     for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
         int32_t *row = kvpi_wire_row(&r->m->table, id, group);
-        for (uint32_t i = now->blocks; i < end;) {
+        for (uint32_t i = *blocks; i < end;) {
             if (!read_entries(r, row, &i, end))
                 return 0;
         }
     }
-    now->blocks = end;
+    *blocks = end;
     return 1;
 }
 
@@ -307,7 +307,7 @@ static int read_wire_row(struct wire_reading *r, uint32_t id, struct kvpi_wire_s
         if (!read_replaced(r, kvpi_wire_row(&r->m->table, id, group), now->blocks))
             return 0;
     }
-    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
+    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, &now->blocks);
 }
 
 /* -------------------------------------------------------------------- windows, trees and slots */
@@ -456,7 +456,7 @@ static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *n
     now->known = item->from + item->n_values;
     if (item->n_values == 0 && !read_last(r, &now->last))
         return 0;
-    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, now) &&
+    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, &now->blocks) &&
            read_more(r, id, now, item);
 }
 
@@ -489,17 +489,6 @@ static int read_change(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq
            (!(flags & KVPI_WIRE_ROW) || read_wire_row(r, id, now)) && read_more(r, id, now, item);
 }
 
-static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
-                       struct kvpi_wire_seq *now, kvp_wire_news_item *item)
-{
-    now->tokens++;
-    now->known++;
-    now->computed++;
-    item->n_values = 1;
-    return read_values(r, item, &now->last) &&
-           (kind == KVPI_WIRE_DECODE || read_appended(r, id, 1, now));
-}
-
 /* Is there a slot to write for those who compute, no state of no tokens, and no slot of a ring
  * without a token? */
 static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
@@ -521,19 +510,42 @@ static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
            slots_are_sound(m, seq);
 }
 
+/* One token more, which is computed: most items of most messages, so no copy is changed. */
+static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind)
+{
+    struct kvpi_wire_seq *seq = &r->m->table.seqs[id];
+    kvp_wire_news_item item = {
+        .worker_id = id, .from = seq->known, .n_values = 1, .from_node = seq->nodes};
+    uint32_t blocks = seq->blocks;
+    int32_t last;
+    if (!read_values(r, &item, &last) ||
+        (kind == KVPI_WIRE_DECODE_BLOCK && !read_appended(r, id, 1, &blocks)) ||
+        seq->tokens >= INT32_MAX ||
+        (uint64_t)blocks * r->m->config.block_tokens <= (uint64_t)seq->tokens + seq->nodes)
+        return wrong_body(r);
+    if (r->apply) {
+        seq->tokens++;
+        seq->known++;
+        seq->computed++;
+        seq->blocks = blocks;
+        seq->last = last;
+        r->m->items[r->news.n_items] = item;
+    }
+    r->news.n_items++;
+    return 1;
+}
+
 static int read_item(struct wire_reading *r, uint32_t id, uint32_t kind)
 {
     mirror *m = r->m;
-    struct kvpi_wire_seq now = m->table.seqs[id];
-    kvp_wire_news_item item = {.worker_id = id, .from = now.known, .from_node = now.nodes};
-    int ok;
     if (kind != KVPI_WIRE_NEW && !is_known(r, id))
         return wrong_body(r);
-    switch (kind) {
-    case KVPI_WIRE_NEW: ok = read_new(r, id, &now, &item); break;
-    case KVPI_WIRE_CHANGE: ok = read_change(r, id, &now, &item); break;
-    default: ok = read_decode(r, id, kind, &now, &item); break;
-    }
+    if (kind <= KVPI_WIRE_DECODE_BLOCK)
+        return read_decode(r, id, kind);
+    struct kvpi_wire_seq now = m->table.seqs[id];
+    kvp_wire_news_item item = {.worker_id = id, .from = now.known, .from_node = now.nodes};
+    const int ok =
+        kind == KVPI_WIRE_NEW ? read_new(r, id, &now, &item) : read_change(r, id, &now, &item);
     if (!ok || !seq_is_sound(m, &now))
         return wrong_body(r);
     if (r->apply) {

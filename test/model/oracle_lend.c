@@ -489,7 +489,7 @@ static kvp_status find_room_for_nodes(oracle *o, const kvp_call *call, wish *w, 
 
     if (o->node_limit - o->nodes_used >= n)
         return KVP_OK;
-    while (o->node_limit - o->nodes_used < n && oracle_free_node(o))
+    while (w->n_units < o->node_limit && o->node_limit - o->nodes_used < n && oracle_free_node(o))
         o->marks.load_node++;
     count_entries(o, call, w, load);
     o->marks.load_node_found += load->n_found < found;

@@ -1,6 +1,9 @@
 /* Nodes that all are in use: what is evicted for one (cache.h). */
 #include "groups.h"
 #include "slots.h"
+#include "tiers.h"
+
+#include <string.h>
 
 /* One namespace, and nodes for so many units. */
 static kvp_config units_config(kvp_config config, uint32_t n_units)
@@ -224,6 +227,64 @@ static void test_a_checkpoint_without_block_goes_last(void **state)
     end_world(&w);
 }
 
+/* Four units are cached: two of the load's path, which are the coldest, and two others. */
+static void test_loads_get_nodes_as_well(void **state)
+{
+    (void)state;
+    kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
+    config.max_loads = 1;
+    config.lent_blocks = 8;
+    world w = make_world(&config);
+    int32_t tokens[12], blocks[3];
+    memcpy(tokens, ints(0), 8 * sizeof(*tokens));
+    memcpy(tokens + 8, ints(100), 4 * sizeof(*tokens));
+    const kvp_prompt prompt = prompt_of(tokens, 12);
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, 3}, .blocks = blocks};
+    const kvp_evicted *evicted;
+    leave_cached(&w, ints(0), 8);
+    leave_cached(&w, ints(200), 8);
+    assert_ok(kvp_load_begin(w.cache, w.ns, &prompt, &load));
+    assert_int_equal(evicted_of(&w, &evicted), 3);
+    assert_int_equal(evicted[0].block, 2);
+    assert_int_equal(evicted[1].block, 1);
+    assert_int_equal(evicted[2].block, 4);
+    assert_int_equal(load.n_found, 0); /* it was two */
+    assert_int_equal(load.n_blocks, 3);
+    assert_int_equal(stats_of(&w).nodes_used, 5);
+    assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1, 1}, 3, NULL));
+    assert_int_equal(match(&w, tokens, 12).hit_tokens, 12);
+    assert_int_equal(match(&w, ints(200), 8).hit_tokens, 4);
+    end_world(&w);
+}
+
+static void refuse_load(world *w, uint32_t n_units, uint32_t n_evicted)
+{
+    int32_t blocks[5] = {7, 7, 7, 7, 7};
+    const kvp_prompt prompt = prompt_of(ints(0), 4 * n_units);
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, n_units}, .blocks = blocks};
+    const kvp_evicted *evicted;
+    assert_status(KVP_E_AGAIN, kvp_load_begin(w->cache, w->ns, &prompt, &load));
+    assert_shortage_in(w, KVP_DEVICE, KVP_E_AGAIN, 0, 0);
+    assert_int_equal(evicted_of(w, &evicted), n_evicted);
+    assert_int_equal(blocks[0], 7);
+    assert_int_equal(load.number, 0);
+}
+
+static void test_loads_without_nodes_are_refused(void **state)
+{
+    (void)state;
+    kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
+    config.max_loads = 1;
+    config.lent_blocks = 8;
+    world w = make_world(&config);
+    leave_cached(&w, ints(300), 4);
+    (void)open_done(&w, ints(200), 8);
+    refuse_load(&w, 5, 0); /* it would never have room */
+    refuse_load(&w, 3, 1);
+    assert_int_equal(stats_of(&w).nodes_used, 3);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +297,8 @@ int main(void)
         cmocka_unit_test(test_a_unit_costs_so_many_evictions_at_most),
         cmocka_unit_test(test_conversations_do_not_use_nodes_up),
         cmocka_unit_test(test_a_checkpoint_without_block_goes_last),
+        cmocka_unit_test(test_loads_get_nodes_as_well),
+        cmocka_unit_test(test_loads_without_nodes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

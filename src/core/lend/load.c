@@ -194,7 +194,10 @@ static kvp_status make_room_for_nodes(kvp_cache *cache, struct request *r)
     if (!lacks_nodes(cache, r)) {
         return KVP_OK;
     }
-    while (lacks_nodes(cache, r) && kvpi_free_node(cache)) {}
+    const int could_fit = r->n_units < cache->prefix.n_nodes; /* with the root */
+    while (could_fit && lacks_nodes(cache, r) && kvpi_free_node(cache)) {
+        /* again */
+    }
     count_entries_to_load(cache, r);
     const kvp_status status = admit(cache, r);
     return status == KVP_OK && lacks_nodes(cache, r) ? kvpi_fail(cache, KVP_E_AGAIN, 0, 0) : status;
