@@ -17,6 +17,7 @@ pub const KVP_CHUNKED: u32 = 4294967295;
 pub const KVP_STATE_SLOTS: u32 = 2;
 pub const KVP_HOST_STATE_SLOTS: u32 = 3;
 pub const KVP_BATCH_RING: u32 = 2;
+pub const KVP_BATCH_RING_NEW: u32 = 4;
 pub const KVP_STATE_RING_MAX: u32 = 17;
 pub const KVP_NO_QUOTA: u32 = 4294967295;
 pub const KVP_POLICY_CLASSES: u32 = 64;
@@ -335,7 +336,7 @@ pub struct kvp_config {
     pub max_namespaces: u32,
     #[doc = " prefix nodes, roots included, > max_namespaces, up to 2^31-2;"]
     #[doc = "0 = enough for all units of the pools and 1/64 more, with a host"]
-    #[doc = "tier 1/4, with states 1/1. None free: units are not cached"]
+    #[doc = "tier 1/4, with states 1/1. None free: content is evicted"]
     pub n_nodes: u32,
     #[doc = " extra keys that may touch one unit, 0..64; default 0"]
     pub max_unit_keys: u32,
@@ -497,7 +498,7 @@ pub struct kvp_stats {
     pub detached_units: u64,
     #[doc = " units filled that are not public: uncacheable"]
     pub private_units: u64,
-    #[doc = " units filled while no node was free: tokens not kept"]
+    #[doc = " units filled for which no node was free: tokens not kept"]
     pub unkept_units: u64,
     #[doc = " look-ups in which an equal hash was not the same prefix"]
     pub hash_collisions: u64,
@@ -840,8 +841,7 @@ extern "C" {
     #[doc = " can read it."]
     #[doc = ""]
     #[doc = " Copies read it, too. An engine that commits ahead of the work must take the plan of that work"]
-    #[doc = " first. Then copies of what was committed (swaps, kept evictions, copy-on-write) are in a later"]
-    #[doc = " plan."]
+    #[doc = " first. Then copies of what was committed (swaps, kept evictions, copy-on-write) come later."]
     #[doc = ""]
     #[doc = " Every full public unit with known values up to n_tokens is sealed, in order. If its node has no"]
     #[doc = " block, it gets the sequence's block. If it has another block, there are two cases:"]
@@ -1152,7 +1152,7 @@ extern "C" {
         out_n_copies: *mut u32,
     ) -> kvp_status;
 }
-#[doc = " A cached block that lost its content: to a take, or by drop.h."]
+#[doc = " A cached block that lost its content: to a take, for a node, or by drop.h."]
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct kvp_evicted {
@@ -1663,8 +1663,9 @@ extern "C" {
     #[doc = " Begin a load: host blocks for the entries of a prompt that are neither there nor being loaded."]
     #[doc = ""]
     #[doc = " Nodes are made for the prompt's units up to the last entry, and live until the load ends; so what"]
-    #[doc = " is flushed meanwhile stays unreachable. Host blocks of the group that have entries of the prompt"]
-    #[doc = " from its start to the last one are queued anew, the last first, and not taken for the load."]
+    #[doc = " is flushed meanwhile stays unreachable. If none is free, content is evicted for one, as by"]
+    #[doc = " kvp_seq_open. Host blocks of the group that have entries of the prompt from its start to the last"]
+    #[doc = " one are queued anew, the last first, and not taken for the load."]
     #[doc = " The blocks taken have the prompt's retention class and count for the namespace."]
     #[doc = ""]
     #[doc = " A store may write to the blocks from when plan `after` is over until the load ends, and nobody"]
@@ -1679,8 +1680,9 @@ extern "C" {
     #[doc = "          tier, or an entry is not full of public units; KVP_E_NEVER: more blocks than"]
     #[doc = "          lent_blocks, or than the tier has beside spare_blocks; KVP_E_NO_BLOCKS: of the host, now"]
     #[doc = "          (kvp_cache_shortage; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are"]
-    #[doc = "          begun, lent_blocks are lent, or half of the slots, or no node is free"]
-    #[doc = " After-failure: unchanged"]
+    #[doc = "          begun, lent_blocks are lent, or half of the slots, or no node is free: nothing is cached"]
+    #[doc = "          any more that could be evicted for one (kvp_seq_open)"]
+    #[doc = " After-failure: unchanged, but content may have been evicted for nodes (kvp_cache_evicted)"]
     #[doc = " Owns:    the load ends by kvp_load_done or kvp_load_cancel"]
     #[doc = " Thread:  cache        Blocks: never"]
     #[doc = " Cost:    O(tokens up to the last entry), allocates nothing"]
@@ -1803,7 +1805,9 @@ extern "C" {
     #[doc = " refers to a block that a copy of the step should have filled is cut: it has computed tokens up to"]
     #[doc = " that row entry only. (The same holds for writable: extend before computing them again. If the"]
     #[doc = " sequence is swapped out, row entries beyond are released.) Sequences that got such KV by later"]
-    #[doc = " copies, in steps that are out or in the plan, are cut, too."]
+    #[doc = " copies, in steps that are out or in the plan, are cut, too. The same holds for recurrent state"]
+    #[doc = " (states.h): a sequence that reads a slot that a copy should have filled is cut where its KV ends"]
+    #[doc = " that is left, perhaps after all its computed tokens, and loses its state."]
     #[doc = ""]
     #[doc = " Some commits are dropped: those of later steps for sequences that were cut, and for"]
     #[doc = " sequences of which the failed step was to commit tokens that are not computed. They stay dropped"]
@@ -1814,8 +1818,9 @@ extern "C" {
     #[doc = " failed step. Each sequence continues at its computed_tokens. Work of steps that are out and do"]
     #[doc = " not build on the failed step must not be done twice."]
     #[doc = ""]
-    #[doc = " Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, or whose tree was"]
-    #[doc = "                       dropped, in the order of their places; NULL: capacity is 0"]
+    #[doc = " Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, whose state did"]
+    #[doc = "                       not arrive, or whose tree was dropped, in the order of their places; NULL:"]
+    #[doc = "                       capacity is 0"]
     #[doc = "          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL. With capacity 0 the"]
     #[doc = "                       call only asks, and the step has not failed yet. NULL: capacity 0, and do"]
     #[doc = "                       not report"]
@@ -2035,7 +2040,8 @@ extern "C" {
     ) -> kvp_status;
 }
 #[doc = " nothing: no slot was available to go on with, others read the"]
-#[doc = "slot, or the unit is not public or was flushed"]
+#[doc = "slot, the unit is not public or was flushed, or the state or a"]
+#[doc = "loaded one of the node is still to arrive (see above)"]
 pub const KVP_CHECKPOINT_SKIPPED: _bindgen_ty_13 = 0;
 #[doc = " the state is kept"]
 pub const KVP_CHECKPOINT_MADE: _bindgen_ty_13 = 1;
@@ -3746,8 +3752,8 @@ extern "C" {
     #[doc = ""]
     #[doc = " If copies of its plan may not have run, KV is missing elsewhere, too: in what was swapped out, or"]
     #[doc = " kept on the host. With overlapped steps, kvp_step_failed takes all of that back. Call it first;"]
-    #[doc = " then every request that lost KV by it is preempted here as well. With ordered steps it is not"]
-    #[doc = " known which copies ran: reset the cache, and make a new scheduler."]
+    #[doc = " then every request that lost KV or a state by it is preempted here as well. With ordered steps it"]
+    #[doc = " is not known which copies ran: reset the cache, and make a new scheduler."]
     #[doc = ""]
     #[doc = " Returns: KVP_OK; KVP_E_STATE when no step is out"]
     #[doc = " Thread:  sched. Cost: O(sequences) and closing them"]
