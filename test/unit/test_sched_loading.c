@@ -416,6 +416,32 @@ static void test_a_load_makes_a_request_fit_that_was_given_up(void **state)
     end_sched_world(&s);
 }
 
+/* With a window, one unit that arrives may be all that a hit of ten units lacked. */
+static void test_who_lacked_many_blocks_is_tried_when_one_is_loaded(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(4, 4, 12);
+    cache_config.groups[0].recent_tokens = 4;
+    cache_config.host_blocks = 9;
+    cache_config.max_loads = 1;
+    const kvp_sched_config config = sched_config_of(8, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    for (int32_t i = 0; i < 3; i++)
+        (void)submit(&s, 100 * i, 5, 20);
+    (void)run_step(&s);
+    const kvp_request late = submit(&s, 1000, 41, 1); /* 11 blocks, and 6 are held */
+    (void)run_step(&s);
+    assert_int_equal(request_of(&s, late).state, KVP_REQUEST_WAITING);
+    int32_t block;
+    const kvp_prompt prompt = prompt_of(ints(1000), 41);
+    kvp_load load = {.struct_size = sizeof load, .entries = {9, 10}, .blocks = &block};
+    assert_ok(kvp_load_begin(s.w.cache, s.w.ns, &prompt, &load));
+    assert_ok(kvp_load_done(s.w.cache, load.number, (const uint8_t[]){1}, 1, NULL));
+    const kvp_step step = run_step(&s);
+    assert_non_null(item_of(&step, late, 0));
+    end_sched_world(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_held_again_after_a_recompute),
         cmocka_unit_test(test_what_was_loaded_for_one_is_there_for_all),
         cmocka_unit_test(test_a_load_makes_a_request_fit_that_was_given_up),
+        cmocka_unit_test(test_who_lacked_many_blocks_is_tried_when_one_is_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
