@@ -394,6 +394,10 @@ static void test_the_cold_end_in_pieces_and_whole(void **state)
     assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
     assert_int_equal(n, 2);
     assert_int_equal(cold[0].block, 2);
+    /* It has other content since. */
+    cursor = (kvp_cold_cursor){.block = 2, .generation = cold[0].generation - 1};
+    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
+    assert_int_equal(n, 2);
     assert_status(KVP_E_ARG, kvp_cold_end(w.cache, 2, &cursor, cold, 8, &n));
     close_seq(&w, hit);
     end_world(&w);

@@ -583,6 +583,9 @@ static void test_no_chain_behind_a_step(void **state)
     assert_slots(&w, seq, 1, 5);
     assert_int_equal(state_of(&w, seq).ring_slots, 0);
     assert_status(KVP_E_STATE, draft_as(&w, seq, 1, KVP_BATCH_RING_NEW));
+    kvp_batch one_each = batch_of(&seq, NULL, 1);
+    one_each.flags = KVP_BATCH_RING_NEW;
+    assert_status(KVP_E_STATE, kvp_seq_extend_many(w.cache, &one_each));
     (void)done_step(&w, 1);
     assert_ok(draft(&w, seq, 1));
     end_world(&w);
