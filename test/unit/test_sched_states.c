@@ -2,6 +2,7 @@
  * hit, slots that are promised, lacked and given up. Every step runs on slots that know what they
  * hold. */
 #include "sched_world.h"
+#include "slots.h"
 
 enum { S = 4 };
 
@@ -14,13 +15,6 @@ static sched_world states_world(uint32_t usable_slots, uint32_t wait_for_prefix)
     sched_world s = make_sched_world(&cache_config, &config);
     s.reads_kv = 1;
     return s;
-}
-
-static kvp_state_stats slots_of(const sched_world *s)
-{
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
-    return stats;
 }
 
 /* A prompt of 0, 1, ... up to `common`, then tokens of its own. */
@@ -57,16 +51,16 @@ static void test_a_prompt_stops_at_its_last_unit_and_is_hit_there(void **state)
     const kvp_request a = submit(&s, 0, 10, 3);
     kvp_step step = run_chunk(&s, a, 0, 8);
     assert_int_equal(step.n_sampled, 0);
-    assert_int_equal(slots_of(&s).made, 1);
+    assert_int_equal(slots_of(&s.w).made, 1);
     step = run_chunk(&s, a, 8, 2);
     assert_int_equal(step.n_sampled, 1);
     const kvp_request b = submit(&s, 0, 10, 3);
     (void)run_chunk(&s, b, 8, 2);
     run_until_over(&s, 2);
-    assert_int_equal(slots_of(&s).made, 1);
-    assert_int_equal(slots_of(&s).hits, 1);
+    assert_int_equal(slots_of(&s.w).made, 1);
+    assert_int_equal(slots_of(&s.w).hits, 1);
     assert_int_equal(sched_stats_of(&s).checkpoints, 1);
-    assert_int_equal(slots_of(&s).held_slots, 0);
+    assert_int_equal(slots_of(&s.w).held_slots, 0);
     end_sched_world(&s);
 }
 
@@ -99,7 +93,7 @@ static void test_a_short_chunk_reaches_no_place(void **state)
     const uint32_t ends[] = {3, 6, 8, 10};
     for (uint32_t i = 0; i < 4; i++) {
         (void)run_chunk(&s, a, i == 0 ? 0 : ends[i - 1], ends[i] - (i == 0 ? 0 : ends[i - 1]));
-        assert_int_equal(slots_of(&s).made, i >= 2);
+        assert_int_equal(slots_of(&s.w).made, i >= 2);
     }
     end_sched_world(&s);
 }
@@ -181,7 +175,7 @@ static void test_beams_take_a_victim_for_slots(void **state)
                      1); /* both beams read the prompt's slot and write their own */
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(slots_of(&s).free_slots, 0);
+    assert_int_equal(slots_of(&s.w).free_slots, 0);
     assert_ok(kvp_sched_reorder(s.sched, a, parents, NULL));
     step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
@@ -223,10 +217,10 @@ static void test_a_hit_that_makes_the_request_not_fit_is_given_up(void **state)
     sched_world s = states_world(3, 0);
     (void)submit(&s, 0, 10, 3);
     run_until_over(&s, 1);
-    assert_int_equal(slots_of(&s).cached_slots, 1);
+    assert_int_equal(slots_of(&s.w).cached_slots, 1);
     const kvp_request b = submit_rank(&s, 0, 10, 3, 0, 2);
     (void)run_chunk(&s, b, 0, 8);
-    assert_int_equal(slots_of(&s).hits, 0);
+    assert_int_equal(slots_of(&s.w).hits, 0);
     run_until_over(&s, 2);
     end_sched_world(&s);
 }

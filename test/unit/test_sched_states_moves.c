@@ -2,6 +2,7 @@
  * promised on the way back, and states that do not arrive. Every step runs on slots that know what
  * they hold. */
 #include "sched_world.h"
+#include "slots.h"
 
 enum { S = 4 };
 
@@ -21,13 +22,6 @@ static sched_world moving_world(uint32_t usable, uint32_t usable_slots)
     return s;
 }
 
-static kvp_state_stats slots_of(const sched_world *s)
-{
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
-    return stats;
-}
-
 /* Pause it, and make a step in which a prompt of n tokens comes in for its blocks. */
 static kvp_step push_out(sched_world *s, kvp_request request, uint32_t n)
 {
@@ -35,7 +29,7 @@ static kvp_step push_out(sched_world *s, kvp_request request, uint32_t n)
     (void)submit(s, 500, n, 2);
     const kvp_step step = make_step(s);
     assert_true(request_of(s, request).is_swapped);
-    assert_int_equal(slots_of(s).host_held_slots, 1);
+    assert_int_equal(slots_of(&s->w).host_held_slots, 1);
     return step;
 }
 
@@ -60,7 +54,7 @@ static void test_there_and_back(void **state)
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).swapped_in, 1);
     assert_int_equal(sched_stats_of(&s).recomputed, 0);
-    assert_int_equal(slots_of(&s).host_held_slots, 0);
+    assert_int_equal(slots_of(&s.w).host_held_slots, 0);
     end_sched_world(&s);
 }
 
@@ -79,7 +73,7 @@ static void test_who_shares_a_state_is_promised_another_slot(void **state)
     assert_ok(kvp_sched_resume(s.sched, a));
     const kvp_step back = make_step(&s);
     assert_int_equal(back.n_swapped_in, 1);
-    assert_int_equal(slots_of(&s).held_slots, 3);
+    assert_int_equal(slots_of(&s.w).held_slots, 3);
     assert_int_equal(sched_stats_of(&s).promised_slots, 1);
     (void)finish_step(&s, &back);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
@@ -98,7 +92,7 @@ static void test_a_state_that_did_not_leave(void **state)
     (void)push_out(&s, a, 17);
     fail_step(&s);
     assert_false(request_of(&s, a).is_swapped);
-    assert_int_equal(slots_of(&s).host_held_slots, 0);
+    assert_int_equal(slots_of(&s.w).host_held_slots, 0);
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
     end_sched_world(&s);

@@ -2,6 +2,7 @@
  * writes another slot than it reads. What is promised for that, what is parked, what fails. Every
  * step runs on slots that know what they hold. */
 #include "sched_world.h"
+#include "slots.h"
 
 enum { S = 4 };
 
@@ -18,18 +19,9 @@ static sched_world steps_world(uint32_t usable_slots, uint32_t chunk_tokens)
     return s;
 }
 
-static kvp_state_stats slots_of(const sched_world *s)
+static kvp_state_info sample_state_of(const sched_world *s, kvp_request request, uint32_t sample)
 {
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
-    return stats;
-}
-
-static kvp_state_info state_of(const sched_world *s, kvp_request request, uint32_t sample)
-{
-    kvp_state_info info;
-    assert_ok(kvp_seq_state_get(s->w.cache, sample_of(s, request, sample).seq, &info));
-    return info;
+    return state_of(&s->w, sample_of(s, request, sample).seq);
 }
 
 /* A step of the caller's own: what is released while it is out is parked. */
@@ -53,14 +45,14 @@ static void test_a_step_writes_another_slot_than_it_reads(void **state)
     uint32_t last = 0;
     for (uint32_t i = 0; i < 5; i++) {
         const kvp_step step = make_step(&s);
-        const kvp_state_info info = state_of(&s, a, 0);
+        const kvp_state_info info = sample_state_of(&s, a, 0);
         assert_int_equal(info.read_slot, last);
         assert_int_not_equal(info.write_slot, 0);
         assert_int_not_equal(info.write_slot, info.read_slot);
         last = info.write_slot;
-        assert_int_equal(slots_of(&s).held_slots, i == 0 ? 1 : 2);
+        assert_int_equal(slots_of(&s.w).held_slots, i == 0 ? 1 : 2);
         (void)finish_step(&s, &step);
-        assert_int_equal(slots_of(&s).held_slots, 1);
+        assert_int_equal(slots_of(&s.w).held_slots, 1);
     }
     run_until_over(&s, 1);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
@@ -80,10 +72,10 @@ static void test_prompts_under_way_keep_a_slot_to_write(void **state)
     const kvp_request a = submit(&s, 0, 4, 8);
     const kvp_request b = submit(&s, 100, 20, 4);
     (void)run_step(&s);
-    assert_int_equal(state_of(&s, b, 0).write_slot, 0);
+    assert_int_equal(sample_state_of(&s, b, 0).write_slot, 0);
     const kvp_step step = make_step(&s);
-    assert_int_not_equal(state_of(&s, a, 0).write_slot, 0);
-    assert_int_not_equal(state_of(&s, b, 0).write_slot, 0);
+    assert_int_not_equal(sample_state_of(&s, a, 0).write_slot, 0);
+    assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
@@ -149,7 +141,7 @@ static void test_a_promise_ends_with_the_first_chunk(void **state)
     run_until_over(&s, 1);
     (void)submit(&s, 0, 10, 2); /* it holds the checkpoint, and the slot to write */
     step = make_step(&s);
-    assert_int_equal(slots_of(&s).hits, 1);
+    assert_int_equal(slots_of(&s.w).hits, 1);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
     (void)submit(&s, 0, 10, 2); /* it shares the checkpoint */
     (void)finish_step(&s, &step);
@@ -172,12 +164,12 @@ static void test_samples_are_promised_slots_until_they_decode(void **state)
     assert_int_equal(sched_stats_of(&s).promised_slots, 5 + 1);
     (void)finish_step(&s, &step);
     assert_int_equal(sched_stats_of(&s).promised_slots, 5);
-    assert_int_equal(state_of(&s, a, 0).read_slot, state_of(&s, a, 2).read_slot);
+    assert_int_equal(sample_state_of(&s, a, 0).read_slot, sample_state_of(&s, a, 2).read_slot);
     (void)submit(&s, 200, 3, 4);
     step = run_step(&s);
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
-    assert_int_not_equal(state_of(&s, a, 0).read_slot, state_of(&s, a, 2).read_slot);
+    assert_int_not_equal(sample_state_of(&s, a, 0).read_slot, sample_state_of(&s, a, 2).read_slot);
     run_until_over(&s, 3);
     assert_int_equal(sched_stats_of(&s).preemptions, 0);
     end_sched_world(&s);
@@ -214,7 +206,7 @@ static void test_every_checkpoint_is_made(void **state)
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     (void)run_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 3);
-    assert_int_equal(slots_of(&s).free_slots, 3);
+    assert_int_equal(slots_of(&s.w).free_slots, 3);
     assert_int_equal(sched_stats_of(&s).checkpoints, 1);
     assert_int_equal(sched_stats_of(&s).skipped_checkpoints, 0);
     end_sched_world(&s);
@@ -234,7 +226,7 @@ static void test_nobody_gives_way_for_parked_slots(void **state)
     const uint64_t own = begin_own(&s);
     kvp_step step = run_step(&s);
     assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(slots_of(&s).parked_slots, 2);
+    assert_int_equal(slots_of(&s.w).parked_slots, 2);
     step = run_step(&s); /* one of five is free */
     assert_int_equal(step.n_preempted, 0);
     assert_int_equal(step.n_left_out, 1);
@@ -262,8 +254,8 @@ static void test_who_is_paused_keeps_its_slots_for_parked_ones(void **state)
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
     assert_ok(kvp_sched_abort(s.sched, a));
-    assert_int_equal(slots_of(&s).parked_slots, 1);
-    assert_int_equal(slots_of(&s).free_slots, 3);
+    assert_int_equal(slots_of(&s.w).parked_slots, 1);
+    assert_int_equal(slots_of(&s.w).free_slots, 3);
     const kvp_request c = submit_rank(&s, 200, 3, 4, 0, 1);
     kvp_step step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
@@ -291,7 +283,7 @@ static void test_a_victim_gives_its_slots(void **state)
     kvp_seq own[2]; /* the caller's, which the scheduler does not count */
     const kvp_prompt prompt = prompt_of(ints(500), 3);
     (void)run_step(&s);
-    assert_int_equal(slots_of(&s).free_slots, 3);
+    assert_int_equal(slots_of(&s.w).free_slots, 3);
     for (int i = 0; i < 2; i++) {
         assert_ok(kvp_seq_open(s.w.cache, s.w.ns, &prompt, &own[i], NULL));
     }
@@ -321,7 +313,7 @@ static void test_a_failed_step_leaves_nothing(void **state)
     assert_ok(kvp_step_failed(s.w.cache, s.number, NULL, 0, NULL));
     assert_ok(kvp_sched_fail(s.sched));
     assert_int_equal(request_of(&s, a).preemptions, 1);
-    assert_int_equal(slots_of(&s).held_slots + slots_of(&s).parked_slots, 0);
+    assert_int_equal(slots_of(&s.w).held_slots + slots_of(&s.w).parked_slots, 0);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.seqs[0].begin, 8); /* the state after 8 tokens was kept */
     (void)finish_step(&s, &step);
@@ -393,9 +385,9 @@ static void test_drafts_have_rings(void **state)
     uint32_t n;
     assert_int_equal(step.n_drafts, 2);
     assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(slots_of(&s).held_slots, 4 + 2);
-    assert_int_equal(state_of(&s, b, 0).ring_slots, 0);
-    assert_int_not_equal(state_of(&s, b, 0).write_slot, 0);
+    assert_int_equal(slots_of(&s.w).held_slots, 4 + 2);
+    assert_int_equal(sample_state_of(&s, b, 0).ring_slots, 0);
+    assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
     assert_ok(kvp_meta_state_rings(s.w.cache, &step.seqs[0].seq, 1, KVP_STATE_RING_MAX, NULL, &n,
                                    writes));
     assert_int_equal(n, 3);
@@ -403,8 +395,8 @@ static void test_drafts_have_rings(void **state)
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(state_of(&s, a, 0).read_slot, writes[1]);
-    assert_int_equal(state_of(&s, a, 0).write_slot, 0);
+    assert_int_equal(sample_state_of(&s, a, 0).read_slot, writes[1]);
+    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
     end_sched_world(&s);
 }
 
@@ -419,7 +411,7 @@ static void test_no_drafts_without_slots_for_all(void **state)
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_drafts, 0);
     assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(slots_of(&s).held_slots, 4);
+    assert_int_equal(slots_of(&s.w).held_slots, 4);
     (void)finish_step(&s, &step);
     end_sched_world(&s);
 }
@@ -437,14 +429,14 @@ static void test_drafts_move_on_from_slot_to_slot(void **state)
     assert_int_equal(step.n_decoding, 1);
     assert_int_equal(step.n_drafts, 2);
     assert_int_equal(step.n_seqs, 2);
-    const uint32_t written = state_of(&s, a, 0).write_slot;
-    assert_int_not_equal(state_of(&s, b, 0).write_slot, 0);
+    const uint32_t written = sample_state_of(&s, a, 0).write_slot;
+    assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
     run_work(&s, &step);
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(state_of(&s, a, 0).read_slot, written);
-    assert_int_equal(state_of(&s, a, 0).write_slot, 0);
+    assert_int_equal(sample_state_of(&s, a, 0).read_slot, written);
+    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
     end_sched_world(&s);
 }
 

@@ -1,6 +1,7 @@
 /* Preemption by swap over a cache with recurrent state: slots that the way back needs, what it
  * costs, and requests that could not come back. */
 #include "sched_world.h"
+#include "slots.h"
 
 enum { S = 4, USABLE = 6 };
 
@@ -43,16 +44,13 @@ static sched_world usual_world(uint32_t slots)
 
 static uint32_t available(const sched_world *s)
 {
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
+    const kvp_state_stats stats = slots_of(&s->w);
     return (uint32_t)(stats.free_slots + stats.cached_slots);
 }
 
 static uint32_t held_on_host(const sched_world *s)
 {
-    kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
-    return (uint32_t)stats.host_held_slots;
+    return (uint32_t)slots_of(&s->w).host_held_slots;
 }
 
 /* Pause it, and let another one come in that needs its blocks. */
