@@ -163,6 +163,13 @@ static void prompt_then_decode(void **state)
         assert_int_equal(news.items[0].n_values, 1);
         assert_int_equal(news.items[0].values[0], token);
         assert_int_equal(seq_of(&p.m, 3).n_tokens, n + 1);
+        if (n % 4 == 3) { /* the row is full: not once more without a block */
+            uint8_t *again = copy_of(p.bytes, p.n_bytes);
+            again[KVPI_WIRE_AT_NUMBER]++;
+            seal(again, p.n_bytes);
+            refuse(&p.m, KVP_E_FORMAT, again, p.n_bytes);
+            free(again);
+        }
     }
     end_pair(&p);
 }
