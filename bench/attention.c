@@ -16,7 +16,7 @@
 enum {
     LATENT_V = 512, /* of each 576 */
     SEQS = 8,
-    ATTN_BLOCK = 64,
+    ATTENTION_BLOCK = 64,
     SHARED_TOKENS = 8192,
     OWN_TOKENS = 256,
     CASCADE_SEQS = 16,
@@ -43,7 +43,7 @@ typedef struct attn_state {
     kvp_memory *memory;
     kvp_layer layer;
     size_t n_bytes; /* of the pool */
-    uint32_t impl;  /* KVP_ATTN_... */
+    uint32_t impl;  /* KVP_ATTENTION_... */
     uint32_t n_seqs;
     uint32_t n_tokens; /* of a sequence */
     uint32_t row_blocks;
@@ -54,7 +54,7 @@ typedef struct attn_state {
     float *out;
     void *scratch;
     size_t scratch_bytes;
-    kvp_attn_team *team;
+    kvp_attention_team *team;
     uint64_t sum; /* of what was read */
 } attn_state;
 
@@ -97,13 +97,13 @@ static void make_pool(attn_state *s, const attn_shape *shape, uint32_t type, siz
     kvp_memory_options options;
     kvp_layout_init(&layout);
     layout.type = type;
-    layout.block_tokens = ATTN_BLOCK;
+    layout.block_tokens = ATTENTION_BLOCK;
     layout.n_layers = 1;
     layout.n_heads = shape->n_heads;
     layout.k.size = shape->size;
     layout.v.size = shape->v_size;
-    const size_t block =
-        (size_t)shape->n_heads * (shape->size + shape->v_size) * ATTN_BLOCK * kvp_type_bytes(type);
+    const size_t block = (size_t)shape->n_heads * (shape->size + shape->v_size) * ATTENTION_BLOCK *
+                         kvp_type_bytes(type);
     layout.n_blocks = (uint32_t)(n_bytes / block) + 1;
     s->shape = *shape;
     REQUIRE_OK(
@@ -131,7 +131,7 @@ static void make_rows(attn_state *s, uint32_t n_seqs, uint32_t n_tokens, uint32_
         (size_t)n_seqs * n_queries * s->shape.n_heads * s->shape.group * s->shape.size;
     s->n_seqs = n_seqs;
     s->n_tokens = n_tokens;
-    s->row_blocks = n_tokens / ATTN_BLOCK;
+    s->row_blocks = n_tokens / ATTENTION_BLOCK;
     REQUIRE((uint64_t)s->row_blocks * n_seqs <= n);
     for (uint32_t i = 0; i < n; i++)
         order[i] = (int32_t)i + 1;
@@ -154,7 +154,7 @@ static void make_rows(attn_state *s, uint32_t n_seqs, uint32_t n_tokens, uint32_
         s->q[i] = 2 * draw_value(&random);
 }
 
-static kvp_attention describe(attn_state *s, const kvp_attn_level *level)
+static kvp_attention describe(attn_state *s, const kvp_attention_level *level)
 {
     kvp_attention attention;
     kvp_attention_init(&attention);
@@ -172,13 +172,13 @@ static kvp_attention describe(attn_state *s, const kvp_attn_level *level)
     return attention;
 }
 
-static kvp_attn_level rows_of(const attn_state *s)
+static kvp_attention_level rows_of(const attn_state *s)
 {
-    return (kvp_attn_level){.n_rows = s->n_seqs,
-                            .n_blocks = s->n_seqs * s->row_blocks,
-                            .blocks = s->blocks,
-                            .row_stride = s->row_blocks,
-                            .lengths = s->lengths};
+    return (kvp_attention_level){.n_rows = s->n_seqs,
+                                 .n_blocks = s->n_seqs * s->row_blocks,
+                                 .blocks = s->blocks,
+                                 .row_stride = s->row_blocks,
+                                 .lengths = s->lengths};
 }
 
 /* ns of a call; the result is looked at. */
@@ -204,7 +204,7 @@ static void tear_down(void *state)
 {
     attn_state *s = state;
     kvp_memory_destroy(s->memory);
-    kvp_attn_team_destroy(s->team);
+    kvp_attention_team_destroy(s->team);
     free(s->blocks);
     free(s->lengths);
     free(s->query_start);
@@ -225,11 +225,11 @@ static void *set_up_shape(const bench_options *options, const attn_shape *shape,
               : options->quick ? quick_pool_bytes
                                : pool_bytes);
     if (options->count)
-        s->impl = KVP_ATTN_PORTABLE; /* the same on every processor */
+        s->impl = KVP_ATTENTION_PORTABLE; /* the same on every processor */
     const uint32_t n_blocks = (s->layer.n_blocks - 1) / SEQS;
-    make_rows(s, SEQS, n_blocks * ATTN_BLOCK, 1);
+    make_rows(s, SEQS, n_blocks * ATTENTION_BLOCK, 1);
     if (n_threads > 1)
-        REQUIRE_OK(kvp_attn_team_create(n_threads, &s->team));
+        REQUIRE_OK(kvp_attention_team_create(n_threads, &s->team));
     return s;
 }
 
@@ -241,7 +241,7 @@ static void *set_up_decode(const bench_options *options, uint32_t type, uint32_t
 static double decode(void *state)
 {
     attn_state *s = state;
-    const kvp_attn_level level = rows_of(s);
+    const kvp_attention_level level = rows_of(s);
     const kvp_attention attention = describe(s, &level);
     return (double)s->n_bytes / run(s, &attention);
 }
@@ -250,7 +250,7 @@ static double decode(void *state)
 static double decode_latent(void *state)
 {
     attn_state *s = state;
-    const kvp_attn_level level = rows_of(s);
+    const kvp_attention_level level = rows_of(s);
     const kvp_attention attention = describe(s, &level);
     const double keys = (double)s->n_seqs * s->n_tokens * s->shape.group;
     return 2.0 * keys * (s->shape.size + LATENT_V) / run(s, &attention);
@@ -363,17 +363,17 @@ static void *bf16_latent(const bench_options *options)
 
 typedef struct cascade {
     attn_state s; /* rows: the whole of each sequence */
-    kvp_attn_level levels[2];
-    int32_t shared_blocks[SHARED_TOKENS / ATTN_BLOCK];
+    kvp_attention_level levels[2];
+    int32_t shared_blocks[SHARED_TOKENS / ATTENTION_BLOCK];
     int32_t row_start[2][CASCADE_SEQS + 1];
     int32_t last_len[2][CASCADE_SEQS];
     int32_t query_start[2][CASCADE_SEQS + 1];
-    int32_t own_blocks[CASCADE_SEQS * OWN_TOKENS / ATTN_BLOCK];
+    int32_t own_blocks[CASCADE_SEQS * OWN_TOKENS / ATTENTION_BLOCK];
 } cascade;
 
 static void *set_up_cascade(const bench_options *options)
 {
-    enum { SHARED = SHARED_TOKENS / ATTN_BLOCK, OWN = OWN_TOKENS / ATTN_BLOCK };
+    enum { SHARED = SHARED_TOKENS / ATTENTION_BLOCK, OWN = OWN_TOKENS / ATTENTION_BLOCK };
     cascade *c = allocate(sizeof *c);
     (void)options;
     make_pool(&c->s, &common_shape, KVP_BF16, (size_t)128 << 20);
@@ -386,7 +386,7 @@ static void *set_up_cascade(const bench_options *options)
     for (size_t i = 0; i < CASCADE_SEQS; i++) {
         memcpy(rows + i * (SHARED + OWN), order, sizeof c->shared_blocks);
         memcpy(rows + i * (SHARED + OWN) + SHARED, c->own_blocks + i * OWN, OWN * sizeof *rows);
-        c->last_len[1][i] = ATTN_BLOCK;
+        c->last_len[1][i] = ATTENTION_BLOCK;
         c->row_start[1][i + 1] = (int32_t)(i + 1) * OWN;
         c->query_start[1][i + 1] = (int32_t)i + 1;
     }
@@ -403,16 +403,16 @@ static void *set_up_cascade(const bench_options *options)
         s->lengths[i] = SHARED_TOKENS + OWN_TOKENS;
     free((void *)(uintptr_t)order);
     c->row_start[0][1] = SHARED;
-    c->last_len[0][0] = ATTN_BLOCK;
+    c->last_len[0][0] = ATTENTION_BLOCK;
     c->query_start[0][1] = CASCADE_SEQS;
     const uint32_t n_rows[] = {1, CASCADE_SEQS}, n_blocks[] = {SHARED, CASCADE_SEQS * OWN};
     for (uint32_t i = 0; i < 2; i++)
-        c->levels[i] = (kvp_attn_level){.n_rows = n_rows[i],
-                                        .n_blocks = n_blocks[i],
-                                        .blocks = i == 0 ? c->shared_blocks : c->own_blocks,
-                                        .row_start = c->row_start[i],
-                                        .last_len = c->last_len[i],
-                                        .query_start = c->query_start[i]};
+        c->levels[i] = (kvp_attention_level){.n_rows = n_rows[i],
+                                             .n_blocks = n_blocks[i],
+                                             .blocks = i == 0 ? c->shared_blocks : c->own_blocks,
+                                             .row_start = c->row_start[i],
+                                             .last_len = c->last_len[i],
+                                             .query_start = c->query_start[i]};
     return c;
 }
 
@@ -428,7 +428,7 @@ static double with_cascade(void *state)
 static double without_cascade(void *state)
 {
     cascade *c = state;
-    const kvp_attn_level level = rows_of(&c->s);
+    const kvp_attention_level level = rows_of(&c->s);
     const kvp_attention attention = describe(&c->s, &level);
     return CASCADE_SEQS * 1e9 / run(&c->s, &attention);
 }
@@ -448,7 +448,7 @@ static void *set_up_prefill(const bench_options *options)
 static double prefill(void *state)
 {
     attn_state *s = state;
-    const kvp_attn_level level = rows_of(s);
+    const kvp_attention_level level = rows_of(s);
     const kvp_attention attention = describe(s, &level);
     const double n = s->n_tokens, pairs = n * (n + 1) / 2;
     return 4.0 * pairs * s->shape.n_heads * s->shape.group * s->shape.size / run(s, &attention);

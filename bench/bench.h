@@ -7,7 +7,7 @@
 #ifndef KVP_BENCH_H
 #define KVP_BENCH_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,7 +68,7 @@ extern const group swap_group;
 extern const group copy_64k_group;
 extern const group copy_1m_group;
 extern const group transfer_group;
-extern const group transfer_ucx_group;
+extern const group transfer_tcp_group;
 extern const group store_64k_group;
 extern const group store_512k_group;
 extern const group store_2m_group;
@@ -78,6 +78,8 @@ extern const group store_open_1m_group;
 extern const group store_open_50k_group;
 extern const group store_keys_group;
 extern const group store_miss_group;
+extern const group store_full_group;
+extern const group store_step_group;
 extern const group spill_long_group;
 extern const group attn_f32_1t_group;
 extern const group attn_f32_2t_group;

@@ -119,7 +119,7 @@ static double match_warm(void *state)
         .struct_size = sizeof prompt, .tokens = s->prompt, .n_tokens = PROMPT_TOKENS};
     kvp_open_info info;
     uint64_t start = now_ns();
-    kvp_status status = kvp_match(s->w->cache, s->w->ns, &prompt, &info);
+    kvp_status status = kvp_cache_match(s->w->cache, s->w->ns, &prompt, &info);
     uint64_t end = now_ns();
     REQUIRE_OK(status);
     REQUIRE(info.hit_tokens == PROMPT_TOKENS);
@@ -135,7 +135,7 @@ static double match_miss(void *state)
         .struct_size = sizeof prompt, .tokens = s->prompt, .n_tokens = PROMPT_TOKENS};
     kvp_open_info info;
     uint64_t start = now_ns();
-    kvp_status status = kvp_match(s->w->cache, s->w->ns, &prompt, &info);
+    kvp_status status = kvp_cache_match(s->w->cache, s->w->ns, &prompt, &info);
     uint64_t end = now_ns();
     s->prompt[0] = first;
     REQUIRE_OK(status);

@@ -7,8 +7,6 @@
 
 #include "bench.h"
 
-enum { MAX_RESULTS = 96 };
-
 static const group *const groups[] = {
     &long_prompts_group,   &evictions_group,    &decode_free_group,    &decode_evicted_group,
     &fork_close_group,     &sched_free_group,   &sched_evicted_group,  &sched_reclaimed_group,
@@ -19,9 +17,11 @@ static const group *const groups[] = {
     &attn_int8_2t_group,   &attn_cascade_group, &attn_prefill_group,   &store_open_1m_group,
     &attn_small_group,     &attn_latent_group,  &store_open_50k_group, &store_keys_group,
     &store_64k_group,      &store_512k_group,   &store_2m_group,       &store_redis_512k_group,
-    &store_redis_2m_group, &store_miss_group,   &spill_long_group,     &learned_group,
-    &transfer_ucx_group,
+    &store_redis_2m_group, &store_miss_group,   &store_full_group,     &store_step_group,
+    &spill_long_group,     &learned_group,      &transfer_tcp_group,
 };
+
+enum { N_GROUPS = sizeof groups / sizeof *groups };
 
 /* Named after the worse of its variants. */
 static const struct worst_of {
@@ -35,6 +35,8 @@ static const struct worst_of {
     {"sched_step_1024", "sched_step_1024_free", "sched_step_1024_evicted",
      "the slower of the two above"},
 };
+
+enum { N_WORST = sizeof worst_of / sizeof *worst_of };
 
 static const char usage[] =
     "Usage: kvp_bench [--json FILE] [--only NAMES] [--repeat N] [--quick] [--count] [--list]\n"
@@ -75,11 +77,11 @@ static bool lists(const char *list, const char *wanted)
 
 static bool is_known(const char *name)
 {
-    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+    for (size_t i = 0; i < N_WORST; i++) {
         if (strcmp(name, worst_of[i].name) == 0)
             return true;
     }
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    for (size_t g = 0; g < N_GROUPS; g++) {
         for (size_t i = 0; i < groups[g]->n_measurements; i++) {
             if (strcmp(name, groups[g]->measurements[i].name) == 0)
                 return true;
@@ -101,11 +103,11 @@ static bool are_known(const char *list)
 
 static void print_names(void)
 {
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    for (size_t g = 0; g < N_GROUPS; g++) {
         for (size_t i = 0; i < groups[g]->n_measurements; i++)
             printf("%s\n", groups[g]->measurements[i].name);
     }
-    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++)
+    for (size_t i = 0; i < N_WORST; i++)
         printf("%s\n", worst_of[i].name);
 }
 
@@ -162,7 +164,7 @@ static bool is_wanted(const bench_options *options, const char *name)
 {
     if (!options->only || lists(options->only, name))
         return true;
-    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+    for (size_t i = 0; i < N_WORST; i++) {
         if (lists(options->only, worst_of[i].name) &&
             (strcmp(name, worst_of[i].first) == 0 || strcmp(name, worst_of[i].second) == 0))
             return true;
@@ -264,28 +266,44 @@ static int write_json(const char *path, const result *results, size_t n)
 
 /* ----------------------------------------------------------------------------------------- run */
 
+/* A row that gets no result is named, with the reason. */
 static size_t run_group(const group *g, const bench_options *options, result *out_results)
 {
     size_t n = 0;
     void *state = NULL;
-    bool is_set_up = false;
+    bool is_tried = false;
+    bool is_here = false;
     for (size_t i = 0; i < g->n_measurements; i++) {
         if (!is_wanted(options, g->measurements[i].name))
             continue;
-        if (!is_set_up && g->set_up && !(state = g->set_up(options)))
-            break;
-        is_set_up = true;
-        if (options->count) {
-            count_sample(&g->measurements[i], state);
-            continue;
+        if (!is_tried) {
+            state = g->set_up ? g->set_up(options) : NULL;
+            is_here = !g->set_up || state;
+            is_tried = true;
         }
-        out_results[n] = measure(&g->measurements[i], state, options);
-        print_row(&out_results[n]);
-        n++;
+        if (!is_here) {
+            fprintf(stderr, "kvp_bench: %s is left out: what it needs is not here\n",
+                    g->measurements[i].name);
+        } else if (options->count) {
+            count_sample(&g->measurements[i], state);
+        } else {
+            out_results[n] = measure(&g->measurements[i], state, options);
+            print_row(&out_results[n]);
+            n++;
+        }
     }
-    if (is_set_up && g->tear_down)
+    if (is_here && g->tear_down)
         g->tear_down(state);
     return n;
+}
+
+/* Room for a row of every measurement, and of every worse of two. */
+static result *allocate_results(void)
+{
+    size_t n = N_WORST;
+    for (size_t g = 0; g < N_GROUPS; g++)
+        n += groups[g]->n_measurements;
+    return allocate(n * sizeof(result));
 }
 
 static const result *find_result(const result *results, size_t n, const char *name)
@@ -301,7 +319,7 @@ static const result *find_result(const result *results, size_t n, const char *na
 static size_t add_worst(result *results, size_t n)
 {
     size_t n_before = n;
-    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+    for (size_t i = 0; i < N_WORST; i++) {
         const result *first = find_result(results, n_before, worst_of[i].first);
         const result *second = find_result(results, n_before, worst_of[i].second);
         if (!first || !second)
@@ -317,16 +335,20 @@ static size_t add_worst(result *results, size_t n)
 
 int main(int argc, char **argv)
 {
-    static result results[MAX_RESULTS];
     bench_options options = parse_options(argc, argv);
+    result *results = allocate_results();
     size_t n = 0;
     if (!options.count)
         print_header(&options);
-    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+    for (size_t i = 0; i < N_GROUPS; i++)
         n += run_group(groups[i], &options, results + n);
-    if (options.count)
-        return 0;
-    n = add_worst(results, n);
-    print_huge_pages(stdout);
-    return options.json ? write_json(options.json, results, n) : 0;
+    int status = 0;
+    if (!options.count) {
+        n = add_worst(results, n);
+        print_huge_pages(stdout);
+        if (options.json)
+            status = write_json(options.json, results, n);
+    }
+    free(results);
+    return status;
 }

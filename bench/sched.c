@@ -109,10 +109,12 @@ static void tear_down(void *state)
     free(s);
 }
 
-/* Begins anew when requests are nearly as long as they may be, or free blocks run low. */
+/* Begins anew when requests are nearly as long as they may be or as the pool has room for, or free
+ * blocks run low. */
 static void prepare(sched_state *s)
 {
-    bool too_long = s->grown + 2 * STEPS + 2 > NEW_TOKENS;
+    const uint32_t room = s->w->n_blocks / REQUESTS * BLOCK_TOKENS - START_TOKENS - BLOCK_TOKENS;
+    bool too_long = s->grown + 2 * STEPS + 2 > (room < NEW_TOKENS ? room : NEW_TOKENS);
     if (too_long || (!s->evicting && world_stats(s->w).free_blocks < REQUESTS)) {
         kvp_sched_destroy(s->sched);
         if (!s->evicting)

@@ -68,7 +68,7 @@ static void run_plan(engine *e)
     kvp_stats stats;
     uint32_t n = 0;
     REQUIRE_OK(kvp_plan_take(e->cache, e->copies, e->max_copies, &n));
-    REQUIRE_OK(kvp_cache_stats(e->cache, &stats));
+    REQUIRE_OK(kvp_cache_stats_get(e->cache, &stats));
     REQUIRE_OK(kvp_plan_done(e->cache, stats.plans));
 }
 

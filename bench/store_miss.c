@@ -13,15 +13,14 @@
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <kvpager/store.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "store_records.h"
+
 enum {
     MISSES = 50,
-    RECORD_BLOCKS = 8,
     BLOCK_BYTES = 65536,
     HEADER_BYTES = 4096,
     SLOT_BYTES = HEADER_BYTES + RECORD_BLOCKS * BLOCK_BYTES,
@@ -34,69 +33,28 @@ typedef struct miss_state {
     uint8_t *blocks; /* [RECORD_BLOCKS][BLOCK_BYTES] */
     kvp_digester *digester;
     char directory[64];
-    int32_t tokens[RECORD_BLOCKS];
 } miss_state;
-
-static kvp_identity identity_of(const miss_state *s, uint64_t number)
-{
-    kvp_identity identity = {.kind = KVP_IDENTITY_TOKENS,
-                             .slice = {.n_layers = 1, .n_heads = 1},
-                             .block_tokens = 1,
-                             .n_blocks = RECORD_BLOCKS,
-                             .tokens = s->tokens};
-    memset(identity.fingerprint.bytes, 7, sizeof identity.fingerprint.bytes);
-    memcpy(identity.digest.bytes, &number, sizeof number);
-    return identity;
-}
-
-static void list_blocks(const miss_state *s, void *out[RECORD_BLOCKS])
-{
-    for (uint32_t b = 0; b < RECORD_BLOCKS; b++)
-        out[b] = s->blocks + (size_t)b * BLOCK_BYTES;
-}
-
-static uint32_t wait_for(const miss_state *s)
-{
-    kvp_store_done done = {0};
-    uint32_t n = 0;
-    while (n == 0) {
-        (void)kvp_store_wait(s->store, UINT64_C(1000000000));
-        REQUIRE_OK(kvp_store_poll(s->store, &done, 1, &n));
-    }
-    return done.result;
-}
 
 static uint32_t get(const miss_state *s, uint64_t number)
 {
     void *blocks[RECORD_BLOCKS];
-    const kvp_identity identity = identity_of(s, number);
-    list_blocks(s, blocks);
+    const kvp_identity identity = record_of(number);
+    list_blocks(s->blocks, BLOCK_BYTES, blocks);
     REQUIRE_OK(kvp_store_get(s->store, &identity, blocks, number));
-    return wait_for(s);
+    return wait_for(s->store);
 }
 
 static void *set_up(const bench_options *options)
 {
     miss_state *s = allocate(sizeof *s);
-    kvp_store_config config;
     char url[128];
-    char why[300] = "";
     (void)options;
     snprintf(s->directory, sizeof s->directory, "kvp_bench_miss.%ld", (long)getpid());
     snprintf(url, sizeof url, "file:%s?size=%llu", s->directory,
              (unsigned long long)SLOTS * (SLOT_BYTES + 256));
-    kvp_store_config_init(&config);
-    config.url = url;
-    memset(config.fingerprint.bytes, 7, sizeof config.fingerprint.bytes);
-    config.block_tokens = 1;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = RECORD_BLOCKS;
-    config.key_bytes = 0;
-    REQUIRE_OK(kvp_store_open(&config, &s->store, why, sizeof why));
+    s->store = open_records(url, BLOCK_BYTES);
     REQUIRE_OK(kvp_digester_create(&s->digester));
-    s->blocks = aligned_alloc(4096, (size_t)RECORD_BLOCKS * BLOCK_BYTES);
-    REQUIRE(s->blocks != NULL);
-    memset(s->blocks, 0x5A, (size_t)RECORD_BLOCKS * BLOCK_BYTES);
+    s->blocks = make_blocks(BLOCK_BYTES);
     return s;
 }
 
@@ -132,12 +90,12 @@ static double have(void *state)
     miss_state *s = state;
     const uint64_t start = now_ns();
     for (int i = 0; i < MISSES; i++) {
-        const kvp_identity identity = identity_of(s, s->number);
+        const kvp_identity identity = record_of(s->number);
         kvp_digest key;
         uint64_t bits = 1;
         REQUIRE_OK(kvp_record_key(s->digester, &identity.digest, 0, &identity.slice, &key));
         REQUIRE_OK(kvp_store_have(s->store, &key, 1, &bits, 0));
-        REQUIRE(wait_for(s) == KVP_STORE_OK && bits == 0);
+        REQUIRE(wait_for(s->store) == KVP_STORE_OK && bits == 0);
         REQUIRE(get(s, s->number++) == KVP_STORE_ABSENT);
     }
     return (double)(now_ns() - start) / (MISSES * 1000.0);
@@ -167,12 +125,12 @@ static double bad(void *state)
     miss_state *s = state;
     void *blocks[RECORD_BLOCKS];
     const uint64_t first = s->number;
-    list_blocks(s, blocks);
+    list_blocks(s->blocks, BLOCK_BYTES, blocks);
     memset(s->blocks, 0x5A, (size_t)RECORD_BLOCKS * BLOCK_BYTES);
     for (int i = 0; i < MISSES; i++) {
-        const kvp_identity identity = identity_of(s, s->number++);
+        const kvp_identity identity = record_of(s->number++);
         REQUIRE_OK(kvp_store_put(s->store, &identity, blocks, 0));
-        REQUIRE(wait_for(s) == KVP_STORE_OK);
+        REQUIRE(wait_for(s->store) == KVP_STORE_OK);
     }
     damage_all(s);
     const uint64_t start = now_ns();

@@ -1,6 +1,6 @@
 /* A sequence of another process: GB of KV in a second, from the ticket to COMPLETE, beside memcpy
  * of the same bytes out of the other process's pages. Over the link for shared memory, and over
- * UCX's shared memory.
+ * TCP on 127.0.0.1.
  *
  *   sender (a child)     pool in pages that both have, so that the yardstick can read them
  *   receiver (here)      a memory of its own of the same layout, and so of the same slots
@@ -11,6 +11,8 @@
 
 #include "bench.h"
 
+#include "../test/common/tcp_pair.h"
+
 #include <kvpager/memory.h>
 #include <kvpager/transfer.h>
 #include <sched.h>
@@ -20,10 +22,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef KVP_BENCH_UCX
-#include <kvpager/ucx/link.h>
-#endif
 
 enum {
     LAYERS = 32,
@@ -42,11 +40,10 @@ typedef struct side {
     kvp_cache *cache;
     kvp_ns ns;
     kvp_memory *memory;
-    int meet; /* a socket for the link itself */
+    int meet; /* a socket for the link itself; over TCP `wire` */
+    int wire;
     kvp_shm *shm;
-#ifdef KVP_BENCH_UCX
-    kvp_ucx *ucx;
-#endif
+    kvp_tcp *tcp;
     void (*connect)(struct side *s);
     kvp_link end;
     uint32_t link;
@@ -124,32 +121,19 @@ static void connect_shm(side *s)
     REQUIRE_OK(status);
 }
 
-#ifdef KVP_BENCH_UCX
-static void connect_ucx(side *s)
+static void connect_tcp(side *s)
 {
-    uint8_t card[KVP_UCX_CARD_MAX];
-    size_t n_card;
-    kvp_ucx_link *link;
     kvp_status status;
-    (void)setenv("UCX_TLS", "shm,self", 0);
-    REQUIRE_OK(kvp_ucx_create(NULL, &s->ucx));
-    REQUIRE_OK(kvp_ucx_open(s->ucx, card, sizeof card, &n_card, &link));
-    say(s, card, n_card);
-    const ssize_t n = recv(s->control, card, sizeof card, 0);
-    REQUIRE(n > 0);
-    REQUIRE_OK(kvp_ucx_connect(link, card, (size_t)n, &s->end));
-    while ((status = kvp_ucx_flush(link)) == KVP_E_AGAIN)
+    REQUIRE_OK(kvp_tcp_open(s->wire, KVP_SHM_MESSAGE, KVP_SHM_MESSAGES, &s->tcp, NULL));
+    while ((status = kvp_tcp_connect(s->tcp, &s->end, NULL)) == KVP_E_AGAIN)
         (void)sched_yield();
     REQUIRE_OK(status);
 }
-#endif
 
 static void disconnect(side *s)
 {
     kvp_shm_close(s->shm);
-#ifdef KVP_BENCH_UCX
-    kvp_ucx_destroy(s->ucx);
-#endif
+    kvp_tcp_close(s->tcp);
 }
 
 /* Stay on the n-th processor that this process may use, if there is one. */
@@ -175,7 +159,7 @@ static void send_one(kvp_sender *sender, const kvp_send *what)
     REQUIRE_OK(kvp_sender_mark(sender, what, &id));
     while (info.state < KVP_TRANSFER_COMPLETE) {
         REQUIRE_OK(kvp_sender_progress(sender, NULL));
-        REQUIRE_OK(kvp_sender_info(sender, id, &info));
+        REQUIRE_OK(kvp_sender_info_get(sender, id, &info));
         (void)sched_yield();
     }
     REQUIRE(info.state == KVP_TRANSFER_COMPLETE);
@@ -222,7 +206,7 @@ static void *set_up_over(const bench_options *options, void (*connect)(side *s))
     transfer_state *t = allocate(sizeof *t);
     side *here = &t->here;
     kvp_memory_options memory;
-    int pair[2], meet[2];
+    int pair[2], meet[2], wire[2];
     here->n_tokens = options->quick ? QUICK_TOKENS : TOKENS;
     here->tokens = tokens;
     here->layout = make_layout(here->n_tokens);
@@ -234,13 +218,16 @@ static void *set_up_over(const bench_options *options, void (*connect)(side *s))
     here->connect = connect;
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
     REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, meet) == 0);
+    REQUIRE(open_tcp_pair(wire));
     REQUIRE(sched_getaffinity(0, sizeof t->processors, &t->processors) == 0);
     t->sender = fork();
     REQUIRE(t->sender >= 0);
     here->control = pair[t->sender == 0];
     here->meet = meet[t->sender == 0];
+    here->wire = wire[t->sender == 0];
     (void)close(pair[t->sender != 0]);
     (void)close(meet[t->sender != 0]);
+    (void)close(wire[t->sender != 0]);
     stay_on(t->sender == 0);
     if (t->sender == 0) {
         run_sender(here, t->theirs);
@@ -266,6 +253,7 @@ static void tear_down(void *state)
     kvp_receiver_destroy(t->receiver);
     disconnect(&t->here);
     (void)close(t->here.meet);
+    (void)close(t->here.wire);
     kvp_memory_destroy(t->here.memory);
     kvp_cache_destroy(t->here.cache);
     (void)munmap(t->theirs, t->pool_bytes);
@@ -298,7 +286,7 @@ static double by_transfer(void *state)
     say(&t->here, ticket, n_ticket);
     while (info.state < KVP_TRANSFER_COMPLETE || info.owed > 0) {
         REQUIRE_OK(kvp_receiver_progress(t->receiver, 0, NULL));
-        REQUIRE_OK(kvp_receiver_info(t->receiver, id, &info));
+        REQUIRE_OK(kvp_receiver_info_get(t->receiver, id, &info));
         (void)sched_yield();
     }
     const uint64_t ns = now_ns() - start;
@@ -336,22 +324,14 @@ static void *set_up(const bench_options *options)
 
 const group transfer_group = {over_shm, 1, set_up, tear_down};
 
-#ifdef KVP_BENCH_UCX
-
-static const measurement over_ucx[] = {
-    {"transfer_ucx", "GB/s", 0, SAMPLES, by_transfer, by_memcpy,
-     "the same over UCX's shared memory; more is better"},
+static const measurement over_tcp[] = {
+    {"transfer_tcp", "GB/s", 0, SAMPLES, by_transfer, by_memcpy,
+     "the same over TCP on 127.0.0.1; more is better"},
 };
 
-static void *set_up_ucx(const bench_options *options)
+static void *set_up_tcp(const bench_options *options)
 {
-    return set_up_over(options, connect_ucx);
+    return set_up_over(options, connect_tcp);
 }
 
-const group transfer_ucx_group = {over_ucx, 1, set_up_ucx, tear_down};
-
-#else
-
-const group transfer_ucx_group = {NULL, 0, NULL, NULL}; /* libkvpager_ucx is not built here */
-
-#endif
+const group transfer_tcp_group = {over_tcp, 1, set_up_tcp, tear_down};

@@ -43,7 +43,7 @@ static world *create(const bench_options *options, uint32_t max_seqs, uint32_t m
     w->next_number = UINT64_C(1) << 32;
     REQUIRE_OK(kvp_cache_create(&config, w->arena, w->arena_bytes, &w->cache));
     if (sink)
-        REQUIRE_OK(kvp_record_start(w->cache, sink));
+        REQUIRE_OK(kvp_cache_record_start(w->cache, sink));
     REQUIRE_OK(kvp_ns_open(w->cache, "bench", 5, &w->ns));
     return w;
 }
@@ -124,7 +124,7 @@ void world_close(world *w, kvp_seq seq)
 kvp_stats world_stats(const world *w)
 {
     kvp_stats stats;
-    REQUIRE_OK(kvp_cache_stats(w->cache, &stats));
+    REQUIRE_OK(kvp_cache_stats_get(w->cache, &stats));
     return stats;
 }
 

@@ -82,5 +82,7 @@ endif()
 
 if(KVP_BUILD_TESTS)
   kvp_require_module(KVP_CMOCKA cmocka "the tests need it, or -DKVP_BUILD_TESTS=OFF" libcmocka-dev)
+endif()
+if(KVP_BUILD_TESTS OR KVP_BUILD_UNITS)
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
 endif()

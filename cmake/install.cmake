@@ -2,16 +2,34 @@
 
 include(CMakePackageConfigHelpers)
 
-kvp_list_headers(public_headers "")
+kvp_list_headers(public_headers)
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
-kvp_list_headers(sized_headers "sized/")
-install(FILES ${sized_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
 install(FILES include/kvpager/kvpager.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
 install(TARGETS kvpager_static kvpager_shared EXPORT kvpagerTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# --strip is for programs and shared libraries; the archive keeps its symbols and loses the rest.
+if(CMAKE_STRIP)
+  string(CONFIGURE [[
+if(CMAKE_INSTALL_DO_STRIP)
+  file(REAL_PATH "@CMAKE_INSTALL_LIBDIR@" libdir BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
+  execute_process(COMMAND "@CMAKE_STRIP@" --strip-debug "$ENV{DESTDIR}${libdir}/libkvpager.a")
+endif()
+]] strip_archive @ONLY)
+  install(CODE "${strip_archive}")
+endif()
 if(TARGET kvpager_tool)
   install(TARGETS kvpager_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+# What the command says of its options, made when it is installed: it must run here.
+if(TARGET kvpager_tool AND NOT CMAKE_CROSSCOMPILING)
+  set(manual "${PROJECT_BINARY_DIR}/manual")
+  install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D \"KVPAGER=$<TARGET_FILE:kvpager_tool>\"
+      -D \"OUT=${manual}\" -P \"${PROJECT_SOURCE_DIR}/cmake/manual.cmake\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(DIRECTORY "${manual}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+  install(FILES "${manual}/bash/kvpager"
+          DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+  install(FILES "${manual}/zsh/_kvpager" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 endif()
 
 set(rooms core)

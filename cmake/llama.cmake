@@ -61,7 +61,7 @@ function(kvp_add_serve target library)
       VERBATIM)
   add_executable(${target} "${KVP_LLAMA_SOURCE}/serve/main.c" ${serve_sources} "${page}")
   kvp_configure_target(${target})
-  target_include_directories(${target} PRIVATE "${KVP_LLAMA_SOURCE}/src")
+  target_include_directories(${target} PRIVATE "${KVP_LLAMA_SOURCE}/src" "${PROJECT_SOURCE_DIR}/src")
   target_include_directories(${target} SYSTEM PRIVATE ${ARGN})
   target_link_libraries(${target} PRIVATE
       ${library} PkgConfig::KVP_MICROHTTPD PkgConfig::KVP_JANSSON Threads::Threads m)

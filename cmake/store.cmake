@@ -107,7 +107,7 @@ set_target_properties(kvpager_store PROPERTIES
     EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::store ALIAS kvpager_store)
 kvp_add_store_command(cmd_store.c store/attach.c store/bench.c store/loading.c store/modelled.c
-                      store/replay_report.c store/report.c)
+                      store/replay_report.c store/store_report.c)
 if(TARGET kvpager_tool)
   target_link_libraries(kvpager_tool PRIVATE kvpager_store_static)
 endif()
@@ -119,12 +119,6 @@ if(KVP_INSTALL)
   list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
        OUTPUT_VARIABLE store_headers)
   install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
-  foreach(name ${KVP_STORE_HEADERS})
-    if(EXISTS "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}")
-      install(FILES "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}"
-              DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
-    endif()
-  endforeach()
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

@@ -4,7 +4,7 @@
  * commits, and closes what is finished. The model is a function of the last token. The example
  * shows the order of the calls, and that a step's slots are all that a kernel needs to write the
  * KV. */
-#include <kvpager/kvpager.h>
+#include <kvpager/cache.h>
 #include <stdio.h>
 
 enum { N_REQUESTS = 4, BATCH_MAX = 3, OUTPUT_TOKENS = 4, BLOCK_TOKENS = 4 };

@@ -4,7 +4,7 @@
  * That sequence then gets its own block, and the plan says what to copy into it before the forward
  * pass.
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/cache.h>
 #include <stdio.h>
 
 static void print_row(kvp_cache *cache, const char *name, kvp_seq seq)

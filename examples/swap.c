@@ -3,7 +3,7 @@
  * The engine only has to run the plan: copies between device and host, in order of phase. Full
  * blocks that are still on the device are not copied on the way back.
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/swap.h>
 #include <stdio.h>
 
 enum { BEAMS = 4, S = 4 };
@@ -73,7 +73,7 @@ static int swap_in(kvp_cache *cache, const kvp_seq *beams)
 {
     kvp_admission admission;
     kvp_swapped swapped;
-    if (kvp_can_swap_in(cache, beams, BEAMS, 1, &admission) != KVP_OK ||
+    if (kvp_cache_can_swap_in(cache, beams, BEAMS, 1, &admission) != KVP_OK ||
         kvp_seq_swap_in(cache, beams, BEAMS, 1, &swapped) != KVP_OK)
         return 0;
     printf("  needs %u of %u available blocks: %u copied from the host, %u there already\n",

@@ -1,6 +1,6 @@
 /* What is shared: namespaces separate tenants, extra keys separate from where they begin, and a
  * flush forgets. The example opens the same eight tokens again and again. */
-#include <kvpager/kvpager.h>
+#include <kvpager/cache.h>
 #include <stdio.h>
 
 enum { N_TOKENS = 8, ADAPTER = 1 };

@@ -9,7 +9,7 @@
  * Every node has a slot behind the sequence's tokens. The tokens of the accepted path become tokens
  * of the sequence. The slot moves bring their KV to the slots of these tokens.
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/trees.h>
 #include <stdio.h>
 
 enum { S = 4, NODES = 4 };

@@ -1,5 +1,5 @@
 /* Disaggregated prefill: one side computes a prompt, the other decodes. Here both are in one
- * process, connected by a loopback. With kvpager/ucx/link.h they are two processes.
+ * process, connected by a loopback. With kvp_shm_open or kvp_tcp_open they are two processes.
  *
  * The receiver has the first block cached, so only the rest is sent. Its blocks are larger and have
  * another layout. The sender sends each layer as soon as it is written.
@@ -154,7 +154,7 @@ static int transfer(side *a, side *b, const kvp_link *ends)
         return 0;
 
     if (kvp_receiver_progress(receiver, 0, NULL) != KVP_OK ||
-        kvp_receiver_info(receiver, id_b, &info) != KVP_OK)
+        kvp_receiver_info_get(receiver, id_b, &info) != KVP_OK)
         return 0;
     printf("tokens %u to %u: %s, %u chunks, %u bytes\n", info.begin, info.end - 1,
            info.state == KVP_TRANSFER_COMPLETE ? "complete" : "not complete", (unsigned)info.chunks,

@@ -5,7 +5,7 @@
  * is hit as far as each group has what it keeps: every block for full attention, only the sinks and
  * the last tokens for the window.
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/windows.h>
 #include <stdio.h>
 
 enum { S = 4, SINKS = 4, RECENT = 6, PROMPT = 20 };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include <kvpager/inspect.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #include "core/cache/state.h"
 

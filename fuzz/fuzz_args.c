@@ -4,8 +4,8 @@
  * taken is within the ranges that the next stages count on. */
 #define _GNU_SOURCE /* open_memstream; stderr can be assigned */
 
-#include "tool/mrc/args.h"
-#include "tool/replay/args.h"
+#include "tool/mrc/mrc_args.h"
+#include "tool/replay/replay_args.h"
 #include "tool/replay/setup.h"
 #include "tool/tool.h"
 
@@ -66,14 +66,13 @@ static int run_replay(int argc, char **argv)
     kvpi_args args;
     kvpi_replay_args options;
     kvpi_replay_setup setup;
-    if (kvpi_replay_args_parse(argc, argv, &args, &options) != 0)
-        return TOOL_USAGE;
-    if (options.help)
-        return TOOL_OK;
+    int status = kvpi_replay_args_parse(argc, argv, &args, &options);
+    if (status != KVPI_ARGS_GO)
+        return status;
     const kvpi_replay_options *replay = &options.load.replay;
     require(replay->block_tokens % replay->unit_tokens == 0);
     require(options.sequential || options.load.max_running <= options.load.step_tokens);
-    const int status = kvpi_replay_setup_make(&args, &options, &setup);
+    status = kvpi_replay_setup_make(&args, &options, &setup);
     if (status != TOOL_OK)
         return status;
     require(replay->blocks >= 1 && replay->blocks <= KVPI_REPLAY_MAX_BLOCKS);
@@ -88,10 +87,10 @@ static int run_mrc(int argc, char **argv)
 {
     kvpi_args args;
     kvpi_mrc_args options;
-    if (kvpi_mrc_args_parse(argc, argv, &args, &options) != 0)
-        return TOOL_USAGE;
-    require(options.help ||
-            (options.options.trace.path != NULL && options.sizes.n <= KVPI_MRC_MAX_POINTS));
+    const int status = kvpi_mrc_args_parse(argc, argv, &args, &options);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    require(options.options.trace.path != NULL && options.sizes.n <= KVPI_MRC_MAX_POINTS);
     require(options.options.sample_millionths >= 1 && options.options.sample_millionths <= 1000000);
     return TOOL_OK;
 }

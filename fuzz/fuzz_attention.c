@@ -36,7 +36,7 @@ struct session {
     unsigned char *kv; /* [N, S, 2, H, D] of the layer's type */
     float *scales;     /* [2, N, H] */
     kvp_attention attention;
-    kvp_attn_level levels[MAX_LEVELS];
+    kvp_attention_level levels[MAX_LEVELS];
     uint32_t n_queries;
     uint32_t n_tree;
     uint32_t n_keys[MAX_SEQS];
@@ -153,17 +153,18 @@ static void fill_layer(struct session *s, size_t block_bytes)
     const uint32_t S = s->layer.block_tokens, n = (s->layer.n_blocks - 1) * S;
     const size_t n_bytes = s->layer.n_blocks * block_bytes;
     const size_t n_scales = 2 * (size_t)s->layer.n_blocks * H;
-    const uint32_t other = KVP_ATTN_PORTABLE + any(s) % (KVP_ATTN_NEON - KVP_ATTN_PORTABLE + 1);
+    const uint32_t other =
+        KVP_ATTENTION_PORTABLE + any(s) % (KVP_ATTENTION_NEON - KVP_ATTENTION_PORTABLE + 1);
     int64_t *slots = malloc(n * sizeof *slots);
     unsigned char *expected = malloc(n_bytes + n_scales * sizeof(float));
     require(slots != NULL && expected != NULL);
     for (uint32_t i = 0; i < n; i++)
         slots[i] = any(s) % 16 == 0 && i > 0 ? KVP_NO_SLOT : (int64_t)S + n - 1 - i;
     clear_kv(s, block_bytes);
-    append_all(s, KVP_ATTN_REFERENCE, slots, n);
+    append_all(s, KVP_ATTENTION_REFERENCE, slots, n);
     memcpy(expected, s->kv, n_bytes);
     memcpy(expected + n_bytes, s->scales, n_scales * sizeof(float));
-    if (kvp_attn_has(other)) {
+    if (kvp_attention_has(other)) {
         clear_kv(s, block_bytes);
         append_all(s, other, slots, n);
         require(memcmp(expected, s->kv, n_bytes) == 0);
@@ -211,7 +212,7 @@ static int32_t draw_block(struct session *s)
     return 1 + (int32_t)(any(s) % (s->layer.n_blocks - 1));
 }
 
-static void make_dense(struct session *s, kvp_attn_level *level)
+static void make_dense(struct session *s, kvp_attention_level *level)
 {
     level->row_stride = MAX_KEYS;
     level->n_blocks = level->n_rows * level->row_stride;
@@ -225,7 +226,7 @@ static void make_dense(struct session *s, kvp_attn_level *level)
 }
 
 /* `share` of each sequence's blocks that belong to this level: all, or what is left. */
-static void make_csr(struct session *s, kvp_attn_level *level, const uint32_t *n_slots)
+static void make_csr(struct session *s, kvp_attention_level *level, const uint32_t *n_slots)
 {
     const uint32_t S = s->layer.block_tokens;
     int32_t *starts = array(s, level->n_rows + 1), *last = array(s, level->n_rows);
@@ -279,7 +280,7 @@ static void make_lists(struct session *s)
 
 static void make_window(struct session *s)
 {
-    kvp_attn_window *window = &s->attention.window;
+    kvp_attention_window *window = &s->attention.window;
     const uint32_t n = s->attention.n_seqs, which = below(s, 4);
     if (which & 1) {
         int32_t *sinks = array(s, n), *recent = array(s, n);
@@ -305,7 +306,7 @@ static void make_window(struct session *s)
 
 static void make_tree(struct session *s)
 {
-    kvp_attn_tree *tree = &s->attention.tree;
+    kvp_attention_tree *tree = &s->attention.tree;
     const uint32_t n_seqs = s->attention.n_seqs, which = below(s, 3);
     if (which == 0)
         return;
@@ -464,9 +465,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.attention.rope.original_tokens = 16;
     for (uint32_t n = below(&s, 6); n > 0; n--)
         overwrite(&s);
-    const kvp_status status = run(&s, KVP_ATTN_REFERENCE);
-    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_NEON; impl++) {
-        if (kvp_attn_has(impl)) {
+    const kvp_status status = run(&s, KVP_ATTENTION_REFERENCE);
+    for (uint32_t impl = KVP_ATTENTION_PORTABLE; impl <= KVP_ATTENTION_NEON; impl++) {
+        if (kvp_attention_has(impl)) {
             const kvp_status other = run(&s, impl);
             require(other == status || other == KVP_E_TOO_SMALL || status == KVP_E_TOO_SMALL);
         }

@@ -4,7 +4,7 @@
  * memory of exactly the size that was asked for, whatever it contains, and be good for calls. */
 #define _POSIX_C_SOURCE 200112L /* posix_memalign */
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/memory.h>
 #include <kvpager/sched.h>
 #include <kvpager/wire.h>
@@ -83,8 +83,8 @@ static void edit(struct input *in, void *config, const struct field *fields, siz
     }
 }
 
-/* What the library must take a struct for, by docs/ABI.md; 0: it refuses it. Nothing but zeros lies
- * behind it, see ROOM. */
+/* What the library must take a struct for, by docs/BUILDING.md; 0: it refuses it. Nothing but zeros
+ * lies behind it, see ROOM. */
 static int is_seen_as(const void *given, const void *defaults, void *seen, size_t size)
 {
     size_t n;
@@ -248,7 +248,7 @@ static void check_config(const kvp_cache *cache, size_t n_bytes)
 {
     kvp_config resolved;
     size_t again;
-    require(kvp_cache_config(cache, &resolved) == KVP_OK && cache_is_right(&resolved));
+    require(kvp_cache_config_get(cache, &resolved) == KVP_OK && cache_is_right(&resolved));
     require(kvp_cache_bytes(&resolved, &again) == KVP_OK && again == n_bytes);
 }
 
@@ -274,7 +274,7 @@ static void use_cache(kvp_cache *cache, struct input *in)
             require(kvp_seq_close(cache, child, NULL) == KVP_OK);
         require(kvp_seq_close(cache, seq, NULL) == KVP_OK);
     }
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
     require(kvp_cache_reset(cache) == KVP_OK);
     require(kvp_ns_close(cache, ns) == KVP_OK);
 }
@@ -292,14 +292,14 @@ static const struct field sched_fields[] = {
     FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
     FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, free_target),
     FIELD(kvp_sched_config, draft_tokens),    FIELD(kvp_sched_config, state_rings),
-    FIELD(kvp_sched_config, swap_state_cost),
+    FIELD(kvp_sched_config, swap_state_cost), FIELD(kvp_sched_config, make_way),
 };
 
 /* The ranges of sched.h. */
 static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
 {
     kvp_config c;
-    require(kvp_cache_config(cache, &c) == KVP_OK);
+    require(kvp_cache_config_get(cache, &c) == KVP_OK);
     const uint32_t samples = s->max_samples == 0 ? s->max_requests : s->max_samples;
     const uint32_t running = s->max_running == 0 ? c.max_seqs : s->max_running;
     return is_within(s->max_requests, 1, 1u << 20) &&
@@ -308,8 +308,8 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
            s->state_rings <= (c.state_slots > 0 && s->draft_tokens > 0) &&
            is_within(s->step_tokens, running * (1 + s->draft_tokens), 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
-           s->swap_ahead <= 1 && s->max_loading <= s->max_requests && s->wait_for_prefix <= 1 &&
-           s->free_target <= (c.n_blocks - 1 + 63) / 64 &&
+           s->swap_ahead <= 1 && s->make_way <= 1 && s->max_loading <= s->max_requests &&
+           s->wait_for_prefix <= 1 && s->free_target <= (c.n_blocks - 1 + 63) / 64 &&
            s->arena_tokens <= (uint64_t)KVP_SCHED_PAGE_TOKENS * INT32_MAX;
 }
 
@@ -368,7 +368,7 @@ static void run_sched(kvp_cache *cache, struct input *in)
     use_sched(sched, cache, ns, in);
     kvp_sched_destroy(sched);
     free(arena);
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
 }
 
 /* ----------------------------------------------------------------------------- worker messages */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/meta.h>
 
 #include "require.h"
@@ -66,7 +66,7 @@ static void change(kvp_cache *cache, kvp_seq seq, input *in, const int32_t *toke
 {
     const uint32_t what = next(in), n = next(in) % MAX_TOKENS;
     kvp_config config;
-    require(kvp_cache_config(cache, &config) == KVP_OK);
+    require(kvp_cache_config_get(cache, &config) == KVP_OK);
     if (what & 1)
         (void)kvp_seq_commit(cache, seq, n);
     if (what & 2)
@@ -378,7 +378,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t n_seqs = make_seqs(cache, ns, &in, seqs);
     while (in.at < in.size)
         check_batch(cache, &in, seqs, n_seqs, config.n_groups);
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
     kvp_cache_destroy(cache);
     return 0;
 }

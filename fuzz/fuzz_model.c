@@ -3,8 +3,8 @@
  * bytes choose; the figures must add up. */
 #define _GNU_SOURCE /* memfd_create */
 
-#include "tool/models/models.h"
-#include "tool/size/report.h"
+#include "tool/models/config/config.h"
+#include "tool/size/size_report.h"
 
 #include <kvpager/types.h>
 #include <stdio.h>
@@ -29,8 +29,8 @@ static kvpi_size_options options_of(const uint8_t *bytes)
         .block_tokens = blocks[bytes[1] % 4],
         .context_tokens = contexts[bytes[1] / 4 % 4],
         .sink_tokens = bytes[1] / 16 % 2 ? 4 : 0,
-        .kv_dtype = (kvpi_dtype)(bytes[2] % KVPI_MODELS_N_KV_DTYPES),
-        .weights_dtype = (kvpi_dtype)(bytes[2] / 8 % (KVPI_DTYPE_MXFP4 + 1)),
+        .kv_dtype = kvpi_models_dtype_of(kvpi_models_kv_dtypes[bytes[2] % 10]),
+        .weights_dtype = (kvpi_dtype)(bytes[2] / 16 % (KVPI_DTYPE_NVFP4 + 1)),
         .memory_bytes = memories[bytes[3] % 4],
         .utilization_milli = bytes[3] & 4 ? 900 : 1000,
     };
@@ -38,11 +38,18 @@ static kvpi_size_options options_of(const uint8_t *bytes)
 
 static void check_shape(const kvpi_model *model)
 {
-    const kvpi_models_attention *a = &model->attention;
-    require(a->n_layers >= 1 && a->n_layers <= KVPI_MODELS_MAX_LAYERS);
-    require(a->n_windowed <= a->n_layers && (a->n_windowed == 0 || a->window_tokens >= 1));
-    require(a->q_heads >= 1 && a->kv_heads >= 1 && a->q_heads % a->kv_heads == 0);
-    require(a->head_dim >= 1 || model->latent.kv_rank >= 1);
+    uint64_t n_layers = 0;
+    require(model->n_layers >= 1 && model->n_layers <= KVPI_MODELS_MAX_LAYERS);
+    require(model->n_kinds >= 1 && model->n_kinds <= KVPI_MODELS_MAX_KINDS && model->q_heads >= 1);
+    for (uint32_t i = 0; i < model->n_kinds; i++) {
+        const kvpi_models_kind *kind = &model->kinds[i];
+        require(kind->n_layers >= 1 && kind->entry_tokens <= KVPI_MODELS_MAX_ENTRY);
+        require((kind->keeps == KVPI_KEEPS_HEADS) == (kind->kv_heads > 0));
+        require(kind->keeps == KVPI_KEEPS_STATE ||
+                kvpi_models_entry_bytes(kind, 1, KVPI_DTYPE_BF16) > 0);
+        n_layers += kind->keeps <= KVPI_KEEPS_LATENT ? kind->n_layers : 0;
+    }
+    require(n_layers >= 1 && n_layers <= 2 * KVPI_MODELS_MAX_LAYERS);
     require(kvpi_models_divides(model, 1));
 }
 
@@ -52,7 +59,7 @@ static void check_weights(const kvpi_model *model, kvpi_dtype dtype)
     const kvpi_models_traffic traffic = kvpi_models_count_traffic(model, dtype);
     const uint64_t bytes = kvpi_models_weights_bytes(model, dtype);
     require(count.total == count.embeddings + count.layers && count.experts <= count.layers);
-    require(count.active <= count.total + count.embeddings);
+    require(count.active <= (count.total + count.embeddings) * (model->n_passes + 1));
     require(traffic.every_step <= bytes && traffic.experts <= bytes);
 }
 
@@ -65,14 +72,14 @@ static void check_size(const kvpi_size *size, const kvpi_size_options *options)
         require(group->token_bytes > 0 &&
                 group->block_bytes / group->token_bytes == options->block_tokens);
         require(group->sequence_blocks >= 1);
-        require((uint64_t)group->n_rows * size->row_layers >= group->n_layers);
+        require(group->n_rows * size->pool_token_bytes >= group->token_bytes);
         bytes += group->blocks * group->block_bytes;
         blocks += group->blocks * group->n_rows;
         n_rows += group->n_rows;
     }
     require(n_rows == size->n_rows && n_rows >= 1 && n_rows <= KVP_GROUPS_MAX);
     require(blocks <= size->pool_blocks && size->pool_blocks <= size->kv_bytes / pool_bytes);
-    require(size->n_groups >= 1 && size->n_groups <= 2 && bytes <= size->kv_bytes);
+    require(size->n_groups >= 1 && bytes <= size->kv_bytes);
 }
 
 static void report(const kvpi_model *model, const kvpi_size_options *options)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/wire.h>
 
 #include "require.h"
@@ -423,7 +423,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin(&s);
     for (uint32_t i = 0; i < MAX_CALLS && s.at < s.end; i++)
         run_call(&s);
-    require(kvp_check(s.cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(s.cache, 3, NULL) == KVP_OK);
     kvp_wire_sender_destroy(s.sender);
     kvp_wire_mirror_destroy(s.mirror);
     kvp_cache_destroy(s.cache);

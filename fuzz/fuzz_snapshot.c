@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #include "core/stages/hash.h"
 #include "core/snapshot/frames.h"
@@ -211,7 +211,7 @@ static void check_report(const kvp_cache *cache, const kvp_snapshot_report *repo
     }
     require(blocks == report->saved_blocks && spaces == report->saved_namespaces);
     require(report->units + report->dropped_units == report->saved_units);
-    require(kvp_cache_stats(cache, &stats) == KVP_OK);
+    require(kvp_cache_stats_get(cache, &stats) == KVP_OK);
     require(stats.cached_blocks + stats.host_cached_blocks == report->blocks);
     require(stats.open_namespaces == report->namespaces);
 }
@@ -230,7 +230,7 @@ static void check_again(kvp_cache *cache, const kvp_snapshot_options *options, i
     require(report.complete && report.damaged_records == 0);
     require(report.saved_blocks == before->blocks && report.namespaces == before->namespaces);
     require(report.blocks + report.dropped_blocks[KVP_DROP_KV] == before->blocks);
-    require(kvp_check(other, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(other, 3, NULL) == KVP_OK);
     kvp_cache_destroy(other);
     free(file.at);
 }
@@ -252,10 +252,10 @@ static void evict_all(kvp_cache *cache)
         require(kvp_seq_open(cache, ns, &prompt, &seq, NULL) == KVP_OK);
     }
     require(kvp_seq_commit(cache, seq, prompt.n_tokens) == KVP_OK);
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
     require(kvp_seq_close(cache, seq, NULL) == KVP_OK);
     require(kvp_ns_close(cache, ns) == KVP_OK);
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -289,7 +289,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const meter used = meter_end();
     require(used.peak <= SCRATCH && used.n_asked <= 2);
     require(file.n_reads <= 16 + file.n / 8);
-    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(cache, 3, NULL) == KVP_OK);
     if (status == KVP_OK) {
         check_report(cache, &report);
         check_again(cache, &options, fewer, &report);

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store/file/log.h"
 #include "store/file/survey.h"
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 #include "store_disk.h"
 
 #include "require.h"

@@ -16,7 +16,7 @@
 #include <kvpager/states.h>
 #include <kvpager/transfer.h>
 
-#include "transfer/bytes.h"
+#include "transfer/transfer_bytes.h"
 
 #include "require.h"
 
@@ -158,8 +158,8 @@ static void close_side(struct side *s)
     require(memcmp(now, s->other_kv, sizeof now) == 0);
     require(kvp_seq_close(s->cache, s->seq, NULL) == KVP_OK);
     require(kvp_seq_close(s->cache, s->other, NULL) == KVP_OK);
-    require(kvp_check(s->cache, 3, NULL) == KVP_OK);
-    require(kvp_cache_stats(s->cache, &stats) == KVP_OK && stats.held_blocks == 0);
+    require(kvp_cache_check(s->cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_stats_get(s->cache, &stats) == KVP_OK && stats.held_blocks == 0);
     kvp_memory_destroy(s->memories[0]);
     kvp_memory_destroy(s->memories[1]);
     kvp_cache_destroy(s->cache);
@@ -248,7 +248,7 @@ static void check_kv(const struct world *w)
 static void end_world(struct world *w)
 {
     kvp_transfer_info info;
-    const kvp_status status = kvp_receiver_info(w->receiver, w->id_b, &info);
+    const kvp_status status = kvp_receiver_info_get(w->receiver, w->id_b, &info);
     require(status == (w->is_closed ? KVP_E_HANDLE : KVP_OK));
     if (status == KVP_OK && info.state == KVP_TRANSFER_COMPLETE && !w->is_forged)
         check_kv(w);
@@ -362,7 +362,7 @@ static void ask(const struct world *w)
 {
     kvp_receiver_stats stats;
     kvp_transfer_info info;
-    (void)kvp_sender_info(w->sender, w->id_a, &info);
+    (void)kvp_sender_info_get(w->sender, w->id_a, &info);
     (void)kvp_sender_link(w->sender, 0);
     (void)kvp_receiver_link(w->receiver, 0);
     require(kvp_receiver_stats_get(w->receiver, &stats) == KVP_OK);

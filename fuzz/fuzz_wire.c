@@ -8,7 +8,7 @@
 #include <kvpager/states.h>
 #include <kvpager/wire.h>
 
-#include "wire/bytes.h"
+#include "wire/wire_bytes.h"
 
 #include "require.h"
 
@@ -35,7 +35,7 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
 {
     kvp_wire_mirror_state state;
     uint32_t n_seqs = 0;
-    require(kvp_wire_mirror_info(mirror, &state) == KVP_OK);
+    require(kvp_wire_mirror_info_get(mirror, &state) == KVP_OK);
     for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq seq;
         require(kvp_wire_mirror_seq(mirror, id, &seq) == KVP_OK);
@@ -114,7 +114,7 @@ static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
     kvp_wire_mirror_state state;
     int full = n_body > 0 && (body[0] & 1) != 0;
     size_t n_bytes = KVP_WIRE_HEAD_BYTES + (n_body > 0 ? n_body - 1 : 0);
-    require(kvp_wire_mirror_info(mirror, &state) == KVP_OK);
+    require(kvp_wire_mirror_info_get(mirror, &state) == KVP_OK);
     full |= state.epoch == 0;
     memset(message, 0, KVP_WIRE_HEAD_BYTES);
     memcpy(message, "kvpw", 4);

@@ -5,13 +5,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 
+#include "redis_values.h"
 #include "require.h"
 
 #define XXH_INLINE_ALL
@@ -19,28 +21,13 @@
 
 enum {
     CONNS = 24,
-    VALUES = 6,
-    NAME = 128,
-    VALUE = 16 * 1024,
-    IN = 64 * 1024,
+    IN = 128 * 1024,
     OUT = 320 * 1024, /* more than an answer may have */
-    ANSWER = 48 * 1024,
+    ANSWER = 128 * 1024,
     ARGS = 8,
-    COMMANDS = 11,      /* kinds */
+    COMMANDS = 17,      /* kinds */
     STARVED_MAX = 8,    /* then it closes, if it is not patient */
     COMMANDS_MAX = 600, /* then nobody answers: what asks on and on ends */
-};
-
-struct text {
-    const char *at;
-    size_t n;
-};
-
-struct value {
-    char name[NAME];
-    uint8_t bytes[VALUE];
-    size_t n_name;
-    size_t n_bytes; /* 0: none */
 };
 
 struct conn {
@@ -48,11 +35,14 @@ struct conn {
     int is_open;
     int is_closed; /* by the server */
     int is_silent;
-    int n_starved; /* times in a row that nothing was there to be read */
-    size_t chunk;  /* bytes at once, either way */
+    uint64_t silent_until; /* what it says meanwhile comes then */
+    int n_starved;         /* times in a row that nothing was there to be read */
+    size_t chunk;          /* bytes at once, either way */
     size_t n_in;
     size_t n_out;
     size_t out_at;
+    int in_multi; /* 1: the next one is the first of a MULTI */
+    int is_dirty; /* and one of them was refused */
     char in[IN];
     char out[OUT];
 };
@@ -61,20 +51,27 @@ static struct {
     struct redis_input *input;
     int is_cluster;
     int is_patient;
+    uint64_t max_memory;
     const char *second_host;
     const char *said; /* instead of all answers */
     unsigned n_asked[COMMANDS];
     unsigned n_commands;
     uint64_t n_sent;
-    struct value values[VALUES];
+    uint64_t (*now)(void *context);
+    struct {
+        const char *command; /* NULL: no trouble */
+        unsigned nth;
+        enum redis_trouble kind;
+    } trouble;
+    int had_trouble;
     struct conn conns[CONNS];
     size_t n_answer;
     char answer[ANSWER];
 } server;
 
-static const char *const commands[COMMANDS] = {"AUTH",   "SELECT",  "INFO",     "CLUSTER",
-                                               "SET",    "GET",     "GETRANGE", "EXISTS",
-                                               "UNLINK", "PEXPIRE", "SCAN"};
+static const char *const commands[COMMANDS] = {
+    "AUTH",    "SELECT", "INFO", "CLUSTER", "SET",  "GET",   "GETRANGE", "EXISTS", "UNLINK",
+    "PEXPIRE", "SCAN",   "HSET", "HMGET",   "HGET", "MULTI", "EXEC",     "MEMORY"};
 
 uint8_t redis_draw(struct redis_input *input)
 {
@@ -97,13 +94,17 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
     server.input = input;
     server.is_cluster = is_cluster;
     server.is_patient = 0;
+    server.max_memory = UINT64_C(1) << 30;
     server.second_host = "127.0.0.1";
     server.said = NULL;
     memset(server.n_asked, 0, sizeof server.n_asked);
     server.n_commands = 0;
     server.n_sent = 0;
+    server.now = NULL;
+    server.trouble.command = NULL;
+    server.had_trouble = 0;
     for (int i = 0; i < VALUES; i++)
-        server.values[i].n_bytes = 0;
+        values[i].n_bytes = 0;
     for (int i = 0; i < CONNS; i++) {
         server.conns[i].is_open = 0;
         if (server.conns[i].fd == 0)
@@ -115,6 +116,28 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
 void redis_server_is_patient(int is_patient)
 {
     server.is_patient = is_patient;
+}
+
+void redis_server_memory(uint64_t max_memory)
+{
+    server.max_memory = max_memory;
+}
+
+void redis_server_clock(uint64_t (*now)(void *context))
+{
+    server.now = now;
+}
+
+void redis_server_trouble(const char *command, unsigned nth, enum redis_trouble kind)
+{
+    server.trouble.command = command;
+    server.trouble.nth = nth;
+    server.trouble.kind = kind;
+}
+
+int redis_server_is_waiting_for_trouble(void)
+{
+    return server.trouble.command != NULL;
 }
 
 void redis_server_recover(void)
@@ -134,6 +157,12 @@ void redis_server_never_ready(void)
     require(pipe(ends) == 0);
     for (int i = 0; i < CONNS; i++)
         require(dup2(ends[0], server.conns[i].fd) == server.conns[i].fd);
+}
+
+void redis_server_hang_up(void)
+{
+    for (int i = 0; i < CONNS; i++)
+        server.conns[i].is_closed = 1;
 }
 
 void redis_server_say(const char *answer)
@@ -167,6 +196,12 @@ unsigned redis_server_open(void)
     return n;
 }
 
+uint64_t redis_server_expiry(const char *name)
+{
+    const struct value *value = find((struct text){name, strlen(name)});
+    return value ? value->expires_ns : 0;
+}
+
 /* ------------------------------------------------------------------------------- right answers */
 
 static void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -191,40 +226,53 @@ static void say_bulk(const void *bytes, size_t n)
     say("\r\n");
 }
 
-static struct value *find(struct text name)
+static uint64_t now_ns(void)
 {
-    for (int i = 0; i < VALUES; i++) {
-        struct value *value = &server.values[i];
-        if (value->n_bytes > 0 && value->n_name == name.n &&
-            memcmp(value->name, name.at, name.n) == 0)
-            return value;
-    }
-    return NULL;
+    return server.now ? server.now(NULL) : 0;
 }
 
-static void keep(struct text name, struct text bytes)
+static uint64_t number_in(struct text text)
 {
-    for (int i = 0; i < VALUES; i++) {
-        struct value *value = &server.values[i];
-        if (value->n_bytes > 0)
-            continue;
-        require(name.n < NAME && bytes.n <= VALUE);
-        memcpy(value->name, name.at, name.n);
-        memcpy(value->bytes, bytes.at, bytes.n);
-        value->n_name = name.n;
-        value->n_bytes = bytes.n;
-        return;
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        require(text.at[i] >= '0' && text.at[i] <= '9');
+        number = number * 10 + (uint64_t)(text.at[i] - '0');
     }
+    return number;
+}
+
+static uint64_t expiry_in(struct text ttl_ms)
+{
+    return now_ns() + number_in(ttl_ms) * 1000000;
+}
+
+static void say_field(const struct value *value, int field)
+{
+    const uint8_t *at = value->bytes;
+    for (int i = 0; i < field; i++)
+        at += value->n_field[i];
+    say_bulk(at, value->n_field[field]);
+}
+
+static void say_fields(const struct value *value)
+{
+    say("*%d\r\n", FIELDS);
+    for (int i = 0; i < FIELDS; i++)
+        if (value)
+            say_field(value, i);
+        else
+            say("$-1\r\n");
 }
 
 static void say_info(void)
 {
     char text[300];
-    const int n = snprintf(text, sizeof text,
-                           "# Server\r\nredis_version:7.2.4\r\nused_memory:1000\r\nmaxmemory:2000"
-                           "\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:3\r\n"
-                           "cluster_enabled:%d\r\ndb0:keys=3,expires=3,avg_ttl=0\r\n",
-                           server.is_cluster);
+    const int n =
+        snprintf(text, sizeof text,
+                 "# Server\r\nredis_version:7.2.4\r\nused_memory:1000\r\nmaxmemory:%" PRIu64
+                 "\r\nmaxmemory_policy:volatile-ttl\r\nevicted_keys:3\r\n"
+                 "cluster_enabled:%d\r\ndb0:keys=3,expires=3,avg_ttl=0\r\n",
+                 server.max_memory, server.is_cluster);
     say_bulk(text, (size_t)n);
 }
 
@@ -242,27 +290,36 @@ static void say_names(void)
 {
     int n = 0;
     for (int i = 0; i < VALUES; i++)
-        n += server.values[i].n_bytes > 0;
+        n += values[i].n_bytes > 0 && !values[i].writer;
     say("*2\r\n$1\r\n0\r\n*%d\r\n", n);
     for (int i = 0; i < VALUES; i++)
-        if (server.values[i].n_bytes > 0)
-            say_bulk(server.values[i].name, server.values[i].n_name);
+        if (values[i].n_bytes > 0 && !values[i].writer)
+            say_bulk(values[i].name, values[i].n_name);
 }
 
 /* What a server that works would answer. A command that it does not know is the store's mistake. */
 static void answer_right(const struct text *args, unsigned n_args)
 {
     struct value *value = n_args > 1 ? find(args[1]) : NULL;
-    if (is(args[0], "AUTH") || is(args[0], "SELECT")) {
+    if (is(args[0], "AUTH") || is(args[0], "SELECT") || is(args[0], "MULTI")) {
         say("+OK\r\n");
     } else if (is(args[0], "INFO")) {
         say_info();
     } else if (is(args[0], "CLUSTER")) {
         say_map();
     } else if (is(args[0], "SET") && n_args == 6) {
-        if (!value)
-            keep(args[1], args[2]);
+        struct value *kept = value ? NULL : keep(args[1], &args[2], 1);
+        if (kept)
+            kept->expires_ns = expiry_in(args[5]);
         say(value ? "$-1\r\n" : "+OK\r\n");
+    } else if (is(args[0], "HMGET")) {
+        say_fields(value);
+    } else if (is(args[0], "HGET") && value) {
+        say_field(value, 0);
+    } else if (is(args[0], "HGET")) {
+        say("$-1\r\n");
+    } else if (is(args[0], "MEMORY")) {
+        say(":100000\r\n");
     } else if (is(args[0], "GET") || is(args[0], "GETRANGE")) {
         if (value)
             say_bulk(value->bytes,
@@ -277,7 +334,125 @@ static void answer_right(const struct text *args, unsigned n_args)
         say(":%d\r\n", value != NULL);
         if (value && is(args[0], "UNLINK"))
             value->n_bytes = 0;
+        if (value && is(args[0], "PEXPIRE") &&
+            (n_args == 3 || expiry_in(args[2]) > value->expires_ns))
+            value->expires_ns = expiry_in(args[2]);
     }
+}
+
+static void forget_queued(struct conn *conn)
+{
+    struct value *value = queued_by(conn);
+    if (value)
+        value->n_bytes = 0;
+    conn->in_multi = conn->is_dirty = 0;
+}
+
+static void answer_exec(struct conn *conn)
+{
+    struct value *value = queued_by(conn);
+    struct value *old = value ? find((struct text){value->name, value->n_name}) : NULL;
+    if (conn->in_multi == 0) {
+        say("-ERR EXEC without MULTI\r\n");
+    } else if (conn->is_dirty) {
+        say("-EXECABORT Transaction discarded because of previous errors.\r\n");
+    } else {
+        require(conn->in_multi == 3);
+        if (old)
+            old->n_bytes = 0;
+        if (value)
+            value->writer = NULL;
+        say("*2\r\n:%d\r\n:%d\r\n", old ? 0 : FIELDS, value != NULL);
+    }
+    forget_queued(conn);
+}
+
+/* At once, if a MULTI failed. */
+static void answer_hset(struct conn *conn, const struct text *args, unsigned n_args)
+{
+    require(n_args == 2 + 2 * FIELDS && (conn->in_multi == 1 || server.had_trouble));
+    const struct text fields[FIELDS] = {args[3], args[5], args[7]};
+    struct value *old = conn->in_multi ? NULL : find(args[1]);
+    if (old)
+        old->n_bytes = 0;
+    struct value *value = keep(args[1], fields, FIELDS);
+    if (value && conn->in_multi)
+        value->writer = conn;
+    if (conn->in_multi)
+        say("+QUEUED\r\n");
+    else
+        say(":%d\r\n", old ? 0 : FIELDS);
+    conn->in_multi += conn->in_multi > 0;
+}
+
+/* A MULTI holds HSET and PEXPIRE of one name, and nothing else; EXEC does both at once. */
+static void answer_in_order(struct conn *conn, const struct text *args, unsigned n_args)
+{
+    if (is(args[0], "EXEC")) {
+        answer_exec(conn);
+    } else if (is(args[0], "HSET")) {
+        answer_hset(conn, args, n_args);
+    } else if (conn->in_multi > 0) {
+        struct value *value = queued_by(conn);
+        require(conn->in_multi == 2 && is(args[0], "PEXPIRE") && n_args == 3);
+        require(!value ||
+                (value->n_name == args[1].n && memcmp(value->name, args[1].at, args[1].n) == 0));
+        if (value)
+            value->expires_ns = expiry_in(args[2]);
+        say("+QUEUED\r\n");
+        conn->in_multi++;
+    } else {
+        answer_right(args, n_args);
+        conn->in_multi = is(args[0], "MULTI");
+    }
+}
+
+/* Of a command that is not obeyed. */
+static void answer_error(struct conn *conn, struct text command)
+{
+    if (is(command, "EXEC"))
+        forget_queued(conn);
+    conn->is_dirty = conn->in_multi > 0;
+    conn->in_multi += conn->in_multi > 0;
+    say("-BUSY Redis is busy running a script\r\n");
+}
+
+static void add_out(struct conn *conn, const void *bytes, size_t n)
+{
+    if (conn->out_at > 0) {
+        memmove(conn->out, conn->out + conn->out_at, conn->n_out - conn->out_at);
+        conn->n_out -= conn->out_at;
+        conn->out_at = 0;
+    }
+    if (n > OUT - conn->n_out) {
+        conn->is_closed = 1;
+        return;
+    }
+    memcpy(conn->out + conn->n_out, bytes, n);
+    conn->n_out += n;
+}
+
+/* 1: it comes now. */
+static int has_trouble(struct text command)
+{
+    if (!server.trouble.command || !is(command, server.trouble.command) || --server.trouble.nth > 0)
+        return 0;
+    server.trouble.command = NULL;
+    server.had_trouble = 1;
+    return 1;
+}
+
+static void answer_in_trouble(struct conn *conn, const struct text *args, unsigned n_args)
+{
+    if (server.trouble.kind == REDIS_FAILS)
+        answer_error(conn, args[0]);
+    else
+        answer_in_order(conn, args, n_args);
+    if (server.trouble.kind == REDIS_IS_SLOW)
+        conn->silent_until = now_ns() + UINT64_C(2000000000);
+    conn->is_closed = server.trouble.kind == REDIS_IS_LAST;
+    for (int i = 0; i < 1 + (server.trouble.kind == REDIS_REPEATS) && !conn->is_closed; i++)
+        add_out(conn, server.answer, server.n_answer);
 }
 
 /* ------------------------------------------------------------------------------- other answers */
@@ -300,21 +475,6 @@ enum bend {
     BENDS
 };
 
-static void add_out(struct conn *conn, const void *bytes, size_t n)
-{
-    if (conn->out_at > 0) {
-        memmove(conn->out, conn->out + conn->out_at, conn->n_out - conn->out_at);
-        conn->n_out -= conn->out_at;
-        conn->out_at = 0;
-    }
-    if (n > OUT - conn->n_out) {
-        conn->is_closed = 1;
-        return;
-    }
-    memcpy(conn->out + conn->n_out, bytes, n);
-    conn->n_out += n;
-}
-
 static void add_any(struct conn *conn, uint32_t times)
 {
     char bytes[256];
@@ -327,7 +487,7 @@ static void add_any(struct conn *conn, uint32_t times)
 
 static void say_another(void)
 {
-    const struct value *value = &server.values[draw() % VALUES];
+    const struct value *value = &values[draw() % VALUES];
     server.n_answer = 0;
     if (value->n_bytes > 0)
         say_bulk(value->bytes, value->n_bytes);
@@ -407,9 +567,13 @@ static void answer(struct conn *conn, const struct text *args, unsigned n_args)
         add_out(conn, server.said, strlen(server.said));
         return;
     }
-    const enum bend bend = draw() % BENDS;
     server.n_answer = 0;
-    answer_right(args, n_args);
+    if (has_trouble(args[0])) {
+        answer_in_trouble(conn, args, n_args);
+        return;
+    }
+    const enum bend bend = draw() % BENDS;
+    answer_in_order(conn, args, n_args);
     switch (bend) {
     case ANY: add_any(conn, 1); return;
     case REPEATED: add_any(conn, draw2()); return;
@@ -532,6 +696,8 @@ static int open_conn(void *context, const struct kvpi_net_address *address)
         conn->is_closed = conn->is_silent = conn->n_starved = 0;
         conn->chunk = SIZE_MAX;
         conn->n_in = conn->n_out = conn->out_at = 0;
+        conn->in_multi = conn->is_dirty = 0;
+        conn->silent_until = 0;
         return conn->fd;
     }
     errno = ECONNREFUSED;
@@ -549,7 +715,7 @@ static ssize_t read_conn(void *context, int fd, void *out_bytes, size_t n_bytes)
 {
     (void)context;
     struct conn *conn = conn_of(fd);
-    size_t n = conn->n_out - conn->out_at;
+    size_t n = now_ns() < conn->silent_until ? 0 : conn->n_out - conn->out_at;
     n = n < n_bytes ? n : n_bytes;
     n = n < conn->chunk ? n : conn->chunk;
     memcpy(out_bytes, conn->out + conn->out_at, n);
@@ -584,7 +750,9 @@ static ssize_t write_conn(void *context, int fd, struct iovec *pieces, size_t n_
 static void close_conn(void *context, int fd)
 {
     (void)context;
-    conn_of(fd)->is_open = 0;
+    struct conn *conn = conn_of(fd);
+    forget_queued(conn);
+    conn->is_open = 0;
 }
 
 const struct kvpi_net redis_server_net = {

@@ -3,7 +3,7 @@
 #ifndef KVP_FUZZ_SCHED_SESSION_H
 #define KVP_FUZZ_SCHED_SESSION_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/sched.h>
 #include <kvpager/steps.h>
 
@@ -85,7 +85,7 @@ static uint32_t take(struct session *s, uint32_t below)
 static void check(struct session *s)
 {
     kvp_violation violation;
-    if (kvp_check(s->cache, 3, &violation) != KVP_OK ||
+    if (kvp_cache_check(s->cache, 3, &violation) != KVP_OK ||
         kvp_sched_check(s->sched, &violation) != KVP_OK) {
         fprintf(stderr, "%s %llu %s\n", violation.invariant, (unsigned long long)violation.object,
                 violation.detail);
@@ -144,6 +144,7 @@ static int begin(struct session *s)
     s->config.max_loading = shape / 4 % 4 * (shape / 4 % 4);
     s->config.wait_for_prefix = shape / 16 % 2;
     s->config.free_target = shape / 32 % 2;
+    s->config.make_way = s->config.max_tries % 2;
     s->config.draft_tokens = shape / 64 % 2 == 0 ? 0 : 1 + take(s, MAX_DRAFTS);
     s->config.step_tokens += s->config.max_running * s->config.draft_tokens;
     if (shape >= 128)

@@ -123,6 +123,13 @@ static int disk_size(void *context, int handle, uint64_t *out_bytes)
     return 0;
 }
 
+static uint64_t disk_room(void *context, const char *path)
+{
+    (void)context;
+    (void)path;
+    return UINT64_MAX;
+}
+
 static int disk_allot(void *context, int handle, uint64_t n_bytes)
 {
     return resize(file_of(context, handle), n_bytes);
@@ -220,6 +227,7 @@ struct kvpi_disk store_disk_interface(struct store_disk *disk)
                               .write = disk_write,
                               .buffer = disk_nothing,
                               .size = disk_size,
+                              .room = disk_room,
                               .allot = disk_allot,
                               .reserve = disk_reserve,
                               .sync = disk_nothing,

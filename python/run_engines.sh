@@ -90,7 +90,7 @@ if [ "${1:-}" = --bench ]; then
 fi
 tests=("$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs)
 failed=0
-"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,engine_vllm,engine_server}.py "$@" ||
+"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,vllm_guard,vllm_size,engine_vllm,engine_server}.py "$@" ||
     failed=$?
 PYTHONPATH="$venv/sglang-only" "${tests[@]}" "$here/tests/test_sglang_tier.py" "$@" || failed=$?
 [ $# -gt 0 ] || bench --rounds 3 || failed=$?

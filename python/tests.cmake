@@ -5,7 +5,7 @@ if(NOT KVP_SANITIZE AND NOT KVP_FUZZ)
   set(seeds 4) # of random engines
   if(KVP_CHECK EQUAL 0)
     list(APPEND labels long)
-    set(seeds 12)
+    set(seeds 1)
   endif()
   kvp_add_test(NAME python
                COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}" KVP_SEEDS=${seeds}

@@ -18,12 +18,12 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# What is in it, lowest first. frozen.c is left out: it holds structs of other parts, too.
+# What is in it, lowest first.
 PARTS = ["src/base/types.c", "src/base/why.c", "src/base/base.c", "src/base/platform/*.c",
          "src/core/policy/*.c", "src/core/stages/*.c", "src/core/record/*.c", "src/core/cache/*.c", "src/core/seq/*.c",
          "src/core/lend/*.c", "src/core/calls/*.c", "src/core/meta/*.c", "src/core/snapshot/*.c",
          "src/oplog/*.c", "src/sched/*.c"]
-HEADERS = ["kvpager.h", "meta.h", "sched.h", "oplog.h"]
+HEADERS = ["all.h", "meta.h", "sched.h", "oplog.h"]
 
 INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
 DEFINE = re.compile(r"[ \t]*#[ \t]*define[ \t]+(\w+)")
@@ -127,8 +127,10 @@ def sources():
 PROLOGUE = """ * The part between "begin: xxhash.h" and "end: xxhash.h" is by Yann Collet, under the licence that it
  * has (BSD 2-Clause).
  *
- *     cc -O3 -c kvpager.c                     needs kvpager.h beside it; link with -lpthread
- *     cc -O1 -g -DKVP_CHECK=3 -c kvpager.c    the whole cache is audited after each call
+ * Copy this folder into a project as kvpager/, and include <kvpager/kvpager.h>:
+ *
+ *     cc -O3 -I. engine.c kvpager/kvpager.c -lpthread         on Windows -lbcrypt, too
+ *     cc -O1 -g -DKVP_CHECK=3 -c kvpager/kvpager.c            the whole cache is audited after each call
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -226,7 +228,8 @@ def main():
     for name, content in files.items():
         with open(os.path.join(options.folder, name), "w", encoding="utf-8", newline="") as file:
             file.write(content)
-    print(f"{options.folder}: kvpager.c has {files['kvpager.c'].count(chr(10))} lines")
+    print(f"{options.folder}: kvpager.c has {files['kvpager.c'].count(chr(10))} lines. Copy the folder as kvpager/, "
+          "include <kvpager/kvpager.h>, and:\n    cc -O3 -I. engine.c kvpager/kvpager.c -lpthread")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 #!/bin/sh
 # The static analysers (make analyze), one after the other:
 #
-#     scripts/analyze.sh BUILD [JOBS]     BUILD has a compile_commands.json that was made for gcc
+#     scripts/analyze.sh BUILD [JOBS [PARTS]]   BUILD has a compile_commands.json that was made for gcc
 #
+# PARTS: one of so many parts of the files, the next one with each commit; cppcheck reads all.
 # clang-tidy's checks are in .clang-tidy; what gcc and cppcheck are wrong about is in gcc_analyzer.txt
 # and cppcheck.txt. Any finding is a failure.
 set -eu
 
 build=$1
 jobs=${2:-2}
+parts=${3:-1}
+part=$([ "$parts" = 1 ] && echo 0 || echo $(($(git rev-list --count HEAD) % parts)))
 status=0
 
 echo 'gcc -fanalyzer: src, examples'
-scripts/gcc_analyzer.py "$build" "$jobs" || status=1
+scripts/gcc_analyzer.py "$build" "$jobs" "$part" "$parts" || status=1
 
 echo 'cppcheck: src, examples, bench'
 mkdir -p "$build/cppcheck"
@@ -34,7 +37,7 @@ with open(sys.argv[1] + "/clang-tidy/compile_commands.json", "w", encoding="utf-
     json.dump(list(entries.values()), file, indent=1)
 PYTHON
 sed -n -E 's#^ *"file": "(.*/(src|examples)/.*\.c)",?$#\1#p' "$build/clang-tidy/compile_commands.json" |
-    sort -u | tr '\n' '\0' |
+    sort -u | awk -v n="$parts" -v part="$part" 'NR % n == part' | tr '\n' '\0' |
     xargs -0 -P "$jobs" -n 1 clang-tidy -p "$build/clang-tidy" --quiet 2>"$build/clang-tidy.log" ||
     status=1
 exit $status

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """gcc's static analyser over src and examples (make analyze).
 
-    gcc_analyzer.py BUILD [JOBS]    BUILD has a compile_commands.json that was made for gcc
+    gcc_analyzer.py BUILD [JOBS [PART PARTS]]   BUILD has a compile_commands.json made for gcc
 
+PART: of each PARTS files, in order, that one (from 0). What is listed may then be in another part.
 Compiles each file once more as BUILD does, with -fanalyzer, and keeps nothing of it. Fails at any
 finding that gcc_analyzer.txt does not list with a reason, and at what is listed and not found. That
 a file is not analysed to the end is a finding, too.
@@ -99,8 +100,9 @@ def listed():
 
 
 def main():
-    build, jobs = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 2
+    build, jobs, part, parts = sys.argv[1], *map(int, sys.argv[2:] + ["2", "0", "1"][len(sys.argv) - 2:])
     todo = commands(build)
+    todo = {path: todo[path] for path in sorted(todo)[part::parts]}
     if not todo:
         sys.exit(f"{build}: nothing to compile")
     compiler = next(iter(todo.values()))[1][0]
@@ -118,7 +120,7 @@ def main():
                     print(told, flush=True)
                     seen.add(key)
                     n_bad += 1
-    for key in sorted(set(keys) - seen):
+    for key in sorted(set(keys) - seen) if parts == 1 else []:
         print(f"{key}: listed in {os.path.relpath(LIST, ROOT)}, and not found")
         n_bad += version == LIST_IS_OF
     print(f"{len(todo)} files, {n_bad} findings, {len(seen & set(keys))} listed with a reason "

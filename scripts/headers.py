@@ -68,11 +68,11 @@ def parse_fields(body):
 def classify(text, comment, file, line):
     """The Item of one declaration, or None for what a reader need not see."""
     code = " ".join(without_comments(text).split())
-    match = re.match(r"(KVP_API|KVP_SIZED) (.*?)(\**)\b(kvp_\w+)\((.*)\)", code)
+    match = re.match(r"KVP_API (.*?)(\**)\b(kvp_\w+)\((.*)\)", code)
     if match:
-        item = Item("call", match[4], text, comment, file, line)
-        item.result = bare_type(match[2])
-        item.parameters = [found for part in match[5].split(",") if (found := parse_parameter(part))]
+        item = Item("call", match[3], text, comment, file, line)
+        item.result = bare_type(match[1])
+        item.parameters = [found for part in match[4].split(",") if (found := parse_parameter(part))]
         return item
     match = re.match(r"typedef struct (\w+)(?: \{(.*)\})? (\w+);", code)
     if match:
@@ -135,7 +135,7 @@ def public_headers(include):
     for folder, _, names in os.walk(include):
         for name in names:
             path = os.path.relpath(os.path.join(folder, name), include)
-            if name.endswith(".h") and "sized" not in path and path != "kvpager.h":
+            if name.endswith(".h") and path != "all.h":
                 yield path
 
 
@@ -227,7 +227,7 @@ def check_names(reference, text):
         if name.endswith("_") or re.match(r"\s*, _[A-Z]|\.\.\.", text[match.end(1):]):
             if not any(other.startswith(name) for other in known):
                 yield match.start(), f"nothing begins with {name}"
-        elif name not in known and not name.endswith("_sized"):
+        elif name not in known:
             yield match.start(), f"there is no {kind} {name}"
         elif field and name in reference.types and field != ".h" \
                 and field[1:] not in reference.types[name].fields:

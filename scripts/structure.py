@@ -16,14 +16,14 @@ OWN_HEADER = ["src/core/stages/", "src/core/cache/", "src/core/seq/", "src/core/
               "src/core/meta/", "src/core/snapshot/", "src/base/platform/", "src/memory/"]
 # One header, several implementations of what it declares, or several files of one thing.
 SHARED_HEADERS = ["src/attention/fast/kernels.h", "src/attention/kernels/cpu.h",
-                  "src/memory/copy/copier.h", "src/memory/copy/cpu.h", "src/memory/copy/stream.h",
+                  "src/memory/copy/copier.h", "src/memory/copy/copy_cpu.h", "src/memory/copy/stream.h",
                   "src/tool/inspect/inspect.h", "src/tool/log/trace.h"]
 
 STATIC = re.compile(r"static (?:inline )?(?:const )?(?:struct |enum |union )?\w+[\s*]+(?:const )?(\w+)"
                     r"\s*[(\[=;]")
 TAG = re.compile(r"(?:typedef )?(?:struct|enum|union) (\w+) \{")
 # The command, and libraries that stand alone; and what is compiled for one processor only.
-NOT_IN_ONE_FILE = ("integrations/", "src/tool/", "src/store/", "src/spill/", "src/transfer/ucx/", "src/attention/kernels/")
+NOT_IN_ONE_FILE = ("integrations/", "src/tool/", "src/store/", "src/spill/", "src/attention/kernels/")
 # What scripts/amalgamation.py puts into one file: there the structs of all files are seen, too.
 AMALGAMATED = ("src/base/", "src/core/", "src/oplog/", "src/sched/")
 VARIANTS = ["src/base/checksum_avx2.c", "src/base/checksum_avx512.c"]

@@ -100,8 +100,7 @@ def build_library(work, machine, cc, runner, env):
     targets = ["kvpager_static", "kvpager_store_static", *[f"test_{name}" for name in KERNELS]]
     work.build("-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={machine}", f"-DCMAKE_C_COMPILER={cc}",
                "-DCMAKE_C_COMPILER_LAUNCHER=", f"-DCMAKE_CROSSCOMPILING_EMULATOR={';'.join(runner)}",
-               "-DKVP_BUILD_TESTS=ON", "-DKVP_STORE=ON", "-DKVP_STORE_URING=OFF", "-DKVP_REDIS=OFF",
-               "-DKVP_UCX=OFF", targets=targets, folder="library", **env)
+               "-DKVP_BUILD_TESTS=ON", "-DKVP_STORE=ON", "-DKVP_STORE_URING=OFF", "-DKVP_REDIS=OFF", targets=targets, folder="library", **env)
     work.tests("--tests-regex", f"^unit_({'|'.join(KERNELS)})$", folder="library")
 
 

@@ -76,8 +76,8 @@ int bench_run(void)
     struct model *model = model_create(&config);
     if (model == NULL)
         return 1;
-    const int failed = time_run(model, "reference attention", KVP_ATTN_REFERENCE) |
-                       time_run(model, "fast attention", KVP_ATTN_AUTO);
+    const int failed = time_run(model, "reference attention", KVP_ATTENTION_REFERENCE) |
+                       time_run(model, "fast attention", KVP_ATTENTION_AUTO);
     model_destroy(model);
     return failed;
 }

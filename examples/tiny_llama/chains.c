@@ -319,7 +319,7 @@ static kvp_status run_all(struct chains *c, uint32_t n, chains_counts *out_count
     if (status == KVP_OK)
         status = kvp_sched_stats_get(c->sched, &out_counts->sched);
     if (status == KVP_OK)
-        status = kvp_cache_state_stats(c->kv.cache, &stats);
+        status = kvp_cache_state_stats_get(c->kv.cache, &stats);
     if (status == KVP_OK) {
         out_counts->hits = stats.hits;
         out_counts->missing = n_tokens * c->options->times - c->n_right;

@@ -143,7 +143,7 @@ engine_counts engine_counts_of(const struct engine *engine)
     counts.copied_blocks = engine->kv.n_copied;
     kvp_sched_stats stats;
     kvp_stats cache_stats;
-    if (kvp_cache_stats(engine->kv.cache, &cache_stats) == KVP_OK)
+    if (kvp_cache_stats_get(engine->kv.cache, &cache_stats) == KVP_OK)
         counts.dropped_blocks = cache_stats.dropped_blocks;
     if (kvp_sched_stats_get(engine->sched, &stats) == KVP_OK) {
         counts.steps = stats.steps;

@@ -22,7 +22,7 @@ typedef struct engine_options {
     uint32_t preempt;      /* KVP_PREEMPT_... */
     uint32_t host_blocks;  /* of the host tier, which also keeps what is evicted; 0: none */
     uint32_t overlapped;   /* 1: KVP_STEPS_OVERLAPPED */
-    uint32_t impl;         /* of attention: KVP_ATTN_... */
+    uint32_t impl;         /* of attention: KVP_ATTENTION_... */
     uint32_t lose_steps;   /* 1: the forward passes of steps 2, 4, 8, 16, ... are lost */
 } engine_options;
 

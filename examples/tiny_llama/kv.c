@@ -178,7 +178,7 @@ kvp_status kv_create(struct model *model, const kv_options *options, struct kv *
     if (status == KVP_OK)
         status = kvp_cache_create(&kv->options.cache, NULL, 0, &kv->cache);
     if (status == KVP_OK)
-        status = kvp_cache_config(kv->cache, &kv->options.cache);
+        status = kvp_cache_config_get(kv->cache, &kv->options.cache);
     if (status == KVP_OK)
         status = kvp_ns_open(kv->cache, "tiny", 4, &kv->ns);
     if (status == KVP_OK)
@@ -226,11 +226,11 @@ static kvp_status describe_full(struct kv *kv, const kvp_meta_batch *batch)
     group->query_start = csr->qo_indptr;
     group->positions = csr->positions;
     group->slots = csr->slot_mapping;
-    group->levels[0] = (kvp_attn_level){.n_rows = batch->n_seqs,
-                                        .n_blocks = csr->max_entries,
-                                        .blocks = csr->kv_indices,
-                                        .row_start = csr->kv_indptr,
-                                        .last_len = csr->last_block_len};
+    group->levels[0] = (kvp_attention_level){.n_rows = batch->n_seqs,
+                                             .n_blocks = csr->max_entries,
+                                             .blocks = csr->kv_indices,
+                                             .row_start = csr->kv_indptr,
+                                             .last_len = csr->last_block_len};
     return kvp_meta_fill_csr(kv->cache, batch, csr);
 }
 
@@ -242,16 +242,16 @@ static kvp_status describe_windowed(struct kv *kv, const kvp_meta_batch *batch)
     group->query_start = windowed->qo_indptr;
     group->positions = windowed->positions;
     group->slots = windowed->slot_mapping;
-    group->levels[0] = (kvp_attn_level){.n_rows = batch->n_seqs,
-                                        .n_blocks = windowed->max_entries,
-                                        .blocks = windowed->kv_indices,
-                                        .row_start = windowed->kv_indptr,
-                                        .last_len = windowed->last_block_len};
-    group->window = (kvp_attn_window){.sinks = windowed->sinks,
-                                      .recent = windowed->recent,
-                                      .sink_len = windowed->sink_len,
-                                      .window_offset = windowed->window_offset,
-                                      .key_offset = windowed->key_offset};
+    group->levels[0] = (kvp_attention_level){.n_rows = batch->n_seqs,
+                                             .n_blocks = windowed->max_entries,
+                                             .blocks = windowed->kv_indices,
+                                             .row_start = windowed->kv_indptr,
+                                             .last_len = windowed->last_block_len};
+    group->window = (kvp_attention_window){.sinks = windowed->sinks,
+                                           .recent = windowed->recent,
+                                           .sink_len = windowed->sink_len,
+                                           .window_offset = windowed->window_offset,
+                                           .key_offset = windowed->key_offset};
     return kvp_meta_fill_windowed(kv->cache, batch, windowed);
 }
 
@@ -265,16 +265,16 @@ static kvp_status describe_cascade(struct kv *kv, const kvp_meta_batch *batch)
         return status;
     group->order = group->cascade.order;
     group->n_levels = group->cascade.n_levels;
-    group->window =
-        (kvp_attn_window){.sink_tokens = window.sink_tokens, .recent_tokens = window.recent_tokens};
+    group->window = (kvp_attention_window){.sink_tokens = window.sink_tokens,
+                                           .recent_tokens = window.recent_tokens};
     for (uint32_t i = 0; i < group->n_levels; i++) {
         const kvp_meta_level *level = &group->meta_levels[i];
-        group->levels[i] = (kvp_attn_level){.n_rows = level->n_groups,
-                                            .n_blocks = level->n_entries,
-                                            .blocks = level->kv_indices,
-                                            .row_start = level->kv_indptr,
-                                            .last_len = level->last_block_len,
-                                            .query_start = level->qo_indptr};
+        group->levels[i] = (kvp_attention_level){.n_rows = level->n_groups,
+                                                 .n_blocks = level->n_entries,
+                                                 .blocks = level->kv_indices,
+                                                 .row_start = level->kv_indptr,
+                                                 .last_len = level->last_block_len,
+                                                 .query_start = level->qo_indptr};
     }
     return KVP_OK;
 }
@@ -359,7 +359,7 @@ int kv_attend(void *context, const model_attention *a)
     attention.order = group->order;
     attention.window = group->window;
     if (kv->n_nodes > 0)
-        attention.tree = (kvp_attn_tree){
+        attention.tree = (kvp_attention_tree){
             .start = kv->tree.indptr, .intervals = kv->tree.intervals, .n_tokens = kv->n_nodes};
     attention.q.data = a->q;
     attention.out.data = a->out;

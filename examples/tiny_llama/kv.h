@@ -26,7 +26,7 @@ typedef struct kv_options {
     uint32_t cascade;     /* 1: blocks that sequences share are listed once */
     uint32_t rope_mode;   /* KVP_ROPE_AT_WRITE; KVP_ROPE_AT_READ for models without windows */
     uint32_t type;        /* KVP_F32 ... */
-    uint32_t impl;        /* of attention: KVP_ATTN_... */
+    uint32_t impl;        /* of attention: KVP_ATTENTION_... */
 } kv_options;
 
 /* A layer group, and the step as it is for its layers. */
@@ -44,9 +44,9 @@ struct kv_group {
     const int32_t *positions;
     const int64_t *slots;
     const int32_t *order;
-    kvp_attn_level levels[KV_LEVELS];
+    kvp_attention_level levels[KV_LEVELS];
     uint32_t n_levels;
-    kvp_attn_window window;
+    kvp_attention_window window;
 };
 
 struct kv {

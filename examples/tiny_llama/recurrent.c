@@ -397,7 +397,7 @@ static kvp_status run_all(struct recurrent *r, const struct generation *known, u
     for (uint32_t i = 0; status == KVP_OK && i < r->options->times; i++)
         status = generate(r, known, n);
     if (status == KVP_OK)
-        status = kvp_cache_state_stats(r->kv.cache, &stats);
+        status = kvp_cache_state_stats_get(r->kv.cache, &stats);
     if (status == KVP_OK)
         r->counts.hits = stats.hits;
     return status;

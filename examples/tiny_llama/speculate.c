@@ -447,7 +447,7 @@ kvp_status speculate_run(struct model *model, const speculate_options *options,
             status = run_batch(s, known + i, n_batch, again);
     }
     if (status == KVP_OK)
-        status = kvp_cache_stats(s->kv.cache, &stats);
+        status = kvp_cache_stats_get(s->kv.cache, &stats);
     if (status == KVP_OK) {
         s->counts.copied_blocks = s->kv.n_copied;
         s->counts.dropped_blocks = stats.dropped_blocks;

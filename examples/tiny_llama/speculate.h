@@ -22,7 +22,7 @@ typedef struct speculate_options {
     uint32_t fork;     /* 1: each sequence is forked once, while it has a tree; both go on */
     uint32_t again;    /* 1: all requests once more, with half of the answer in the prompt, so that
                           what was accepted is hit */
-    uint32_t impl;     /* of attention: KVP_ATTN_... */
+    uint32_t impl;     /* of attention: KVP_ATTENTION_... */
 } speculate_options;
 
 typedef struct speculate_counts {

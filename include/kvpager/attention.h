@@ -18,7 +18,7 @@
  *   kvp_attention_bytes(&attention, &n_bytes);
  *   kvp_attention_run(&attention, scratch, n_bytes);
  *
- * What a result is, in full. It is what KVP_ATTN_REFERENCE computes, in double precision, from
+ * What a result is, in full. It is what KVP_ATTENTION_REFERENCE computes, in double precision, from
  * K and V as kvp_layer_read gives them:
  *
  *   keys       of a sequence: the tokens that its block lists name, in order, those of this step
@@ -57,7 +57,7 @@
  *
  *   - A call that fails has written nothing but scratch memory. What a query needs of K and V must
  *     be there. If a query sees a key in a list entry outside 1 .. N-1, the call is KVP_E_ARG.
- *   - KVP_E_ARG: a NULL or misaligned pointer, struct_size that cannot be one, a value out of
+ *   - KVP_E_ARG: a NULL or misaligned pointer, another struct_size, a value out of
  *     range, arrays that do not fit each other, strides with which two elements written overlap.
  *   - What is written overlaps nothing that is read, except where it says so.
  *   - Nothing allocates, nothing blocks. "Thread: exclusive" names what no other thread may write,
@@ -84,63 +84,65 @@ extern "C" {
  * different bits. A NaN or an infinity in K or V reaches every query that sees it, and may reach
  * other queries of the same sequence. */
 enum {
-    KVP_ATTN_AUTO = 0,        /* the fastest that there is (default) */
-    KVP_ATTN_REFERENCE = 1,   /* scalar, in double precision: the definition of what is right */
-    KVP_ATTN_PORTABLE = 2,    /* f32 in plain C */
-    KVP_ATTN_AVX2 = 3,        /* with FMA and F16C */
-    KVP_ATTN_AVX512 = 4,      /* F, BW, DQ, VL */
-    KVP_ATTN_AVX512_BF16 = 5, /* and VNNI: products of bf16 and int8 */
-    KVP_ATTN_AVX512_FP16 = 6, /* and products of f16 */
-    KVP_ATTN_AMX = 7,         /* and tiles of bf16 */
-    KVP_ATTN_NEON = 8         /* aarch64: f32; f16, bf16 and int8 are multiplied as f32 */
+    KVP_ATTENTION_AUTO = 0,      /* the fastest that there is (default) */
+    KVP_ATTENTION_REFERENCE = 1, /* scalar, in double precision: the definition of what is right */
+    KVP_ATTENTION_PORTABLE = 2,  /* f32 in plain C */
+    KVP_ATTENTION_AVX2 = 3,      /* with FMA and F16C */
+    KVP_ATTENTION_AVX512 = 4,    /* F, BW, DQ, VL */
+    KVP_ATTENTION_AVX512_BF16 = 5, /* and VNNI: products of bf16 and int8 */
+    KVP_ATTENTION_AVX512_FP16 = 6, /* and products of f16 */
+    KVP_ATTENTION_AMX = 7,         /* and tiles of bf16 */
+    KVP_ATTENTION_NEON = 8         /* aarch64: f32; f16, bf16 and int8 are multiplied as f32 */
 };
 
 /* Does this processor have an implementation? Thread: any. The first call, and the first of any
  * other with an implementation, may ask the system for the right to use AMX. */
-KVP_API int kvp_attn_has(uint32_t impl);
+KVP_API int kvp_attention_has(uint32_t impl);
 
 /* Alignment of scratch memory. */
 #define KVP_SCRATCH_ALIGN 64u
 
 /* Threads that share the work of attention. Long sequences are cut into pieces, so that a single
  * one keeps all threads busy, too. */
-typedef struct kvp_attn_team kvp_attn_team;
+typedef struct kvp_attention_team kvp_attention_team;
 
 /* Most threads of a team. */
-#define KVP_ATTN_TEAM_MAX 1024u
+#define KVP_ATTENTION_TEAM_MAX 1024u
 
 /* Start a team.
  *
- * Takes:   n_threads    the caller's included, 1..KVP_ATTN_TEAM_MAX
+ * Takes:   n_threads    the caller's included, 1..KVP_ATTENTION_TEAM_MAX
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY: also when a thread cannot be started
- * Owns:    n_threads - 1 threads, which sleep between calls; they end with kvp_attn_team_destroy
+ * Owns:    n_threads - 1 threads, which sleep between calls; they end with
+ * kvp_attention_team_destroy
  * Thread:  any. A team does one call at a time
  */
-KVP_API kvp_status kvp_attn_team_create(uint32_t n_threads, kvp_attn_team **out_team);
+KVP_API kvp_status kvp_attention_team_create(uint32_t n_threads, kvp_attention_team **out_team);
 
 /* A share of the work: `index` of n. */
-typedef void (*kvp_attn_work)(void *data, uint32_t index, uint32_t n);
+typedef void (*kvp_attention_work)(void *data, uint32_t index, uint32_t n);
 
 /* A pool of threads that are not the library's: call work(data, i, n) once for each i below n, on
  * any threads, and return when all are done. */
-typedef void (*kvp_attn_pool)(void *pool, kvp_attn_work work, void *data, uint32_t n);
+typedef void (*kvp_attention_pool)(void *pool, kvp_attention_work work, void *data, uint32_t n);
 
 /* Make a team whose threads are an engine's: its own pool, OpenMP. Then an engine has one set of
  * threads, and those that spin between its own pieces of work do this one.
  *
- * Takes:   n_threads    shares, 1..KVP_ATTN_TEAM_MAX. If fewer threads do them, the result is the
- *                       same, and scratch memory is larger than needed
+ * Takes:   n_threads    shares, 1..KVP_ATTENTION_TEAM_MAX. If fewer threads do them, the result is
+ *                       the same, and scratch memory is larger than needed
  *          run          called once or twice by each attention; not with n_threads = 1
  *          pool         handed to `run`; may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY
- * Owns:    no threads; kvp_attn_team_destroy frees it. `pool` is the caller's and must outlive it
+ * Owns:    no threads; kvp_attention_team_destroy frees it. `pool` is the caller's and must outlive
+ * it
  * Thread:  any. A team does one call at a time
  */
-KVP_API kvp_status kvp_attn_team_wrap(uint32_t n_threads, kvp_attn_pool run, void *pool,
-                                      kvp_attn_team **out_team);
+KVP_API kvp_status kvp_attention_team_wrap(uint32_t n_threads, kvp_attention_pool run, void *pool,
+                                           kvp_attention_team **out_team);
 
 /* End the threads; they must be idle. NULL is ignored. */
-KVP_API void kvp_attn_team_destroy(kvp_attn_team *team);
+KVP_API void kvp_attention_team_destroy(kvp_attention_team *team);
 
 /* ------------------------------------------------------------------------------ rotary
  * embedding */
@@ -229,7 +231,7 @@ typedef struct kvp_rows_out {
 /* New K and V. kvp_append_init, then the fields. */
 typedef struct kvp_append {
     size_t struct_size;
-    uint32_t impl;            /* KVP_ATTN_... */
+    uint32_t impl;            /* KVP_ATTENTION_... */
     uint32_t n_tokens;        /* T */
     const kvp_layer *layer;   /* read during the call */
     const int64_t *slots;     /* [T] block * S + offset, not of block 0; KVP_NO_SLOT: not written */
@@ -240,7 +242,7 @@ typedef struct kvp_append {
 } kvp_append;
 
 /* Fill `append` with the defaults. NULL is ignored. Thread: pure. */
-KVP_SIZED void kvp_append_init(kvp_append *append);
+KVP_API void kvp_append_init(kvp_append *append);
 
 /* Check what kvp_append_bytes looks at. Gives: out_why, written always; may be NULL.
  * Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
@@ -268,7 +270,7 @@ KVP_API kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_
 
 /* Block lists: dense (a table of rows) or CSR (one list, and where each row begins). A row belongs
  * to a sequence, or, in a cascade, to several that share its blocks. */
-typedef struct kvp_attn_level {
+typedef struct kvp_attention_level {
     uint32_t n_rows;          /* B; cascade: groups */
     uint32_t n_blocks;        /* entries of `blocks` */
     const int32_t *blocks;    /* block ids */
@@ -279,10 +281,10 @@ typedef struct kvp_attn_level {
     const int32_t
         *query_start; /* cascade: [rows + 1] qo_indptr, in the order of the cascade; NULL: a
                                    row for each sequence */
-} kvp_attn_level;
+} kvp_attention_level;
 
 /* Windows. All zero: none. */
-typedef struct kvp_attn_window {
+typedef struct kvp_attention_window {
     uint32_t sink_tokens;    /* K, or KVP_CHUNKED */
     uint32_t recent_tokens;  /* R; 0: everything is seen */
     const uint32_t *sinks;   /* [B] K of each sequence, in place of sink_tokens; both or none */
@@ -292,10 +294,10 @@ typedef struct kvp_attn_window {
     const int32_t *key_offset;      /* [B] its position less its number; with sink_len */
     const int32_t *query_positions; /* [T] >= 0, of the queries: for parts, whose keys do not say
                                        where a query is; or NULL. Not with KVP_ROPE_AT_READ */
-} kvp_attn_window;
+} kvp_attention_window;
 
 /* What queries may see besides "all before me". All zero: nothing else. */
-typedef struct kvp_attn_tree {
+typedef struct kvp_attention_tree {
     const int32_t *start;      /* [B + 1] first uncommitted token of each sequence; or NULL: none */
     const int32_t *intervals;  /* [V, 2] enter, exit: query q may see key k when
                                   enter[k] <= enter[q] < exit[k]; NULL with bits */
@@ -304,12 +306,12 @@ typedef struct kvp_attn_tree {
     const int32_t *bits_start; /* [B + 1] bytes; an empty range: a sequence without a mask */
     uint32_t n_tokens;         /* V: of `intervals`; start[B] is not above it */
     uint32_t n_bytes;          /* of `bits`; bits_start[B] is not above it */
-} kvp_attn_tree;
+} kvp_attention_tree;
 
 /* Attention. kvp_attention_init, then the fields. */
 typedef struct kvp_attention {
     size_t struct_size;
-    uint32_t impl;          /* KVP_ATTN_... */
+    uint32_t impl;          /* KVP_ATTENTION_... */
     uint32_t causal;        /* 1 (default); 0: a query may see every key, unless there is a tree.
                                Such queries have no position of their own: a window needs
                                query_positions then, and KVP_ROPE_AT_READ is refused */
@@ -319,10 +321,11 @@ typedef struct kvp_attention {
     uint32_t n_heads;       /* Q, a multiple of H */
     uint32_t v_size;        /* Dv; 0 = the layer's V. Latent layers: 1..D, V is the first Dv
                                    elements of K */
-    const int32_t *query_start;   /* [B + 1] first query of each sequence; 0 ones are allowed */
-    uint32_t n_levels;            /* 1; more: a cascade */
-    uint32_t reserved;            /* 0 */
-    const kvp_attn_level *levels; /* [n_levels]; a sequence's keys are those of its row in level 0,
+    const int32_t *query_start; /* [B + 1] first query of each sequence; 0 ones are allowed */
+    uint32_t n_levels;          /* 1; more: a cascade */
+    uint32_t reserved;          /* 0 */
+    const kvp_attention_level
+        *levels;              /* [n_levels]; a sequence's keys are those of its row in level 0,
                                      then in level 1, and so on. The last level has its own keys */
     const int32_t *order;     /* [B] cascade: which sequence of the batch is i-th there; NULL: i */
     kvp_rows q;               /* [T, Q, D], in batch order */
@@ -331,16 +334,16 @@ typedef struct kvp_attention {
     double scale;             /* 0 = 1 / sqrt(D) (default) */
     double soft_cap;          /* c; 0: none (default) */
     const float *sink_logits; /* [Q]; NULL: none. Of partial results, give them to one only */
-    kvp_attn_window window;
-    kvp_attn_tree tree;
+    kvp_attention_window window;
+    kvp_attention_tree tree;
     kvp_rope rope;
     const int32_t *positions; /* [T] of the queries, with KVP_ROPE_AT_WRITE; else not looked at */
-    kvp_attn_team *team;      /* NULL: the calling thread only (default). The reference has no use
+    kvp_attention_team *team; /* NULL: the calling thread only (default). The reference has no use
                                  for it. Scratch memory grows with its threads */
 } kvp_attention;
 
 /* Fill `attention` with the defaults. NULL is ignored. Thread: pure. */
-KVP_SIZED void kvp_attention_init(kvp_attention *attention);
+KVP_API void kvp_attention_init(kvp_attention *attention);
 
 /* Check what kvp_attention_bytes looks at. Gives: out_why, written always; may be NULL.
  * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(B) */
@@ -386,7 +389,7 @@ typedef struct kvp_partial {
 /* kvp_merge_init, then the fields. */
 typedef struct kvp_merge {
     size_t struct_size;
-    uint32_t impl;               /* KVP_ATTN_... */
+    uint32_t impl;               /* KVP_ATTENTION_... */
     uint32_t n_partials;         /* 1..KVP_MERGE_MAX */
     uint32_t n_tokens;           /* T */
     uint32_t n_heads;            /* Q */
@@ -398,7 +401,7 @@ typedef struct kvp_merge {
 } kvp_merge;
 
 /* Fill `merge` with the defaults. NULL is ignored. Thread: pure. */
-KVP_SIZED void kvp_merge_init(kvp_merge *merge);
+KVP_API void kvp_merge_init(kvp_merge *merge);
 
 /* Merge partial results: out = sum of exp(lse_i - lse) out_i, lse = ln of the sum of exp(lse_i).
  * Where lse_i is -infinity, out_i is not read. All of them: out = 0, lse = -infinity.
@@ -409,8 +412,6 @@ KVP_SIZED void kvp_merge_init(kvp_merge *merge);
  * Cost:    O(n_partials x T x Q x Dv)
  */
 KVP_API kvp_status kvp_merge_run(const kvp_merge *merge);
-
-#include "sized/attention.h"
 
 #ifdef __cplusplus
 }

@@ -40,8 +40,8 @@ extern "C" {
  *          blocks         [n_blocks] ids of that tier, without the null block
  * Gives:   out_n_dropped  blocks that lost content; may be NULL. kvp_block_info_get tells which of
  *                         the others are held
- * Returns: KVP_OK; KVP_E_ARG: there is no such tier, or no such block (kvp_cache_shortage().index:
- *          the first)
+ * Returns: KVP_OK; KVP_E_ARG: there is no such tier, or no such block
+ *          (kvp_cache_shortage_get().index: the first)
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(n_blocks x S / U), allocates nothing

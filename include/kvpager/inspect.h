@@ -16,7 +16,7 @@
  *   Any bytes   Nothing in the arena is trusted. Sizes and offsets must be those that the
  *               configuration gives, and everything that points somewhere is checked first. A
  *               damaged or forged arena is refused or reported as damaged.
- *   Whole       A copy of one moment is audited as kvp_check(cache, 3, ...) audits a cache.
+ *   Whole       A copy of one moment is audited as kvp_cache_check(cache, 3, ...) audits a cache.
  *   Version     The layout of arenas changes from version to version. Inspector and owner must have
  *               the same version and the same kind of machine.
  *   Not secret  An arena holds token values and the hash seed: make the file readable by its owner
@@ -75,7 +75,7 @@ typedef struct kvp_arena_options {
 } kvp_arena_options;
 
 /* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */
-KVP_SIZED void kvp_arena_options_init(kvp_arena_options *options);
+KVP_API void kvp_arena_options_init(kvp_arena_options *options);
 
 enum {
     KVP_ARENA_WHOLE = 0,  /* of one moment, and every invariant holds */
@@ -119,11 +119,9 @@ typedef struct kvp_arena_report {
  * Thread:  any. Blocks: never. Cost: O(what is in use): works on a copy, mapped for the time of the
  *          call
  */
-KVP_SIZED kvp_status kvp_arena_inspect(const kvp_arena_source *source,
-                                       const kvp_arena_options *options,
-                                       kvp_arena_report *out_report);
-
-#include "sized/inspect.h"
+KVP_API kvp_status kvp_arena_inspect(const kvp_arena_source *source,
+                                     const kvp_arena_options *options,
+                                     kvp_arena_report *out_report);
 
 #ifdef __cplusplus
 }

@@ -282,11 +282,11 @@ class Namespace : public detail::Held<kvp_ns, detail::CloseNs> {
     }
     expected<kvp_open_info> match(const kvp_prompt &prompt)
     {
-        return detail::ask<kvp_open_info>(kvp_match, cache_, handle_, &prompt);
+        return detail::ask<kvp_open_info>(kvp_cache_match, cache_, handle_, &prompt);
     }
     expected<kvp_admission> can_open(const kvp_prompt &prompt)
     {
-        return detail::ask<kvp_admission>(kvp_can_open, cache_, handle_, &prompt);
+        return detail::ask<kvp_admission>(kvp_cache_can_open, cache_, handle_, &prompt);
     }
     expected<> flush() { return kvp_ns_flush(cache_, handle_); }
     /* Close now. On KVP_E_BUSY it is still open. */
@@ -339,16 +339,16 @@ class Cache {
             return KVP_E_ARG;
         return detail::ask<std::uint32_t>(kvp_plan_take, get(), out.data(), out.n());
     }
-    expected<> check(int level) { return kvp_check(get(), level, nullptr); }
+    expected<> check(int level) { return kvp_cache_check(get(), level, nullptr); }
 
     expected<span<const kvp_evicted>> evicted() const
     {
         return detail::view<kvp_evicted>(kvp_cache_evicted, get());
     }
-    expected<kvp_stats> stats() const { return detail::ask<kvp_stats>(kvp_cache_stats, get()); }
+    expected<kvp_stats> stats() const { return detail::ask<kvp_stats>(kvp_cache_stats_get, get()); }
     expected<kvp_shortage> shortage() const
     {
-        return detail::ask<kvp_shortage>(kvp_cache_shortage, get());
+        return detail::ask<kvp_shortage>(kvp_cache_shortage_get, get());
     }
 
   private:

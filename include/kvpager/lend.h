@@ -2,10 +2,10 @@
  *
  *   config.max_loads = 64;                           blocks can be lent; at most half of the tier
  *   ...
- *   kvp_cold_end(cache, KVP_HOST, &cursor, cold, 64, &n);      writing: what would go next,
+ *   kvp_cache_cold_end(cache, KVP_HOST, &cursor, cold, 64, &n);      writing: what would go next,
  *   kvp_block_origin_get(cache, KVP_HOST, cold[0].block, &origin);            what it is,
- *   kvp_blocks_lend(cache, &cold[0].block, 1);                 hold it while it is written,
- *   kvp_blocks_return(cache, &cold[0].block, 1);               and let it go
+ *   kvp_cache_lend(cache, &cold[0].block, 1);                 hold it while it is written,
+ *   kvp_cache_give_back(cache, &cold[0].block, 1);               and let it go
  *
  *   kvp_load_begin(cache, ns, &prompt, &load);                 reading: host blocks to fill,
  *   kvp_load_done(cache, load.number, whole, load.n_blocks, NULL);   and which of them are whole
@@ -18,7 +18,7 @@
  * reported done with ordered steps: reset the cache, or go on without stores.
  *
  * Lent blocks. A host block is lent when a load fills it, or when a store reads it
- * (kvp_blocks_lend). Until it is given back it is neither free nor cached, and is not taken. At
+ * (kvp_cache_lend). Until it is given back it is neither free nor cached, and is not taken. At
  * most config.lent_blocks are lent at once, so swap-outs always have the others:
  *
  *   usable = free + cached + held + loading      (kvp_stats; held: by rows, copies, and stores)
@@ -47,8 +47,8 @@
  * A block is not believed because it was loaded: whoever reports it whole has compared the record's
  * tokens, keys and checksum with what was asked for.
  *
- * Without config.max_loads nothing of this costs memory; kvp_cold_end, kvp_block_origin_get,
- * kvp_block_prefix, kvp_block_keys and kvp_mirror work, the others are KVP_E_STATE.
+ * Without config.max_loads nothing of this costs memory; kvp_cache_cold_end, kvp_block_origin_get,
+ * kvp_block_prefix, kvp_block_keys and kvp_cache_mirror work, the others are KVP_E_STATE.
  */
 #ifndef KVPAGER_LEND_H
 #define KVPAGER_LEND_H
@@ -95,8 +95,9 @@ typedef struct kvp_cold {
  * After-failure: unchanged
  * Thread:  read. Not recorded. Cost: O(free blocks + capacity)
  */
-KVP_API kvp_status kvp_cold_end(const kvp_cache *cache, uint32_t tier, kvp_cold_cursor *cursor,
-                                kvp_cold *out_cold, uint32_t capacity, uint32_t *out_n);
+KVP_API kvp_status kvp_cache_cold_end(const kvp_cache *cache, uint32_t tier,
+                                      kvp_cold_cursor *cursor, kvp_cold *out_cold,
+                                      uint32_t capacity, uint32_t *out_n);
 
 /* ----------------------------------------------------------------------------- what a block is */
 
@@ -119,8 +120,8 @@ typedef struct kvp_block_origin {
 /* Tell what the content of a block is of.
  * Returns: KVP_OK; KVP_E_ARG: no block of that tier
  * Thread:  read. Not recorded. Cost: O(prefix in units + max_namespaces) */
-KVP_SIZED kvp_status kvp_block_origin_get(const kvp_cache *cache, uint32_t tier, int32_t block,
-                                          kvp_block_origin *out_origin);
+KVP_API kvp_status kvp_block_origin_get(const kvp_cache *cache, uint32_t tier, int32_t block,
+                                        kvp_block_origin *out_origin);
 
 /* Read the tokens of the prefix that ends with a block's deepest sealed unit.
  *
@@ -184,9 +185,9 @@ typedef struct kvp_mirrored {
  * Thread:  cache        Blocks: never
  * Cost:    O(n_blocks), allocates nothing
  */
-KVP_SIZED kvp_status kvp_mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks,
-                                uint32_t spare_blocks, int32_t *out_host,
-                                kvp_mirrored *out_mirrored);
+KVP_API kvp_status kvp_cache_mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks,
+                                    uint32_t spare_blocks, int32_t *out_host,
+                                    kvp_mirrored *out_mirrored);
 
 /* Hold host blocks while a store reads them, all or nothing.
  *
@@ -197,17 +198,17 @@ KVP_SIZED kvp_status kvp_mirror(kvp_cache *cache, const int32_t *blocks, uint32_
  * Takes:   blocks       [n_blocks] host blocks with sealed content, cached or held
  * Returns: KVP_OK; KVP_E_ARG: no such block; KVP_E_STATE: no sealed content, or max_loads is 0;
  *          KVP_E_IN_FLIGHT: the copy that writes it has not run; KVP_E_AGAIN: lent_blocks are lent.
- *          kvp_cache_shortage().index: the first block at fault
+ *          kvp_cache_shortage_get().index: the first block at fault
  * After-failure: unchanged
  * Thread:  cache        Cost: O(n_blocks)
  */
-KVP_API kvp_status kvp_blocks_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks);
+KVP_API kvp_status kvp_cache_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks);
 
 /* Give lent blocks back, all or nothing. Those that nobody holds any more are queued as by
  * kvp_seq_close, in the order given.
  * Returns: KVP_OK; KVP_E_ARG: one is not lent (so often); KVP_E_STATE: max_loads is 0
  * After-failure: unchanged. Thread: cache. Cost: O(n_blocks) */
-KVP_API kvp_status kvp_blocks_return(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks);
+KVP_API kvp_status kvp_cache_give_back(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks);
 
 /* -------------------------------------------------------------------------------- from a store */
 
@@ -246,7 +247,7 @@ typedef struct kvp_load {
  *          none, and for a state of several entries; KVP_E_STATE: max_loads is 0, there is no host
  *          tier, or an entry is not full of public units; KVP_E_NEVER: more blocks than
  *          lent_blocks, or than the tier has beside spare_blocks; KVP_E_NO_BLOCKS: of the host, now
- *          (kvp_cache_shortage; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are
+ *          (kvp_cache_shortage_get; tier KVP_HOST_STATE_SLOTS: a slot); KVP_E_AGAIN: max_loads are
  *          begun, lent_blocks are lent, or half of the slots, or no node is free: nothing is cached
  *          any more that could be evicted for one (kvp_seq_open)
  * After-failure: unchanged, but content may have been evicted for nodes (kvp_cache_evicted)
@@ -279,16 +280,14 @@ typedef struct kvp_loaded {
  * After-failure: unchanged
  * Thread:  cache        Cost: O(units of the load + its prefix), allocates nothing
  */
-KVP_SIZED kvp_status kvp_load_done(kvp_cache *cache, uint64_t load, const uint8_t *whole,
-                                   uint32_t n_blocks, kvp_loaded *out_loaded);
+KVP_API kvp_status kvp_load_done(kvp_cache *cache, uint64_t load, const uint8_t *whole,
+                                 uint32_t n_blocks, kvp_loaded *out_loaded);
 
 /* End a load of which nothing is whole: all its blocks are free. A store that may still write to
  * them must be waited for first.
  * Returns: KVP_OK; KVP_E_ARG: no such load
  * After-failure: unchanged. Thread: cache. Cost: as kvp_load_done */
 KVP_API kvp_status kvp_load_cancel(kvp_cache *cache, uint64_t load);
-
-#include "sized/lend.h"
 
 #ifdef __cplusplus
 }

@@ -43,7 +43,7 @@
  * Rules that hold for every call:
  *
  *   - A call that fails has written nothing, neither outputs nor KV.
- *   - KVP_E_ARG: a NULL pointer where none may be, struct_size that cannot be one, a value out of
+ *   - KVP_E_ARG: a NULL pointer where none may be, another struct_size, a value out of
  *     range; every call that returns a status can return it. The comments list the others.
  *   - The description of a memory never changes: any thread may read it. The caller orders reads
  *     and writes of KV, as with any memory.
@@ -164,7 +164,7 @@ typedef struct kvp_layout {
 } kvp_layout;
 
 /* Set every field to 0, and struct_size. A NULL layout is ignored. Thread: pure. */
-KVP_SIZED void kvp_layout_init(kvp_layout *layout);
+KVP_API void kvp_layout_init(kvp_layout *layout);
 
 /* Orders for kvp_layout_arrange: tensors as engines have them. One tensor for each layer, unless
  * the order has an L; K and V in the same tensor if it has a 2.
@@ -257,8 +257,8 @@ typedef struct kvp_slice {
  *          kvp_layout_check refuses the layout
  * Thread:  pure. Cost: O(L^2)
  */
-KVP_SIZED kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice,
-                                      kvp_layout *out_slice);
+KVP_API kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice,
+                                    kvp_layout *out_slice);
 
 /* Add up the bytes of KV, scales included, that one block has in all layers; 0 for NULL.
  * Thread: pure. */
@@ -286,7 +286,7 @@ typedef struct kvp_memory_options {
 } kvp_memory_options;
 
 /* Fill `options` with the defaults. A NULL pointer is ignored. Thread: pure. */
-KVP_SIZED void kvp_memory_options_init(kvp_memory_options *options);
+KVP_API void kvp_memory_options_init(kvp_memory_options *options);
 
 /* Make a memory of the library's own, zeroed: one mapping, each tensor on a page of 4 KiB, the
  * first one on 2 MiB when huge pages were asked for.
@@ -329,8 +329,8 @@ typedef struct kvp_memory_info {
 
 /* Read what a memory is made of. Gives: out_layout, out_info; either may be NULL.
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_SIZED kvp_status kvp_memory_describe(const kvp_memory *memory, kvp_layout *out_layout,
-                                         kvp_memory_info *out_info);
+KVP_API kvp_status kvp_memory_describe(const kvp_memory *memory, kvp_layout *out_layout,
+                                       kvp_memory_info *out_info);
 
 /* Give the address of a tensor; NULL when it is not below n_tensors, or no part lies in it. Valid
  * until the memory is destroyed. Thread: read. */
@@ -460,7 +460,7 @@ typedef struct kvp_copier_config {
 } kvp_copier_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_SIZED void kvp_copier_config_init(kvp_copier_config *config);
+KVP_API void kvp_copier_config_init(kvp_copier_config *config);
 
 /* Make a copier.
  *
@@ -525,8 +525,6 @@ KVP_API kvp_status kvp_copier_move(kvp_copier *copier, uint32_t group, const kvp
  * Thread:  exclusive: the copier. Blocks: device; never on the CPU
  */
 KVP_API kvp_status kvp_copier_wait(kvp_copier *copier, uint64_t fence);
-
-#include "sized/memory.h"
 
 #ifdef __cplusplus
 }

@@ -142,7 +142,8 @@ KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *bat
  *   list 7 4 9, last block 2, sink_len 3, window_offset 4, key_offset 9; kept are positions 0..2
  *   and 12..17; the query's relative position is 8.
  *
- * These are kvp_attn_window and kvp_attn_level of attention.h, and what TVM's kernels read. */
+ * These are kvp_attention_window and kvp_attention_level of attention.h, and what TVM's kernels
+ * read. */
 typedef struct kvp_meta_windowed {
     size_t struct_size;
     uint32_t max_entries;    /* capacity of kv_indices, >= F */

@@ -1,4 +1,4 @@
-/* kvpager/oplog.h: operation logs. Read, run, compare and shrink what kvp_record_start wrote.
+/* kvpager/oplog.h: operation logs. Read, run, compare and shrink what kvp_cache_record_start wrote.
  *
  * A log is the cache's configuration followed by one record for every call on the cache, with
  * arguments and results. Run on a new cache of the same configuration, it gives the same ids,
@@ -7,13 +7,13 @@
  *
  * Not recorded are calls refused for a NULL pointer or a wrong struct_size, destroy, record_start,
  * recover and checks (kvp_prompt_check). Reads that may run beside a change are not recorded either
- * (kvp_seq_info_get, kvp_events_read), nor those by which a store looks for work (kvp_cold_end,
- * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys), nor those of recurrent state
- * (kvp_seq_state_get, kvp_cache_state_stats). Other reads write to a running recording, so they
- * need exclusive access to the cache. Handles in a log are portable: they lack the cache's number,
- * so they are equal in every run.
+ * (kvp_seq_info_get, kvp_events_read), nor those by which a store looks for work
+ * (kvp_cache_cold_end, kvp_block_origin_get, kvp_block_prefix, kvp_block_keys), nor those of
+ * recurrent state (kvp_seq_state_get, kvp_cache_state_stats_get). Other reads write to a running
+ * recording, so they need exclusive access to the cache. Handles in a log are portable: they lack
+ * the cache's number, so they are equal in every run.
  *
- * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
+ * The bytes (little-endian; v = unsigned LEB128 varint; see docs/FORMATS.md):
  *   "kvplog4\n" or "kvplog5\n", configuration, records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
@@ -36,8 +36,8 @@
 extern "C" {
 #endif
 
-/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 61 on are in no log. Numbers
- * are frozen; append only. X(NAME, number, text) */
+/* Every call on a cache that kvp_oplog_call_run makes; 16, 42 and those from 61 on are in no log.
+ * Numbers are frozen; append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
     X(NS_OPEN, 1, "ns_open")                                                                       \
     X(NS_CLOSE, 2, "ns_close")                                                                     \
@@ -207,7 +207,7 @@ typedef struct kvp_outcome {
 } kvp_outcome;
 
 /* Name a call, as in "seq_open"; "?" for a number that is none. Static text. */
-KVP_API const char *kvp_call_name(uint32_t op);
+KVP_API const char *kvp_oplog_call_name(uint32_t op);
 
 /* Run one call on a cache.
  *
@@ -218,7 +218,8 @@ KVP_API const char *kvp_call_name(uint32_t op);
  * Returns: KVP_OK when the call was made (its own status is in the outcome); KVP_E_ARG for an
  *          unknown op, and for arrays that do not fit each other (n_hashes is not n_tokens / U;
  *          n_tokens of a batch is not the sum of its counts); KVP_E_NO_MEMORY */
-KVP_API kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out_outcome);
+KVP_API kvp_status kvp_oplog_call_run(kvp_cache *cache, const kvp_call *call,
+                                      kvp_outcome *out_outcome);
 
 /* Free an outcome's storage. */
 KVP_API void kvp_outcome_free(kvp_outcome *outcome);
@@ -235,7 +236,7 @@ KVP_API void kvp_oplog_close(kvp_oplog *log);
 
 /* Read the configuration of the recorded cache. uncached_tokens points into the log object.
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_SIZED kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
+KVP_API kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
 
 /* A record: the call, and where its bytes are. */
 typedef struct kvp_record {
@@ -261,14 +262,12 @@ KVP_API uint64_t kvp_oplog_offset(const kvp_oplog *log);
 /* Run a whole log on a new cache and compare every record. The new run is recorded too, and must
  * give the log's bytes.
  *
- * Takes:   check_level  0..3: kvp_check after every call
+ * Takes:   check_level  0..3: kvp_cache_check after every call
  * Gives:   out_index    of the first record that differs, after which the check failed, or that
  *                       cannot be read; written on failure only
  * Returns: KVP_OK; KVP_E_MISMATCH; KVP_E_CORRUPT; KVP_E_FORMAT; what kvp_cache_create returns for
  *          the log's configuration; KVP_E_NO_MEMORY; KVP_E_ARG */
 KVP_API kvp_status kvp_oplog_replay(kvp_oplog *log, int check_level, uint64_t *out_index);
-
-#include "sized/oplog.h"
 
 #ifdef __cplusplus
 }

@@ -58,7 +58,7 @@ typedef struct kvp_policy_info {
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: config.policy is not KVP_POLICY_LEARNED
  * Thread:  read. Cost: O(1)
  */
-KVP_SIZED kvp_status kvp_policy_info_get(const kvp_cache *cache, kvp_policy_info *out_info);
+KVP_API kvp_status kvp_policy_info_get(const kvp_cache *cache, kvp_policy_info *out_info);
 
 /* One class: content of blocks with so many uses, of requests with so much output and so much new
  * in their prompts. A class ends where the next one of its kind begins. */
@@ -86,8 +86,8 @@ typedef struct kvp_policy_class {
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: config.policy is not KVP_POLICY_LEARNED
  * Thread:  read. Cost: O(1)
  */
-KVP_SIZED kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class_,
-                                          kvp_policy_class *out_class);
+KVP_API kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class_,
+                                        kvp_policy_class *out_class);
 
 /* Tell where the prompt of a sequence ends, if it was opened with output behind it: of a request
  * that was preempted, and is computed again.
@@ -101,8 +101,6 @@ KVP_SIZED kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class
  * Thread:  cache. Cost: O(1)
  */
 KVP_API kvp_status kvp_seq_prompt_end(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
-
-#include "sized/policy.h"
 
 #ifdef __cplusplus
 }

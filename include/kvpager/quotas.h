@@ -97,9 +97,7 @@ typedef struct kvp_ns_info {
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: config.quotas is 0: blocks are not counted
  * Thread:  read. Cost: O(1)
  */
-KVP_SIZED kvp_status kvp_ns_info_get(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info);
-
-#include "sized/quotas.h"
+KVP_API kvp_status kvp_ns_info_get(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info);
 
 #ifdef __cplusplus
 }

@@ -31,10 +31,10 @@ extern "C" {
  * Use it for an arena in memory that outlives its process (/dev/shm, a file), and for a cache that
  * was created before a fork. Also use it after a thread ended inside a call. `cache` is the arena's
  * address. The caller makes sure that no other thread or process uses the cache any more. The call
- * audits everything, as kvp_check does at level 3. Only if all of it holds, it clears the mark and
- * makes the cache this process's. A running recording ends: its log lacks the call that did not
- * end, and the next kvp_record_stop returns KVP_E_IO. It is not known whether that call has taken
- * effect: check with kvp_seq_info_get.
+ * audits everything, as kvp_cache_check does at level 3. Only if all of it holds, it clears the
+ * mark and makes the cache this process's. A running recording ends: its log lacks the call that
+ * did not end, and the next kvp_cache_record_stop returns KVP_E_IO. It is not known whether that
+ * call has taken effect: check with kvp_seq_info_get.
  *
  * Takes:   cache        kvp_cache_bytes bytes, 64-byte aligned; nothing in them is believed
  * Gives:   out_violation  on KVP_E_CORRUPT; may be NULL
@@ -42,7 +42,7 @@ extern "C" {
  *          KVP_E_VERSION: of another version; KVP_E_CORRUPT: an invariant does not hold
  * After-failure: unchanged: calls that were refused are refused
  * Thread:  cache. Blocks: never
- * Cost:    as kvp_check at level 3; allocates nothing
+ * Cost:    as kvp_cache_check at level 3; allocates nothing
  */
 KVP_API kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation);
 

@@ -16,6 +16,7 @@
  *
  * A step is made of, in this order:
  *
+ *   0. With config.make_way: urgent requests for which others are preempted (see the rules).
  *   1. Decoding sequences: one token each, all of them, and drafts (see the rules). The config's
  *      step_tokens suffice for max_running of them, so they always fit, and a prompt in progress
  *      always gets at least one token. If blocks are short, victims are preempted.
@@ -33,26 +34,26 @@
  *     together. Each then runs out half-way and preempts the next, and all are computed many times
  *     over (users of vLLM saw this; it offers the same rule now). The price: blocks of a long
  *     prompt's end are held some steps before they are written.
- *   - Admission counts prefix hits and the watermark as kvp_can_open does. For a request of n
+ *   - Admission counts prefix hits and the watermark as kvp_cache_can_open does. For a request of n
  *     samples it counts one block more for each live sample after the first. If generated tokens
  *     come back, it counts all blocks after the prompt's full ones instead. These blocks are
  *     promised until the samples are forked: no other request is admitted into them. Hits cost no
  *     token budget. (If every usable block is available, and only sources of a hit inside a block
  *     make the request not fit, the hits are given up.)
  *   - With config.wait_for_prefix, a waiting request is kept back, without a try, if its match
- *     (kvp_match) ends with KVP_STOP_NO_KV at a unit that a prompt in progress, or a sample that
- *     computes its tokens again, has yet to compute in chunks. It then follows that request: it is
- *     kept back while the other one runs and has not computed all whole units that the two have in
- *     common. (Of several it follows the one whose chunks come first.) It does not count as passed
- *     over or tried, and others come in past it. When the other request has computed these units,
- *     or is preempted, left out, paused or over, the rule applies anew, or the request comes in. So
- *     prompts that arrive together compute a common prefix once. Only requests that run are
+ *     (kvp_cache_match) ends with KVP_STOP_NO_KV at a unit that a prompt in progress, or a sample
+ *     that computes its tokens again, has yet to compute in chunks. It then follows that request:
+ *     it is kept back while the other one runs and has not computed all whole units that the two
+ *     have in common. (Of several it follows the one whose chunks come first.) It does not count as
+ *     passed over or tried, and others come in past it. When the other request has computed these
+ *     units, or is preempted, left out, paused or over, the rule applies anew, or the request comes
+ *     in. So prompts that arrive together compute a common prefix once. Only requests that run are
  *     followed, so nobody waits in a circle. If the namespace is flushed meanwhile, the request is
  *     still kept back, and hits nothing.
- *   - Swapping in counts as kvp_can_swap_in does, with the watermark, all live samples together,
- *     and room for the next token of each if they decode. If they do not decode, samples that are
- *     not forked yet count as at admission. Generated tokens without room count as the blocks from
- *     where the sequence ends to where it must go.
+ *   - Swapping in counts as kvp_cache_can_swap_in does, with the watermark, all live samples
+ *     together, and room for the next token of each if they decode. If they do not decode, samples
+ *     that are not forked yet count as at admission. Generated tokens without room count as the
+ *     blocks from where the sequence ends to where it must go.
  *   - Later requests may pass over a request that does not fit, max_passed_over times in all since
  *     it last came in. Then no request behind it comes in before it. Swapped requests stand before
  *     all waiting ones, whatever their priorities: a request that was admitted once is finished
@@ -65,10 +66,10 @@
  *     window of the configuration drops come back as a request continues, but are not counted in
  *     advance.
  *   - Recurrent state (states.h): slots of state are counted like blocks. A request comes in if its
- *     blocks and its slots are there (kvp_can_open, kvp_state_need). If it has n > 1 live samples,
- *     n slots more are promised to them until they are forked. If all usable slots are available
- *     and the checkpoint of its hit makes it not fit, the hits are given up. Victims for slots are
- *     requests that release a slot.
+ *     blocks and its slots are there (kvp_cache_can_open, kvp_state_need). If it has n > 1 live
+ *     samples, n slots more are promised to them until they are forked. If all usable slots are
+ *     available and the checkpoint of its hit makes it not fit, the hits are given up. Victims for
+ *     slots are requests that release a slot.
  *   - Swapping in counts slots, too: those of kvp_state_swap_need, one more for each sample that
  *     computes generated tokens again and has no such token in the cache yet, and those promised to
  *     samples that are not forked yet. If all usable slots are available and it does not fit, the
@@ -104,6 +105,16 @@
  *     request whose blocks are all shared with others that stay is no victim: it would release
  *     nothing. If no victim is left, the request that needs blocks is left out of the step and
  *     keeps what it has.
+ *   - With config.make_way, running requests make way for a waiting one with a smaller priority
+ *     value that lacks places: of max_running, or of the cache's sequences. When a step begins, the
+ *     first waiting request in rank is looked at, if wait_for_prefix does not keep it back. If it
+ *     lacks places only, and paused requests and those that run with a larger priority value have
+ *     enough of them, victims of these two kinds are preempted, also such that release nothing, and
+ *     it comes in: before all swapped requests, which do not count as passed over. (Victims are
+ *     closed, whatever `preempt` says, if sequences are lacking.) Then the next one is looked at.
+ *     If blocks or slots are lacking, too, it waits as others do; to find that out costs a match of
+ *     its prompt. (If the plan is full, it comes in later, though others made way.) Nobody makes
+ *     way within a priority, so what runs with the smallest value is never disturbed.
  *   - Exceptions: for the first request in rank, victims that release nothing by themselves are
  *     taken, too, because several may do so together. Requests that want to come in get paused
  *     victims only. While no request runs, or when they lack places of max_running, they also get
@@ -196,7 +207,7 @@ typedef struct kvp_request {
  * KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:
  *
  *   swap       swap_cost + swap_block_cost x copied + swap_state_cost x states
- *              copied: copied_blocks of kvp_can_swap_out for its sequences
+ *              copied: copied_blocks of kvp_cache_can_swap_out for its sequences
  *              states: slots of recurrent state that they read next
  *   recompute  recompute_cost + recompute_token_cost x lost
  *              lost: computed tokens of its first live sample, but for those in leading blocks (of
@@ -220,6 +231,11 @@ enum {
 /* Tokens are kept in pages of this many. */
 #define KVP_SCHED_PAGE_TOKENS 64u
 
+/* Chunks of half of step_tokens, rounded up. So one long prompt leaves room in each step for those
+ * that come after it (several long ones do not). The price: a prompt of more than half of
+ * step_tokens that is alone takes a step more, or twice as many (docs/TUNING.md). */
+#define KVP_SCHED_CHUNK_HALF UINT32_MAX
+
 /* Most drafts that a sequence may have in a step. */
 #define KVP_SCHED_DRAFTS_MAX 16u
 
@@ -232,7 +248,8 @@ typedef struct kvp_sched_config {
                                  each); 0 = max_seqs */
     uint32_t step_tokens;     /* token budget of a step, >= max_running (see draft_tokens), up to
                                  2^24; default 8192 */
-    uint32_t chunk_tokens;    /* most prompt tokens of one sequence in a step; 0 = no such limit */
+    uint32_t chunk_tokens;    /* most prompt tokens of one sequence in a step; 0 = no such limit;
+                                 default KVP_SCHED_CHUNK_HALF */
     uint32_t max_passed_over; /* K; 0: strict order; default 16 */
     uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
                                  default 4 */
@@ -257,12 +274,15 @@ typedef struct kvp_sched_config {
     uint32_t draft_tokens;    /* most drafts of a decoding sequence in a step, 0..16; step_tokens >=
                                  max_running x (1 + draft_tokens). 0 (default): none */
     uint32_t state_rings;     /* 1: drafts have slots of states of their own; 0 (default), or 1
-                                 with draft_tokens, a state group and ordered steps */
+                                 with draft_tokens and a state group */
     uint64_t swap_state_cost; /* a price, as swap_block_cost */
+    uint32_t make_way;        /* 1: running requests are preempted for a waiting one with a smaller
+                                 priority value that lacks places (see the rules). Default 0 */
+    uint32_t reserved;        /* 0 */
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_SIZED void kvp_sched_config_init(kvp_sched_config *config);
+KVP_API void kvp_sched_config_init(kvp_sched_config *config);
 
 /* Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create
  * do. Fields that are 0 for a default are checked as what they stand for.
@@ -342,13 +362,13 @@ typedef struct kvp_sched_limit {
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
  *          out_limit    written on KVP_OK, KVP_E_TOO_LONG and KVP_E_NEVER; may be NULL
- * Returns: KVP_OK; KVP_E_ARG also for what kvp_can_open refuses in the prompt, and for n_samples
- *          above max_running. With several samples, also for n_samples x layer groups above
- *          max_copies of the cache (samples that are forked copy a block of each group at once);
- *          KVP_E_HANDLE for the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS: max_requests
- *          or max_samples are there already, or the other places are used up (2^32 - 1 requests
- *          each, so that no handle comes twice); KVP_E_NO_BLOCKS: the token arena has no room for
- *          the prompt (unless borrowed) and n x max_new_tokens: wait until something ends
+ * Returns: KVP_OK; KVP_E_ARG also for what kvp_cache_can_open refuses in the prompt, and for
+ *          n_samples above max_running. With several samples, also for n_samples x layer groups
+ *          above max_copies of the cache (samples that are forked copy a block of each group at
+ *          once); KVP_E_HANDLE for the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS:
+ *          max_requests or max_samples are there already, or the other places are used up (2^32 - 1
+ *          requests each, so that no handle comes twice); KVP_E_NO_BLOCKS: the token arena has no
+ *          room for the prompt (unless borrowed) and n x max_new_tokens: wait until something ends
  * After-failure: unchanged
  * Thread:  sched. Cost: O(prompt tokens + n_samples)
  */
@@ -449,7 +469,7 @@ typedef struct kvp_sched_expired {
 /* Release every held request whose deadline is over: deadline <= now.
  * Gives:   out_expired  may be NULL
  * Returns: KVP_OK; KVP_E_ARG. Thread: sched. Cost: O(held x log requests). */
-KVP_SIZED kvp_status kvp_sched_tick(kvp_sched *sched, uint64_t now, kvp_sched_expired *out_expired);
+KVP_API kvp_status kvp_sched_tick(kvp_sched *sched, uint64_t now, kvp_sched_expired *out_expired);
 
 /* -------------------------------------------------------------------------------------- a step */
 
@@ -541,7 +561,7 @@ typedef struct kvp_step {
  *          of them (bench/README.md). In addition O(tokens) for each waiting request that is tried,
  *          and O(blocks) for each that is swapped, or tried to be; allocates nothing
  */
-KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
+KVP_API kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
 
 /* Evict ahead of need: blocks for the next step, while this one runs.
  *
@@ -579,8 +599,8 @@ typedef struct kvp_step_end {
  * After-failure: unchanged
  * Thread:  sched. Cost: O(scheduled + blocks of what ended)
  */
-KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                                      kvp_step_end *out_end);
+KVP_API kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                    kvp_step_end *out_end);
 
 /* Report a step done in which drafts were verified.
  *
@@ -599,9 +619,9 @@ KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, c
  * Returns: as kvp_sched_finish; KVP_E_ARG: also counts that are none of these
  * After-failure: unchanged
  * Thread:  as kvp_sched_finish. Cost: the same, and O(drafts) */
-KVP_SIZED kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens,
-                                             const uint32_t *counts, const uint8_t *ended,
-                                             kvp_step_end *out_end);
+KVP_API kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens,
+                                           const uint32_t *counts, const uint8_t *ended,
+                                           kvp_step_end *out_end);
 
 /* Report that a step failed: nothing that it was to write counts. Its requests are preempted by
  * recompute and wait again (or are paused, and hold nothing).
@@ -675,8 +695,8 @@ typedef struct kvp_request_info {
 
 /* Read what is known of a request.
  * Returns: KVP_OK; KVP_E_HANDLE. Thread: read (of the scheduler). Cost: O(1). */
-KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
-                                          kvp_request_info *out_info);
+KVP_API kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
+                                        kvp_request_info *out_info);
 
 typedef struct kvp_sample_info {
     kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
@@ -688,8 +708,8 @@ typedef struct kvp_sample_info {
 /* Read what is known of a sample.
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: there is no such sample.
  * Thread:  read. Cost: O(n_samples). */
-KVP_SIZED kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request,
-                                        uint32_t sample, kvp_sample_info *out_info);
+KVP_API kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request, uint32_t sample,
+                                      kvp_sample_info *out_info);
 
 /* Read tokens of a sample back, prompt and generated. Those of a sample that has ended can be read
  * until its request has.
@@ -751,10 +771,10 @@ typedef struct kvp_sched_stats {
 } kvp_sched_stats;
 
 /* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */
-KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
+KVP_API kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
 
 /* Audit the scheduler's own state, and whether its sequences in the cache are as it assumes.
- * (kvp_check audits the cache.)
+ * (kvp_cache_check audits the cache.)
  *   Q1 every request is in the queue of its state, queues are in order     Q2 the counts are sums
  *   Q3 every sample is where its stage says, its sequence is as long as it should be, and while it
  *      is in a step that is out, has a slot of recurrent state to write
@@ -763,8 +783,6 @@ KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  sched (changes nothing). Cost: O(all) */
 KVP_API kvp_status kvp_sched_check(const kvp_sched *sched, kvp_violation *out_violation);
-
-#include "sized/sched.h"
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@
  * tier and every layer group, it has the units, the retention class and the place in the order of
  * eviction. Held blocks count as released, in the order in which closing all sequences, in the
  * order of their places, would release them. What cannot be hit any more (flushed namespaces,
- * invalidated units) is not saved: its blocks are free afterwards. docs/SNAPSHOT.md has the bytes.
+ * invalidated units) is not saved: its blocks are free afterwards. docs/FORMATS.md has the bytes.
  *
  *   Bytes       With options.get the KV of each saved block is saved, too, and options.put restores
  *               it. Without options.get the memory must have survived (shared memory, a process
@@ -105,7 +105,7 @@ typedef struct kvp_snapshot_options {
 } kvp_snapshot_options;
 
 /* Fill with the defaults: no model, no bytes. NULL is ignored. Thread: pure. */
-KVP_SIZED void kvp_snapshot_options_init(kvp_snapshot_options *options);
+KVP_API void kvp_snapshot_options_init(kvp_snapshot_options *options);
 
 /* Why something was not restored. */
 enum {
@@ -213,14 +213,12 @@ KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_o
  * After-failure: unchanged
  * Thread:  cache. Cost: O(bytes)
  */
-KVP_SIZED kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
-                                       const kvp_source *source, kvp_snapshot_report *out_report);
+KVP_API kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
+                                     const kvp_source *source, kvp_snapshot_report *out_report);
 
 /* Read what a file says of itself; no cache is needed.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION. Thread: any */
-KVP_SIZED kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info);
-
-#include "sized/snapshot.h"
+KVP_API kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info);
 
 #ifdef __cplusplus
 }

@@ -30,9 +30,9 @@
  * those behind it are not written either. In a group with a window a record stands alone.
  *
  * Writing. A record is written when all its blocks are sealed and can be found by a match. Blocks
- * of the device are mirrored to the host (kvp_mirror). When the plan that copies them is over, the
- * host blocks are lent to the store, and given back when the put has ended. If a block lost its
- * content meanwhile, the record is dropped from the store.
+ * of the device are mirrored to the host (kvp_cache_mirror). When the plan that copies them is
+ * over, the host blocks are lent to the store, and given back when the put has ended. If a block
+ * lost its content meanwhile, the record is dropped from the store.
  *
  * Loading. Of the prefixes of a prompt that the cache and the store have together, the longest one
  * is looked for by the rule of windows.h. kvp_spill_decide says how much of it is worth loading.
@@ -48,12 +48,24 @@
  * state takes a sequence of the cache (max_seqs), which holds its slot and blocks. Only prefixes
  * that end at a state are loaded: the KV that is missing up to there, and the state.
  *
+ * KV without addresses. An engine whose KV cannot be read and written where it lies sets
+ * config.give and config.take instead of config.host, and moves the bytes of whole records itself.
+ * It gives those of a reported sequence when they are offered, so nothing is mirrored or lent, and
+ * what becomes of the blocks afterwards is not looked at: report KV that was wrong
+ * (kvp_spill_drop). It takes what was read before the load of the host blocks ends. To the store
+ * such a record is one block: open it with block_tokens = config.record_blocks x S and
+ * record_blocks = 1. The spill has memory for max_puts + max_gets records; the system backs what is
+ * touched. Steps are ordered, and there is no recurrent state. kvp_spill_flush waits for what was
+ * offered, and syncs. Records are written again when the store has lost half of what it has, by its
+ * own figures, which depend on its threads.
+ *
  * Rules for every call:
  *
  *   - A spill is used by the cache's thread. It reads no clock: the caller gives `now`, nanoseconds
  *     of one clock that does not go back. The same calls and the same order of what the store ends
  *     give the same decisions.
- *   - Nothing allocates after create. No call blocks, and none costs O(bytes of KV).
+ *   - Nothing allocates after create. No call blocks, and none costs O(bytes of KV), but for what
+ *     config.give and config.take do.
  *   - What an engine does not want to be stored or loaded it does not report or ask for.
  *   - The store belongs to the spill, which polls it. The caller may submit kvp_store_evict and
  *     kvp_store_sync to it with tags of 2^63 and more; nobody is told when these end.
@@ -61,7 +73,7 @@
  *     kvp_cache_reset, end the spill's work: kvp_spill_stop.
  *   - Instead of kvp_ns_flush, call kvp_spill_space with a higher epoch, and then kvp_ns_flush.
  *     Otherwise what was flushed comes back from the store.
- *   - KVP_E_ARG: a NULL pointer that is not allowed, an impossible struct_size, a value out of
+ *   - KVP_E_ARG: a NULL pointer that is not allowed, another struct_size, a value out of
  *     range; every call that returns a status can return it.
  */
 #ifndef KVPAGER_SPILL_H
@@ -93,6 +105,24 @@ typedef struct kvp_spill_host {
     size_t stride;
 } kvp_spill_host;
 
+/* A record of an engine whose KV has no addresses. */
+typedef struct kvp_spill_record {
+    kvp_seq seq;      /* give: whose KV it is; take: 0 */
+    kvp_range tokens; /* record_blocks x S of them, counted from the start of the prompt */
+    uint32_t group;   /* layer group */
+    uint32_t reserved;
+    void *bytes;           /* [block_bytes[group]] at a multiple of 4,096. give: write all of them;
+                              take: read them. The spill's, during the call */
+    const int32_t *blocks; /* take: [record_blocks] host blocks that this is the KV of, from now on;
+                              0: not wanted. Their generation stays when they are cached, and
+                              they are not if the load fails. give: NULL */
+} kvp_spill_record;
+
+/* Give or take a record. The call must not change the cache, nor call the spill.
+ * Returns: 1; 0: the KV is not there, so the record is left out (stats.no_block) and offered again;
+ *          or it is refused, and counts as not read (stats.load_failed) */
+typedef int (*kvp_spill_move)(void *engine, const kvp_spill_record *record);
+
 typedef struct kvp_spill_config {
     size_t struct_size; /* set by kvp_spill_config_init */
     kvp_cache *cache;
@@ -100,7 +130,8 @@ typedef struct kvp_spill_config {
     kvp_digest fingerprint;               /* as the store's */
     kvp_slice slice;                      /* layers and heads of the records */
     uint64_t block_bytes[KVP_GROUPS_MAX]; /* KV of a block of each group, as the store's; of the
-                                             state group, which is the next one: of a slot */
+                                             state group, which is the next one: of a slot.
+                                             With give: of a record */
     kvp_spill_host host[KVP_GROUPS_MAX];  /* of each group */
     uint32_t policy;                      /* KVP_SPILL_SECOND, KVP_SPILL_THROUGH */
     uint32_t max_asks;      /* requests that wait at once, 1..4096; default 64. Each needs about
@@ -110,7 +141,7 @@ typedef struct kvp_spill_config {
     uint32_t max_gets;      /* records read at once, 1..1024; default 32 */
     uint32_t max_puts;      /* records written at once, or waiting for it, 1..4096; default 64 */
     uint32_t n_scratch;     /* records read at once of which some blocks are there already, 1..64;
-                              default 4. Each needs the bytes of a record */
+                              default 4. Each needs the bytes of a record. With give: not used */
     uint32_t spare_blocks;  /* host blocks that stay free or cached when blocks are taken for loads
                               and mirrors: for swap-outs to come; default 0 */
     uint32_t min_tokens;    /* loads that save fewer tokens are not worth it; default 256 */
@@ -118,16 +149,22 @@ typedef struct kvp_spill_config {
     uint64_t put_bytes_s;   /* written in a second; 0: no limit (default) */
     uint64_t put_bytes_day; /* written in 24 hours of the caller's clock; 0: no limit (default) */
     uint64_t get_bytes;     /* of records read at once; default 256 MiB */
-    uint64_t load_bytes_s;  /* rate of loading at first; it is measured; default 10^9 */
+    uint64_t load_bytes_s;  /* rate of loading at first; it is measured; default 10^9. UINT64_MAX:
+                              the first measurement says it. It counts again when 512 requests were
+                              computed because that was faster */
     uint64_t compute_tokens_s; /* rate of computing at first: kvp_spill_computed; default 10^4 */
     uint64_t max_wait_ns;      /* longest wait of a request; default 10^10 */
     uint32_t max_tokens; /* of a prefix that is written or loaded; 0: max_seq_tokens (default) */
     uint32_t max_states; /* states written at once, or waiting for it, 1..64; 0: 4 (default). Used
                               with recurrent state only */
+    uint32_t record_blocks; /* with give: of a record, 1 or more; else 0: the store says it */
+    kvp_spill_move give;    /* both of them, or NULL (default) */
+    kvp_spill_move take;
+    void *engine; /* their first argument */
 } kvp_spill_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_SIZED void kvp_spill_config_init(kvp_spill_config *config);
+KVP_API void kvp_spill_config_init(kvp_spill_config *config);
 
 /* Create a spill. It has no namespaces yet: kvp_spill_space.
  *
@@ -136,9 +173,9 @@ KVP_SIZED void kvp_spill_config_init(kvp_spill_config *config);
  * Gives:   out_spill
  *          out_why      a sentence that names what is wrong, cut to why_bytes; "" on KVP_OK; may be
  *                       NULL
- * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads, or it has
- *          recurrent state and overlapped steps; KVP_E_NO_MEMORY; KVP_E_IO: libcrypto does not
- *          offer SHA-256
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the cache has no host tier or no loads, or two of
+ *          recurrent state, overlapped steps and give; KVP_E_NO_MEMORY; KVP_E_IO: libcrypto does
+ *          not offer SHA-256
  * After-failure: nothing was created
  * Thread:  cache. Cost: O(its memory); the only call that allocates
  */
@@ -211,7 +248,8 @@ typedef struct kvp_spill_answer {
 typedef struct kvp_spill_request {
     size_t struct_size;
     uint64_t tag;         /* comes back in the answer */
-    uint64_t deadline_ns; /* by the clock of `now`; 0: max_wait_ns from now, as for later ones */
+    uint64_t deadline_ns; /* by the clock of `now`; 0: when the tokens that the cache lacks would be
+                             computed, at compute_tokens_s. At most max_wait_ns from now */
 } kvp_spill_request;
 
 /* Ask for what the store has of a prompt, before the prompt is admitted.
@@ -295,7 +333,8 @@ KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tok
  * the row: report each commit. A state is seen only while it is that of the computed tokens: report
  * each checkpoint, after kvp_seq_checkpoint.
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE, KVP_E_IO as kvp_spill_hit
- * What was left out is offered again when a place is free, or when it is hit.
+ * What was left out is offered again when a place is free, or when it is hit. If the store refuses
+ * 16 puts in a row, nothing is offered for a second, then for twice as long each time, up to 64.
  * After-failure: nothing more is going to be written
  * Thread:  cache. Cost: O(its blocks), about 1 ns each, and digests as kvp_spill_hit */
 KVP_API kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns);
@@ -412,9 +451,7 @@ typedef struct kvp_spill_stats {
 } kvp_spill_stats;
 
 /* Read gauges and counters. Returns: KVP_OK. Thread: cache. Cost: O(1). */
-KVP_SIZED kvp_status kvp_spill_stats_get(const kvp_spill *spill, kvp_spill_stats *out_stats);
-
-#include "sized/spill.h"
+KVP_API kvp_status kvp_spill_stats_get(const kvp_spill *spill, kvp_spill_stats *out_stats);
 
 #ifdef __cplusplus
 }

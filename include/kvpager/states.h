@@ -32,8 +32,8 @@
  *                  first n_tokens - 1 tokens are matched. A hit is the longest prefix of which
  *                  each group of blocks has what it needs and which ends at a checkpoint. It may
  *                  end inside a block. If there is no room for the sources of such a hit
- *                  (kvp_can_open), the longest prefix of whole blocks that ends at a checkpoint is
- *                  hit. If checkpoints end the hit, info.stop is KVP_STOP_NO_KV and
+ *                  (kvp_cache_can_open), the longest prefix of whole blocks that ends at a
+ *                  checkpoint is hit. If checkpoints end the hit, info.stop is KVP_STOP_NO_KV and
  *                  info.stop_group is n_groups.
  *   Open           holds the checkpoint, and copies nothing: the first step reads it.
  *   Chunks         The state at a place exists only if a step ends there. kvp_seq_state_get names
@@ -41,11 +41,12 @@
  *                  where the prompt leaves the path of known nodes (branch_end), and the last unit
  *                  boundary before its last token (prompt_end, behind the other one). Both lie
  *                  behind the hit, in units that are public and that nodes were free for.
- *   Admission      kvp_can_open and kvp_can_extend count both pools. If blocks suffice and slots do
- *                  not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The calls themselves
- *                  return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in kvp_cache_shortage. An open
- *                  needs one slot, unless it takes no block, and one more for a checkpoint that no
- *                  sequence holds. There is no watermark for slots.
+ *   Admission      kvp_cache_can_open and kvp_cache_can_extend count both pools. If blocks suffice
+ *                  and slots do not, the verdict is KVP_ADMIT_LATER with missing_blocks 0. The
+ *                  calls themselves return KVP_E_NO_BLOCKS, with tier KVP_STATE_SLOTS in
+ *                  kvp_cache_shortage_get. An open needs one slot, unless it takes no block, and
+ *                  one more for a checkpoint that no sequence holds. There is no watermark for
+ *                  slots.
  *   Fork           needs the state at that place: a checkpoint there, or the one that the parent
  *                  reads next; no state is needed at 0. Else KVP_E_DROPPED. What the parent reads
  *                  is shared. If the parent would write that slot, too, it must be extended (by 0
@@ -65,14 +66,15 @@
  *                  token, and a truncate to more than the computed tokens makes it the slot to
  *                  write. Nothing is copied. A commit, invalidate, close or swap out, and a
  *                  truncate to the computed tokens or fewer, releases the slots of the ring:
- *                  between steps there is none. (A commit of no more than the computed tokens
- *                  changes nothing.) Tokens that are added without the flag share the slot to write
- *                  with the last one. An extend with the flag gives them other slots: commit what a
- *                  step has run before. Each sequence with a ring has KVP_STATE_RING_MAX tokens at
- *                  most that are not computed, else KVP_E_TOO_LONG. KVP_BATCH_RING_NEW is the same
- *                  for batches with other sequences: those that get no tokens have no ring. Both
- *                  flags are KVP_E_ARG with KVP_BATCH_EACH and without state group. The scheduler
- *                  uses rings if its config.state_rings is 1.
+ *                  between steps there is none. (A commit of no more than the computed tokens and
+ *                  an invalidate from n_tokens change nothing: a step may be writing them.) Tokens
+ *                  that are added without the flag share the slot to write with the last one. An
+ *                  extend with the flag gives them other slots: commit what a step has run before.
+ *                  Each sequence with a ring has KVP_STATE_RING_MAX tokens at most that are not
+ *                  computed, else KVP_E_TOO_LONG. KVP_BATCH_RING_NEW is the same for batches with
+ *                  other sequences: those that get no tokens have no ring. Both flags are KVP_E_ARG
+ *                  with KVP_BATCH_EACH and without state group. The scheduler uses rings if its
+ *                  config.state_rings is 1.
  *   Drafts         Without a ring a step that runs a chain of drafts leaves one state: the one
  *                  after the tokens that are accepted, and committed. The engine keeps those in
  *                  between, and copies the one after the last accepted token into the slot that
@@ -112,9 +114,9 @@
  *                  to write, as an extend does. Slots are taken behind the blocks that move, in
  *                  the order of the sequences. A sequence without slot to read (0 tokens, or a lost
  *                  state) moves its blocks only; with a lost state it cannot come back
- *                  (KVP_E_DROPPED). If blocks suffice and slots do not, kvp_can_swap_out and
- *                  kvp_can_swap_in say KVP_ADMIT_LATER with missing_blocks 0. The calls return
- *                  KVP_E_NO_BLOCKS with tier KVP_HOST_STATE_SLOTS or KVP_STATE_SLOTS.
+ *                  (KVP_E_DROPPED). If blocks suffice and slots do not, kvp_cache_can_swap_out and
+ *                  kvp_cache_can_swap_in say KVP_ADMIT_LATER with missing_blocks 0. The calls
+ *                  return KVP_E_NO_BLOCKS with tier KVP_HOST_STATE_SLOTS or KVP_STATE_SLOTS.
  *
  * Events tell checkpoints like units that are stored, on the device, in the state group.
  * kvp_block_info_get reads a slot (group n_groups, of either tier): sealed_units is 1 for a
@@ -153,7 +155,7 @@
  *   Checkpoint     of the computed tokens, while later steps are out. It takes no slot: the one
  *                  that it keeps is not written any more.
  *   Parking        Slots that are released while steps are out are parked, as blocks are. A
- *                  checkpoint that is parked can be hit; its need is 0 for kvp_can_open.
+ *                  checkpoint that is parked can be hit; its need is 0 for kvp_cache_can_open.
  *   Swap           kvp_seq_swap_out copies the state after the computed tokens (computed_slot).
  *                  What steps that are out will leave is dropped with their commits. A sequence
  *                  that comes back always takes another slot to write.
@@ -193,8 +195,8 @@ extern "C" {
 #define KVP_STATE_SLOTS      2
 #define KVP_HOST_STATE_SLOTS 3
 
-/* In kvp_batch.flags of kvp_seq_extend_many and kvp_can_extend, alone: rings (see above), of all
- * sequences; or of those that get tokens, while the others have a slot to write. */
+/* In kvp_batch.flags of kvp_seq_extend_many and kvp_cache_can_extend, alone: rings (see above), of
+ * all sequences; or of those that get tokens, while the others have a slot to write. */
 #define KVP_BATCH_RING     2u
 #define KVP_BATCH_RING_NEW 4u
 
@@ -223,7 +225,8 @@ enum {
  *          computed tokens are 0, or end no unit; or their values are not known, or not kept;
  *          KVP_E_DROPPED: the state is lost
  * After-failure: unchanged
- * Thread:  cache. Cost: O(units before it)
+ * Thread:  cache. Cost: O(units before it, up to one with two more checkpoints after it). Evicting
+ *          it, by any call that takes a slot or a block, costs the same, or less
  */
 KVP_API kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome);
 
@@ -243,25 +246,24 @@ typedef struct kvp_state_info {
 
 /* Read what is known of a sequence's state. Not recorded.
  * Returns: KVP_OK; KVP_E_STATE: the cache has no state group. Thread: read. Cost: O(1) */
-KVP_SIZED kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq,
-                                       kvp_state_info *out_info);
+KVP_API kvp_status kvp_seq_state_get(const kvp_cache *cache, kvp_seq seq, kvp_state_info *out_info);
 
 /* Count the slots that leave the queue if this prompt is opened now: the one that it takes, and the
- * checkpoint that its hit ends at, if no sequence holds that. kvp_can_open asks whether the slots,
- * and the blocks, are there; callers that keep slots for others compare this number themselves with
- * free_slots + cached_slots.
+ * checkpoint that its hit ends at, if no sequence holds that. kvp_cache_can_open asks whether the
+ * slots, and the blocks, are there; callers that keep slots for others compare this number
+ * themselves with free_slots + cached_slots.
  * Gives:   out_slots    0..2
- * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; as kvp_can_open
+ * Returns: KVP_OK; KVP_E_STATE: the cache has no state group; as kvp_cache_can_open
  * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
 KVP_API kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   uint32_t *out_slots);
 
 /* Count the slots that leave the queue if these sequences are swapped in now: those that states are
  * copied to, checkpoints that are found instead and that no sequence holds, and those that making
- * room takes. kvp_can_swap_in asks whether they are there.
+ * room takes. kvp_cache_can_swap_in asks whether they are there.
  * Takes:   seqs         [n_seqs] on the host; reserve_tokens as kvp_seq_swap_in
  * Gives:   out_slots    slots; written on KVP_OK only
- * Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_can_swap_in
+ * Returns: KVP_OK; KVP_E_STATE also when the cache has no state group; as kvp_cache_can_swap_in
  * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(blocks) */
 KVP_API kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                                        uint32_t reserve_tokens, uint32_t *out_slots);
@@ -310,9 +312,7 @@ typedef struct kvp_state_stats { /* gauges, then counters since creation */
 
 /* Read counters and gauges of the state group; all 0 without one. Not recorded.
  * Returns: KVP_OK. Thread: any. Cost: O(1). */
-KVP_SIZED kvp_status kvp_cache_state_stats(const kvp_cache *cache, kvp_state_stats *out_stats);
-
-#include "sized/states.h"
+KVP_API kvp_status kvp_cache_state_stats_get(const kvp_cache *cache, kvp_state_stats *out_stats);
 
 #ifdef __cplusplus
 }

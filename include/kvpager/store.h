@@ -46,7 +46,7 @@
  *                           engine=io_uring or engine=threads says how it reads and writes;
  *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
- *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/REDIS.md has
+ *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/STORES.md has
  *                           its options and what differs: no parent is looked for, a drop leaves
  *                           what needs the record, evict fails, a sync makes nothing durable
  *
@@ -162,7 +162,7 @@ typedef struct kvp_store_stack_config {
 } kvp_store_stack_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_SIZED void kvp_store_stack_config_init(kvp_store_stack_config *config);
+KVP_API void kvp_store_stack_config_init(kvp_store_stack_config *config);
 
 /* Make one store of several, nearest first. All calls of this header take it.
  *
@@ -386,7 +386,7 @@ typedef struct kvp_store_stats {
 
 /* Read gauges and counters. Each number is right by itself.
  * Returns: KVP_OK; KVP_E_ARG. Thread: any. Cost: O(1). */
-KVP_SIZED kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
+KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
 
 /* Write statistics as Prometheus text (exposition format 0.0.4): kvp_store_... with HELP and TYPE.
  *
@@ -398,8 +398,8 @@ KVP_SIZED kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: the text was cut
  * Thread:  pure. Cost: O(1), allocates nothing
  */
-KVP_SIZED kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels,
-                                          char *out_text, size_t capacity, size_t *out_bytes);
+KVP_API kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels,
+                                        char *out_text, size_t capacity, size_t *out_bytes);
 
 /* ---------------------------------------------------------------------------------- for operators
  *
@@ -418,10 +418,12 @@ typedef struct kvp_store_directory {
     kvp_status status;      /* KVP_OK; KVP_E_VERSION: of another version; KVP_E_FORMAT: the log's
                                 header is damaged; KVP_E_IO: it cannot be read. Then what follows,
                                 opened_ns and bytes excepted, is zero */
+    const char *why;        /* KVP_E_IO: the reason, in words; else "" */
     uint32_t in_use;        /* 1: its writer lives */
     uint64_t opened_ns;     /* when it was opened last, since 1970; 0: unknown */
     uint64_t bytes;         /* of its files, as `size` counts them */
-    uint64_t slot_bytes;    /* of a record's place */
+    uint64_t slot_bytes;    /* of a record's place; of a server, what a record takes of its memory:
+                               the mean of some; 0: it does not tell */
     uint32_t header_bytes;  /* of these, for the header */
     uint32_t record_blocks;
     uint32_t block_tokens;
@@ -514,6 +516,8 @@ typedef struct kvp_store_cleaned {
 /* Drop records of a file store that no writer has open, as kvp_store_evict does; or of servers,
  * whether they are in use or not, and without the records that need them.
  *
+ * Gives:   out_why      with KVP_OK, of the first directory that was left alone as `unknown`: its
+ *                       path and the reason; else ""
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: PATH cannot be read, or a log not be
  *          written
  * After-failure: out_cleaned tells what was done
@@ -521,8 +525,6 @@ typedef struct kvp_store_cleaned {
  */
 KVP_API kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,
                                    kvp_store_cleaned *out_cleaned, char *out_why, size_t why_bytes);
-
-#include "sized/store.h"
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
  *   ...
  *   kvp_seq_swap_out(cache, beams, 4, NULL);           all four or none; the plan copies their KV
  *   ...
- *   kvp_can_swap_in(cache, beams, 4, 1, &admission);   with room for one more token each
+ *   kvp_cache_can_swap_in(cache, beams, 4, 1, &admission);   with room for one more token each
  *   kvp_seq_swap_in(cache, beams, 4, 1, NULL);
  *
  * The host tier is a second pool of blocks with the same states, queues and rules (cache.h). A node
@@ -100,8 +100,9 @@ typedef struct kvp_swapped {
  * Takes:   seqs         [n_seqs], each once, on the device
  * Gives:   out_swapped  may be NULL
  * Returns: KVP_OK; KVP_E_ARG: a sequence named twice; KVP_E_STATE: one is swapped out already;
- *          KVP_E_NO_BLOCKS, KVP_E_NEVER (host blocks, see kvp_can_swap_out); KVP_E_PLAN_FULL.
- *          kvp_cache_shortage().index: the first sequence at fault; 0 when blocks or the plan are
+ *          KVP_E_NO_BLOCKS, KVP_E_NEVER (host blocks, see kvp_cache_can_swap_out); KVP_E_PLAN_FULL.
+ *          kvp_cache_shortage_get().index: the first sequence at fault; 0 when blocks or the plan
+ *          are
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(blocks of the sequences), allocates nothing
@@ -111,8 +112,8 @@ KVP_API kvp_status kvp_seq_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint3
 
 /* Move sequences back to the device, with room for `reserve_tokens` more of each, all or nothing.
  *
- * Returns: as kvp_seq_swap_out, but blocks are the device's (see kvp_can_swap_in), and KVP_E_STATE:
- *          one is not swapped out; KVP_E_DROPPED: one needs what a window has dropped;
+ * Returns: as kvp_seq_swap_out, but blocks are the device's (see kvp_cache_can_swap_in), and
+ *          KVP_E_STATE: one is not swapped out; KVP_E_DROPPED: one needs what a window has dropped;
  *          KVP_E_TOO_LONG when tokens + reserve exceed max_seq_tokens
  * Thread:  cache. Cost: as kvp_seq_swap_out
  */
@@ -128,15 +129,15 @@ KVP_API kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE as kvp_seq_swap_out
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
  */
-KVP_SIZED kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                      kvp_admission *out_admission);
+KVP_API kvp_status kvp_cache_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                          kvp_admission *out_admission);
 
 /* Ask whether kvp_seq_swap_in would find its blocks now. need = new blocks + found blocks that are
  * cached + what making room takes, with copy-on-write counted exactly.
  *
- * The watermark is kept free, as by kvp_can_open. OK when need <= available - watermark (0 while
- * nothing is held on the device); else NEVER when the distinct blocks that the sequences will have
- * exceed usable - watermark; else LATER.
+ * The watermark is kept free, as by kvp_cache_can_open. OK when need <= available - watermark (0
+ * while nothing is held on the device); else NEVER when the distinct blocks that the sequences will
+ * have exceed usable - watermark; else LATER.
  *
  * Example: four beams have 37 computed tokens each, S = 16. They share the first three blocks, and
  * nothing of them is left on the device. They need 3 new blocks; with reserve 1, 6.
@@ -144,10 +145,8 @@ KVP_SIZED kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uin
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_DROPPED, KVP_E_TOO_LONG as kvp_seq_swap_in
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
  */
-KVP_SIZED kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                     uint32_t reserve_tokens, kvp_admission *out_admission);
-
-#include "sized/swap.h"
+KVP_API kvp_status kvp_cache_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                         uint32_t reserve_tokens, kvp_admission *out_admission);
 
 #ifdef __cplusplus
 }

@@ -9,9 +9,10 @@
  *                                                        ... the layer's K and V are written ...
  *                                                        kvp_sender_ready(sender, id, layer, n);
  *   kvp_receiver_progress(receiver, .., &n_ended);   kvp_sender_progress(sender, &n_ended);
- *   kvp_receiver_info(...): KVP_TRANSFER_COMPLETE    kvp_seq_commit(cache, seq, n);
- *   kvp_seq_commit(cache, seq, info.end);            kvp_sender_info(...): KVP_TRANSFER_COMPLETE
- *   kvp_receiver_close(receiver, id);                kvp_sender_close(sender, id);
+ *   kvp_receiver_info_get(...): KVP_TRANSFER_COMPLETE    kvp_seq_commit(cache, seq, n);
+ *   kvp_seq_commit(cache, seq, info.end);            kvp_sender_info_get(...):
+ *   KVP_TRANSFER_COMPLETE kvp_receiver_close(receiver, id);                kvp_sender_close(sender,
+ *   id);
  *
  * A receiver has room for tokens [begin, end) of a sequence. begin is what is computed, so a cached
  * prefix is not sent. The values of the tokens may be known or not (kvp_seq_extend). The receiver
@@ -68,7 +69,8 @@
  * A state that was begun to be sent from one slot, and is in another one later, fails the transfer
  * with KVP_E_STATE. A receiver's sequence that reads the slot that it writes is refused
  * (KVP_E_STATE): the state that it has would be lost if the transfer fails. A checkpoint, or a fork
- * and an extend by 0 tokens, gives it another slot to write. With overlapped steps it must have a
+ * and an extend by 0 tokens, gives it another slot to write. One with a ring is refused, too: a
+ * commit of some of its tokens would go on with another slot. With overlapped steps it must have a
  * slot to write, and none may be a step's that is out: extend it by 0 tokens after a commit, and
  * declare nothing of the transfer's tokens before that has ended. Messages have another version
  * with state, which libraries without it refuse (KVP_E_VERSION).
@@ -84,7 +86,7 @@
  *
  *   WAITING -> MOVING -> (SENT ->) COMPLETE;  WAITING, MOVING, SENT -> FAILED
  *
- * The bytes are in docs/TRANSFER.md. Checksums find damage; they are no signature: use a channel
+ * The bytes are in docs/FORMATS.md. Checksums find damage; they are no signature: use a channel
  * that you trust with your users' prompts.
  */
 #ifndef KVPAGER_TRANSFER_H
@@ -111,7 +113,7 @@ extern "C" {
 #define KVP_PROGRESS_MESSAGES 1024u
 
 /* Messages to one peer, and from it. What a back end offers; kvp_loopback_create, kvp_shm_open and
- * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent. A
+ * kvp_tcp_open make them. Messages come whole and in the order in which they were sent. A
  * link that cannot guarantee that any more returns KVP_E_PEER. (The protocol detects a link that
  * breaks this rule.)
  *
@@ -149,8 +151,8 @@ typedef struct kvp_loopback kvp_loopback;
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_NO_MEMORY
  * Thread:  any; then both ends from one thread at a time
  */
-KVP_SIZED kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages,
-                                         kvp_loopback **out_loopback, kvp_link *out_ends);
+KVP_API kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages,
+                                       kvp_loopback **out_loopback, kvp_link *out_ends);
 
 /* Cut it: both ends say KVP_E_PEER, once they have taken what has arrived. NULL is ignored. */
 KVP_API void kvp_loopback_cut(kvp_loopback *loopback);
@@ -208,11 +210,74 @@ KVP_API kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messa
  * Thread:  the link's. Blocks: never
  * Cost:    O(the peer's max_message x n_messages), whose pages are mapped
  */
-KVP_SIZED kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why);
+KVP_API kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why);
 
 /* Close an end: the peer takes what has arrived, then finds the link broken. Senders and receivers
  * that use its link must be destroyed or detached before. NULL is ignored. Thread: the link's. */
 KVP_API void kvp_shm_close(kvp_shm *shm);
+
+/* One end of a link over a connected stream socket: TCP to another host, or a Unix socket. Each end
+ * gathers messages into buffers of its own and sends from there. Not on Windows.
+ *
+ * Both processes connect a socket in their own way, and open an end each, in any order. When the
+ * peer's process has ended or closed its end, the link returns KVP_E_PEER, after what had arrived.
+ * A host that vanishes is noticed when the system gives the connection up: set SO_KEEPALIVE or
+ * TCP_USER_TIMEOUT on the socket. Bytes cross as they are: use a network that you trust, or a
+ * tunnel. A peer that breaks the link's rules is KVP_E_IO. */
+typedef struct kvp_tcp kvp_tcp;
+
+/* Open an end, and send the peer its hello.
+ *
+ * Takes:   socket       a connected SOCK_STREAM socket with nothing in it. It is duplicated; yours
+ *                       may be closed. Nothing else may read or write it. TCP_NODELAY is set on it
+ *          max_message  KVP_LINK_MESSAGE_MIN .. 2^30. The smaller one of both ends holds for both
+ *          n_messages   buffers of each direction, 1..65536. Memory: 2 x n_messages x max_message
+ * Gives:   out_tcp      the end
+ *          out_why      what is wrong, as a sentence; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_PEER: the socket is closed, or full already;
+ *          KVP_E_IO: no descriptor
+ * After-failure: out_tcp is not written
+ * Owns:    the end is the caller's: kvp_tcp_close
+ * Thread:  any; then all of a link from one thread at a time. Blocks: never
+ * Cost:    O(1): the memory is allocated here, and not touched
+ */
+KVP_API kvp_status kvp_tcp_open(int socket, size_t max_message, uint32_t n_messages,
+                                kvp_tcp **out_tcp, kvp_why *out_why);
+
+/* Connect the end, when the peer's hello has come.
+ *
+ * Gives:   out_end      for kvp_sender_attach or kvp_receiver_attach; valid until close
+ *          out_why      what is wrong, as a sentence; may be NULL
+ * Returns: KVP_OK; KVP_E_AGAIN: the peer has not opened its end yet; KVP_E_ARG; KVP_E_STATE: it is
+ *          connected; KVP_E_PEER: the peer is gone; KVP_E_VERSION: it has another version;
+ *          KVP_E_FORMAT: what it sent is no hello of such a link
+ * After-failure: out_end is not written. But for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is
+ *          good for nothing, and each call returns the same
+ * Owns:    out_end's context is the end
+ * Thread:  the link's. Blocks: never
+ * Cost:    O(1), allocates nothing
+ */
+KVP_API kvp_status kvp_tcp_connect(kvp_tcp *tcp, kvp_link *out_end, kvp_why *out_why);
+
+/* Ask whether everything that was posted has reached the peer's system: before an end is closed, or
+ * the process ends. It makes progress.
+ *
+ * Returns: KVP_OK; KVP_E_AGAIN: not yet, call again; KVP_E_PEER, KVP_E_IO: broken; KVP_E_ARG;
+ *          KVP_E_STATE: not connected
+ * Owns:    the end stays the caller's, also when it is broken
+ * Thread:  the link's. Blocks: never
+ * Cost:    O(bytes that the system takes), allocates nothing
+ */
+KVP_API kvp_status kvp_tcp_flush(kvp_tcp *tcp);
+
+/* Close an end, at once. What is not flushed may be lost; the peer takes what has arrived, then
+ * finds the link broken. NULL is ignored.
+ *
+ * Owns:    the end is gone, and so is its link: destroy or detach senders and receivers before
+ * Thread:  the link's. Blocks: never
+ * Cost:    O(bytes that came and were not taken, up to 4 MiB)
+ */
+KVP_API void kvp_tcp_close(kvp_tcp *tcp);
 
 /* ------------------------------------------------------------------------------ what both have */
 
@@ -237,7 +302,7 @@ typedef struct kvp_transfer_config {
 } kvp_transfer_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_SIZED void kvp_transfer_config_init(kvp_transfer_config *config);
+KVP_API void kvp_transfer_config_init(kvp_transfer_config *config);
 
 /* Tell whether a sender or receiver can be made of a configuration, and if not, why.
  *
@@ -306,14 +371,14 @@ typedef struct kvp_ticket {
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL
  * Thread:  pure. Cost: O(n_bytes)
  */
-KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
-                                     kvp_slot_run *out_runs, uint32_t capacity);
+KVP_API kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                                   kvp_slot_run *out_runs, uint32_t capacity);
 
 /* The same for another layer group than the first.
  * Returns: as kvp_ticket_read; KVP_E_ARG: also a group that the ticket has not */
-KVP_SIZED kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t of_group,
-                                      kvp_ticket *out_ticket, kvp_slot_run *out_runs,
-                                      uint32_t capacity);
+KVP_API kvp_status kvp_ticket_group(const void *bytes, size_t n_bytes, uint32_t of_group,
+                                    kvp_ticket *out_ticket, kvp_slot_run *out_runs,
+                                    uint32_t capacity);
 
 /* --------------------------------------------------------------------------------- the receiver */
 
@@ -414,8 +479,8 @@ KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_me
 
 /* Read the state of a transfer. Returns: KVP_OK; KVP_E_HANDLE: closed, or never was. Thread: read.
  */
-KVP_SIZED kvp_status kvp_receiver_info(const kvp_receiver *receiver, uint64_t id,
-                                       kvp_transfer_info *out_info);
+KVP_API kvp_status kvp_receiver_info_get(const kvp_receiver *receiver, uint64_t id,
+                                         kvp_transfer_info *out_info);
 
 /* Give up: the transfer is FAILED with the caller's reason, and its senders are told. The slots are
  * the caller's again.
@@ -439,8 +504,8 @@ typedef struct kvp_receiver_stats {
 } kvp_receiver_stats;
 
 /* Read the counters. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_SIZED kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
-                                            kvp_receiver_stats *out_stats);
+KVP_API kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
+                                          kvp_receiver_stats *out_stats);
 
 /* ----------------------------------------------------------------------------------- the sender */
 
@@ -544,9 +609,9 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
  */
 KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
 
-/* Read the state of a transfer. Returns: as kvp_receiver_info. Thread: read. */
-KVP_SIZED kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
-                                     kvp_transfer_info *out_info);
+/* Read the state of a transfer. Returns: as kvp_receiver_info_get. Thread: read. */
+KVP_API kvp_status kvp_sender_info_get(const kvp_sender *sender, uint64_t id,
+                                       kvp_transfer_info *out_info);
 
 /* Give up: the transfer fails with the caller's reason. The receiver is told, and its transfer
  * fails. Returns: as kvp_receiver_abort. */
@@ -554,8 +619,6 @@ KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status 
 
 /* Forget a transfer that has ended; its id is stale. Returns: as kvp_receiver_close. */
 KVP_API kvp_status kvp_sender_close(kvp_sender *sender, uint64_t id);
-
-#include "sized/transfer.h"
 
 #ifdef __cplusplus
 }

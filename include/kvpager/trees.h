@@ -41,8 +41,8 @@ extern "C" {
  *
  * Afterwards the slots of all nodes, of tokens that are not computed, and of reserve_tokens behind
  * the trees are writable. Blocks are taken, copied on write or overwritten as by
- * kvp_seq_extend_many. Tokens before the tree may be without value. kvp_can_extend answers for this
- * call, too: it counts new tokens behind the tree, and ignores max_tree_tokens.
+ * kvp_seq_extend_many. Tokens before the tree may be without value. kvp_cache_can_extend answers
+ * for this call, too: it counts new tokens behind the tree, and ignores max_tree_tokens.
  *
  * Takes:   batch        tokens: values of the new nodes, may be NULL only when there are none;
  *                       flags 0, no keys

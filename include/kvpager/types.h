@@ -22,9 +22,9 @@
  *
  * Sizes. If a call fills an array and takes its `capacity`, capacity 0 asks for the size. Then the
  * array may be NULL, the call gives the size needed, and the status is KVP_OK. Nothing is taken,
- * begun, changed or written, and kvp_cache_shortage keeps its answer. Other mistakes in the call
- * are refused as usual. A capacity above 0 that is too small is KVP_E_TOO_SMALL; the size is given,
- * too.
+ * begun, changed or written, and kvp_cache_shortage_get keeps its answer. Other mistakes in the
+ * call are refused as usual. A capacity above 0 that is too small is KVP_E_TOO_SMALL; the size is
+ * given, too.
  *
  * Shape letters: B sequences in a batch, T tokens of the call, M blocks of a row, N blocks of the
  * pool, S tokens of a block, U tokens of a unit.
@@ -47,11 +47,6 @@
 #else
 #define KVP_EXTENSION
 #endif
-
-/* A call that gives or fills a struct which may grow is a function in the header. It passes the
- * size that the struct has for the program to the exported function, KVP_API name_sized. These are
- * in sized/, for languages that read no C headers. docs/ABI.md. */
-#define KVP_SIZED static inline
 
 #ifdef __cplusplus
 extern "C" {

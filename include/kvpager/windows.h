@@ -53,7 +53,7 @@
  *               So make a step's metadata before its commit.
  *   Room        A token needs a slot while its step runs, even if it is out of the window when the
  *               step ends: extend and open take blocks for all new tokens. Open a long prompt in
- *               part (kvp_match tells how much is cached), and extend it in chunks.
+ *               part (kvp_cache_match tells how much is cached), and extend it in chunks.
  *   Needed      Fork, truncate, and each call that computes more need all entries that are kept at
  *               that place. fork(at) uses q = at for the child, truncate(n) uses q = min(computed,
  *               n), and other calls q = computed. If one was dropped, the call is KVP_E_DROPPED and
@@ -75,9 +75,9 @@
  *                        hit_tokens % S leading slots of it into a block that is taken, in the
  *                        order of the groups. A window does so, too, if it sees only the last of
  *                        them: a block that has a unit has all units of its entry before it. Each
- *                        source that is a cached device block counts in kvp_can_open. If they and
- *                        the blocks to take do not fit together, the hit is the longest prefix of
- *                        whole blocks (KVP_STOP_NO_ROOM). Sources go to the tail of their queue
+ *                        source that is a cached device block counts in kvp_cache_can_open. If they
+ *                        and the blocks to take do not fit together, the hit is the longest prefix
+ *                        of whole blocks (KVP_STOP_NO_ROOM). Sources go to the tail of their queue
  *                        from the last group to the first.
  *   KVP_FULL_HIT_RECOMPUTE  the prefix ends at the last block boundary before the last token, or
  *                        before it
@@ -103,10 +103,11 @@
  * see does not have the same KV as theirs. So the units of the sequence are private from the first
  * such position on: max(computed, the smaller of K + R of the two windows), where a full window
  * counts as infinite. `computed` is the value when the window was set, or a lower one to which the
- * sequence, or a fork of it, was taken back. Setting the group's window again does not undo this. A
- * private unit belongs to one sequence: if others invalidate theirs, the sequence is not reported
- * for it. (A sequence also does not know who shares an entry that it has dropped, except by the
- * first withdrawn unit.)
+ * sequence, or a fork of it, was taken back while it had such a window. Setting the group's window
+ * again does not undo this: only tokens before that position, taken back and computed again from
+ * then on, have the KV that others have, and are public. A private unit belongs to one sequence: if
+ * others invalidate theirs, the sequence is not reported for it. (A sequence also does not know who
+ * shares an entry that it has dropped, except by the first withdrawn unit.)
  */
 #ifndef KVPAGER_WINDOWS_H
 #define KVPAGER_WINDOWS_H

@@ -36,8 +36,8 @@
  *       message of its own, because a worker never writes the slot again. Copies of states are
  *       copies of group n_groups, with slots as block ids and 1 token.
  *
- * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
- * users' prompts. The checksum finds damage; it is not a signature.
+ * The bytes are in docs/FORMATS.md. They carry token values: protect the channel as you protect
+ * your users' prompts. The checksum finds damage; it is not a signature.
  */
 #ifndef KVPAGER_WIRE_H
 #define KVPAGER_WIRE_H
@@ -79,7 +79,7 @@ typedef struct kvp_wire_config {
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
  * ignored. Thread: pure. */
-KVP_SIZED void kvp_wire_config_init(kvp_wire_config *config);
+KVP_API void kvp_wire_config_init(kvp_wire_config *config);
 
 /* Check the sizes of a sender or a mirror, as the calls that create one do.
  * Gives: out_why, written always; may be NULL. Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
@@ -93,7 +93,7 @@ KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why 
  * N x S if that is less.
  *
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_SIZED kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
+KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
 
 /* ----------------------------------------------------------------------------------- the sender */
 
@@ -269,16 +269,16 @@ typedef struct kvp_wire_news {
  * Gives:   out_news     may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: cut, damaged or nonsense; KVP_E_VERSION: of another
  *          version of the format; KVP_E_STATE: stale, repeated, out of order, of another epoch, or
- *          not full while the mirror is empty. kvp_wire_peek and kvp_wire_mirror_info tell which.
- *          If the number is above the expected one, something was missed: ask for a full message;
- *          KVP_E_MISMATCH: of a cache with another block_tokens or n_groups; KVP_E_TOO_SMALL: it
- *          does not fit the mirror's sizes
+ *          not full while the mirror is empty. kvp_wire_peek and kvp_wire_mirror_info_get tell
+ *          which. If the number is above the expected one, something was missed: ask for a full
+ *          message; KVP_E_MISMATCH: of a cache with another block_tokens or n_groups;
+ *          KVP_E_TOO_SMALL: it does not fit the mirror's sizes
  * After-failure: unchanged, and the news of the message before are still there
  * Thread:  exclusive access to the mirror        Blocks: never
  * Cost:    O(n_bytes), and O(max_seqs) for a full one; allocates nothing
  */
-KVP_SIZED kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *mirror, const void *bytes,
-                                           size_t n_bytes, kvp_wire_news *out_news);
+KVP_API kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *mirror, const void *bytes, size_t n_bytes,
+                                         kvp_wire_news *out_news);
 
 typedef struct kvp_wire_mirror_state {
     uint64_t epoch;  /* 0: empty, waits for a full-state message */
@@ -287,8 +287,8 @@ typedef struct kvp_wire_mirror_state {
 } kvp_wire_mirror_state;
 
 /* Tell where the mirror stands. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_SIZED kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
-                                          kvp_wire_mirror_state *out_state);
+KVP_API kvp_status kvp_wire_mirror_info_get(const kvp_wire_mirror *mirror,
+                                            kvp_wire_mirror_state *out_state);
 
 /* A sequence as the worker knows it: the words of kvp_seq_info. */
 typedef struct kvp_wire_seq {
@@ -317,13 +317,11 @@ typedef struct kvp_wire_seq {
 
 /* Read one sequence.
  * Returns: KVP_OK, also for an id that no sequence has; KVP_E_ARG. Thread: read. Cost: O(1) */
-KVP_SIZED kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *mirror, uint32_t worker_id,
-                                         kvp_wire_seq *out_seq);
+KVP_API kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *mirror, uint32_t worker_id,
+                                       kvp_wire_seq *out_seq);
 
 /* Digest everything that the mirror knows of sequences; 0 for NULL. See kvp_wire_sender_digest. */
 KVP_API uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *mirror);
-
-#include "sized/wire.h"
 
 #ifdef __cplusplus
 }

@@ -9,8 +9,8 @@
 enum { KVPI_ATTEND_MASKS = 4 }; /* masks of a step whose lists are kept: full, windows, streams */
 
 struct kvpi_attend {
-    kvp_attn_team *team;     /* NULL: the calling thread only */
-    uint64_t alone_products; /* up to so many are not worth the team */
+    kvp_attention_team *team; /* NULL: the calling thread only */
+    uint64_t alone_products;  /* up to so many are not worth the team */
     struct {
         const void *data; /* where the mask lies */
         struct kvpi_visible visible;

@@ -57,8 +57,8 @@ static const char *name_of_backend(ggml_backend_t backend)
 static void make_team(struct kvpi_attend *attend, uint32_t n)
 {
     const kvp_status status =
-        parallel != NULL ? kvp_attn_team_wrap(n, kvpi_threads_run, &parallel, &attend->team)
-                         : kvp_attn_team_create(n, &attend->team);
+        parallel != NULL ? kvp_attention_team_wrap(n, kvpi_threads_run, &parallel, &attend->team)
+                         : kvp_attention_team_create(n, &attend->team);
     attend->alone_products = parallel != NULL ? SPINNING_PRODUCTS : ASLEEP_PRODUCTS;
     if (status != KVP_OK)
         attend->team = NULL; /* then it is one thread */
@@ -67,12 +67,12 @@ static void make_team(struct kvpi_attend *attend, uint32_t n)
 static void set_threads(ggml_backend_t backend, int n_threads)
 {
     struct kvpi_ggml_state *state = backend->context;
-    const uint32_t n = n_threads < 1                        ? 1
-                       : n_threads > (int)KVP_ATTN_TEAM_MAX ? KVP_ATTN_TEAM_MAX
-                                                            : (uint32_t)n_threads;
+    const uint32_t n = n_threads < 1                             ? 1
+                       : n_threads > (int)KVP_ATTENTION_TEAM_MAX ? KVP_ATTENTION_TEAM_MAX
+                                                                 : (uint32_t)n_threads;
     if (n == state->n_threads)
         return;
-    kvp_attn_team_destroy(state->attend.team);
+    kvp_attention_team_destroy(state->attend.team);
     state->attend.team = NULL;
     state->n_threads = n;
     if (n > 1)
@@ -82,7 +82,7 @@ static void set_threads(ggml_backend_t backend, int n_threads)
 static void free_backend(ggml_backend_t backend)
 {
     struct kvpi_ggml_state *state = backend->context;
-    kvp_attn_team_destroy(state->attend.team);
+    kvp_attention_team_destroy(state->attend.team);
     kvpi_attend_end(&state->attend);
     free(state);
     free(backend);

@@ -14,7 +14,7 @@ int kvpi_threads_are_openmp(const struct kvpi_feature *features)
 }
 
 struct region {
-    kvp_attn_work work;
+    kvp_attention_work work;
     void *data;
     uint32_t n;
     atomic_uint next;
@@ -33,7 +33,7 @@ static void take_shares(void *data)
     }
 }
 
-void kvpi_threads_run(void *pool, kvp_attn_work work, void *data, uint32_t n)
+void kvpi_threads_run(void *pool, kvp_attention_work work, void *data, uint32_t n)
 {
     const kvpi_parallel *parallel = pool;
     struct region region = {.work = work, .data = data, .n = n};

@@ -21,7 +21,7 @@ struct kvpi_feature {
 /* Is OpenMP in the list? NULL: no. */
 int kvpi_threads_are_openmp(const struct kvpi_feature *features);
 
-/* For kvp_attn_team_wrap; the pool is a kvpi_parallel's address. */
-void kvpi_threads_run(void *pool, kvp_attn_work work, void *data, uint32_t n);
+/* For kvp_attention_team_wrap; the pool is a kvpi_parallel's address. */
+void kvpi_threads_run(void *pool, kvp_attention_work work, void *data, uint32_t n);
 
 #endif

@@ -372,7 +372,7 @@ static int make_bits(struct kvpi_visible *visible)
             return 0;
         starts[i + 1] = (int32_t)n_bytes;
     }
-    visible->tree = (kvp_attn_tree){.start = NULL};
+    visible->tree = (kvp_attention_tree){.start = NULL};
     if (n_bytes == 0)
         return 1;
     if (!make_room(&visible->bits, n_bytes, 1))
@@ -419,12 +419,12 @@ static void put_shared(struct kvpi_visible *visible)
             queries[i + 1] += (int32_t)group_at(visible, (uint32_t)order[at++])->n;
         end_row(visible, 0, i, before);
     }
-    visible->levels[0] = (kvp_attn_level){.n_rows = visible->n_clusters,
-                                          .n_blocks = (uint32_t)starts[0],
-                                          .blocks = visible->cells[0].data,
-                                          .row_start = starts,
-                                          .last_len = visible->last_lens[0].data,
-                                          .query_start = queries};
+    visible->levels[0] = (kvp_attention_level){.n_rows = visible->n_clusters,
+                                               .n_blocks = (uint32_t)starts[0],
+                                               .blocks = visible->cells[0].data,
+                                               .row_start = starts,
+                                               .last_len = visible->last_lens[0].data,
+                                               .query_start = queries};
     starts[0] = 0;
 }
 
@@ -443,11 +443,11 @@ static void put_own(struct kvpi_visible *visible)
             put_chain(visible, group);
         end_row(visible, level, i, before);
     }
-    visible->levels[level] = (kvp_attn_level){.n_rows = visible->n_groups,
-                                              .n_blocks = (uint32_t)starts[0],
-                                              .blocks = visible->cells[level].data,
-                                              .row_start = starts,
-                                              .last_len = visible->last_lens[level].data};
+    visible->levels[level] = (kvp_attention_level){.n_rows = visible->n_groups,
+                                                   .n_blocks = (uint32_t)starts[0],
+                                                   .blocks = visible->cells[level].data,
+                                                   .row_start = starts,
+                                                   .last_len = visible->last_lens[level].data};
     starts[0] = 0;
 }
 

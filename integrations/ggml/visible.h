@@ -66,10 +66,10 @@ struct kvpi_visible {
     struct kvpi_array shared_queries; /* query_start of the first level */
     struct kvpi_array query_start, order, bits, bits_start, spare;
     /* What to put into kvp_attention: n_seqs, query_start, order, levels, tree. */
-    kvp_attn_level levels[2];
+    kvp_attention_level levels[2];
     uint32_t n_levels;
     uint32_t n_seqs;
-    kvp_attn_tree tree;
+    kvp_attention_tree tree;
 };
 
 /* All zero: nothing read yet. */

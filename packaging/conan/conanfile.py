@@ -12,7 +12,7 @@ from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load, rm, rmdir
 
 SOURCES = ["CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "src/*"]
-LEFT_OUT = ["BUILD_TOOL", "BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_FUZZ", "WERROR", "STORE", "REDIS", "UCX", "LLAMA"]
+LEFT_OUT = ["BUILD_TOOL", "BUILD_TESTS", "BUILD_EXAMPLES", "BUILD_FUZZ", "WERROR", "STORE", "REDIS", "LLAMA"]
 
 
 class Kvpager(ConanFile):
@@ -43,7 +43,7 @@ class Kvpager(ConanFile):
 
     def validate(self):
         if self.settings.os != "Linux":
-            raise ConanInvalidConfiguration(f"kvpager is for Linux, not {self.settings.os}: docs/PLATFORMS.md")
+            raise ConanInvalidConfiguration(f"kvpager is for Linux, not {self.settings.os}: docs/BUILDING.md")
 
     def generate(self):
         toolchain = CMakeToolchain(self)

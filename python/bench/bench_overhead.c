@@ -1,6 +1,6 @@
 /* C's side of bench_overhead.py: reads names of cases, prints ns for each call of a batch. The same
  * calls on the same state as the Python functions of that name. */
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/meta.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,7 +138,7 @@ static double can_open_case(void)
     kvp_admission admission;
     double start = now();
     for (uint32_t i = 0; i < n_batch; i++)
-        kvp_can_open(cache, ns, &prompt, &admission);
+        kvp_cache_can_open(cache, ns, &prompt, &admission);
     return (now() - start) / n_batch;
 }
 
@@ -158,7 +158,7 @@ static double match_case(void)
     kvp_open_info info;
     double start = now();
     for (uint32_t i = 0; i < n_batch; i++)
-        kvp_match(cache, ns, &prompt, &info);
+        kvp_cache_match(cache, ns, &prompt, &info);
     return (now() - start) / n_batch;
 }
 

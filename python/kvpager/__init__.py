@@ -17,18 +17,17 @@ STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers;
 what is different here.
 """
 
-from ._attention import AttnTeam as AttnTeam
-from ._attention import AttnTree as AttnTree
-from ._attention import AttnWindow as AttnWindow
+from ._attention import AttentionTeam as AttentionTeam
+from ._attention import AttentionTree as AttentionTree
+from ._attention import AttentionWindow as AttentionWindow
 from ._attention import CsrLists as CsrLists
 from ._attention import DenseLists as DenseLists
 from ._attention import Rope as Rope
 from ._attention import append as append
 from ._attention import attention as attention
-from ._attention import attn_has as attn_has
+from ._attention import attention_has as attention_has
 from ._attention import merge as merge
 from ._base_errors import CallerError as CallerError
-from ._base_errors import ClosedError as ClosedError
 from ._base_errors import DataError as DataError
 from ._base_errors import Error as Error
 from ._base_errors import RetryError as RetryError
@@ -38,6 +37,8 @@ from ._cache import EVICTED_DTYPE as EVICTED_DTYPE
 from ._cache import Cache as Cache
 from ._cache import handles_of as handles_of
 from ._constants import *  # noqa: F403
+from ._core import ClosedError as ClosedError
+from ._core import fields_explained as _fields_explained
 from ._core import number as _number
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
@@ -86,6 +87,12 @@ from ._oplog import OpLog as OpLog
 from ._oplog import call_name as call_name
 from ._records import *  # noqa: F403
 from ._records import ConfigFields as ConfigFields
+from ._records import LayoutFields as LayoutFields
+from ._records import MemoryOptionsFields as MemoryOptionsFields
+from ._records import RopeFields as RopeFields
+from ._records import SchedConfigFields as SchedConfigFields
+from ._records import TransferConfigFields as TransferConfigFields
+from ._records import WireConfigFields as WireConfigFields
 from ._sched import ENDED_DTYPE as ENDED_DTYPE
 from ._sched import STEP_SEQ_DTYPE as STEP_SEQ_DTYPE
 from ._sched import Expired as Expired
@@ -103,6 +110,7 @@ from ._transfer import Incoming as Incoming
 from ._transfer import Link as Link
 from ._transfer import Loopback as Loopback
 from ._transfer import SharedMemory as SharedMemory
+from ._transfer import Tcp as Tcp
 from ._transfer import Outgoing as Outgoing
 from ._transfer import TicketInfo as TicketInfo
 from ._transfer import TransferReceiver as TransferReceiver
@@ -130,3 +138,14 @@ def blocks_for_append(block_tokens: int, n_tokens: int, n_new: int, reserve: int
     return int(_lib.kvp_blocks_for_append(
         _number("block_tokens", block_tokens), _number("n_tokens", n_tokens),
         _number("n_new", n_new), _number("reserve", reserve)))
+
+
+# What help() shows: keywords that are fields of a struct, with what the header says of them.
+for _made, _fields in ((Cache, ConfigFields), (Scheduler, SchedConfigFields),
+                       (Layout, LayoutFields), (Rope, RopeFields),
+                       (TransferSender, TransferConfigFields),
+                       (TransferReceiver, TransferConfigFields),
+                       (Sender, WireConfigFields), (Mirror, WireConfigFields)):
+    _fields_explained(_made, _fields)
+
+__all__ = [_name for _name in dir() if not _name.startswith("_")]

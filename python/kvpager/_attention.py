@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 F64Array = npt.NDArray[np.float64]
 
 
-class AttnTeam(Uncopied):
-    """Threads that attention is split over, the caller's among them: 1..ATTN_TEAM_MAX. One call at
+class AttentionTeam(Uncopied):
+    """Threads that attention is split over, the caller's among them: 1..ATTENTION_TEAM_MAX. One call at
     a time: BusyError. They end with the last reference to it."""
 
     def __init__(self, n_threads: int) -> None:
         self._o = owned(lib.KVPY_TEAM)
-        status = lib.kvpg_attn_team_create(number("n_threads", n_threads), self._o)
+        status = lib.kvpg_attention_team_create(number("n_threads", n_threads), self._o)
         if status:
-            fail(status, "AttnTeam", n_threads=n_threads)
+            fail(status, "AttentionTeam", n_threads=n_threads)
 
 
-def attn_has(impl: int) -> bool:
-    """Whether this processor has an implementation, ATTN_..."""
-    return bool(lib.kvp_attn_has(number("impl", impl)))
+def attention_has(impl: int) -> bool:
+    """Whether this processor has an implementation, ATTENTION_..."""
+    return bool(lib.kvp_attention_has(number("impl", impl)))
 
 
 class Rope:
@@ -94,7 +94,7 @@ class CsrLists(NamedTuple):
     query_start: Any = None
 
 
-class AttnTree(NamedTuple):
+class AttentionTree(NamedTuple):
     """What queries may see of uncommitted tokens, the sequences' last keys.
 
     start       [B + 1] i32, first uncommitted token of each sequence
@@ -108,7 +108,7 @@ class AttnTree(NamedTuple):
     bits_start: Any = None
 
 
-class AttnWindow(NamedTuple):
+class AttentionWindow(NamedTuple):
     """The first sink_tokens and the last recent_tokens keys are seen; recent_tokens 0: all.
     With CHUNKED for sink_tokens, those of the query's chunk of recent_tokens.
 
@@ -198,7 +198,7 @@ def _run(what: str, bytes_of: Any, run: Any, made: Any, given: dict[str, Any]) -
 
 def append(layer: Layer, k: F32Array, v: F32Array | None, slots: Any, *,
            positions: Ints | None = None, rope: Rope | None = None,
-           impl: int = c.ATTN_AUTO) -> None:
+           impl: int = c.ATTENTION_AUTO) -> None:
     """Write new K and V to their slots.
 
     k, v       [T, H, D], [T, H, Dv] f32; v None for a latent layer
@@ -267,7 +267,7 @@ def _set_level(level: Any, lists: DenseLists | CsrLists, keep: list[Any]) -> int
     return len(last)
 
 
-def _set_window(made: Any, window: AttnWindow, n_seqs: int, keep: list[Any]) -> None:
+def _set_window(made: Any, window: AttentionWindow, n_seqs: int, keep: list[Any]) -> None:
     room = made.window
     try:
         room.sink_tokens, room.recent_tokens = window.sink_tokens, window.recent_tokens
@@ -287,7 +287,7 @@ def _set_window(made: Any, window: AttnWindow, n_seqs: int, keep: list[Any]) -> 
             keep.append(data)
 
 
-def _set_tree(made: Any, tree: AttnTree, n_seqs: int, keep: list[Any]) -> None:
+def _set_tree(made: Any, tree: AttentionTree, n_seqs: int, keep: list[Any]) -> None:
     room = made.tree
     for name in ("start", "bits_start"):
         value = getattr(tree, name)
@@ -318,9 +318,9 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
               out: F32Array | None = None, lse: F32Array | None = None, v_size: int = 0,
               causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0,
               sink_logits: F32Array | None = None, order: Ints | None = None,
-              window: AttnWindow | None = None, tree: AttnTree | None = None,
+              window: AttentionWindow | None = None, tree: AttentionTree | None = None,
               rope: Rope | None = None, positions: Ints | None = None,
-              team: AttnTeam | None = None, impl: int = c.ATTN_AUTO) -> F32Array:
+              team: AttentionTeam | None = None, impl: int = c.ATTENTION_AUTO) -> F32Array:
     """Attention: prefill, chunks of it, decode, trees, in one batch. attention.h has the terms.
 
     q            [T, Q, D] f32
@@ -335,8 +335,8 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     team         threads that share the work; None: this one only
     """
     instance("layer", layer, Layer)
-    for name, given, kind in (("window", window, AttnWindow), ("tree", tree, AttnTree),
-                              ("rope", rope, Rope), ("team", team, AttnTeam)):
+    for name, given, kind in (("window", window, AttentionWindow), ("tree", tree, AttentionTree),
+                              ("rope", rope, Rope), ("team", team, AttentionTeam)):
         if given is not None:
             instance(name, given, kind)
     q = _array("q", q)
@@ -360,7 +360,7 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     if lse is not None:
         _set_rows(made.lse, "lse", _columns("lse", lse), (t, n_heads, 1), writable=True)
     levels = [lists] if isinstance(lists, (DenseLists, CsrLists)) else listed("lists", lists)
-    rooms = ffi.new("kvp_attn_level[]", len(levels))
+    rooms = ffi.new("kvp_attention_level[]", len(levels))
     for room, level in zip(rooms, levels):
         rows = _set_level(room, level, keep)
         if room.query_start == NULL and rows != n_seqs:
@@ -396,7 +396,7 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     return result
 
 
-def merge(partials: SequenceOf[tuple[F32Array, F32Array]], *, impl: int = c.ATTN_AUTO) -> tuple[
+def merge(partials: SequenceOf[tuple[F32Array, F32Array]], *, impl: int = c.ATTENTION_AUTO) -> tuple[
         F32Array, F32Array]:
     """Merge partial results of disjoint sets of keys: [(out [T, Q, Dv], lse [T, Q])] f32, at most
     MERGE_MAX; gives (out, lse)."""

@@ -39,7 +39,3 @@ class DataError(Error):
 
 class SystemFailure(Error):
     """The machine refused, or the cache's own state is broken."""
-
-
-class ClosedError(CallerError, ValueError):
-    """The object was closed."""

@@ -80,7 +80,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
 
     def _read_config(self) -> dict[str, int | float]:
         room = ffi.new("kvp_config *")
-        status = lib.kvpg_config_peek(self._o, room)
+        status = lib.kvpg_cache_config_peek(self._o, room)
         if status:
             plain_fail(status, "Cache.config")
         self.groups = [Window(group.sink_tokens, group.recent_tokens)
@@ -155,7 +155,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         """Audit the cache; CorruptError names the invariant that does not hold."""
         room = ffi.new("kvp_violation *")
         try:
-            status = lib.kvpg_check(self._o, level, room)
+            status = lib.kvpg_cache_check(self._o, level, room)
         except _no_numbers as error:
             raise bad_number(error, level=level) from None
         if status == lib.KVP_E_CORRUPT:
@@ -184,7 +184,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
     def state_stats(self) -> StateStats:
         """Slots of recurrent state and checkpoints; all 0 without Cache(state_slots=...)."""
         room = _STATE_STATS.new()
-        status = lib.kvpg_cache_state_stats(self._o, room)
+        status = lib.kvpg_cache_state_stats_get(self._o, room)
         if status:
             fail(self._o, status, "Cache.state_stats")
         return _STATE_STATS.read(room)

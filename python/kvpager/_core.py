@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ._base_errors import ClosedError, Error
-from ._errors import BY_STATUS, ArgError
+from ._base_errors import Error
+from ._errors import BY_STATUS, ArgError, HandleError
 from . import _native
 from ._native import ffi, lib
 from ._records import STRUCTS, Shortage
@@ -76,12 +76,21 @@ class Uncopied:
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        try:
+            state = " open" if lib.kvpy_object_is_open(getattr(self, "_o")) else " closed"
+        except (AttributeError, TypeError):  # none is there, or one of the stores' library
+            state = ""
+        return f"<kvpager.{type(self).__name__}{state}>"
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__}: cannot be copied or pickled, because it stands "
                         f"for one object of the library; pass the object itself")
 
 
 # ------------------------------------------------------------------------------------- arrays
+
+_OF_STEPS = ("begin", "n_tokens")  # fields of step.seqs that metadata is made of
 
 
 def _from_numbers(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -128,7 +137,8 @@ def array_of(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if value.ndim != 1:
         raise ArgError(f"{name}: needs one dimension, has {value.ndim}")
     if not value.flags.c_contiguous:
-        raise ArgError(f"{name}: the array is not contiguous")
+        raise ArgError(f"{name}: the array is not contiguous; np.ascontiguousarray({name}) is"
+                       + (f", and of a step, step.{name}" if name in _OF_STEPS else ""))
     if not value.flags.aligned:
         raise ArgError(f"{name}: the array is not aligned")
     if value.size >= 2 ** 32:
@@ -414,6 +424,12 @@ def struct_dtype(cname: str) -> np.dtype[Any]:
                      "itemsize": ffi.sizeof(kind)})
 
 
+def fields_explained(made: type, fields: type) -> None:
+    """Adds the fields that may be keywords to a class's docstring."""
+    described = (fields.__doc__ or "").partition("\n\n")[2].rstrip()
+    made.__doc__ = f"{(made.__doc__ or '').rstrip()}\n\n    Keywords:\n\n{described}\n"
+
+
 def set_fields(cdata: Any, fields: Any, what: str) -> None:
     """Sets fields of a struct from keyword arguments."""
     known = dict(ffi.typeof(cdata).item.fields)
@@ -494,6 +510,43 @@ def _blame(arguments: dict[str, Any]) -> str:
     return ""
 
 
+class ClosedError(HandleError, ValueError):
+    """The object was closed."""
+
+
+# What to do about a StateError, where the header's condition is one thing.
+_STEP_IS_OUT = "a step is out: end it with finish or fail first"
+_NO_STEP = "no step is out: call step first"
+_HOST = "the cache was made with host_blocks=0: there is no host tier"
+_STATES = "the cache was made without state_slots"
+_IN_STATE = {
+    "Scheduler.step": _STEP_IS_OUT, "Scheduler.reorder": _STEP_IS_OUT + ", and let its samples run up "
+                                                        "to their newest token",
+    "Scheduler.finish": _NO_STEP, "Scheduler.fail": _NO_STEP, "Scheduler.reclaim": _NO_STEP,
+    "Scheduler.hold": "it does not wait, or was decided on before: ask loadable",
+    "Scheduler.skip_load": "it does not wait, or was decided on before: ask loadable",
+    "Scheduler.release": "it is not held: it was released, by release, tick or a pause",
+    "Sequence.commit": "only tokens that have slots can be computed: extend first",
+    "Cache.commit_many": "only tokens that have slots can be computed: extend first",
+    "Sequence.fork": "tokens before `at` have no KV yet: fork before the extend, after the commit, "
+                     "or at computed_tokens",
+    "Sequence.fill": "fewer tokens are without a value",
+    "Sequence.slots": "slots that are not computed are there after an extend",
+    "Sequence.extend": "fill tokens that have no value, or swap it in, first",
+    "Sequence.append": "fill tokens that have no value, or swap it in, first",
+    "Cache.step_begin": "steps are ordered: make the cache with steps=STEPS_OVERLAPPED",
+    "Cache.record": "a recording begins before the first namespace, and one at a time",
+    "Cache.events": "the cache was made with max_events=0",
+    "Cache.policy_info": "the cache was made without policy=POLICY_LEARNED",
+    "Cache.policy_class": "the cache was made without policy=POLICY_LEARNED",
+    "Namespace.quota": "the cache was made with quotas=0",
+    "Namespace.info": "the cache was made with quotas=0",
+    "Namespace.state_need": _STATES, "Sequence.state": _STATES, "states": _STATES,
+    "Cache.state_stats": _STATES, "Cache.mirror": _HOST,
+    "Cache.swap_out": "one is swapped out already", "Cache.swap_in": "one is not swapped out",
+}
+
+
 def why(status: int, check: Any, *given: Any) -> str:
     """What a check of the library says is wrong: "; n_blocks is 1, expected 2 to 2^31-1"."""
     if status not in (lib.KVP_E_ARG, lib.KVP_E_TOO_LONG, lib.KVP_E_MISMATCH):
@@ -514,6 +567,8 @@ def error_of(status: int, call: str, arguments: dict[str, Any],
     kind = BY_STATUS.get(status, Error)
     message = f"{call}({shown}): {kind.name}: {kind.text}"
     message += said
+    if status == lib.KVP_E_STATE and not said and call in _IN_STATE:
+        message += f"; {_IN_STATE[call]}"
     if kind is ArgError and not said:
         message += _blame(arguments)
     if shortage is None or shortage.status != status:
@@ -522,6 +577,8 @@ def error_of(status: int, call: str, arguments: dict[str, Any],
         what = {lib.KVP_HOST: "host blocks", lib.KVP_STATE_SLOTS: "slots of state"}
         message += (f"; {shortage.missing_blocks} {what.get(shortage.tier, 'device blocks')}"
                     " missing")
+        if status == lib.KVP_E_NEVER:
+            message += ", however long it waits: refuse it, or make the cache larger"
     return kind(message, int(shortage.missing_blocks), shortage.index, shortage.tier)
 
 

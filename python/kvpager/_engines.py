@@ -50,6 +50,16 @@ def weights_of(given: object, model: str) -> bytes:
             name.encode() + b"\0" + digest for name, digest in zip(names, digests))).digest()
 
 
+def urls_of(given: object) -> list[str]:
+    """The stores that a configuration names: a URL, or a list of them, nearest first."""
+    urls = given if isinstance(given, (list, tuple)) else [given]
+    for url in urls:
+        if not isinstance(url, str):
+            raise ValueError(f"store: needs a URL as file:/var/cache/kv?size=200GiB, or a list of "
+                             f"them, not {type(url).__name__}")
+    return list(urls)
+
+
 def fingerprint_of(engine: str, facts: Mapping[str, Any]) -> bytes:
     """SHA-256 over everything that the bytes of KV depend on besides the engine's keys. One fact
     changed: another fingerprint."""

@@ -53,7 +53,7 @@ class Lending:
         try:
             array = np.empty(capacity, COLD_DTYPE)
             room = ffi.cast("kvp_cold *", _from_buffer("uint8_t[]", array.view(np.uint8)))
-            status = lib.kvpg_cold_end(self._o, tier, at, room, capacity, n)
+            status = lib.kvpg_cache_cold_end(self._o, tier, at, room, capacity, n)
         except (ValueError, *_no_numbers) as error:
             raise bad_number(error, tier=tier, capacity=capacity) from None
         if status:
@@ -121,7 +121,7 @@ class Lending:
         given, room = i32("blocks", blocks), _MIRRORED.new()
         host = np.zeros(len(given), I32)
         try:
-            status = lib.kvpg_mirror(self._o, given, len(given), spare,
+            status = lib.kvpg_cache_mirror(self._o, given, len(given), spare,
                                      out_array("out", host, I32, 0), room)
         except _no_numbers as error:
             raise bad_number(error, spare=spare) from None
@@ -132,14 +132,14 @@ class Lending:
     def lend(self, blocks: Ints) -> None:
         """Hold host blocks while a store reads them, all or nothing."""
         given = i32("blocks", blocks)
-        status = lib.kvpg_blocks_lend(self._o, given, len(given))
+        status = lib.kvpg_cache_lend(self._o, given, len(given))
         if status:
             fail(self._o, status, "Cache.lend", blocks=blocks)
 
     def give_back(self, blocks: Ints) -> None:
         """Give lent blocks back, all or nothing."""
         given = i32("blocks", blocks)
-        status = lib.kvpg_blocks_return(self._o, given, len(given))
+        status = lib.kvpg_cache_give_back(self._o, given, len(given))
         if status:
             fail(self._o, status, "Cache.give_back", blocks=blocks)
 

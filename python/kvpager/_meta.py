@@ -69,7 +69,7 @@ class Csr(NamedTuple):
 
 
 class Windowed(NamedTuple):
-    """CSR without what a window leaves out: AttnWindow and CsrLists, TVM.
+    """CSR without what a window leaves out: AttentionWindow and CsrLists, TVM.
 
     qo_indptr .. slot_mapping   as Csr; kv_indices [F], of which none is the null block
     relative        [T] i32, positions counted over kept keys (StreamingLLM)

@@ -93,7 +93,7 @@ class OpLog(_Closing):
                        else copied(call.handles, call.n_seqs, U64))
             numbers = {name: int(getattr(call, name)) for name in _SCALARS
                        if getattr(call, name)}
-            name = ffi.string(lib.kvp_call_name(call.op)).decode()
+            name = ffi.string(lib.kvp_oplog_call_name(call.op)).decode()
             return Call(room.index, name, int(room.status), numbers, tokens, handles, counts,
                         bytes(ffi.buffer(room.bytes, room.n_bytes)))
 
@@ -115,5 +115,5 @@ class OpLog(_Closing):
 
 def call_name(op: int) -> str:
     """Name of a call by its number; "?" when there is none."""
-    text: Any = ffi.string(lib.kvp_call_name(number("op", op)))
+    text: Any = ffi.string(lib.kvp_oplog_call_name(number("op", op)))
     return str(text.decode())

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._cache import Cache, object_of
-from ._core import (I32, NULL, U8, U32, U64, Handle, I32Array, Ints, Struct, U64Array, Uncopied,
+from ._core import (I32, NULL, U8, U32, U64, Handle, I32Array, Ints, Struct, U32Array, U64Array, Uncopied,
                     bad_number, calls, close, error_of, i32, out_array, owned, pointer, same_length,
                     set_fields, struct_dtype, u32, why)
 from ._errors import ArgError, CorruptError
@@ -67,6 +67,16 @@ class Step(NamedTuple):
     def handles(self) -> U64Array:
         """[B] u64: the sequences, for metadata."""
         return np.ascontiguousarray(self.seqs["seq"])
+
+    @property
+    def begin(self) -> U32Array:
+        """[B] u32: position of the first token that each computes, for metadata."""
+        return np.ascontiguousarray(self.seqs["begin"])
+
+    @property
+    def n_tokens(self) -> U32Array:
+        """[B] u32: tokens that each computes, for metadata."""
+        return np.ascontiguousarray(self.seqs["n_tokens"])
 
 
 calls.setup_steps(np.empty, (I32, U32, U64, EVENT_DTYPE, STEP_SEQ_DTYPE, ENDED_DTYPE),
@@ -125,6 +135,9 @@ class Scheduler(Uncopied):
         self._max_requests, self._max_loading = made.max_requests, made.max_loading
         samples = made.max_samples or made.max_requests
         self._ended = np.empty(samples + made.max_requests, ENDED_DTYPE)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, at most {self._max_requests} requests>"
 
     def __enter__(self) -> Scheduler:
         return self
@@ -185,7 +198,12 @@ class Scheduler(Uncopied):
             failed = error_of(status, "Scheduler.submit",
                               {"tokens": given.tokens, "max_new_tokens": max_new_tokens,
                                "n_samples": n_samples})
-            failed.limit = _LIMIT.read(limit)  # type: ignore[attr-defined]
+            most = _LIMIT.read(limit)
+            failed.limit = most  # type: ignore[attr-defined]
+            if status in (lib.KVP_E_NEVER, lib.KVP_E_TOO_LONG):
+                both = f", {most.max_tokens} with new ones" if most.max_tokens else ""
+                failed.args = (f"{failed}; at most {most.max_prompt_tokens} tokens of a prompt{both} "
+                               "can be served: refuse it, or make the cache larger",)
             raise failed
         if given._borrows:
             self._borrowed[out.bits] = given

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, Uncopied, array_of,
+from ._base_errors import Error
+from ._core import (I32, I64, NULL, ClosedError, Handle, I32Array, I64Array, Ints, Struct, Uncopied, array_of,
                     bad_number, bytes_in, calls, error_of, i32, listed, number, out_array,
                     same_length, seqs_of, struct_dtype, u32, unusable, why)
 from ._errors import ArgError, TooSmallError
@@ -39,9 +40,27 @@ def fail(handle: Any, status: int, call: str, /, *, said: str = "", **arguments:
     shortage = None
     if status in (lib.KVP_E_NO_BLOCKS, lib.KVP_E_NEVER) or arguments.get("seqs") is not None:
         room = _SHORTAGE.new()
-        if lib.kvpg_cache_shortage(handle, room) == 0:
+        if lib.kvpg_cache_shortage_get(handle, room) == 0:
             shortage = _SHORTAGE.read(room)
-    raise error_of(status, call, arguments, shortage, said)
+    of = arguments.get("seq", arguments.get("ns"))
+    if status == lib.KVP_E_HANDLE and isinstance(of, (Sequence, Namespace)):
+        raise ClosedError(f"{call}: the handle is closed, or of another cache: {of!r}")
+    error = error_of(status, call, arguments, shortage, said)
+    if status == lib.KVP_E_STATE and isinstance(of, Sequence):
+        error.args = (f"{error}{_state_of(of)}",)
+    raise error
+
+
+def _state_of(seq: Sequence) -> str:
+    """What a refused call may have stumbled over, in numbers."""
+    try:
+        info = seq.info()
+    except Error:  # another thread is inside
+        return ""
+    where = "swapped out; " if info.tier == c.HOST else ""
+    tree = f", a tree of {info.tree_tokens} nodes" if info.tree_tokens else ""
+    return (f"; {where}it has {info.n_tokens} tokens, {info.known_tokens} with a value, "
+            f"{info.computed_tokens} computed{tree}")
 
 
 class Key(NamedTuple):
@@ -510,7 +529,7 @@ def accept(handle: Any, call: str, name: str, seqs: Any, leaves: Ints) -> npt.ND
     handles, deepest = seqs_of("seqs", seqs), i32(name, leaves)
     same_length(**{"seqs": handles, name: deepest})
     config = ffi.new("kvp_config *")
-    status = lib.kvpg_config_peek(handle, config)
+    status = lib.kvpg_cache_config_peek(handle, config)
     if status:
         fail(handle, status, call)
     made = ffi.new("kvp_accept *")
@@ -567,7 +586,7 @@ class Namespace(Handle, Uncopied):
                 raise
             raise bad_number(error, reserve=reserve, tag=tag) from None
         if type(made) is int:
-            fail(self._o, made, "Namespace.open", said=self._why(made, prompt, reserve),
+            fail(self._o, made, "Namespace.open", ns=self, said=self._why(made, prompt, reserve),
                  **_shown(prompt), reserve=reserve)
         return made  # type: ignore[no-any-return]
 
@@ -588,7 +607,7 @@ class Namespace(Handle, Uncopied):
             if found is None:
                 found = _match(self, array_of("tokens", prompt, I32))
         if type(found) is int:
-            fail(self._o, found, "Namespace.match", said=self._why(found, prompt),
+            fail(self._o, found, "Namespace.match", ns=self, said=self._why(found, prompt),
                  **_shown(prompt))
         return found  # type: ignore[no-any-return]
 
@@ -597,7 +616,7 @@ class Namespace(Handle, Uncopied):
         if type(prompt) is Prompt:
             _check_hashes(self._o, prompt)
             room = _ADMISSION.new()
-            found = lib.kvpg_can_open(self._o, self.handle, prompt._c, room)
+            found = lib.kvpg_cache_can_open(self._o, self.handle, prompt._c, room)
             if found == 0:
                 found = _ADMISSION.read(room)
         else:
@@ -605,7 +624,7 @@ class Namespace(Handle, Uncopied):
             if found is None:
                 found = _can_open(self, array_of("tokens", prompt, I32))
         if type(found) is int:
-            fail(self._o, found, "Namespace.can_open", **_shown(prompt))
+            fail(self._o, found, "Namespace.can_open", ns=self, **_shown(prompt))
         return found  # type: ignore[no-any-return]
 
     def state_need(self, prompt: Prompt | Ints) -> int:
@@ -614,7 +633,7 @@ class Namespace(Handle, Uncopied):
         out = ffi.new("uint32_t *")
         status = lib.kvpg_state_need(self._o, self.handle, prompt_of(prompt)._c, out)
         if status:
-            fail(self._o, status, "Namespace.state_need", **_shown(prompt))
+            fail(self._o, status, "Namespace.state_need", ns=self, **_shown(prompt))
         return int(out[0])
 
     def flush(self) -> None:
@@ -632,7 +651,7 @@ class Namespace(Handle, Uncopied):
         except _no_numbers as error:
             raise bad_number(error, n_blocks=n_blocks, tier=tier) from None
         if status:
-            fail(self._o, status, "Namespace.quota", n_blocks=n_blocks, tier=tier)
+            fail(self._o, status, "Namespace.quota", ns=self, n_blocks=n_blocks, tier=tier)
 
     def info(self) -> NsInfo:
         """How many blocks and slots of state count for it, on both tiers, and its quotas."""
@@ -668,7 +687,7 @@ def _check_hashes(cache_handle: Any, prompt: Prompt) -> None:
     if prompt._c.hashes == NULL:
         return
     config = ffi.new("kvp_config *")
-    status = lib.kvpg_config_peek(cache_handle, config)
+    status = lib.kvpg_cache_config_peek(cache_handle, config)
     if status:
         fail(cache_handle, status, "config")
     units = prompt._c.n_tokens // config.unit_tokens

@@ -60,7 +60,7 @@ class Tiers:
         """Whether swap_out would find its blocks now, on the host."""
         found = calls.can_swap_out(self._h, seqs)
         if found is None:
-            found = self._of_seqs(lib.kvpg_can_swap_out, _ADMISSION, seqs)
+            found = self._of_seqs(lib.kvpg_cache_can_swap_out, _ADMISSION, seqs)
         if type(found) is int:
             fail(self._o, found, "Cache.can_swap_out", seqs=seqs)
         return found  # type: ignore[no-any-return]
@@ -72,7 +72,7 @@ class Tiers:
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if found is None:
-            found = self._of_seqs(lib.kvpg_can_swap_in, _ADMISSION, seqs, reserve)
+            found = self._of_seqs(lib.kvpg_cache_can_swap_in, _ADMISSION, seqs, reserve)
         if type(found) is int:
             fail(self._o, found, "Cache.can_swap_in", seqs=seqs, reserve=reserve)
         return found  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ has a Loopback, attaches one end, and carries the messages of the other by any w
         socket.send(message)
     end.post(socket.recv(...))              # what the other side said
 
-Two processes of one machine need not carry them: SharedMemory gives each a link to the other.
+Two processes need not carry them: SharedMemory (of one machine) and Tcp give each a link to the other.
 
 Calls on links keep the interpreter's lock, so that both ends of a loopback may be used from any
 thread.
@@ -48,7 +48,7 @@ def _bytes(name: str, value: Any) -> Any:
 
 
 class Link(Uncopied):
-    """One end of a Loopback, or of SharedMemory. Attach it to a sender or a receiver; or use it by hand, and it is the
+    """One end of a Loopback, of SharedMemory or Tcp. Attach it to a sender or a receiver; or use it by hand, and it is the
     other side's."""
 
     __slots__ = ("_c", "_keep", "max_message")
@@ -104,7 +104,39 @@ class Loopback(Uncopied):
         lib.kvp_loopback_cut(self._c)
 
 
-class SharedMemory(Uncopied):
+class _Socketed(Uncopied):
+    """What links over a socket of the caller's have in common."""
+
+    _KIND: int
+    _TYPE: str
+    _OPEN: Any
+    _CONNECT: Any
+
+    def __init__(self, sock: Any, max_message: int = c.SHM_MESSAGE,
+                 n_messages: int = c.SHM_MESSAGES) -> None:
+        made, said = owned(self._KIND), ffi.new("kvp_why *")
+        fd = getattr(sock, "fileno", lambda: sock)()
+        try:
+            status = self._OPEN(fd, max_message, n_messages, made, said)
+        except _no_numbers as error:
+            raise bad_number(error, sock=fd, max_message=max_message,
+                             n_messages=n_messages) from None
+        if status:
+            raise error_of(status, type(self).__name__, {"sock": fd}, said=_told(said))
+        self._c = bare(made, self._TYPE)
+
+    def connect(self) -> Link | None:
+        """The link, once; None: the peer has not opened its end yet, call again."""
+        end, said = ffi.new("kvp_link *"), ffi.new("kvp_why *")
+        status = self._CONNECT(self._c, end, said)
+        if status == AgainError.status:
+            return None
+        if status:
+            raise error_of(status, f"{type(self).__name__}.connect", {}, said=_told(said))
+        return Link(end, (self._c, end))
+
+
+class SharedMemory(_Socketed):
     """One end of a link to another process of this machine, over shared memory.
 
     sock         a connected Unix socket (SOCK_STREAM or SOCK_SEQPACKET), or its number, with nothing
@@ -115,28 +147,31 @@ class SharedMemory(Uncopied):
     The peer finds its link broken when the last reference to this end and its link is gone.
     """
 
-    def __init__(self, sock: Any, max_message: int = c.SHM_MESSAGE,
-                 n_messages: int = c.SHM_MESSAGES) -> None:
-        made, said = owned(lib.KVPY_SHM), ffi.new("kvp_why *")
-        fd = getattr(sock, "fileno", lambda: sock)()
-        try:
-            status = lib.kvpg_shm_open(fd, max_message, n_messages, made, said)
-        except _no_numbers as error:
-            raise bad_number(error, sock=fd, max_message=max_message,
-                             n_messages=n_messages) from None
-        if status:
-            raise error_of(status, "SharedMemory", {"sock": fd}, said=_told(said))
-        self._c = bare(made, "kvp_shm *")
+    _KIND, _TYPE = lib.KVPY_SHM, "kvp_shm *"
+    _OPEN, _CONNECT = lib.kvpg_shm_open, lib.kvp_shm_connect
 
-    def connect(self) -> Link | None:
-        """The link, once; None: the peer has not opened its end yet, call again."""
-        end, said = ffi.new("kvp_link *"), ffi.new("kvp_why *")
-        status = lib.kvp_shm_connect(self._c, end, said)
-        if status == AgainError.status:
-            return None
-        if status:
-            raise error_of(status, "SharedMemory.connect", {}, said=_told(said))
-        return Link(end, (self._c, end))
+
+class Tcp(_Socketed):
+    """One end of a link over a connected stream socket: TCP to another host, or a Unix socket.
+
+    sock         connected, SOCK_STREAM, or its number, with nothing in it. It is duplicated: close
+                 yours, and read or write it no more
+    max_message  bytes of a message; the smaller one of both ends holds for both
+    n_messages   buffers in each direction
+
+    The peer finds its link broken when the last reference to this end and its link is gone: call
+    flush until it returns True before that.
+    """
+
+    _KIND, _TYPE = lib.KVPY_TCP, "kvp_tcp *"
+    _OPEN, _CONNECT = lib.kvpg_tcp_open, lib.kvp_tcp_connect
+
+    def flush(self) -> bool:
+        """Whether everything that was posted has reached the peer's system. PeerError: it is gone."""
+        status = lib.kvp_tcp_flush(self._c)
+        if status and status != AgainError.status:
+            fail(status, "Tcp.flush")
+        return not status
 
 
 def _told(said: Any) -> str:
@@ -212,7 +247,7 @@ class _Transfer(Uncopied):
 class Incoming(_Transfer):
     """KV that a receiver waits for. ticket: what its sender needs, bytes."""
 
-    _calls = {"info": lib.kvpg_receiver_info, "abort": lib.kvpg_receiver_abort,
+    _calls = {"info": lib.kvpg_receiver_info_get, "abort": lib.kvpg_receiver_abort,
               "close": lib.kvpg_receiver_close}
 
     def __init__(self, side: TransferReceiver, id: int, ticket: bytes) -> None:
@@ -223,7 +258,7 @@ class Incoming(_Transfer):
 class Outgoing(_Transfer):
     """KV that a sender sends."""
 
-    _calls = {"info": lib.kvpg_sender_info, "abort": lib.kvpg_sender_abort,
+    _calls = {"info": lib.kvpg_sender_info_get, "abort": lib.kvpg_sender_abort,
               "close": lib.kvpg_sender_close}
 
     def ready(self, n_tokens: int, layer: int = c.LAYERS_ALL) -> None:

@@ -217,7 +217,7 @@ class Mirror(_Closing):
     def info(self) -> WireMirrorState:
         """Where the mirror stands: epoch (0: waits for a full message), number, n_seqs."""
         room = _STATE.new()
-        status = lib.kvpg_wire_mirror_info(self._o, room)
+        status = lib.kvpg_wire_mirror_info_get(self._o, room)
         if status:
             fail(status, "Mirror.info")
         return _STATE.read(room)

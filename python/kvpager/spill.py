@@ -205,7 +205,7 @@ class Spill(Uncopied):
         """Ask for what the store has of a prompt, before it is admitted. If the answer's outcome is
         SPILL_WAITS, one with the same tag comes by `work`; any other allows to open it at once.
 
-        deadline   by the clock of `now`; 0: max_wait_ns from now
+        deadline   by the clock of `now`; 0: when computing would have ended
 
         AgainError: max_asks wait; go on without the store
         """

@@ -253,7 +253,7 @@ class Store(Uncopied):
              secret: bytes = b"", nearer_bytes_s: int = 0, nearer_bytes_day: int = 0) -> Store:
         """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
 
-        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST (docs/REDIS.md); also
+        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST (docs/STORES.md); also
                        max_age=TIME, quota=BYTES, secret=file:PATH; or a list of them, nearest first
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
@@ -601,6 +601,7 @@ class StoreDirectory(NamedTuple):
 
     path
     fingerprint      its first 8 bytes
+    why              IoError.status: the reason; else ""
     status           0; VersionError.status: of another version; FormatError.status: the log's header
                      is damaged; IoError.status: it cannot be read. Then what follows, opened_ns and
                      bytes excepted, is zero
@@ -616,6 +617,7 @@ class StoreDirectory(NamedTuple):
 
     path: str
     fingerprint: bytes
+    why: str
     status: int
     in_use: int
     opened_ns: int
@@ -647,8 +649,9 @@ class _Told:
 
 
 def _directory_of(found: Any) -> StoreDirectory:
-    numbers = [int(getattr(found, name)) for name in StoreDirectory._fields[2:]]
-    return StoreDirectory(os.fsdecode(ffi.string(found.path)), bytes(found.fingerprint), *numbers)
+    numbers = [int(getattr(found, name)) for name in StoreDirectory._fields[3:]]
+    return StoreDirectory(os.fsdecode(ffi.string(found.path)), bytes(found.fingerprint),
+                          ffi.string(found.why).decode(errors="replace"), *numbers)
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]

@@ -50,8 +50,8 @@ static PyMemberDef handle_members[] = {
     {"handle", T_ULONGLONG, offsetof(handle, bits), READONLY, "What arrays of handles hold: u64."},
     {NULL, 0, 0, 0, NULL}};
 
-/* Sequence.info: a method, for which Python has no code of its own to run. What it returned in place
- * of KVP_OK goes to `refuse`, which raises. */
+/* Sequence.info: a method, for which Python has no code of its own to run. What it returned in
+ * place of KVP_OK goes to `refuse`, which raises. */
 static PyObject *seq_info(PyObject *object, PyObject *unused)
 {
     handle *self = (handle *)object;
@@ -183,6 +183,17 @@ PyObject *kvpy_record_new(kvpy_record which, const void *fields)
 
 /* ---------------------------------------------------------------------------------- sequences */
 
+/* The object of a sequence that was just made; without memory for it, the sequence is closed. */
+static handle *sequence_of(handle *self, kvp_seq seq)
+{
+    handle *made = handle_new(sequence_type, self->owner, self->object, seq.bits);
+    if (made == NULL && kvpy_enter(self->object) == KVP_OK) {
+        (void)kvp_seq_close(kvpy_cache_of(self), seq, NULL);
+        kvpy_leave(self->object);
+    }
+    return made;
+}
+
 static PyObject *seq_commit(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
     handle *self = kvpy_handle_in(args, n_args, 2);
@@ -228,9 +239,7 @@ static PyObject *seq_fork(PyObject *module, PyObject *const *args, Py_ssize_t n_
         status = kvp_seq_fork(kvpy_cache_of(self), kvpy_seq_of(self), at, tag, &child);
         kvpy_leave(self->object);
     }
-    if (status != KVP_OK)
-        return PyLong_FromLong(status);
-    return (PyObject *)handle_new(sequence_type, self->owner, self->object, child.bits);
+    return status == KVP_OK ? (PyObject *)sequence_of(self, child) : PyLong_FromLong(status);
 }
 
 static PyObject *seq_truncate(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
@@ -285,7 +294,7 @@ static PyObject *cache_stats(PyObject *module, PyObject *const *args, Py_ssize_t
     kvp_stats stats;
     int status = kvpy_enter_reader(self->object);
     if (status == KVP_OK) {
-        status = kvp_cache_stats(kvpy_cache_of(self), &stats);
+        status = kvp_cache_stats_get(kvpy_cache_of(self), &stats);
         kvpy_leave_reader(self->object);
     }
     return status == KVP_OK ? kvpy_record_new(KVPY_STATS, &stats) : PyLong_FromLong(status);
@@ -300,7 +309,7 @@ static PyObject *cache_shortage(PyObject *module, PyObject *const *args, Py_ssiz
     kvp_shortage shortage;
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status = kvp_cache_shortage(kvpy_cache_of(self), &shortage);
+        status = kvp_cache_shortage_get(kvpy_cache_of(self), &shortage);
         kvpy_leave(self->object);
     }
     return status == KVP_OK ? kvpy_record_new(KVPY_SHORTAGE, &shortage) : PyLong_FromLong(status);
@@ -365,7 +374,7 @@ static int open_or_match(handle *self, const kvp_prompt *prompt, kvp_seq *seq, k
     if (seq != NULL)
         status = kvp_seq_open(kvpy_cache_of(self), ns, prompt, seq, info);
     else
-        status = kvp_match(kvpy_cache_of(self), ns, prompt, info);
+        status = kvp_cache_match(kvpy_cache_of(self), ns, prompt, info);
     kvpy_leave(self->object);
     return status;
 }
@@ -386,7 +395,7 @@ static PyObject *open_it(handle *self, const kvp_prompt *prompt)
     int status = run(self, prompt, &seq, &info);
     if (status != KVP_OK)
         return PyLong_FromLong(status);
-    handle *made = handle_new(sequence_type, self->owner, self->object, seq.bits);
+    handle *made = sequence_of(self, seq);
     if (made != NULL)
         made->info = info;
     return (PyObject *)made;

@@ -24,7 +24,8 @@ handle *kvpy_handle_in(PyObject *const *args, Py_ssize_t n_args, Py_ssize_t want
 int kvpy_u64_in(PyObject *value, uint64_t *out);
 int kvpy_u32_in(PyObject *value, uint32_t *out);
 
-/* An array of one dimension as it lies: 1: `view` has it, to be released; 0: it is another thing. */
+/* An array of one dimension as it lies: 1: `view` has it, to be released; 0: it is another thing.
+ * */
 typedef enum kvpy_kind {
     KVPY_I32,
     KVPY_U32,

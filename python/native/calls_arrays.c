@@ -139,8 +139,8 @@ static PyObject *ns_can_open(ARGUMENTS)
         .struct_size = sizeof prompt, .tokens = tokens.buf, .n_tokens = (uint32_t)tokens.shape[0]};
     int status = kvpy_go_in(self, prompt.n_tokens >= LONG_TOKENS, &state);
     if (status == KVP_OK) {
-        status =
-            kvp_can_open(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &admission);
+        status = kvp_cache_can_open(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt,
+                                    &admission);
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&tokens);
@@ -277,7 +277,7 @@ static PyObject *can_extend(ARGUMENTS)
     if (all.fits)
         status = kvpy_go_in(self, batch.n_seqs >= LONG_SEQS, &state);
     if (status == KVP_OK) {
-        status = kvp_can_extend(kvpy_cache_of(self), &batch, &admission);
+        status = kvp_cache_can_extend(kvpy_cache_of(self), &batch, &admission);
         kvpy_come_out(self, state);
     }
     kvpy_give_back(&all);

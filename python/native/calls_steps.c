@@ -22,10 +22,13 @@ static PyObject *nothing[ARRAY_KINDS]; /* an array without elements, which needs
 enum { DELTA, LEVEL, CASCADE, STEP, SWAPPED, TUPLES };
 static PyTypeObject *tuples[TUPLES];
 
-/* A fresh array of n items. */
+/* A fresh array of n items; NULL also after an exception, with which nothing of Python's may run:
+ * of a record's items all are made, whatever became of those before. */
 static PyObject *array_of(array_kind kind, const void *items, size_t n)
 {
     Py_buffer view;
+    if (PyErr_Occurred() != NULL)
+        return NULL;
     if (n == 0)
         return Py_NewRef(nothing[kind]);
     PyObject *count = PyLong_FromSize_t(n);
@@ -107,8 +110,8 @@ static int call_swap(kvp_cache *cache, enum swap which, const kvp_seq *seqs, uin
     switch (which) {
     case SWAP_OUT: return kvp_seq_swap_out(cache, seqs, n, swapped);
     case SWAP_IN: return kvp_seq_swap_in(cache, seqs, n, reserve, swapped);
-    case CAN_SWAP_OUT: return kvp_can_swap_out(cache, seqs, n, admission);
-    default: return kvp_can_swap_in(cache, seqs, n, reserve, admission);
+    case CAN_SWAP_OUT: return kvp_cache_can_swap_out(cache, seqs, n, admission);
+    default: return kvp_cache_can_swap_in(cache, seqs, n, reserve, admission);
     }
 }
 
@@ -391,6 +394,15 @@ static PyObject *step_of(const kvp_step *step)
     return tuple_of(tuples[STEP], items, sizeof items / sizeof *items);
 }
 
+/* As if the step had failed: nobody knows of it, so its requests wait again. */
+static void forget_step(kvpy_object *object)
+{
+    if (kvpy_enter(object) != KVP_OK)
+        return;
+    (void)kvp_sched_fail(atomic_load_explicit(&object->pointer, memory_order_relaxed));
+    kvpy_leave(object);
+}
+
 /* sched_step(scheduler): a Step. */
 static PyObject *sched_step(ARGUMENTS)
 {
@@ -403,6 +415,8 @@ static PyObject *sched_step(ARGUMENTS)
     Py_BEGIN_ALLOW_THREADS status = kvpy_sched_step(self->object, &copy);
     Py_END_ALLOW_THREADS if (status != KVP_OK) return PyLong_FromLong(status);
     PyObject *made = step_of(&copy->step);
+    if (made == NULL && copy->step.n_seqs > 0)
+        forget_step(self->object);
     kvpy_step_free(&copy);
     return made;
 }
@@ -490,7 +504,7 @@ static PyObject *match_hit(ARGUMENTS)
         .struct_size = sizeof prompt, .tokens = tokens.buf, .n_tokens = (uint32_t)tokens.shape[0]};
     int status = kvpy_go_in(self, prompt.n_tokens >= LONG_TOKENS, &state);
     if (status == KVP_OK) {
-        status = kvp_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
+        status = kvp_cache_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
         kvpy_come_out(self, state);
     }
     PyBuffer_Release(&tokens);
@@ -515,7 +529,7 @@ static PyObject *match_hit_of(ARGUMENTS)
                                .n_tokens = (uint32_t)PyList_GET_SIZE(args[1])};
     int status = kvpy_go_in(self, 0, &state);
     if (status == KVP_OK) {
-        status = kvp_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
+        status = kvp_cache_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
         kvpy_come_out(self, state);
     }
     return status == KVP_OK ? PyLong_FromUnsignedLong(info.hit_tokens) : PyLong_FromLong(status);

@@ -31,13 +31,13 @@ from cffi import FFI
 OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
           "kvp_sender", "kvp_receiver", "kvp_store", "kvp_spill"]
 # What one may hold besides: calls take the pointer itself, and need no guard.
-UNGUARDED = ["kvp_memory", "kvp_attn_team", "kvp_loopback", "kvp_shm",
+UNGUARDED = ["kvp_memory", "kvp_attention_team", "kvp_loopback", "kvp_shm", "kvp_tcp",
              "kvp_digester"]
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
 HASHES = ["kvp_hash", "kvp_digest"]
 
 # "Thread: any" in the headers: may run beside another call.
-READERS = ["kvp_cache_stats", "kvp_events_read", "kvp_store_stats_get", "kvp_store_record_blocks",
+READERS = ["kvp_cache_stats_get", "kvp_events_read", "kvp_store_stats_get", "kvp_store_record_blocks",
            "kvp_store_fd", "kvp_store_wait", "kvp_store_describe"]
 
 # Headers of libkvpager_store, and what of it keeps the interpreter's lock.
@@ -49,16 +49,17 @@ STORE_SHORT = ["kvpg_store_put", "kvpg_store_get", "kvpg_store_have", "kvpg_stor
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [
-    "kvpg_cache_stats", "kvpg_cache_shortage", "kvpg_step_done",
+    "kvpg_cache_stats_get", "kvpg_cache_shortage_get", "kvpg_step_done",
     "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
-    "kvpg_sched_hold", "kvpg_sched_skip_load", "kvpg_sched_release", "kvpg_request_sample", "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info",
+    "kvpg_sched_hold", "kvpg_sched_skip_load", "kvpg_sched_release", "kvpg_request_sample", "kvpy_object_is_open", "kvpg_cache_can_extend", "kvpg_wire_mirror_info_get",
     "kvpg_wire_mirror_seq",
     "kvpy_dl_new", "kvp_memory_tensor", "kvp_status_name", "kvp_status_text", "kvp_status_class",
     # Both ends of a loopback have one memory, and no lock of their own.
     "kvpy_link_post", "kvpy_link_take", "kvpg_sender_mark", "kvpg_sender_ready",
     "kvpg_sender_progress", "kvpg_sender_abort", "kvpg_sender_close", "kvpg_sender_detach",
     "kvpg_receiver_progress", "kvpg_receiver_abort", "kvpg_receiver_close",
-    "kvpg_receiver_detach", "kvp_loopback_cut", "kvp_shm_connect",
+    "kvpg_receiver_detach", "kvp_loopback_cut", "kvp_shm_connect", "kvp_tcp_connect",
+    "kvp_tcp_flush",
 ]
 
 # Python functions that C calls (kvpager/_snapshot.py, kvpager/_inspect.py).
@@ -86,16 +87,7 @@ def preprocess(cc: str, include: pathlib.Path, header: pathlib.Path) -> str:
         command = [cc, "-E", "-P", "-x", "c", "-nostdinc", "-I", empty, "-I", str(include),
                    "-DKVPY_CDEF", "-U__GNUC__", str(header)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return without_bodies(done.stdout)
-
-
-def without_bodies(text: str) -> str:
-    """Functions of headers (KVP_SIZED) as prototypes, each once; not those that they call."""
-    text = re.sub(r"^static inline [^;{]*;\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"^static inline ([^;{]*?)\n\{\n.*?^\}$", r"\1;", text,
-                  flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"^ *(?:kvp_status|void) kvp_\w+_sized\([^;]*;\n", "", text,
-                  flags=re.MULTILINE)
+    return done.stdout
 
 
 def headers(include: pathlib.Path) -> list[pathlib.Path]:

@@ -2,7 +2,7 @@
 #ifndef KVPY_OBJECT_H
 #define KVPY_OBJECT_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #ifdef KVPY_CDEF /* read by cffi, which makes room for an object and knows no more of it */
 typedef struct kvpy_object {
@@ -89,8 +89,8 @@ struct _object;
 void kvpy_change_references(void *held, void (*change)(struct _object *));
 #endif
 /* An object lies in memory of Python's, zeroed, and has its destructor, kvpy_object_free, before
- * anything is created: an exception that a signal's handler raises may come between any two steps of
- * Python. The twins of create functions fill it. */
+ * anything is created: an exception that a signal's handler raises may come between any two steps
+ * of Python. The twins of create functions fill it. */
 void kvpy_object_init(kvpy_object *object, int kind, kvpy_object *owner, uintptr_t held);
 int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
 void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */

@@ -26,9 +26,10 @@ void kvpy_destroy(void *pointer, int kind)
     case KVPY_MEMORY: kvp_memory_destroy(pointer); break;
     case KVPY_KV_SENDER: kvp_sender_destroy(pointer); break;
     case KVPY_KV_RECEIVER: kvp_receiver_destroy(pointer); break;
-    case KVPY_TEAM: kvp_attn_team_destroy(pointer); break;
+    case KVPY_TEAM: kvp_attention_team_destroy(pointer); break;
     case KVPY_LOOPBACK: kvp_loopback_destroy(pointer); break;
     case KVPY_SHM: kvp_shm_close(pointer); break;
+    case KVPY_TCP: kvp_tcp_close(pointer); break;
     default: break;
     }
 }
@@ -90,7 +91,7 @@ int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                              .seqs = seqs,
                              .n_tokens = n_tokens,
                              .reserve_tokens = reserve_tokens};
-    status = kvp_can_extend(cache_of(object), &batch, out);
+    status = kvp_cache_can_extend(cache_of(object), &batch, out);
     kvpy_leave(object);
     return status;
 }
@@ -145,21 +146,39 @@ static int write_file(void *context, const void *bytes, size_t n_bytes)
     return fwrite(bytes, 1, n_bytes, context) == n_bytes ? 0 : 1;
 }
 
+static int write_nowhere(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)context, (void)bytes, (void)n_bytes;
+    return 0;
+}
+
+/* A recording that is refused leaves a file of that name as it is: it is begun without one first.
+ * */
+static int record_to(kvpy_object *object, const char *path)
+{
+    const kvp_sink nowhere = {.write = write_nowhere};
+    int status = kvp_cache_record_start(cache_of(object), &nowhere);
+    if (status != KVP_OK)
+        return status;
+    (void)kvp_cache_record_stop(cache_of(object));
+    FILE *file = fopen(path, "wb");
+    if (file == NULL)
+        return KVP_E_IO;
+    const kvp_sink sink = {.context = file, .write = write_file};
+    status = kvp_cache_record_start(cache_of(object), &sink);
+    if (status != KVP_OK)
+        fclose(file);
+    else
+        object->sink = file;
+    return status;
+}
+
 int kvpy_record_start(kvpy_object *object, const char *path)
 {
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
-    FILE *file = object->sink == NULL ? fopen(path, "wb") : NULL;
-    status = object->sink != NULL ? KVP_E_STATE : KVP_E_IO;
-    if (file != NULL) {
-        const kvp_sink sink = {.context = file, .write = write_file};
-        status = kvp_record_start(cache_of(object), &sink);
-        if (status != KVP_OK)
-            fclose(file);
-        else
-            object->sink = file;
-    }
+    status = record_to(object, path);
     kvpy_leave(object);
     return status;
 }
@@ -169,7 +188,7 @@ int kvpy_record_stop(kvpy_object *object)
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
-    status = kvp_record_stop(cache_of(object));
+    status = kvp_cache_record_stop(cache_of(object));
     if (object->sink != NULL) {
         if (fclose(object->sink) != 0 && status == KVP_OK)
             status = KVP_E_IO;

@@ -10,16 +10,16 @@
  *   pointer  NULL: closed. Set to NULL under the lock, and then waits until no reader is inside
  *
  * generate.py writes a guarded twin kvpg_X of every public function kvp_X that takes such an
- * object, or that creates what an object holds. The kvpy_ functions are written by hand: they take apart a struct that would
- * cost more to fill in from Python than the call, and check lengths, which only Python knows. The
- * calls of calls.c do without cffi. */
+ * object, or that creates what an object holds. The kvpy_ functions are written by hand: they take
+ * apart a struct that would cost more to fill in from Python than the call, and check lengths,
+ * which only Python knows. The calls of calls.c do without cffi. */
 #ifndef KVPY_SHIM_H
 #define KVPY_SHIM_H
 
 #include "object.h"
 
 #include <kvpager/attention.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/memory.h>
 #include <kvpager/meta.h>
 #include <kvpager/oplog.h>
@@ -41,7 +41,8 @@ enum {
     KVPY_KV_RECEIVER = 8,
     KVPY_TEAM = 9,
     KVPY_LOOPBACK = 10,
-    KVPY_SHM = 11
+    KVPY_SHM = 11,
+    KVPY_TCP = 12
 };
 
 /* ------------------------------------------------------------------------------- the cache */

@@ -37,8 +37,8 @@ void kvpy_leave_spill(kvpy_object *object);
 int kvpy_spill_create(kvpy_object *object, kvpy_object *store, kvp_spill_config *config,
                       char *out_why, size_t why_bytes);
 
-/* kvp_spill_stop until nothing is on its way, then kvp_spill_destroy. KVP_E_AGAIN: the store did not
- * end its operations in 20 s, and nothing was destroyed. */
+/* kvp_spill_stop until nothing is on its way, then kvp_spill_destroy. KVP_E_AGAIN: the store did
+ * not end its operations in 20 s, and nothing was destroyed. */
 int kvpy_spill_close(kvpy_object *object);
 void kvpy_spill_free(kvpy_object *object);
 

@@ -31,20 +31,27 @@ def free_port() -> int:
 class Server:
     """`python -m vllm.entrypoints.openai.api_server` with KvpagerConnector; ends with the block.
 
-    settings: kv_connector_extra_config; what it prints goes to `log`."""
+    settings: kv_connector_extra_config, or a shell's command that begins the server; what it prints
+    goes to `log`."""
 
-    def __init__(self, model: pathlib.Path, log: pathlib.Path, settings: dict[str, Any],
+    def __init__(self, model: pathlib.Path, log: pathlib.Path, settings: dict[str, Any] | str,
                  *more: str) -> None:
         self.port, self.log, self.model = free_port(), log, str(model)
-        config = {"kv_connector": "KvpagerConnector", "kv_connector_module_path": "kvpager.vllm",
-                  "kv_role": "kv_both", "kv_connector_extra_config": settings}
+        if isinstance(settings, str):
+            command = ["bash", "-c", f'exec {settings} "$@"', "as-printed"]
+        else:
+            command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model",
+                       self.model, "--kv-transfer-config", json.dumps({
+                           "kv_connector": "KvpagerConnector", "kv_role": "kv_both",
+                           "kv_connector_module_path": "kvpager.vllm",
+                           "kv_connector_extra_config": settings})]
+        path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
         with open(log, "ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model,
-                 "--host", "127.0.0.1", "--port", str(self.port), "--dtype", "float32",
-                 "--enforce-eager", "--enable-prompt-tokens-details", "--kv-transfer-config",
-                 json.dumps(config), *more],
-                env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1"}, stdin=subprocess.DEVNULL,
+                [*command, "--host", "127.0.0.1", "--port", str(self.port), "--dtype", "float32",
+                 "--enforce-eager", "--enable-prompt-tokens-details", *more],
+                env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "PATH": path},
+                stdin=subprocess.DEVNULL,
                 stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
 
     def _call(self, path: str, body: Any = None, seconds: float = 300) -> bytes:
@@ -117,15 +124,16 @@ def redis_program() -> str | None:
 
 
 @contextlib.contextmanager
-def redis(place: pathlib.Path, memory: str = "1gb") -> Iterator[str]:
-    """The URL of an empty Redis that ends with the block."""
+def redis(place: pathlib.Path, memory: str = "1gb", port: int = 0, keeps: str = "no") -> Iterator[str]:
+    """The URL of a Redis that is killed with the block. keeps="yes": its records are below `place`, and
+    the next one there has them."""
     program = redis_program()
     assert program is not None
-    port = free_port()
+    port = port or free_port()
     with open(place / "redis.log", "ab") as log:
         process = subprocess.Popen(
             ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
-             "--appendonly", "no", "--dir", str(place), "--maxmemory", memory,
+             "--appendonly", keeps, "--appendfsync", "always", "--dir", str(place), "--maxmemory", memory,
              "--maxmemory-policy", "volatile-ttl"], executable=program, stdin=subprocess.DEVNULL,
             stdout=log, stderr=subprocess.STDOUT)
     try:
@@ -139,7 +147,7 @@ def redis(place: pathlib.Path, memory: str = "1gb") -> Iterator[str]:
                 time.sleep(0.05)
         yield f"redis://127.0.0.1:{port}"
     finally:
-        process.terminate()
+        process.kill()
         process.wait(30)
 
 

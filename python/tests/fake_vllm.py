@@ -95,7 +95,9 @@ class SecondaryTierManager:
 
 
 class Connector:
-    """KVConnectorBase_V1."""
+    """KVConnectorBase_V1. Of what the connector must answer itself only names, below."""
+
+    requires_kv_delivery = supports_divergent_local_hybrid_hits = True
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
         self._metadata: Any = None
@@ -111,8 +113,29 @@ class Connector:
         return self._metadata
 
 
+def _unknown(self: Any, *given: Any, **named: Any) -> Any:
+    raise NotImplementedError
+
+
+for _name in """bind_gpu_block_pool bind_kv_cache_manager build_connector_meta
+        build_connector_worker_meta build_kv_connector_stats build_prom_metrics finish_forward
+        get_block_ids_with_load_errors get_external_cache_hit_sources get_finished get_finished_count
+        get_handshake_metadata get_kv_connector_kv_cache_events get_kv_connector_stats
+        get_loaded_kv_cache_group_ids get_mem_pool_context get_num_new_matched_tokens
+        get_required_kvcache_layout get_transfer_results handle_preemptions has_connector_metadata
+        has_pending_block_frees has_pending_push_work on_new_request register_finished_partial_tail
+        register_kv_caches request_finished requires_piecewise_for_cudagraph reset_cache
+        reset_capture_state role save_kv_layer set_host_xfer_buffer_ops set_xfer_handshake_metadata
+        set_xfer_handshake_metadata_pp_aware shutdown start_load_kv take_events
+        update_connector_output update_state_after_alloc wait_for_layer_load wait_for_save""".split():
+    setattr(Connector, _name, _unknown)
+
+
 class SupportsHMA:
     """Connectors that know layer groups."""
+
+    def request_finished_all_groups(self, request: Any, block_ids: Any) -> Any:
+        raise NotImplementedError
 
 
 class Role(enum.Enum):
@@ -142,11 +165,25 @@ class Counter:
         self.value += number
 
 
+class Gauge:
+    """prometheus_client's: the last value, by labels."""
+
+    def __init__(self, name: str, documentation: str, labelnames: Any) -> None:
+        self.values, self.labelled = dict[Any, float](), tuple[object, ...]()
+
+    def labels(self, *values: object) -> Gauge:
+        self.labelled = values
+        return self
+
+    def set(self, value: float) -> None:
+        self.values[self.labelled] = value
+
+
 class ConnectorPrometheus:
     """KVConnectorPromMetrics."""
 
     def __init__(self, config: Any, types: Any, labelnames: Any, values: Any) -> None:
-        self._counter_cls = types[Counter]
+        self._counter_cls, self._gauge_cls = types[Counter], types[Gauge]
 
 
 class Platform:

@@ -17,15 +17,15 @@ PYTHON = pathlib.Path(__file__).resolve().parents[1]
 
 # What stands in Python for a function that the package does not call.
 INSTEAD = {
-    "kvp_cache_config": "Cache.config, which copies it",
+    "kvp_cache_config_get": "Cache.config, which copies it",
     "kvp_status_name": "Error.name", "kvp_status_text": "Error.text",
     "kvp_status_class": "base classes of exceptions",
     "kvp_snapshot_save": "kvp_snapshot_save_file", "kvp_ticket_read": "kvp_ticket_group",
     "kvp_sched_bytes": "no memory is given", "kvp_wire_sender_bytes": "no memory is given",
     "kvp_wire_mirror_bytes": "no memory is given",
-    "kvp_attn_team_wrap": "Team: an engine's own threads are not Python's",
+    "kvp_attention_team_wrap": "Team: an engine's own threads are not Python's",
     # One record at a time is for the tool that shrinks logs; OpLog.replay runs a whole one.
-    "kvp_call_run": "OpLog.replay", "kvp_handle_flip": "OpLog.replay",
+    "kvp_oplog_call_run": "OpLog.replay", "kvp_handle_flip": "OpLog.replay",
     "kvp_outcome_free": "OpLog.replay",
 }
 
@@ -36,14 +36,13 @@ NOT_SET = {"struct_size", "reserved", "now", "now_context", "rope_bytes", "draft
 
 
 def public_headers() -> list[pathlib.Path]:
-    """Of the libraries that the wheel contains: kvpager/ucx/link.h is of another one."""
     return list((PYTHON.parent / "include" / "kvpager").glob("*.h"))
 
 
 def functions_of(headers: list[pathlib.Path]) -> set[str]:
     found = set()
     for header in headers:
-        found |= set(re.findall(r"\bKVP_(?:API|SIZED)\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
+        found |= set(re.findall(r"\bKVP_API\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
     return found
 
 

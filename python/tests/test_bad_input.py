@@ -5,7 +5,9 @@ The table says what each argument is; what can be wrong with such a thing is sai
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import kvpager
 from kvpager import (Cache, CsrBuffers, DenseBuffers, Namespace, Scheduler, Sequence, TreeBuffers,
                      WindowedBuffers)
+from kvpager._core import locked
 from kvpager._native import lib
 
 I32, I64, U32, U64 = np.int32, np.int64, np.uint32, np.uint64
@@ -378,6 +381,38 @@ def test_while_another_thread_is_inside(name: str) -> None:
     finally:
         lib.kvpy_object_unlock(world.cache._o)
     world.state()
+
+
+@pytest.mark.parametrize("rings", [False, True])
+def test_as_many_values_as_the_counts_say(rings: bool) -> None:
+    world = World()
+    before = world.state()
+    for tokens, counts in (([1], None), ([1, 2, 3], None), ([1], PAIR), ([1, 2, 3], PAIR)):
+        for call in (partial(world.cache.extend_many, rings=rings), world.cache.fill_many):
+            with pytest.raises(kvpager.ArgError):
+                call(world.handles, tokens, n_tokens=counts)
+    assert world.state() == before
+
+
+def test_a_place_gives_back_its_own_lock_alone() -> None:
+    world = World()
+    held = locked(world.cache._o, "first")
+    with held, pytest.raises(kvpager.BusyError), locked(world.cache._o, "second"):
+        pass
+    with held:
+        with pytest.raises(kvpager.BusyError):
+            locked(world.cache._o, "third").__enter__()
+        gc.collect()
+        with pytest.raises(kvpager.BusyError):
+            world.cache.check()
+    assert lib.kvpy_object_lock(world.cache._o) == 0  # another one's
+    try:
+        del held
+        gc.collect()
+        with pytest.raises(kvpager.BusyError):
+            world.cache.check()
+    finally:
+        lib.kvpy_object_unlock(world.cache._o)
 
 
 @pytest.mark.parametrize("name", sorted(set(CALLS) - PURE))

@@ -554,3 +554,38 @@ def test_evictions_ahead_of_need() -> None:
         assert space.match(tokens).hit_tokens == 4
         assert cache.reclaim(2 ** 32 - 1) == 1
         assert cache.stats().free_blocks == 4
+
+
+def test_what_is_closed_says_so(cache: Cache, ns: Namespace) -> None:
+    seq, space = ns.open(range(8)), cache.namespace("other")
+    seq.close()
+    space.close()
+    calls: list[Callable[[], object]] = [
+        seq.close, seq.info, seq.row, lambda: seq.commit(1), lambda: seq.append(1), seq.fork,
+        lambda: seq.tokens(0, 1), space.flush, lambda: space.open([1]), lambda: space.match([1])]
+    for call in calls:
+        with pytest.raises(kvpager.ClosedError, match="the handle is closed") as refused:
+            call()
+        assert isinstance(refused.value, (kvpager.HandleError, ValueError))
+
+
+def test_refusals_have_numbers(cache: Cache, ns: Namespace) -> None:
+    seq = ns.open(range(8))
+    seq.commit(8)
+    seq.append(1)
+    with pytest.raises(kvpager.StateError, match="fork before the extend.* 9 tokens, 9 with a value, "
+                                                 "8 computed"):
+        seq.fork()
+    with Cache(n_blocks=3, block_tokens=4) as small:
+        with pytest.raises(kvpager.NeverError, match=r"\d+ device blocks missing, however long it "
+                                                     "waits") as never:
+            small.namespace().open(range(100))
+        assert never.value.missing > 0
+
+
+def test_help_has_the_fields() -> None:
+    for made, field in ((Cache, "keep_evicted"), (kvpager.Scheduler, "free_target"),
+                        (kvpager.Layout, "n_heads"), (kvpager.Sender, "max_seqs")):
+        assert field in (made.__doc__ or ""), made
+    assert {"Cache", "ADMIT_OK", "NoBlocksError", "OpenInfo", "csr"} <= set(kvpager.__all__)
+    assert not any(name.startswith("_") for name in kvpager.__all__)

@@ -17,7 +17,7 @@ PAGES = sorted(page.name for page in DOCS.glob("*.md") if "\n```python\n" in pag
 def test_the_pages_are_there() -> None:
     if not DOCS.exists():
         pytest.skip("not in the repository: no docs")
-    assert {"METADATA.md", "PYTHON.md"} <= set(PAGES)
+    assert {"KERNELS.md", "PYTHON.md"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -69,3 +69,12 @@ def test_the_example_of_stores_runs() -> None:
     with contextlib.redirect_stdout(printed):
         exec(compile(second, str(page), "exec"), names)
     assert printed.getvalue().splitlines() == shown and len(shown) == 2
+
+
+def test_the_packages_of_the_readme_are_enough_for_stores() -> None:
+    """KvpagerConnector needs libcrypto; without its headers the package is built without stores."""
+    page = pathlib.Path(__file__).parents[2] / "README.md"
+    if not page.exists():
+        pytest.skip("not in the repository: no README.md")
+    row, = re.findall(r"^\| Python 3.*$", page.read_text(), re.MULTILINE)
+    assert {"build-essential", "pkg-config", "libxxhash-dev", "libssl-dev"} <= set(row.split())

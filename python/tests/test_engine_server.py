@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import random
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ skip_without_vllm()
 
 from engine_life import model_folder  # noqa: E402
 from engine_server import Server, redis, redis_program, without_redis  # noqa: E402
-from kvpager.vllm.metrics import COUNTED  # noqa: E402
+from kvpager.vllm.metrics import COUNTED, GAUGES  # noqa: E402
 
 BLOCKS, BLOCK = 3, 32  # of each prompt below; tokens of a block
 SIZES = ("--block-size", str(BLOCK), "--max-model-len", "512", "--num-gpu-blocks-override", "20",
@@ -68,7 +70,8 @@ def test_a_directory(tmp_path: pathlib.Path) -> None:
         computed(first)
         assert all(len(one) == 16 for one in tokens(first))
         told = server.wait_for("stored", 4 * BLOCKS)
-        assert told.keys() == COUNTED.keys()
+        assert told.keys() == COUNTED.keys() | GAUGES.keys()
+        assert told["store_records"] > 0
         assert told["store_tokens"] == told["bad"] == 0 and told["saved_tokens"] == 4 * BLOCKS * BLOCK
     assert server.process.returncode == 0, server.tail()
     with contextlib.ExitStack() as both:
@@ -98,3 +101,36 @@ def test_a_redis(tmp_path: pathlib.Path) -> None:
         stack.enter_context(one)
         stack.enter_context(other)
         both_ways(one, other)
+
+
+def printed(page: str, model: str, place: pathlib.Path) -> str:
+    """The page's command for KvpagerConnector. Other than there: Python, model, directory, and less
+    host memory."""
+    text = (pathlib.Path(__file__).parents[2] / page).read_text()
+    command: str
+    command, = (block.replace("venv/bin/python", sys.executable) for block in re.findall(r"^(?:    .*\n)+", text, re.M)
+                if '"KvpagerConnector"' in block and "--model" in block)
+    for theirs, ours in ((model, str(model_folder())), ("/var/cache/kv", str(place)),
+                         ('"8GiB"', '"512MiB"')):
+        assert command.count(theirs) == 1
+        command = command.replace(theirs, ours)
+    return command.strip()
+
+
+def test_the_commands_of_the_pages(tmp_path: pathlib.Path) -> None:
+    """As printed: what README's computes, that of ENGINES finds. Lines of ours are in their logs."""
+    first: list[Any] = []
+    for page, model in (("README.md", "MODEL"), ("docs/ENGINES.md", "/models/llama-1b")):
+        log = tmp_path / f"{pathlib.Path(page).stem}.log"
+        with Server(model_folder(), log, printed(page, model, tmp_path / "kv"), *SIZES,
+                    "--served-model-name", str(model_folder())) as server:
+            answered = answers(server, 1)
+            if not first:
+                computed(answered)
+                server.wait_for("stored", 1)
+            else:
+                assert tokens(answered) == tokens(first)
+                assert sum(one["cached"] for one in answered) > 0
+                assert server.wait_for("store_tokens", BLOCK)["bad"] == 0
+        assert "in host memory; stores: file:" in log.read_text()
+        first = first or answered

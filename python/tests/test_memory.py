@@ -300,15 +300,15 @@ def test_attention_with_a_team() -> None:
     lists = CsrLists(meta.kv_indptr, meta.kv_indices, meta.last_block_len)
     q = np.random.default_rng(3).standard_normal((12, 4, 8)).astype(np.float32)
     alone = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists)
-    team = kvpager.AttnTeam(2)
+    team = kvpager.AttentionTeam(2)
     both = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     assert np.array_equal(alone, both)
     with locked(team._o, "team"), pytest.raises(kvpager.BusyError, match="team"):
         kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     for wrong in (0, -1, 2 ** 70, 1.5):
         with pytest.raises((TypeError, kvpager.ArgError), match="n_threads"):
-            kvpager.AttnTeam(wrong)  # type: ignore[arg-type]
-    assert kvpager.attn_has(kvpager.ATTN_PORTABLE) and not kvpager.attn_has(1000)
+            kvpager.AttentionTeam(wrong)  # type: ignore[arg-type]
+    assert kvpager.attention_has(kvpager.ATTENTION_PORTABLE) and not kvpager.attention_has(1000)
 
 
 def test_attention_windows_and_rope() -> None:
@@ -318,7 +318,7 @@ def test_attention_windows_and_rope() -> None:
     q = np.random.default_rng(3).standard_normal((12, 4, 8)).astype(np.float32)
     layer = memory.layer(0)
     alone = kvpager.attention(layer, q, meta.qo_indptr, lists,
-                              window=kvpager.AttnWindow(recent_tokens=1))
+                              window=kvpager.AttentionWindow(recent_tokens=1))
     assert np.allclose(alone[3], v[3].repeat(2, 0), atol=1e-6)
     rope = kvpager.Rope(mode=kvpager.ROPE_AT_READ, theta=10000.0)
     turned = kvpager.attention(layer, q, meta.qo_indptr, lists, rope=rope)
@@ -341,7 +341,7 @@ def test_attention_of_parts() -> None:
         lists = CsrLists(np.array([0, last - first], np.int32), ids[first:last],
                          np.array([tokens - (last - first - 1) * S], np.int32))
         causal = more.pop("causal", True)
-        window = kvpager.AttnWindow(1, 3, **more)
+        window = kvpager.AttentionWindow(1, 3, **more)
         return kvpager.attention(layer, q, starts, lists, lse=lse, causal=causal,
                                  window=window), lse
 
@@ -374,11 +374,11 @@ def test_attention_bad_input() -> None:
         (lambda: run(layer, q, meta.qo_indptr, lists, sink_logits=np.zeros(3, np.float32)),
          "sink_logits"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
-                     window=kvpager.AttnWindow(sinks=[1], recent=[1])), "sinks"),
+                     window=kvpager.AttentionWindow(sinks=[1], recent=[1])), "sinks"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
-                     window=kvpager.AttnWindow(0, 1, query_positions=[1])), "query_positions"),
+                     window=kvpager.AttentionWindow(0, 1, query_positions=[1])), "query_positions"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
-                     tree=kvpager.AttnTree(start=[0, 0])), "start"),
+                     tree=kvpager.AttentionTree(start=[0, 0])), "start"),
         (lambda: run(layer, q, meta.qo_indptr, lists._replace(last_len=[1])), "row_start"),
         (lambda: run(layer, q, meta.qo_indptr, lists._replace(blocks=meta.kv_indices[:1])),
          "attention"),

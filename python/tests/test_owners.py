@@ -97,7 +97,7 @@ def owners() -> list[Any]:
                             k_size=8, v_size=8)
     memory = kvpager.Memory.create(layout.arrange(kvpager.ORDER_CPU))
     return [cache, ns, ns.open([1, 2]), kvpager.Scheduler(cache), kvpager.Sender(cache),
-            memory, kvpager.Copier(memory), kvpager.AttnTeam(1), kvpager.Loopback()]
+            memory, kvpager.Copier(memory), kvpager.AttentionTeam(1), kvpager.Loopback()]
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])

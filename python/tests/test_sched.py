@@ -123,6 +123,32 @@ def test_requests_that_wait_for_a_prefix() -> None:
         Scheduler(cache, wait_for_prefix=2)
 
 
+def test_an_urgent_request_gets_a_place() -> None:
+    cache = Cache(n_blocks=32, block_tokens=4, max_seqs=8)
+    scheduler = Scheduler(cache, max_running=1, step_tokens=64, make_way=True)
+    ns = cache.namespace()
+    slow = scheduler.submit(ns, list(range(8)), max_new_tokens=20, priority=5)
+    scheduler.step()
+    scheduler.finish([9])
+    urgent = scheduler.submit(ns, list(range(20, 28)), max_new_tokens=1)
+    step = scheduler.step()
+    assert (list(step.preempted), list(step.admitted)) == ([slow], [urgent])
+    with pytest.raises(kvpager.ArgError, match="make_way"):
+        Scheduler(cache, make_way=2)
+
+
+def test_a_long_prompt_takes_half_of_a_step() -> None:
+    cache = Cache(n_blocks=64, block_tokens=4, max_seqs=8)
+    ns = cache.namespace()
+    half = Scheduler(cache, step_tokens=64)
+    half.submit(ns, list(range(100)), max_new_tokens=1)
+    assert len(half.step().tokens) == 32
+    half.close()
+    whole = Scheduler(cache, step_tokens=64, chunk_tokens=0)
+    whole.submit(ns, list(range(100)), max_new_tokens=1)
+    assert len(whole.step().tokens) == 64
+
+
 def test_evictions_ahead_of_need() -> None:
     cache = Cache(n_blocks=129, block_tokens=4, max_seqs=8)
     ns = cache.namespace()
@@ -261,3 +287,36 @@ def test_collected_in_a_cycle() -> None:
         cache.cycle = cycle  # type: ignore[attr-defined]
         del cache, scheduler, cycle
         gc.collect()
+
+
+def test_a_step_is_metadata_as_it_is() -> None:
+    cache, scheduler = make()
+    model = cache.namespace()
+    scheduler.submit(model, [1, 2, 3, 4, 5], max_new_tokens=1)
+    scheduler.submit(model, [7, 8], max_new_tokens=1)
+    step = scheduler.step()
+    cache.plan_take()
+    meta = kvpager.csr(cache, step.handles, step.begin, step.n_tokens)
+    assert meta.positions.tolist() == [0, 1, 2, 3, 4, 0, 1]
+    assert step.begin.tolist() == step.seqs["begin"].tolist() and step.begin.flags.c_contiguous
+    assert step.n_tokens.tolist() == step.seqs["n_tokens"].tolist() == [5, 2]
+    with pytest.raises(kvpager.ArgError, match=r"begin: .*not contiguous.* step\.begin"):
+        kvpager.csr(cache, step.handles, step.seqs["begin"], step.n_tokens)
+
+
+def test_refusals_say_what_to_do() -> None:
+    cache, scheduler = make()
+    model = cache.namespace()
+    with pytest.raises(kvpager.StateError, match="no step is out: call step first"):
+        scheduler.finish([])
+    with pytest.raises(kvpager.NeverError, match=r"at most 31 tokens of a prompt can be served"):
+        scheduler.submit(model, range(33), max_new_tokens=3)
+    with pytest.raises(kvpager.NeverError, match=r"at most 31 tokens of a prompt, 32 with new ones"):
+        scheduler.submit(model, range(30), max_new_tokens=3)
+    scheduler.submit(model, [1, 2, 3], max_new_tokens=1)
+    scheduler.step()
+    with pytest.raises(kvpager.StateError, match="a step is out: end it with finish or fail"):
+        scheduler.step()
+    assert repr(scheduler) == f"<kvpager.Scheduler open, at most {scheduler._max_requests} requests>"
+    cache.close()
+    assert repr(scheduler).startswith("<kvpager.Scheduler closed")

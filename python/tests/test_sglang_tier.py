@@ -324,8 +324,40 @@ def test_pools_besides_kv(g: Any, tmp_path: pathlib.Path) -> None:
         assert (found.kv_hit_pages, found.restorable_prefix_pages) == (3, [3])
         assert found.extra_pool_hit_pages == {"kv": 6, "indexer": 4, "mamba": 3}
         part.hit_policy = t.PoolHitPolicy.BLOCK_GROUPS
-        with pytest.raises(ValueError, match="is not supported"):
-            backend.batch_exists_v2(other, [part])
+        assert backend.batch_exists_v2(other, [part]).kv_hit_pages == 0
+        assert backend.troubles.counts["errors"] == 1
+
+
+def test_no_exception_reaches_sglang(g: Any, tmp_path: pathlib.Path) -> None:
+    """Its storage threads would end with it. What has begun has ended when a call returns."""
+    keys, odd = chain("a", 3), [None, 5, "x", [None], [5] * 3, SimpleNamespace(name="kv", keys=None)]
+    calls = {"batch_exists": 1, "batch_get_v1": 2, "batch_set_v1": 2, "batch_exists_v2": 2,
+             "batch_get_v2": 1, "batch_set_v2": 1, "exists": 1, "get": 2, "batch_get": 2, "set": 2,
+             "batch_set": 2, "get_stats": 0, "close": 0}
+    assert calls.keys() == g.module._ANSWERS.keys()
+    dice = random.Random(4)
+    with opened(g, tmp_path) as backend:
+        assert all(save(g, backend, keys))
+        for _ in range(80):
+            name = dice.choice(sorted(calls.keys() - {"close"}))
+            getattr(backend, name)(*(dice.choice([*odd, keys]) for _ in range(calls[name])))
+            assert backend._store.n_out == 0
+        assert backend.troubles.counts["errors"] > 10
+        pool = backend.mem_pool_host
+        data, pool.get_data_page = pool.get_data_page, lambda place, flat=True: (
+            data(place, flat) if place == 0 else 1 / 0)
+        assert backend.batch_set_v1(chain("b", 3), slots(g, 3)) == [False] * 3
+        assert backend._store.n_out == 0
+        pool.get_data_page = data
+        assert backend.batch_exists(keys) == 3
+
+
+def test_every_method_that_sglang_calls_has_an_answer(g: Any) -> None:
+    theirs = {name for name, value in vars(g.versions.Storage).items()
+              if not name.startswith("_") and callable(value)}
+    refuses = {"register_mem_pool_host", "register_mem_host_pool_v2", "on_host_pools_registered",
+               "clear", "stats"}
+    assert theirs - refuses - g.module._ANSWERS.keys() == set()
 
 
 def test_threads_of_sglang(g: Any, tmp_path: pathlib.Path) -> None:

@@ -101,7 +101,7 @@ CONSTRUCTORS: dict[str, Callable[[World], Any]] = {
     "Memory.create": lambda w: k.Memory.create(w.layout),
     "Memory.wrap": lambda w: k.Memory.wrap(w.layout, [w.tensor()]),
     "Copier": lambda w: k.Copier(w.memory, n_threads=2),
-    "AttnTeam": lambda w: k.AttnTeam(2),
+    "AttentionTeam": lambda w: k.AttentionTeam(2),
     "Loopback": lambda w: k.Loopback(1 << 16, 2),
     "TransferSender": lambda w: k.TransferSender(w.cache, w.memory, model="m"),
     "TransferReceiver": lambda w: k.TransferReceiver(w.cache, w.memory, model="m"),
@@ -182,7 +182,7 @@ def test_a_child_interrupted_closes_before_its_cache() -> None:
 
 def test_a_lock_is_given_back_at_every_step() -> None:
     world = World()
-    log, team, mirror = k.OpLog(world.log), k.AttnTeam(2), k.Mirror(**k.wire_config(world.cache))
+    log, team, mirror = k.OpLog(world.log), k.AttentionTeam(2), k.Mirror(**k.wire_config(world.cache))
     message = k.Sender(world.cache).encode([], [], statuses=[], full=True)
     q, one = np.zeros((1, 1, 8), np.float32), np.array([1], np.int32)
     lists = k.CsrLists(np.array([0, 1], np.int32), one, one)

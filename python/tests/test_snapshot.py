@@ -65,7 +65,7 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
     def fail(block: SnapshotBlock, out: Any) -> None:
         raise ZeroDivisionError
 
-    path = tmp_path / "books"
+    path, n_open = tmp_path / "books", len(os.listdir("/dev/fd"))
     cache = filled()
     cache.save(path, model="llama")
     with pytest.raises(kvpager.StateError):
@@ -84,6 +84,7 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
     for call in (Cache().load, kvpager.snapshot_peek, kvpager.arena_inspect):
         with pytest.raises(kvpager.IoError):
             call(tmp_path / "fifo")
+    assert len(os.listdir("/dev/fd")) == n_open
     with pytest.raises(OSError, match="not a regular file"):
         kvpager.OpLog(tmp_path / "fifo")
     with pytest.raises(kvpager.IoError, match="not supported"):

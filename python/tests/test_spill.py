@@ -220,6 +220,10 @@ def test_bad_arguments() -> None:
         spill.Spill(engine.cache, None, host=[host])
     with pytest.raises(k.BusyError):
         spill.Spill(engine.cache, engine.disk, host=[host])
+    assert store.lib.kvpy_object_lock(other._o) == 0
+    with pytest.raises(k.BusyError):
+        spill.Spill(engine.cache, other, host=[host])
+    store.lib.kvpy_object_unlock(other._o)
     with pytest.raises(TypeError):
         engine.spill.ask(engine.cache, FIRST, tag=1)
     with pytest.raises(TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import pathlib
@@ -418,9 +419,11 @@ def test_nearer_stores_have_a_budget(tmp_path: pathlib.Path) -> None:
             opened(urls, **wrong)
 
 
-def test_a_refused_store_of_several_is_named() -> None:
+def test_a_refused_store_of_several_is_named(tmp_path: pathlib.Path) -> None:
+    n_open = len(os.listdir("/dev/fd"))
     with pytest.raises(k.ArgError, match="nosuch:x"):
-        opened(["memory:?size=1MiB", "nosuch:x"])
+        opened([url_of(tmp_path), "nosuch:x"])
+    assert len(os.listdir("/dev/fd")) == n_open  # the directory is closed
     for n in (0, 9):
         with pytest.raises(k.ArgError, match="url: has"):
             opened(["memory:?size=1MiB"] * n)
@@ -538,7 +541,7 @@ def test_operators_see_what_is_there(tmp_path: pathlib.Path) -> None:
         told: list[Any] = []
         store.scan(url_of(tmp_path), directory=told.append)
         (one,) = told
-        assert (one.status, one.in_use, one.records, one.record_blocks) == (0, 1, 5, R)
+        assert (one.status, one.why, one.in_use, one.records, one.record_blocks) == (0, "", 1, 5, R)
         assert one.fingerprint == MODEL.fingerprint()[:8] and one.path.startswith(str(tmp_path))
         assert one.block_tokens == S and abs(one.opened_ns / 1e9 - time.time()) < 100
         result = store.clean(f"file:{tmp_path}", space=None, written_before=None)
@@ -561,6 +564,11 @@ def test_operators_see_what_is_there(tmp_path: pathlib.Path) -> None:
     with opened(url_of(tmp_path)) as disk:
         assert done(disk, disk.have(a.keys() + b.keys())).found.tolist() == [True] * 3 + [False] * 2
         assert done(disk, disk.get(a[0], room())).result == store.STORE_BAD
+    (log,) = tmp_path.glob("*/w0/log")
+    log.unlink()
+    log.symlink_to("log")  # links are not followed
+    (one,) = store.verify(url_of(tmp_path)).directories
+    assert (one.status, one.why) == (k.IoError.status, os.strerror(errno.ELOOP))
 
 
 def test_what_a_scan_s_function_raises_is_raised(tmp_path: pathlib.Path) -> None:

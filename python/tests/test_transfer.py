@@ -232,12 +232,41 @@ def test_shared_memory() -> None:
         kvpager.SharedMemory("name")
 
 
-def test_moved_over_shared_memory() -> None:
+def test_tcp() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        mine = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    with mine, theirs:
+        near = kvpager.Tcp(mine, kvpager.LINK_MESSAGE_MIN, 2)
+        assert near.connect() is None
+        with pytest.raises(kvpager.StateError):
+            near.flush()
+        far = kvpager.Tcp(theirs.fileno())
+    while (a := near.connect()) is None:
+        pass
+    while (b := far.connect()) is None:
+        pass
+    assert a.max_message == b.max_message == 1024  # the smaller one
+    a.post(b"abc")
+    a.post(b"de")
+    while not near.flush():
+        pass
+    del near, a
+    assert b.take() == b"abc" and b.take() == b"de"
+    with pytest.raises(kvpager.PeerError):
+        while True:
+            b.take()
+    with socket.socket() as other, pytest.raises(kvpager.ArgError, match="no connected stream"):
+        kvpager.Tcp(other)
+
+
+@pytest.mark.parametrize("kind", [kvpager.SharedMemory, kvpager.Tcp])
+def test_moved_between_processes(kind: Any) -> None:
     pair = Pair()
     pair.receiver.detach(0)
     pair.sender.detach(pair.link)
     sockets = socket.socketpair()
-    ends = [kvpager.SharedMemory(s, 1 << 16, 4) for s in sockets]
+    ends = [kind(s, 1 << 16, 4) for s in sockets]
     links = [end.connect() for end in ends]
     assert links[0] and links[1]
     pair.link = pair.sender.attach(links[0])

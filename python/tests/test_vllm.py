@@ -98,6 +98,24 @@ def test_what_separates_requests() -> None:
     assert start(manager, skips)[0] == 0
 
 
+def test_a_lora_that_is_loaded_again() -> None:
+    """The same name from other files, from the same place with another number, or in place."""
+    manager = make(num_blocks=64)
+    tokens = list(range(13))
+
+    def hit(path: str, number: int, **more: Any) -> Any:
+        lora = types.SimpleNamespace(lora_name="x", lora_path=path, lora_int_id=number, **more)
+        request = Request(f"{path} {number}", tokens, lora_request=lora)
+        found, _ = start(manager, request)
+        manager.free(request)
+        return found
+
+    assert [hit("/one", 1), hit("/other", 1), hit("/one", 2)] == [0, 0, 0]
+    assert [hit("/one", 1), hit("/other", 1), hit("/one", 2)] == [12, 12, 12]
+    assert [hit("/one", 3, load_inplace=True), hit("/one", 3, load_inplace=True)] == [0, 0]
+    manager.cache.check()
+
+
 def test_delayed_caching() -> None:
     manager = make()
     a = Request("a", list(range(9)))

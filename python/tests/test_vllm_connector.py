@@ -38,7 +38,7 @@ def v() -> Iterator[Any]:
         from kvpager.vllm import connector, versions
 
         yield SimpleNamespace(Connector=connector.KvpagerConnector, Role=versions.ConnectorRole,
-                              module=connector)
+                              module=connector, real=HAS_VLLM)
 
 
 # --------------------------------------------------------------------------------- configuration
@@ -385,22 +385,30 @@ def test_two_tenants_share_nothing(v: Any) -> None:
     engine.close()
 
 
+def lora(path: Any, number: Any = 1, **more: Any) -> Any:
+    """vLLM's LoRARequest."""
+    return SimpleNamespace(**{"lora_name": "same", "lora_int_id": number, "lora_path": path,
+                              "load_inplace": False, **more})
+
+
 def test_adapters_with_different_files_share_nothing(v: Any, tmp_path: pathlib.Path) -> None:
-    """By what is in their files: neither name, number nor place says whose KV it is."""
+    """By what is in their files: neither name nor place says whose KV it is. Each load has a number,
+    as vLLM's server gives it."""
     engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES, "store": "memory:?size=4MiB",
                         "record_blocks": 1}, 1)
     prompt = [i % 50 for i in range(41)]
-    for place, weights, loads in (("a", "one", False), ("b", "two", False), ("a", "one", True),
-                                  ("c", "one", True), ("a", "six", False), ("a", "six", True),
-                                  ("", "", False), ("b", "two", True)):
+    for number, place, weights, loads in (
+            (1, "a", "one", False), (2, "b", "two", False), (1, "a", "one", True),
+            (3, "c", "one", True), (4, "a", "six", False), (5, "a", "six", True),
+            (0, "", "", False), (2, "b", "two", True)):
         request = engine.add(prompt)
         if place:
             (tmp_path / place).mkdir(exist_ok=True)
             for name, text in (("adapter_config.json", "{}"), ("adapter.safetensors", weights)):
-                (tmp_path / place / name).write_text(text)
+                if not (tmp_path / place / name).exists() or text != (tmp_path / place / name).read_text():
+                    (tmp_path / place / name).write_text(text)
             request.adapter = weights
-            request.lora_request = SimpleNamespace(lora_name="same", lora_int_id=1,
-                                                   lora_path=str(tmp_path / place))
+            request.lora_request = lora(str(tmp_path / place), number)
         before = engine.loaded
         engine.run()
         assert engine.loaded - before == (40 if loads else 0), (place, weights)
@@ -721,12 +729,17 @@ def test_figures_go_to_vllm(v: Any) -> None:
     both = v.Connector.build_kv_connector_stats(dict(stats.data)).aggregate(stats)
     assert both.reduce()["asked_tokens"] == 80
     if not HAS_VLLM:
-        counter = fake_vllm.Counter
-        told = v.Connector.build_prom_metrics(None, {counter: counter}, ["engine"], {0: ["0"]})
+        told = prometheus(v)
         told.observe({**stats.data, "unheard_of": 1})
         assert told._counters["asked_tokens"][0].value == 40
         assert worker._move.counts.keys() <= told._counters.keys()
     engine.close()
+
+
+def prometheus(v: Any) -> Any:
+    """vLLM's metrics with stand-ins of prometheus_client's."""
+    kinds = {kind: kind for kind in (fake_vllm.Counter, fake_vllm.Gauge)}
+    return v.Connector.build_prom_metrics(None, kinds, ["engine"], {0: ["0"]})
 
 
 @pytest.mark.parametrize("extra, text", [

@@ -188,6 +188,7 @@ def test_a_part_comes_from_the_nearer_store(v: Any) -> None:
     mover, near = engine.workers[0]._move, engine.slow
     far = SlowStore(engine.clock, EQUAL * 0.1, 1e-4)
     mover.stores.all.append(far)
+    mover.stores.watches.append(mover.stores.watches[0])
     mover.reads.append(type(mover.reads[0])())
     mover.stores._known.append(type(mover.stores._known[0])())
     first, *others = asked = prompts(20)

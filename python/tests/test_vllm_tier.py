@@ -31,6 +31,10 @@ CHUNK, S, N = 16384, 16, 32  # bytes and tokens of a chunk, chunks in host memor
 WEIGHTS = "ab" * 32
 
 
+# What the tier leaves as vLLM has it.
+THEIRS = {"serve_external_requests", "take_events", "touch"}
+
+
 @pytest.fixture(scope="module")
 def v() -> Iterator[Any]:
     """kvpager.vllm's modules, and vLLM's names that a scheduler uses."""
@@ -438,6 +442,36 @@ def test_random_requests(v: Any, tmp_path: pathlib.Path) -> None:
                         stored.update(keys)
 
 
+def test_no_exception_reaches_vllm(v: Any, tmp_path: pathlib.Path) -> None:
+    """Whatever is asked: jobs end, and a chunk that cannot be begun has failed."""
+    from kvpager.vllm import store_tier, versions
+
+    theirs = {name for kind in versions.SecondaryTier.__mro__[:-1] for name, value in
+              vars(kind).items() if not name.startswith("_") and callable(value)}
+    assert theirs - store_tier._ANSWERS.keys() <= THEIRS
+    keys, odd, dice = chain("a", 3), [None, 5, "x", [None], b"", SimpleNamespace(req_id=1)], random.Random(2)
+    calls = {"on_new_request": 1, "lookup": 2, "on_request_finished": 1, "on_schedule_end": 1,
+             "submit_store": 1, "submit_load": 1, "get_finished_jobs": 0, "has_pending_work": 0,
+             "get_stats": 0, "stats": 0}
+    assert calls.keys() == store_tier._ANSWERS.keys() - {"drain_jobs", "shutdown"}
+    with driver(v, tmp_path) as tier:
+        for _ in range(60):
+            name = dice.choice(sorted(calls))
+            getattr(tier.tier, name)(*(dice.choice(odd) for _ in range(calls[name])))
+        context, ended = tier.context(keys), list[Any]()
+        for load in (False, True):
+            for places in ([0, "x", 2], [0], [None] * 3):
+                job = v.TransferJob(next(tier.ids), keys, places, load, context)
+                (tier.tier.submit_load if load else tier.tier.submit_store)(job)
+                while tier.tier.has_pending_work():
+                    ended += tier.tier.get_finished_jobs()
+                ended += tier.tier.get_finished_jobs()
+                assert [one.success for one in ended if one.job_id == job.job_id] == [False]
+        assert tier.tier.troubles.counts["errors"] > 10
+        tier.save(keys)
+        assert tier.hits(keys) == 3
+
+
 # -------------------------------------------------------------------- below vLLM's own manager
 
 
@@ -540,7 +574,9 @@ def test_vllm_serves_what_an_earlier_process_stored(tmp_path: pathlib.Path) -> N
     engine.close()
     engine = Engine(ours(tmp_path))
     assert engine.serve(chain("b", 24, "a", 9)) == 9
+    engine.settle()  # chunks that are being written have no room for others: 39 of 32
     assert engine.serve(keys) == 24
+    engine.settle()
     engine.manager.reset_cache()
     engine.manager.on_reset_flushed() if hasattr(engine.manager, "on_reset_flushed") else None
     assert engine.serve(keys) == 24, "vLLM's reset leaves stores alone"

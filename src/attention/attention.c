@@ -61,10 +61,10 @@ kvp_status kvp_rope_frequencies(const kvp_rope *rope, uint32_t dims, double *out
 /* NULL: the reference. */
 static const struct kvpi_kernels *kernels_of(uint32_t impl)
 {
-    return impl == KVP_ATTN_REFERENCE ? NULL : kvpi_kernels_find(impl);
+    return impl == KVP_ATTENTION_REFERENCE ? NULL : kvpi_kernels_find(impl);
 }
 
-int kvp_attn_has(uint32_t impl)
+int kvp_attention_has(uint32_t impl)
 {
     return kvpi_impl_is_valid(impl);
 }
@@ -83,18 +83,13 @@ static kvp_status check_scratch(const struct kvpi_scratch *needed, const void *s
 /* ----------------------------------------------------------------------------------------
  * append */
 
-static void append_defaults(kvp_append *append)
+void kvp_append_init(kvp_append *append)
 {
+    if (append == NULL)
+        return;
     memset(append, 0, sizeof *append);
     append->struct_size = sizeof *append;
     kvp_rope_init(&append->rope);
-}
-
-void kvp_append_init_sized(kvp_append *append, size_t append_size)
-{
-    kvp_append full;
-    append_defaults(&full);
-    kvpi_sized_init(append, append_size, &full, sizeof(full));
 }
 
 /* Is a field wrong that says what is appended, not where it lies? */
@@ -111,9 +106,7 @@ static int append_wrong(const kvp_append *a, kvp_why *why)
 
 kvp_status kvp_append_check(const kvp_append *append, kvp_why *out_why)
 {
-    kvp_append own;
-    append_defaults(&own);
-    const kvp_append *known = kvpi_sized_take(append, &own, sizeof(own));
+    const kvp_append *known = kvpi_sized(append, sizeof(*append));
     kvpi_why_clear(out_why);
     return kvpi_why_missing(out_why, append, known, "append") || append_wrong(known, out_why)
                ? KVP_E_ARG
@@ -174,11 +167,9 @@ static void cut_append(struct append_scratch *out, const kvp_append *append,
 
 kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 {
-    kvp_append own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct append_scratch parts;
-    append_defaults(&own);
-    append = kvpi_sized_take(append, &own, sizeof(own));
+    append = kvpi_sized(append, sizeof(*append));
     if (!is_append_shaped(append) || out_bytes == NULL)
         return KVP_E_ARG;
     cut_append(&parts, append, &scratch);
@@ -188,11 +179,9 @@ kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 
 kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_bytes)
 {
-    kvp_append own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct append_scratch parts;
-    append_defaults(&own);
-    append = kvpi_sized_take(append, &own, sizeof(own));
+    append = kvpi_sized(append, sizeof(*append));
     if (!is_append_shaped(append) || !is_append_valid(append))
         return KVP_E_ARG;
     cut_append(&parts, append, &cut);
@@ -216,20 +205,15 @@ kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_byte
 /* -------------------------------------------------------------------------------------
  * attention */
 
-static void attention_defaults(kvp_attention *attention)
+void kvp_attention_init(kvp_attention *attention)
 {
+    if (attention == NULL)
+        return;
     memset(attention, 0, sizeof *attention);
     attention->struct_size = sizeof *attention;
     attention->causal = 1;
     attention->n_levels = 1;
     kvp_rope_init(&attention->rope);
-}
-
-void kvp_attention_init_sized(kvp_attention *attention, size_t attention_size)
-{
-    kvp_attention full;
-    attention_defaults(&full);
-    kvpi_sized_init(attention, attention_size, &full, sizeof(full));
 }
 
 static uint32_t v_size_of(const kvp_attention *attention)
@@ -258,7 +242,7 @@ static int has_valid_scores(const kvp_attention *attention)
             kvpi_is_aligned(attention->sink_logits, sizeof(float)));
 }
 
-static int is_window_valid(const kvp_attn_window *window)
+static int is_window_valid(const kvp_attention_window *window)
 {
     const void *const lists[] = {window->sink_len, window->window_offset, window->key_offset};
     const void *const sizes[] = {window->sinks, window->recent};
@@ -284,7 +268,7 @@ static int are_ranges(const int32_t *starts, uint32_t n, uint32_t most)
     return (uint32_t)starts[n] <= most;
 }
 
-static int is_tree_valid(const kvp_attn_tree *tree, uint32_t n_seqs)
+static int is_tree_valid(const kvp_attention_tree *tree, uint32_t n_seqs)
 {
     if (tree->intervals != NULL && (tree->bits != NULL || tree->start == NULL))
         return 0;
@@ -322,9 +306,7 @@ static int attention_wrong(const kvp_attention *a, kvp_why *why)
 
 kvp_status kvp_attention_check(const kvp_attention *attention, kvp_why *out_why)
 {
-    kvp_attention own;
-    attention_defaults(&own);
-    const kvp_attention *known = kvpi_sized_take(attention, &own, sizeof(own));
+    const kvp_attention *known = kvpi_sized(attention, sizeof(*attention));
     kvpi_why_clear(out_why);
     return kvpi_why_missing(out_why, attention, known, "attention") ||
                    attention_wrong(known, out_why)
@@ -412,11 +394,9 @@ static void cut_attention(struct attention_scratch *out, const kvp_attention *re
 
 kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes)
 {
-    kvp_attention own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct attention_scratch parts;
-    attention_defaults(&own);
-    attention = kvpi_sized_take(attention, &own, sizeof(own));
+    attention = kvpi_sized(attention, sizeof(*attention));
     if (!is_attention_shaped(attention) || out_bytes == NULL)
         return KVP_E_ARG;
     const kvp_attention resolved = resolve_call(attention);
@@ -442,11 +422,9 @@ static int are_sequences_valid(const struct kvpi_batch *batch, uint32_t *seen)
 
 kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size_t n_bytes)
 {
-    kvp_attention own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct attention_scratch parts;
-    attention_defaults(&own);
-    attention = kvpi_sized_take(attention, &own, sizeof(own));
+    attention = kvpi_sized(attention, sizeof(*attention));
     if (!is_attention_shaped(attention) || !are_tensors_valid(attention))
         return KVP_E_ARG;
     const kvp_attention resolved = resolve_call(attention);
@@ -470,17 +448,12 @@ kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size
 /* -----------------------------------------------------------------------------------------
  * merge */
 
-static void merge_defaults(kvp_merge *merge)
+void kvp_merge_init(kvp_merge *merge)
 {
+    if (merge == NULL)
+        return;
     memset(merge, 0, sizeof *merge);
     merge->struct_size = sizeof *merge;
-}
-
-void kvp_merge_init_sized(kvp_merge *merge, size_t merge_size)
-{
-    kvp_merge full;
-    merge_defaults(&full);
-    kvpi_sized_init(merge, merge_size, &full, sizeof(full));
 }
 
 static int is_merge_valid(const kvp_merge *merge)
@@ -502,9 +475,7 @@ static int is_merge_valid(const kvp_merge *merge)
 
 kvp_status kvp_merge_run(const kvp_merge *merge)
 {
-    kvp_merge own;
-    merge_defaults(&own);
-    merge = kvpi_sized_take(merge, &own, sizeof(own));
+    merge = kvpi_sized(merge, sizeof(*merge));
     if (!is_merge_valid(merge))
         return KVP_E_ARG;
     kvp_merge resolved = *merge;

@@ -30,7 +30,7 @@ static uint32_t ceil_div(uint32_t n, uint32_t per)
     return n / per + (n % per != 0);
 }
 
-static int are_dense_rows_valid(const kvp_attn_level *level, uint32_t block_tokens)
+static int are_dense_rows_valid(const kvp_attention_level *level, uint32_t block_tokens)
 {
     if (!is_index_array(level->lengths) || level->row_start != NULL || level->last_len != NULL)
         return 0;
@@ -44,7 +44,7 @@ static int are_dense_rows_valid(const kvp_attn_level *level, uint32_t block_toke
     return 1;
 }
 
-static int are_csr_rows_valid(const kvp_attn_level *level, uint32_t block_tokens)
+static int are_csr_rows_valid(const kvp_attention_level *level, uint32_t block_tokens)
 {
     if (level->lengths != NULL || !is_index_array(level->last_len) ||
         !is_prefix_sum(level->row_start, level->n_rows, level->n_blocks))
@@ -59,7 +59,7 @@ static int are_csr_rows_valid(const kvp_attn_level *level, uint32_t block_tokens
     return 1;
 }
 
-static int is_level_valid(const kvp_attention *attention, const kvp_attn_level *level)
+static int is_level_valid(const kvp_attention *attention, const kvp_attention_level *level)
 {
     if (level->n_blocks > INT32_MAX)
         return 0;
@@ -88,7 +88,7 @@ int kvpi_levels_are_valid(const kvp_attention *attention)
     return 1;
 }
 
-uint64_t kvpi_level_row_keys(const kvp_attn_level *level, uint32_t row, uint32_t block_tokens)
+uint64_t kvpi_level_row_keys(const kvp_attention_level *level, uint32_t row, uint32_t block_tokens)
 {
     if (level->row_stride > 0)
         return (uint32_t)level->lengths[row];
@@ -96,7 +96,7 @@ uint64_t kvpi_level_row_keys(const kvp_attn_level *level, uint32_t row, uint32_t
     return n == 0 ? 0 : (uint64_t)(n - 1) * block_tokens + (uint32_t)level->last_len[row];
 }
 
-static const int32_t *row_blocks(const kvp_attn_level *level, uint32_t row)
+static const int32_t *row_blocks(const kvp_attention_level *level, uint32_t row)
 {
     const size_t first =
         level->row_stride > 0 ? (size_t)row * level->row_stride : (uint32_t)level->row_start[row];
@@ -107,7 +107,7 @@ uint64_t kvpi_levels_max_keys(const kvp_attention *attention)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < attention->n_levels; i++) {
-        const kvp_attn_level *level = &attention->levels[i];
+        const kvp_attention_level *level = &attention->levels[i];
         uint64_t most = 0;
         for (uint32_t row = 0; row < level->n_rows; row++) {
             const uint64_t n = kvpi_level_row_keys(level, row, attention->layer->block_tokens);
@@ -140,7 +140,7 @@ static int order_places(const kvp_attention *attention, int32_t *places, int32_t
 
 /* Rows of a level that has query_start: walk both along the queries, in the order of the cascade. A
  * sequence must lie in one row; one without queries is nobody's, and is not looked at again. */
-static int find_rows(const kvp_attention *attention, const kvp_attn_level *level,
+static int find_rows(const kvp_attention *attention, const kvp_attention_level *level,
                      const int32_t *places, int32_t *rows)
 {
     const int32_t *query_start = attention->query_start;
@@ -165,7 +165,7 @@ int kvpi_batch_make(struct kvpi_batch *batch, const kvp_attention *attention, in
     if (!order_places(attention, places, batch->rows))
         return 0;
     for (uint32_t i = 0; i < attention->n_levels; i++) {
-        const kvp_attn_level *level = &attention->levels[i];
+        const kvp_attention_level *level = &attention->levels[i];
         int32_t *rows = batch->rows + (size_t)i * attention->n_seqs;
         if (level->query_start != NULL) {
             if (!find_rows(attention, level, places, rows))
@@ -181,7 +181,8 @@ int kvpi_batch_make(struct kvpi_batch *batch, const kvp_attention *attention, in
 /* --------------------------------------------------------------------------------------
  * sequences */
 
-static const kvp_attn_level *level_row(const struct kvpi_keys *keys, uint32_t i, uint32_t *out_row)
+static const kvp_attention_level *level_row(const struct kvpi_keys *keys, uint32_t i,
+                                            uint32_t *out_row)
 {
     const kvp_attention *attention = keys->batch->attention;
     *out_row = (uint32_t)keys->batch->rows[(size_t)i * attention->n_seqs + keys->seq];
@@ -194,7 +195,7 @@ static uint64_t count_key_slots(const struct kvpi_keys *keys)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < attention->n_levels; i++) {
         uint32_t row;
-        const kvp_attn_level *level = level_row(keys, i, &row);
+        const kvp_attention_level *level = level_row(keys, i, &row);
         sum += kvpi_level_row_keys(level, row, attention->layer->block_tokens);
     }
     return sum;
@@ -203,7 +204,7 @@ static uint64_t count_key_slots(const struct kvpi_keys *keys)
 /* Windows, and the gap where blocks were dropped. */
 static int take_window(struct kvpi_keys *keys, uint64_t n_slots)
 {
-    const kvp_attn_window *window = &keys->batch->attention->window;
+    const kvp_attention_window *window = &keys->batch->attention->window;
     const uint32_t seq = keys->seq;
     keys->sinks = window->sinks != NULL ? window->sinks[seq] : window->sink_tokens;
     keys->recent = window->recent != NULL ? window->recent[seq] : window->recent_tokens;
@@ -239,7 +240,7 @@ static int are_intervals_valid(const int32_t *intervals, uint32_t n)
 
 static int take_tree(struct kvpi_keys *keys)
 {
-    const kvp_attn_tree *tree = &keys->batch->attention->tree;
+    const kvp_attention_tree *tree = &keys->batch->attention->tree;
     const uint32_t seq = keys->seq;
     uint32_t n_uncommitted = 0;
     keys->intervals = NULL;
@@ -290,7 +291,7 @@ static int32_t block_at(const struct kvpi_keys *keys, uint64_t slot, uint32_t *o
     const uint32_t block_tokens = keys->batch->attention->layer->block_tokens;
     for (uint32_t i = 0;; i++) {
         uint32_t row;
-        const kvp_attn_level *level = level_row(keys, i, &row);
+        const kvp_attention_level *level = level_row(keys, i, &row);
         const uint64_t n_slots = kvpi_level_row_keys(level, row, block_tokens);
         if (slot < n_slots) {
             *out_offset = (uint32_t)(slot % block_tokens);
@@ -332,7 +333,7 @@ struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key)
     const uint64_t slot = key < keys->sink_len ? key : (uint64_t)key + keys->gap_slots;
     const uint32_t border = key < keys->sink_len ? keys->sink_len : keys->n_keys;
     uint32_t row;
-    const kvp_attn_level *level = level_row(keys, 0, &row);
+    const kvp_attention_level *level = level_row(keys, 0, &row);
     uint64_t before = 0, in_row = kvpi_level_row_keys(level, row, block_tokens);
     for (uint32_t i = 1; slot >= before + in_row; i++) {
         before += in_row;
@@ -437,7 +438,7 @@ static int are_entries_from(const struct kvpi_keys *keys, int32_t first)
     const kvp_layer *layer = keys->batch->attention->layer;
     for (uint32_t i = 0; i < keys->batch->attention->n_levels; i++) {
         uint32_t row;
-        const kvp_attn_level *level = level_row(keys, i, &row);
+        const kvp_attention_level *level = level_row(keys, i, &row);
         const uint64_t n_slots = kvpi_level_row_keys(level, row, layer->block_tokens);
         const int32_t *blocks = row_blocks(level, row);
         for (uint64_t entry = 0; entry * layer->block_tokens < n_slots; entry++) {

@@ -103,6 +103,6 @@ static inline int kvpi_keys_are_causal(const struct kvpi_keys *keys)
 }
 
 /* The keys that a row of a level has. */
-uint64_t kvpi_level_row_keys(const kvp_attn_level *level, uint32_t row, uint32_t block_tokens);
+uint64_t kvpi_level_row_keys(const kvp_attention_level *level, uint32_t row, uint32_t block_tokens);
 
 #endif

@@ -11,7 +11,7 @@
 
 int kvpi_impl_is_valid(uint32_t impl)
 {
-    return impl == KVP_ATTN_REFERENCE || kvpi_kernels_find(impl) != NULL;
+    return impl == KVP_ATTENTION_REFERENCE || kvpi_kernels_find(impl) != NULL;
 }
 
 /* ----------------------------------------------------------------------------------------

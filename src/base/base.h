@@ -145,6 +145,9 @@ static inline void kvpi_fence(void)
 #endif
 }
 
+/* Who reads beside a change, and sees that it was one, tries so often. */
+enum { KVPI_READ_TRIES = 8 };
+
 static inline uint64_t kvpi_read(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);

@@ -212,10 +212,8 @@ static kvp_status arrange_pair(const kvp_layout *layout, const struct pair *pair
 
 kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const char *v_order)
 {
-    kvp_layout own = {0};
-    kvp_layout *const theirs = layout;
     struct pair pair;
-    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    layout = kvpi_sized(layout, sizeof(*layout));
     if (!layout || !k_order || kvpi_layout_shape_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
@@ -245,16 +243,13 @@ kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const cha
         return KVP_E_ARG;
     }
     *layout = result;
-    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }
 
 kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
 {
-    kvp_layout own = {0};
-    kvp_layout *const theirs = layout;
     struct pair pair;
-    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    layout = kvpi_sized(layout, sizeof(*layout));
     if (!layout || !order || kvpi_layout_wrong(layout, NULL) ||
         !kvpi_type_has_scales(layout->type) || layout->k_scales.size || layout->v_scales.size) {
         return KVP_E_ARG;
@@ -277,6 +272,5 @@ kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
         return KVP_E_ARG;
     }
     *layout = result;
-    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }

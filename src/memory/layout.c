@@ -48,16 +48,11 @@ static bool multiply_overflows(uint64_t a, uint64_t b, uint64_t *out_product)
     return __builtin_mul_overflow(a, b, out_product);
 }
 
-static void layout_defaults(kvp_layout *layout)
+void kvp_layout_init(kvp_layout *layout)
 {
+    if (layout == NULL)
+        return;
     *layout = (kvp_layout){.struct_size = sizeof(*layout)};
-}
-
-void kvp_layout_init_sized(kvp_layout *layout, size_t layout_size)
-{
-    kvp_layout full;
-    layout_defaults(&full);
-    kvpi_sized_init(layout, layout_size, &full, sizeof(full));
 }
 
 /* ----------------------------------------------------------------------------------- one box */
@@ -278,8 +273,7 @@ int kvpi_layout_wrong(const kvp_layout *layout, kvp_why *why)
 
 kvp_status kvp_layout_check(const kvp_layout *layout, kvp_why *out_why)
 {
-    kvp_layout own = {0};
-    const kvp_layout *known = kvpi_sized_take(layout, &own, sizeof(own));
+    const kvp_layout *known = kvpi_sized(layout, sizeof(*layout));
     kvpi_why_clear(out_why);
     return kvpi_why_missing(out_why, layout, known, "layout") || kvpi_layout_wrong(known, out_why)
                ? KVP_E_ARG
@@ -296,11 +290,9 @@ static void slice_part(kvp_part *part, uint32_t layers, uint32_t heads)
     }
 }
 
-static kvp_status layout_slice(const kvp_layout *layout, const kvp_slice *slice,
-                               kvp_layout *out_slice)
+kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kvp_layout *out_slice)
 {
-    kvp_layout own = {0};
-    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    layout = kvpi_sized(layout, sizeof(*layout));
     if (!layout || !slice || !out_slice || kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
@@ -324,24 +316,9 @@ static kvp_status layout_slice(const kvp_layout *layout, const kvp_slice *slice,
     return KVP_OK;
 }
 
-kvp_status kvp_layout_slice_sized(const kvp_layout *layout, const kvp_slice *slice,
-                                  kvp_layout *out_slice, size_t slice_size)
-{
-    kvp_layout full;
-    if (kvpi_sized_bad(out_slice, slice_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = layout_slice(layout, slice, out_slice == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_init(out_slice, slice_size, &full, sizeof(full));
-    }
-    return status;
-}
-
 uint64_t kvp_layout_block_bytes(const kvp_layout *layout)
 {
-    kvp_layout own = {0};
-    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    layout = kvpi_sized(layout, sizeof(*layout));
     if (!layout) {
         return 0;
     }

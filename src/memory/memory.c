@@ -17,17 +17,12 @@
 
 enum { TENSOR_ALIGNMENT = 4096, NUMA_NODE_ANY = -1 };
 
-static void memory_options_defaults(kvp_memory_options *options)
+void kvp_memory_options_init(kvp_memory_options *options)
 {
+    if (options == NULL)
+        return;
     *options = (kvp_memory_options){
         .struct_size = sizeof(*options), .pages = KVP_PAGES_AUTO, .numa_node = NUMA_NODE_ANY};
-}
-
-void kvp_memory_options_init_sized(kvp_memory_options *options, size_t options_size)
-{
-    kvp_memory_options full;
-    memory_options_defaults(&full);
-    kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 
 void kvpi_memory_tensor_bytes(const kvp_layout *layout, size_t *out_bytes)
@@ -100,13 +95,12 @@ static bool options_are_valid(const kvp_memory_options *options)
 kvp_status kvp_memory_create(const kvp_layout *layout, const kvp_memory_options *options,
                              kvp_memory **out_memory)
 {
-    kvp_layout own_layout = {0};
     kvp_memory_options own;
     kvp_memory *memory;
     size_t *bytes;
-    memory_options_defaults(&own);
-    layout = kvpi_sized_take(layout, &own_layout, sizeof(own_layout));
-    options = options ? kvpi_sized_take(options, &own, sizeof(own)) : &own;
+    kvp_memory_options_init(&own);
+    layout = kvpi_sized(layout, sizeof(*layout));
+    options = options ? kvpi_sized(options, sizeof(*options)) : &own;
     if (!layout || !out_memory || !options || !options_are_valid(options) ||
         kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
@@ -170,10 +164,9 @@ static bool take_tensor(kvp_memory *memory, const size_t *bytes, uint32_t i, voi
 
 kvp_status kvp_memory_wrap(const kvp_layout *layout, void *const *tensors, kvp_memory **out_memory)
 {
-    kvp_layout own = {0};
     kvp_memory *memory;
     size_t *bytes;
-    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    layout = kvpi_sized(layout, sizeof(*layout));
     bool is_right = true;
     if (!layout || !tensors || !out_memory || kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
@@ -205,15 +198,18 @@ void kvp_memory_destroy(kvp_memory *memory)
 
 /* ------------------------------------------------------------------------------------ asking it */
 
-kvp_status kvp_memory_describe_sized(const kvp_memory *memory, kvp_layout *out_layout,
-                                     size_t layout_size, kvp_memory_info *out_info,
-                                     size_t info_size)
+kvp_status kvp_memory_describe(const kvp_memory *memory, kvp_layout *out_layout,
+                               kvp_memory_info *out_info)
 {
-    if (!memory || kvpi_sized_bad(out_layout, layout_size) || kvpi_sized_bad(out_info, info_size)) {
+    if (!memory) {
         return KVP_E_ARG;
     }
-    kvpi_sized_init(out_layout, layout_size, &memory->layout, sizeof(memory->layout));
-    kvpi_sized_give(out_info, info_size, &memory->info, sizeof(memory->info));
+    if (out_layout) {
+        *out_layout = memory->layout;
+    }
+    if (out_info) {
+        *out_info = memory->info;
+    }
     return KVP_OK;
 }
 

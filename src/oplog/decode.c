@@ -1,4 +1,4 @@
-/* decode: the reader of what src/core/record/record.c writes. Both follow docs/OPLOG.md, and
+/* decode: the reader of what src/core/record/put.c writes. Both follow docs/FORMATS.md, and
  * the table of calls, core/record/calls.def; here is how each kind of argument and result is read.
  *
  * D1  Nothing is believed. Every length is compared with the bytes that are left before anything is

@@ -23,7 +23,7 @@ struct kvp_oplog {
     struct kvpi_oplog_results results;
 };
 
-const char *kvp_call_name(uint32_t op)
+const char *kvp_oplog_call_name(uint32_t op)
 {
     switch (op) {
 #define NAME(name, number, text)                                                                   \
@@ -82,25 +82,12 @@ void kvp_oplog_close(kvp_oplog *log)
     free(log);
 }
 
-static kvp_status config_of_log(const kvp_oplog *log, kvp_config *out_config)
+kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config)
 {
     if (log == NULL || out_config == NULL)
         return KVP_E_ARG;
     *out_config = log->config;
     return KVP_OK;
-}
-
-kvp_status kvp_oplog_config_sized(const kvp_oplog *log, kvp_config *out_config, size_t config_size)
-{
-    kvp_config full;
-    if (kvpi_sized_bad(out_config, config_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = config_of_log(log, out_config == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end)

@@ -41,7 +41,7 @@ kvp_status kvpi_oplog_replay_begin(struct kvpi_oplog_replay *replay, const kvp_c
     if (status != KVP_OK)
         return status;
     kvp_sink sink = {&replay->made, kvpi_oplog_memory_write};
-    status = kvp_record_start(replay->cache, &sink);
+    status = kvp_cache_record_start(replay->cache, &sink);
     if (replay->made.failed != 0)
         status = KVP_E_NO_MEMORY;
     if (status != KVP_OK)
@@ -63,7 +63,7 @@ static kvp_status replay_audit(struct kvpi_oplog_replay *replay, int level)
     if (level <= 0)
         return KVP_OK;
     size_t n_bytes = replay->made.n_bytes;
-    kvp_status status = kvp_check(replay->cache, level, &replay->violation);
+    kvp_status status = kvp_cache_check(replay->cache, level, &replay->violation);
     replay->made.n_bytes = n_bytes;
     return status;
 }
@@ -72,7 +72,7 @@ kvp_status kvpi_oplog_replay_call(struct kvpi_oplog_replay *replay, const kvp_ca
                                   int check_level)
 {
     replay->made.n_bytes = 0;
-    kvp_status status = kvp_call_run(replay->cache, call, &replay->outcome);
+    kvp_status status = kvp_oplog_call_run(replay->cache, call, &replay->outcome);
     if (status == KVP_OK)
         status = replay_audit(replay, check_level);
     return replay->made.failed != 0 ? KVP_E_NO_MEMORY : status;

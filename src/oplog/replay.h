@@ -27,7 +27,7 @@ int kvpi_oplog_memory_write(void *context, const void *bytes, size_t n_bytes);
 kvp_status kvpi_oplog_replay_begin(struct kvpi_oplog_replay *replay, const kvp_config *config);
 
 /* Make a call; `made` holds its record, or nothing when the cache recorded none.
- * Takes:   check_level  0..3: kvp_check afterwards
+ * Takes:   check_level  0..3: kvp_cache_check afterwards
  * Returns: KVP_OK; KVP_E_CORRUPT with `violation`; KVP_E_ARG, KVP_E_NO_MEMORY: not made */
 kvp_status kvpi_oplog_replay_call(struct kvpi_oplog_replay *replay, const kvp_call *call,
                                   int check_level);

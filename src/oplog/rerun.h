@@ -37,7 +37,8 @@ void kvpi_oplog_rerun_close(struct kvpi_oplog_rerun *rerun);
  * of the log has made stay the numbers that they are.
  *
  * Takes:   items        [n_items] indices of records, ascending
- *          check_level  0..3: kvp_check after every call; ends the run when it finds something
+ *          check_level  0..3: kvp_cache_check after every call; ends the run when it finds
+ *          something
  * Gives:   n_used       how many items it took until the end of the run
  * Returns: KVP_OK; KVP_E_CORRUPT with rerun->violation; KVP_E_IO when the sink refused bytes;
  *          KVP_E_NO_MEMORY; what kvp_cache_create says

@@ -355,21 +355,21 @@ static kvp_status run_cache_evicted(run *r)
     return status;
 }
 
-static kvp_status run_cache_stats(run *r)
+static kvp_status run_cache_stats_get(run *r)
 {
-    return kvp_cache_stats(r->cache, &r->out->u.stats);
+    return kvp_cache_stats_get(r->cache, &r->out->u.stats);
 }
 
-static kvp_status run_cache_config(run *r)
+static kvp_status run_cache_config_get(run *r)
 {
     kvp_config config;
     kvp_config_init(&config);
-    return kvp_cache_config(r->cache, &config);
+    return kvp_cache_config_get(r->cache, &config);
 }
 
-static kvp_status run_check(run *r)
+static kvp_status run_cache_check(run *r)
 {
-    return kvp_check(r->cache, (int)(int32_t)r->call->position, &r->out->u.violation);
+    return kvp_cache_check(r->cache, (int)(int32_t)r->call->position, &r->out->u.violation);
 }
 
 /* Where the events' tokens go, when they are asked for. */
@@ -454,11 +454,11 @@ static kvp_status run_seq_tree(run *r)
     return status;
 }
 
-static kvp_status run_mirror(run *r)
+static kvp_status run_cache_mirror(run *r)
 {
     const kvp_call *call = r->call;
-    kvp_status status = kvp_mirror(r->cache, call->tokens, call->n_tokens, call->count, r->array,
-                                   &r->out->u.mirrored);
+    kvp_status status = kvp_cache_mirror(r->cache, call->tokens, call->n_tokens, call->count,
+                                         r->array, &r->out->u.mirrored);
     return give_i32s(r, status, call->n_tokens);
 }
 
@@ -482,14 +482,14 @@ static kvp_status run_load_begin(run *r)
     return give_i32s(r, status, load_room(r));
 }
 
-static kvp_status run_cold_end(run *r)
+static kvp_status run_cache_cold_end(run *r)
 {
     const kvp_call *call = r->call;
     kvp_cold_cursor *cursor = &r->out->u.cursor;
     cursor->block = call->block;
     cursor->generation = call->number;
     kvp_status status =
-        kvp_cold_end(r->cache, call->tier, cursor, r->array, call->count, &r->out->n);
+        kvp_cache_cold_end(r->cache, call->tier, cursor, r->array, call->count, &r->out->n);
     if (status == KVP_OK && call->count > 0)
         r->out->cold = r->array;
     return status;
@@ -500,9 +500,9 @@ static kvp_status run_seq_state_get(run *r)
     return kvp_seq_state_get(r->cache, seq_of(r), &r->out->u.state);
 }
 
-static kvp_status run_cache_state_stats(run *r)
+static kvp_status run_cache_state_stats_get(run *r)
 {
-    return kvp_cache_state_stats(r->cache, &r->out->u.state_stats);
+    return kvp_cache_state_stats_get(r->cache, &r->out->u.state_stats);
 }
 
 static kvp_status run_block_origin_get(run *r)
@@ -571,7 +571,7 @@ static int make_call(run *r)
     }
 }
 
-kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out_outcome)
+kvp_status kvp_oplog_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out_outcome)
 {
     if (cache == NULL || call == NULL || out_outcome == NULL)
         return KVP_E_ARG;
@@ -581,7 +581,7 @@ kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out
     r.call = call;
     r.out = out_outcome;
     kvp_config_init(&r.config);
-    kvp_status status = kvp_config_peek(cache, &r.config);
+    kvp_status status = kvp_cache_config_peek(cache, &r.config);
     if (status != KVP_OK)
         return status;
     clear(out_outcome);

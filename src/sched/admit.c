@@ -4,7 +4,7 @@
  * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,
  * swapped and waiting ones together; each is passed over when somebody comes in after it.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #include <assert.h>
 
@@ -87,8 +87,8 @@ static struct kvpi_try look(kvp_sched *sched)
 {
     kvp_stats stats;
     kvp_state_stats states;
-    (void)kvp_cache_stats(sched->cache, &stats);
-    (void)kvp_cache_state_stats(sched->cache, &states);
+    (void)kvp_cache_stats_get(sched->cache, &stats);
+    (void)kvp_cache_state_stats_get(sched->cache, &states);
     return (struct kvpi_try){
         .missing = sched->missing,
         .available = stats.free_blocks + stats.cached_blocks,
@@ -105,7 +105,7 @@ static int is_namespace_open(const kvp_sched *sched, kvp_ns ns)
 {
     const kvp_prompt nothing = {.struct_size = sizeof(nothing)};
     kvp_admission ignored;
-    return kvp_can_open(sched->cache, ns, &nothing, &ignored) == KVP_OK;
+    return kvp_cache_can_open(sched->cache, ns, &nothing, &ignored) == KVP_OK;
 }
 
 static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
@@ -115,7 +115,7 @@ static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
     if (then->missing == 0) {
         return 0;
     }
-    (void)kvp_cache_stats(sched->cache, &stats);
+    (void)kvp_cache_stats_get(sched->cache, &stats);
     const struct kvpi_try now = look(sched);
     const uint64_t found = now.sealed - then->sealed + stats.copies - then->copied;
     if ((sched->has_windows || sched->usable_slots > 0) && found > 0) {
@@ -206,6 +206,35 @@ static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
     return status;
 }
 
+/* Places that it lacks, of max_running or of the cache's sequences. */
+static uint32_t lacking_places(const kvp_sched *sched, const struct kvpi_request *request,
+                               int *seqs_lack)
+{
+    const uint64_t running = (uint64_t)sched->n_running + request->n_live;
+    const uint64_t all = running + sched->n_swapped + sched->n_stored;
+    const uint64_t places =
+        running > sched->config.max_running ? running - sched->config.max_running : 0;
+    const uint64_t seqs = all > sched->max_seqs ? all - sched->max_seqs : 0;
+    *seqs_lack = seqs > 0;
+    return (uint32_t)(seqs > places ? seqs : places);
+}
+
+/* Let others make way for a request, if that is all that it lacks. Gives 1 when it has places. */
+static int make_way(kvp_sched *sched, struct kvpi_request *request)
+{
+    int seqs_lack;
+    const uint32_t n = lacking_places(sched, request, &seqs_lack);
+    if (n == 0 || kvpi_victims_count_below(sched, request->rank.priority) < n ||
+        kvpi_open_check(sched, request) != KVP_OK) {
+        return 0;
+    }
+    int lack;
+    while (lacking_places(sched, request, &lack) > 0) {
+        kvpi_victims_make_way(sched, request->rank.priority, seqs_lack);
+    }
+    return 1;
+}
+
 /* It has come in. */
 static void let_run(kvp_sched *sched, struct kvpi_request *request)
 {
@@ -260,6 +289,21 @@ static int try_and_note(kvp_sched *sched, struct kvpi_request *request, uint32_t
     sched->is_blocked |= request->passed >= sched->config.max_passed_over ||
                          sched->n_tried == sched->config.max_tries;
     return 0;
+}
+
+void kvpi_admit_urgent(kvp_sched *sched)
+{
+    const struct kvpi_queue *waiting = &sched->queues[KVPI_QUEUE_WAITING];
+    while (sched->config.make_way && waiting->n > 0) {
+        struct kvpi_request *request = &sched->requests[kvpi_queue_after(waiting, NULL)];
+        if ((sched->config.wait_for_prefix && kvpi_follow_keeps_back(sched, request)) ||
+            !make_way(sched, request) || bring_in(sched, request) != KVP_OK) {
+            return;
+        }
+        let_run(sched, request);
+        sched->admitted[sched->report.n_admitted++] = kvpi_sched_handle(sched, request);
+        sched->stats.admissions++;
+    }
 }
 
 void kvpi_admit_swapped(kvp_sched *sched)

@@ -1,6 +1,6 @@
 /* check: the audit of the scheduler's own state (Q1 to Q4 of sched.h). Needs no memory: what
  * is in a queue, a list or an array is counted there, and compared with what says that it is. */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
  * Nobody waits in a circle: L holds blocks and is scheduled. As long as it is, its chunks go on;
  * when it is not, nobody follows it.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #include <string.h>
 
@@ -92,7 +92,7 @@ static int ends_in_chunks(kvp_sched *sched, const struct kvpi_request *request,
                           const kvp_prompt *prompt, const struct kvpi_sample *sample, uint32_t end)
 {
     kvp_open_info info;
-    return kvp_match(sched->cache, request->ns, prompt, &info) == KVP_OK &&
+    return kvp_cache_match(sched->cache, request->ns, prompt, &info) == KVP_OK &&
            info.stop == KVP_STOP_NO_KV && info.hit_tokens < end &&
            (sched->usable_slots > 0 || info.hit_tokens + sched->unit_tokens > sample->computed);
 }

@@ -1,5 +1,5 @@
 /* group: the samples of a request. Forking them from the trunk, and beam search's reorder. */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
                            const struct kvpi_sample *trunk)

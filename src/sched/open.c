@@ -4,7 +4,7 @@
  * are forked from it when its prompt is computed; until then the blocks that they will need are
  * promised to them: nobody comes in into them.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #include <kvpager/policy.h>
 
@@ -24,7 +24,7 @@ struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi
 uint64_t kvpi_open_watermark(const kvp_sched *sched)
 {
     kvp_stats stats;
-    (void)kvp_cache_stats(sched->cache, &stats);
+    (void)kvp_cache_stats_get(sched->cache, &stats);
     return stats.held_blocks == 0 ? 0 : sched->watermark_blocks;
 }
 
@@ -75,7 +75,7 @@ static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *re
                                  kvp_prompt *prompt, uint32_t others)
 {
     kvp_admission admission;
-    const kvp_status status = kvp_can_open(sched->cache, request->ns, prompt, &admission);
+    const kvp_status status = kvp_cache_can_open(sched->cache, request->ns, prompt, &admission);
     if (status != KVP_OK) {
         return status;
     }
@@ -121,7 +121,8 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     const uint64_t available = sched->renews_slots ? kvpi_slots_available(sched) : 0;
     if (status == KVP_OK) {
         status = kvp_seq_open(sched->cache, request->ns, &prompt, &trunk->seq, &info);
-        if (status == KVP_E_NO_BLOCKS && kvp_cache_shortage(sched->cache, &shortage) == KVP_OK) {
+        if (status == KVP_E_NO_BLOCKS &&
+            kvp_cache_shortage_get(sched->cache, &shortage) == KVP_OK) {
             sched->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
             sched->missing = sched->lacks_slots ? 0 : shortage.missing_blocks;
             sched->missing_slots = sched->lacks_slots ? shortage.missing_blocks : 0;

@@ -3,7 +3,7 @@
  * One piece of memory holds everything (state.h draws it). Places of requests and samples
  * come from free lists; a handle is a place and its generation, which rises when it is freed.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 #include "base/aligned.h"
 #include "base/sized.h"
 #include "base/why.h"
@@ -18,24 +18,20 @@ static const uint32_t KNOWN_FLAGS = KVP_SUBMIT_BORROW | KVP_SUBMIT_NO_LOAD | KVP
 
 /* ------------------------------------------------------------------------------ configuration */
 
-static void sched_defaults(kvp_sched_config *config)
+void kvp_sched_config_init(kvp_sched_config *config)
 {
+    if (config == NULL)
+        return;
     *config = (kvp_sched_config){
         .struct_size = sizeof(*config),
         .max_requests = 1024,
         .step_tokens = 8192,
+        .chunk_tokens = KVP_SCHED_CHUNK_HALF,
         .max_passed_over = 16,
         .max_tries = 4,
         .preempt = KVP_PREEMPT_RECOMPUTE,
         .arena_tokens = 1u << 20,
     };
-}
-
-void kvp_sched_config_init_sized(kvp_sched_config *config, size_t config_size)
-{
-    kvp_sched_config full;
-    sched_defaults(&full);
-    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static void resolve_config(const kvp_sched_config *config, const kvp_config *cache,
@@ -44,7 +40,11 @@ static void resolve_config(const kvp_sched_config *config, const kvp_config *cac
     *out = *config;
     out->max_samples = config->max_samples ? config->max_samples : config->max_requests;
     out->max_running = config->max_running ? config->max_running : cache->max_seqs;
-    out->chunk_tokens = config->chunk_tokens ? config->chunk_tokens : UINT32_MAX;
+    if (config->chunk_tokens == 0) {
+        out->chunk_tokens = UINT32_MAX;
+    } else if (config->chunk_tokens == KVP_SCHED_CHUNK_HALF) {
+        out->chunk_tokens = kvpi_sched_ceil(config->step_tokens, 2);
+    }
 }
 
 static unsigned may_have_rings(const kvp_sched_config *config, const kvp_config *cache)
@@ -69,6 +69,7 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
            kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
+           kvpi_why_range(why, "make_way", c->make_way, 0, 1) ||
            kvpi_why_range(why, "state_rings", c->state_rings, 0, may_have_rings(c, cache)) ||
            kvpi_why_range(why, "free_target", c->free_target, 0,
                           kvpi_sched_ceil(cache->n_blocks - 1, FREE_SHARE));
@@ -77,13 +78,12 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
 kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
                                   kvp_why *out_why)
 {
-    kvp_sched_config own, resolved;
+    kvp_sched_config resolved;
     kvp_config of_cache;
-    sched_defaults(&own);
-    const kvp_sched_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    const kvp_sched_config *known = kvpi_sized(config, sizeof(*config));
     kvpi_why_clear(out_why);
     if (kvpi_why_missing(out_why, config, known, "config") ||
-        kvpi_why_if(out_why, kvp_cache_config(cache, &of_cache) != KVP_OK, "cache", NULL,
+        kvpi_why_if(out_why, kvp_cache_config_get(cache, &of_cache) != KVP_OK, "cache", NULL,
                     "is NULL")) {
         return KVP_E_ARG;
     }
@@ -161,10 +161,9 @@ kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cach
 {
     kvp_config cache_config;
     kvp_sched_config resolved;
-    kvp_sched_config own;
-    sched_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
-    if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK) {
+    config = kvpi_sized(config, sizeof(*config));
+    if (config == NULL || out_bytes == NULL ||
+        kvp_cache_config_get(cache, &cache_config) != KVP_OK) {
         return KVP_E_ARG;
     }
     resolve_config(config, &cache_config, &resolved);
@@ -208,7 +207,7 @@ static void init_places(kvp_sched *sched)
 static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_config)
 {
     kvp_stats stats;
-    (void)kvp_cache_stats(cache, &stats);
+    (void)kvp_cache_stats_get(cache, &stats);
     sched->cache = cache;
     sched->block_tokens = cache_config->block_tokens;
     sched->n_groups = cache_config->n_groups;
@@ -231,12 +230,10 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
                             size_t arena_bytes, kvp_sched **out_sched)
 {
     size_t bytes;
-    kvp_sched_config own;
     if (out_sched == NULL || (uintptr_t)arena % LINE != 0) {
         return KVP_E_ARG;
     }
-    sched_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     const kvp_status status = kvp_sched_bytes(config, cache, &bytes);
     if (status != KVP_OK) {
         return status;
@@ -251,7 +248,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     kvp_config cache_config;
     kvp_sched *sched = memory;
     memset(sched, 0, sizeof(*sched));
-    (void)kvp_cache_config(cache, &cache_config);
+    (void)kvp_cache_config_get(cache, &cache_config);
     resolve_config(config, &cache_config, &sched->config);
     struct layout layout = {.base = memory};
     lay_out(&layout, sched, &sched->config, &cache_config);
@@ -353,7 +350,7 @@ static int submission_is_sound(const kvp_sched *sched, const kvp_submission *sub
 static kvp_status check_prompt(kvp_sched *sched, const kvp_submission *submission)
 {
     kvp_admission ignored;
-    return kvp_can_open(sched->cache, submission->ns, submission->prompt, &ignored);
+    return kvp_cache_can_open(sched->cache, submission->ns, submission->prompt, &ignored);
 }
 
 static uint64_t count_needed_pages(const kvp_submission *submission, uint32_t n_samples)
@@ -448,14 +445,12 @@ static kvp_status submit(kvp_sched *sched, const kvp_submission *submission,
 kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
                             kvp_request *out_request, kvp_sched_limit *out_limit)
 {
-    kvp_submission own = {0};
-    kvp_prompt own_prompt = {0};
-    submission = kvpi_sized_take(submission, &own, sizeof(own));
+    submission = kvpi_sized(submission, sizeof(*submission));
     if (sched == NULL || submission == NULL || out_request == NULL) {
         return KVP_E_ARG;
     }
     kvp_submission known = *submission;
-    known.prompt = kvpi_sized_take(known.prompt, &own_prompt, sizeof(own_prompt));
+    known.prompt = kvpi_sized(known.prompt, sizeof(*known.prompt));
     if (!submission_is_sound(sched, &known)) {
         return KVP_E_ARG;
     }

@@ -4,7 +4,7 @@
  * everything in one call, then gives out the sampled tokens: first to prompts (whose items lie
  * behind those that decode), then to those that decode, and only then moves samples in the arrays.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
 #include "base/sized.h"
 
 #include <assert.h>
@@ -58,7 +58,7 @@ static void end_report(kvp_sched *sched)
     }
 }
 
-static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
+kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step)
 {
     if (sched == NULL || out_step == NULL) {
         return KVP_E_ARG;
@@ -68,6 +68,7 @@ static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
     }
     begin_report(sched);
     join_all(sched);
+    kvpi_admit_urgent(sched);
     kvpi_victims_swap_ahead(sched);
     kvpi_extend_running(sched);
     const int is_tight =
@@ -89,19 +90,6 @@ static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
     end_report(sched);
     *out_step = sched->report;
     return KVP_OK;
-}
-
-kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t step_size)
-{
-    kvp_step full;
-    if (kvpi_sized_bad(out_step, step_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = sched_step(sched, out_step == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_step, step_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 /* -------------------------------------------------------------------------------------- finish */
@@ -186,7 +174,7 @@ static int have_seqs_for_forks(const kvp_sched *sched)
         }
     }
     kvp_stats stats;
-    return due == 0 || (kvp_cache_stats(sched->cache, &stats) == KVP_OK &&
+    return due == 0 || (kvp_cache_stats_get(sched->cache, &stats) == KVP_OK &&
                         stats.open_seqs + due <= sched->max_seqs);
 }
 
@@ -473,33 +461,18 @@ static kvp_status sched_finish(kvp_sched *sched, const struct results *results,
     return KVP_OK;
 }
 
-static kvp_status finish_sized(kvp_sched *sched, const struct results *results,
-                               kvp_step_end *out_end, size_t end_size)
-{
-    kvp_step_end full;
-    if (kvpi_sized_bad(out_end, end_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = sched_finish(sched, results, out_end == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_end, end_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                                  kvp_step_end *out_end, size_t end_size)
+kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                            kvp_step_end *out_end)
 {
     const struct results results = {.tokens = tokens, .ended = ended};
-    return finish_sized(sched, &results, out_end, end_size);
+    return sched_finish(sched, &results, out_end);
 }
 
-kvp_status kvp_sched_finish_drafts_sized(kvp_sched *sched, const int32_t *tokens,
-                                         const uint32_t *counts, const uint8_t *ended,
-                                         kvp_step_end *out_end, size_t end_size)
+kvp_status kvp_sched_finish_drafts(kvp_sched *sched, const int32_t *tokens, const uint32_t *counts,
+                                   const uint8_t *ended, kvp_step_end *out_end)
 {
     const struct results results = {.tokens = tokens, .counts = counts, .ended = ended};
-    return finish_sized(sched, &results, out_end, end_size);
+    return sched_finish(sched, &results, out_end);
 }
 
 /* ---------------------------------------------------------------------------------------- fail */

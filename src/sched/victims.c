@@ -8,7 +8,9 @@
  * Released while steps are out, blocks are parked, and so are slots of state. They will come back,
  * so victims are taken only for what parked ones do not make up for.
  */
-#include "sched/state.h"
+#include "sched/sched_state.h"
+
+#include <assert.h>
 
 struct row {
     const int32_t *blocks;
@@ -150,7 +152,7 @@ int kvpi_victims_take(kvp_sched *sched, const struct kvpi_request *beneficiary, 
 static uint64_t parked_blocks(const kvp_sched *sched)
 {
     kvp_stats stats;
-    (void)kvp_cache_stats(sched->cache, &stats);
+    (void)kvp_cache_stats_get(sched->cache, &stats);
     return stats.parked_blocks;
 }
 
@@ -172,12 +174,56 @@ int kvpi_victims_close_stored(kvp_sched *sched)
     return 1;
 }
 
+/* ---------------------------------------------------------------------------------- making way */
+
+/* Who goes next for a request of this priority, whatever it releases. */
+static struct kvpi_request *next_below(kvp_sched *sched, int32_t priority)
+{
+    struct kvpi_request *victim = last_of(sched, KVPI_QUEUE_HALTED, NULL, ANY);
+    if (victim == NULL) {
+        victim = last_of(sched, KVPI_QUEUE_RUNNING, NULL, ANY);
+        victim = victim != NULL && victim->rank.priority > priority ? victim : NULL;
+    }
+    return victim;
+}
+
+/* Places of max_running that it could have of those. */
+uint32_t kvpi_victims_count_below(kvp_sched *sched, int32_t priority)
+{
+    uint32_t n = 0;
+    for (uint32_t queue = KVPI_QUEUE_RUNNING; queue <= KVPI_QUEUE_HALTED;
+         queue += KVPI_QUEUE_HALTED - KVPI_QUEUE_RUNNING) {
+        const struct kvpi_queue *q = &sched->queues[queue];
+        for (uint32_t place = kvpi_queue_before(q, NULL); place != KVPI_QUEUE_NONE;
+             place = kvpi_queue_before(q, &sched->requests[place].rank)) {
+            const struct kvpi_request *request = &sched->requests[place];
+            if (queue == KVPI_QUEUE_RUNNING && request->rank.priority <= priority) {
+                break;
+            }
+            n += request->n_live;
+        }
+    }
+    return n;
+}
+
+/* One of them goes. */
+void kvpi_victims_make_way(kvp_sched *sched, int32_t priority, int is_closed)
+{
+    struct kvpi_request *victim = next_below(sched, priority);
+    assert(victim != NULL); /* admit.c has counted them */
+    if (is_closed) {
+        kvpi_victims_recompute(sched, victim);
+    } else {
+        preempt(sched, victim);
+    }
+}
+
 /* ------------------------------------------------------------------------------ ahead of need */
 
 static int is_below_watermark(const kvp_sched *sched)
 {
     kvp_stats stats;
-    (void)kvp_cache_stats(sched->cache, &stats);
+    (void)kvp_cache_stats_get(sched->cache, &stats);
     return stats.free_blocks + stats.cached_blocks + stats.parked_blocks < stats.watermark_blocks;
 }
 

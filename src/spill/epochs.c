@@ -1,6 +1,6 @@
 /* epochs: namespaces by name and epoch, as the store knows them. A serial stands for one of
  * them; what was begun under it is void when it has gone. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * Blocks that would be evicted last are worth most. Each is offered with all of its prefix; what
  * the store has already costs nothing.
  */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 enum { MIRRORS = 64, LISTED = 64 };
 
@@ -21,7 +21,7 @@ static void list_blocks(kvp_spill *spill, uint32_t tier)
     uint32_t n = LISTED;
     spill->flush.n_blocks = 0;
     while (n == LISTED &&
-           kvp_cold_end(spill->config.cache, tier, &cursor, cold, LISTED, &n) == KVP_OK) {
+           kvp_cache_cold_end(spill->config.cache, tier, &cursor, cold, LISTED, &n) == KVP_OK) {
         for (uint32_t i = 0; i < n; i++) {
             if (cold[i].findable) {
                 spill->flush.blocks[spill->flush.n_blocks++] = cold[i].block;
@@ -34,7 +34,7 @@ static void begin_mirror(kvp_spill *spill)
 {
     struct kvpi_spill_flush *flush = &spill->flush;
     kvp_stats stats = {0};
-    (void)kvp_cache_stats(spill->config.cache, &stats);
+    (void)kvp_cache_stats_get(spill->config.cache, &stats);
     list_blocks(spill, KVP_DEVICE);
     const uint64_t room = stats.host_free_blocks + stats.host_cached_blocks;
     const uint64_t most = room > spill->config.spare_blocks ? room - spill->config.spare_blocks : 0;
@@ -52,11 +52,11 @@ static void mirror_some(kvp_spill *spill)
     int32_t host[MIRRORS];
     kvp_mirrored mirrored = {0};
     kvp_stats stats = {0};
-    (void)kvp_mirror(spill->config.cache, flush->blocks + flush->next, n,
-                     spill->config.spare_blocks, host, &mirrored);
+    (void)kvp_cache_mirror(spill->config.cache, flush->blocks + flush->next, n,
+                           spill->config.spare_blocks, host, &mirrored);
     const uint32_t n_done = mirrored.copied + mirrored.found + mirrored.left_out;
     flush->next += n_done;
-    (void)kvp_cache_stats(spill->config.cache, &stats);
+    (void)kvp_cache_stats_get(spill->config.cache, &stats);
     /* Without copies that wait it is the host that has no room. */
     if (flush->next == flush->n_blocks || (n_done < n && stats.pending_copies == 0)) {
         flush->state = KVPI_FLUSH_COPIES;
@@ -66,7 +66,7 @@ static void mirror_some(kvp_spill *spill)
 static void wait_for_copies(kvp_spill *spill)
 {
     kvp_stats stats = {0};
-    (void)kvp_cache_stats(spill->config.cache, &stats);
+    (void)kvp_cache_stats_get(spill->config.cache, &stats);
     if (stats.pending_copies == 0 && stats.plans_done == stats.plans) {
         list_blocks(spill, KVP_HOST);
         kvpi_prove_index(spill);
@@ -88,7 +88,7 @@ static uint32_t count_hittable(kvp_spill *spill, kvp_ns ns, uint32_t n_tokens, u
         spill->tokens[n_tokens] = 0;
         prompt.n_tokens++;
     }
-    const kvp_status status = kvp_match(spill->config.cache, ns, &prompt, &info);
+    const kvp_status status = kvp_cache_match(spill->config.cache, ns, &prompt, &info);
     return status == KVP_OK ? info.hit_tokens : 0;
 }
 
@@ -209,8 +209,11 @@ kvp_status kvp_spill_flush(kvp_spill *spill, uint64_t now_ns, uint64_t deadline_
     }
     struct kvpi_spill_flush *flush = &spill->flush;
     kvpi_rates_tick(spill, now_ns);
-    if (flush->state == KVPI_FLUSH_IDLE) {
+    if (flush->state == KVPI_FLUSH_IDLE && spill->config.give == NULL) {
         begin_mirror(spill);
+    } else if (flush->state == KVPI_FLUSH_IDLE) {
+        flush->is_late = 0;
+        flush->state = KVPI_FLUSH_DRAIN;
     }
     if (flush->state <= KVPI_FLUSH_DRAIN && !flush->is_late && deadline_ns <= spill->now_ns &&
         (flush->state < KVPI_FLUSH_DRAIN || spill->n_puts > 0)) {

@@ -3,7 +3,7 @@
  * Everything is decided when the sequence is reported, because its rows say where the blocks are.
  * What is on the device is mirrored at once; the put waits for the copy.
  */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #include <string.h>
 
@@ -45,8 +45,8 @@ static int is_entry(const kvp_spill *spill, const struct offer *offer, int32_t b
 static int mirror_record(kvp_spill *spill, const int32_t *blocks, struct kvpi_spill_put *put)
 {
     kvp_mirrored mirrored;
-    if (kvp_mirror(spill->config.cache, blocks, put->n_blocks, spill->config.spare_blocks,
-                   put->blocks, &mirrored) != KVP_OK) {
+    if (kvp_cache_mirror(spill->config.cache, blocks, put->n_blocks, spill->config.spare_blocks,
+                         put->blocks, &mirrored) != KVP_OK) {
         return 0;
     }
     for (uint32_t i = 0; i < put->n_blocks; i++) {
@@ -73,6 +73,20 @@ static int note_content(kvp_spill *spill, struct kvpi_spill_put *put)
     return 1;
 }
 
+/* The engine gives the bytes: they are the record, whatever its blocks become. */
+static int take_bytes(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                      struct kvpi_spill_put *put)
+{
+    const uint32_t begin = record * spill->record_tokens;
+    const kvp_spill_record given = {.seq = offer->prefix->seq,
+                                    .tokens = {begin, begin + spill->record_tokens},
+                                    .group = offer->group,
+                                    .bytes = put->given};
+    put->addresses[0] = put->given;
+    put->after = put->n_blocks = 0;
+    return spill->config.give(spill->config.engine, &given);
+}
+
 /* Find the host blocks of the put's last entries, up to the end of a record, or copy to some. */
 static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t record,
                        struct kvpi_spill_put *put)
@@ -84,11 +98,16 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
         if (row[i] == KVP_NULL_BLOCK || !is_entry(spill, offer, row[i], first + i, &origin)) {
             return 0;
         }
-        put->hashes[i] = origin.hash;
+        if (put->given == NULL) {
+            put->hashes[i] = origin.hash;
+        }
         if (offer->prefix->is_unproven &&
             !kvpi_prove_block(spill, offer->prefix, row[i], origin.n_tokens)) {
             return 0;
         }
+    }
+    if (put->given != NULL) {
+        return take_bytes(spill, offer, record, put);
     }
     if (offer->prefix->tier == KVP_HOST) {
         memcpy(put->blocks, row, put->n_blocks * sizeof(*row));
@@ -202,7 +221,7 @@ int kvpi_offer_has_place(kvp_spill *spill)
 static kvp_status make_digests(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
 {
     const uint32_t begin = prefix->base * spill->record_tokens;
-    const kvp_hash_input input = {.unit_tokens = spill->cache.block_tokens,
+    const kvp_hash_input input = {.unit_tokens = spill->part_tokens,
                                   .first_position = begin,
                                   .n_tokens = prefix->n_tokens - begin,
                                   .tokens = spill->tokens + begin,
@@ -212,10 +231,10 @@ static kvp_status make_digests(kvp_spill *spill, struct kvpi_spill_prefix *prefi
         prefix->base > 0 ? kvpi_records_recall(spill, prefix, prefix->base - 1) : NULL;
     const kvp_status status = kvp_digest_blocks(
         spill->digester, &input, mark != NULL ? &mark->digest : &prefix->space->root,
-        spill->digests + (size_t)prefix->base * spill->record_blocks);
+        spill->digests + (size_t)prefix->base * spill->n_parts);
     for (uint32_t r = prefix->base; r < prefix->n_tokens / spill->record_tokens && status == KVP_OK;
          r++) {
-        kvpi_records_mark(spill, prefix, r, &spill->digests[(r + 1) * spill->record_blocks - 1], 0);
+        kvpi_records_mark(spill, prefix, r, kvpi_spill_digest(spill, r), 0);
     }
     return status;
 }
@@ -240,8 +259,7 @@ static kvp_status know(kvp_spill *spill, const struct offer *offer, uint32_t rec
             return status;
         }
     }
-    out->digest =
-        mark != NULL ? mark->digest : spill->digests[(record + 1) * spill->record_blocks - 1];
+    out->digest = mark != NULL ? mark->digest : *kvpi_spill_digest(spill, record);
     return kvpi_records_key(spill, &out->digest, offer->group, &out->key);
 }
 

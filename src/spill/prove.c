@@ -1,6 +1,6 @@
 /* prove: the blocks of a prefix, found by hashes. A hash only finds a candidate: tokens and
  * keys prove what a block is of. */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #include <string.h>
 

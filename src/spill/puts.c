@@ -1,6 +1,6 @@
 /* puts: the queue of records on their way to the store. Puts stand in it in the order of making,
  * each behind the put of the record before. */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #include <string.h>
 

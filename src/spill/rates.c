@@ -1,10 +1,11 @@
 /* rates: how much may be written, how fast records come, how fast the engine computes. */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define DAY_NS    (UINT64_C(86400) * SECOND_NS)
 #define ENOUGH    (UINT64_C(4) << 20) /* bytes for a measurement */
 #define RATE_MAX  (UINT64_C(1) << 50)
+#define REFUSALS  512
 
 /* ------------------------------------------------------------------------------------- budgets */
 
@@ -56,12 +57,12 @@ void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes)
 
 /* ---------------------------------------------------------------------------------------- rates */
 
-/* Three quarters of what was known, a quarter of what was measured. */
+/* Three quarters of what was known, if anything was, a quarter of what was measured. */
 static uint64_t learn(uint64_t rate, uint64_t amount, uint64_t took_ns)
 {
     const uint64_t measured = scaled(amount, SECOND_NS, took_ns);
     const uint64_t mixed = rate - rate / 4 + measured / 4;
-    return mixed > 0 ? mixed : 1;
+    return rate == UINT64_MAX ? measured : mixed > 0 ? mixed : 1;
 }
 
 void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
@@ -72,9 +73,19 @@ void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
         meter->busy_ns += spill->now_ns - meter->since_ns;
     }
     meter->since_ns = spill->now_ns;
-    if (meter->bytes >= ENOUGH && meter->busy_ns > 0) {
+    const uint64_t enough = spill->load_bytes_s == UINT64_MAX ? 1 : ENOUGH;
+    if (meter->bytes >= enough && meter->busy_ns > 0) {
         spill->load_bytes_s = learn(spill->load_bytes_s, meter->bytes, meter->busy_ns);
         meter->bytes = meter->busy_ns = 0;
+    }
+}
+
+/* What is not loaded is not measured: it may be faster by now. */
+void kvpi_rates_refused(kvp_spill *spill)
+{
+    if (++spill->meter.refusals == REFUSALS) {
+        spill->load_bytes_s = spill->config.load_bytes_s;
+        spill->meter.refusals = 0;
     }
 }
 

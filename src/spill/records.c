@@ -1,6 +1,6 @@
 /* records: which record has which entries, what it is known by, and which ones the store is
  * thought to have. */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #include <string.h>
 
@@ -86,8 +86,8 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
                           .fingerprint = spill->config.fingerprint,
                           .space = space->number,
                           .position = record * spill->record_tokens,
-                          .block_tokens = spill->cache.block_tokens,
-                          .n_blocks = spill->record_blocks};
+                          .block_tokens = spill->part_tokens,
+                          .n_blocks = spill->n_parts};
 }
 
 uint32_t kvpi_records_before(const kvp_spill *spill, uint32_t group, uint32_t record)
@@ -230,6 +230,19 @@ void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
 {
     return find_mark(set_of(spill, key), kvpi_records_mark_of(key)) < WAYS;
+}
+
+void kvpi_records_tick(kvp_spill *spill)
+{
+    kvp_store_stats stats;
+    if (spill->config.give == NULL || kvp_store_stats_get(spill->config.store, &stats) != KVP_OK) {
+        return;
+    }
+    const uint64_t n_gone = stats.evicted + stats.dropped + stats.expired;
+    if (n_gone - spill->n_gone > stats.records / 2) {
+        memset(spill->known, 0, ((size_t)spill->known_mask + 1) * sizeof(*spill->known));
+        spill->n_gone = n_gone;
+    }
 }
 
 uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,

@@ -1,6 +1,6 @@
 /* work: a step of the spill: what the store has ended, what can be ended and begun now, and
  * who is answered. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include "base/sized.h"
 
@@ -60,22 +60,14 @@ static void poll_store(kvp_spill *spill)
 
 /* ------------------------------------------------------------------------------------ deadlines */
 
-static void stop_waiting(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome)
-{
-    if (ask->state == KVPI_ASK_LOOKING || ask->state == KVPI_ASK_FOUND) {
-        ask->state = KVPI_ASK_LOADED;
-    }
-    kvpi_answers_give(spill, ask, outcome);
-}
-
 static void end_waits(kvp_spill *spill)
 {
     for (uint32_t i = 0; i < spill->n_queue; i++) {
         struct kvpi_spill_ask *ask = &spill->asks[spill->queue[i]];
         if (spill->is_stopping && ask->waits) {
-            stop_waiting(spill, ask, KVP_SPILL_STOPPED);
+            kvpi_answers_give(spill, ask, KVP_SPILL_STOPPED);
         } else if (ask->waits && ask->deadline_ns <= spill->now_ns) {
-            stop_waiting(spill, ask, KVP_SPILL_DEADLINE);
+            kvpi_answers_give(spill, ask, KVP_SPILL_DEADLINE);
         }
     }
 }
@@ -85,7 +77,7 @@ static void end_waits(kvp_spill *spill)
 static void note_plans(kvp_spill *spill)
 {
     kvp_stats stats;
-    if (kvp_cache_stats(spill->config.cache, &stats) == KVP_OK) {
+    if (kvp_cache_stats_get(spill->config.cache, &stats) == KVP_OK) {
         spill->plans_done = stats.plans_done;
     }
 }
@@ -95,6 +87,7 @@ static void work(kvp_spill *spill, uint64_t now_ns)
     kvpi_rates_tick(spill, now_ns);
     note_plans(spill);
     poll_store(spill);
+    kvpi_records_tick(spill);
     end_waits(spill);
     spill->n_looks = LOOKS;
     kvpi_wrong_work(spill);
@@ -138,10 +131,9 @@ kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns)
 
 /* ---------------------------------------------------------------------------------------- stats */
 
-kvp_status kvp_spill_stats_get_sized(const kvp_spill *spill, kvp_spill_stats *out_stats,
-                                     size_t stats_size)
+kvp_status kvp_spill_stats_get(const kvp_spill *spill, kvp_spill_stats *out_stats)
 {
-    if (spill == NULL || out_stats == NULL || kvpi_sized_bad(out_stats, stats_size)) {
+    if (spill == NULL || out_stats == NULL) {
         return KVP_E_ARG;
     }
     kvp_spill_stats stats = spill->stats;
@@ -154,6 +146,6 @@ kvp_status kvp_spill_stats_get_sized(const kvp_spill *spill, kvp_spill_stats *ou
     stats.load_bytes_s = spill->load_bytes_s;
     stats.compute_tokens_s = spill->compute_tokens_s;
     stats.drops = spill->wrong.n_keys;
-    kvpi_sized_give(out_stats, stats_size, &stats, sizeof(stats));
+    *out_stats = stats;
     return KVP_OK;
 }

@@ -8,11 +8,16 @@
  * For a state the block of KV that ends with it is lent: it tells the same, while the bytes lie
  * elsewhere (slots.c).
  */
-#include "spill/state.h"
+#include "spill/spill_state.h"
 
 #include <string.h>
 
 /* --------------------------------------------------------------------------------------- submit */
+
+#define REST_NS      UINT64_C(1000000000)
+#define MOST_REST_NS (64 * REST_NS)
+
+enum { REFUSALS = 16 };
 
 enum { NOT_YET, READY, GONE };
 
@@ -67,7 +72,7 @@ static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
         spill->n_ops++;
         return 1;
     }
-    (void)kvp_blocks_return(spill->config.cache, put->blocks, put->n_blocks);
+    (void)kvp_cache_give_back(spill->config.cache, put->blocks, put->n_blocks);
     if (status != KVP_E_AGAIN) {
         spill->stats.put_failed++;
         kvpi_puts_end(spill, put);
@@ -90,7 +95,7 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
         !put->slot.is_told) {
         return 1;
     }
-    const kvp_status status = kvp_blocks_lend(spill->config.cache, put->blocks, put->n_blocks);
+    const kvp_status status = kvp_cache_lend(spill->config.cache, put->blocks, put->n_blocks);
     return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
 }
 
@@ -122,8 +127,22 @@ static void release_children(kvp_spill *spill, struct kvpi_spill_put *of)
     }
 }
 
+/* After many in a row: a second, then twice as long. What was under way does not count. */
+static void be_refused(kvp_spill *spill)
+{
+    struct kvpi_spill_refusals *refusals = &spill->refusals;
+    if (++refusals->n < REFUSALS || spill->now_ns < refusals->until_ns) {
+        return;
+    }
+    if (refusals->rest_ns < MOST_REST_NS) {
+        refusals->rest_ns = refusals->rest_ns == 0 ? REST_NS : 2 * refusals->rest_ns;
+    }
+    refusals->until_ns = spill->now_ns + refusals->rest_ns;
+}
+
 static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
 {
+    spill->refusals = (struct kvpi_spill_refusals){0};
     spill->stats.written += result == KVP_STORE_OK;
     spill->stats.states_written += result == KVP_STORE_OK && put->slot.place != KVPI_SPILL_NONE;
     spill->stats.written_bytes += result == KVP_STORE_OK ? put->bytes : 0;
@@ -137,6 +156,8 @@ static void end_failed(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t re
 {
     if (result == KVP_STORE_NO_PARENT) {
         kvpi_records_forget(spill, &put->identity.parent);
+    } else {
+        be_refused(spill);
     }
     spill->stats.put_failed++;
     kvpi_puts_end(spill, put);
@@ -148,7 +169,7 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
     const int is_there = result == KVP_STORE_OK || result == KVP_STORE_KNOWN;
     const int content = content_state(spill, put);
     spill->is_broken |=
-        kvp_blocks_return(spill->config.cache, put->blocks, put->n_blocks) != KVP_OK;
+        kvp_cache_give_back(spill->config.cache, put->blocks, put->n_blocks) != KVP_OK;
     if (is_there && (content != READY || put->is_doomed)) {
         kvpi_wrong_put(spill, put);
         spill->stats.taken_back++;

@@ -1,6 +1,6 @@
 /* wrong: records whose KV turned out to be wrong. The store is told to drop them, and told again in
  * each step until it says that it has: it may be away. Until then they count as absent. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -28,7 +28,7 @@
 
 #include <kvpager/store.h>
 
-#include "store/identity/record.h"
+#include "store/identity/identity_record.h"
 #include "store/url.h"
 
 /* One operation, from its acceptance to its end. */

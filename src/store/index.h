@@ -31,7 +31,7 @@
 
 #include <kvpager/identity.h>
 
-#include "store/spaces.h"
+#include "store/store_spaces.h"
 
 #define KVPI_INDEX_NONE UINT32_MAX
 

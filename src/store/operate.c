@@ -3,7 +3,7 @@
 
 #include "store/identity/secret.h"
 #include "store/file/survey.h"
-#include "store/load/load.h"
+#include "store/load/store_load.h"
 #include "store/load/remote.h"
 #include "store/url.h"
 

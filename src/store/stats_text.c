@@ -140,16 +140,13 @@ static void write_text(struct text *text, const kvp_store_stats *stats)
                   stats->put_sum_ns);
 }
 
-kvp_status kvp_store_stats_text_sized(const kvp_store_stats *stats, size_t stats_size,
-                                      const char *labels, char *out_text, size_t capacity,
-                                      size_t *out_bytes)
+kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels, char *out_text,
+                                size_t capacity, size_t *out_bytes)
 {
-    if (!stats || kvpi_sized_bad(stats, stats_size) || !out_text || capacity == 0)
+    if (!stats || !out_text || capacity == 0)
         return KVP_E_ARG;
-    kvp_store_stats full = {0};
-    kvpi_sized_give(&full, sizeof full, stats, stats_size);
     struct text text = {.at = out_text, .capacity = capacity, .labels = labels ? labels : ""};
-    write_text(&text, &full);
+    write_text(&text, stats);
     if (out_bytes)
         *out_bytes = text.n;
     return text.n < capacity ? KVP_OK : KVP_E_TOO_SMALL;

@@ -8,7 +8,7 @@
 #include "base/sized.h"
 #include "store/front.h"
 #include "store/identity/secret.h"
-#include "store/load/load.h"
+#include "store/load/store_load.h"
 
 enum { RECORD_BYTES = 512 * 1024, KEY_BYTES_MAX = 1 << 20 };
 
@@ -522,10 +522,9 @@ static uint64_t get(const kvp_store *store, unsigned counter)
     return atomic_load_explicit(&store->counters[counter], memory_order_relaxed);
 }
 
-kvp_status kvp_store_stats_get_sized(const kvp_store *store, kvp_store_stats *out_stats,
-                                     size_t stats_size)
+kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats)
 {
-    if (!store || !out_stats || kvpi_sized_bad(out_stats, stats_size))
+    if (!store || !out_stats)
         return KVP_E_ARG;
     const uint64_t ended = get(store, KVPI_COUNT_ENDED);
     const uint64_t until = get(store, KVPI_COUNT_AWAY_UNTIL);
@@ -565,6 +564,6 @@ kvp_status kvp_store_stats_get_sized(const kvp_store *store, kvp_store_stats *ou
     }
     if (store->backend->add_stats)
         store->backend->add_stats(store->self, &stats);
-    kvpi_sized_give(out_stats, stats_size, &stats, sizeof stats);
+    *out_stats = stats;
     return KVP_OK;
 }

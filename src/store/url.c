@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/amount.h"
+
+#define LEAST_BARE 4096 /* bytes: no store is smaller */
+
 kvp_status kvpi_why(kvp_status status, char *out_why, size_t why_bytes, const char *format, ...)
 {
     if (!out_why || why_bytes == 0)
@@ -152,16 +156,6 @@ const char *kvpi_url_option(struct kvpi_url *url, const char *name)
     return NULL;
 }
 
-/* A factor, or 0 for a word that is none. */
-static uint64_t factor_of(const char *unit)
-{
-    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
-    for (unsigned i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(unit, units[i]) == 0)
-            return UINT64_C(1) << (10 * i);
-    return 0;
-}
-
 /* Cut a number off; gives what follows it, or NULL: there is none, or it is too large. */
 static const char *take_number(const char *text, uint64_t *out_number)
 {
@@ -177,17 +171,17 @@ kvp_status kvpi_url_size(struct kvpi_url *url, const char *name, uint64_t *bytes
                          size_t why_bytes)
 {
     const char *value = kvpi_url_option(url, name);
+    uint64_t number = 0;
     if (!value)
         return KVP_OK;
-    uint64_t number;
-    const char *unit = take_number(value, &number);
-    const uint64_t factor = unit ? factor_of(unit) : 0;
-    if (factor == 0 || number > INT64_MAX / factor)
-        return kvpi_why(
-            KVP_E_ARG, out_why, why_bytes,
-            "%s is \"%s\", expected a number above 0 with KiB, MiB, GiB, TiB or nothing", name,
-            value);
-    *bytes = number * factor;
+    const int read = kvpi_amount_read(value, LEAST_BARE, &number);
+    if (read == KVPI_AMOUNT_BARE)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "%s is \"%s\", which is bytes: %sGiB?", name,
+                        value, value);
+    if (read != KVPI_AMOUNT_OK || number > INT64_MAX)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "%s is \"%s\", expected a size such as 10GiB, 512MiB or 1TB", name, value);
+    *bytes = number;
     return KVP_OK;
 }
 

@@ -32,8 +32,8 @@ kvp_status kvpi_url_read(const char *text, struct kvpi_url *out_url, char *out_w
 /* The value of an option, which counts as used from now on; NULL: it is not there. */
 const char *kvpi_url_option(struct kvpi_url *url, const char *name);
 
-/* The value of an option in bytes: a number, and KiB, MiB, GiB, TiB or nothing. Unchanged when the
- * option is not there. KVP_OK; KVP_E_ARG: not a size. */
+/* The value of an option in bytes (base/amount.h). Unchanged when the option is not there. KVP_OK;
+ * KVP_E_ARG: not a size, or a small number without a unit. */
 kvp_status kvpi_url_size(struct kvpi_url *url, const char *name, uint64_t *bytes, char *out_why,
                          size_t why_bytes);
 

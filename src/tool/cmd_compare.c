@@ -111,36 +111,12 @@ typedef struct side {
 } side;
 
 typedef struct compare_command {
-    kvpi_args args;
     side sides[2];
     size_t n_paths;
     bool json;
-    bool help;
 } compare_command;
 
-enum { OPT_JSON, OPT_HELP };
-
-static const kvpi_args_option options_table[] = {
-    [OPT_JSON] = {"--json", NULL, "print one JSON object instead of the table", 0},
-    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
-};
-
 #define N_OF(array) (sizeof(array) / sizeof *(array))
-
-static void print_help(void)
-{
-    fputs("Usage: kvpager compare [OPTIONS] A.json B.json\n"
-          "\n"
-          "Show what differs between two replays: the settings, and the figures that\n"
-          "matter, with the change from A to B, in percent, or in percentage points (pp)\n"
-          "for shares.\n"
-          "Both files are outputs of 'kvpager replay --json', both under load or both\n"
-          "--sequential; one of them may be '-', standard input.\n"
-          "\n"
-          "Options:\n",
-          stdout);
-    kvpi_args_print(options_table, N_OF(options_table));
-}
 
 /* ------------------------------------------------------------------------------------ reading */
 
@@ -412,55 +388,55 @@ static int print_json(const compare_command *command)
 
 /* ------------------------------------------------------------------------------- the command */
 
-static int take_operand(compare_command *command, const char *value)
+static int take_operand(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                        void *at)
 {
+    compare_command *command = at;
+    (void)option;
     if (command->n_paths == 2)
-        return kvpi_args_wrong(&command->args, "'%s' is one file too many", value);
-    command->sides[command->n_paths++].path = value;
+        return kvpi_args_wrong(args, "'%s' is one file too many", text);
+    command->sides[command->n_paths++].path = text;
     return 0;
 }
 
-static int check_paths(const compare_command *command)
+static int check_paths(const kvpi_args *args, void *options)
 {
+    const compare_command *command = options;
     if (command->n_paths < 2)
-        return kvpi_args_wrong(&command->args, "two files are needed: A.json B.json");
+        return kvpi_args_wrong(args, "two files are needed: A.json B.json");
     if (strcmp(command->sides[0].path, "-") == 0 && strcmp(command->sides[1].path, "-") == 0)
-        return kvpi_args_wrong(&command->args, "only one of the files can be standard input");
+        return kvpi_args_wrong(args, "only one of the files can be standard input");
     return 0;
 }
 
-static int parse(compare_command *command)
-{
-    const char *value = NULL;
-    for (;;) {
-        switch (kvpi_args_next(&command->args, &value)) {
-        case KVPI_ARGS_END: return check_paths(command);
-        case KVPI_ARGS_OPERAND:
-            if (take_operand(command, value) != 0)
-                return -1;
-            break;
-        case OPT_JSON: command->json = true; break;
-        case OPT_HELP: command->help = true; return 0;
-        default: return -1;
-        }
-    }
-}
+static const kvpi_args_option options_table[] = {
+    {"--json", NULL, "print one JSON object instead of the table", kvpi_args_yes,
+     .at = offsetof(compare_command, json), .title = "Options"},
+    KVPI_ARGS_HELP,
+    {.read = take_operand},
+};
+
+static const kvpi_args_command compare_options = {
+    .name = "compare",
+    .about = "Usage: kvpager compare [OPTIONS] A.json B.json\n"
+             "\n"
+             "Show what differs between two replays: the settings, and the figures that\n"
+             "matter, with the change from A to B, in percent, or in percentage points (pp)\n"
+             "for shares.\n"
+             "Both files are outputs of 'kvpager replay --json', both under load or both\n"
+             "--sequential; one of them may be '-', standard input.\n",
+    .options = options_table,
+    .n_options = N_OF(options_table),
+    .check = check_paths};
 
 int cmd_compare(int argc, char **argv)
 {
-    compare_command command = {.args = {.command = "compare",
-                                        .argc = argc,
-                                        .argv = argv,
-                                        .options = options_table,
-                                        .n_options = N_OF(options_table),
-                                        .next = 1}};
-    if (parse(&command) != 0)
-        return TOOL_USAGE;
-    if (command.help) {
-        print_help();
-        return TOOL_OK;
-    }
-    int status = read_side(&command.sides[0]);
+    kvpi_args args;
+    compare_command command = {.json = false};
+    int status = kvpi_args_parse(&args, &compare_options, argc, argv, &command);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    status = read_side(&command.sides[0]);
     if (status == TOOL_OK)
         status = read_side(&command.sides[1]);
     if (status == TOOL_OK)

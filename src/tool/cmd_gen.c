@@ -20,92 +20,59 @@ typedef struct gen_options {
     kvpi_workload_options workload;
     uint64_t n_requests;
     const char *path; /* NULL: stdout */
-    bool help;
 } gen_options;
 
-enum { OPT_PROFILE, OPT_REQUESTS, OPT_SEED, OPT_RATE, OPT_OUTPUT, OPT_HELP };
-
-static const kvpi_args_option options_table[] = {
-    [OPT_PROFILE] = {"--profile", "NAME",
-                     "chat: conversations of many turns, few system prompts\n"
-                     "agent: tool loops, many short turns, growing context\n"
-                     "rag: questions about documents of skewed popularity\n"
-                     "users: a question each, all behind one system prompt\n"
-                     "mixed: the first three, interleaved by time (default)",
-                     0},
-    [OPT_REQUESTS] = {"--requests", "N", "how many requests to write (default 1000)", 'n'},
-    [OPT_SEED] = {"--seed", "S", "same seed, same bytes, on every machine (default 1)", 0},
-    [OPT_RATE] = {"--rate", "R", "mean requests per second in the long run (default 4)", 0},
-    [OPT_OUTPUT] = {"--output", "FILE", "write to FILE instead of standard output", 'o'},
-    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
-};
-
-#define N_OPTIONS (sizeof options_table / sizeof *options_table)
+#define AT(member) .at = offsetof(gen_options, member)
 
 static const char *const profile_names[] = {"chat", "agent", "rag", "users", "mixed", NULL};
 
-static void print_help(void)
+static int read_output(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                       void *at)
 {
-    fputs("Usage: kvpager gen [--profile NAME] [--requests N] [OPTIONS]\n"
-          "\n"
-          "Write a synthetic request trace in the Mooncake JSONL format: a request a line,\n"
-          "with its time in milliseconds, its input and output length in tokens, and an id\n"
-          "for every 512 tokens of its input. Two requests that share an id share all that\n"
-          "comes before it, too.\n"
-          "\n"
-          "Options:\n",
-          stdout);
-    kvpi_args_print(options_table, N_OPTIONS);
+    (void)args;
+    (void)option;
+    *(const char **)at = strcmp(text, "-") == 0 ? NULL : text;
+    return 0;
 }
 
-static int apply_option(const kvpi_args *args, int option, const char *value, gen_options *gen)
+static int refuse_operand(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                          void *at)
 {
-    static const uint64_t any[2] = {0, INT64_MAX}, count[2] = {1, 1000000000};
-    static const uint64_t rate[2] = {KVPI_WORKLOAD_MIN_RATE_MILLI, KVPI_WORKLOAD_MAX_RATE_MILLI};
-    size_t choice = 0;
-    uint64_t number = 0;
-    int result = 0;
-    switch (option) {
-    case OPT_PROFILE:
-        result = kvpi_args_choice(args, option, value, profile_names, &choice);
-        gen->workload.profile = (kvpi_workload_profile)choice;
-        return result;
-    case OPT_REQUESTS: return kvpi_args_number(args, option, value, count, &gen->n_requests);
-    case OPT_SEED: return kvpi_args_number(args, option, value, any, &gen->workload.seed);
-    case OPT_RATE:
-        result = kvpi_args_milli(args, option, value, rate, &number);
-        gen->workload.rate_milli = (uint32_t)number;
-        return result;
-    case OPT_OUTPUT: gen->path = strcmp(value, "-") == 0 ? NULL : value; return 0;
-    case OPT_HELP: gen->help = true; return 0;
-    case KVPI_ARGS_OPERAND:
-        return kvpi_args_wrong(args, "'%s' is not expected: the output file is named with -o",
-                               value);
-    default: return KVPI_ARGS_WRONG;
-    }
+    (void)option;
+    (void)at;
+    return kvpi_args_wrong(args, "'%s' is not expected: the output file is named with -o", text);
 }
 
-static int parse_options(int argc, char **argv, gen_options *gen)
-{
-    kvpi_args args = {.command = "gen",
-                      .argc = argc,
-                      .argv = argv,
-                      .options = options_table,
-                      .n_options = N_OPTIONS,
-                      .next = 1};
-    *gen = (gen_options){.n_requests = 1000};
-    kvpi_workload_options_init(&gen->workload);
-    const char *value = NULL;
-    for (;;) {
-        int option = kvpi_args_next(&args, &value);
-        if (option == KVPI_ARGS_END)
-            return 0;
-        if (apply_option(&args, option, value, gen) != 0)
-            return -1;
-        if (gen->help)
-            return 0;
-    }
-}
+static const kvpi_args_option options_table[] = {
+    {"--profile", "NAME",
+     "chat: conversations of many turns, few system prompts\n"
+     "agent: tool loops, many short turns, growing context\n"
+     "rag: questions about documents of skewed popularity\n"
+     "users: a question each, all behind one system prompt\n"
+     "mixed: the first three, interleaved by time (default)",
+     kvpi_args_choice, AT(workload.profile), .choices = profile_names, .title = "Options"},
+    {"--requests", "N", "how many requests to write (default 1000)", kvpi_args_number,
+     AT(n_requests), 1, 1000000000, .letter = 'n'},
+    {"--seed", "S", "same seed, same bytes, on every machine (default 1)", kvpi_args_number,
+     AT(workload.seed), 0, INT64_MAX},
+    {"--rate", "R", "mean requests per second in the long run (default 4)", kvpi_args_milli,
+     AT(workload.rate_milli), KVPI_WORKLOAD_MIN_RATE_MILLI, KVPI_WORKLOAD_MAX_RATE_MILLI},
+    {"--output", "FILE", "write to FILE instead of standard output", read_output, AT(path),
+     .letter = 'o'},
+    KVPI_ARGS_HELP,
+    {.read = refuse_operand},
+};
+
+static const kvpi_args_command command = {
+    .name = "gen",
+    .about = "Usage: kvpager gen [--profile NAME] [--requests N] [OPTIONS]\n"
+             "\n"
+             "Write a synthetic request trace in the Mooncake JSONL format: a request a line,\n"
+             "with its time in milliseconds, its input and output length in tokens, and an id\n"
+             "for every 512 tokens of its input. Two requests that share an id share all that\n"
+             "comes before it, too.\n",
+    .options = options_table,
+    .n_options = sizeof options_table / sizeof *options_table};
 
 static int write_requests(FILE *file, const gen_options *gen, kvpi_workload *workload)
 {
@@ -158,12 +125,11 @@ static int generate_file(const gen_options *gen)
 
 int cmd_gen(int argc, char **argv)
 {
-    gen_options gen;
-    if (parse_options(argc, argv, &gen) != 0)
-        return TOOL_USAGE;
-    if (gen.help) {
-        print_help();
-        return TOOL_OK;
-    }
+    kvpi_args args;
+    gen_options gen = {.n_requests = 1000};
+    kvpi_workload_options_init(&gen.workload);
+    const int status = kvpi_args_parse(&args, &command, argc, argv, &gen);
+    if (status != KVPI_ARGS_GO)
+        return status;
     return gen.path == NULL ? generate(stdout, &gen) : generate_file(&gen);
 }

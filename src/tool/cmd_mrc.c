@@ -9,21 +9,21 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tool/args.h"
-#include "tool/mrc/args.h"
-#include "tool/mrc/learned.h"
+#include "tool/mrc/mrc_args.h"
+#include "tool/mrc/mrc_learned.h"
 #include "tool/mrc/lru.h"
 #include "tool/mrc/policies.h"
 #include "tool/mrc/refs.h"
-#include "tool/mrc/report.h"
+#include "tool/mrc/mrc_report.h"
 #include "tool/mrc/rows.h"
 #include "tool/report/page.h"
 #include "tool/progress.h"
-#include "tool/replay/replay.h"
+#include "tool/replay/replay_cache.h"
 #include "tool/tool.h"
 
 typedef struct mrc_command {
@@ -42,8 +42,8 @@ typedef struct mrc_command {
 /* A cache with windows drops what falls out of them, which no list of last uses tells. */
 static int refuse_windows(const mrc_command *command)
 {
-    const kvpi_models_attention *a = &command->model.attention;
-    if (a->n_windowed == 0)
+    const kvpi_models_kind *windowed = kvpi_models_find_window(&command->model);
+    if (windowed == NULL)
         return TOOL_OK;
     return kvpi_tool_fail(
         "mrc",
@@ -51,20 +51,21 @@ static int refuse_windows(const mrc_command *command)
         " tokens: the curve is of caches that keep all tokens of a layer. For one "
         "size: kvpager replay --sequential --model",
         command->options.model.config_path != NULL ? "--model-config" : "--model",
-        command->model.name, a->n_windowed, a->window_tokens);
+        command->model.name, windowed->n_layers, windowed->window_tokens);
 }
 
 /* Where states are kept decides what can be hit, which no list of last uses tells either. */
 static int refuse_states(const mrc_command *command)
 {
-    if (command->model.states.n_layers == 0)
+    const uint32_t n_layers = kvpi_models_layers(&command->model, KVPI_KEEPS_STATE);
+    if (n_layers == 0)
         return TOOL_OK;
     return kvpi_tool_fail("mrc",
                           "%s is '%s', which has %" PRIu32
                           " layers with recurrent state: the curve is of caches that keep all "
                           "tokens of a layer. For one size: kvpager replay --sequential --model",
                           command->options.model.config_path != NULL ? "--model-config" : "--model",
-                          command->model.name, command->model.states.n_layers);
+                          command->model.name, n_layers);
 }
 
 static int count_memory(mrc_command *command)
@@ -76,10 +77,12 @@ static int count_memory(mrc_command *command)
     if (model->model_name == NULL && model->config_path == NULL)
         return TOOL_OK;
     model->size.block_tokens = command->options.options.block_tokens;
+    if (model->device != NULL)
+        model->size.memory_bytes = model->device->memory_bytes;
     int status = kvpi_model_args_find(&command->args, model, &command->model);
     if (status == TOOL_OK)
-        status =
-            kvpi_model_args_check(&command->args, model->device != NULL, &command->model, model);
+        status = kvpi_model_args_check(&command->args, model->device != NULL, false,
+                                       &command->model, model);
     if (status == TOOL_OK)
         status = refuse_windows(command);
     if (status == TOOL_OK)
@@ -104,8 +107,7 @@ static int check_bytes(const mrc_command *command)
     uint64_t tokens = command->curve.enough_blocks * command->refs.block_tokens;
     if (token_bytes <= INT64_MAX / (tokens + 1))
         return TOOL_OK;
-    kvpi_args_wrong(&command->args, "--kv-bytes-per-token makes more than 2^63 bytes of KV");
-    return TOOL_USAGE;
+    return kvpi_args_usage(&command->args, "--kv-bytes-per-token makes more than 2^63 bytes of KV");
 }
 
 /* --------------------------------------------------------------------------------- the sizes */
@@ -143,14 +145,14 @@ static int take_sizes(mrc_command *command)
     for (size_t i = 0; i < command->options.sizes.n; i++) {
         const kvpi_mrc_size *size = &command->options.sizes.of[i];
         uint64_t blocks = size->is_bytes ? size->number / block_bytes : size->number;
-        if (blocks < command->curve.min_blocks || blocks > KVPI_REPLAY_MAX_BLOCKS) {
-            kvpi_args_wrong(&command->args,
-                            "--sizes has %" PRIu64 " blocks, expected %" PRIu64
-                            ", which the largest request needs, to %" PRIu64,
-                            blocks, command->curve.min_blocks, KVPI_REPLAY_MAX_BLOCKS);
-            return TOOL_USAGE;
-        }
-        add_point(&command->report, blocks);
+        if (blocks > KVPI_REPLAY_MAX_BLOCKS)
+            return kvpi_args_usage(&command->args,
+                                   "--sizes has %" PRIu64 " blocks, expected at most %" PRIu64,
+                                   blocks, KVPI_REPLAY_MAX_BLOCKS);
+        if (blocks < command->curve.min_blocks)
+            command->report.small_blocks[command->report.n_small++] = blocks;
+        else
+            add_point(&command->report, blocks);
     }
     return TOOL_OK;
 }
@@ -167,11 +169,13 @@ static void choose_sizes(mrc_command *command)
         add_point(&command->report, blocks);
 }
 
-static void fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point)
+static void fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point,
+                       kvpi_progress *progress, uint64_t n_done)
 {
     kvpi_mrc_shown shown = command->options.shown;
     if (shown.fifo)
         point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
+    kvpi_progress_update(progress, n_done);
     if (shown.optimum)
         point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
 }
@@ -203,11 +207,11 @@ static int fill_points(mrc_command *command)
     if ((shown.fifo || shown.optimum) &&
         kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
         return TOOL_FAILED;
-    kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
     if (shown.learned)
         status = fill_learned(command);
+    kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
     for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++) {
-        fill_point(command, policies, &report->points[i]);
+        fill_point(command, policies, &report->points[i], &progress, i);
         kvpi_progress_update(&progress, i + 1);
     }
     kvpi_progress_end(&progress);
@@ -270,10 +274,10 @@ static int make_report(mrc_command *command)
     int status = check_bytes(command);
     describe(command);
     add_device(command);
-    if (status == TOOL_OK && command->options.sizes.n > 0)
+    if (status == TOOL_OK)
         status = take_sizes(command);
-    else if (status == TOOL_OK)
-        choose_sizes(command);
+    if (status == TOOL_OK && command->report.n_small == command->options.sizes.n)
+        choose_sizes(command); /* none was asked for, or none that there can be */
     if (status == TOOL_OK)
         status = fill_points(command);
     if (status == TOOL_OK)
@@ -310,13 +314,9 @@ int cmd_mrc(int argc, char **argv)
     static char buffer[1 << 18]; /* in use until the process ends */
     mrc_command command = {.requests = NULL};
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-    if (kvpi_mrc_args_parse(argc, argv, &command.args, &command.options) != 0)
-        return TOOL_USAGE;
-    if (command.options.help) {
-        kvpi_mrc_args_help();
-        return TOOL_OK;
-    }
-    int status = run(&command);
+    int status = kvpi_mrc_args_parse(argc, argv, &command.args, &command.options);
+    if (status == KVPI_ARGS_GO)
+        status = run(&command);
     json_decref(command.figures);
     free(command.report.tiers);
     kvpi_mrc_lru_free(&command.curve);

@@ -1,23 +1,33 @@
 /* kvpager replay: reads a request trace, replays it, reports.
  *
  * The options are in replay/args.c, what they come to in replay/setup.c; requests/ reads the trace.
- * Two kinds of replay: under load (replay/simulate.c, told by report/load_report.c), and one
+ * Two kinds of replay: under load (replay/simulate_run.c, told by report/load_report.c), and one
  * request after the other (replay/replay.c, told by report/report.c).
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #include "tool/args.h"
 #include "tool/report/load_report.h"
 #include "tool/report/page.h"
 #include "tool/report/policies_report.h"
-#include "tool/replay/replay.h"
-#include "tool/replay/args.h"
+#include "tool/replay/replay_cache.h"
+#include "tool/replay/replay_args.h"
 #include "tool/replay/cache.h"
 #include "tool/replay/setup.h"
 #include "tool/report/report.h"
 #include "tool/replay/simulate.h"
 #include "tool/tool.h"
-#include "tool/log/args.h"
+#include "tool/log/log_args.h"
+
+/* After the report, which says why for each. */
+static int check_served(uint64_t rejected, uint64_t requests)
+{
+    return rejected < requests || requests == 0
+               ? TOOL_OK
+               : kvpi_tool_fail("replay",
+                                "no request could be served: all of them need more blocks "
+                                "than there are, or have no prompt");
+}
 
 static int tell_sequential(const kvpi_replay_args *options, const kvpi_report *report,
                            json_t *figures)
@@ -68,7 +78,7 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_
     json_t *figures = kvpi_report_figures(&report);
     status = tell_sequential(options, &report, figures);
     json_decref(figures);
-    return status;
+    return status == TOOL_OK ? check_served(report.rejected, report.requests) : status;
 }
 
 static int tell_load(const kvpi_replay_args *options, const kvpi_load_report *report,
@@ -105,6 +115,8 @@ static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_
     json_t *figures = kvpi_load_report_figures(&report);
     int told = tell_load(options, &report, figures);
     json_decref(figures);
+    if (told == TOOL_OK && status == TOOL_OK)
+        return check_served(kvpi_load_report_rejected(&report), report.requests);
     return told == TOOL_OK ? status : told;
 }
 
@@ -123,7 +135,7 @@ static int replay_policy(const kvpi_replay_args *options, const kvpi_replay_setu
         row->hit_tokens = report.hit_tokens;
         row->cache = report.cache;
         row->figures = status == TOOL_OK ? kvpi_report_figures(&report) : NULL;
-        return status;
+        return status == TOOL_OK ? check_served(report.rejected, report.requests) : status;
     }
     kvpi_load_report report = begin_load(&own, setup, requests);
     int status = kvpi_simulate_run(requests, &own.load, &report);
@@ -131,15 +143,24 @@ static int replay_policy(const kvpi_replay_args *options, const kvpi_replay_setu
     row->hit_tokens = report.hit_tokens;
     row->cache = report.cache;
     row->figures = status == TOOL_OK ? kvpi_load_report_figures(&report) : NULL;
-    return status;
+    return status == TOOL_OK ? check_served(kvpi_load_report_rejected(&report), report.requests)
+                             : status;
 }
 
 static int tell_policies(const kvpi_replay_args *options, const kvpi_policies_report *report)
 {
-    if (options->json)
-        return kvpi_figures_tell("replay", kvpi_policies_figures(report));
-    kvpi_policies_print(report, stdout);
-    return TOOL_OK;
+    json_t *figures = NULL;
+    int status = TOOL_OK;
+    if (options->json || options->report != NULL)
+        figures = kvpi_policies_figures(report);
+    if (options->report != NULL)
+        status = kvpi_page_policies(options->report, report->path, figures);
+    if (status == TOOL_OK && options->json)
+        return kvpi_figures_tell("replay", figures);
+    json_decref(figures);
+    if (status == TOOL_OK)
+        kvpi_policies_print(report, stdout);
+    return status;
 }
 
 static int replay_policies(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
@@ -192,13 +213,10 @@ int cmd_replay(int argc, char **argv)
     /* A report is written in one piece, at the end, where an error still has its reason. */
     static char buffer[1 << 18]; /* in use until the process ends */
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
-    if (kvpi_replay_args_parse(argc, argv, &args, &options) != 0)
-        return TOOL_USAGE;
-    if (options.help) {
-        kvpi_replay_args_help();
-        return TOOL_OK;
-    }
-    int status = kvpi_replay_setup_make(&args, &options, &setup);
+    int status = kvpi_replay_args_parse(argc, argv, &args, &options);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    status = kvpi_replay_setup_make(&args, &options, &setup);
     if (status == TOOL_OK)
         status = kvpi_trace_args_read(&args, &options.load.replay.trace,
                                       options.load.replay.block_tokens, &requests);

@@ -1,195 +1,136 @@
 /* kvpager size: how many bytes of KV a model needs, and how much fits beside its weights.
  *
  * Owns the options and what they mean together. Models and accelerators are in models*.c and
- * devices.c, the arithmetic in size.c, what is printed in tool/size/report.c.
+ * devices.c, the arithmetic in size.c, what is printed in tool/size/size_report.c.
  */
 #include <inttypes.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <string.h>
 
 #include "tool/args.h"
 #include "tool/models/devices.h"
-#include "tool/models/args.h"
+#include "tool/models/gguf.h"
+#include "tool/models/models_args.h"
+#include "tool/size/engine_report.h"
 #include "tool/size/size.h"
-#include "tool/size/report.h"
+#include "tool/size/size_report.h"
 #include "tool/tool.h"
 
 #define MAX_CONTEXT_TOKENS (UINT64_C(1) << 27) /* models.h counts on it */
 
 typedef struct size_command {
     kvpi_model_args model;
-    bool checkpoints_given;
+    kvpi_engine_options engine;
+    const char *gguf_path;
+    kvpi_gguf gguf;
     bool json;
     bool list;
-    bool help;
 } size_command;
 
-enum {
-    OPT_MODEL,
-    OPT_MODEL_CONFIG,
-    OPT_DEVICE,
-    OPT_MEMORY,
-    OPT_TP,
-    OPT_DTYPE,
-    OPT_BLOCK_TOKENS,
-    OPT_CONTEXT,
-    OPT_SINKS,
-    OPT_STATE_DTYPE,
-    OPT_CHECKPOINTS,
-    OPT_WEIGHTS_DTYPE,
-    OPT_WEIGHTS,
-    OPT_UTILIZATION,
-    OPT_OVERHEAD,
-    OPT_JSON,
-    OPT_LIST,
-    OPT_HELP
-};
+#define AT(member) .at = offsetof(size_command, member)
+
+static int refuse_operand(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                          void *at)
+{
+    (void)option;
+    (void)at;
+    return kvpi_args_wrong(
+        args, "'%s' is not expected: a file is named with --model-config or --gguf", text);
+}
 
 static const kvpi_args_option options_table[] = {
-    [OPT_MODEL] = {"--model", "NAME", "a model of --list", 0},
-    [OPT_MODEL_CONFIG] = {"--model-config", "FILE",
-                          "or any model: its Hugging Face config.json; '-' is\n"
-                          "standard input",
-                          0},
-    [OPT_DEVICE] = {"--device", "NAME", "an accelerator of --list", 0},
-    [OPT_MEMORY] = {"--memory", "SIZE",
-                    "or its memory, such as 80GiB or 24G (K, M, G, T are\n"
-                    "powers of 1024, kB, MB ... of 1000)",
-                    0},
-    [OPT_TP] = {"--tp", "N",
-                "tensor parallel over N accelerators (default 1): KV\n"
-                "heads and weights are divided; KV heads are repeated\n"
-                "when there are fewer, latent vectors (MLA) always",
-                0},
-    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8\n(default: the model's)",
-                   0},
-    [OPT_BLOCK_TOKENS] = {"--block-tokens", "N", "tokens per block, 1 to 65536 (default 16)", 0},
-    [OPT_CONTEXT] = {"--context", "N", "tokens of a sequence (default 8192)", 0},
-    [OPT_SINKS] = {"--sinks", "N", "first tokens that layers with a window keep too\n(default 0)",
-                   0},
-    [OPT_STATE_DTYPE] = {"--state-dtype", "TYPE",
-                         "of the matrices of recurrent states: f32, bf16, f16\n(default: what the "
-                         "file says, or f32)",
-                         0},
-    [OPT_CHECKPOINTS] = {"--checkpoints", "N",
-                         "states that a sequence keeps, besides the one it goes\non with "
-                         "(default 2)",
-                         0},
-    [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE",
-                           "bf16, f16, f32, fp8, int8, int4, mxfp4 (default: the\n"
-                           "model's)",
-                           0},
-    [OPT_WEIGHTS] = {"--weights", "SIZE", "of all weights, instead of counting parameters", 0},
-    [OPT_UTILIZATION] = {"--utilization", "F", "share of the memory that is used (default 0.9)", 0},
-    [OPT_OVERHEAD] = {"--overhead", "SIZE",
-                      "activations, graphs, buffers on each accelerator\n(default 2GiB)", 0},
-    [OPT_JSON] = {"--json", NULL, "print one JSON object instead of the table", 0},
-    [OPT_LIST] = {"--list", NULL, "print the models and accelerators that have names", 0},
-    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
+    {"--model", "NAME", "a model of --list, or its Hugging Face id", kvpi_args_text,
+     AT(model.model_name), .title = "Options"},
+    KVPI_MODEL_CONFIG(size_command, model,
+                      "or any model: its Hugging Face config.json; '-' is\n"
+                      "standard input"),
+    {"--gguf", "FILE",
+     "or any model: its GGUF file, of which the first\n"
+     "megabytes will do; '-' is standard input",
+     kvpi_args_text, AT(gguf_path)},
+    KVPI_MODEL_DEVICE(size_command, model, "an accelerator of --list", kvpi_model_args_list),
+    {"--memory", "SIZE",
+     "or its memory, such as 80GiB or 24G (K, M, G, T are\n"
+     "powers of 1024, kB, MB ... of 1000)",
+     kvpi_args_size, AT(model.size.memory_bytes)},
+    KVPI_MODEL_TP(size_command, model,
+                  "tensor parallel over N accelerators (default 1): KV\n"
+                  "heads and weights are divided; KV heads are repeated\n"
+                  "when there are fewer, latent vectors (MLA) always"),
+    KVPI_MODEL_DTYPE(size_command, model, "\n(default: the model's)"),
+    {"--block-tokens", "N", "tokens per block, 1 to 65536 (default 16)", kvpi_args_number,
+     AT(model.size.block_tokens), 1, KVP_BLOCK_TOKENS_MAX},
+    {"--context", "N", "tokens of a sequence (default 8192)", kvpi_args_number,
+     AT(model.size.context_tokens), 1, MAX_CONTEXT_TOKENS},
+    {"--sinks", "N", "first tokens that layers with a window keep too\n(default 0)",
+     kvpi_args_number, AT(model.size.sink_tokens), 0, MAX_CONTEXT_TOKENS},
+    KVPI_MODEL_STATE_DTYPE(size_command, model),
+    {"--checkpoints", "N",
+     "states that a sequence keeps, besides the one it goes\non with "
+     "(default 2)",
+     kvpi_args_number, AT(model.size.checkpoints), 0, KVPI_MODELS_MAX_CHECKPOINTS},
+    KVPI_MODEL_MEMORY(size_command, model,
+                      "activations, graphs, buffers on each accelerator\n(default 2GiB)"),
+    {"--engine", "NAME",
+     "also what vllm would log when it starts, or what\n"
+     "llama.cpp would allocate",
+     kvpi_args_choice, AT(engine.engine), .choices = kvpi_engine_names},
+    {"--batch", "N",
+     "tokens of its steps: --max-num-batched-tokens, -ub\n"
+     "(default: the engine's)",
+     kvpi_args_number, AT(engine.batch_tokens), 1, MAX_CONTEXT_TOKENS},
+    {"--parallel", "N",
+     "llama.cpp's -np: sequences (default 1), which share\n"
+     "--context, its -c",
+     kvpi_args_number32, AT(engine.n_sequences), 1, 256},
+    {"--kv-unified", NULL, "llama.cpp's: one cache for all sequences", kvpi_args_yes,
+     AT(engine.unified)},
+    {"--swa-full", NULL, "llama.cpp's: windows have cells for all tokens", kvpi_args_yes,
+     AT(engine.full_windows)},
+    {"--json", NULL, "print one JSON object instead of the table", kvpi_args_yes, AT(json)},
+    {"--list", NULL, "print the models and accelerators that have names", kvpi_args_yes, AT(list)},
+    KVPI_ARGS_HELP,
+    {.read = refuse_operand},
 };
 
-#define N_OPTIONS (sizeof options_table / sizeof *options_table)
-
-static void print_help(void)
+/* Options of an engine; its defaults are set. */
+static int check_engine(const kvpi_args *args, size_command *command)
 {
-    fputs("Usage: kvpager size --model NAME [OPTIONS]\n"
-          "       kvpager size --model-config FILE [OPTIONS]\n"
-          "       kvpager size --list\n"
-          "\n"
-          "Say how many bytes of KV a model needs per token, block and sequence and, with\n"
-          "--device or --memory, how many blocks, tokens and sequences fit beside its\n"
-          "weights. Known: grouped-query attention, multi-head latent attention (MLA),\n"
-          "layers with a sliding window, layers with recurrent state beside attention\n"
-          "(gated delta nets, Kimi Linear, Mamba, Mamba-2, lightning attention, short\n"
-          "convolutions).\n"
-          "\n"
-          "Options:\n",
-          stdout);
-    kvpi_args_print(options_table, N_OPTIONS);
-    fputs("\n"
-          "A layer with a window of R tokens needs no more blocks than the window touches:\n"
-          "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. A model with both\n"
-          "kinds of layers is cut into layer groups of equally many layers, so that they\n"
-          "share one pool of equal blocks, 'kvpager replay' alike: the layers without a\n"
-          "window exactly, the others padded. Sequences of --context tokens fill the pool,\n"
-          "one after the other, the last one as far as it goes. (While a prompt is\n"
-          "computed, its sequence needs blocks of all its tokens in all groups.)\n"
-          "\n"
-          "Recurrent states have slots of their own. The memory is shared so that sequences\n"
-          "of --context tokens run out of blocks and slots together. The parameters of such\n"
-          "models are not counted: give --weights.\n"
-          "\n"
-          "In --json all bytes are of one accelerator; \"groups\" has the layers without a\n"
-          "window first, with blocks of S tokens in all of them; \"blocks\" and\n"
-          "\"bytes_per_block\" are of the pool; what was not asked for or is not known is\n"
-          "null.\n",
-          stdout);
-}
-
-/* ---------------------------------------------------------------------------------- options */
-
-static int apply_number(const kvpi_args *args, int option, const char *value, size_command *command)
-{
-    static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
-    static const uint64_t checkpoints[2] = {0, KVPI_MODELS_MAX_CHECKPOINTS};
-    static const uint64_t context[2] = {1, MAX_CONTEXT_TOKENS}, sinks[2] = {0, MAX_CONTEXT_TOKENS};
+    static const char *const of_llama[] = {"--parallel", "--kv-unified", "--swa-full", NULL};
     kvpi_size_options *size = &command->model.size;
-    switch (option) {
-    case OPT_BLOCK_TOKENS:
-        return kvpi_args_number(args, option, value, block_tokens, &size->block_tokens);
-    case OPT_CONTEXT: return kvpi_args_number(args, option, value, context, &size->context_tokens);
-    case OPT_SINKS: return kvpi_args_number(args, option, value, sinks, &size->sink_tokens);
-    case OPT_CHECKPOINTS:
-        command->checkpoints_given = true;
-        return kvpi_args_number(args, option, value, checkpoints, &size->checkpoints);
-    case OPT_UTILIZATION: return kvpi_model_args_utilization(args, option, value, &command->model);
-    case OPT_TP: return kvpi_model_args_tp(args, option, value, &command->model);
-    default: return KVPI_ARGS_WRONG;
-    }
-}
-
-static int apply_device(const kvpi_args *args, const char *value, size_command *command)
-{
-    command->model.device = kvpi_devices_find(value);
-    if (command->model.device == NULL)
-        return kvpi_args_wrong(args, "--device is '%s', which is not in --list (or give --memory)",
-                               value);
+    const kvpi_engine engine = command->engine.engine;
+    if (engine == KVPI_ENGINE_NONE)
+        return kvpi_args_given(args, "--batch") ? kvpi_args_needs(args, "--batch", "--engine") : 0;
+    if (!kvpi_args_given(args, "--utilization"))
+        size->utilization_milli = engine == KVPI_ENGINE_VLLM ? KVPI_VLLM_UTILIZATION_MILLI : 1000;
+    if (engine == KVPI_ENGINE_LLAMA && size->tensor_parallel > 1)
+        return kvpi_args_exclude(args, "--tp", "--engine llama.cpp");
+    if (engine == KVPI_ENGINE_VLLM && kvpi_args_any(args, of_llama) != NULL)
+        return kvpi_args_needs(args, kvpi_args_any(args, of_llama), "--engine llama.cpp");
+    if (engine == KVPI_ENGINE_VLLM && size->block_tokens % 16 != 0)
+        return kvpi_args_wrong(
+            args, "--block-tokens is %" PRIu64 ", expected a multiple of 16 with --engine vllm",
+            size->block_tokens);
     return 0;
 }
 
-static int apply_option(const kvpi_args *args, int option, const char *value, size_command *command)
+static int check_options(const kvpi_args *args, void *options)
 {
-    kvpi_size_options *size = &command->model.size;
-    switch (option) {
-    case OPT_MODEL: command->model.model_name = value; return 0;
-    case OPT_MODEL_CONFIG: command->model.config_path = value; return 0;
-    case OPT_DEVICE: return apply_device(args, value, command);
-    case OPT_MEMORY: return kvpi_args_size(args, option, value, &size->memory_bytes);
-    case OPT_WEIGHTS: return kvpi_args_size(args, option, value, &size->weights_bytes);
-    case OPT_OVERHEAD: return kvpi_model_args_overhead(args, option, value, &command->model);
-    case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &command->model);
-    case OPT_STATE_DTYPE: return kvpi_model_args_state_dtype(args, option, value, &command->model);
-    case OPT_WEIGHTS_DTYPE:
-        return kvpi_model_args_dtype(args, option, value, false, &command->model);
-    case OPT_JSON: command->json = true; return 0;
-    case OPT_LIST: command->list = true; return 0;
-    case OPT_HELP: command->help = true; return 0;
-    case KVPI_ARGS_OPERAND:
-        return kvpi_args_wrong(args, "'%s' is not expected: a file is named with --model-config",
-                               value);
-    default: return apply_number(args, option, value, command);
-    }
-}
-
-static int check_options(const kvpi_args *args, size_command *command)
-{
+    size_command *command = options;
     kvpi_model_args *model = &command->model;
     if (command->list)
         return 0;
-    if (model->model_name == NULL && model->config_path == NULL)
-        return kvpi_args_wrong(args, "no model is named: --model, --model-config");
-    if (model->model_name != NULL && model->config_path != NULL)
-        return kvpi_args_wrong(args, "--model and --model-config exclude each other");
+    static const char *const names[] = {"--model", "--model-config", "--gguf", NULL};
+    const char *name = kvpi_args_any(args, names);
+    if (name == NULL)
+        return kvpi_args_wrong(args, "no model is named: --model, --model-config, --gguf");
+    for (size_t i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], name) != 0 && kvpi_args_given(args, names[i]))
+            return kvpi_args_exclude(args, name, names[i]);
+    if (command->gguf_path != NULL && kvpi_args_given(args, "--weights-dtype"))
+        return kvpi_args_exclude(args, "--gguf", "--weights-dtype");
+    if (check_engine(args, command) != 0)
+        return KVPI_ARGS_WRONG;
     if (model->device != NULL && model->size.memory_bytes != 0)
         return kvpi_args_wrong(args, "--device and --memory exclude each other");
     if (model->device != NULL)
@@ -197,55 +138,155 @@ static int check_options(const kvpi_args *args, size_command *command)
     return 0;
 }
 
-static int parse_options(kvpi_args *args, size_command *command)
-{
-    const char *value = NULL;
-    for (;;) {
-        int option = kvpi_args_next(args, &value);
-        if (option == KVPI_ARGS_END)
-            return check_options(args, command);
-        if (apply_option(args, option, value, command) != 0)
-            return -1;
-        if (command->help)
-            return 0;
-    }
-}
+static const kvpi_args_command size_options = {
+    .name = "size",
+    .about = "Usage: kvpager size --model NAME [OPTIONS]\n"
+             "       kvpager size --model-config FILE [OPTIONS]\n"
+             "       kvpager size --gguf FILE [OPTIONS]\n"
+             "       kvpager size --list\n"
+             "\n"
+             "Say how many bytes of KV a model needs per token, block and sequence and, with\n"
+             "--device or --memory, how many blocks, tokens and sequences fit beside its\n"
+             "weights. Known: grouped-query attention, multi-head latent attention (MLA),\n"
+             "indexers, layers with a sliding window or with an entry for several tokens,\n"
+             "layers that share KV or loop, recurrent state (gated delta nets, Kimi delta\n"
+             "attention, Mamba, Mamba-2, lightning attention, short convolutions, RG-LRU).\n",
+    .options = options_table,
+    .n_options = sizeof options_table / sizeof *options_table,
+    .more = "\n"
+            "A layer with a window of R tokens needs no more blocks than the window touches:\n"
+            "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. A model with both\n"
+            "kinds of layers is cut into layer groups of equally many layers, so that they\n"
+            "share one pool of equal blocks, 'kvpager replay' alike: the layers without a\n"
+            "window exactly, the others padded. Sequences of --context tokens fill the pool,\n"
+            "one after the other, the last one as far as it goes. (While a prompt is\n"
+            "computed, its sequence needs blocks of all its tokens in all groups.)\n"
+            "\n"
+            "Recurrent states have slots of their own. The memory is shared so that sequences\n"
+            "of --context tokens run out of blocks and slots together.\n"
+            "\n"
+            "'token', 'state' and 'context' are the model's own, in any engine. Blocks, slots\n"
+            "and groups are kvpager's. Entries of several tokens are counted in blocks as\n"
+            "bytes a token. In fp8, latent vectors beside an indexer have scales and a rope\n"
+            "part of 16 bits, as engines store them: 656 B in DeepSeek V3.2.\n"
+            "\n"
+            "With --engine, lines below \"By the rules of\" are what that release computes from\n"
+            "the memory for KV, which stays an estimate of this command. --utilization is\n"
+            "then 0.92 (vllm) or 1 (llama.cpp) by default, --dtype of llama.cpp f16, and\n"
+            "--state-dtype of vllm the activations', unless the file says another.\n"
+            "\n"
+            "In --json all bytes are of one accelerator; \"groups\" has the layers without a\n"
+            "window first, with blocks of S tokens in all of them; \"blocks\" and\n"
+            "\"bytes_per_block\" are of the pool; what was not asked for or is not known is\n"
+            "null.\n",
+    .check = check_options};
 
 /* ------------------------------------------------------------------------------- the command */
 
 static int check_model(const kvpi_args *args, kvpi_model *model, size_command *command)
 {
     const kvpi_size_options *size = &command->model.size;
-    if (size->sink_tokens > 0 && model->attention.n_windowed == 0) {
-        kvpi_args_wrong(args, "--sinks needs a model with sliding-window layers");
-        return TOOL_USAGE;
-    }
-    if (size->sink_tokens > 0 && model->chunked) {
-        kvpi_args_wrong(args, "--sinks needs a sliding window, and '%s' attends in chunks",
-                        model->name);
-        return TOOL_USAGE;
-    }
-    if (command->checkpoints_given && model->states.n_layers == 0) {
-        kvpi_args_wrong(args, "--checkpoints needs a model with recurrent state");
-        return TOOL_USAGE;
-    }
-    bool needs_weights = size->memory_bytes != 0 && size->weights_bytes == 0;
-    return kvpi_model_args_check(args, needs_weights, model, &command->model);
+    const kvpi_models_kind *windowed = kvpi_models_find_window(model);
+    if (size->sink_tokens > 0 && windowed == NULL)
+        return kvpi_args_usage(args, "--sinks needs a model with sliding-window layers");
+    if (size->sink_tokens > 0 && windowed->chunked)
+        return kvpi_args_usage(args, "--sinks needs a sliding window, and '%s' attends in chunks",
+                               model->name);
+    if (kvpi_args_given(args, "--checkpoints") && kvpi_models_layers(model, KVPI_KEEPS_STATE) == 0)
+        return kvpi_args_usage(args, "--checkpoints needs a model with recurrent state");
+    if (command->engine.engine == KVPI_ENGINE_LLAMA && !kvpi_args_given(args, "--dtype"))
+        model->kv_dtype = KVPI_DTYPE_F16, model->unknown_kv_dtype[0] = '\0';
+    if (command->engine.engine == KVPI_ENGINE_VLLM && !model->state_dtype_is_said)
+        model->state_dtype = model->activations_dtype;
+    const int status =
+        kvpi_model_args_check(args, size->memory_bytes != 0, false, model, &command->model);
+    if (status == TOOL_OK && command->engine.engine != KVPI_ENGINE_NONE &&
+        !kvpi_engine_has_dtype(command->engine.engine, size->kv_dtype))
+        return kvpi_args_usage(args, "--dtype is %s, expected one that %s has: bf16, f16, f32, %s",
+                               kvpi_models_dtypes[size->kv_dtype],
+                               kvpi_engine_names[command->engine.engine],
+                               command->engine.engine == KVPI_ENGINE_VLLM ? "fp8" : "q8_0, q4_0");
+    return status;
+}
+
+static json_t *gguf_figures(const kvpi_model *model, const kvpi_gguf *gguf)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    kvpi_figures_text(&figures, "architecture", gguf->architecture);
+    kvpi_figures_integer(&figures, "version", gguf->version);
+    kvpi_figures_integer(&figures, "tensors", gguf->n_tensors);
+    kvpi_figures_integer_if(&figures, model->parameters > 0, "parameters", model->parameters);
+    kvpi_figures_integer_if(&figures, gguf->weights_bytes > 0, "weights_bytes",
+                            gguf->weights_bytes);
+    kvpi_figures_integer_if(&figures, gguf->context_tokens > 0, "context_tokens",
+                            gguf->context_tokens);
+    return kvpi_figures_end(&figures);
+}
+
+/* Adds what was asked for; NULL: memory was short. */
+static json_t *all_figures(const kvpi_size_report *report, const size_command *command,
+                           const kvpi_engine_report *engine)
+{
+    json_t *figures = kvpi_size_figures(report);
+    json_t *gguf =
+        command->gguf_path != NULL ? gguf_figures(report->model, &command->gguf) : json_null();
+    json_t *of_engine = engine != NULL ? kvpi_engine_figures(engine) : json_null();
+    int failed = json_object_set_new(figures, "gguf", gguf);
+    failed |= json_object_set_new(figures, "engine", of_engine);
+    if (failed == 0)
+        return figures;
+    json_decref(figures);
+    return NULL;
+}
+
+static int report_all(const kvpi_size_report *report, const size_command *command,
+                      const kvpi_engine_report *engine)
+{
+    if (command->json)
+        return kvpi_figures_tell("size", all_figures(report, command, engine));
+    kvpi_size_print(report, stdout);
+    if (engine != NULL)
+        kvpi_engine_print(engine, stdout);
+    return TOOL_OK;
 }
 
 static int count_and_report(const kvpi_args *args, const kvpi_model *model,
                             const size_command *command)
 {
+    char why[160];
     kvpi_size size;
+    kvpi_engine_report engine;
+    const bool from_file = command->gguf_path != NULL && !kvpi_args_given(args, "--weights");
     const kvpi_size_report report = {.model = model,
                                      .device = command->model.device,
                                      .options = &command->model.size,
-                                     .size = &size};
+                                     .size = &size,
+                                     .weights_from = from_file ? "the file's tensors" : NULL};
     if (kvpi_size_count(model, &command->model.size, &size) != 0)
         return kvpi_model_args_fail_full(args, model, &command->model, &size);
-    if (command->json)
-        return kvpi_figures_tell("size", kvpi_size_figures(&report));
-    kvpi_size_print(&report, stdout);
+    if (command->engine.engine == KVPI_ENGINE_NONE)
+        return report_all(&report, command, NULL);
+    if (kvpi_engine_count(model, command->model.device, &command->model.size, &size,
+                          &command->engine, &engine, why, sizeof why) != 0)
+        return kvpi_tool_fail(args->command, "%s: %s", model->name, why);
+    return report_all(&report, command, &engine);
+}
+
+static int find_model(const kvpi_args *args, size_command *command, kvpi_model *out)
+{
+    kvpi_models_error error;
+    if (command->gguf_path == NULL)
+        return kvpi_model_args_find(args, &command->model, out);
+    command->engine.from_gguf = true;
+    if (kvpi_gguf_read(command->gguf_path, out, &command->gguf, &error) != 0)
+        return kvpi_tool_fail(args->command, "%s", error.text);
+    if (out->strange[0] != '\0')
+        kvpi_tool_fail(args->command,
+                       "%s has %s, which llama.cpp does not use: all its layers "
+                       "keep all tokens",
+                       out->name, out->strange);
+    if (!kvpi_args_given(args, "--weights"))
+        command->model.size.weights_bytes = command->gguf.weights_bytes;
     return TOOL_OK;
 }
 
@@ -259,24 +300,16 @@ static int list(const size_command *command)
 
 int cmd_size(int argc, char **argv)
 {
-    kvpi_args args = {.command = "size",
-                      .argc = argc,
-                      .argv = argv,
-                      .options = options_table,
-                      .n_options = N_OPTIONS,
-                      .next = 1};
-    size_command command = {.json = false};
+    kvpi_args args;
+    size_command command = {.engine = {.engine = KVPI_ENGINE_NONE, .n_sequences = 1}};
     kvpi_model model;
-    kvpi_model_args_init(&command.model, "--list", true);
-    if (parse_options(&args, &command) != 0)
-        return TOOL_USAGE;
-    if (command.help) {
-        print_help();
-        return TOOL_OK;
-    }
+    kvpi_model_args_init(&command.model, "--list");
+    int status = kvpi_args_parse(&args, &size_options, argc, argv, &command);
+    if (status != KVPI_ARGS_GO)
+        return status;
     if (command.list)
         return list(&command);
-    int status = kvpi_model_args_find(&args, &command.model, &model);
+    status = find_model(&args, &command, &model);
     if (status == TOOL_OK)
         status = check_model(&args, &model, &command);
     if (status == TOOL_OK)

@@ -12,104 +12,13 @@
 #include "tool/tool.h"
 #include "tool/input/escape.h"
 
-enum {
-    OPT_NAMESPACE,
-    OPT_OLDER_THAN,
-    OPT_RECORDS,
-    OPT_SECRET,
-    OPT_DRY_RUN,
-    OPT_PROMETHEUS,
-    OPT_JSON,
-    OPT_HELP,
-    N_OPTIONS
-};
-
-#define HELP                                                                                       \
-    {                                                                                              \
-        "--help", NULL, "print this text", 'h'                                                     \
-    }
-#define JSON                                                                                       \
-    {                                                                                              \
-        "--json", NULL, "print one JSON object", 0                                                 \
-    }
-#define SPACE                                                                                      \
-    {                                                                                              \
-        "--namespace", "NAME",                                                                     \
-            "of this namespace only: its name, or its number as\n"                                 \
-            "list prints it, such as 0x1f00ab45c0de9d21",                                          \
-            0                                                                                      \
-    }
-#define ABSENT                                                                                     \
-    {                                                                                              \
-        "", NULL, NULL, 0                                                                          \
-    } /* not of this subcommand */
-
-typedef struct subcommand {
-    const char *name;
-    const char *command;
-    int (*run)(const kvpi_store_args *args);
-    const char *what;
-    kvpi_args_option options[N_OPTIONS];
-} subcommand;
-
-static const subcommand subcommands[] = {
-    {"info",
-     "store info",
-     kvpi_store_info,
-     "Say which directories a store has, who uses them, and what is in them.",
-     {ABSENT,
-      ABSENT,
-      ABSENT,
-      ABSENT,
-      ABSENT,
-      {"--prometheus", NULL, "print gauges as Prometheus text", 0},
-      JSON,
-      HELP}},
-    {"verify",
-     "store verify",
-     kvpi_store_verify,
-     "Read every record and check its header, its identity, its place and its KV.",
-     {SPACE,
-      ABSENT,
-      ABSENT,
-      {"--secret", "FILE", "the engines' secret: check the keyed codes, too", 0},
-      ABSENT,
-      ABSENT,
-      JSON,
-      HELP}},
-    {"list",
-     "store list",
-     kvpi_store_list,
-     "List the namespaces of a store, or its records.",
-     {SPACE,
-      ABSENT,
-      {"--records", NULL, "list records, not namespaces", 0},
-      ABSENT,
-      ABSENT,
-      ABSENT,
-      JSON,
-      HELP}},
-    {"evict",
-     "store evict",
-     kvpi_store_evict,
-     "Drop records by namespace and age, and those that need them. Directories whose\n"
-     "engine runs are left alone: it drops records with kvp_store_evict.",
-     {SPACE,
-      {"--older-than", "TIME", "only records written so long ago: 90s, 15m, 12h, 7d", 0},
-      ABSENT,
-      ABSENT,
-      {"--dry-run", NULL, "change nothing, say what would go", 0},
-      ABSENT,
-      JSON,
-      HELP}},
-};
-
-#define N_SUBCOMMANDS (sizeof subcommands / sizeof *subcommands)
-
 /* -------------------------------------------------------------------------------------- options */
 
-static int set_space(const kvpi_args *args, const char *text, kvpi_store_args *out)
+static int set_space(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                     void *at)
 {
+    kvpi_store_args *out = at;
+    (void)option;
     out->one_space = true;
     if (text[0] == '0' && text[1] == 'x') {
         char *end;
@@ -131,8 +40,11 @@ static int set_space(const kvpi_args *args, const char *text, kvpi_store_args *o
     return status == KVP_OK ? 0 : kvpi_args_wrong(args, "--namespace: %s", kvp_status_text(status));
 }
 
-static int set_age(const kvpi_args *args, const char *text, kvpi_store_args *out)
+static int set_age(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                   void *at)
 {
+    kvpi_store_args *out = at;
+    (void)option;
     static const char units[] = "smhd";
     static const uint64_t seconds[] = {1, 60, 3600, 86400};
     char *end;
@@ -162,8 +74,11 @@ static void trim_secret(kvpi_store_args *out)
     memmove(out->secret, out->secret + first, out->secret_bytes);
 }
 
-static int read_secret(const kvpi_args *args, const char *path, kvpi_store_args *out)
+static int read_secret(const kvpi_args *args, const kvpi_args_option *option, const char *path,
+                       void *at)
 {
+    kvpi_store_args *out = at;
+    (void)option;
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         return kvpi_args_wrong(args, "--secret: %s: %s", path, strerror(errno));
@@ -179,8 +94,11 @@ static int read_secret(const kvpi_args *args, const char *path, kvpi_store_args 
 
 /* "file:PATH" and "redis://HOST" as they are, a path with the scheme before it. What has "://" in
  * it is no path: the library says what is wrong, without its password. */
-static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out)
+static int set_url(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                   void *at)
 {
+    kvpi_store_args *out = at;
+    (void)option;
     if (out->url != NULL)
         return kvpi_args_wrong(args, "one store only");
     const bool is_server = strncmp(text, "redis:", 6) == 0 || strncmp(text, "rediss:", 7) == 0 ||
@@ -199,116 +117,142 @@ static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out
     return 0;
 }
 
-static int take(const kvpi_args *args, int option, const char *value, kvpi_store_args *out)
+static int check_options(const kvpi_args *args, void *options)
 {
-    switch (option) {
-    case OPT_NAMESPACE: return set_space(args, value, out);
-    case OPT_OLDER_THAN: return set_age(args, value, out);
-    case OPT_RECORDS: out->records = true; return 0;
-    case OPT_SECRET: return read_secret(args, value, out);
-    case OPT_DRY_RUN: out->dry_run = true; return 0;
-    case OPT_PROMETHEUS: out->prometheus = true; return 0;
-    case OPT_JSON: out->json = true; return 0;
-    case KVPI_ARGS_OPERAND: return set_url(args, value, out);
-    default: return KVPI_ARGS_WRONG;
-    }
-}
-
-static int parse(kvpi_args *args, kvpi_store_args *out, bool *help)
-{
-    const char *value;
-    int option;
-    while ((option = kvpi_args_next(args, &value)) != KVPI_ARGS_END) {
-        *help = option == OPT_HELP;
-        if (*help)
-            return 0;
-        if (take(args, option, value, out) != 0)
-            return -1;
-    }
+    const kvpi_store_args *out = options;
     if (out->url == NULL)
         return kvpi_args_wrong(args, "which store? a PATH, or file:PATH");
     if (out->json && out->prometheus)
-        return kvpi_args_wrong(args, "--json and --prometheus exclude each other");
+        return kvpi_args_exclude(args, "--json", "--prometheus");
     if (strcmp(args->command, "store evict") == 0 && !out->one_space &&
         out->written_before == UINT64_MAX)
         return kvpi_args_wrong(args, "what is to go? --namespace NAME, --older-than TIME, or both");
     return 0;
 }
 
+#define AT(member) .at = offsetof(kvpi_store_args, member)
+#define SPACE                                                                                      \
+    {                                                                                              \
+        "--namespace", "NAME",                                                                     \
+            "of this namespace only: its name, or its number as\n"                                 \
+            "list prints it, such as 0x1f00ab45c0de9d21",                                          \
+            set_space, .title = "Options"                                                          \
+    }
+#define LAST                                                                                       \
+    {"--json", NULL, "print one JSON object", kvpi_args_yes, AT(json)}, KVPI_ARGS_HELP,            \
+    {                                                                                              \
+        .read = set_url                                                                            \
+    }
+
+static const kvpi_args_option info_options[] = {
+    {"--prometheus", NULL, "print gauges as Prometheus text", kvpi_args_yes, AT(prometheus),
+     .title = "Options"},
+    LAST,
+};
+static const kvpi_args_option verify_options[] = {
+    SPACE,
+    {"--secret", "FILE", "the engines' secret: check the keyed codes, too", .read = read_secret},
+    LAST,
+};
+static const kvpi_args_option list_options[] = {
+    SPACE,
+    {"--records", NULL, "list records, not namespaces", kvpi_args_yes, AT(records)},
+    LAST,
+};
+static const kvpi_args_option evict_options[] = {
+    SPACE,
+    {"--older-than", "TIME", "only records written so long ago: 90s, 15m, 12h, 7d",
+     .read = set_age},
+    {"--dry-run", NULL, "change nothing, say what would go", kvpi_args_yes, AT(dry_run)},
+    LAST,
+};
+
+#define COMMAND(name_, what, options_, failed)                                                     \
+    {                                                                                              \
+        .name = "store " name_,                                                                    \
+        .about =                                                                                   \
+            what "\n\nUsage: kvpager store " name_ " [OPTIONS] PATH\n\n"                           \
+                 "PATH is the directory in an engine's file:PATH?size=...; such a URL will do,\n"  \
+                 "and so will that of a server, redis://HOST.\n",                                  \
+        .options = (options_), .n_options = sizeof(options_) / sizeof *(options_),                 \
+        .more = "\nExit status: 0 done, 1 failed" failed ", 2 wrong usage.\n",                     \
+        .check = check_options                                                                     \
+    }
+
+static const kvpi_args_command command_table[] = {
+    COMMAND("info", "Say which directories a store has, who uses them, and what is in them.",
+            info_options, ""),
+    COMMAND("verify", "Read every record and check its header, its identity, its place and its KV.",
+            verify_options, " or something is bad"),
+    COMMAND("list", "List the namespaces of a store, or its records.", list_options, ""),
+    COMMAND("evict",
+            "Drop records by namespace and age, and those that need them. Directories whose\n"
+            "engine runs are left alone: it drops records with kvp_store_evict.",
+            evict_options, " or something was left alone"),
+};
+
 /* ------------------------------------------------------------------------------------- dispatch */
 
-static void print_help(const subcommand *sub)
+static int run(size_t which, int (*report)(const kvpi_store_args *args), int argc, char **argv)
 {
-    printf("%s\n\nUsage: kvpager %s [OPTIONS] PATH\n\n"
-           "PATH is the directory in an engine's file:PATH?size=...; such a URL will do,\n"
-           "and so will that of a server, redis://HOST.\n\n"
-           "Options:\n",
-           sub->what, sub->command);
-    kvpi_args_print(sub->options, N_OPTIONS);
-    printf("\nExit status: 0 done, 1 failed%s, 2 wrong usage.\n",
-           strcmp(sub->name, "verify") == 0  ? " or something is bad"
-           : strcmp(sub->name, "evict") == 0 ? " or something was left alone"
-                                             : "");
-}
-
-static int run(const subcommand *sub, int argc, char **argv)
-{
-    kvpi_args args = {.command = sub->command,
-                      .argc = argc,
-                      .argv = argv,
-                      .options = sub->options,
-                      .n_options = N_OPTIONS,
-                      .next = 1};
+    const kvpi_args_command *command = &command_table[which];
+    kvpi_args args;
     kvpi_store_args in = {
-        .command = sub->command, .written_before = UINT64_MAX, .now = (uint64_t)time(NULL)};
-    bool help = false;
-    int status = TOOL_USAGE;
-    if (parse(&args, &in, &help) == 0) {
-        if (help)
-            print_help(sub);
-        status = help ? TOOL_OK : sub->run(&in);
-    }
+        .command = command->name, .written_before = UINT64_MAX, .now = (uint64_t)time(NULL)};
+    int status = kvpi_args_parse(&args, command, argc, argv, &in);
+    if (status == KVPI_ARGS_GO)
+        status = report(&in);
     free(in.url);
     return status;
 }
 
-static void print_usage(FILE *out)
+static int run_info(int argc, char **argv)
 {
-    fputs("Usage: kvpager store info PATH\n"
-          "       kvpager store verify PATH [--secret FILE]\n"
-          "       kvpager store list PATH [--namespace NAME] [--records]\n"
-          "       kvpager store evict PATH [--namespace NAME] [--older-than TIME]\n"
-          "       kvpager store bench URL --model NAME\n"
-          "\n"
-          "File stores keep KV in a directory (docs/STORES.md).\n"
-          "\n"
-          "  info    say which directories there are, who uses them, what is in them\n"
-          "  verify  read every record and say what is bad, and why\n"
-          "  list    list namespaces or records\n"
-          "  evict   drop records by namespace and age\n"
-          "  bench   measure a store, and say from which prompt length loading pays\n"
-          "\n"
-          "'kvpager store info --help' and so on print the options.\n"
-          "Exit status: 0 done, 1 failed or something is bad, 2 wrong usage.\n",
-          out);
+    return run(0, kvpi_store_info, argc, argv);
 }
+
+static int run_verify(int argc, char **argv)
+{
+    return run(1, kvpi_store_verify, argc, argv);
+}
+
+static int run_list(int argc, char **argv)
+{
+    return run(2, kvpi_store_list, argc, argv);
+}
+
+static int run_evict(int argc, char **argv)
+{
+    return run(3, kvpi_store_evict, argc, argv);
+}
+
+static const kvpi_args_subcommand subcommands[] = {
+    {"info", run_info, "say which directories there are, who uses them, what is in them"},
+    {"verify", run_verify, "read every record and say what is bad, and why"},
+    {"list", run_list, "list namespaces or records"},
+    {"evict", run_evict, "drop records by namespace and age"},
+    {"bench", kvpi_store_bench, "measure a store, and say from which prompt length loading pays"},
+};
+
+static const kvpi_args_commands commands = {
+    .name = "kvpager store",
+    .kind = "subcommand",
+    .about = "Usage: kvpager store info PATH\n"
+             "       kvpager store verify PATH [--secret FILE]\n"
+             "       kvpager store list PATH [--namespace NAME] [--records]\n"
+             "       kvpager store evict PATH [--namespace NAME] [--older-than TIME]\n"
+             "       kvpager store bench URL --model NAME\n"
+             "\n"
+             "File stores keep KV in a directory (docs/STORES.md).\n"
+             "\n",
+    .more = "\n"
+            "'kvpager store info --help' and so on print the options.\n"
+            "Exit status: 0 done, 1 failed or something is bad, 2 wrong usage.\n",
+    .width = 7,
+    .of = subcommands,
+    .n = sizeof subcommands / sizeof *subcommands};
 
 int cmd_store(int argc, char **argv)
 {
-    if (argc < 2) {
-        print_usage(stderr);
-        return TOOL_USAGE;
-    }
-    for (size_t i = 0; i < N_SUBCOMMANDS; i++)
-        if (strcmp(argv[1], subcommands[i].name) == 0)
-            return run(&subcommands[i], argc - 1, argv + 1);
-    if (strcmp(argv[1], "bench") == 0)
-        return kvpi_store_bench(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_usage(stdout);
-        return TOOL_OK;
-    }
-    fprintf(stderr, "kvpager store: unknown %s '%s'\nTry 'kvpager store --help'.\n",
-            argv[1][0] == '-' ? "option" : "subcommand", kvpi_escape(argv[1]).of);
-    return TOOL_USAGE;
+    return kvpi_args_dispatch(&commands, argc, argv);
 }

@@ -15,52 +15,33 @@
 
 /* ----------------------------------------------------------------------------------------- show */
 
-static const kvpi_args_option show_options[] = {
-    {"--from", "N", "begin with call #N (default 0)", 0},
-    {"--count", "N", "show N calls at most", 0},
-    {"--results", NULL, "show all that was recorded of the results, not the status only", 0},
-    {"--help", NULL, "print this text", 'h'},
-};
-
-#define N_OPTIONS(options) (sizeof(options) / sizeof *(options))
-
 struct show {
     const char *path;
     uint64_t from;
     uint64_t count;
-    int results;
-    int help;
+    bool results;
 };
 
-static int parse_show(int argc, char **argv, struct show *show)
-{
-    static const uint64_t any[2] = {0, UINT64_MAX};
-    kvpi_args args = {.command = "trace show",
-                      .argc = argc,
-                      .argv = argv,
-                      .next = 1,
-                      .options = show_options,
-                      .n_options = N_OPTIONS(show_options)};
-    const char *value;
-    int option, wrong = 0;
-    while (wrong == 0 && (option = kvpi_args_next(&args, &value)) != KVPI_ARGS_END) {
-        switch (option) {
-        case 0: wrong = kvpi_args_number(&args, option, value, any, &show->from); break;
-        case 1: wrong = kvpi_args_number(&args, option, value, any, &show->count); break;
-        case 2: show->results = 1; break;
-        case 3: show->help = 1; return 0;
-        case KVPI_ARGS_OPERAND:
-            if (show->path != NULL)
-                return kvpi_args_wrong(&args, "one log at a time: '%s' is too many", value);
-            show->path = value;
-            break;
-        default: return KVPI_ARGS_WRONG;
-        }
-    }
-    if (wrong == 0 && show->path == NULL)
-        return kvpi_args_wrong(&args, "which log?");
-    return wrong;
-}
+#define AT(member) .at = offsetof(struct show, member)
+
+static const kvpi_args_option show_options[] = {
+    {"--from", "N", "begin with call #N (default 0)", kvpi_args_number, AT(from), 0, UINT64_MAX},
+    {"--count", "N", "show N calls at most", kvpi_args_number, AT(count), 0, UINT64_MAX},
+    {"--results", NULL, "show all that was recorded of the results, not the status only",
+     kvpi_args_yes, AT(results)},
+    KVPI_ARGS_HELP,
+    {NULL, NULL, "log", kvpi_args_file, AT(path)},
+};
+
+#define N_OPTIONS(options) (sizeof(options) / sizeof *(options))
+
+static const kvpi_args_command show_command = {
+    .name = "trace show",
+    .about = "Usage: kvpager trace show LOG [OPTIONS]\n\n"
+             "Prints the configuration of the recorded cache, then one line for each call.\n\n",
+    .options = show_options,
+    .n_options = N_OPTIONS(show_options),
+    .check = kvpi_trace_check_path};
 
 static int show_calls(const struct show *show, struct kvpi_trace_file *file)
 {
@@ -83,20 +64,16 @@ static int show_calls(const struct show *show, struct kvpi_trace_file *file)
     }
 }
 
-int kvpi_trace_show(int argc, char **argv)
+static int run_show(int argc, char **argv)
 {
+    kvpi_args args;
     struct show show = {.count = UINT64_MAX};
     struct kvpi_trace_file file;
     kvp_config config;
-    if (parse_show(argc, argv, &show) != 0)
-        return TOOL_USAGE;
-    if (show.help) {
-        puts("Usage: kvpager trace show LOG [OPTIONS]\n\n"
-             "Prints the configuration of the recorded cache, then one line for each call.\n");
-        kvpi_args_print(show_options, N_OPTIONS(show_options));
-        return TOOL_OK;
-    }
-    int status = kvpi_trace_open(&file, "trace show", show.path, 0);
+    int status = kvpi_args_parse(&args, &show_command, argc, argv, &show);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    status = kvpi_trace_open(&file, "trace show", show.path, 0);
     if (status != TOOL_OK)
         return status;
     kvp_oplog_config(file.log, &config);
@@ -108,32 +85,41 @@ int kvpi_trace_show(int argc, char **argv)
 
 /* ----------------------------------------------------------------------------------------- diff */
 
-static const kvpi_args_option diff_options[] = {{"--help", NULL, "print this text", 'h'}};
+struct diff {
+    const char *paths[2];
+};
 
-static int parse_diff(int argc, char **argv, const char *paths[2], int *help)
+static int take_log(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                    void *at)
 {
-    kvpi_args args = {.command = "trace diff",
-                      .argc = argc,
-                      .argv = argv,
-                      .next = 1,
-                      .options = diff_options,
-                      .n_options = N_OPTIONS(diff_options)};
-    const char *value;
-    int option, n = 0;
-    *help = 0;
-    while ((option = kvpi_args_next(&args, &value)) != KVPI_ARGS_END) {
-        if (option == 0) {
-            *help = 1;
-            return 0;
-        }
-        if (option != KVPI_ARGS_OPERAND)
-            return KVPI_ARGS_WRONG;
-        if (n == 2)
-            return kvpi_args_wrong(&args, "two logs at a time: '%s' is too many", value);
-        paths[n++] = value;
-    }
-    return n == 2 ? 0 : kvpi_args_wrong(&args, "which two logs?");
+    struct diff *diff = at;
+    (void)option;
+    if (diff->paths[1] != NULL)
+        return kvpi_args_wrong(args, "two logs at a time: '%s' is too many", text);
+    diff->paths[diff->paths[0] != NULL] = text;
+    return 0;
 }
+
+static int check_logs(const kvpi_args *args, void *options)
+{
+    const struct diff *diff = options;
+    return diff->paths[1] == NULL ? kvpi_args_wrong(args, "which two logs?") : 0;
+}
+
+static const kvpi_args_option diff_options[] = {
+    KVPI_ARGS_HELP,
+    {.read = take_log},
+};
+
+static const kvpi_args_command diff_command = {
+    .name = "trace diff",
+    .about = "Usage: kvpager trace diff LOG LOG\n\n"
+             "Prints the first call that differs between two logs, with its results.\n"
+             "Exit status: 0 no difference, 1 a difference, or an unreadable log, 2 wrong usage.\n"
+             "\n",
+    .options = diff_options,
+    .n_options = N_OPTIONS(diff_options),
+    .check = check_logs};
 
 static void print_side(const struct kvpi_trace_file *file, const kvp_record *record, int end)
 {
@@ -187,25 +173,18 @@ static int diff_files(struct kvpi_trace_file files[2])
     return TOOL_FAILED;
 }
 
-int kvpi_trace_diff(int argc, char **argv)
+static int run_diff(int argc, char **argv)
 {
-    const char *paths[2] = {NULL, NULL};
+    kvpi_args args;
+    struct diff diff = {{NULL, NULL}};
     struct kvpi_trace_file files[2];
-    int help;
-    if (parse_diff(argc, argv, paths, &help) != 0)
-        return TOOL_USAGE;
-    if (help) {
-        puts(
-            "Usage: kvpager trace diff LOG LOG\n\n"
-            "Prints the first call that differs between two logs, with its results.\n"
-            "Exit status: 0 no difference, 1 a difference, or an unreadable log, 2 wrong usage.\n");
-        kvpi_args_print(diff_options, N_OPTIONS(diff_options));
-        return TOOL_OK;
-    }
-    int status = kvpi_trace_open(&files[0], "trace diff", paths[0], 0);
+    int status = kvpi_args_parse(&args, &diff_command, argc, argv, &diff);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    status = kvpi_trace_open(&files[0], "trace diff", diff.paths[0], 0);
     if (status != TOOL_OK)
         return status;
-    status = kvpi_trace_open(&files[1], "trace diff", paths[1], 0);
+    status = kvpi_trace_open(&files[1], "trace diff", diff.paths[1], 0);
     if (status == TOOL_OK) {
         status = diff_files(files);
         kvpi_trace_close(&files[1]);
@@ -216,47 +195,33 @@ int kvpi_trace_diff(int argc, char **argv)
 
 /* ------------------------------------------------------------------------------------- dispatch */
 
-static void print_usage(FILE *out)
-{
-    fputs("Usage: kvpager trace show LOG [--from N] [--count N] [--results]\n"
-          "       kvpager trace replay LOG [--check LEVEL]\n"
-          "       kvpager trace diff LOG LOG\n"
-          "       kvpager trace shrink LOG -o OUT [--command CMD]\n"
-          "\n"
-          "Operation logs hold every call on a cache, with arguments and results, as\n"
-          "kvp_record_start writes them (docs/OPLOG.md).\n"
-          "\n"
-          "  show    print the configuration and one line for each call\n"
-          "  replay  make the same calls on a new cache and compare the results, bit for bit\n"
-          "  diff    print the first call that differs between two logs\n"
-          "  shrink  find a small log that still fails\n"
-          "\n"
-          "'kvpager trace show --help' and so on print the options.\n"
-          "Exit status: 0 done, 1 failed or different, 2 wrong usage.\n",
-          out);
-}
+static const kvpi_args_subcommand subcommands[] = {
+    {"show", run_show, "print the configuration and one line for each call"},
+    {"replay", kvpi_trace_replay,
+     "make the same calls on a new cache and compare the results, bit for bit"},
+    {"diff", run_diff, "print the first call that differs between two logs"},
+    {"shrink", kvpi_trace_shrink, "find a small log that still fails"},
+};
+
+static const kvpi_args_commands commands = {
+    .name = "kvpager trace",
+    .kind = "subcommand",
+    .about = "Usage: kvpager trace show LOG [--from N] [--count N] [--results]\n"
+             "       kvpager trace replay LOG [--check LEVEL]\n"
+             "       kvpager trace diff LOG LOG\n"
+             "       kvpager trace shrink LOG -o OUT [--command CMD]\n"
+             "\n"
+             "Operation logs hold every call on a cache, with arguments and results, as\n"
+             "kvp_cache_record_start writes them (docs/FORMATS.md).\n"
+             "\n",
+    .more = "\n"
+            "'kvpager trace show --help' and so on print the options.\n"
+            "Exit status: 0 done, 1 failed or different, 2 wrong usage.\n",
+    .width = 7,
+    .of = subcommands,
+    .n = sizeof subcommands / sizeof *subcommands};
 
 int cmd_trace(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(int argc, char **argv);
-    } commands[] = {{"show", kvpi_trace_show},
-                    {"replay", kvpi_trace_replay},
-                    {"diff", kvpi_trace_diff},
-                    {"shrink", kvpi_trace_shrink}};
-    if (argc < 2) {
-        print_usage(stderr);
-        return TOOL_USAGE;
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_usage(stdout);
-        return TOOL_OK;
-    }
-    fprintf(stderr, "kvpager trace: unknown %s '%s'\nTry 'kvpager trace --help'.\n",
-            argv[1][0] == '-' ? "option" : "subcommand", kvpi_escape(argv[1]).of);
-    return TOOL_USAGE;
+    return kvpi_args_dispatch(&commands, argc, argv);
 }

@@ -1,5 +1,6 @@
 /* Owns the progress line: one line of stderr, rewritten in place five times a second, wiped at the
- * end so that the report stands alone. Quick commands never show it.
+ * end so that the report stands alone. Quick commands never show it. For tests, KVPAGER_PROGRESS_NS
+ * is when it is shown first, and how often.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -7,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,10 +24,15 @@ uint64_t kvpi_progress_now_ns(void)
 
 void kvpi_progress_start(kvpi_progress *progress, const char *what, uint64_t total)
 {
-    *progress = (kvpi_progress){.what = what, .total = total};
+    const char *asked = getenv("KVPAGER_PROGRESS_NS");
+    *progress = (kvpi_progress){.what = what, .total = total, .interval_ns = INTERVAL_NS};
     progress->enabled = isatty(STDERR_FILENO) == 1;
     if (progress->enabled)
         progress->next_ns = kvpi_progress_now_ns() + FIRST_NS;
+    if (asked != NULL) {
+        progress->interval_ns = strtoull(asked, NULL, 10);
+        progress->next_ns = progress->interval_ns;
+    }
 }
 
 void kvpi_progress_update(kvpi_progress *progress, uint64_t done)
@@ -39,7 +46,7 @@ void kvpi_progress_update(kvpi_progress *progress, uint64_t done)
         fprintf(stderr, "\r%s: %" PRIu64 "\033[K", progress->what, done);
     fflush(stderr);
     progress->shown = true;
-    progress->next_ns = kvpi_progress_now_ns() + INTERVAL_NS;
+    progress->next_ns = kvpi_progress_now_ns() + progress->interval_ns;
 }
 
 void kvpi_progress_end(kvpi_progress *progress)

@@ -9,6 +9,7 @@ typedef struct kvpi_progress {
     const char *what; /* "replaying", static */
     uint64_t total;   /* 0: not known, then only what is done is shown */
     uint64_t next_ns;
+    uint64_t interval_ns;
     bool enabled;
     bool shown;
 } kvpi_progress;

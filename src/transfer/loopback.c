@@ -95,12 +95,14 @@ static void progress(void *context)
     (void)context;
 }
 
-kvp_status kvp_loopback_create_sized(size_t max_message, uint32_t n_messages,
-                                     kvp_loopback **out_loopback, kvp_link *out_ends,
-                                     size_t link_size)
+static const kvp_link LOOPBACK_CALLS = {sizeof LOOPBACK_CALLS, 0,         NULL,    lend, post,
+                                        take_posted,           give_back, progress};
+
+kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages, kvp_loopback **out_loopback,
+                               kvp_link *out_ends)
 {
     if (max_message < KVP_LINK_MESSAGE_MIN || max_message > INT32_MAX || n_messages < 1 ||
-        n_messages > 65536 || !out_loopback || !out_ends || !kvpi_sized_fits(link_size))
+        n_messages > 65536 || !out_loopback || !out_ends)
         return KVP_E_ARG;
     const size_t stride = (max_message + 63) & ~(size_t)63;
     if (stride > SIZE_MAX / (n_messages + 1))
@@ -120,15 +122,9 @@ kvp_status kvp_loopback_create_sized(size_t max_message, uint32_t n_messages,
         }
     }
     for (int i = 0; i < 2; i++) {
-        const kvp_link end = {.struct_size = sizeof(kvp_link),
-                              .max_message = max_message,
-                              .context = &l->ends[i],
-                              .lend = lend,
-                              .post = post,
-                              .take = take_posted,
-                              .give_back = give_back,
-                              .progress = progress};
-        kvpi_sized_init((char *)out_ends + (size_t)i * link_size, link_size, &end, sizeof(end));
+        out_ends[i] = LOOPBACK_CALLS;
+        out_ends[i].max_message = max_message;
+        out_ends[i].context = &l->ends[i];
     }
     *out_loopback = l;
     return KVP_OK;

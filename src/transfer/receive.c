@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transfer/rows.h"
+#include "transfer/transfer_rows.h"
 #include "transfer/side.h"
 #include "base/sized.h"
 
@@ -344,10 +344,9 @@ static struct receiving *free_place(const receiver *self)
 kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, void *out_bytes,
                                 size_t capacity, size_t *out_n_bytes, uint64_t *out_id)
 {
-    kvp_receive own = {0};
     kvp_seq_info info;
     uint32_t end_;
-    receive = kvpi_sized_take(receive, &own, sizeof(own));
+    receive = kvpi_sized(receive, sizeof(*receive));
     if (!self || !receive || (!receive->space && receive->space_bytes > 0) ||
         (!out_bytes && capacity > 0) || !out_n_bytes || !out_id)
         return KVP_E_ARG;
@@ -722,7 +721,7 @@ kvp_status kvp_receiver_progress(kvp_receiver *self, uint32_t max_messages, uint
 
 /* ------------------------------------------------------------------------------- the rest of it */
 
-static kvp_status receiver_info(const kvp_receiver *self, uint64_t id, kvp_transfer_info *out_info)
+kvp_status kvp_receiver_info_get(const kvp_receiver *self, uint64_t id, kvp_transfer_info *out_info)
 {
     if (!self || !out_info)
         return KVP_E_ARG;
@@ -731,20 +730,6 @@ static kvp_status receiver_info(const kvp_receiver *self, uint64_t id, kvp_trans
         return KVP_E_HANDLE;
     kvpi_transfer_tell(&r->t, out_info);
     return KVP_OK;
-}
-
-kvp_status kvp_receiver_info_sized(const kvp_receiver *self, uint64_t id,
-                                   kvp_transfer_info *out_info, size_t info_size)
-{
-    kvp_transfer_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = receiver_info(self, id, out_info == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 kvp_status kvp_receiver_abort(kvp_receiver *self, uint64_t id, kvp_status reason)
@@ -777,24 +762,10 @@ kvp_status kvp_receiver_close(kvp_receiver *self, uint64_t id)
     return KVP_OK;
 }
 
-static kvp_status receiver_stats(const kvp_receiver *self, kvp_receiver_stats *out_stats)
+kvp_status kvp_receiver_stats_get(const kvp_receiver *self, kvp_receiver_stats *out_stats)
 {
     if (!self || !out_stats)
         return KVP_E_ARG;
     *out_stats = self->stats;
     return KVP_OK;
-}
-
-kvp_status kvp_receiver_stats_get_sized(const kvp_receiver *self, kvp_receiver_stats *out_stats,
-                                        size_t stats_size)
-{
-    kvp_receiver_stats full;
-    if (kvpi_sized_bad(out_stats, stats_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = receiver_stats(self, out_stats == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
-    }
-    return status;
 }

@@ -111,7 +111,7 @@ static int wrong_for_shm(int socket, size_t max_message, uint32_t n_messages, kv
            kvpi_why_if(why, !kvpi_share_is_socket(socket), "socket", NULL,
                        kvpi_share_exists()
                            ? "is no connected Unix stream: shared memory does not reach another "
-                             "machine, for which there is kvpager/ucx/link.h"
+                             "machine, for which there is kvp_tcp_open"
                            : "this system has no sealed memory: that needs Linux 5.1");
 }
 
@@ -273,6 +273,9 @@ static void progress_shm(void *context)
     (void)context;
 }
 
+static const kvp_link SHM_CALLS = {sizeof SHM_CALLS, 0,        NULL,          lend_shm,
+                                   post_shm,         take_shm, give_back_shm, progress_shm};
+
 /* --------------------------------------------------------------------------------- connecting */
 
 /* Look at what the peer has sent, and map its memory, which is `memory`. */
@@ -315,10 +318,10 @@ static kvp_status receive_hello(kvp_shm *shm, kvp_why *why)
     return status;
 }
 
-kvp_status kvp_shm_connect_sized(kvp_shm *shm, kvp_link *out_end, size_t end_size, kvp_why *out_why)
+kvp_status kvp_shm_connect(kvp_shm *shm, kvp_link *out_end, kvp_why *out_why)
 {
     kvpi_why_clear(out_why);
-    if (!shm || !out_end || !kvpi_sized_fits(end_size))
+    if (!shm || !out_end)
         return KVP_E_ARG;
     if (shm->is_connected)
         return KVP_E_STATE;
@@ -331,14 +334,8 @@ kvp_status kvp_shm_connect_sized(kvp_shm *shm, kvp_link *out_end, size_t end_siz
     if (status != KVP_OK)
         return status;
     shm->is_connected = 1;
-    const kvp_link end = {.struct_size = sizeof(kvp_link),
-                          .max_message = shm->out.max_message,
-                          .context = shm,
-                          .lend = lend_shm,
-                          .post = post_shm,
-                          .take = take_shm,
-                          .give_back = give_back_shm,
-                          .progress = progress_shm};
-    kvpi_sized_init(out_end, end_size, &end, sizeof(end));
+    *out_end = SHM_CALLS;
+    out_end->max_message = shm->out.max_message;
+    out_end->context = shm;
     return KVP_OK;
 }

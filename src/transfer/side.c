@@ -8,17 +8,12 @@
 
 #include <string.h>
 
-static void transfer_defaults(kvp_transfer_config *config)
+void kvp_transfer_config_init(kvp_transfer_config *config)
 {
+    if (config == NULL)
+        return;
     *config = (kvp_transfer_config){
         .struct_size = sizeof(kvp_transfer_config), .max_transfers = 64, .max_links = 8};
-}
-
-void kvp_transfer_config_init_sized(kvp_transfer_config *config, size_t config_size)
-{
-    kvp_transfer_config full;
-    transfer_defaults(&full);
-    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 /* What is the same for all groups; 1: the machine is big-endian. */
@@ -78,7 +73,7 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
     const kvp_transfer_config *config = &side->config;
     kvp_config cache;
     uint64_t n_cells = 0;
-    if (kvpi_why_if(why, kvp_cache_config(config->cache, &cache) != KVP_OK, "cache", NULL,
+    if (kvpi_why_if(why, kvp_cache_config_get(config->cache, &cache) != KVP_OK, "cache", NULL,
                     "is none of this process") ||
         kvpi_why_if(why, config->memory && config->memories, "memory", NULL,
                     "must be NULL beside memories") ||
@@ -110,9 +105,7 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
 /* Check a configuration, and make a side of it. */
 static kvp_status make_side(const kvp_transfer_config *config, struct kvpi_side *side, kvp_why *why)
 {
-    kvp_transfer_config own;
-    transfer_defaults(&own);
-    const kvp_transfer_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    const kvp_transfer_config *known = kvpi_sized(config, sizeof(*config));
     if (kvpi_why_missing(why, config, known, "config") || fields_wrong(known, why))
         return KVP_E_ARG;
     *side = (struct kvpi_side){
@@ -189,6 +182,7 @@ kvp_status kvpi_side_slot(const struct kvpi_side *side, kvp_seq seq, int32_t *ou
         return status;
     *out_slot = (int32_t)state.write_slot;
     const int is_free = state.write_slot != 0 && state.write_slot != state.read_slot &&
+                        state.ring_slots == 0 && /* else a commit may go on with another slot */
                         state.read_slot == state.computed_slot; /* else steps have gone on */
     return is_free ? KVP_OK : KVP_E_STATE;
 }
@@ -201,8 +195,7 @@ static int is_link(const kvp_link *link)
 
 kvp_status kvpi_side_attach(struct kvpi_side *side, const kvp_link *link, uint32_t *out_link)
 {
-    kvp_link own = {0};
-    link = kvpi_sized_take(link, &own, sizeof(own));
+    link = kvpi_sized(link, sizeof(*link));
     if (!is_link(link) || !out_link)
         return KVP_E_ARG;
     for (uint32_t i = 0; i < side->config.max_links; i++) {

@@ -5,7 +5,7 @@
 #ifndef KVPI_TRANSFER_SIDE_H
 #define KVPI_TRANSFER_SIDE_H
 
-#include "transfer/bytes.h"
+#include "transfer/transfer_bytes.h"
 
 struct kvpi_side_link {
     kvp_link link;

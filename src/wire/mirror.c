@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "wire/bytes.h"
+#include "wire/wire_bytes.h"
 #include "base/sized.h"
 
 typedef struct kvp_wire_mirror mirror;
@@ -655,8 +655,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     return read_body(m, bytes, head, 0, &news);
 }
 
-static kvp_status mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
-                               kvp_wire_news *out_news)
+kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
+                                 kvp_wire_news *out_news)
 {
     kvp_wire_head head;
     kvp_wire_news news;
@@ -672,18 +672,4 @@ static kvp_status mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_b
     if (out_news != NULL)
         *out_news = news;
     return KVP_OK;
-}
-
-kvp_status kvp_wire_mirror_apply_sized(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
-                                       kvp_wire_news *out_news, size_t news_size)
-{
-    kvp_wire_news full;
-    if (kvpi_sized_bad(out_news, news_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror_apply(m, bytes, n_bytes, out_news == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_news, news_size, &full, sizeof(full));
-    }
-    return status;
 }

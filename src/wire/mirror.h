@@ -2,7 +2,7 @@
 #ifndef KVPI_WIRE_MIRROR_H
 #define KVPI_WIRE_MIRROR_H
 
-#include "wire/table.h"
+#include "wire/wire_table.h"
 
 struct kvp_wire_mirror {
     kvp_wire_config config;

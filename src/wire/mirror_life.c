@@ -38,9 +38,7 @@ static kvp_status plan_mirror(const kvp_wire_config *config, struct mirror_place
 kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes)
 {
     struct mirror_places places;
-    kvp_wire_config own;
-    kvp_wire_config_init(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan_mirror(config, &places);
     if (status == KVP_OK)
         *out_bytes = places.bytes;
@@ -51,12 +49,10 @@ kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, s
                                   kvp_wire_mirror **out_mirror)
 {
     struct mirror_places places;
-    kvp_wire_config own;
     uint32_t owned;
     if (out_mirror == NULL)
         return KVP_E_ARG;
-    kvp_wire_config_init(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     kvp_status status = plan_mirror(config, &places);
     if (status == KVP_OK)
         status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
@@ -83,7 +79,7 @@ void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
 
 /* --------------------------------------------------------------------------------------- reads */
 
-static kvp_status mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
+kvp_status kvp_wire_mirror_info_get(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
 {
     if (m == NULL || out_state == NULL)
         return KVP_E_ARG;
@@ -91,21 +87,7 @@ static kvp_status mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *o
     return KVP_OK;
 }
 
-kvp_status kvp_wire_mirror_info_sized(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state,
-                                      size_t state_size)
-{
-    kvp_wire_mirror_state full;
-    if (kvpi_sized_bad(out_state, state_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror_info(m, out_state == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_state, state_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
+kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
 {
     if (m == NULL || out_seq == NULL || worker_id >= m->config.max_seqs)
         return KVP_E_ARG;
@@ -130,20 +112,6 @@ static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_w
         .write_slots = kvpi_wire_writes(&m->table, worker_id),
     };
     return KVP_OK;
-}
-
-kvp_status kvp_wire_mirror_seq_sized(const kvp_wire_mirror *m, uint32_t worker_id,
-                                     kvp_wire_seq *out_seq, size_t seq_size)
-{
-    kvp_wire_seq full;
-    if (kvpi_sized_bad(out_seq, seq_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror_seq(m, worker_id, out_seq == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_seq, seq_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *m)

@@ -1,7 +1,7 @@
 /* attn_impls: the implementations of fast attention that a test compares with the reference: all
  * that this processor has, or only the one that the command line names. */
-#ifndef KVP_ATTN_IMPLS_H
-#define KVP_ATTN_IMPLS_H
+#ifndef KVP_ATTENTION_IMPLS_H
+#define KVP_ATTENTION_IMPLS_H
 
 #include <stdint.h>
 

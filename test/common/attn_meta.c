@@ -2,12 +2,10 @@
 #include "attn_meta.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 static const float untouched = -12345.5f;
 
@@ -21,7 +19,7 @@ attn_how attn_how_of(const attn_world *world, uint32_t format)
 
 attn_how attn_draw_how(attn_world *world)
 {
-    attn_how how = attn_how_of(world, attn_draw(&world->random, ATTN_FORMATS));
+    attn_how how = attn_how_of(world, attn_draw(&world->random, ATTENTION_FORMATS));
     how.has_bits = attn_draw(&world->random, 2) == 0;
     how.has_gaps = attn_draw(&world->random, 2) == 0;
     how.has_positions =
@@ -47,7 +45,7 @@ static const attn_seq *seq_of(const attn_meta *meta, uint32_t n)
 static void put_blocks(attn_meta *meta, uint32_t level, const attn_seq *seq, uint32_t from,
                        uint32_t to)
 {
-    kvp_attn_level *l = &meta->levels[level];
+    kvp_attention_level *l = &meta->levels[level];
     const uint32_t S = meta->world->params.block_tokens;
     for (uint32_t i = from; i < to; i++) {
         const uint32_t left = seq->n_tokens - i * S;
@@ -58,15 +56,15 @@ static void put_blocks(attn_meta *meta, uint32_t level, const attn_seq *seq, uin
 
 static void end_row(attn_meta *meta, uint32_t level)
 {
-    kvp_attn_level *l = &meta->levels[level];
+    kvp_attention_level *l = &meta->levels[level];
     l->n_rows++;
     meta->row_start[level][l->n_rows] = (int32_t)l->n_blocks;
 }
 
 static void describe_dense(attn_meta *meta)
 {
-    kvp_attn_level *level = &meta->levels[0];
-    level->row_stride = ATTN_MAX_TOKENS;
+    kvp_attention_level *level = &meta->levels[0];
+    level->row_stride = ATTENTION_MAX_TOKENS;
     level->lengths = meta->lengths;
     level->n_rows = meta->how.n_batch;
     level->n_blocks = level->n_rows * level->row_stride;
@@ -74,9 +72,9 @@ static void describe_dense(attn_meta *meta)
         const attn_seq *seq = seq_of(meta, n);
         meta->lengths[n] = (int32_t)seq->n_tokens;
         for (uint32_t i = 0; i < seq->n_blocks; i++)
-            meta->blocks[0][n * ATTN_MAX_TOKENS + i] = seq->blocks[i];
-        for (uint32_t i = seq->n_blocks; i < ATTN_MAX_TOKENS; i++)
-            meta->blocks[0][n * ATTN_MAX_TOKENS + i] = -77; /* nobody may look here */
+            meta->blocks[0][n * ATTENTION_MAX_TOKENS + i] = seq->blocks[i];
+        for (uint32_t i = seq->n_blocks; i < ATTENTION_MAX_TOKENS; i++)
+            meta->blocks[0][n * ATTENTION_MAX_TOKENS + i] = -77; /* nobody may look here */
     }
 }
 
@@ -98,7 +96,7 @@ static void null_what_nobody_needs(attn_meta *meta)
         const attn_seq *seq = seq_of(meta, n);
         for (uint32_t i = 0; i < seq->n_blocks; i++) {
             if (seq->recent > 0 && !attn_is_needed(meta->world, seq, i))
-                meta->blocks[0][n * ATTN_MAX_TOKENS + i] = KVP_NULL_BLOCK;
+                meta->blocks[0][n * ATTENTION_MAX_TOKENS + i] = KVP_NULL_BLOCK;
         }
     }
 }
@@ -143,7 +141,7 @@ static void describe_dropped(attn_meta *meta)
         put_blocks(meta, 0, seq, 0, gap_begin);
         put_blocks(meta, 0, seq, gap_end, seq->n_blocks);
         end_row(meta, 0);
-        if (meta->how.format == ATTN_DROPPED_EXACT) {
+        if (meta->how.format == ATTENTION_DROPPED_EXACT) {
             meta->sink_len[n] = (int32_t)seq->sinks;
             meta->window_offset[n] = (int32_t)(gap_begin * S + first % S);
             meta->key_offset[n] = (int32_t)(first - seq->sinks);
@@ -217,7 +215,7 @@ static void describe_cascade(attn_meta *meta)
 {
     const attn_world *world = meta->world;
     const struct depths depths = find_depths(world);
-    uint32_t ranks[ATTN_MAX_SEQS], place = 0;
+    uint32_t ranks[ATTENTION_MAX_SEQS], place = 0;
     for (uint32_t rank = 3; rank-- > 0;) {
         for (uint32_t n = 0; n < meta->how.n_batch; n++) {
             if (rank_of(world, meta->how.batch[n], &depths) != rank)
@@ -256,7 +254,7 @@ static int32_t number_nodes(const attn_seq *seq, int32_t parent, int32_t next, i
 
 static void describe_trees(attn_meta *meta)
 {
-    kvp_attn_tree *tree = &meta->attention.tree;
+    kvp_attention_tree *tree = &meta->attention.tree;
     for (uint32_t n = 0; n < meta->how.n_batch; n++) {
         const attn_seq *seq = seq_of(meta, n);
         meta->tree_start[n + 1] = meta->tree_start[n] + (int32_t)seq->n_tree;
@@ -273,7 +271,7 @@ static void describe_trees(attn_meta *meta)
 /* Keys are those of the lists: numbers behind the gap stand for later tokens. */
 static void describe_bits(attn_meta *meta)
 {
-    kvp_attn_tree *tree = &meta->attention.tree;
+    kvp_attention_tree *tree = &meta->attention.tree;
     if (tree->n_tokens == 0)
         return;
     for (uint32_t n = 0; n < meta->how.n_batch; n++) {
@@ -350,13 +348,13 @@ attn_meta *attn_describe(const attn_world *world, const attn_how *how)
     meta->world = world;
     meta->how = *how;
     kvp_attention_init(a);
-    a->impl = how->impl != 0 ? how->impl : KVP_ATTN_REFERENCE;
+    a->impl = how->impl != 0 ? how->impl : KVP_ATTENTION_REFERENCE;
     a->team = how->team;
     a->causal = world->params.causal;
     a->layer = &world->layer;
     a->n_seqs = how->n_batch;
     a->n_heads = world->params.n_heads * world->params.group;
-    a->v_size = world->params.order == ATTN_LATENT ? world->params.v_size : 0;
+    a->v_size = world->params.order == ATTENTION_LATENT ? world->params.v_size : 0;
     a->scale = world->params.scale;
     a->soft_cap = world->params.soft_cap;
     a->sink_logits = world->params.has_sinks ? world->sink_logits : NULL;
@@ -379,18 +377,18 @@ attn_meta *attn_describe(const attn_world *world, const attn_how *how)
         a->window.query_positions = meta->positions;
     for (uint32_t i = 0; i < 3; i++) {
         meta->levels[i].blocks = meta->blocks[i];
-        meta->levels[i].row_start = how->format > ATTN_DENSE_NULLS ? meta->row_start[i] : NULL;
-        meta->levels[i].last_len = how->format > ATTN_DENSE_NULLS ? meta->last_len[i] : NULL;
+        meta->levels[i].row_start = how->format > ATTENTION_DENSE_NULLS ? meta->row_start[i] : NULL;
+        meta->levels[i].last_len = how->format > ATTENTION_DENSE_NULLS ? meta->last_len[i] : NULL;
     }
-    if (how->format <= ATTN_DENSE_NULLS)
+    if (how->format <= ATTENTION_DENSE_NULLS)
         describe_dense(meta);
-    if (how->format == ATTN_DENSE_NULLS)
+    if (how->format == ATTENTION_DENSE_NULLS)
         null_what_nobody_needs(meta);
-    if (how->format == ATTN_CSR)
+    if (how->format == ATTENTION_CSR)
         describe_csr(meta);
-    if (how->format == ATTN_DROPPED || how->format == ATTN_DROPPED_EXACT)
+    if (how->format == ATTENTION_DROPPED || how->format == ATTENTION_DROPPED_EXACT)
         describe_dropped(meta);
-    if (how->format == ATTN_CASCADE)
+    if (how->format == ATTENTION_CASCADE)
         describe_cascade(meta);
     describe_trees(meta);
     if (how->has_bits)

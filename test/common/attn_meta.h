@@ -6,50 +6,50 @@
 #include "attn_world.h"
 
 enum {
-    ATTN_DENSE = 0,         /* a table of rows */
-    ATTN_DENSE_NULLS = 1,   /* with the null block where no query looks */
-    ATTN_CSR = 2,           /* lists */
-    ATTN_DROPPED = 3,       /* lists without dropped blocks; the gap is whole blocks */
-    ATTN_DROPPED_EXACT = 4, /* the same; the gap ends at the first key that is needed */
-    ATTN_CASCADE = 5,       /* three levels, in another order than the batch */
-    ATTN_FORMATS = 6
+    ATTENTION_DENSE = 0,         /* a table of rows */
+    ATTENTION_DENSE_NULLS = 1,   /* with the null block where no query looks */
+    ATTENTION_CSR = 2,           /* lists */
+    ATTENTION_DROPPED = 3,       /* lists without dropped blocks; the gap is whole blocks */
+    ATTENTION_DROPPED_EXACT = 4, /* the same; the gap ends at the first key that is needed */
+    ATTENTION_CASCADE = 5,       /* three levels, in another order than the batch */
+    ATTENTION_FORMATS = 6
 };
 
 typedef struct attn_how {
     uint32_t format;
-    int has_bits;                  /* trees as a bit mask; else as intervals */
-    uint32_t impl;                 /* KVP_ATTN_...; 0: the reference */
-    kvp_attn_team *team;           /* NULL: none */
-    int has_gaps;                  /* strides with room between vectors */
-    int has_positions;             /* the window's, of queries; always if they may see all keys */
-    uint32_t n_batch;              /* sequences of the batch ... */
-    uint32_t batch[ATTN_MAX_SEQS]; /* ... in this order */
+    int has_bits;             /* trees as a bit mask; else as intervals */
+    uint32_t impl;            /* KVP_ATTENTION_...; 0: the reference */
+    kvp_attention_team *team; /* NULL: none */
+    int has_gaps;             /* strides with room between vectors */
+    int has_positions;        /* the window's, of queries; always if they may see all keys */
+    uint32_t n_batch;         /* sequences of the batch ... */
+    uint32_t batch[ATTENTION_MAX_SEQS]; /* ... in this order */
 } attn_how;
 
-enum { ATTN_ENTRIES = ATTN_MAX_SEQS * ATTN_MAX_TOKENS };
+enum { ATTENTION_ENTRIES = ATTENTION_MAX_SEQS * ATTENTION_MAX_TOKENS };
 
 typedef struct attn_meta {
     const attn_world *world;
     attn_how how;
     kvp_attention attention;
-    kvp_attn_level levels[3];
-    int32_t query_start[ATTN_MAX_SEQS + 1];
-    int32_t order[ATTN_MAX_SEQS];
-    int32_t blocks[3][ATTN_ENTRIES];
-    int32_t lengths[ATTN_MAX_SEQS];
-    int32_t row_start[3][ATTN_MAX_SEQS + 1];
-    int32_t last_len[3][ATTN_MAX_SEQS];
-    int32_t level_query_start[3][ATTN_MAX_SEQS + 1];
-    uint32_t sinks[ATTN_MAX_SEQS];
-    uint32_t recent[ATTN_MAX_SEQS];
-    int32_t sink_len[ATTN_MAX_SEQS];
-    int32_t window_offset[ATTN_MAX_SEQS];
-    int32_t key_offset[ATTN_MAX_SEQS];
-    int32_t tree_start[ATTN_MAX_SEQS + 1];
-    int32_t intervals[2 * ATTN_MAX_QUERIES];
-    uint8_t bits[ATTN_ENTRIES * ATTN_MAX_TOKENS / 8 + ATTN_MAX_SEQS];
-    int32_t bits_start[ATTN_MAX_SEQS + 1];
-    int32_t positions[ATTN_MAX_QUERIES];
+    kvp_attention_level levels[3];
+    int32_t query_start[ATTENTION_MAX_SEQS + 1];
+    int32_t order[ATTENTION_MAX_SEQS];
+    int32_t blocks[3][ATTENTION_ENTRIES];
+    int32_t lengths[ATTENTION_MAX_SEQS];
+    int32_t row_start[3][ATTENTION_MAX_SEQS + 1];
+    int32_t last_len[3][ATTENTION_MAX_SEQS];
+    int32_t level_query_start[3][ATTENTION_MAX_SEQS + 1];
+    uint32_t sinks[ATTENTION_MAX_SEQS];
+    uint32_t recent[ATTENTION_MAX_SEQS];
+    int32_t sink_len[ATTENTION_MAX_SEQS];
+    int32_t window_offset[ATTENTION_MAX_SEQS];
+    int32_t key_offset[ATTENTION_MAX_SEQS];
+    int32_t tree_start[ATTENTION_MAX_SEQS + 1];
+    int32_t intervals[2 * ATTENTION_MAX_QUERIES];
+    uint8_t bits[ATTENTION_ENTRIES * ATTENTION_MAX_TOKENS / 8 + ATTENTION_MAX_SEQS];
+    int32_t bits_start[ATTENTION_MAX_SEQS + 1];
+    int32_t positions[ATTENTION_MAX_QUERIES];
     float *q;   /* [T, Q, D] */
     float *out; /* [T, Q, Dv] */
     float *lse; /* [T, Q] */

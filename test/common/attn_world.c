@@ -3,12 +3,10 @@
 
 #include <complex.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 static const double pi = 3.14159265358979323846;
 
@@ -51,7 +49,7 @@ attn_params attn_draw_params(uint64_t *random)
 {
     static const uint32_t types[] = {KVP_F32, KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
     attn_params params = {.type = types[attn_draw(random, 6)],
-                          .order = attn_draw(random, ATTN_ORDERS),
+                          .order = attn_draw(random, ATTENTION_ORDERS),
                           .n_heads = 1 + attn_draw(random, 3),
                           .group = 1 + attn_draw(random, 3),
                           .k_size = 1 + attn_draw(random, 20),
@@ -59,9 +57,9 @@ attn_params attn_draw_params(uint64_t *random)
                           .block_tokens = 1 + attn_draw(random, 8),
                           .causal = attn_draw(random, 5) != 0,
                           .has_sinks = attn_draw(random, 3) == 0};
-    if (params.order == ATTN_SPLIT)
+    if (params.order == ATTENTION_SPLIT)
         params.k_size = 4 * (1 + params.k_size / 4);
-    if (params.order == ATTN_LATENT) {
+    if (params.order == ATTENTION_LATENT) {
         params.n_heads = 1;
         params.v_size = 1 + attn_draw(random, params.k_size);
     }
@@ -92,7 +90,7 @@ static size_t lay_out(attn_world *world)
     kvp_layer_part *k = &world->layer.k, *v = &world->layer.v;
     k->size = k->run = (uint32_t)D;
     v->size = v->run = (uint32_t)Dv;
-    if (p->order == ATTN_HND) {
+    if (p->order == ATTENTION_HND) {
         k->token_stride = D * size;
         k->head_stride = S * D * size;
         v->token_stride = Dv * size;
@@ -102,7 +100,7 @@ static size_t lay_out(attn_world *world)
         v->base = world->memory + H * S * D * size;
         return N * k->block_stride;
     }
-    if (p->order == ATTN_SPLIT) {
+    if (p->order == ATTENTION_SPLIT) {
         k->run = 4;
         k->token_stride = 4 * size;
         k->run_stride = S * 4 * size;
@@ -122,8 +120,8 @@ static size_t lay_out(attn_world *world)
         v->block_stride = S * v->token_stride + 5 * size;
     }
     k->base = world->memory;
-    v->base = p->order == ATTN_LATENT ? NULL : world->memory + N * k->block_stride;
-    if (p->order == ATTN_LATENT)
+    v->base = p->order == ATTENTION_LATENT ? NULL : world->memory + N * k->block_stride;
+    if (p->order == ATTENTION_LATENT)
         memset(v, 0, sizeof *v);
     return N * (k->block_stride + v->block_stride);
 }
@@ -300,7 +298,7 @@ void attn_add(attn_world *world, const attn_wish *wish)
     const attn_seq *first = &world->seqs[0];
     const uint32_t n_shared_tokens = wish->shared_blocks * p->block_tokens;
     const uint32_t n_q = p->n_heads * p->group;
-    assert_true(world->n_seqs < ATTN_MAX_SEQS && wish->n_tokens <= ATTN_MAX_TOKENS);
+    assert_true(world->n_seqs < ATTENTION_MAX_SEQS && wish->n_tokens <= ATTENTION_MAX_TOKENS);
     memset(seq, 0, sizeof *seq);
     seq->n_tokens = wish->n_tokens;
     seq->n_queries = wish->n_queries;
@@ -363,7 +361,7 @@ void attn_append(attn_world *world, uint32_t seq_index, uint32_t from, uint32_t 
 {
     const attn_params *p = &world->params;
     const attn_seq *seq = &world->seqs[seq_index];
-    int64_t slots[ATTN_MAX_TOKENS];
+    int64_t slots[ATTENTION_MAX_TOKENS];
     kvp_append append;
     size_t n_bytes;
     kvp_append_init(&append);
@@ -374,7 +372,7 @@ void attn_append(attn_world *world, uint32_t seq_index, uint32_t from, uint32_t 
     append.positions = seq->positions + from;
     append.rope = p->rope;
     append.k.data = seq->k + (size_t)from * p->n_heads * p->k_size;
-    if (p->order != ATTN_LATENT)
+    if (p->order != ATTENTION_LATENT)
         append.v.data = seq->v + (size_t)from * p->n_heads * p->v_size;
     for (uint32_t i = from; i < to; i++) {
         const uint32_t S = p->block_tokens;
@@ -486,7 +484,7 @@ static void load(const attn_world *world, const attn_seq *seq, int which, uint32
 {
     const uint32_t S = world->params.block_tokens;
     const uint32_t n = which == KVP_V ? world->params.v_size : world->params.k_size;
-    const int part = world->params.order == ATTN_LATENT ? KVP_K : which;
+    const int part = world->params.order == ATTENTION_LATENT ? KVP_K : which;
     for (uint32_t e = 0; e < n; e++)
         out[e] = attn_stored(world, part, seq->blocks[key / S], key % S, head, e);
 }

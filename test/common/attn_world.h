@@ -12,24 +12,24 @@
 #include <kvpager/attention.h>
 
 enum {
-    ATTN_MAX_SEQS = 6,
-    ATTN_MAX_TOKENS = 64, /* of a sequence */
-    ATTN_MAX_QUERIES = ATTN_MAX_SEQS * ATTN_MAX_TOKENS,
-    ATTN_MAX_BLOCKS = ATTN_MAX_QUERIES + 2
+    ATTENTION_MAX_SEQS = 6,
+    ATTENTION_MAX_TOKENS = 64, /* of a sequence */
+    ATTENTION_MAX_QUERIES = ATTENTION_MAX_SEQS * ATTENTION_MAX_TOKENS,
+    ATTENTION_MAX_BLOCKS = ATTENTION_MAX_QUERIES + 2
 };
 
 /* How a layer lies in memory. */
 enum {
-    ATTN_NHD = 0,    /* K: [N, S, H, D], V likewise, with gaps between blocks */
-    ATTN_HND = 1,    /* one tensor [N, 2, H, S, D] */
-    ATTN_SPLIT = 2,  /* K: [N, H, D / x, S, x], V: [N, H, D, S]: runs */
-    ATTN_LATENT = 3, /* K: [N, S, D] for one head; V is its beginning */
-    ATTN_ORDERS = 4
+    ATTENTION_NHD = 0,    /* K: [N, S, H, D], V likewise, with gaps between blocks */
+    ATTENTION_HND = 1,    /* one tensor [N, 2, H, S, D] */
+    ATTENTION_SPLIT = 2,  /* K: [N, H, D / x, S, x], V: [N, H, D, S]: runs */
+    ATTENTION_LATENT = 3, /* K: [N, S, D] for one head; V is its beginning */
+    ATTENTION_ORDERS = 4
 };
 
 typedef struct attn_params {
     uint32_t type;  /* KVP_F32 ... */
-    uint32_t order; /* ATTN_... */
+    uint32_t order; /* ATTENTION_... */
     uint32_t n_heads;
     uint32_t group; /* query heads of each KV head */
     uint32_t k_size;
@@ -43,15 +43,15 @@ typedef struct attn_params {
 } attn_params;
 
 typedef struct attn_seq {
-    uint32_t n_tokens;                  /* keys */
-    uint32_t n_queries;                 /* the last ones */
-    uint32_t n_tree;                    /* uncommitted: the last ones */
-    uint32_t sinks;                     /* K */
-    uint32_t recent;                    /* R; 0: no window */
-    int chunked;                        /* R is the length of a chunk; K is 0 */
-    int32_t parents[ATTN_MAX_TOKENS];   /* of tree nodes, numbers in the tree; -1: a root */
-    int32_t positions[ATTN_MAX_TOKENS]; /* of all tokens: by depth in the tree */
-    int32_t blocks[ATTN_MAX_TOKENS];    /* the row, complete */
+    uint32_t n_tokens;                       /* keys */
+    uint32_t n_queries;                      /* the last ones */
+    uint32_t n_tree;                         /* uncommitted: the last ones */
+    uint32_t sinks;                          /* K */
+    uint32_t recent;                         /* R; 0: no window */
+    int chunked;                             /* R is the length of a chunk; K is 0 */
+    int32_t parents[ATTENTION_MAX_TOKENS];   /* of tree nodes, numbers in the tree; -1: a root */
+    int32_t positions[ATTENTION_MAX_TOKENS]; /* of all tokens: by depth in the tree */
+    int32_t blocks[ATTENTION_MAX_TOKENS];    /* the row, complete */
     uint32_t n_blocks;
     uint32_t n_shared; /* leading blocks shared with sequence 0 */
     float *k;          /* [n_tokens, H, D] as given to append */
@@ -66,10 +66,10 @@ typedef struct attn_world {
     float *scales;
     uint32_t n_blocks;
     uint32_t n_seqs;
-    attn_seq seqs[ATTN_MAX_SEQS];
+    attn_seq seqs[ATTENTION_MAX_SEQS];
     float *sink_logits; /* [Q] */
     uint64_t random;
-    uint32_t append_impl; /* KVP_ATTN_... */
+    uint32_t append_impl; /* KVP_ATTENTION_... */
     size_t n_bytes;       /* of memory */
 } attn_world;
 

@@ -79,7 +79,7 @@ void evict_blocks(world *w, uint32_t n)
 {
     kvp_config config;
     kvp_prompt prompt = prompt_of(NULL, 0);
-    assert_ok(kvp_cache_config(w->cache, &config));
+    assert_ok(kvp_cache_config_get(w->cache, &config));
     prompt.reserve_tokens = n / config.n_groups * config.block_tokens;
     assert_int_equal(n % config.n_groups, 0);
     close_seq(w, open_with(w, &prompt, NULL));

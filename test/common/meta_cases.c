@@ -88,7 +88,7 @@ void meta_tell(const world *w, const kvp_meta_batch *batch, uint32_t b, meta_tol
     kvp_config config;
     uint32_t n;
     memset(t, 0, sizeof(*t));
-    assert_ok(kvp_cache_config(w->cache, &config));
+    assert_ok(kvp_cache_config_get(w->cache, &config));
     assert_ok(kvp_seq_window_get(w->cache, batch->seqs[b], batch->group, &window));
     assert_ok(kvp_seq_row(w->cache, batch->seqs[b], batch->group, &t->row, &n));
     assert_ok(kvp_seq_tree(w->cache, batch->seqs[b], NULL, t->parents, META_NODES, &n));
@@ -191,7 +191,7 @@ uint32_t meta_random_seqs(world *w, kvp_seq *seqs)
     int32_t tokens[META_TOKENS];
     kvp_config config;
     uint32_t n = 0;
-    assert_ok(kvp_cache_config(w->cache, &config));
+    assert_ok(kvp_cache_config_get(w->cache, &config));
     while (n < wanted) {
         const uint32_t length = meta_below(64);
         for (uint32_t i = 0; i < length + 9; i++) {

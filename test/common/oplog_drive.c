@@ -1,14 +1,9 @@
 #include "oplog_drive.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "oplog_calls.h"
 
 /* xorshift64*; fixed seeds. */

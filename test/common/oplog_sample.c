@@ -1,13 +1,8 @@
 #include "oplog_sample.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "oplog_calls.h"
 
 const int32_t sample_tokens[] = {1, 2, 3, 4, 5, 6, 7, 300, INT32_MAX, 10};
@@ -132,11 +127,11 @@ static void write_prompt(struct kvpi_recorder *r, uint32_t op, const kvp_prompt 
                          kvp_status status)
 {
     if (op == KVP_CALL_MATCH)
-        kvpi_record_match(r, sample_ns, prompt, status, &sample_open_info);
+        kvpi_record_cache_match(r, sample_ns, prompt, status, &sample_open_info);
     else if (op == KVP_CALL_OPEN)
         kvpi_record_seq_open(r, sample_ns, prompt, status, &SEQ, &sample_open_info);
     else
-        kvpi_record_can_open(r, sample_ns, prompt, status, &sample_admission);
+        kvpi_record_cache_can_open(r, sample_ns, prompt, status, &sample_admission);
 }
 
 static void write_batch(struct kvpi_recorder *r, uint32_t op, const kvp_batch *batch,
@@ -147,7 +142,7 @@ static void write_batch(struct kvpi_recorder *r, uint32_t op, const kvp_batch *b
     else if (op == KVP_CALL_FILL_MANY)
         kvpi_record_seq_fill_many(r, batch, status);
     else
-        kvpi_record_can_extend(r, batch, status, &sample_admission);
+        kvpi_record_cache_can_extend(r, batch, status, &sample_admission);
 }
 
 static void write_seq_call(struct kvpi_recorder *r, uint32_t op, kvp_status status)
@@ -189,10 +184,10 @@ static void write_tier_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
         kvpi_record_seq_swap_in(r, sample_seqs, 3, 5, status, &sample_swapped);
         break;
     case KVP_CALL_CAN_SWAP_OUT:
-        kvpi_record_can_swap_out(r, sample_seqs, 3, status, &sample_admission);
+        kvpi_record_cache_can_swap_out(r, sample_seqs, 3, status, &sample_admission);
         break;
     case KVP_CALL_CAN_SWAP_IN:
-        kvpi_record_can_swap_in(r, sample_seqs, 3, 5, status, &sample_admission);
+        kvpi_record_cache_can_swap_in(r, sample_seqs, 3, 5, status, &sample_admission);
         break;
     case KVP_CALL_STEP_BEGIN: kvpi_record_step_begin(r, 9, status, COPIES, 2, step); break;
     case KVP_CALL_STEP_COMMIT:
@@ -265,11 +260,11 @@ static void write_cache_call(struct kvpi_recorder *r, uint32_t op, kvp_status st
     case KVP_CALL_BLOCK_TOKENS:
         kvpi_record_block_tokens(r, 1, KVP_HOST, 99, status, sample_tokens, &two);
         break;
-    case KVP_CALL_STATS: kvpi_record_cache_stats(r, status, &stats); break;
-    case KVP_CALL_SHORTAGE: kvpi_record_cache_shortage(r, status, &sample_shortage); break;
-    case KVP_CALL_CHECK: kvpi_record_check(r, -3, status, &VIOLATION); break;
+    case KVP_CALL_STATS: kvpi_record_cache_stats_get(r, status, &stats); break;
+    case KVP_CALL_SHORTAGE: kvpi_record_cache_shortage_get(r, status, &sample_shortage); break;
+    case KVP_CALL_CHECK: kvpi_record_cache_check(r, -3, status, &VIOLATION); break;
     case KVP_CALL_RESET: kvpi_record_cache_reset(r, status); break;
-    case KVP_CALL_CONFIG: kvpi_record_cache_config(r, status, &config); break;
+    case KVP_CALL_CONFIG: kvpi_record_cache_config_get(r, status, &config); break;
     default:
         if (op >= KVP_CALL_WINDOW)
             write_tree_call(r, op, status);
@@ -301,10 +296,11 @@ static void write_lend_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
     switch (op) {
     case KVP_CALL_PLAN_DONE: kvpi_record_plan_done(r, number, status); break;
     case KVP_CALL_MIRROR:
-        kvpi_record_mirror(r, sample_tokens, 4, 4711, status, sample_tokens + 4, &sample_mirrored);
+        kvpi_record_cache_mirror(r, sample_tokens, 4, 4711, status, sample_tokens + 4,
+                                 &sample_mirrored);
         break;
-    case KVP_CALL_BLOCKS_LEND: kvpi_record_blocks_lend(r, sample_tokens, 4, status); break;
-    case KVP_CALL_BLOCKS_RETURN: kvpi_record_blocks_return(r, sample_tokens, 4, status); break;
+    case KVP_CALL_BLOCKS_LEND: kvpi_record_cache_lend(r, sample_tokens, 4, status); break;
+    case KVP_CALL_BLOCKS_RETURN: kvpi_record_cache_give_back(r, sample_tokens, 4, status); break;
     case KVP_CALL_LOAD_BEGIN:
         kvpi_record_load_begin(r, sample_ns, &prompt, &sample_load, status);
         break;

@@ -5,7 +5,7 @@
 #ifndef TEST_SCHED_MEMORY_H
 #define TEST_SCHED_MEMORY_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/sched.h>
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct sched_memory {
 static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cache)
 {
     kvp_config config;
-    if (kvp_cache_config(cache, &config) != KVP_OK) {
+    if (kvp_cache_config_get(cache, &config) != KVP_OK) {
         return 0;
     }
     memory->S = config.block_tokens;

@@ -20,7 +20,7 @@ typedef struct sched_states {
 static inline int sched_states_create(sched_states *states, const kvp_cache *cache)
 {
     kvp_config config;
-    if (kvp_cache_config(cache, &config) != KVP_OK) {
+    if (kvp_cache_config_get(cache, &config) != KVP_OK) {
         return 0;
     }
     states->n = config.state_slots;

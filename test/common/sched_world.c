@@ -12,6 +12,7 @@ kvp_sched_config sched_config_of(uint32_t max_running, uint32_t step_tokens)
     config.max_samples = 128;
     config.max_running = max_running;
     config.step_tokens = step_tokens;
+    config.chunk_tokens = 0;
     config.arena_tokens = 64 * 1024;
     return config;
 }
@@ -50,7 +51,7 @@ void check_sched(const sched_world *s)
 {
     kvp_violation violation;
     if (kvp_sched_check(s->sched, &violation) != KVP_OK ||
-        kvp_check(s->w.cache, 3, &violation) != KVP_OK) {
+        kvp_cache_check(s->w.cache, 3, &violation) != KVP_OK) {
         fail_msg("%s %llu: %s", violation.invariant, (unsigned long long)violation.object,
                  violation.detail);
     }
@@ -226,4 +227,21 @@ const kvp_step_seq *item_of(const kvp_step *step, kvp_request request, uint32_t 
         }
     }
     return NULL;
+}
+
+void start_both(sched_world *s, kvp_request *a, kvp_request *b)
+{
+    *a = submit(s, 1, 8, 8);
+    *b = submit(s, 100, 8, 8);
+    (void)run_step(s);
+}
+
+uint64_t begin_own(sched_world *s)
+{
+    kvp_copy copies[8];
+    uint32_t n;
+    uint64_t step;
+    assert_ok(kvp_step_begin(s->w.cache, copies, 8, &n, &step));
+    assert_int_equal(n, 0);
+    return step;
 }

@@ -54,4 +54,10 @@ kvp_sample_info sample_of(const sched_world *s, kvp_request request, uint32_t sa
 kvp_sched_stats sched_stats_of(const sched_world *s);
 const kvp_step_seq *item_of(const kvp_step *step, kvp_request request, uint32_t sample);
 
+/* Two requests of two full blocks each, that decode: each begins a block in the next step. */
+void start_both(sched_world *s, kvp_request *a, kvp_request *b);
+
+/* A step of the caller's own: what is released while it is out is parked. */
+uint64_t begin_own(sched_world *s);
+
 #endif

@@ -11,7 +11,7 @@ kvp_state_info state_of(const world *w, kvp_seq seq)
 kvp_state_stats slots_of(const world *w)
 {
     kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(w->cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w->cache, &stats));
     return stats;
 }
 

@@ -126,7 +126,7 @@ kvp_status snap_load(snap *s, kvp_cache *cache, kvp_snapshot_report *report)
 void assert_sound(kvp_cache *cache)
 {
     kvp_violation violation;
-    if (kvp_check(cache, 3, &violation) != KVP_OK)
+    if (kvp_cache_check(cache, 3, &violation) != KVP_OK)
         fail_msg("%s: %s (%llu)", violation.invariant, violation.detail,
                  (unsigned long long)violation.object);
 }
@@ -167,6 +167,8 @@ kvp_config snap_config(int which)
     }
     if (which == SNAP_WINDOWED)
         config.groups[0] = (kvp_window){0, 16};
+    if (which == SNAP_CHUNKED)
+        config.groups[0] = (kvp_window){KVP_CHUNKED, 14};
     config.state_slots = which == SNAP_STATES || which == SNAP_STATES_STEPS ? 20 : 0;
     return config;
 }
@@ -211,7 +213,7 @@ static void note_plan(load_run *run)
     kvp_copy copies[512];
     uint32_t n;
     kvp_config config;
-    assert_ok(kvp_cache_config(run->cache, &config));
+    assert_ok(kvp_cache_config_get(run->cache, &config));
     if (config.steps == KVP_STEPS_OVERLAPPED) {
         uint64_t step;
         assert_ok(kvp_step_begin(run->cache, copies, 512, &n, &step));
@@ -229,7 +231,7 @@ static void note_plan(load_run *run)
 static void note_rows(load_run *run, kvp_seq seq)
 {
     kvp_config config;
-    assert_ok(kvp_cache_config(run->cache, &config));
+    assert_ok(kvp_cache_config_get(run->cache, &config));
     for (uint32_t g = 0; g < config.n_groups; g++) {
         const int32_t *row;
         uint32_t n;
@@ -244,7 +246,7 @@ static void compute(load_run *run, kvp_seq seq, uint32_t n)
 {
     kvp_config config;
     kvp_seq_info info;
-    assert_ok(kvp_cache_config(run->cache, &config));
+    assert_ok(kvp_cache_config_get(run->cache, &config));
     assert_ok(kvp_seq_info_get(run->cache, seq, &info));
     const uint32_t end = (n - 1) / config.unit_tokens * config.unit_tokens;
     if (config.state_slots > 0 && end > info.computed_tokens) {
@@ -335,7 +337,7 @@ void run_on(load_run *run, uint32_t n)
 static uint64_t place_of(const load_run *run, kvp_seq seq)
 {
     kvp_config config;
-    assert_ok(kvp_cache_config(run->cache, &config));
+    assert_ok(kvp_cache_config_get(run->cache, &config));
     const uint64_t mask = ((uint64_t)1 << kvpi_handle_place_bits(config.max_seqs)) - 1;
     return seq.bits & mask;
 }

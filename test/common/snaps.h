@@ -55,7 +55,8 @@ enum {
     SNAP_LEARNED,
     SNAP_STATES,
     SNAP_STATES_STEPS,
-    SNAP_N_KINDS
+    SNAP_N_KINDS,
+    SNAP_CHUNKED = SNAP_N_KINDS /* hits only: to an inspector it is SNAP_WINDOWED */
 };
 
 kvp_config snap_config(int which);

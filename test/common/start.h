@@ -10,7 +10,7 @@
 #ifndef TEST_START_H
 #define TEST_START_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 /* From now on counters start near this number; 0: as they do. 0 when the library has no hooks. */
 int start_at(uint64_t start);

@@ -1,7 +1,7 @@
 /* start_sched: see start.h. */
 #include "start_sched.h"
 
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #if KVP_CHECK >= 1
 

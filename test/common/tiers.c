@@ -48,14 +48,14 @@ kvp_swapped swap_in(world *w, const kvp_seq *seqs, uint32_t n_seqs, uint32_t res
 kvp_admission can_swap_out(world *w, const kvp_seq *seqs, uint32_t n_seqs)
 {
     kvp_admission admission;
-    assert_ok(kvp_can_swap_out(w->cache, seqs, n_seqs, &admission));
+    assert_ok(kvp_cache_can_swap_out(w->cache, seqs, n_seqs, &admission));
     return admission;
 }
 
 kvp_admission can_swap_in(world *w, const kvp_seq *seqs, uint32_t n_seqs, uint32_t reserve_tokens)
 {
     kvp_admission admission;
-    assert_ok(kvp_can_swap_in(w->cache, seqs, n_seqs, reserve_tokens, &admission));
+    assert_ok(kvp_cache_can_swap_in(w->cache, seqs, n_seqs, reserve_tokens, &admission));
     return admission;
 }
 
@@ -74,7 +74,7 @@ void wipe_device(world *w)
 {
     kvp_config config;
     kvp_seq seq;
-    assert_ok(kvp_cache_config(w->cache, &config));
+    assert_ok(kvp_cache_config_get(w->cache, &config));
     kvp_prompt prompt = prompt_of(NULL, 0);
     prompt.reserve_tokens = (config.n_blocks - 1) / config.n_groups * config.block_tokens;
     assert_ok(kvp_seq_open(w->cache, w->ns, &prompt, &seq, NULL));
@@ -86,7 +86,7 @@ kvp_seq evict_first(world *w)
 {
     kvp_config config;
     kvp_prompt prompt = prompt_of(NULL, 0);
-    assert_ok(kvp_cache_config(w->cache, &config));
+    assert_ok(kvp_cache_config_get(w->cache, &config));
     prompt.reserve_tokens = ((uint32_t)stats_of(w).free_blocks + 1) * config.block_tokens;
     return open_with(w, &prompt, NULL);
 }

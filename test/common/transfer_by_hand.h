@@ -5,7 +5,7 @@
 
 #include "transfer_world.h"
 
-#include "transfer/bytes.h"
+#include "transfer/transfer_bytes.h"
 
 /* What a right sender would say of itself: the ticket's shape. */
 struct kvpi_shape right_shape(const pair *p);

@@ -4,10 +4,13 @@
 
 #include "transfer_world.h"
 
+#include "tcp_pair.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #ifndef _WIN32
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #endif
@@ -86,6 +89,9 @@ place make_place(const place_shape *shape)
     p.has_states = shape->state_slots > 0;
     config.state_slots = shape->state_slots;
     config.steps = shape->steps;
+    config.n_nodes = shape->n_nodes;
+    config.host_blocks = shape->host_blocks;
+    config.max_tree_tokens = shape->tree_tokens;
     if (p.has_states) {
         p.layouts[p.n_groups] = state_layout_of(shape);
         p.memories[p.n_groups] = make_memory(&p.layouts[p.n_groups]);
@@ -360,8 +366,8 @@ static kvp_status lend(void *context, size_t n_bytes, void **out_buffer)
         f->broken = KVP_E_IO;
     if (f->broken != KVP_OK)
         return f->broken;
-    if (comes_now(f, FAULT_AGAIN, f->n_lends))
-        return KVP_E_AGAIN;
+    if (f->lends != KVP_OK || comes_now(f, FAULT_AGAIN, f->n_lends))
+        return f->lends != KVP_OK ? f->lends : KVP_E_AGAIN;
     return f->inner.lend(f->inner.context, n_bytes, out_buffer);
 }
 
@@ -439,7 +445,7 @@ static void progress(void *context)
     f->inner.progress(f->inner.context);
 }
 
-kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_t n)
+static kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_t n)
 {
     *faults = (link_faults){.inner = *inner, .kind = kind, .n = n};
     return (kvp_link){.struct_size = sizeof(kvp_link),
@@ -456,33 +462,39 @@ kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_
 
 #ifdef _WIN32
 
-static int is_over_shm(void)
+static void make_link(pair *p, uint32_t n_messages)
 {
-    return 0;
+    assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p->loopback, p->ends));
 }
 
-static void open_shm(pair *p, uint32_t n_messages)
-{
-    (void)p;
-    (void)n_messages;
-}
-
-static void cut_shm(const pair *p)
+static void cut_sockets(const pair *p)
 {
     (void)p;
 }
 
-static void close_shm(const pair *p)
+static void close_link(const pair *p)
 {
     (void)p;
 }
 
 #else
 
-static int is_over_shm(void)
+void make_tcp_pair(int *out_sockets)
 {
-    const char *name = getenv("KVP_TEST_LINK");
-    return name && strcmp(name, "shm") == 0;
+    assert_true(open_tcp_pair(out_sockets));
+}
+
+static void open_tcp(pair *p, uint32_t n_messages)
+{
+    make_tcp_pair(p->sockets);
+    for (int i = 0; i < 2; i++)
+        assert_ok(kvp_tcp_open(p->sockets[i], KVP_LINK_MESSAGE_MIN, n_messages, &p->tcp[i], NULL));
+    for (int i = 0; i < 2; i++) {
+        kvp_status status;
+        while ((status = kvp_tcp_connect(p->tcp[i], &p->ends[i], NULL)) == KVP_E_AGAIN)
+            ; /* the system has it on its way */
+        assert_ok(status);
+    }
 }
 
 static void open_shm(pair *p, uint32_t n_messages)
@@ -494,35 +506,39 @@ static void open_shm(pair *p, uint32_t n_messages)
         assert_ok(kvp_shm_connect(p->shm[i], &p->ends[i], NULL));
 }
 
-/* As when both processes end. */
-static void cut_shm(const pair *p)
+static void make_link(pair *p, uint32_t n_messages)
 {
-    if (p->shm[0])
+    const char *name = getenv("KVP_TEST_LINK");
+    if (name && strcmp(name, "shm") == 0)
+        open_shm(p, n_messages);
+    else if (name && strcmp(name, "tcp") == 0)
+        open_tcp(p, n_messages);
+    else
+        assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p->loopback, p->ends));
+}
+
+/* As when both processes end. */
+static void cut_sockets(const pair *p)
+{
+    if (p->shm[0] || p->tcp[0])
         (void)shutdown(p->sockets[0], SHUT_RDWR);
 }
 
-static void close_shm(const pair *p)
+static void close_link(const pair *p)
 {
-    for (int i = 0; i < 2 && p->shm[0]; i++) {
+    for (int i = 0; i < 2 && (p->shm[0] || p->tcp[0]); i++) {
         kvp_shm_close(p->shm[i]);
+        kvp_tcp_close(p->tcp[i]);
         (void)close(p->sockets[i]);
     }
 }
 
 #endif
 
-static void make_link(pair *p, uint32_t n_messages)
-{
-    if (is_over_shm())
-        open_shm(p, n_messages);
-    else
-        assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p->loopback, p->ends));
-}
-
 void cut_link(const pair *p)
 {
     kvp_loopback_cut(p->loopback);
-    cut_shm(p);
+    cut_sockets(p);
 }
 
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages)
@@ -538,12 +554,24 @@ pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages)
     return p;
 }
 
+void harm_side(pair *p, uint32_t side, uint32_t kind, uint32_t n)
+{
+    const kvp_link link = harm(&p->faults[side], &p->ends[side], kind, n);
+    if (side == 0) {
+        assert_ok(kvp_sender_detach(p->sender, p->link_a));
+        assert_ok(kvp_sender_attach(p->sender, &link, &p->link_a));
+    } else {
+        assert_ok(kvp_receiver_detach(p->receiver, p->link_b));
+        assert_ok(kvp_receiver_attach(p->receiver, &link, &p->link_b));
+    }
+}
+
 void end_pair(pair *p)
 {
     kvp_sender_destroy(p->sender);
     kvp_receiver_destroy(p->receiver);
     kvp_loopback_destroy(p->loopback);
-    close_shm(p);
+    close_link(p);
     if (p->seq_a.bits != 0)
         (void)kvp_seq_close(p->a.w.cache, p->seq_a, NULL);
     if (p->seq_b.bits != 0)
@@ -639,13 +667,13 @@ void progress_both(pair *p, uint32_t rounds)
 kvp_transfer_info info_a(const pair *p)
 {
     kvp_transfer_info info;
-    assert_ok(kvp_sender_info(p->sender, p->id_a, &info));
+    assert_ok(kvp_sender_info_get(p->sender, p->id_a, &info));
     return info;
 }
 
 kvp_transfer_info info_b(const pair *p)
 {
     kvp_transfer_info info;
-    assert_ok(kvp_receiver_info(p->receiver, p->id_b, &info));
+    assert_ok(kvp_receiver_info_get(p->receiver, p->id_b, &info));
     return info;
 }

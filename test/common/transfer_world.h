@@ -28,7 +28,9 @@ typedef struct place_shape {
     uint32_t state_slots;             /* of recurrent state; 0: none. Layers and heads as KV's */
     uint32_t state_k, state_v;        /* bytes */
     const char *state_order;
-    uint32_t steps; /* KVP_STEPS_... */
+    uint32_t steps;                /* KVP_STEPS_... */
+    uint32_t n_nodes, host_blocks; /* of the cache's configuration */
+    uint32_t tree_tokens;
 } place_shape;
 
 /* f32, S = 4, 2 layers, 2 heads of 4. */
@@ -95,6 +97,7 @@ typedef struct link_faults {
     uint32_t n_lends;
     uint32_t n_takes;
     int happened;
+    kvp_status lends; /* set by the test: what each lend says, if not KVP_OK */
     kvp_status broken;
     void (*call)(void *context);
     void *context;
@@ -102,18 +105,16 @@ typedef struct link_faults {
     uint8_t held[8192];
 } link_faults;
 
-/* A link that is `inner`, but for one fault. */
-kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_t n);
-
 /* ---------------------------------------------------------------------------------------- pairs */
 
-/* A sender at `a`, a receiver at `b`, and a link between them: a loopback, or shared memory, with
- * KVP_TEST_LINK=shm in the environment. */
+/* A sender at `a`, a receiver at `b`, and a link between them: a loopback; or shared memory or TCP,
+ * with KVP_TEST_LINK=shm or tcp in the environment. */
 typedef struct pair {
     place a;
     place b;
     kvp_loopback *loopback;
     kvp_shm *shm[2];  /* instead */
+    kvp_tcp *tcp[2];  /* instead */
     int sockets[2];   /* of theirs */
     kvp_link ends[2]; /* of the sender, of the receiver */
     link_faults faults[2];
@@ -130,7 +131,16 @@ typedef struct pair {
 } pair;
 
 /* Both sides of one shape, messages of 1024 bytes, `n_messages` of which may wait. */
+#ifndef _WIN32
+/* Two ends of a connection over 127.0.0.1. */
+void make_tcp_pair(int *out_sockets);
+#endif
+
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
+
+/* From now on the sender (side 0), or the receiver (1), has its own link but for one fault; p stays
+ * where it is. */
+void harm_side(pair *p, uint32_t side, uint32_t kind, uint32_t n);
 void end_pair(pair *p); /* closes what is open */
 
 /* Cut the link: what has arrived is taken, then both ends say KVP_E_PEER. */

@@ -45,9 +45,9 @@ world small_world(uint32_t usable)
 void end_world(world *w)
 {
     kvp_violation violation;
-    const kvp_status status = kvp_check(w->cache, 3, &violation);
+    const kvp_status status = kvp_cache_check(w->cache, 3, &violation);
     if (status != KVP_OK) {
-        print_error("kvp_check: %s\n", violation.detail);
+        print_error("kvp_cache_check: %s\n", violation.detail);
     }
     assert_ok(status);
     kvp_cache_destroy(w->cache);
@@ -114,14 +114,14 @@ kvp_open_info match(world *w, const int32_t *tokens, uint32_t n_tokens)
 {
     const kvp_prompt prompt = prompt_of(tokens, n_tokens);
     kvp_open_info info;
-    assert_ok(kvp_match(w->cache, w->ns, &prompt, &info));
+    assert_ok(kvp_cache_match(w->cache, w->ns, &prompt, &info));
     return info;
 }
 
 kvp_admission can_open(world *w, const kvp_prompt *prompt)
 {
     kvp_admission admission;
-    assert_ok(kvp_can_open(w->cache, w->ns, prompt, &admission));
+    assert_ok(kvp_cache_can_open(w->cache, w->ns, prompt, &admission));
     return admission;
 }
 
@@ -129,7 +129,7 @@ kvp_admission can_extend(world *w, const kvp_seq *seqs, const uint32_t *n_tokens
 {
     const kvp_batch batch = batch_of(seqs, n_tokens, n_seqs);
     kvp_admission admission;
-    assert_ok(kvp_can_extend(w->cache, &batch, &admission));
+    assert_ok(kvp_cache_can_extend(w->cache, &batch, &admission));
     return admission;
 }
 
@@ -142,7 +142,7 @@ kvp_batch batch_of(const kvp_seq *seqs, const uint32_t *n_tokens, uint32_t n_seq
 kvp_stats stats_of(const world *w)
 {
     kvp_stats stats;
-    assert_ok(kvp_cache_stats(w->cache, &stats));
+    assert_ok(kvp_cache_stats_get(w->cache, &stats));
     return stats;
 }
 
@@ -168,7 +168,7 @@ kvp_block_info block_of(const world *w, int32_t block)
 kvp_shortage shortage_of(const world *w)
 {
     kvp_shortage shortage;
-    assert_ok(kvp_cache_shortage(w->cache, &shortage));
+    assert_ok(kvp_cache_shortage_get(w->cache, &shortage));
     return shortage;
 }
 

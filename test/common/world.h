@@ -3,14 +3,9 @@
 #ifndef TEST_WORLD_H
 #define TEST_WORLD_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "mocka.h"
 
-#include <cmocka.h>
-
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 /* Macros, so that a failure names the line of the test. */
 #define assert_status(expected, call) assert_int_equal(call, expected)

@@ -1,4 +1,5 @@
 /* test_owners: kvpager.hpp. Who owns what after a move; how each call can fail. */
+#include <kvpager/all.h>
 #include <kvpager/kvpager.hpp>
 
 #include <array>
@@ -382,7 +383,7 @@ static void test_busy()
     Cache cache = make_cache();
     Inside inside;
     const kvp_sink sink = {&inside, write_inside};
-    CHECK(kvp_record_start(cache.get(), &sink) == KVP_OK);
+    CHECK(kvp_cache_record_start(cache.get(), &sink) == KVP_OK);
     auto ns = cache.open_namespace("a");
     Sequence seq = open_seq(*ns, 4);
     Sequence other = open_seq(*ns, 8);

@@ -5,7 +5,7 @@
  *
  * scripts/ports.py records on one processor and replays on the other, and compares the two logs.
  */
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/oplog.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static int record(FILE *file)
     config.host_blocks = 60;
     config.max_seqs = MAX_OPEN;
     config.max_seq_tokens = 200;
-    if (kvp_cache_create(&config, NULL, 0, &cache) || kvp_record_start(cache, &sink) ||
+    if (kvp_cache_create(&config, NULL, 0, &cache) || kvp_cache_record_start(cache, &sink) ||
         kvp_ns_open(cache, "model", 5, &ns)) {
         return 1;
     }
@@ -97,10 +97,10 @@ static int record(FILE *file)
         }
     }
     kvp_stats stats;
-    (void)kvp_cache_stats(cache, &stats);
+    (void)kvp_cache_stats_get(cache, &stats);
     printf("%llu opens, %llu evicted, %llu swapped out\n", (unsigned long long)stats.opens,
            (unsigned long long)stats.evicted_blocks, (unsigned long long)stats.swap_outs);
-    const kvp_status status = kvp_record_stop(cache);
+    const kvp_status status = kvp_cache_record_stop(cache);
     kvp_cache_destroy(cache);
     return status != KVP_OK;
 }

@@ -48,7 +48,7 @@ static uint64_t draw_config(uint64_t seed, kvp_config *out_config)
 static void start_recording(const world *w)
 {
     const kvp_sink sink = {&sink_of_run, write_log};
-    CALL(w, KVP_E_IO, kvp_record_start(w->cache, &sink));
+    CALL(w, KVP_E_IO, kvp_cache_record_start(w->cache, &sink));
     sink_of_run.has_failed = false; /* a header that is refused starts nothing */
     sink_of_run.n_after = 0;
 }
@@ -58,14 +58,15 @@ static void run_call(world *w, oracle *o, generator *g)
     kvp_outcome seen = {0}, foretold;
     kvp_call call;
     generator_next(g, &call);
-    CALL(w, fault_is(SEAM_write) ? KVP_OK : KVP_E_NO_MEMORY, kvp_call_run(w->cache, &call, &seen));
+    CALL(w, fault_is(SEAM_write) ? KVP_OK : KVP_E_NO_MEMORY,
+         kvp_oplog_call_run(w->cache, &call, &seen));
     oracle_run(o, &call, &foretold);
     oracle_learn(o, &call, &seen, &foretold);
     generator_saw(g, &call, &seen);
     fault_mix_number((uint64_t)(uint32_t)seen.status << 32 | seen.n);
     fault_mix_number(seen.handle ^ seen.number);
     kvp_outcome_free(&seen);
-    assert_ok(kvp_check(w->cache, 3, NULL));
+    assert_ok(kvp_cache_check(w->cache, 3, NULL));
 }
 
 /* Make a recorded run; the log is in sink_of_run then. */
@@ -77,13 +78,13 @@ static void run_calls(uint64_t seed, uint32_t n)
     CALL(NULL, KVP_E_NO_MEMORY, kvp_cache_create(&config, NULL, 0, &w.cache));
     start_recording(&w);
     kvp_config_init(&resolved);
-    assert_ok(kvp_config_peek(w.cache, &resolved));
+    assert_ok(kvp_cache_config_peek(w.cache, &resolved));
     oracle *o = oracle_create(&resolved);
     generator *g = generator_create(seed, index, o);
     for (uint32_t i = 0; i < n; i++) {
         run_call(&w, o, g);
     }
-    assert_int_equal(kvp_record_stop(w.cache), sink_of_run.has_failed ? KVP_E_IO : KVP_OK);
+    assert_int_equal(kvp_cache_record_stop(w.cache), sink_of_run.has_failed ? KVP_E_IO : KVP_OK);
     assert_int_equal(sink_of_run.n_after, 0);
     observed end = observe(&w);
     fault_mix(end.bytes, end.n);

@@ -103,13 +103,13 @@ void scene_attention(uint64_t seed)
     uint64_t random = seed;
     const attn_params params = attn_draw_params(&random);
     attn_world model;
-    kvp_attn_team *team = NULL;
-    CALL(NULL, KVP_E_NO_MEMORY, kvp_attn_team_create(2 + draw(&random, 6), &team));
-    attn_begin(&model, &params, 8 + ATTN_MAX_SEQS * (2 + 40 / params.block_tokens), seed);
+    kvp_attention_team *team = NULL;
+    CALL(NULL, KVP_E_NO_MEMORY, kvp_attention_team_create(2 + draw(&random, 6), &team));
+    attn_begin(&model, &params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens), seed);
     attn_add_some(&model, 4, 1, 1);
     attn_append_all(&model);
     attn_how how = attn_draw_how(&model);
-    how.impl = KVP_ATTN_PORTABLE;
+    how.impl = KVP_ATTENTION_PORTABLE;
     how.team = team;
     attn_meta *meta = attn_describe(&model, &how);
     assert_ok(attn_prepare(meta));
@@ -119,5 +119,5 @@ void scene_attention(uint64_t seed)
     }
     attn_forget(meta);
     attn_end(&model);
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }

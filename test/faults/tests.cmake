@@ -17,7 +17,7 @@ endforeach()
 
 if(NOT KVP_SANITIZE MATCHES "thread")
   set(seeds 2)
-  if(KVP_SANITIZE)
+  if(KVP_SANITIZE OR KVP_COVERAGE)
     set(seeds 1)
   endif()
   kvp_add_test(NAME faults COMMAND kvp_faults --seeds ${seeds} LABELS model TIMEOUT 900)

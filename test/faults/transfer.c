@@ -57,29 +57,13 @@ static void create_others(pair *p)
     kvp_loopback_destroy(loopback);
 }
 
-static void attach(moving *m, const kvp_link *link)
-{
-    pair *p = &m->p;
-    if (m->side == 0) {
-        assert_ok(kvp_sender_detach(p->sender, p->link_a));
-        assert_ok(kvp_sender_attach(p->sender, link, &p->link_a));
-    } else {
-        assert_ok(kvp_receiver_detach(p->receiver, p->link_b));
-        assert_ok(kvp_receiver_attach(p->receiver, link, &p->link_b));
-    }
-}
-
 static void attach_harmful(moving *m)
 {
-    link_faults *faults = &m->p.faults[m->side];
-    kvp_link link = harm(faults, &m->p.ends[m->side], FAULT_NONE, 0);
+    harm_side(&m->p, m->side, FAULT_NONE, 0);
     for (uint32_t i = 0; i < HARMS; i++) {
-        if (fault_is(harms[i].which)) {
-            const uint32_t n = fault_wanted(harms[i].which);
-            link = harm(faults, &m->p.ends[m->side], harms[i].kind, n);
-        }
+        if (fault_is(harms[i].which))
+            harm_side(&m->p, m->side, harms[i].kind, fault_wanted(harms[i].which));
     }
-    attach(m, &link);
 }
 
 static void tell_faults(const moving *m)
@@ -151,7 +135,7 @@ static bool settle(moving *m)
 /* Over a link that does no harm. */
 static void move_again(moving *m)
 {
-    attach(m, &m->p.ends[m->side]);
+    harm_side(&m->p, m->side, FAULT_NONE, 0);
     progress_both(&m->p, 4); /* what was still on its way */
     reserve(&m->p);
     mark(&m->p);

@@ -45,7 +45,7 @@ static uint64_t held_slots(const hybrid *h)
 {
     kvp_state_stats stats;
     memset(&stats, 0, sizeof(stats));
-    EXPECT_OK(h->r, kvp_cache_state_stats(h->r->cache, &stats));
+    EXPECT_OK(h->r, kvp_cache_state_stats_get(h->r->cache, &stats));
     return stats.held_slots;
 }
 

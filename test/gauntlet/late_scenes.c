@@ -52,12 +52,12 @@ static void parked_blocks_come_back(rig *r)
         work_step *step = late_step(&l, &s, 1);
         late_close(&l, s);
         EXPECT_EQ(r, watch_stats(l.w).parked_blocks, 4);
-        EXPECT_OK(r, kvp_can_open(l.w->cache, l.ns, &next, &admission));
+        EXPECT_OK(r, kvp_cache_can_open(l.w->cache, l.ns, &next, &admission));
         EXPECT_EQ(r, admission.verdict, KVP_ADMIT_LATER);
         EXPECT_EQ(r, admission.missing_blocks, 4);
         EXPECT_STATUS(r, KVP_E_NO_BLOCKS, kvp_seq_open(l.w->cache, l.ns, &next, &none, NULL));
         late_finish(&l, step);
-        EXPECT_OK(r, kvp_can_open(l.w->cache, l.ns, &next, &admission));
+        EXPECT_OK(r, kvp_cache_can_open(l.w->cache, l.ns, &next, &admission));
         EXPECT_EQ(r, admission.verdict, KVP_ADMIT_OK);
     }
     late_end(&l);
@@ -100,10 +100,10 @@ static void host_hit_is_found_when_it_has_arrived(rig *r)
         kvp_prompt here = rig_prompt(rig_tokens(0), 17);
         kvp_open_info info = {0};
         here.flags = KVP_OPEN_DEVICE_ONLY;
-        EXPECT_OK(r, kvp_match(l.w->cache, l.ns, &here, &info));
+        EXPECT_OK(r, kvp_cache_match(l.w->cache, l.ns, &here, &info));
         EXPECT_EQ(r, info.hit_tokens, 0); /* its copies have not run */
         late_finish(&l, step);
-        EXPECT_OK(r, kvp_match(l.w->cache, l.ns, &here, &info));
+        EXPECT_OK(r, kvp_cache_match(l.w->cache, l.ns, &here, &info));
         EXPECT_EQ(r, info.hit_tokens, 16);
         subject *b = late_open(&l, rig_tokens(0), 18);
         EXPECT_EQ(r, l.info.hit_tokens, 16);

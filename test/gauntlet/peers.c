@@ -45,7 +45,7 @@ static void nothing_to_evict_is_an_ordinary_answer(rig *r)
         EXPECT_EQ(r, rig_shortage(r).missing_blocks, 2);
         EXPECT_STATUS(r, KVP_E_NO_BLOCKS,
                       kvp_seq_extend(r->cache, a->handle, rig_tokens(500), 1, 0));
-        EXPECT_OK(r, kvp_can_open(r->cache, r->ns, &prompt, &admission));
+        EXPECT_OK(r, kvp_cache_can_open(r->cache, r->ns, &prompt, &admission));
         EXPECT_EQ(r, admission.verdict, KVP_ADMIT_LATER);
         rig_called(r);
     }
@@ -207,11 +207,11 @@ static void digests_are_compared_whole(rig *r)
     kvp_seq seq = {0};
     EXPECT_OK(r, kvp_seq_open(r->cache, r->ns, &prompt, &seq, &info));
     EXPECT_OK(r, kvp_seq_commit(r->cache, seq, 12));
-    EXPECT_OK(r, kvp_match(r->cache, r->ns, &prompt, &info));
+    EXPECT_OK(r, kvp_cache_match(r->cache, r->ns, &prompt, &info));
     EXPECT_EQ(r, info.hit_tokens, 12);
     for (uint32_t i = 0; i < KVP_KEY_MAX_BYTES; i++) {
         longest[i] ^= 1;
-        EXPECT_OK(r, kvp_match(r->cache, r->ns, &prompt, &info));
+        EXPECT_OK(r, kvp_cache_match(r->cache, r->ns, &prompt, &info));
         EXPECT_EQ(r, info.hit_tokens, 0);
         longest[i] ^= 1;
     }
@@ -249,7 +249,7 @@ static void restart_keeps_the_index(rig *r)
     EXPECT_EQ(r, rig_info(r, s).n_tokens, 10);
     kvp_cache_destroy(before);
     r->cache = NULL;
-    EXPECT_OK(r, kvp_check(copy, 3, NULL));
+    EXPECT_OK(r, kvp_cache_check(copy, 3, NULL));
     r->cache = copy;
     rig_end(r); /* audits, closes everything */
     free(copy);

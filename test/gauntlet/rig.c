@@ -139,8 +139,8 @@ void rig_called(rig *r)
     }
     free(copies);
     shadow_compare(r->memory, r->n_calls);
-    if (kvp_check(r->cache, 3, &violation) != KVP_OK) {
-        verdict_bad(&r->verdict, "kvp_check: %s of %" PRIu64 ": %s", violation.invariant,
+    if (kvp_cache_check(r->cache, 3, &violation) != KVP_OK) {
+        verdict_bad(&r->verdict, "kvp_cache_check: %s of %" PRIu64 ": %s", violation.invariant,
                     violation.object, violation.detail);
     }
 }
@@ -149,7 +149,7 @@ void rig_begin(rig *r, const kvp_config *config)
 {
     EXPECT_OK(r, kvp_cache_create(config, NULL, 0, &r->cache));
     start_cache(r->cache);
-    EXPECT_OK(r, kvp_cache_config(r->cache, &r->config));
+    EXPECT_OK(r, kvp_cache_config_get(r->cache, &r->config));
     EXPECT_OK(r, kvp_ns_open(r->cache, space_name, strlen(space_name), &r->ns));
     r->memory = shadow_create(&r->config, &r->verdict);
     truth_init(&r->truth, r->config.unit_tokens, r->config.hash_seed, &r->verdict);

@@ -7,7 +7,7 @@ kvp_stats rig_stats(rig *r)
 {
     kvp_stats stats;
     memset(&stats, 0, sizeof(stats));
-    EXPECT_OK(r, kvp_cache_stats(r->cache, &stats));
+    EXPECT_OK(r, kvp_cache_stats_get(r->cache, &stats));
     return stats;
 }
 
@@ -31,7 +31,7 @@ kvp_shortage rig_shortage(rig *r)
 {
     kvp_shortage shortage;
     memset(&shortage, 0, sizeof(shortage));
-    EXPECT_OK(r, kvp_cache_shortage(r->cache, &shortage));
+    EXPECT_OK(r, kvp_cache_shortage_get(r->cache, &shortage));
     return shortage;
 }
 
@@ -46,7 +46,7 @@ kvp_open_info rig_match(rig *r, const int32_t *tokens, uint32_t n_tokens)
     kvp_open_info info;
     const kvp_prompt prompt = rig_prompt(tokens, n_tokens);
     memset(&info, 0, sizeof(info));
-    EXPECT_OK(r, kvp_match(r->cache, r->ns, &prompt, &info));
+    EXPECT_OK(r, kvp_cache_match(r->cache, r->ns, &prompt, &info));
     return info;
 }
 

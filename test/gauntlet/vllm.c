@@ -224,7 +224,7 @@ static void salt_is_no_adapter(rig *r)
         rig_close(r, s);
         rig_leave_cached(r, rig_tokens(0), 8);
         EXPECT_EQ(r, r->info.hit_tokens, 8 * round);
-        EXPECT_OK(r, kvp_match(r->cache, alike, &plain, &info));
+        EXPECT_OK(r, kvp_cache_match(r->cache, alike, &plain, &info));
         EXPECT_EQ(r, info.hit_tokens, 0);
     }
 }
@@ -248,14 +248,14 @@ static void swap_keeps_sharing_and_counts_it_once(rig *r)
         handles[i] = beams[i]->handle;
     }
     EXPECT_EQ(r, rig_stats(r).held_blocks, 7);
-    EXPECT_OK(r, kvp_can_swap_out(r->cache, handles, 4, &admission));
+    EXPECT_OK(r, kvp_cache_can_swap_out(r->cache, handles, 4, &admission));
     EXPECT_EQ(r, admission.verdict, KVP_ADMIT_OK);
     EXPECT_EQ(r, admission.copied_blocks, 7);
     rig_swap(r, beams, 4, true);
     EXPECT_EQ(r, rig_stats(r).host_held_blocks, 7);
     rig_audit(r);
     rig_leave_cached(r, rig_tokens(2000), 36); /* nothing is left on the device */
-    EXPECT_OK(r, kvp_can_swap_in(r->cache, handles, 4, 0, &admission));
+    EXPECT_OK(r, kvp_cache_can_swap_in(r->cache, handles, 4, 0, &admission));
     EXPECT_EQ(r, admission.need_blocks, 7);
     rig_swap(r, beams, 4, false);
     EXPECT_EQ(r, rig_stats(r).held_blocks, 7);

@@ -2,8 +2,7 @@
 """Vectors for kvpager's attention and rotary embedding, from a program that shares nothing with the
 library.
 
-    make_attention_vectors.py            write attention_vectors.json and .h beside this file
-    make_attention_vectors.py --check    compare them with what would be written; 1 if they differ
+    make_attention_vectors.py OUT    write them to OUT, as C tables
 
 Plain Python, double precision. Inputs are multiples of 1/64, so that they are exact in every
 format. Attention is written as in the papers: softmax(scale q K^T + mask) V over one sequence at a
@@ -11,9 +10,7 @@ time, K and V in order, no blocks; what a query sees is a list of keys made from
 parents.
 """
 
-import json
 import math
-import os
 import sys
 
 # ------------------------------------------------------------------------------- rotary embedding
@@ -223,7 +220,7 @@ def make_vectors():
             "cases": cases}
 
 
-# ----------------------------------------------------------------------------------- the two files
+# -------------------------------------------------------------------------------------- the tables
 
 
 def flat(value):
@@ -253,8 +250,7 @@ def c_rope(rope):
 
 
 HEADER = """\
-/* Written by make_attention_vectors.py: the contents of attention_vectors.json as C tables. */
-/* clang-format off */
+/* Made by make_attention_vectors.py. */
 #ifndef KVP_TEST_ATTENTION_VECTORS_H
 #define KVP_TEST_ATTENTION_VECTORS_H
 
@@ -318,28 +314,6 @@ def as_header(vectors):
     return "\n".join(lines + ["};", "", "#endif", ""])
 
 
-def as_json(vectors):
-    return json.dumps(vectors, separators=(",", ":")).replace('},{"name"', '},\n{"name"') + "\n"
-
-
-def main(arguments):
-    if arguments not in ([], ["--check"]):
-        print(__doc__.strip(), file=sys.stderr)
-        return 2
-    vectors, differ = make_vectors(), 0
-    here = os.path.dirname(os.path.abspath(__file__))
-    for ending, text in [("json", as_json(vectors)), ("h", as_header(vectors))]:
-        path = os.path.join(here, f"attention_vectors.{ending}")
-        if not arguments:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-        else:
-            with open(path, encoding="utf-8") as file:
-                if file.read() != text:
-                    print(f"{path} is not what this program writes")
-                    differ = 1
-    return differ
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        out.write(as_header(make_vectors()))

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Vectors for kvpager's element types, from a program that shares nothing with the library.
 
-    make_float_vectors.py            write float_vectors.h beside this file
-    make_float_vectors.py --check    compare it with what would be written; 1 if it differs
+    make_float_vectors.py OUT    write them to OUT, as C tables
 
 A type is the list of all its values as exact fractions, from the definition of sign, exponent and
 mantissa. To write a value is to look for the nearest in the list; between two, the even code. f16 is
 made by Python's own struct.pack('e') besides, and both must agree.
 """
 
-import os
 import random
 import struct
 import sys
@@ -129,8 +127,7 @@ def scaled():
 
 def header_text():
     lines = [
-        "/* Written by make_float_vectors.py. */",
-        "/* clang-format off */",
+        "/* Made by make_float_vectors.py. */",
         "#ifndef KVP_TEST_FLOAT_VECTORS_H",
         "#define KVP_TEST_FLOAT_VECTORS_H",
         "",
@@ -170,17 +167,6 @@ def header_text():
     return "\n".join(lines)
 
 
-def main():
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "float_vectors.h")
-    text = header_text()
-    if sys.argv[1:] == ["--check"]:
-        with open(path, encoding="utf-8") as file:
-            same = file.read() == text
-        print("float_vectors.h is", "as written" if same else "NOT what would be written")
-        sys.exit(not same)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
 if __name__ == "__main__":
-    main()
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        out.write(header_text())

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Vectors for kvpager's content hash, from a program that shares nothing with the library.
 
-    make_hash_vectors.py            write hash_vectors.json and hash_vectors.h beside this file
-    make_hash_vectors.py --check    compare them with what would be written; 1 if they differ
+    make_hash_vectors.py OUT       write them to OUT, as C tables; status 1 if hash_vectors.json beside
+                                 this file, which other programs read, has others
+    make_hash_vectors.py --json    write hash_vectors.json
 
 XXH3-128 is written out below from its specification in plain Python (inputs of 17 bytes and more:
 no root or node is shorter), and the chain from include/kvpager/hash.h:
@@ -254,8 +255,7 @@ def c_array(type_, name, values, per_line):
 
 def header_text(vectors):
     lines = [
-        "/* Written by make_hash_vectors.py: the contents of hash_vectors.json as C tables. */",
-        "/* clang-format off */",
+        "/* Made by make_hash_vectors.py. */",
         "#ifndef KVP_TEST_HASH_VECTORS_H",
         "#define KVP_TEST_HASH_VECTORS_H",
         "",
@@ -311,21 +311,20 @@ def header_text(vectors):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
+    """The JSON is what other programs read, and frozen: the header is of what is in it."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hash_vectors.json")
     vectors = make()
-    status = 0
-    files = {"hash_vectors.json": json_text(vectors), "hash_vectors.h": header_text(vectors)}
-    for name, text in files.items():
-        path = os.path.join(here, name)
-        if sys.argv[1:] == ["--check"]:
-            with open(path, encoding="utf-8") as file:
-                if file.read() != text:
-                    print(f"{path}: differs from what this program makes", file=sys.stderr)
-                    status = 1
-        else:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-    return status
+    if sys.argv[1:] == ["--json"]:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json_text(vectors))
+        return 0
+    with open(path, encoding="utf-8") as file:
+        if json.load(file) != vectors:
+            print(f"{path}: differs from what this program makes", file=sys.stderr)
+            return 1
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write(header_text(vectors))
+    return 0
 
 
 if __name__ == "__main__":

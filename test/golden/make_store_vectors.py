@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Vectors for what docs/STORES.md describes, from a program that shares nothing with the library.
 
-    make_store_vectors.py            write store_vectors.json and store_vectors.h beside this file
-    make_store_vectors.py --check    compare them with what would be written; 1 if they differ
+    make_store_vectors.py OUT       write them to OUT, as C tables; status 1 if store_vectors.json beside
+                                 this file, which other programs read, has others
+    make_store_vectors.py --json    write store_vectors.json
 
 SHA-256 and HMAC are Python's own, XXH3 is written out in make_hash_vectors.py. The inputs are made
 here and in test/store/test_store_vectors.c, from the same few formulas.
@@ -157,8 +158,8 @@ def make():
 
 
 def header_text(vectors):
-    lines = ["/* Written by make_store_vectors.py: store_vectors.json as C. */",
-             "/* clang-format off */", "#ifndef KVP_TEST_STORE_VECTORS_H",
+    lines = ["/* Made by make_store_vectors.py. */",
+             "#ifndef KVP_TEST_STORE_VECTORS_H",
              "#define KVP_TEST_STORE_VECTORS_H", ""]
     for name, text in vectors.items():
         lines.append(f"static const unsigned char {name.upper()}[] = {{")
@@ -169,22 +170,20 @@ def header_text(vectors):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
+    """The JSON is what other programs read, and frozen: the header is of what is in it."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "store_vectors.json")
     vectors = make()
-    files = {"store_vectors.json": json.dumps(vectors, indent=1) + "\n",
-             "store_vectors.h": header_text(vectors)}
-    status = 0
-    for name, text in files.items():
-        path = os.path.join(here, name)
-        if sys.argv[1:] == ["--check"]:
-            with open(path, encoding="utf-8") as file:
-                if file.read() != text:
-                    print(f"{path}: differs from what this program makes", file=sys.stderr)
-                    status = 1
-        else:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
-    return status
+    if sys.argv[1:] == ["--json"]:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(vectors, indent=1) + "\n")
+        return 0
+    with open(path, encoding="utf-8") as file:
+        if json.load(file) != vectors:
+            print(f"{path}: differs from what this program makes", file=sys.stderr)
+            return 1
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write(header_text(vectors))
+    return 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ mkdir "$llama"
 
 "$CMAKE" -S "$KVP_SOURCE" -B "$work/build" -G Ninja -DCMAKE_C_COMPILER="$CC" -DKVP_LTO=OFF \
     -DKVP_BUILD_TESTS=OFF -DKVP_BUILD_FUZZ=OFF -DKVP_BUILD_EXAMPLES=OFF -DKVP_BUILD_TOOL=OFF \
-    -DKVP_STORE=OFF -DKVP_UCX=OFF -DKVP_ATTENTION=OFF -DKVP_TRANSFER=OFF -DKVP_OPLOG=OFF \
+    -DKVP_STORE=OFF -DKVP_ATTENTION=OFF -DKVP_TRANSFER=OFF -DKVP_OPLOG=OFF \
     -DKVP_LLAMA_INCLUDE="$fake" -DKVP_LLAMA_LIBRARY="$llama/libllama.so" >"$work/log" 2>&1 ||
     { cat "$work/log"; fail "configure"; }
 "$CMAKE" --build "$work/build" --parallel 2 >"$work/log" 2>&1 || { tail -50 "$work/log"; fail "build"; }

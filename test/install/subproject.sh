@@ -67,7 +67,7 @@ END
 if [ $whole = no ]; then
     library=$ours/libkvpager.so
     "$NM" "$library" >"$work/symbols"
-    grep -q ' kvp_seq_open_sized$' "$work/symbols" || fail "no symbols to look at"
+    grep -q ' kvp_seq_open$' "$work/symbols" || fail "no symbols to look at"
     rooms='attn|attend|rope|kernel|memory|layer|copier|stream|team|type|sched|wire|transfer'
     rooms="$rooms|checksum|link|oplog|shrink|call_run|layout_(init|check|arrange)"
     there=$(grep -E " kvpi?_($rooms)" "$work/symbols" || true)

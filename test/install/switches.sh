@@ -40,26 +40,19 @@ has_target() { # folder, target
 refused 'KVP_ATTENTION needs KVP_MEMORY' -DKVP_MEMORY=OFF -DKVP_TRANSFER=OFF
 refused 'KVP_TRANSFER needs KVP_MEMORY' -DKVP_MEMORY=OFF -DKVP_ATTENTION=OFF -DKVP_TRANSFER=ON
 refused 'the kvpager command needs' -DKVP_MEMORY=ON -DKVP_SCHED=OFF -DKVP_BUILD_TOOL=ON
-refused 'KVP_UCX needs KVP_TRANSFER' -DKVP_SCHED=ON -DKVP_TRANSFER=OFF -DKVP_UCX=ON
-refused 'need the whole library' -DKVP_UCX=OFF -DKVP_TRANSFER=OFF -DKVP_BUILD_BENCH=ON
+refused 'need the whole library' -DKVP_SCHED=ON -DKVP_TRANSFER=OFF -DKVP_BUILD_BENCH=ON
 refused "KVP_PLATFORM is 'windows'; it must be posix" -DKVP_BUILD_BENCH=OFF -DKVP_PLATFORM=windows
 refused 'KVP_BUILD_UNITS builds a part' -DKVP_PLATFORM= -DKVP_BUILD_UNITS=ON -DKVP_BUILD_TESTS=ON
 
 works tree
 has_target tree kvpager_shared || fail "no libraries"
-if pkg-config --exists ucx; then
-    has_target tree kvpager_ucx || fail "UCX is there, and libkvpager_ucx is not built"
-fi
-works tree -DKVP_UCX=OFF
-! has_target tree kvpager_ucx || fail "KVP_UCX=OFF changes nothing on a configured tree"
-echo "ok: KVP_UCX=OFF on a configured tree"
 
 # A cross build with a compiler that happens to be the machine's own.
 works cross -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=riscv64
-for target in kvpager_ucx kvpager_store kvpager_tool kvpager_trace; do
+for target in kvpager_store kvpager_tool kvpager_trace; do
     ! has_target cross $target || fail "a cross build has $target"
 done
-if grep -E '^(KVP_(UCX_LIB|JANSSON|XXHASH)|pkgcfg_lib_).*=(/usr|.*-l)' "$work/cross/CMakeCache.txt"; then
+if grep -E '^(KVP_(JANSSON|XXHASH)|pkgcfg_lib_).*=(/usr|.*-l)' "$work/cross/CMakeCache.txt"; then
     fail "a cross build found the machine's own libraries"
 fi
 if grep -q -- '-I */usr\|-isystem */usr' "$work/cross/build.ninja"; then

@@ -1,6 +1,6 @@
 /* An embedder's first program, built against the installed tree: a cache, a namespace, a sequence.
  * Prints the version of the library; the caller compares it. */
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdio.h>
 
 /* Opens the sequence 1..10, which takes three blocks of four tokens. */

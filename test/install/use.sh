@@ -18,7 +18,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Staged below DESTDIR and then moved: neither pkg-config nor CMake may remember the prefix.
-DESTDIR=$work/stage "$CMAKE" --install "$KVP_BUILD" --prefix /opt/kvp >"$work/install.log" ||
+DESTDIR=$work/stage "$CMAKE" --install "$KVP_BUILD" --prefix /opt/kvp --strip >"$work/install.log" ||
     { cat "$work/install.log"; fail "cmake --install"; }
 prefix=$work/moved
 mv "$work/stage/opt/kvp" "$prefix"
@@ -27,6 +27,10 @@ libdir=$prefix/$KVP_LIBDIR
 for file in include/kvpager/types.h include/kvpager/kvpager.hpp bin/kvpager "$KVP_LIBDIR/libkvpager.a" "$KVP_LIBDIR/libkvpager.so" \
     "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
     [ -e "$prefix/$file" ] || fail "$file is not installed"
+done
+for file in man/man1/kvpager.1 man/man1/kvpager-replay.1 bash-completion/completions/kvpager \
+    zsh/site-functions/_kvpager; do
+    [ -s "$prefix/share/$file" ] || fail "share/$file is not installed"
 done
 # The licences of what is compiled in, each as its own file has it.
 notices=$prefix/share/doc/kvpager/THIRD-PARTY-NOTICES
@@ -37,6 +41,11 @@ done
 if [ -e "$libdir/libkvpager_redis.so" ] && "$NM" "$libdir/libkvpager_redis.so" 2>/dev/null | grep -q ' t valkeyConnect'; then
     grep -q '^libvalkey' "$notices" || fail "libvalkey is compiled in, and has no notice"
 fi
+find "$prefix" -type f \( -name '*.so.*' -o -name '*.a' -o -perm -u+x \) -size +0 >"$work/binaries"
+while read -r file; do
+    ! readelf -SW "$file" | grep -q '\.debug_info' || fail "$file has debugging information"
+done <"$work/binaries"
+[ "$(wc -l <"$work/binaries")" -ge 3 ] || fail "only these are installed: $(cat "$work/binaries")"
 [ -z "$(find "$work/stage" -type f)" ] || fail "files outside the prefix: $(find "$work/stage" -type f)"
 "$prefix/bin/kvpager" --help >/dev/null || fail "the installed command does not run"
 

@@ -50,7 +50,8 @@ typedef struct totals {
     uint64_t slow; /* blocks that computing was faster for */
     uint64_t idle; /* blocks that were dropped for it */
     uint64_t decodes;
-    uint64_t dead; /* steps with bytes of blocks that were gone */
+    uint64_t dead;    /* steps with bytes of blocks that were gone */
+    uint64_t seconds; /* steps with second ids */
     random_disk_totals disk;
 } totals;
 
@@ -77,6 +78,7 @@ typedef struct run {
     kvp_config cache_config;
     uint64_t disk_wait_ns; /* 0: no disk */
     struct llama_context_params params;
+    struct llama_model model;
     uint64_t now; /* of the engine's clock, which goes at random, less than clock_most at a time */
     uint32_t clock_most; /* 1: it stands, and nothing is ever slow */
 } run;
@@ -225,6 +227,7 @@ static void audit(run *r)
     kvp_llama_stats stats;
     kvp_llama_stats_get(r->engine, &stats);
     r->totals->dead += stats.host_dead_bytes > 0;
+    r->totals->seconds += stats.second_ids > 0;
     if (kvp_llama_check(r->engine, &violation) != KVP_OK) {
         fprintf(stderr, "%s: %s\n", violation.invariant, violation.detail);
         fake_broken("kvp_llama_check", (int64_t)violation.object, 0);
@@ -287,11 +290,23 @@ static uint64_t read_clock(void *context)
     return r->now += below(&r->random, r->clock_most);
 }
 
+/* A window that sequences reach, or one that they do not. */
+static void draw_window(run *r, const kvp_llama_config *config)
+{
+    generator *g = &r->random;
+    r->model = (struct llama_model){.architecture = "llama"};
+    if (below(g, 2))
+        return;
+    r->model.n_swa = (int32_t)between(g, config->block_tokens, below(g, 2) ? 12 : 80);
+}
+
 static void draw_host(run *r, kvp_llama_config *config)
 {
     generator *g = &r->random;
     const uint32_t stretch_tokens = between(g, 1, r->n_cells / 2);
-    const uint32_t n_blocks = stretch_tokens / config->block_tokens;
+    const uint32_t window = (uint32_t)r->model.n_swa;
+    const uint32_t n_blocks =
+        (window > 0 && window < stretch_tokens ? window : stretch_tokens) / config->block_tokens;
     const uint32_t n_spare = (n_blocks > 0 ? n_blocks : 1) * config->block_tokens;
     if (below(g, 3) == 0 || r->n_usable < n_spare + 2 * config->block_tokens)
         return;
@@ -350,8 +365,10 @@ static void draw_engine(run *r, uint64_t seed)
     params.n_batch = 64;
     r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
+    draw_window(r, &config);
     draw_host(r, &config);
     draw_disk(r, &config, seed);
+    config.max_ids *= r->model.n_swa > 0 ? 2 : 1;
     for (uint32_t i = 0; i < 3; i++)
         r->adapters[i].shift = below(g, 3) == 0 ? (int32_t)(1000 * (i + 1)) : 0;
     config.idle_cells = below(g, 4) == 0 ? between(g, 1, r->n_cells) : 0;
@@ -362,9 +379,8 @@ static void draw_engine(run *r, uint64_t seed)
 
 static void make_engine(run *r)
 {
-    static struct llama_model model = {.architecture = "llama"};
     kvp_why why;
-    const kvp_status status = kvp_llama_create(&r->config, &model, &r->params, &r->engine, &why);
+    const kvp_status status = kvp_llama_create(&r->config, &r->model, &r->params, &r->engine, &why);
     if (status != KVP_OK)
         fprintf(stderr, "%s\n", why.text);
     must(status, "create");
@@ -392,7 +408,7 @@ static void add_totals(const run *r)
     kvp_sched_stats sched;
     kvp_llama_stats engine;
     totals *t = r->totals;
-    must(kvp_cache_stats(kvp_llama_cache(r->engine), &cache), "statistics");
+    must(kvp_cache_stats_get(kvp_llama_cache(r->engine), &cache), "statistics");
     must(kvp_sched_stats_get(r->sched, &sched), "statistics");
     kvp_llama_stats_get(r->engine, &engine);
     t->engines++;
@@ -516,6 +532,7 @@ static int something_never_happened(const totals *t)
         {"block that was slow", t->slow},
         {"idle block", t->idle},
         {"dead bytes", t->dead},
+        {"second id", t->seconds},
 #ifdef KVP_RANDOM_DISK
         {"record", t->disk.written},
         {"restart with a disk", t->disk.restarts},
@@ -598,7 +615,7 @@ static void print_empty(uint32_t own_tokens)
             must(kvp_llama_finish(engine, step.n_sampled > 0 ? sampled : NULL, NULL, NULL),
                  "finish");
     }
-    must(kvp_cache_stats(kvp_llama_cache(engine), &cache), "statistics");
+    must(kvp_cache_stats_get(kvp_llama_cache(engine), &cache), "statistics");
     printf("%u own tokens: %.1f %% of the cells are empty\n", own_tokens,
            100.0 * (double)cache.free_blocks / (double)cache.usable_blocks);
     kvp_llama_destroy(engine);

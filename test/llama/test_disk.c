@@ -2,15 +2,10 @@
  * other engines, and nothing that a disk does loses a request or gives wrong KV. S = 4; a record
  * has three blocks. The store has no thread, and works when an engine runs. */
 #define _XOPEN_SOURCE 700
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "fake/fake.h"
 
 #include "disk/disk.h"
@@ -60,6 +55,7 @@ typedef struct setting {
     uint32_t step_tokens;
     struct llama_adapter_lora *adapter;
     uint32_t is_never_held; /* max_loading is 0 */
+    uint32_t window;        /* of the model; 0: none */
 } setting;
 
 static const setting usual = {.model = "m",
@@ -86,8 +82,9 @@ static kvp_llama *make_engine(const setting *s)
     sched.max_loading = s->is_never_held ? 0 : 8;
     config.cache = &cache;
     config.sched = &sched;
-    config.block_tokens = S;
-    config.max_ids = 16;
+    plain.n_swa = (int32_t)s->window;
+    config.block_tokens = s->window > 0 && s->window < S ? s->window : S;
+    config.max_ids = s->window > 0 ? 32 : 16;
     config.max_running = 2;
     config.watermark = 0;
     config.host_blocks = s->host_blocks;
@@ -294,8 +291,7 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-/* ------------------------------------------------------------------------------- what comes back
- * */
+/* ------------------------------------------------------------------------------ what comes back */
 
 static void test_restart(void **state)
 {
@@ -311,9 +307,26 @@ static void test_restart(void **state)
     assert_int_equal(stats.store.records, 3);
     assert_true(stats.load_ns > 0 && stats.record_bytes % 4096 == 0);
     kvp_llama_destroy(engine);
-    assert_int_equal(compute_again(&usual, 1, 3 * RECORD), S); /* the last block: for logits */
+    assert_int_equal(compute_again(&usual, 1, 3 * RECORD), RECORD); /* for logits */
     assert_int_equal(compute_again(&usual, 2, 40), 40);
     assert_int_equal(compute_again(&usual, 1, RECORD - 1), RECORD - 1);
+}
+
+/* A window is the most that a record has, down to one token, whose state cannot grow. */
+static void test_window(void **state)
+{
+    (void)state;
+    setting s = usual;
+    s.host_blocks = 64; /* half of them may be lent: all of a prompt */
+    for (s.window = 1; s.window <= RECORD + 1; s.window++) {
+        const uint32_t block = s.window < S ? s.window : S;
+        const uint32_t record = (s.window < RECORD ? s.window : RECORD) / block * block;
+        kvp_llama *engine = make(&s);
+        assert_int_equal(figures(engine).record_tokens, record);
+        assert_int_equal(ask(engine, &s, 100 * (int32_t)s.window, 30), 30);
+        kvp_llama_destroy(engine);
+        assert_int_equal(compute_again(&s, 100 * (int32_t)s.window, 30), 30 - 29 / record * record);
+    }
 }
 
 /* The engine ends with the step that computed the last record. */
@@ -361,14 +374,14 @@ static void test_evicted(void **state)
 static void test_many(void **state)
 {
     (void)state;
-    enum { N = KVPI_PUTS_MOST + 3 };
+    enum { MOST = 32, N = MOST + 3 };
     setting large = usual;
     large.blocks = N * PIECE + 1;
     large.host_blocks = 3 * large.blocks;
     kvp_llama *engine = make(&large);
     assert_int_equal(ask(engine, &large, 1, N * RECORD), N * RECORD);
     assert_int_equal(figures(engine).skipped, 3);
-    assert_int_equal(figures(engine).store.stored, KVPI_PUTS_MOST);
+    assert_int_equal(figures(engine).store.stored, MOST);
     kvp_llama_destroy(engine);
     assert_int_equal(compute_again(&large, 1, N * RECORD), 3 * RECORD);
 }
@@ -385,7 +398,7 @@ static void test_shared(void **state)
     assert_true(run(engine, &usual) <= 3 * 2);
     const kvp_llama_disk_stats stats = figures(engine);
     assert_int_equal(stats.asked, 3);
-    assert_int_equal(stats.loaded, 2);
+    assert_int_equal(stats.loaded, 3);
     assert_int_equal(stats.store.gets, 2);
     kvp_llama_destroy(engine);
 }
@@ -396,6 +409,7 @@ static void test_part(void **state)
     (void)state;
     setting narrow = usual;
     narrow.lent_blocks = PIECE;
+    narrow.max_loads = 1;
     fill(&usual, 1, 40);
     kvp_llama *engine = make(&narrow);
     assert_int_equal(ask(engine, &narrow, 1, 40), 40 - RECORD);
@@ -499,13 +513,16 @@ static void test_slow(void **state)
     (void)state;
     setting cold;
     kvp_llama *engine = make_cold(&cold);
-    kvpi_disk *disk = engine->disk;
-    disk->rates.back[1].ns = 1e9; /* of three records */
-    assert_int_equal(ask(engine, &cold, 0, 40), 40);
-    assert_int_equal(figures(engine).slow, 1);
-    assert_int_equal(figures(engine).store.gets, 0);
-    disk->rates.back[1].refusals = KVPI_RATES_REFUSALS - 1; /* and then it is tried again */
-    assert_int_equal(ask(engine, &cold, 1000, 40), 40 - 3 * RECORD);
+    uint32_t n_slow = 0;
+    each_call = 10000;
+    assert_int_equal(ask(engine, &cold, 0, 40), 40 - 3 * RECORD); /* the first one is measured */
+    each_call = 1;
+    engine->host.rates.computing.ns = 1;
+    while (n_slow < 600 && ask(engine, &cold, 1000 * (int32_t)((1 + n_slow) % 4), 40) == 40)
+        n_slow++;
+    assert_int_equal(n_slow, 512); /* and then it is tried again */
+    assert_int_equal(figures(engine).slow, n_slow);
+    assert_int_equal(figures(engine).store.gets, 6);
     kvp_llama_destroy(engine);
 }
 
@@ -513,14 +530,18 @@ static void test_slow(void **state)
 static void test_slow_host(void **state)
 {
     (void)state;
-    fill(&usual, 1, 40);
+    for (int32_t i = 0; i < 3; i++)
+        fill(&usual, 1000 * i, 40);
     kvp_llama *engine = make(&usual);
-    kvpi_disk *disk = engine->disk;
-    engine->host.rates.computing.ns = 100;
-    engine->host.rates.back[1].ns = 99;
-    disk->rates.back[1].ns = 2;
-    assert_int_equal(ask(engine, &usual, 1, 40), 40);
-    assert_int_equal(figures(engine).slow, 1);
+    each_call = 1000;
+    assert_int_equal(ask(engine, &usual, 0, 40), 40 - 3 * RECORD); /* it is measured */
+    each_call = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        engine->host.rates.computing.ns = 1000;
+        engine->host.rates.back[1].ns = i == 0 ? 0 : 999;
+        assert_int_equal(ask(engine, &usual, 1000 * (int32_t)(1 + i), 40), i == 0 ? 4 : 40);
+        assert_int_equal(figures(engine).slow, i);
+    }
     kvp_llama_destroy(engine);
 }
 
@@ -570,9 +591,8 @@ static void test_damaged(void **state)
     walk(change_slabs);
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40);
-    const kvp_llama_disk_stats stats = figures(engine);
-    assert_int_equal(stats.failed, 1);
-    assert_int_equal(stats.loaded_tokens, 0);
+    assert_int_equal(figures(engine).failed, 1);
+    assert_int_equal(figures(engine).loaded_tokens, 0);
     kvp_llama_destroy(engine);
     assert_int_equal(compute_again(&usual, 1, 40), 4); /* it was written anew */
 }
@@ -592,8 +612,7 @@ static void test_full(void **state)
     small.size_kib = 20; /* of two records */
     kvp_llama *engine = make(&small);
     ask_many(engine, &small, 8);
-    const kvp_llama_disk_stats stats = figures(engine);
-    assert_true(stats.store.records <= 2 && stats.store.bytes <= 20 * 1024);
+    assert_true(figures(engine).store.records <= 2 && figures(engine).store.bytes <= 20 * 1024);
     kvp_llama_destroy(engine);
 }
 
@@ -691,6 +710,11 @@ static void test_refusals(void **state)
     kvp_llama_destroy(engine);
 }
 
+static bool aborts_nth(void *n_left)
+{
+    return --*(uint32_t *)n_left == 0;
+}
+
 /* A folder that cannot be one; a model that cannot be computed; every allocation. */
 static void test_open_failures(void **state)
 {
@@ -710,11 +734,15 @@ static void test_open_failures(void **state)
     kvp_llama *engine = make_engine(&usual);
     assert_int_equal(kvp_llama_disk_open(engine, &config, &why), KVP_E_IO);
     assert_string_equal(why.field, "url");
-    for (uint32_t after = 0; after < 2; after++) {
-        fake_fail(kvp_llama_context(engine), -3, 0);
-        assert_int_equal(open_disk(engine, &usual, &why), KVP_E_IO);
-        assert_string_equal(why.text, "llama.cpp gives no bytes of KV");
+    plain.step_us = 500; /* a decode asks once whether it is aborted */
+    for (uint32_t decode = 1; decode <= 3; decode++) {
+        uint32_t n_left = decode;
+        llama_set_abort_callback(kvp_llama_context(engine), aborts_nth, &n_left);
+        assert_int_equal(open_disk(engine, &usual, &why), decode <= 2 ? KVP_E_IO : KVP_OK);
+        assert_string_equal(why.text, decode <= 2 ? "llama.cpp gives no bytes of KV" : "");
+        assert_int_equal(fake_used(kvp_llama_context(engine)), 0);
     }
+    plain.step_us = 0;
     kvp_llama_destroy(engine);
 }
 
@@ -745,6 +773,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_restart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_evicted, set_up, tear_down),

@@ -1,13 +1,8 @@
 /* The host tier over the fake llama.cpp: what is evicted goes out in pieces of neighbouring blocks,
  * comes back in one call, and only where that is faster. S = 4. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "fake/fake.h"
 
 #include "engine.h"
@@ -145,7 +140,7 @@ static void without_flash_attention_there_is_none(void **state)
     kvp_llama *engine = make(20, 0, &why);
     assert_string_equal(why.field, "flash_attn_type");
     assert_non_null(strstr(why.text, "no host tier"));
-    assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
     assert_int_equal(stats.host_usable_blocks, 0);
     assert_int_equal(stats.usable_blocks, BLOCKS + PIECE);
     kvp_llama_destroy(engine);
@@ -246,7 +241,7 @@ static void a_step_may_exchange_all_blocks(void **state)
     while (make_step(engine) > 0)
         ;
     assert_int_equal(run_prompt(engine, 30000, MANY * S - 1), S - 1);
-    assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
     assert_int_equal(stats.unkept_blocks, 0);
     kvp_llama_destroy(engine);
 }

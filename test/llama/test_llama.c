@@ -1,13 +1,8 @@
 /* The engine over the fake llama.cpp: what is refused, how keepers are packed and emptied, and what
  * is left after a decode that fails. S = 4. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "fake/fake.h"
 
 #include "engine.h"
@@ -130,6 +125,64 @@ static void contexts_are_refused_by_name(void **state)
     refuse(&plain, &params, "ctx_other", "another context");
 }
 
+static void windows_limit_configurations(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_why why;
+    kvp_llama_config config, good;
+    struct llama_model windowed = {.n_swa = 128, .architecture = "gemma3"};
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&good);
+#define LIMITED(name, value, word)                                                                 \
+    config = good;                                                                                 \
+    config.name = (value);                                                                         \
+    assert_int_equal(kvp_llama_create(&config, &windowed, &params, &engine, &why), KVP_E_ARG);     \
+    assert_non_null(strstr(why.text, word))
+    LIMITED(block_tokens, 129, "block_tokens is 129, expected 1 to 128");
+    LIMITED(max_running, 64, "max_running is 64, expected 1 to 63");
+    LIMITED(max_ids, 6, "max_ids is 6, expected 7 to 256");
+    windowed.architecture = "llama4";
+    LIMITED(max_seq_tokens, 128, "llama4: its layers attend in chunks of 128 tokens");
+    config.max_running = 64; /* shorter sequences need one id */
+    config.max_seq_tokens = 127;
+    assert_int_equal(kvp_llama_create(&config, &windowed, &params, &engine, &why), KVP_OK);
+    kvp_llama_destroy(engine);
+}
+
+/* S = 4, and a window of 12: 11 tokens need one id, 12 two. What a closed sequence leaves in its id
+ * needs a second one only if it is as long. */
+static void long_ids_have_second_ones(void **state)
+{
+    (void)state;
+    kvp_llama *engine;
+    kvp_llama_config config;
+    struct llama_model windowed = {.n_swa = 12, .architecture = "gemma3"};
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = 64;
+    kvp_llama_config_init(&config);
+    config.block_tokens = S;
+    config.max_running = 4;
+    config.watermark = 0;
+    assert_int_equal(kvp_llama_create(&config, &windowed, &params, &engine, NULL), KVP_OK);
+    (void)run_prompt(engine, 0, 11);
+    assert_int_equal(stats_of(engine).second_ids, 0);
+    (void)run_prompt(engine, 100, 12);
+    kvp_step step;
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK); /* retires it: 4..7 is packed */
+    assert_int_equal(stats_of(engine).second_ids, 1);
+    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_int_equal(run_prompt(engine, 100, 12), 8);
+    assert_int_equal(run_prompt(engine, 500, 60), 0); /* evicts all */
+    assert_int_equal(run_prompt(engine, 500, 60), 56);
+    assert_int_equal(run_prompt(engine, 800, 56), 0); /* leaves 500 to 507 in their keeper */
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_int_equal(stats_of(engine).second_ids, 1); /* 800 to 807 are alone, and need none */
+    assert_int_equal(run_prompt(engine, 800, 56), 52);
+    kvp_llama_destroy(engine);
+}
+
 /* A later release with a field at the end. */
 typedef struct longer_params {
     struct llama_context_params params;
@@ -245,7 +298,7 @@ static void caches_and_schedulers_are_prepared(void **state)
     cache.max_seqs = 1;
     cache.steps = KVP_STEPS_OVERLAPPED;
     assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
-    assert_int_equal(kvp_cache_config(kvp_llama_cache(engine), &cache), KVP_OK);
+    assert_int_equal(kvp_cache_config_get(kvp_llama_cache(engine), &cache), KVP_OK);
     assert_int_equal(cache.max_namespaces, 3);
     assert_int_equal(cache.quotas, 1);
     assert_int_equal(cache.n_blocks, 512 / 16 + 1);
@@ -485,6 +538,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_are_refused_by_name),
         cmocka_unit_test(contexts_are_refused_by_name),
+        cmocka_unit_test(windows_limit_configurations),
+        cmocka_unit_test(long_ids_have_second_ones),
         cmocka_unit_test(another_libllama_is_refused),
         cmocka_unit_test(configurations_are_refused_by_name),
         cmocka_unit_test(caches_and_schedulers_are_prepared),

@@ -1,17 +1,11 @@
 /* Parts of kvpager-serve, without HTTP: text, limits, samplers' arguments, the command line and
  * ggml's back ends. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "../../integrations/llama/serve/engine/backends.h"
 #include "../../integrations/llama/serve/engine/limits.h"
 #include "../../integrations/llama/serve/engine/sampling.h"
@@ -171,7 +165,7 @@ static void limits_are_the_schedulers(void **state)
         config.watermark = draw(10) / 20.0;
         params.n_ctx = 20 + draw(400);
         assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
-        assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+        assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
         assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
         const kvpi_limits limits = {config.block_tokens,
                                     (uint32_t)stats.usable_blocks,
@@ -278,22 +272,25 @@ static void sizes_have_units(void **state)
     static const struct {
         const char *text;
         uint64_t bytes; /* 0: refused */
-    } sizes[] = {{"1", 1},
-                 {"4095", 4095},
+    } sizes[] = {{"1B", 1},
+                 {"4095B", 4095},
                  {"3K", 3072},
                  {"2Mi", 2 << 20},
                  {"8GiB", UINT64_C(8) << 30},
-                 {"16777215T", UINT64_C(16777215) << 40},
-                 {"16777216T", 0},
-                 {"18446744073709551615", UINT64_MAX},
+                 {"16383T", UINT64_C(16383) << 40},
+                 {"16384T", UINT64_C(16384) << 40},
+                 {"16778T", 0},
+                 {"18446744073709551615", 0},
                  {"18446744073709551616", 0},
+                 {"1.5G", UINT64_C(3) << 29},
+                 {"1GB", 1000000000},
+                 {"1g", 1 << 30},
+                 {"1048576", 1 << 20},
+                 {"80B", 80},
                  {"0", 0},
                  {"-1", 0},
                  {"", 0},
                  {" 1", 0},
-                 {"1.5G", 0},
-                 {"1GB", 0},
-                 {"1g", 0},
                  {"1KK", 0},
                  {"G", 0}};
     (void)state;
@@ -305,6 +302,8 @@ static void sizes_have_units(void **state)
         else
             assert_non_null(strstr(why, "expected bytes, such as 1073741824, 512M or 8G"));
     }
+    READ_WRONG("--host-memory is '8', which is bytes: 8G?", "x", "-m", "a", "-fa", "on",
+               "--host-memory", "8");
 }
 
 /* ------------------------------------------------------------------------------------ back ends */

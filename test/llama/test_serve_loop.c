@@ -1,15 +1,10 @@
 /* The engine's thread of kvpager-serve over the fake llama.cpp, without HTTP. A client of the test
  * sends its next request within kvpi_job_add: no client can be faster. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "../../integrations/llama/serve/engine/loop.h"
 #include "../../integrations/llama/serve/engine/restart.h"
 #include "fake/fake.h"
@@ -257,6 +252,22 @@ static void the_weights_are_compared(void **state)
     (void)remove(second);
 }
 
+static void limits_of_windows_name_the_option(void **state)
+{
+    (void)state;
+    char why_option[200];
+    kvp_why why;
+    static char program[] = "x", name[] = "-m", parallel[] = "-np", n[] = "64";
+    char *arguments[] = {program, name, weights, parallel, n, NULL};
+    struct llama_model windowed = text_model;
+    windowed.n_swa = 128;
+    assert_int_equal(kvpi_options_read(&options, 5, arguments, why_option), KVPI_OPTIONS_OK);
+    options.ctx_size = 512;
+    assert_int_equal(kvpi_loop_start(&loop, &options, &windowed, &why), -1);
+    assert_string_equal(why.field, "-np");
+    assert_non_null(strstr(why.text, "is 64, expected 1 to 63"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +275,7 @@ int main(void)
         cmocka_unit_test(nobody_waits_for_a_closed_job),
         cmocka_unit_test(the_server_starts_with_any_damage),
         cmocka_unit_test(the_weights_are_compared),
+        cmocka_unit_test(limits_of_windows_name_the_option),
     };
     (void)snprintf(weights, sizeof weights, "test_serve_loop.%d.gguf", (int)getpid());
     (void)snprintf(snapshot_path, sizeof snapshot_path, "test_serve_loop.%d", (int)getpid());

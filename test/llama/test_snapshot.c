@@ -2,11 +2,7 @@
  * damaged byte and every cut is noticed, and the file is replaced as a whole. S = 4. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "fake/fake.h"
 
 #include "engine.h"

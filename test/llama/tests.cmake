@@ -88,7 +88,7 @@ if(KVP_CAN_SERVE)
   target_link_libraries(kvp_serve_fake PRIVATE kvp_fake_llama)
   set(names api bad_input gone lora memory restart)
   if(TARGET kvp_llama_disk_over_fake)
-    list(APPEND names disk)
+    list(APPEND names disk window)
   endif()
   foreach(name ${names})
     kvp_add_test(NAME serve_${name} LABELS tools
@@ -108,7 +108,7 @@ endif()
 set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
 if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
   add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c"
-                 "${CMAKE_CURRENT_LIST_DIR}/f32_model.c")
+                 "${CMAKE_CURRENT_LIST_DIR}/f32_model.c" "${CMAKE_CURRENT_LIST_DIR}/window_model.c")
   kvp_configure_target(kvp_llama_real)
   target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
   target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
@@ -124,6 +124,20 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
   target_include_directories(kvp_llama_steps SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
   target_link_libraries(kvp_llama_steps PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY})
   target_link_options(kvp_llama_steps PRIVATE "LINKER:--wrap=llama_decode")
+  if(KVP_CXX) # what it allocates is told by a function of C++; `kvpager size` is compared with it
+    add_executable(kvp_llama_allocated "${CMAKE_CURRENT_LIST_DIR}/allocated.cpp")
+    target_compile_features(kvp_llama_allocated PRIVATE cxx_std_17)
+    target_compile_options(kvp_llama_allocated PRIVATE -Wall -Wextra)
+    get_filename_component(unpacked "${KVP_LLAMA_MODEL}" DIRECTORY)
+    target_include_directories(kvp_llama_allocated SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE}
+                               "${unpacked}/src")
+    target_link_libraries(kvp_llama_allocated PRIVATE ${KVP_LLAMA_LIBRARY})
+    kvp_add_test(NAME llama_real_allocated LABELS llama_real TIMEOUT 600
+                 COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/allocated.py"
+                         "$<TARGET_FILE:kvp_llama_allocated>")
+  else()
+    add_custom_target(kvp_llama_allocated)
+  endif()
   kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
   kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 2400
@@ -132,10 +146,24 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
   kvp_add_test(NAME llama_real_host LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" host)
+  kvp_add_test(NAME llama_real_bits LABELS llama_real TIMEOUT 2400
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" bits)
+  set(scenes scene cells host forks bits)
+  if(TARGET kvpager_llama_disk)
+    list(APPEND scenes disk)
+  endif()
+  foreach(name ${scenes})
+    kvp_add_test(NAME llama_real_window_${name} LABELS llama_real TIMEOUT 600
+                 COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" ${name} window)
+  endforeach()
   if(TARGET kvpager_serve)
     kvp_add_test(NAME llama_real_serve LABELS llama_real TIMEOUT 1200
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
                          "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+    kvp_add_test(NAME llama_real_serve_window LABELS llama_real TIMEOUT 1200
+                 COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/window.py"
+                         "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}"
+                         "$<TARGET_FILE:kvp_llama_real>")
     if(KVP_GGML) # the same with kvpager's attention
       kvp_add_test(NAME llama_real_serve_attention LABELS llama_real TIMEOUT 1200
                    COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"

@@ -2,7 +2,8 @@
  *
  * The calls are drawn as everywhere else, with an oracle beside the cache to drive the generator;
  * both allocate as they like. Only while a call is on the cache are the counters on: in that time
- * everything that allocates is the library, or kvp_call_run, whose storage is made beforehand.
+ * everything that allocates is the library, or kvp_oplog_call_run, whose storage is made
+ * beforehand.
  */
 #include "allocations.h"
 #include "generate.h"
@@ -77,7 +78,7 @@ static bool counters_work(kvp_cache *cache)
 
     n_allocations = 0;
     counting = true;
-    (void)kvp_call_run(cache, &call, &outcome);
+    (void)kvp_oplog_call_run(cache, &call, &outcome);
     counting = false;
     kvp_outcome_free(&outcome);
     return n_allocations > 0;
@@ -96,11 +97,11 @@ static uint64_t run_counted(kvp_cache *cache, oracle *o, generator *g, uint64_t 
         generator_next(g, &call);
         n_allocations = 0;
         counting = true;
-        (void)kvp_call_run(cache, &call, &seen);
+        (void)kvp_oplog_call_run(cache, &call, &seen);
         counting = false;
         if (n_allocations && guilty++ == 0)
-            printf("%s allocated %" PRIu64 " times (call %" PRIu64 ")\n", kvp_call_name(call.op),
-                   n_allocations, i);
+            printf("%s allocated %" PRIu64 " times (call %" PRIu64 ")\n",
+                   kvp_oplog_call_name(call.op), n_allocations, i);
         oracle_run(o, &call, &foretold);
         oracle_learn(o, &call, &seen, &foretold);
         generator_saw(g, &call, &seen);
@@ -128,7 +129,7 @@ static uint64_t run_config(uint64_t seed, uint64_t index, uint64_t ops, uint64_t
         return 1;
     *out_at_creation += n_allocations;
     kvp_config_init(&resolved);
-    if (counters_work(cache) && kvp_cache_config(cache, &resolved) == KVP_OK) {
+    if (counters_work(cache) && kvp_cache_config_get(cache, &resolved) == KVP_OK) {
         o = oracle_create(&resolved);
         g = generator_create(seed, index, o);
         guilty = run_counted(cache, o, g, ops);

@@ -517,6 +517,8 @@ static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const
     for (uint32_t i = 0; i < o->n_evicted; i++)
         meet(c, COVER_evicted_of_a_group, o->evicted[i].group > 0);
     meet(c, COVER_host_units_withdrawn, o->marks.host_withdrawn > before->marks.host_withdrawn);
+    meet(c, COVER_cut_units_withdrawn, o->marks.cut_withdrawn > before->marks.cut_withdrawn);
+    meet(c, COVER_cut_units_reported, o->marks.cut_reported > before->marks.cut_reported);
 }
 
 static bool asks_for_a_size(const kvp_call *call)
@@ -596,7 +598,7 @@ void coverage_print(FILE *file, const coverage *c)
             if (!c->calls[op][status])
                 continue;
             if (first)
-                fprintf(file, "%-18s", kvp_call_name(op));
+                fprintf(file, "%-18s", kvp_oplog_call_name(op));
             first = false;
             fprintf(file, " %s %" PRIu64, kvp_status_name((kvp_status)(-(int)status)) + 4,
                     c->calls[op][status]);
@@ -610,7 +612,8 @@ void coverage_print(FILE *file, const coverage *c)
     fprintf(file, "\n");
     for (uint32_t i = 0; i < COVERAGE_ASKED; i++)
         fprintf(file, "%s OK %" PRIu64 " LATER %" PRIu64 " NEVER %" PRIu64 "\n",
-                kvp_call_name(asking[i]), c->verdicts[i][0], c->verdicts[i][1], c->verdicts[i][2]);
+                kvp_oplog_call_name(asking[i]), c->verdicts[i][0], c->verdicts[i][1],
+                c->verdicts[i][2]);
     for (uint32_t i = 0; i < COVER_COUNT; i++)
         fprintf(file, "%-30s %" PRIu64 "\n", point_name(i), c->points[i]);
 #define COVERAGE_PRINT(name) fprintf(file, "inside: %-22s %" PRIu64 "\n", #name, c->marks.name);
@@ -632,9 +635,9 @@ uint32_t coverage_missing(FILE *file, const coverage *c)
     for (size_t i = 0; i < sizeof expectations / sizeof *expectations; i++) {
         const expected *e = &expectations[i];
 
-        n += miss(file, c->calls[e->op][0], kvp_call_name(e->op), "KVP_OK");
+        n += miss(file, c->calls[e->op][0], kvp_oplog_call_name(e->op), "KVP_OK");
         for (uint32_t k = 0; e->statuses[k]; k++)
-            n += miss(file, c->calls[e->op][-e->statuses[k]], kvp_call_name(e->op),
+            n += miss(file, c->calls[e->op][-e->statuses[k]], kvp_oplog_call_name(e->op),
                       kvp_status_name(e->statuses[k]));
     }
     for (uint32_t i = 0; i < COVERAGE_STOPS; i++)
@@ -643,7 +646,7 @@ uint32_t coverage_missing(FILE *file, const coverage *c)
         static const char *names[] = {"OK", "LATER", "NEVER"};
 
         for (uint32_t k = 0; k < 3; k++)
-            n += miss(file, c->verdicts[i][k], kvp_call_name(asking[i]), names[k]);
+            n += miss(file, c->verdicts[i][k], kvp_oplog_call_name(asking[i]), names[k]);
     }
     for (uint32_t i = 0; i < COVER_COUNT; i++)
         n += miss(file, c->points[i], "the situation", point_name(i));

@@ -80,6 +80,8 @@ enum { COVERAGE_ASKED = 4 };
     X(swapped_refused)                                                                             \
     X(swapped_reported)                                                                            \
     X(host_units_withdrawn)                                                                        \
+    X(cut_units_withdrawn)                                                                         \
+    X(cut_units_reported)                                                                          \
     X(host_short)                                                                                  \
     X(plan_of_three_phases)                                                                        \
     X(plan_of_both_ways)                                                                           \

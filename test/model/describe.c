@@ -193,14 +193,10 @@ static const field shortage_fields[] = {
     FIELD(kvp_shortage, tier),   FIELD(kvp_shortage, reserved), {NULL, 0, 0},
 };
 static const field state_fields[] = {
-    FIELD(kvp_state_info, read_slot),
-    FIELD(kvp_state_info, write_slot),
-    FIELD(kvp_state_info, lost),
-    FIELD(kvp_state_info, branch_end),
-    FIELD(kvp_state_info, prompt_end),
-    FIELD(kvp_state_info, ring_slots),
-    FIELD(kvp_state_info, computed_slot),
-    {NULL, 0, 0},
+    FIELD(kvp_state_info, read_slot),     FIELD(kvp_state_info, write_slot),
+    FIELD(kvp_state_info, lost),          FIELD(kvp_state_info, branch_end),
+    FIELD(kvp_state_info, prompt_end),    FIELD(kvp_state_info, ring_slots),
+    FIELD(kvp_state_info, computed_slot), {NULL, 0, 0},
 };
 static const field state_stats_fields[] = {
     FIELD(kvp_state_stats, usable_slots),
@@ -359,7 +355,7 @@ static void print_members(FILE *file, const kvp_call *call)
 
 void call_print(FILE *file, const kvp_call *call)
 {
-    fprintf(file, "%s", kvp_call_name(call->op));
+    fprintf(file, "%s", kvp_oplog_call_name(call->op));
     if (call->handle)
         fprintf(file, " %" PRIx64, call->handle);
     print_members(file, call);

@@ -295,7 +295,7 @@ static void put_hashes(generator *g, kvp_call *call)
     if (chance(g, 8)) {
         uint32_t at = below(g, n);
 
-        /* A lie between the ends may cost hits; nobody says how many: only in kvp_match. */
+        /* A lie between the ends may cost hits; nobody says how many: only in kvp_cache_match. */
         if (call->op != KVP_CALL_MATCH && at && at + 1 < n)
             return;
         for (uint32_t i = 0; i < sizeof g->hashes->bytes; i++)

@@ -72,6 +72,7 @@ typedef struct oracle_node {
     bool is_root;
     bool is_private;   /* never found by a match: a private unit, or withdrawn */
     bool has_ns;       /* root: its namespace still uses it */
+    bool cut;          /* a sequence that had it computed was cut inside it */
     uint32_t parent;   /* of a root: itself */
     uint32_t root;     /* likewise */
     uint32_t depth;    /* units before it */
@@ -256,6 +257,8 @@ typedef struct oracle_seq {
     X(promotions)        /* a duplicate took a node's place */                                     \
     X(host_promotions)   /* on the host */                                                         \
     X(host_withdrawn)    /* a unit that had a block there */                                       \
+    X(cut_withdrawn)     /* a unit that was cut, and is not the sequence's */                      \
+    X(cut_reported)      /* and another sequence has it */                                         \
     X(freed_cached)      /* a cached block lost its last sealed unit without a take */             \
     X(freed_parked)      /* and a parked one */                                                    \
     X(removed_copies)    /* from the plan: the destination became free */                          \
@@ -500,7 +503,7 @@ typedef struct oracle {
     uint32_t honest_units; /* and this is what it could have hit at most */
 } oracle;
 
-/* Make an oracle for a cache of this resolved configuration (kvp_cache_config). Exits when the
+/* Make an oracle for a cache of this resolved configuration (kvp_cache_config_get). Exits when the
  * machine has no memory, like everything here. */
 oracle *oracle_create(const kvp_config *resolved);
 void oracle_destroy(oracle *o);

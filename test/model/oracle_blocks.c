@@ -302,7 +302,7 @@ kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
             (uint32_t)call->tokens[i] >= o->pools[call->tier].n)
             return oracle_fail(o, KVP_E_ARG, i, 0);
     }
-    if (call->tier >= ORACLE_TIERS)
+    if (call->tier >= ORACLE_TIERS || !o->pools[call->tier].n)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     oracle_begin_change(o);
     for (uint32_t i = 0; i < call->n_tokens; i++) {

@@ -97,7 +97,7 @@ static uint32_t new_entry(oracle *o)
     }
     node = &o->nodes[i];
     node->used = true;
-    node->is_root = node->is_private = node->has_ns = false;
+    node->is_root = node->is_private = node->has_ns = node->cut = false;
     node->users = node->children = node->in_flight = 0;
     node->first_child = node->sibling = ORACLE_NONE;
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {

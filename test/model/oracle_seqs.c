@@ -29,14 +29,31 @@ static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq
     return shares;
 }
 
-/* Does it have the first unit that is withdrawn? (Where a window made it private, it does not.) */
+/* "That follow the same units as the one with token `from`, begin with the same tokens up to
+ * `from`, whatever their keys, and were once cut by a truncate or fork." */
+static bool was_cut(const oracle *o, const oracle_seq *seq, uint32_t from, uint32_t i)
+{
+    uint32_t unit = from / o->unit;
+    const oracle_node *node = &o->nodes[i];
+    const int32_t *tokens =
+        unit < seq->n_chain ? o->nodes[seq->chain[unit]].tokens : seq->tail;
+
+    return from < oracle_lower(seq->known, oracle_kept_tokens(o, seq)) && !node->is_root &&
+           !node->is_private && node->cut &&
+           node->parent == (unit ? seq->chain[unit - 1] : seq->root) &&
+           memcmp(node->tokens, tokens, (from % o->unit + 1) * sizeof *tokens) == 0;
+}
+
+/* Does it have one of the units that are withdrawn first? (Where a window made it private, it does
+ * not.) */
 static bool has_withdrawn(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
                           uint32_t from)
 {
     uint32_t unit = from / o->unit;
 
-    return unit < oracle_public_units(o, seq) && unit < oracle_public_units(o, other) &&
-           other->chain[unit] == seq->chain[unit];
+    return unit < oracle_public_units(o, other) &&
+           ((unit < oracle_public_units(o, seq) && other->chain[unit] == seq->chain[unit]) ||
+            was_cut(o, seq, from, other->chain[unit]));
 }
 
 static uint32_t find_sharers(oracle *o, const oracle_seq *seq, uint32_t from)
@@ -54,15 +71,41 @@ static uint32_t find_sharers(oracle *o, const oracle_seq *seq, uint32_t from)
     return n;
 }
 
-/* Unit by unit, group by group. */
-static void withdraw(oracle *o, const oracle_seq *seq, uint32_t from_unit)
+static void withdraw_unit(oracle *o, uint32_t node)
 {
-    uint32_t end = oracle_public_units(o, seq);
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        oracle_node_withdraw(o, node, k);
+    oracle_state_withdraw(o, node);
+}
 
-    for (uint32_t i = from_unit; i < end; i++) {
-        for (uint32_t k = 0; k < o->config.n_groups; k++)
-            oracle_node_withdraw(o, seq->chain[i], k);
-        oracle_state_withdraw(o, seq->chain[i]);
+/* Of the units that were cut the one with the lowest hash; ORACLE_NONE: there is none any more. */
+static uint32_t next_cut(const oracle *o, const oracle_seq *seq, uint32_t from)
+{
+    uint32_t next = ORACLE_NONE;
+
+    for (uint32_t i = 0; i < o->n_nodes; i++) {
+        if (o->nodes[i].used && was_cut(o, seq, from, i) &&
+            (next == ORACLE_NONE ||
+             memcmp(&o->nodes[i].hash, &o->nodes[next].hash, sizeof o->nodes[i].hash) < 0))
+            next = i;
+    }
+    return next;
+}
+
+/* Unit by unit, group by group. */
+static void withdraw(oracle *o, const oracle_seq *seq, uint32_t from)
+{
+    uint32_t end = oracle_public_units(o, seq), cut;
+
+    for (uint32_t i = from / o->unit; i < end; i++)
+        withdraw_unit(o, seq->chain[i]);
+    while ((cut = next_cut(o, seq, from)) != ORACLE_NONE) {
+        o->marks.cut_withdrawn++;
+        o->marks.cut_reported += o->nodes[cut].users > 0;
+        o->nodes[cut].users++; /* lives until it is done */
+        withdraw_unit(o, cut);
+        o->nodes[cut].users--;
+        oracle_node_prune(o, cut);
     }
 }
 
@@ -91,7 +134,7 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     oracle_begin_change(o);
     lacked = oracle_lacks(o, seq);
     computed = seq->computed;
-    withdraw(o, seq, from / o->unit);
+    withdraw(o, seq, from);
     if (oracle_has_states(o) && from < seq->tokens) /* what is not computed is given up, too */
         kept = oracle_lower(from, computed);
     oracle_cut_slots(o, seq, kept);
@@ -130,17 +173,20 @@ static void cut_tail(oracle_seq *to, const oracle_seq *from, uint32_t n)
 }
 
 /* Give `to` the known tokens of `from` before n, whose chain it has up to there. */
-static void cut_values(const oracle *o, oracle_seq *to, const oracle_seq *from, uint32_t n)
+static void cut_values(oracle *o, oracle_seq *to, const oracle_seq *from, uint32_t n)
 {
     uint32_t kept = oracle_kept_tokens(o, from), end = oracle_lower(n, kept);
     uint32_t units = end / o->unit, rest = end % o->unit;
 
     to->unkept = from->unkept && n > kept;
     to->known = oracle_lower(from->known, n);
-    if (units < from->n_chain)
+    if (units < from->n_chain) {
+        if (rest && units < oracle_public_units(o, from) && units < from->computed / o->unit)
+            o->nodes[from->chain[units]].cut = true;
         cut_unit(to, &o->nodes[from->chain[units]], rest);
-    else
+    } else {
         cut_tail(to, from, rest);
+    }
 }
 
 /* The child refers to what it keeps. */

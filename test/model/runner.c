@@ -33,6 +33,8 @@ typedef struct options {
     int check_level;
     uint32_t audit_every;
     const char *record, *replay, *shrink, *out;
+    const char *program; /* its path, of which the first n_folder bytes are the folder's */
+    int n_folder;
 } options;
 
 /* A library built with KVP_CHECK 3 audits itself after every call. */
@@ -104,7 +106,8 @@ static void print_config(FILE *file, const kvp_config *c)
             c->quotas                         ? " quotas"
             : c->policy == KVP_POLICY_LEARNED ? " learned"
                                               : "");
-    fprintf(file, " loads %" PRIu32 " of %" PRIu32, c->max_loads, c->lent_blocks);
+    fprintf(file, " loads %" PRIu32 " of %" PRIu32 " states %" PRIu32 "+%" PRIu32, c->max_loads,
+            c->lent_blocks, c->state_slots, c->host_state_slots);
     for (uint32_t k = 0; k < c->n_groups; k++)
         fprintf(file, " {%" PRIu32 ",%" PRIu32 "}", c->groups[k].sink_tokens,
                 c->groups[k].recent_tokens);
@@ -153,7 +156,7 @@ static void keep_failure(const options *opt, uint64_t index, const session_optio
     session_options again = *how;
     session *s;
     script *p;
-    char path[64];
+    char path[4096];
     uint32_t at;
 
     again.record = false;
@@ -167,7 +170,8 @@ static void keep_failure(const options *opt, uint64_t index, const session_optio
     run_calls(s, opt->seed, index, calls, NULL, p);
     session_destroy(s);
     if (script_shrink(p, &again)) {
-        snprintf(path, sizeof path, "kvp_model-%" PRIu64 "-%" PRIu64 ".kvplog", opt->seed, index);
+        snprintf(path, sizeof path, "%.*skvp_model-%" PRIu64 "-%" PRIu64 ".kvplog", opt->n_folder,
+                 opt->program, opt->seed, index);
         again.record_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
         printf("shrunk, and written to %s:\n", path);
         fflush(stdout);
@@ -229,7 +233,7 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
         if (!opt->no_shrink)
             keep_failure(opt, index, &how, &config, calls);
     }
-    if (s && kvp_cache_stats(s->cache, &stats) == KVP_OK)
+    if (s && kvp_cache_stats_get(s->cache, &stats) == KVP_OK)
         count_collisions(c, config.test_hash_bits, stats.hash_collisions);
     if (s)
         count_events(c, s->v);
@@ -388,8 +392,11 @@ static bool read_option(options *opt, const char *name, const char *value, int *
 int main(int argc, char **argv)
 {
     options opt = {.seed = 1, .ops = 200000, .configs = 0, .check_level = -1};
+    const char *name = argc > 0 ? strrchr(argv[0], '/') : NULL;
     int used;
 
+    opt.program = argv[0];
+    opt.n_folder = name ? (int)(name + 1 - argv[0]) : 0;
     for (int i = 1; i < argc; i += used) {
         if (!read_option(&opt, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used)) {
             fprintf(stderr, "kvp_model: bad option %s (see test/model/README.md)\n", argv[i]);

@@ -124,7 +124,7 @@ static void tell_opened(const script *p, int pipe)
     for (uint32_t i = 0; i < p->n; i++) {
         uint64_t opened = 0;
 
-        if (kvp_call_run(cache, &p->calls[i], &outcome) == KVP_OK)
+        if (kvp_oplog_call_run(cache, &p->calls[i], &outcome) == KVP_OK)
             opened = script_opened(&p->calls[i], &outcome);
         if (write(pipe, &opened, sizeof opened) != sizeof opened)
             return;

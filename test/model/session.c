@@ -158,12 +158,12 @@ session *session_create(const kvp_config *config, const session_options *options
     status = create_cache(s, config);
     if (status == KVP_OK) {
         kvp_config_init(&resolved);
-        status = kvp_cache_config(s->cache, &resolved);
+        status = kvp_cache_config_get(s->cache, &resolved);
     }
     if (status == KVP_OK && !resolved_well(config, &resolved))
         status = KVP_E_MISMATCH;
     if (status == KVP_OK && (options->record || options->record_fd >= 0)) {
-        status = kvp_record_start(s->cache, &sink);
+        status = kvp_cache_record_start(s->cache, &sink);
         s->recording = true;
     }
     if (status != KVP_OK) {
@@ -208,13 +208,13 @@ static bool check(session *s)
     if (!level)
         return true;
     memset(&violation, 0, sizeof violation);
-    status = kvp_check(s->cache, level, &violation);
+    status = kvp_cache_check(s->cache, level, &violation);
     s->n_made++;
     if (status == KVP_OK)
         return true;
     sign(s, 0, violation.invariant);
     snprintf(s->why, sizeof s->why,
-             "after the call kvp_check says %s: %.7s, object %" PRIu64 ": %s",
+             "after the call kvp_cache_check says %s: %.7s, object %" PRIu64 ": %s",
              kvp_status_name(status), violation.invariant, violation.object,
              violation.detail ? violation.detail : "");
     return false;
@@ -231,13 +231,13 @@ static bool is_recorded(const kvp_call *call)
 
 static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_outcome *foretold)
 {
-    kvp_status status = kvp_call_run(s->cache, call, seen);
+    kvp_status status = kvp_oplog_call_run(s->cache, call, seen);
     const char *difference;
 
     s->n_made += is_recorded(call);
     if (status != KVP_OK) {
         sign(s, 0, "run");
-        snprintf(s->why, sizeof s->why, "kvp_call_run gave %s", kvp_status_name(status));
+        snprintf(s->why, sizeof s->why, "kvp_oplog_call_run gave %s", kvp_status_name(status));
         return false;
     }
     oracle_run(s->o, call, foretold);
@@ -292,7 +292,8 @@ static bool audit_call(session *s, kvp_call *call)
     snprintf(s->why, sizeof s->why,
              "audit, %s (handle %" PRIx64 ", group %" PRIu32 ", tier %" PRIu32 ", block %" PRId32
              "): %.110s",
-             kvp_call_name(call->op), call->handle, call->group, call->tier, call->block, text);
+             kvp_oplog_call_name(call->op), call->handle, call->group, call->tier, call->block,
+             text);
     s->audit_call = *call;
     return false;
 }
@@ -436,7 +437,7 @@ bool session_replay_log(session *s)
 {
     kvp_oplog *log = NULL;
     uint64_t index = 0;
-    kvp_status status = kvp_record_stop(s->cache);
+    kvp_status status = kvp_cache_record_stop(s->cache);
 
     s->recording = false;
     if (status == KVP_OK)

@@ -12,7 +12,7 @@
 #include "view.h"
 
 typedef struct session_options {
-    int check_level;      /* kvp_check of this level after every call; 0: none; */
+    int check_level;      /* kvp_cache_check of this level after every call; 0: none; */
     uint32_t check_every; /* if above 1: level 1 but every so many calls */
     uint32_t audit_every; /* calls between audits; 0: never */
     bool own_arena;       /* give the cache memory of ours */

@@ -9,6 +9,10 @@ endforeach()
 
 kvp_add_test(NAME model_allocations COMMAND kvp_model --allocations --seed 71 --ops 200000
              LABELS model release)
+kvp_add_test(NAME model_combinations
+             COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/scripts/combinations.py"
+                     --drawn "$<TARGET_FILE:kvp_model>"
+             LABELS model)
 kvp_add_test(NAME model_self COMMAND kvp_model --self-test LABELS model)
 # Sanitizers and counters make everything ten times slower.
 set(ops 600000)

@@ -172,7 +172,8 @@ static kvp_status call_events(view *v, kvp_cache *cache, uint32_t op, uint64_t f
     kvp_call call = {.op = op, .number = from, .count = count, .with_tokens = 1};
 
     v->n_made += op != KVP_CALL_EVENTS_READ; /* which is in no log */
-    return kvp_call_run(cache, &call, &v->outcome) == KVP_OK ? v->outcome.status : KVP_E_NO_MEMORY;
+    return kvp_oplog_call_run(cache, &call, &v->outcome) == KVP_OK ? v->outcome.status
+                                                                   : KVP_E_NO_MEMORY;
 }
 
 static void remember(view *v, const kvp_event *event, const int32_t *tokens)

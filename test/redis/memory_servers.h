@@ -7,7 +7,7 @@
 
 #include "../../fuzz/redis_server.h"
 #include "store/redis/ages.h"
-#include "store/redis/map.h"
+#include "store/redis/redis_map.h"
 
 #define SECOND UINT64_C(1000000000)
 
@@ -56,7 +56,7 @@ static inline kvp_store *open_in_memory(const char *url, const struct kvpi_net *
 /* A record of the first (0) or second (1) server of a cluster. */
 static inline void record_of(struct record *out_record, int server)
 {
-    const struct kvpi_ages ages = {.tags = TAGS};
+    const struct kvpi_ages ages = {.tags = TAGS, .is_large = BLOCKS_ARE_LARGE};
     unsigned chain = 1;
     do
         make_record(out_record, chain++, 0, NULL);

@@ -2,18 +2,17 @@
 #ifndef KVP_TEST_REDIS_RECORDS_H
 #define KVP_TEST_REDIS_RECORDS_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "store/redis/redis.h"
 
-enum { BLOCK_BYTES = 5000, BLOCKS = 2, TOKENS = 4 };
+#ifndef BLOCKS_ARE_LARGE
+#define BLOCKS_ARE_LARGE 0 /* 1: records are large (form.h) */
+#endif
+
+enum { BLOCK_BYTES = BLOCKS_ARE_LARGE ? 33000 : 5000, BLOCKS = 2, TOKENS = 4 };
 
 #include "../store/chain_records.h"
 

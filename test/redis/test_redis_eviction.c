@@ -21,7 +21,7 @@
 
 #include "real_cluster.h"
 #include "store/redis/ages.h"
-#include "store/redis/map.h"
+#include "store/redis/redis_map.h"
 
 enum {
     DATA = 4,

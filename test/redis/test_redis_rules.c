@@ -1,4 +1,4 @@
-/* What docs/REDIS.md promises of commands, errors and times, on servers in memory that count what
+/* What docs/STORES.md promises of commands, errors and times, on servers in memory that count what
  * they are asked, and in simulated time. */
 #define _GNU_SOURCE
 #include "memory_servers.h"
@@ -172,6 +172,44 @@ static void maps_are_read_at_intervals(void **state)
     kvp_store_close(store);
 }
 
+/* Of what a server says of its memory, a share: so many records are read at once. What asks only
+ * whether they are there does not wait for them. */
+static void records_under_way_have_a_share_of_memory(void **state)
+{
+    (void)state;
+    enum { N = 6, RECORD = 4096 + BLOCKS * BLOCK_BYTES };
+    static const struct {
+        uint64_t memory;
+        unsigned n_read;
+    } cases[] = {{0, N}, {1, 1}, {64 * RECORD * 2, 2}, {64 * RECORD * 3 - 1, 2}, {1 << 30, N}};
+    static uint8_t kv[N][BLOCKS][BLOCK_BYTES];
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvp_store *store =
+            open_in_memory("redis://127.0.0.1:1?timeout=1s", &redis_server_net, 0, NULL);
+        uint64_t bits;
+        redis_server_memory(cases[i].memory);
+        redis_server_hang_up();
+        assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+        const unsigned before = redis_server_asked("GET");
+        redis_server_say("");
+        for (int n = 0; n < N; n++) {
+            void *blocks[BLOCKS] = {kv[n][0], kv[n][1]};
+            assert_int_equal(kvp_store_get(store, &record.identity, blocks, 1), KVP_OK);
+        }
+        assert_int_equal(kvp_store_have(store, &record.key, 1, &bits, 1), KVP_OK);
+        for (int n = 0; n < 4; n++)
+            assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        assert_int_equal(redis_server_asked("GET"), before + cases[i].n_read);
+        assert_int_equal(redis_server_asked("EXISTS"), 1);
+        simulated_ns += SECOND;
+        for (int n = 0; n < N + 1; n++)
+            assert_int_equal(input_result(store), KVP_STORE_FAILED);
+        kvp_store_close(store);
+    }
+}
+
 /* An open store does not evict. */
 static void nothing_is_evicted(void **state)
 {
@@ -190,9 +228,13 @@ static void nothing_is_evicted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_answers),         cmocka_unit_test(pauses_double),
-        cmocka_unit_test(what_a_get_costs),           cmocka_unit_test(hits_renew_once_a_minute),
-        cmocka_unit_test(maps_are_read_at_intervals), cmocka_unit_test(nothing_is_evicted),
+        cmocka_unit_test(errors_are_answers),
+        cmocka_unit_test(pauses_double),
+        cmocka_unit_test(what_a_get_costs),
+        cmocka_unit_test(hits_renew_once_a_minute),
+        cmocka_unit_test(maps_are_read_at_intervals),
+        cmocka_unit_test(nothing_is_evicted),
+        cmocka_unit_test(records_under_way_have_a_share_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -388,6 +388,13 @@ static void a_full_server_refuses(void **state)
     assert_int_equal(result, KVP_STORE_NO_ROOM);
     assert_true(n > 10);
     assert_true(stats_of(store).size == 3 << 20);
+    assert_int_equal(stats_of(store).refused, 1);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_non_null(strstr(text, "; full: maxmemory is reached"));
+    assert_int_equal(ask(&own, "FLUSHALL"), 1);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_null(strstr(text, "full"));
     kvp_store_close(store);
     stop_server(&own);
 }
@@ -419,7 +426,7 @@ static void a_wrong_password_is_said(void **state)
                      KVP_E_IO);
     assert_non_null(strstr(why, "NOPERM"));
     assert_non_null(strstr(why, "select"));
-    /* The rights that docs/REDIS.md names are enough. */
+    /* The rights that docs/STORES.md names are enough. */
     snprintf(url, sizeof url, "redis://kv:right%%40%%3A%%2f@127.0.0.1:%d", own.port);
     store = open_store(&config);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
@@ -491,12 +498,16 @@ static void missing_rights_are_said(void **state)
         start_server(&own, options);
         char url[100];
         snprintf(url, sizeof url, "redis://kv:pw@127.0.0.1:%d", own.port);
+        uint64_t now = UINT64_C(1700000000) * 1000000000;
         kvp_store_config config = config_of(url);
+        config.now = late_clock;
+        config.now_context = &now;
         kvp_store *store = open_store(&config);
         for (int i = 0; i < 3; i++) {
             struct record *record = &records[i];
             uint64_t bits = 0;
             assert_int_equal(put(store, record), KVP_STORE_OK);
+            now += UINT64_C(61) * 1000000000; /* a hit renews */
             assert_int_equal(get(store, record), KVP_STORE_OK);
             assert_int_equal(kvp_store_have(store, &record->key, 1, &bits, 1), KVP_OK);
             assert_int_equal(input_result(store), without == 2 ? KVP_STORE_FAILED : KVP_STORE_OK);

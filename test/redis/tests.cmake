@@ -23,10 +23,17 @@ foreach(source ${redis_tests})
                "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:kvpager_redis>")
 endforeach()
 # Servers in memory: those of the fuzz target.
-foreach(name redis_names redis_rules)
+kvp_add_test_program(test_redis_scenes_large "${CMAKE_CURRENT_SOURCE_DIR}/redis/test_redis_scenes.c")
+target_compile_definitions(test_redis_scenes_large PRIVATE BLOCKS_ARE_LARGE=1)
+target_link_libraries(test_redis_scenes_large PRIVATE kvpager_redis_static)
+kvp_add_test(NAME redis_scenes_large COMMAND test_redis_scenes_large LABELS store)
+foreach(name redis_names redis_rules redis_scenes redis_scenes_large)
   target_sources(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/redis_server.c")
   kvp_use_xxhash(test_${name})
 endforeach()
+target_sources(test_redis_requests PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/spill/world.c"
+               "${CMAKE_CURRENT_SOURCE_DIR}/spill/liar.c"
+               "${CMAKE_CURRENT_SOURCE_DIR}/shadow/shadow.c")
 foreach(call malloc calloc realloc)
   target_link_options(test_redis_every PRIVATE "LINKER:--wrap=${call}")
 endforeach()

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/states.h>
 
 typedef struct engine {
@@ -126,7 +126,7 @@ served serve_all(const traffic *of, const served_options *options, uint32_t *reu
         answer(&e, &of->requests[i]);
         close_all(&e);
     }
-    must(kvp_cache_state_stats(e.cache, &stats), "stats");
+    must(kvp_cache_state_stats_get(e.cache, &stats), "stats");
     kvp_cache_destroy(e.cache);
     return (served){stats.made, stats.skipped, stats.evicted};
 }

@@ -10,7 +10,7 @@
 void loading_plan_has_run(struct run *run)
 {
     kvp_stats stats;
-    REQUIRE(kvp_cache_stats(run->cache, &stats) == KVP_OK);
+    REQUIRE(kvp_cache_stats_get(run->cache, &stats) == KVP_OK);
     if (run->cache_config.max_loads > 0 && run->cache_config.steps == KVP_STEPS_ORDERED)
         REQUIRE(kvp_plan_done(run->cache, stats.plans) == KVP_OK);
 }
@@ -61,7 +61,7 @@ static void end_load(struct run *run, struct loading *loading)
     uint8_t whole[MAX_TEXT];
     kvp_loaded loaded;
     kvp_stats stats;
-    REQUIRE(kvp_cache_stats(run->cache, &stats) == KVP_OK);
+    REQUIRE(kvp_cache_stats_get(run->cache, &stats) == KVP_OK);
     if (stats.plans_done < loading->load.after)
         return; /* others still work on its blocks */
     const uint32_t n = read_blocks(run, loading, whole);

@@ -13,8 +13,8 @@ void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *ca
     kvp_stats stats;
     memset(o, 0, sizeof *o);
     o->config = *config;
-    (void)kvp_cache_config(cache, &o->cache_config);
-    (void)kvp_cache_stats(cache, &stats);
+    (void)kvp_cache_config_get(cache, &o->cache_config);
+    (void)kvp_cache_stats_get(cache, &stats);
     if (o->config.max_samples == 0)
         o->config.max_samples = o->config.max_requests;
     if (o->config.max_running == 0)

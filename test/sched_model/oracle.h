@@ -7,7 +7,7 @@
 #ifndef SCHED_MODEL_ORACLE_H
 #define SCHED_MODEL_ORACLE_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/sched.h>
 #include <kvpager/states.h>
 
@@ -90,6 +90,7 @@ typedef struct step_plan {
 /* clang-format off */
 #define SITUATIONS(X) \
     X(PREEMPTED) X(SWAPPED_OUT) X(SWAPPED_IN) X(AHEAD) X(CHEAPER_SWAP) X(CHEAPER_RECOMPUTE) \
+    X(MADE_WAY) X(MADE_WAY_CLOSED) X(URGENT) X(URGENT_PAST_SWAPPED) \
     X(NO_HOST_ROOM) X(WAY_BACK_TOO_LONG) X(PAUSED_VICTIM) X(BY_FORCE) X(RELEASES_NOTHING) \
     X(LEFT_OUT) X(CLOSED_STORED) X(PARKED_ENOUGH) X(GROUP_WAITS) X(REFUSED) X(K_REACHED) \
     X(TRIES_REACHED) X(SWAPPED_PASSED) X(PLACES_SHORT) X(CACHE_SEQS_SHORT) X(GROUP_SWAPPED) \
@@ -177,6 +178,9 @@ void oracle_commit(const oracle *o, kvp_cache *copy);
 
 /* oracle_rows.c: blocks of a request. */
 uint32_t oracle_row(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row);
+uint64_t oracle_lost_tokens(const oracle *o, const request *r);
+sample *oracle_trunk(request *r);
+uint32_t oracle_blocks_for_later(const oracle *o, request *r);
 int oracle_others_hold(const oracle *o, const request *r, uint32_t group, int32_t block);
 int oracle_releases_block(const oracle *o, const request *r);
 int oracle_way_back_fits(const oracle *o, const request *r);

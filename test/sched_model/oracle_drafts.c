@@ -86,7 +86,7 @@ int oracle_extend_with_drafts(oracle *o)
         counts[i] = 0;
     if (kvp_seq_extend_many(o->cache, &batch) != KVP_OK) {
         kvp_shortage why;
-        (void)kvp_cache_shortage(o->cache, &why);
+        (void)kvp_cache_shortage_get(o->cache, &why);
         o->met[MET_DRAFTS_LACK_ROOM]++;
         o->met[MET_DRAFTS_LACK_SLOTS] += why.tier == KVP_STATE_SLOTS && o->config.state_rings;
         (void)clear(o);

@@ -73,7 +73,7 @@ static int match_ends_there(oracle *o, const request *r, const sample *its, uint
                                .n_tokens = oracle_goal(o, r, own),
                                .flags = r->flags};
     kvp_open_info info;
-    if (kvp_match(o->cache, r->ns, &prompt, &info) != KVP_OK || info.stop != KVP_STOP_NO_KV)
+    if (kvp_cache_match(o->cache, r->ns, &prompt, &info) != KVP_OK || info.stop != KVP_STOP_NO_KV)
         return 0;
     if (o->usable_slots > 0)
         return info.hit_tokens < end;

@@ -72,7 +72,7 @@ uint32_t oracle_reclaim(oracle *o, kvp_cache *copy)
     uint32_t n = 0;
     for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         kept += o->requests[i].is_here ? o->requests[i].promised : 0;
-    (void)kvp_cache_stats(copy, &stats);
+    (void)kvp_cache_stats_get(copy, &stats);
     const uint64_t there = stats.free_blocks + stats.cached_blocks;
     const uint64_t need = count_expected(o, there > kept ? there - kept : 0);
     const uint64_t most = o->config.free_target;

@@ -2,6 +2,11 @@
  * oracle.h. */
 #include "oracle.h"
 
+static uint32_t ceil_div(uint32_t n, uint32_t per)
+{
+    return (n + per - 1) / per;
+}
+
 /* The row of a sample; none when it has no sequence. */
 uint32_t oracle_row(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row)
 {
@@ -61,4 +66,55 @@ int oracle_way_back_fits(const oracle *o, const request *r)
         n = o->usable;
     const uint32_t n_groups = o->cache_config.n_groups + (o->usable_slots > 0);
     return n + oracle_live(r) * n_groups <= o->cache_config.max_copies;
+}
+
+/* What a recompute loses, as kvp_sched_config counts it. */
+uint64_t oracle_lost_tokens(const oracle *o, const request *r)
+{
+    const uint32_t S = o->cache_config.block_tokens;
+    uint64_t lost = 0;
+    int is_first = 1;
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        const sample *s = &r->samples[i];
+        if (s->seq.bits == 0)
+            continue;
+        const int32_t *row;
+        uint32_t kept = 0;
+        (void)oracle_row(o, s, 0, &row);
+        while (is_first && kept + S <= s->computed && row[kept / S] != KVP_NULL_BLOCK &&
+               oracle_others_hold(o, r, 0, row[kept / S]))
+            kept += S;
+        if (is_first)
+            lost += s->computed - kept;
+        else if (s->computed > r->prompt)
+            lost += s->computed - r->prompt;
+        is_first = 0;
+    }
+    return lost;
+}
+
+/* The first live sample: the others are forked from it. */
+sample *oracle_trunk(request *r)
+{
+    sample *s = r->samples;
+    while (s->has_ended)
+        s++;
+    return s;
+}
+
+/* When the trunk is forked: of the others, and of itself if it stops there. */
+uint32_t oracle_blocks_for_later(const oracle *o, request *r)
+{
+    const uint32_t S = o->cache_config.block_tokens;
+    const sample *trunk = oracle_trunk(r);
+    uint32_t n = 0;
+    if (oracle_goal(o, r, trunk) == r->prompt && trunk->n > r->prompt)
+        n = ceil_div(trunk->n - 1, S) - ceil_div(r->prompt, S);
+    for (uint32_t i = 0; i < r->n_samples; i++) {
+        const sample *s = &r->samples[i];
+        const uint32_t own = ceil_div(s->n, S) - r->prompt / S;
+        if (!s->has_ended && s != trunk)
+            n += own > 1 ? own : 1;
+    }
+    return n * o->cache_config.n_groups;
 }

@@ -21,7 +21,7 @@ uint32_t oracle_most_slots(const oracle *o, uint32_t n_samples)
 static uint64_t left_in(const kvp_cache *cache)
 {
     kvp_state_stats stats;
-    (void)kvp_cache_state_stats(cache, &stats);
+    (void)kvp_cache_state_stats_get(cache, &stats);
     return stats.free_slots + stats.cached_slots;
 }
 
@@ -120,7 +120,7 @@ void oracle_slots_are_reordered(oracle *o, request *r, const kvp_cache *cache)
 int oracle_parked_slots_suffice(oracle *o, uint64_t missing)
 {
     kvp_state_stats stats;
-    (void)kvp_cache_state_stats(o->cache, &stats);
+    (void)kvp_cache_state_stats_get(o->cache, &stats);
     const int do_suffice = missing > 0 && stats.parked_slots >= missing;
     o->met[MET_STATE_PARKED] += do_suffice != 0;
     return do_suffice;
@@ -146,7 +146,7 @@ kvp_status oracle_open_trunk(oracle *o, request *r, sample *trunk, const kvp_pro
     kvp_shortage shortage;
     const kvp_status asked = kvp_state_need(o->cache, r->ns, prompt, &need);
     const kvp_status status = kvp_seq_open(o->cache, r->ns, prompt, &trunk->seq, &info);
-    (void)kvp_cache_shortage(o->cache, &shortage);
+    (void)kvp_cache_shortage_get(o->cache, &shortage);
     o->lacks_slots = status == KVP_E_NO_BLOCKS && shortage.tier == KVP_STATE_SLOTS;
     if (status != KVP_OK)
         return status;
@@ -224,7 +224,7 @@ kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n
     uint32_t need = 0;
     kvp_state_stats stats;
     const kvp_status asked = kvp_state_swap_need(o->cache, seqs, n, reserve, &need);
-    (void)kvp_cache_state_stats(o->cache, &stats);
+    (void)kvp_cache_state_stats_get(o->cache, &stats);
     const uint64_t taken = stats.taken;
     const kvp_status status = kvp_seq_swap_in(o->cache, seqs, n, reserve, NULL);
     if (status != KVP_OK)
@@ -232,7 +232,7 @@ kvp_status oracle_swap_in(oracle *o, request *r, const kvp_seq *seqs, uint32_t n
     if (asked != (o->usable_slots > 0 ? KVP_OK : KVP_E_STATE) ||
         before - oracle_slots_left(o) != need)
         o->wrong = "kvp_state_swap_need";
-    (void)kvp_cache_state_stats(o->cache, &stats);
+    (void)kvp_cache_state_stats_get(o->cache, &stats);
     r->promised_slots = slots_promised_back(o, r, n, need + slots_at_once(o, r));
     o->met[MET_STATE_MOVED_BACK] += o->moves_on && need > 0;
     o->met[MET_STATE_BACK_PROMISED] += o->moves_on && r->promised_slots > 0;

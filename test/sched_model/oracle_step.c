@@ -30,7 +30,7 @@ static uint32_t promised_blocks(const oracle *o)
 static kvp_stats stats_of(const oracle *o)
 {
     kvp_stats stats;
-    (void)kvp_cache_stats(o->cache, &stats);
+    (void)kvp_cache_stats_get(o->cache, &stats);
     return stats;
 }
 
@@ -110,35 +110,11 @@ static void close_all(oracle *o, request *r)
     o->met[MET_PREEMPTED]++;
 }
 
-static uint64_t lost_tokens(const oracle *o, const request *r)
-{
-    const uint32_t S = o->cache_config.block_tokens;
-    uint64_t lost = 0;
-    int is_first = 1;
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        const sample *s = &r->samples[i];
-        if (s->seq.bits == 0)
-            continue;
-        const int32_t *row;
-        uint32_t kept = 0;
-        (void)oracle_row(o, s, 0, &row);
-        while (is_first && kept + S <= s->computed && row[kept / S] != KVP_NULL_BLOCK &&
-               oracle_others_hold(o, r, 0, row[kept / S]))
-            kept += S;
-        if (is_first)
-            lost += s->computed - kept;
-        else if (s->computed > r->prompt)
-            lost += s->computed - r->prompt;
-        is_first = 0;
-    }
-    return lost;
-}
-
 static int swap_is_cheaper(oracle *o, const request *r)
 {
     kvp_seq seqs[MAX_SAMPLES];
     kvp_admission admission;
-    (void)kvp_can_swap_out(o->cache, seqs, gather(r, seqs), &admission);
+    (void)kvp_cache_can_swap_out(o->cache, seqs, gather(r, seqs), &admission);
     if (admission.verdict != KVP_ADMIT_OK) {
         o->met[MET_NO_HOST_ROOM]++;
         return 0;
@@ -147,7 +123,7 @@ static int swap_is_cheaper(oracle *o, const request *r)
                           o->config.swap_block_cost * admission.copied_blocks +
                           o->config.swap_state_cost * oracle_states_to_copy(o, r);
     const uint64_t recompute =
-        o->config.recompute_cost + o->config.recompute_token_cost * lost_tokens(o, r);
+        o->config.recompute_cost + o->config.recompute_token_cost * oracle_lost_tokens(o, r);
     o->met[swap <= recompute ? MET_CHEAPER_SWAP : MET_CHEAPER_RECOMPUTE]++;
     return swap <= recompute;
 }
@@ -321,7 +297,7 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
     kvp_shortage shortage;
     kvp_status status = extend(o, r);
     while (status == KVP_E_NO_BLOCKS && takes_victims) {
-        (void)kvp_cache_shortage(o->cache, &shortage);
+        (void)kvp_cache_shortage_get(o->cache, &shortage);
         o->lacks_slots = shortage.tier == KVP_STATE_SLOTS;
         o->met[MET_STATE_SHORT] += o->lacks_slots != 0;
         if (parked_suffice(o, shortage.missing_blocks) || !take_victim(o, r, is_first))
@@ -414,31 +390,6 @@ static void join(oracle *o, request *r)
     }
 }
 
-static sample *trunk_of(request *r)
-{
-    sample *s = r->samples;
-    while (s->has_ended)
-        s++;
-    return s;
-}
-
-/* When the trunk is forked: of the others, and of itself if it stops there. */
-static uint32_t blocks_for_later(const oracle *o, request *r)
-{
-    const uint32_t S = o->cache_config.block_tokens;
-    const sample *trunk = trunk_of(r);
-    uint32_t n = 0;
-    if (oracle_goal(o, r, trunk) == r->prompt && trunk->n > r->prompt)
-        n = ceil_div(trunk->n - 1, S) - ceil_div(r->prompt, S);
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        const sample *s = &r->samples[i];
-        const uint32_t own = ceil_div(s->n, S) - r->prompt / S;
-        if (!s->has_ended && s != trunk)
-            n += own > 1 ? own : 1;
-    }
-    return n * o->cache_config.n_groups;
-}
-
 static uint64_t watermark_now(const oracle *o)
 {
     return stats_of(o).held_blocks == 0 ? 0 : o->watermark;
@@ -455,15 +406,15 @@ static int fits(const oracle *o, const kvp_admission *admission, uint64_t others
 
 static kvp_status admit(oracle *o, request *r, uint64_t *missing)
 {
-    sample *trunk = trunk_of(r);
-    const uint32_t others = blocks_for_later(o, r);
+    sample *trunk = oracle_trunk(r);
+    const uint32_t others = oracle_blocks_for_later(o, r);
     kvp_prompt prompt = {.struct_size = sizeof prompt,
                          .tokens = trunk->text,
                          .n_tokens = oracle_goal(o, r, trunk),
                          .flags = r->flags,
                          .tag = r->arrival};
     kvp_admission admission;
-    kvp_status status = kvp_can_open(o->cache, r->ns, &prompt, &admission);
+    kvp_status status = kvp_cache_can_open(o->cache, r->ns, &prompt, &admission);
     *missing = 0;
     o->lacks_slots = 0;
     if (status != KVP_OK)
@@ -495,7 +446,7 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
     const uint32_t reserve = (uint32_t)oracle_is_ready(r);
     kvp_seq seqs[MAX_SAMPLES];
     const uint32_t n = gather(r, seqs);
-    const uint32_t promised = n < oracle_live(r) ? blocks_for_later(o, r) : 0;
+    const uint32_t promised = n < oracle_live(r) ? oracle_blocks_for_later(o, r) : 0;
     uint32_t at_once = 0;
     for (uint32_t i = 0; i < r->n_samples && !oracle_is_ready(r); i++) {
         const sample *s = &r->samples[i];
@@ -503,7 +454,7 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
             at_once += (ceil_div(oracle_goal(o, r, s), S) - s->core / S) * o->cache_config.n_groups;
     }
     kvp_admission admission;
-    kvp_status status = kvp_can_swap_in(o->cache, seqs, n, reserve, &admission);
+    kvp_status status = kvp_cache_can_swap_in(o->cache, seqs, n, reserve, &admission);
     if (status != KVP_OK)
         return status;
     if (promised + at_once + promised_blocks(o) + o->usable_slots > 0 &&
@@ -568,6 +519,86 @@ static kvp_status try_to_come_in(oracle *o, request *r)
         if (parked_suffice(o, o->lacks_slots ? o->missing_slots : missing) ||
             !take_victim(o, NULL, nobody_runs))
             return KVP_E_NO_BLOCKS;
+    }
+}
+
+/* -------------------------------------------------------------------------- urgent requests */
+
+/* Those that make way for a request: paused ones, and what runs with a larger priority value. */
+static int makes_way(const request *r, const request *urgent)
+{
+    return is_halted(r) || (runs(r) && r->priority > urgent->priority);
+}
+
+static uint32_t places_to_have(const oracle *o, const request *urgent)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        const request *r = &o->requests[i];
+        n += r->is_here && makes_way(r, urgent) ? oracle_live(r) : 0;
+    }
+    return n;
+}
+
+static uint32_t over(uint32_t n, uint32_t most)
+{
+    return n > most ? n - most : 0;
+}
+
+/* "If it lacks places only." */
+static int has_the_rest(oracle *o, request *r)
+{
+    sample *trunk = oracle_trunk(r);
+    const kvp_prompt prompt = {.struct_size = sizeof prompt,
+                               .tokens = trunk->text,
+                               .n_tokens = oracle_goal(o, r, trunk),
+                               .flags = r->flags};
+    kvp_admission admission;
+    uint64_t missing;
+    if (kvp_cache_can_open(o->cache, r->ns, &prompt, &admission) != KVP_OK)
+        return 0;
+    if (!fits(o, &admission, oracle_blocks_for_later(o, r), &missing))
+        return admission.available == o->usable;
+    return oracle_slots_fit(o, r, &prompt) || oracle_slots_left(o) == o->usable_slots;
+}
+
+static int make_way(oracle *o, request *r)
+{
+    const uint32_t n = oracle_live(r);
+    const uint32_t most = o->config.max_running, all = o->cache_config.max_seqs;
+    const uint32_t hosts = count_seqs(o, ON_HOST, 0);
+    const int by_closing = count_seqs(o, ON_DEVICE, 0) + hosts + n > all;
+    const uint32_t places = over(count_seqs(o, ON_DEVICE, 0) + n, most);
+    const uint32_t seqs = over(count_seqs(o, ON_DEVICE, 0) + hosts + n, all);
+    const uint32_t lacks = places > seqs ? places : seqs;
+    if (lacks == 0 || places_to_have(o, r) < lacks || !has_the_rest(o, r))
+        return 0;
+    while (count_seqs(o, ON_DEVICE, 0) + n > most ||
+           count_seqs(o, ON_DEVICE, 0) + count_seqs(o, ON_HOST, 0) + n > all) {
+        request *victim = last_victim(o, is_halted, NULL, 1, 0);
+        victim = victim != NULL ? victim : last_victim(o, runs, NULL, 1, 0);
+        if (by_closing)
+            close_all(o, victim);
+        else
+            preempt(o, victim);
+        o->met[MET_MADE_WAY]++;
+        o->met[MET_MADE_WAY_CLOSED] += by_closing != 0;
+    }
+    return 1;
+}
+
+static void let_urgent_in(oracle *o)
+{
+    for (request *r; o->config.make_way && (r = next_in_rank(o, NULL, is_waiting)) != NULL;) {
+        uint64_t missing;
+        if (oracle_keeps_back(o, r) || !make_way(o, r) || admit(o, r, &missing) != KVP_OK)
+            return;
+        r->where = ON_DEVICE;
+        r->passed = 0;
+        join(o, r);
+        o->plan.admitted[o->plan.n_admitted++] = r->handle;
+        o->met[MET_URGENT]++;
+        o->met[MET_URGENT_PAST_SWAPPED] += next_in_rank(o, NULL, is_swapped) != NULL;
     }
 }
 
@@ -672,6 +703,8 @@ static void add_decoding(oracle *o)
 static void add_chunk(oracle *o, request *r, const sample *s, uint32_t *budget)
 {
     uint32_t n = oracle_goal(o, r, s) - s->computed;
+    if (o->config.chunk_tokens == KVP_SCHED_CHUNK_HALF && n > ceil_div(o->config.step_tokens, 2))
+        n = ceil_div(o->config.step_tokens, 2);
     if (o->config.chunk_tokens != 0 && n > o->config.chunk_tokens)
         n = o->config.chunk_tokens;
     if (n > *budget)
@@ -723,7 +756,7 @@ static void let_waiting_in(oracle *o, struct tried *tried, int is_tight, uint32_
             const request *held = next_in_rank(o, NULL, is_held);
             o->met[MET_HELD_PASSED] += held != NULL && oracle_before(held, r);
             o->plan.admitted[o->plan.n_admitted++] = r->handle;
-            add_chunk(o, r, trunk_of(r), &budget);
+            add_chunk(o, r, oracle_trunk(r), &budget);
         }
     }
     o->met[MET_WAIT_PLAN] += o->plan.waited[KVP_WAIT_PLAN];
@@ -742,6 +775,7 @@ void oracle_step(oracle *o, kvp_cache *copy)
     for (request *r = next_in_rank(o, NULL, comes_back); r != NULL;
          r = next_in_rank(o, r, comes_back))
         join(o, r);
+    let_urgent_in(o);
     swap_ahead(o);
     extend_running(o);
     const int is_tight = o->plan.n_preempted + o->plan.n_swapped_out + o->plan.n_left_out > 0;

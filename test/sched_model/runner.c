@@ -336,7 +336,7 @@ static void compare_caches(struct run *run)
             REQUIRE(x.n_blocks == y.n_blocks && x.tier == y.tier);
         }
     }
-    REQUIRE(kvp_cache_stats(run->cache, &a) == KVP_OK && kvp_cache_stats(copy, &b) == KVP_OK);
+    REQUIRE(!kvp_cache_stats_get(run->cache, &a) && !kvp_cache_stats_get(copy, &b));
     REQUIRE(a.free_blocks == b.free_blocks && a.cached_blocks == b.cached_blocks);
     REQUIRE(a.host_free_blocks == b.host_free_blocks && a.parked_blocks == b.parked_blocks);
     REQUIRE(a.pending_copies == b.pending_copies && a.open_seqs == b.open_seqs);
@@ -347,7 +347,7 @@ static void compare_caches(struct run *run)
 static void compare(struct run *run)
 {
     kvp_violation violation;
-    if (kvp_check(run->cache, 3, &violation) != KVP_OK ||
+    if (kvp_cache_check(run->cache, 3, &violation) != KVP_OK ||
         kvp_sched_check(run->sched, &violation) != KVP_OK)
         fail(run, __FILE__, __LINE__, violation.detail);
     compare_requests(run);
@@ -445,7 +445,7 @@ static void step_own(struct run *run)
 static void limit_steps(struct run *run)
 {
     kvp_stats stats;
-    REQUIRE(kvp_cache_stats(run->cache, &stats) == KVP_OK);
+    REQUIRE(kvp_cache_stats_get(run->cache, &stats) == KVP_OK);
     if (stats.steps_out == run->cache_config.max_steps_out)
         step_own(run);
 }
@@ -742,7 +742,7 @@ static void drain(struct run *run)
         compare(run);
     }
     make_step(run); /* what our own sequences left in the plan */
-    REQUIRE(kvp_cache_stats(run->cache, &stats) == KVP_OK);
+    REQUIRE(kvp_cache_stats_get(run->cache, &stats) == KVP_OK);
     REQUIRE(stats.open_seqs == 0 && stats.held_blocks == 0 && stats.host_held_blocks == 0);
 }
 

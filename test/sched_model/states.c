@@ -2,12 +2,15 @@
  * copy have of it, and the slots that a step reads and writes. See runner.h. */
 #include "runner.h"
 
-/* Recurrent state, without what does not go with it. The draws are apart: all other configurations
- * stay what they were. */
+/* Recurrent state, without what does not go with it. These draws, and those of options that came
+ * later, are apart: all other configurations stay what they were. */
 void states_draw(struct run *run)
 {
     static const uint32_t usable[] = {1, 2, 3, 4, 6, 9, 14, 30};
     kvp_config *config = &run->cache_config;
+    run->config.make_way = run->config_index / 2 % 2;
+    if (run->config.chunk_tokens == 0 && run->config_index % 3 == 2)
+        run->config.chunk_tokens = KVP_SCHED_CHUNK_HALF;
     if (run->config_index % 5 != 3)
         return;
     config->state_slots = 1 + usable[(run->config_index / 5 + run->seed) % 8];
@@ -23,8 +26,8 @@ void states_compare(struct run *run, int all)
 {
     kvp_state_stats a;
     kvp_state_stats b;
-    REQUIRE(kvp_cache_state_stats(run->cache, &a) == KVP_OK);
-    REQUIRE(kvp_cache_state_stats(run->copy, &b) == KVP_OK);
+    REQUIRE(kvp_cache_state_stats_get(run->cache, &a) == KVP_OK);
+    REQUIRE(kvp_cache_state_stats_get(run->copy, &b) == KVP_OK);
     REQUIRE(a.made == b.made && a.skipped == b.skipped && a.evicted == b.evicted);
     REQUIRE(a.taken == b.taken && a.hits == b.hits);
     REQUIRE(!all || (a.free_slots == b.free_slots && a.cached_slots == b.cached_slots));

@@ -284,7 +284,7 @@ static void lend_block(drive *d)
     drive_lent *lent = &d->lent[d->n_lent];
     uint32_t n = 0;
     if (d->n_lent == DRIVE_LENT ||
-        kvp_cold_end(d->w->cache, KVP_HOST, &cursor, cold, 4, &n) != KVP_OK || n == 0) {
+        kvp_cache_cold_end(d->w->cache, KVP_HOST, &cursor, cold, 4, &n) != KVP_OK || n == 0) {
         return;
     }
     lent->block = percent(d, 70) ? cold[below(d, n)].block
@@ -293,8 +293,8 @@ static void lend_block(drive *d)
         verdict_bad(d->verdict, "kvp_block_origin_get failed");
     }
     const kvp_status also[] = {KVP_E_STATE, KVP_E_AGAIN, KVP_E_IN_FLIGHT};
-    const kvp_status status = kvp_blocks_lend(d->w->cache, &lent->block, 1);
-    if (!drive_went(d, "kvp_blocks_lend", status, also, 3)) {
+    const kvp_status status = kvp_cache_lend(d->w->cache, &lent->block, 1);
+    if (!drive_went(d, "kvp_cache_lend", status, also, 3)) {
         if (status == KVP_E_IN_FLIGHT && lent->origin.written) {
             verdict_bad(d->verdict, "host block %" PRId32 " is written, and is not", lent->block);
         }
@@ -322,8 +322,8 @@ static void return_block(drive *d)
     }
     d->seen->points[COVER_lent_and_lost] += now.generation != d->lent[i].origin.generation;
     if (percent(d, 60)) {
-        const kvp_status status = kvp_blocks_return(d->w->cache, &d->lent[i].block, 1);
-        (void)drive_went(d, "kvp_blocks_return", status, NULL, 0);
+        const kvp_status status = kvp_cache_give_back(d->w->cache, &d->lent[i].block, 1);
+        (void)drive_went(d, "kvp_cache_give_back", status, NULL, 0);
         d->lent[i] = d->lent[--d->n_lent];
     }
 }
@@ -336,9 +336,9 @@ static void mirror_blocks(drive *d)
     for (uint32_t i = 0; i < 4; i++) {
         blocks[i] = (int32_t)(1 + below(d, d->w->config.n_blocks - 1));
     }
-    const kvp_status status = kvp_mirror(d->w->cache, blocks, 1 + below(d, 4),
-                                         percent(d, 30) ? below(d, 4) : 0, host, &mirrored);
-    (void)drive_went(d, "kvp_mirror", status, NULL, 0);
+    const kvp_status status = kvp_cache_mirror(d->w->cache, blocks, 1 + below(d, 4),
+                                               percent(d, 30) ? below(d, 4) : 0, host, &mirrored);
+    (void)drive_went(d, "kvp_cache_mirror", status, NULL, 0);
     d->seen->points[COVER_mirrored] += mirrored.copied;
 }
 
@@ -362,7 +362,7 @@ void drive_reclaim_op(drive *d)
 {
     kvp_stats stats;
     uint32_t n_reclaimed = 0;
-    (void)kvp_cache_stats(d->w->cache, &stats);
+    (void)kvp_cache_stats_get(d->w->cache, &stats);
     const uint32_t n = (uint32_t)stats.free_blocks + below(d, 4);
     drive_trace(d, "reclaim %" PRIu32, n);
     const kvp_status status = kvp_cache_reclaim(d->w->cache, n, &n_reclaimed);

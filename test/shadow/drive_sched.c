@@ -663,6 +663,7 @@ static bool make_sched(sched_drive *d)
     c->max_tries = 1 + below(d, 4);
     c->preempt = below(d, KVP_PREEMPT_CHEAPER + 1);
     c->swap_ahead = percent(d, 30);
+    c->make_way = c->max_tries % 2;
     c->swap_cost = below(d, 20);
     c->swap_block_cost = below(d, 5);
     c->recompute_token_cost = below(d, 3);

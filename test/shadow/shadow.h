@@ -14,7 +14,7 @@
 #ifndef KVP_TEST_SHADOW_SHADOW_H
 #define KVP_TEST_SHADOW_SHADOW_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 

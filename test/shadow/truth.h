@@ -23,7 +23,7 @@
 #ifndef KVP_TEST_SHADOW_TRUTH_H
 #define KVP_TEST_SHADOW_TRUTH_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #include "random.h"
 

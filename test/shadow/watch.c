@@ -36,7 +36,7 @@ watch *watch_create(const kvp_config *config, bool device_overlapped, uint64_t s
     watch *w = random_allocate(1, sizeof(*w));
     w->verdict = v;
     const kvp_status status = kvp_cache_create(config, NULL, 0, &w->cache);
-    if (status != KVP_OK || kvp_cache_config(w->cache, &w->config) != KVP_OK) {
+    if (status != KVP_OK || kvp_cache_config_get(w->cache, &w->config) != KVP_OK) {
         verdict_bad(v, "kvp_cache_create: %s", kvp_status_name(status));
         free(w);
         return NULL;
@@ -229,8 +229,8 @@ void watch_called(watch *w, bool writes_over)
     }
     w->n_dropped = n_dropped;
     check_evicted(w);
-    if (kvp_check(w->cache, OWN_CHECK_LEVEL, &violation) != KVP_OK) {
-        verdict_bad(w->verdict, "kvp_check: %s of %" PRIu64 ": %s", violation.invariant,
+    if (kvp_cache_check(w->cache, OWN_CHECK_LEVEL, &violation) != KVP_OK) {
+        verdict_bad(w->verdict, "kvp_cache_check: %s of %" PRIu64 ": %s", violation.invariant,
                     violation.object, violation.detail);
     }
 }
@@ -258,8 +258,8 @@ kvp_stats watch_stats(watch *w)
 {
     kvp_stats stats;
     memset(&stats, 0, sizeof(stats));
-    if (kvp_cache_stats(w->cache, &stats) != KVP_OK) {
-        verdict_bad(w->verdict, "kvp_cache_stats failed");
+    if (kvp_cache_stats_get(w->cache, &stats) != KVP_OK) {
+        verdict_bad(w->verdict, "kvp_cache_stats_get failed");
     }
     return stats;
 }

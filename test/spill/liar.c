@@ -107,7 +107,8 @@ static void write_record(struct lying *self, struct kvpi_store_op *op)
 {
     const size_t n = copy_out(op, self->bytes);
     const uint32_t at = random_below(&liar.random, n);
-    op->io_failed = is_gone(self) || hit(LIAR_FAILED_WRITE) || ++liar.n_transfers == liar.fail_at;
+    op->io_failed = is_gone(self) || hit(LIAR_FAILED_WRITE) || ++liar.n_transfers == liar.fail_at ||
+                    liar.puts_fail;
     if (!op->io_failed && hit(LIAR_LOST_WRITE)) {
         memset(self->bytes, 0, n);
         write_instead(self, op, self->bytes);
@@ -176,7 +177,10 @@ static void lying_begin(void *self, struct kvpi_store_op *op)
     case KVP_STORE_HAVE: look_up(me, op); break;
     case KVP_STORE_DROP: drop_records(me, op); break;
     case KVP_STORE_EVICT: kvpi_memory_backend.evict(me->memory, &op->match); break;
-    default: kvpi_memory_backend.begin(me->memory, op); return;
+    default:
+        kvpi_memory_backend.begin(me->memory, op);
+        op->io_failed = liar.syncs_fail;
+        return;
     }
     me->held[me->n_held++] = op;
 }

@@ -35,7 +35,9 @@ typedef struct liar_control {
                          take effect some time between their begin and their end */
     int puts_wait;   /* flat: they do not take effect */
     int puts_untold; /* flat: they do, and do not end */
+    int puts_fail;   /* all of them */
     int drops_fail;  /* all of them */
+    int syncs_fail;
     uint32_t fail_at; /* transfer that fails, counted from 1; 0: none */
     uint32_t n_transfers;
     uint64_t n_faults[LIAR_FAULTS];

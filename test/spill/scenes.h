@@ -2,13 +2,9 @@
 #ifndef KVP_TEST_SPILL_SCENES_H
 #define KVP_TEST_SPILL_SCENES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "mocka.h"
 
-#include <cmocka.h>
+#include <string.h>
 
 #include "world.h"
 
@@ -57,6 +53,40 @@ static inline void forget_cache(world *w)
     world_stop(w);
     assert_int_equal(kvp_cache_reset(w->cache), KVP_OK);
     assert_good(w);
+}
+
+/* A world whose store has the 64 tokens of `line`, and whose cache has nothing. */
+static inline void open_stored(world *w, world_options *options, world_line *line)
+{
+    options->policy = KVP_SPILL_THROUGH;
+    open_world(w, options);
+    *line = line_of(w, 64, 64, 0);
+    compute(w, line);
+    world_settle(w);
+    forget_cache(w);
+}
+
+/* One call of a flush, and what an engine does in between. */
+static inline kvp_status flush_once(world *w, uint64_t deadline_ns, int store_works)
+{
+    kvp_spill_answer answers[8];
+    const kvp_status status = kvp_spill_flush(w->spill, w->now, deadline_ns);
+    world_work_once(w, answers);
+    world_take(w);
+    world_run(w);
+    if (store_works)
+        world_store(w);
+    assert_good(w);
+    return status;
+}
+
+/* It has the time that it needs. */
+static inline void flush_all(world *w)
+{
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < 1000 && status == KVP_E_AGAIN; i++)
+        status = flush_once(w, w->now + 1000000, 1);
+    assert_int_equal(status, KVP_OK);
 }
 
 #endif

@@ -88,17 +88,6 @@ static void decisions_are_those_of_the_comment(void **state)
     assert_int_equal(kvp_spill_decide(&q, &n), KVP_E_ARG);
 }
 
-/* A world whose store has the 64 tokens of `line`, and whose cache has nothing. */
-static void open_stored(world *w, world_options *options, world_line *line)
-{
-    options->policy = KVP_SPILL_THROUGH;
-    open_world(w, options);
-    *line = line_of(w, 64, 64, 0);
-    compute(w, line);
-    world_settle(w);
-    forget_cache(w);
-}
-
 static void a_part_is_loaded_in_the_time_that_is_left(void **state)
 {
     (void)state;
@@ -120,6 +109,13 @@ static void a_part_is_loaded_in_the_time_that_is_left(void **state)
     assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
     assert_int_equal(answer.hit_tokens, 40); /* 5 records of 8 tokens: 0.05 s */
     assert_int_equal(world_stats(&w).decided_part, 1);
+    assert_int_equal(world_stats(&w).decided_none, 0);
+    forget_cache(&w);
+    const kvp_spill_request late = {
+        .struct_size = sizeof late, .tag = 2, .deadline_ns = w.now + 5000000};
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &late, w.now, &answer), KVP_OK);
+    assert_int_equal(world_settle(&w).outcome, KVP_SPILL_COMPUTE);
+    assert_int_equal(world_stats(&w).decided_none, 1);
     compute(&w, &line);
     close_world(&w);
 }
@@ -200,11 +196,12 @@ static void a_request_that_is_over_leaves_nothing(void **state)
     w.now += 5000;
     assert_int_equal(world_work_once(&w, answers), 1); /* its gets are out */
     assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
-    assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
+    assert_int_equal(answers[0].waited_ns, 5000 + 3 * 1000); /* a microsecond for each work */
+    assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
     assert_int_equal(stats.host_loading_blocks, 16);
     world_store(&w);
     assert_int_equal(world_work_once(&w, answers), 0);
-    assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
     assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
     assert_int_equal(world_stats(&w).loaded, 4); /* what was on its way is kept */
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
@@ -346,11 +343,11 @@ static void reads_wait_for_copies(void **state)
         const world_line other = line_of(&w, 64, 0, 1000 * i);
         compute(&w, &other);
     }
-    assert_int_equal(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 32, &n), KVP_OK);
+    assert_int_equal(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 32, &n), KVP_OK);
     assert_int_equal(n, 32);
     for (uint32_t i = 0; i < n; i++)
         blocks[i] = cold[i].block;
-    assert_int_equal(kvp_mirror(w.cache, blocks, n, 0, host, &mirrored), KVP_OK);
+    assert_int_equal(kvp_cache_mirror(w.cache, blocks, n, 0, host, &mirrored), KVP_OK);
     assert_int_equal(mirrored.copied, 32);
     world_take(&w);
     world_ask_now(&w, &line, 1);
@@ -372,7 +369,6 @@ static void the_last_flush_writes_what_is_cached(void **state)
     (void)state;
     world_options options;
     world w;
-    kvp_status status = KVP_E_AGAIN;
     world_defaults(&options);
     open_world(&w, &options);
     const world_line first = line_of(&w, 40, 16, 100);
@@ -380,15 +376,7 @@ static void the_last_flush_writes_what_is_cached(void **state)
     compute(&w, &first);
     compute(&w, &second);
     assert_int_equal(world_stats(&w).written + world_stats(&w).puts, 2); /* the second one's hit */
-    for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
-        kvp_spill_answer answers[8];
-        status = kvp_spill_flush(w.spill, w.now, w.now + 1000000);
-        world_work_once(&w, answers);
-        world_take(&w);
-        world_run(&w);
-        world_store(&w);
-    }
-    assert_int_equal(status, KVP_OK);
+    flush_all(&w);
     assert_int_equal(world_stats(&w).written, 8);
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &first, 1).hit_tokens, 40);
@@ -413,20 +401,26 @@ static void a_transfer_that_fails_costs_a_computation(void **state)
         options.lies = 1;
         open_stored(&w, &options, &line);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
-        const uint32_t expected = n <= 8 ? 8 * (n - 1) : n <= 16 ? answer.hit_tokens : 64;
-        assert_int_equal(answer.hit_tokens, expected);
+        const uint32_t n_right = n > 16 ? 8 : (n - 1) % 8; /* records before it */
+        assert_int_equal(answer.hit_tokens, 8 * n_right);
+        assert_int_equal(answer.outcome, n == 1   ? KVP_SPILL_NOTHING
+                                         : n == 9 ? KVP_SPILL_FAILED
+                                                  : KVP_SPILL_LOADED);
         assert_int_equal(world_stats(&w).load_failed, n > 8 && n <= 16);
         compute(&w, &line);
+        world_settle(&w); /* what could not be read is written again */
+        assert_int_equal(world_stats(&w).written, n > 8 && n <= 16 ? 8 + 17 - n : 8);
         close_world(&w);
     }
 }
 
 /* What a store says beside the truth: of the n-th answer from now on. */
-enum { HONEST, TWICE, NEVER, STRAY };
+enum { HONEST, TWICE, NEVER, STRAY, OTHER };
 
 static struct {
     int how;
-    uint32_t n; /* answers until then; 0: it has happened, or is not to */
+    uint32_t n;      /* answers until then; 0: it has happened, or is not to */
+    uint32_t result; /* OTHER: what it says instead */
     int has_more;
     kvp_store_done more;
 } lie;
@@ -445,14 +439,117 @@ kvp_status __wrap_kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uin
     for (uint32_t i = 0; i < *out_n_done && lie.n > 0; i++) {
         if (--lie.n > 0)
             continue;
-        lie.has_more = lie.how != NEVER;
+        lie.has_more = lie.how == TWICE || lie.how == STRAY;
         lie.more = out_done[i];
+        if (lie.how == OTHER)
+            out_done[i].result = lie.result;
         if (lie.how == STRAY)
             lie.more.tag += 5000;
         else if (lie.how == NEVER)
             out_done[i] = out_done[--*out_n_done];
     }
     return status;
+}
+
+/* The last of 8 puts. What the store does not have, or may not have, is offered again. */
+static void each_answer_of_a_put_is_counted_once(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t result, written, known, failed, again;
+    } cases[] = {{KVP_STORE_OK, 8, 0, 0, 0},
+                 {KVP_STORE_KNOWN, 7, 1, 0, 0},
+                 {KVP_STORE_FAILED, 7, 0, 1, 1},
+                 {KVP_STORE_NO_ROOM, 7, 0, 1, 1},
+                 {KVP_STORE_NO_PARENT, 7, 0, 1, 2}}; /* the record before, too */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        world_options options;
+        world w;
+        world_defaults(&options);
+        options.policy = KVP_SPILL_THROUGH;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 64, 64, 0);
+        lie.how = OTHER;
+        lie.n = 8;
+        lie.result = cases[i].result;
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(lie.n, 0);
+        kvp_spill_stats stats = world_stats(&w);
+        assert_int_equal(stats.written, cases[i].written);
+        assert_int_equal(stats.written_bytes, 64 * cases[i].written);
+        assert_int_equal(stats.known, cases[i].known);
+        assert_int_equal(stats.put_failed, cases[i].failed);
+        compute(&w, &line);
+        world_settle(&w);
+        stats = world_stats(&w);
+        assert_int_equal(stats.written, cases[i].written);
+        assert_int_equal(stats.known, cases[i].known + cases[i].again); /* it has them in truth */
+        memset(&lie, 0, sizeof lie);
+        close_world(&w);
+    }
+}
+
+/* What is offered to it costs digests and copies, and is refused. */
+static void a_store_that_refuses_all_is_left_alone(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.puts_fail = 1;
+    world_defaults(&options);
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    const uint64_t second = UINT64_C(1000000000);
+    const uint64_t waits[] = {0, 0, 0, second, 0, second, second};
+    const uint64_t offered[] = {8, 16, 16, 24, 24, 24, 32};
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        w.now += waits[i];
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).offered, offered[i]);
+    }
+    liar.puts_fail = 0;
+    w.now += 100 * second;
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 8);
+    liar.puts_fail = 1; /* as at first */
+    const world_line other = line_of(&w, 64, 0, 500);
+    for (int i = 0; i < 2; i++) {
+        compute(&w, &other);
+        world_settle(&w);
+    }
+    assert_int_equal(world_stats(&w).offered, 32 + 8 + 16);
+    liar.puts_fail = 0;
+    close_world(&w);
+}
+
+/* A short queue: those behind the record that fails are not out yet, and are given up. */
+static void what_has_lost_its_parent_is_given_up(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.fail_at = 3;
+    world_defaults(&options);
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    options.max_ops = 1;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 2);
+    assert_int_equal(world_stats(&w).put_failed, 6);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 8);
+    close_world(&w);
 }
 
 /* Until nothing moves any more; gives whether the spill has said that something is wrong. */
@@ -485,7 +582,7 @@ static void close_broken(world *w)
     kvp_spill_destroy(w->spill);
     w->store = NULL;
     w->spill = NULL;
-    assert_int_equal(kvp_cache_stats(w->cache, &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(w->cache, &stats), KVP_OK);
     assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
     world_close(w);
     assert_good(w);
@@ -544,6 +641,35 @@ void *__wrap_calloc(size_t n, size_t bytes)
     return ++n_allocations == fails_at ? NULL : __real_calloc(n, bytes);
 }
 
+static int move_nothing(void *engine, const kvp_spill_record *record)
+{
+    (void)engine, (void)record;
+    return 0;
+}
+
+/* Records are moved by both or none, and are one block to the store. */
+static void assert_moves_are_refused(kvp_spill_config config)
+{
+    static const struct {
+        int gives, takes;
+        uint32_t record_blocks;
+        const char *why;
+    } cases[] = {{1, 0, 2, "take is NULL, and the other is not"},
+                 {0, 1, 2, "give is NULL, and the other is not"},
+                 {0, 0, 2, "record_blocks is 2, expected 0 to 0"},
+                 {1, 1, 0, "record_blocks is 0, expected 1 to 65535"},
+                 {1, 1, 2, "the store's record_blocks is 2, expected 1 to 1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvp_spill *spill = NULL;
+        char why[100];
+        config.give = cases[i].gives ? move_nothing : NULL;
+        config.take = cases[i].takes ? move_nothing : NULL;
+        config.record_blocks = cases[i].record_blocks;
+        assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+        assert_string_equal(why, cases[i].why);
+    }
+}
+
 static void creating_fails_whole_or_not(void **state)
 {
     (void)state;
@@ -572,6 +698,7 @@ static void creating_fails_whole_or_not(void **state)
     fails_at = 0;
     kvp_spill_destroy(spill);
     kvp_spill_destroy(NULL);
+    assert_moves_are_refused(config);
     config.max_asks = 0;
     assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
     assert_string_equal(why, "max_asks is 0, expected 1 to 4096");
@@ -636,6 +763,9 @@ int main(void)
         cmocka_unit_test(reads_wait_for_copies),
         cmocka_unit_test(the_last_flush_writes_what_is_cached),
         cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
+        cmocka_unit_test(each_answer_of_a_put_is_counted_once),
+        cmocka_unit_test(a_store_that_refuses_all_is_left_alone),
+        cmocka_unit_test(what_has_lost_its_parent_is_given_up),
         cmocka_unit_test(an_answer_that_is_not_due_is_refused),
         cmocka_unit_test(creating_fails_whole_or_not),
         cmocka_unit_test(wrong_calls_are_refused),

@@ -210,21 +210,6 @@ static void windows_are_digested_once(void **state)
     close_world(&w);
 }
 
-static void flush_all(world *w)
-{
-    kvp_status status = KVP_E_AGAIN;
-    for (int i = 0; i < 1000 && status == KVP_E_AGAIN; i++) {
-        kvp_spill_answer answers[8];
-        uint32_t n = 0;
-        status = kvp_spill_flush(w->spill, w->now, w->now + 1000000);
-        assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
-        world_take(w);
-        world_run(w);
-        world_store(w);
-    }
-    assert_int_equal(status, KVP_OK);
-}
-
 /* Two prefixes with one hash: it finds the blocks of either. The index of the cache has few bits,
  * and `collide_with` makes whole hashes equal. A suffix that was computed behind one of them is
  * never served behind the other, nor the prefix for the other. */

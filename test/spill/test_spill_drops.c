@@ -157,6 +157,27 @@ static void a_flush_ends_beside_a_drop_that_fails(void **state)
     close_world(&w);
 }
 
+/* What was not made sure of is told, and the next flush may be. */
+static void a_flush_that_is_not_synced_fails(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_wrong(&w, &options, &line);
+    for (liar.syncs_fail = 1; liar.syncs_fail >= 0; liar.syncs_fail--) {
+        kvp_status status = KVP_E_AGAIN;
+        for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
+            status = kvp_spill_flush(w.spill, w.now, w.now + 1000000000);
+            work(&w, 1);
+        }
+        assert_int_equal(status, liar.syncs_fail ? KVP_E_IO : KVP_OK);
+    }
+    liar.syncs_fail = 0;
+    close_world(&w);
+}
+
 /* A put that is on its way when its record is dropped takes effect after the drop, and is seen
  * before it has ended. */
 static void a_put_that_overtakes_its_drop_is_hidden(void **state)
@@ -195,6 +216,72 @@ static void a_put_that_overtakes_its_drop_is_hidden(void **state)
     forget_cache(&w);
     world_ask(&w, &line, 2);
     compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).taken_back, LONG / RECORD); /* not what is right */
+    close_world(&w);
+}
+
+/* What a load brings whose record is dropped meanwhile is not believed. */
+static void a_load_of_what_is_dropped_is_void(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answers[8];
+    world w;
+    begin(&options);
+    open_wrong(&w, &options, &line);
+    world_ask_now(&w, &line, 1);
+    world_work_once(&w, answers);
+    world_store(&w);
+    world_work_once(&w, answers);
+    world_store(&w); /* all gets have ended, with what is wrong */
+    assert_true(world_stats(&w).gets > 3);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    world_settle(&w);
+    compute(&w, &line); /* and reads what was hit */
+    close_world(&w);
+}
+
+/* What is to be dropped while a drop is out is told behind it. */
+static void a_drop_waits_for_the_one_before(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_wrong(&w, &options, &line);
+    const world_line other = line_of(&w, LONG, 0, 500);
+    const world_line wrong = spoiled(&other);
+    compute(&w, &wrong);
+    world_settle(&w);
+    forget_cache(&w);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    assert_int_equal(drop(&w, &other, WRONG_FROM), KVP_OK);
+    world_settle(&w);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
+    assert_part_comes_back(&w, &line, 1);
+    assert_part_comes_back(&w, &other, 2);
+    close_world(&w);
+}
+
+/* A drop that has failed is tried once more when the spill stops. */
+static void the_last_chance_of_a_drop(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    begin(&options);
+    open_wrong(&w, &options, &line);
+    liar.drops_fail = 1;
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    work(&w, 1);
+    liar.drops_fail = 0;
+    forget_cache(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
     close_world(&w);
 }
 
@@ -228,6 +315,28 @@ static void what_is_too_much_is_refused(void **state)
     close_world(&w);
 }
 
+/* A record of the line, and those behind it, are lost. */
+static void lose(world *w, const world_line *line, uint32_t record)
+{
+    kvp_digest digests[LONG / 4];
+    kvp_digest root;
+    kvp_digest key;
+    const kvp_digest fingerprint = {{7}};
+    const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
+    const uint32_t unit = w->options.moves ? RECORD : 4; /* what the engine moves is one block */
+    const kvp_hash_input input = {.unit_tokens = unit, .n_tokens = LONG, .tokens = line->tokens};
+    kvp_digester *digester;
+    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
+    assert_int_equal(kvp_digest_root(digester, &fingerprint, "one", 3, 0, &root), KVP_OK);
+    assert_int_equal(kvp_digest_blocks(digester, &input, &root, digests), KVP_OK);
+    assert_int_equal(
+        kvp_record_key(digester, &digests[(record + 1) * RECORD / unit - 1], 0, &slice, &key),
+        KVP_OK);
+    kvp_digester_destroy(digester);
+    assert_int_equal(kvp_store_drop(w->store, &key, 1, UINT64_C(1) << 63), KVP_OK);
+    world_settle(w);
+}
+
 /* The store has lost the second half of a chain, the cache has three quarters of it. A hit writes
  * all that is lost, not a record more each time. */
 static void what_the_store_has_lost_is_written_again(void **state)
@@ -244,26 +353,34 @@ static void what_the_store_has_lost_is_written_again(void **state)
     const world_line first = line_of(&w, 48, LONG, 0);
     world_ask(&w, &first, 1);
     compute(&w, &first);
-    kvp_digest digests[LONG / 4];
-    kvp_digest root;
-    kvp_digest key;
-    const kvp_digest fingerprint = {{7}};
-    const kvp_hash_input input = {.unit_tokens = 4, .n_tokens = LONG, .tokens = line.tokens};
-    kvp_digester *digester;
-    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
-    assert_int_equal(kvp_digest_root(digester, &fingerprint, "one", 3, 0, &root), KVP_OK);
-    assert_int_equal(kvp_digest_blocks(digester, &input, &root, digests), KVP_OK);
-    const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
-    assert_int_equal(kvp_record_key(digester, &digests[9], 0, &slice, &key), KVP_OK);
-    kvp_digester_destroy(digester);
-    assert_int_equal(kvp_store_drop(w.store, &key, 1, UINT64_C(1) << 63), KVP_OK);
-    world_settle(&w);
+    lose(&w, &line, 4);
     world_ask(&w, &line, 2);
     assert_int_equal(compute(&w, &line).hit_tokens, 48);
     world_settle(&w);
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 3).hit_tokens, LONG);
     close_world(&w);
+}
+
+/* Nobody asks for what is cached. When the store has lost more than half, all may be lost. */
+static void what_is_hot_is_written_again(void **state)
+{
+    (void)state;
+    for (uint32_t record = 4; record <= 6; record += 2) {
+        world_options options;
+        world w;
+        begin(&options);
+        options.moves = 1;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, LONG, LONG, 0);
+        compute(&w, &line);
+        world_settle(&w);
+        lose(&w, &line, record);
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, record == 4 ? 12 : 8);
+        close_world(&w);
+    }
 }
 
 int main(void)
@@ -274,8 +391,13 @@ int main(void)
         cmocka_unit_test(what_is_behind_it_is_hidden),
         cmocka_unit_test(a_put_that_overtakes_its_drop_is_hidden),
         cmocka_unit_test(a_flush_ends_beside_a_drop_that_fails),
+        cmocka_unit_test(a_flush_that_is_not_synced_fails),
+        cmocka_unit_test(a_load_of_what_is_dropped_is_void),
+        cmocka_unit_test(a_drop_waits_for_the_one_before),
+        cmocka_unit_test(the_last_chance_of_a_drop),
         cmocka_unit_test(what_is_too_much_is_refused),
         cmocka_unit_test(what_the_store_has_lost_is_written_again),
+        cmocka_unit_test(what_is_hot_is_written_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

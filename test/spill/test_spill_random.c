@@ -42,6 +42,8 @@ typedef struct totals {
     uint64_t aborted;
     uint64_t minds;
     uint64_t failed_steps;
+    uint64_t refused[2];
+    uint64_t moved;
     uint64_t states_read;
     uint64_t state_tokens;
     kvp_spill_stats stats;
@@ -89,6 +91,20 @@ static void draw_states(engine *e, world_options *o)
     o->overlapped = 0; /* a spill refuses states with overlapped steps */
 }
 
+/* An engine whose KV has no addresses. */
+static void draw_moves(engine *e, world_options *o)
+{
+    if (percent(e, 70) || o->state_slots > 0)
+        return;
+    o->moves = 1;
+    liar.delay = 0;
+    liar.rate /= 4;
+    o->refuse_rate = percent(e, 50) ? 0 : below(e, 20);
+    o->overlapped = 0;
+    if (percent(e, 50)) /* no power of two */
+        o->record_blocks = 3;
+}
+
 static void draw_options(engine *e, world_options *o)
 {
     static const char *const urls[] = {"memory:?size=64KiB", "memory:?size=1MiB",
@@ -122,6 +138,7 @@ static void draw_options(engine *e, world_options *o)
     liar.is_flat = (int)percent(e, 40);
     liar.rate = percent(e, 30) ? 0 : below(e, 60);
     liar.delay = percent(e, 50) ? 0 : below(e, 90);
+    draw_moves(e, o);
 }
 
 /* ---------------------------------------------------------------------------------------- lines */
@@ -196,6 +213,11 @@ static void ask(engine *e)
     const kvp_status status =
         kvp_spill_ask(e->w.spill, e->w.spaces[r->line.space], &prompt, &request, e->w.now, &answer);
     r->state = status == KVP_OK && answer.outcome == KVP_SPILL_WAITS ? WAITING : READY;
+    if (r->deadline_ns == 0)
+        r->deadline_ns = e->w.now +
+                         (r->line.n_tokens - answer.hit_tokens) * UINT64_C(1000000000) /
+                             world_stats(&e->w).compute_tokens_s +
+                         1;
     if (status != KVP_OK && status != KVP_E_AGAIN)
         bad(e, kvp_status_name(status));
 }
@@ -240,8 +262,10 @@ static void change_mind(engine *e)
     for (uint32_t p = from; p < line->n_tokens; p++)
         line->tokens[p] = (int32_t)below(e, 3);
     world_truth(&e->w, line);
-    if (from > 0 && line->kv[from - 1] != before.kv[from - 1])
-        return; /* the weights are others since it was opened */
+    if (from > 0 && line->kv[from - 1] != before.kv[from - 1]) {
+        *line = before; /* the weights are others since it was opened */
+        return;
+    }
     const kvp_status status = world_again(&e->w, line, r->seq, from);
     if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_NEVER &&
         status != KVP_E_IN_FLIGHT && status != KVP_E_DROPPED && status != KVP_E_STATE)
@@ -271,7 +295,7 @@ static void check_limits(engine *e)
     const uint64_t n_numbers = (uint64_t)e->w.options.block_tokens * e->w.options.record_blocks;
     const uint64_t record = sizeof(uint64_t) * (n_numbers > WORLD_STATE ? n_numbers : WORLD_STATE);
     kvp_stats cache;
-    if (kvp_cache_stats(e->w.cache, &cache) != KVP_OK ||
+    if (kvp_cache_stats_get(e->w.cache, &cache) != KVP_OK ||
         cache.host_lent_blocks > e->w.config.lent_blocks)
         bad(e, "more blocks are lent than may be");
     if ((more->put_bytes > 0 && stats.put_bytes > more->put_bytes) || stats.puts > more->max_puts)
@@ -294,8 +318,7 @@ static void spill_work(engine *e)
         take_answer(e, &answers[i]);
     for (uint32_t i = 0; i < REQUESTS; i++) {
         const asker *r = &e->requests[i];
-        if (capacity == REQUESTS && r->state == WAITING && r->deadline_ns != 0 &&
-            r->deadline_ns <= e->w.now)
+        if (capacity == REQUESTS && r->state == WAITING && r->deadline_ns <= e->w.now)
             bad(e, "a request waits beyond its deadline");
     }
     check_limits(e);
@@ -332,7 +355,7 @@ static void compute_badly(engine *e)
         r->line.kv[p] ^= 1;
     const kvp_prompt prompt = world_prompt(&r->line);
     r->state = IDLE;
-    if (kvp_match(e->w.cache, e->w.spaces[r->line.space], &prompt, &info) != KVP_OK ||
+    if (kvp_cache_match(e->w.cache, e->w.spaces[r->line.space], &prompt, &info) != KVP_OK ||
         info.hit_tokens > from || world_compute(&e->w, &r->line, &r->seq, &info) != KVP_OK)
         return;
     seen.bad_computations++;
@@ -376,11 +399,14 @@ static void stop(engine *e)
     uint64_t n_open = 0;
     for (uint32_t i = 0; i < REQUESTS; i++)
         n_open += e->requests[i].state == OPEN;
-    if (kvp_cache_stats(e->w.cache, &stats) != KVP_OK ||
+    if (kvp_cache_stats_get(e->w.cache, &stats) != KVP_OK ||
         stats.host_lent_blocks + stats.open_loads > 0)
         bad(e, "it has stopped, and blocks are lent");
     if (stats.open_seqs != n_open)
         bad(e, "it has stopped, and holds sequences");
+    const kvp_spill_stats spill = world_stats(&e->w);
+    if (spill.queued_bytes + spill.get_bytes + spill.put_bytes + spill.gets + spill.puts > 0)
+        bad(e, "it has stopped, and counts bytes that are on their way");
 }
 
 /* As before the process ends. */
@@ -465,9 +491,13 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
         step(e);
     if (!e->w.verdict.is_bad)
         stop(e);
+    liar.answers_all = 1; /* a run that went wrong may have some out: closing waits for them */
     const kvp_spill_stats stats = world_stats(&e->w);
     add_stats(&stats);
     seen.failed_steps += e->w.n_failed;
+    seen.refused[0] += e->w.n_refused[0];
+    seen.refused[1] += e->w.n_refused[1];
+    seen.moved += options.moves ? stats.loaded : 0;
     seen.states_read += e->w.n_states_read;
     seen.state_tokens += stats.states_loaded > 0 ? stats.store_tokens : 0;
     world_close(&e->w);
@@ -517,6 +547,9 @@ static int tell_all(void)
     all &= happened("aborted", seen.aborted);
     all &= happened("went on with other tokens", seen.minds);
     all &= happened("steps failed", seen.failed_steps);
+    all &= happened("records that were not given", seen.refused[0]);
+    all &= happened("records that were not taken", seen.refused[1]);
+    all &= happened("records that engines without addresses took", seen.moved);
     all &= happened("all was written before an end", seen.flushed);
     all &= happened("or not in time", seen.flushed_late);
     for (uint32_t i = 0; i < LIAR_FAULTS; i++)

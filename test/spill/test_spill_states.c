@@ -16,7 +16,7 @@ static void begin(world_options *options)
 }
 
 /* The store has the KV of `line`, 64 tokens, and the states after 24, 48 and 64. */
-static void open_stored(world *w, world_options *options, world_line *line)
+static void open_stored_states(world *w, world_options *options, world_line *line)
 {
     options->keep_rate = 100;
     open_world(w, options);
@@ -29,7 +29,7 @@ static void open_stored(world *w, world_options *options, world_line *line)
 static uint64_t open_seqs(const world *w)
 {
     kvp_stats stats;
-    assert_int_equal(kvp_cache_stats(w->cache, &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(w->cache, &stats), KVP_OK);
     return stats.open_seqs;
 }
 
@@ -68,7 +68,7 @@ static void a_load_ends_at_the_deepest_state(void **state)
     world_line line;
     world w;
     begin(&options);
-    open_stored(&w, &options, &line);
+    open_stored_states(&w, &options, &line);
     assert_int_equal(world_stats(&w).written, 64 / RECORD + 3);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 48); /* the last token is computed */
     assert_int_equal(world_stats(&w).loaded, 48 / RECORD + 1);
@@ -117,7 +117,7 @@ static void a_state_comes_to_its_kv(void **state)
     }
     const kvp_prompt prompt = world_prompt(&line);
     kvp_open_info info;
-    assert_int_equal(kvp_match(w.cache, w.spaces[0], &prompt, &info), KVP_OK);
+    assert_int_equal(kvp_cache_match(w.cache, w.spaces[0], &prompt, &info), KVP_OK);
     assert_int_equal(info.hit_tokens, 0);
     assert_int_equal(info.stop_group, 1);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
@@ -180,7 +180,7 @@ static void a_state_waits_for_the_kv_of_others(void **state)
         world w;
         begin(&options);
         options.more.max_gets = 20;
-        open_stored(&w, &options, &line);
+        open_stored_states(&w, &options, &line);
         const world_line longer = line_of(&w, 70, 64, 900);
         liar.random = seed;
         liar.delay = 60;
@@ -213,7 +213,7 @@ static void a_transfer_that_fails_costs_a_computation(void **state)
         world w;
         begin(&options);
         liar.fail_at = n;
-        open_stored(&w, &options, &line);
+        open_stored_states(&w, &options, &line);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
         assert_true(answer.outcome == KVP_SPILL_LOADED || answer.hit_tokens == 0);
         assert_true(answer.hit_tokens == 0 || answer.hit_tokens == 24 || answer.hit_tokens == 48);
@@ -270,7 +270,8 @@ static void a_slot_is_held_until_it_is_copied(void **state)
     compute(&w, &line);
     assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompt, &seq, &info), KVP_OK);
     assert_int_equal(kvp_seq_row(w.cache, seq, 0, &row, &n_row), KVP_OK);
-    assert_int_equal(kvp_mirror(w.cache, row, 8, 0, host, NULL), KVP_OK); /* no copy of KV waits */
+    assert_int_equal(kvp_cache_mirror(w.cache, row, 8, 0, host, NULL),
+                     KVP_OK); /* no copy of KV waits */
     world_take(&w);
     world_run(&w);
     assert_int_equal(kvp_spill_hit(w.spill, seq, 32, w.now), KVP_OK);
@@ -400,18 +401,9 @@ static void a_state_over_the_budget_is_left_out(void **state)
     close_world(&w);
 }
 
-static void flush_all(world *w)
+static void flush_states(world *w)
 {
-    kvp_status status = KVP_E_AGAIN;
-    for (int i = 0; i < 300 && status == KVP_E_AGAIN; i++) {
-        kvp_spill_answer answers[8];
-        status = kvp_spill_flush(w->spill, w->now, w->now + 1000000);
-        world_work_once(w, answers);
-        world_take(w);
-        world_run(w);
-        world_store(w);
-    }
-    assert_int_equal(status, KVP_OK);
+    flush_all(w);
     assert_int_equal(open_seqs(w), 0);
 }
 
@@ -430,7 +422,7 @@ static void the_last_flush_writes_states(void **state)
     const world_line other = line_of(&w, 70, 8, 900);
     compute(&w, &line);
     compute(&w, &other);
-    flush_all(&w);
+    flush_states(&w);
     assert_int_equal(world_stats(&w).states_written, 5); /* 24, 32; 8, 32, 56 */
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
@@ -482,7 +474,7 @@ static void a_state_goes_with_its_kv(void **state)
     world_line line;
     world w;
     begin(&options);
-    open_stored(&w, &options, &line);
+    open_stored_states(&w, &options, &line);
     const world_line other = line_of(&w, 64, 48, 900);
     assert_int_equal(world_ask(&w, &other, 1).hit_tokens, 48);
     compute(&w, &other); /* the state at 64 is another one */
@@ -507,7 +499,7 @@ static void an_epoch_hides_states(void **state)
     world_line line;
     world w;
     begin(&options);
-    open_stored(&w, &options, &line);
+    open_stored_states(&w, &options, &line);
     world_flush(&w, 0);
     world_truth(&w, &line);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
@@ -527,6 +519,12 @@ static void assert_refused(const kvp_spill_config *config, const char *expected)
 }
 
 /* A step that fails may leave a slot uncopied that the spill would write. */
+static int move_nothing(void *engine, const kvp_spill_record *record)
+{
+    (void)engine, (void)record;
+    return 0;
+}
+
 static void overlapped_steps_are_refused(void **state)
 {
     (void)state;
@@ -535,6 +533,7 @@ static void overlapped_steps_are_refused(void **state)
     char why[160];
     world w;
     begin(&options);
+    options.record_blocks = 1;
     open_world(&w, &options);
     kvp_config cache_config = w.config;
     kvp_spill_config config;
@@ -550,6 +549,21 @@ static void overlapped_steps_are_refused(void **state)
                         "the cache has state_slots and overlapped steps: if a step fails, it is "
                         "not known which copies of kvp_spill_copies ran");
     kvp_cache_destroy(config.cache);
+    config.give = config.take = move_nothing;
+    config.record_blocks = 2;
+    for (uint32_t is_overlapped = 0; is_overlapped < 2; is_overlapped++) {
+        cache_config.steps = is_overlapped ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+        cache_config.state_slots = is_overlapped ? 0 : w.config.state_slots;
+        cache_config.host_state_slots = is_overlapped ? 0 : w.config.host_state_slots;
+        assert_int_equal(kvp_cache_create(&cache_config, NULL, 0, &config.cache), KVP_OK);
+        assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_STATE);
+        assert_string_equal(
+            why,
+            is_overlapped
+                ? "give is set, and the cache has overlapped steps: what is given must be there"
+                : "give is set, and the cache has state_slots: what is given must be there");
+        kvp_cache_destroy(config.cache);
+    }
     close_world(&w);
 }
 

@@ -3,7 +3,7 @@
 if(NOT TARGET kvpager_store_static)
   return()
 endif()
-foreach(name spill spill_digests spill_drops spill_random spill_states)
+foreach(name spill spill_digests spill_drops spill_flush spill_loads spill_puts spill_random spill_states)
   kvp_add_test_program(test_${name}
                        "${CMAKE_CURRENT_SOURCE_DIR}/spill/test_${name}.c"
                        "${CMAKE_CURRENT_SOURCE_DIR}/spill/world.c"
@@ -12,11 +12,15 @@ foreach(name spill spill_digests spill_drops spill_random spill_states)
   target_link_libraries(test_${name} PRIVATE kvpager_store_static)
 endforeach()
 target_link_options(test_spill PRIVATE "LINKER:--wrap=calloc" "LINKER:--wrap=kvp_store_poll")
+target_link_options(test_spill_puts PRIVATE "LINKER:--wrap=kvp_store_put")
 target_link_options(test_spill_digests PRIVATE "LINKER:--wrap=kvp_digest_blocks"
                     "LINKER:--wrap=kvp_hash_units")
 kvp_add_test(NAME spill COMMAND test_spill LABELS store)
 kvp_add_test(NAME spill_digests COMMAND test_spill_digests LABELS store)
 kvp_add_test(NAME spill_drops COMMAND test_spill_drops LABELS store)
+kvp_add_test(NAME spill_flush COMMAND test_spill_flush LABELS store)
+kvp_add_test(NAME spill_loads COMMAND test_spill_loads LABELS store)
+kvp_add_test(NAME spill_puts COMMAND test_spill_puts LABELS store)
 kvp_add_test(NAME spill_random COMMAND test_spill_random LABELS store)
 kvp_add_test(NAME spill_states COMMAND test_spill_states LABELS store)
 kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 2000 800 LABELS store long)

@@ -53,6 +53,8 @@ static void open_cache(world *w)
     w->config.max_unit_keys = WORLD_KEYS;
     w->config.max_loads = 16;
     w->config.test_hash_bits = o->hash_bits;
+    w->config.uncached_tokens = o->uncached;
+    w->config.n_uncached_tokens = o->n_uncached;
     w->config.n_groups = o->n_groups;
     memcpy(w->config.groups, o->windows, sizeof w->config.groups);
     w->config.state_slots = o->state_slots;
@@ -62,7 +64,7 @@ static void open_cache(world *w)
         w->config.max_steps_out = WORLD_STEPS;
     }
     must(w, kvp_cache_create(&w->config, NULL, 0, &w->cache), "kvp_cache_create");
-    must(w, kvp_cache_config(w->cache, &w->config), "kvp_cache_config");
+    must(w, kvp_cache_config_get(w->cache, &w->config), "kvp_cache_config_get");
     const size_t S = o->block_tokens;
     w->device = random_allocate(o->n_blocks * S, sizeof *w->device);
     w->host = random_allocate(o->host_blocks * S, sizeof *w->host);
@@ -82,6 +84,17 @@ static uint64_t piece_bytes(const world_options *o, uint32_t group)
     return sizeof(uint64_t) * (group == o->n_groups ? WORLD_STATE : o->block_tokens);
 }
 
+static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
+{
+    return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
+}
+
+/* What a store is told: records that the engine moves are one block each. */
+static uint32_t n_moved(const world_options *o)
+{
+    return o->moves ? o->record_blocks : 1;
+}
+
 static void open_store(world *w, const kvp_digest *fingerprint)
 {
     kvp_store_config config;
@@ -89,11 +102,11 @@ static void open_store(world *w, const kvp_digest *fingerprint)
     kvp_store_config_init(&config);
     config.url = w->options.url;
     config.fingerprint = *fingerprint;
-    config.block_tokens = w->options.block_tokens;
+    config.block_tokens = n_moved(&w->options) * w->options.block_tokens;
     config.n_groups = n_kinds(&w->options);
     for (uint32_t g = 0; g < config.n_groups; g++)
-        config.block_bytes[g] = piece_bytes(&w->options, g);
-    config.record_blocks = w->options.record_blocks;
+        config.block_bytes[g] = n_moved(&w->options) * piece_bytes(&w->options, g);
+    config.record_blocks = w->options.record_blocks / n_moved(&w->options);
     config.max_ops = w->options.max_ops;
     config.threads = 0;
     config.now = world_clock;
@@ -103,6 +116,43 @@ static void open_store(world *w, const kvp_digest *fingerprint)
                         : kvp_store_open(&config, &w->store, why, sizeof why);
     if (status != KVP_OK)
         verdict_bad(&w->verdict, "kvp_store_open: %s", why);
+}
+
+static int move_record(world *w, int is_take)
+{
+    kvp_stats stats;
+    const int refuses = random_percent(&w->random, w->options.refuse_rate);
+    w->n_refused[is_take] += (uint64_t)refuses;
+    must(w, kvp_cache_stats_get(w->cache, &stats), "kvp_cache_stats_get");
+    return !refuses && (is_take || stats.pending_copies + w->n_copies == 0);
+}
+
+/* In a record each number is its complement: nothing else than these two can have moved it. */
+static int give_record(void *engine, const kvp_spill_record *record)
+{
+    world *w = engine;
+    const uint32_t S = w->options.block_tokens;
+    const int32_t *row;
+    uint32_t n_row = 0;
+    if (!move_record(w, 0))
+        return 0;
+    must(w, kvp_seq_row(w->cache, record->seq, record->group, &row, &n_row), "kvp_seq_row");
+    for (uint32_t p = record->tokens.begin; p < record->tokens.end && !w->verdict.is_bad; p++)
+        ((uint64_t *)record->bytes)[p - record->tokens.begin] =
+            ~slot_of(w, KVP_DEVICE, row[p / S])[p % S];
+    return 1;
+}
+
+static int take_record(void *engine, const kvp_spill_record *record)
+{
+    world *w = engine;
+    const uint32_t S = w->options.block_tokens;
+    if (!move_record(w, 1))
+        return 0;
+    for (uint32_t p = 0; p < record->tokens.end - record->tokens.begin; p++)
+        if (record->blocks[p / S] != KVP_NULL_BLOCK)
+            slot_of(w, KVP_HOST, record->blocks[p / S])[p % S] = ~((uint64_t *)record->bytes)[p];
+    return 1;
 }
 
 static void open_spill(world *w, const kvp_digest *fingerprint)
@@ -116,9 +166,16 @@ static void open_spill(world *w, const kvp_digest *fingerprint)
     config.fingerprint = *fingerprint;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     for (uint32_t g = 0; g < n_kinds(&w->options); g++) {
-        config.block_bytes[g] = piece_bytes(&w->options, g);
+        config.block_bytes[g] = n_moved(&w->options) * piece_bytes(&w->options, g);
         config.host[g] = (kvp_spill_host){g < w->options.n_groups ? w->host : w->states[KVP_HOST],
                                           piece_bytes(&w->options, g)};
+    }
+    if (w->options.moves) {
+        memset(config.host, 0, sizeof config.host);
+        config.record_blocks = w->options.record_blocks;
+        config.give = give_record;
+        config.take = take_record;
+        config.engine = w;
     }
     config.max_states = more->max_states;
     config.policy = w->options.policy;
@@ -167,7 +224,7 @@ void world_close(world *w)
     kvp_spill_destroy(w->spill);
     if (w->cache != NULL && !w->verdict.is_bad) {
         kvp_violation violation;
-        if (kvp_check(w->cache, 3, &violation) != KVP_OK)
+        if (kvp_cache_check(w->cache, 3, &violation) != KVP_OK)
             verdict_bad(&w->verdict, "%s: %s", violation.invariant, violation.detail);
     }
     kvp_cache_destroy(w->cache);
@@ -218,11 +275,6 @@ kvp_prompt world_prompt(const world_line *line)
 }
 
 /* --------------------------------------------------------------------------------------- engine */
-
-static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
-{
-    return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
-}
 
 static uint64_t *state_of(world *w, uint32_t tier, int32_t slot)
 {
@@ -461,10 +513,13 @@ kvp_status world_again(world *w, const world_line *line, kvp_seq seq, uint32_t f
     world_take(w);
     const bool fails = w->options.overlapped && w->step_fails[w->n_steps - 1];
     world_run(w);
-    if (!w->options.overlapped)
-        compute_chunks(w, line, seq, from);
-    else if (!fails)
+    if (fails)
+        return KVP_OK;
+    world_read(w, seq, line, from);
+    if (w->options.overlapped)
         compute_steps(w, line, seq, from);
+    else
+        compute_chunks(w, line, seq, from);
     return KVP_OK;
 }
 
@@ -533,7 +588,8 @@ kvp_spill_answer world_settle(world *w)
 kvp_spill_answer world_ask_now(world *w, const world_line *line, uint64_t tag)
 {
     const kvp_prompt prompt = world_prompt(line);
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    const kvp_spill_request request = {
+        .struct_size = sizeof request, .tag = tag, .deadline_ns = UINT64_MAX};
     kvp_spill_answer answer = {0};
     must(w, kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
          "kvp_spill_ask");
@@ -574,7 +630,7 @@ void world_stop(world *w)
         must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
     }
     must(w, status, "kvp_spill_stop");
-    must(w, kvp_cache_stats(w->cache, &stats), "kvp_cache_stats");
+    must(w, kvp_cache_stats_get(w->cache, &stats), "kvp_cache_stats_get");
     if (stats.host_lent_blocks + stats.open_loads > 0)
         verdict_bad(&w->verdict, "stopped, and %" PRIu64 " blocks are lent, %" PRIu64 " loads open",
                     stats.host_lent_blocks, stats.open_loads);

@@ -9,7 +9,7 @@
 #ifndef KVP_TEST_SPILL_WORLD_H
 #define KVP_TEST_SPILL_WORLD_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/spill.h>
 #include <kvpager/states.h>
 
@@ -36,8 +36,12 @@ typedef struct world_options {
     uint32_t host_state_slots;
     uint32_t keep_rate; /* of 100 ends of steps, those with a checkpoint that nothing asks for */
     const char *url;
-    int lies;              /* the liar keeps the records */
+    int lies;                /* the liar keeps the records */
+    const int32_t *uncached; /* [n_uncached] kvp_config.uncached_tokens */
+    uint32_t n_uncached;
     int overlapped;        /* steps overlap: they are reported late, and fail */
+    int moves;             /* the engine gives and takes records: not what is in its memory */
+    uint32_t refuse_rate;  /* of 100 of these, those that it refuses */
     uint32_t fail_rate;    /* of 100 steps */
     kvp_spill_config more; /* fields that are not 0 replace the world's: limits and rates */
 } world_options;
@@ -72,9 +76,10 @@ typedef struct world {
     uint64_t steps[WORLD_STEPS]; /* overlapped: begun, not reported */
     bool step_fails[WORLD_STEPS];
     uint32_t n_steps;
-    uint32_t keep_out; /* the newest so many steps are not reported yet */
-    uint64_t random;   /* overlapped */
-    uint64_t n_failed; /* steps */
+    uint32_t keep_out;     /* the newest so many steps are not reported yet */
+    uint64_t random;       /* overlapped */
+    uint64_t n_failed;     /* steps */
+    uint64_t n_refused[2]; /* records, to give and to take */
     uint64_t now;
     uint64_t n_read; /* numbers compared */
     bool is_lazy;    /* copies run when the engine computes, not before */

@@ -2,14 +2,10 @@
 #include "sim_disk.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 enum { FILES = 64, NAMES = 64, HANDLES = 256, NAME_OPS = 512, PATH = 200 };
 
@@ -53,6 +49,7 @@ struct sim_disk {
     uint64_t room;
     uint32_t grain;
     int cannot_reserve;
+    int tells_no_room;
 };
 
 static uint32_t draw(struct sim_disk *sim, uint32_t n)
@@ -290,6 +287,16 @@ static int sim_size(void *context, int handle, uint64_t *out_bytes)
     return 0;
 }
 
+static uint64_t sim_room(void *context, const char *path)
+{
+    const struct sim_disk *sim = context;
+    (void)path;
+    if (sim->room == UINT64_MAX || sim->tells_no_room)
+        return UINT64_MAX;
+    const uint64_t all = taken(sim);
+    return all < sim->room ? sim->room - all : 0;
+}
+
 static int sim_allot(void *context, int handle, uint64_t bytes)
 {
     struct sim_disk *sim = context;
@@ -438,6 +445,7 @@ struct kvpi_disk sim_disk_interface(struct sim_disk *sim)
                               .write = sim_write,
                               .buffer = sim_buffer,
                               .size = sim_size,
+                              .room = sim_room,
                               .allot = sim_allot,
                               .reserve = sim_reserve,
                               .sync = sim_sync,
@@ -540,6 +548,19 @@ uint32_t sim_disk_unsynced(const struct sim_disk *sim)
     return n;
 }
 
+uint32_t sim_disk_handles(const struct sim_disk *sim)
+{
+    uint32_t n = 0;
+    for (int h = 0; h < HANDLES; h++)
+        n += sim->handles[h].file >= 0;
+    return n;
+}
+
+int sim_disk_has(struct sim_disk *sim, const char *path)
+{
+    return find(sim->names, path) != NULL;
+}
+
 uint64_t sim_disk_bytes(const struct sim_disk *sim)
 {
     uint64_t bytes = 0;
@@ -557,6 +578,11 @@ void sim_disk_limit(struct sim_disk *sim, uint64_t room)
 void sim_disk_refuse_reserve(struct sim_disk *sim)
 {
     sim->cannot_reserve = 1;
+}
+
+void sim_disk_tell_no_room(struct sim_disk *sim)
+{
+    sim->tells_no_room = 1;
 }
 
 void sim_disk_fail_write(struct sim_disk *sim, uint64_t n, int error)
@@ -580,6 +606,16 @@ int sim_disk_poke(struct sim_disk *sim, const char *path, uint64_t offset, const
     if (at)
         memcpy(at, bytes, n_bytes);
     return at != NULL;
+}
+
+void sim_disk_cut(struct sim_disk *sim, const char *path, uint64_t n_bytes)
+{
+    const struct name *name = find(sim->names, path);
+    assert_non_null(name);
+    struct sim_file *file = &sim->files[name->file];
+    assert_true(n_bytes <= file->bytes);
+    memset(file->now + n_bytes, 0, file->bytes - n_bytes);
+    file->bytes = n_bytes;
 }
 
 int sim_disk_peek(struct sim_disk *sim, const char *path, uint64_t offset, void *out_bytes,

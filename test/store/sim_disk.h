@@ -34,6 +34,11 @@ uint32_t sim_disk_unsynced(const struct sim_disk *sim);
 /* Lose the power and keep exactly these: bit i of the i-th such grain. The rest is drawn. */
 void sim_disk_power_off_but(struct sim_disk *sim, uint64_t kept);
 
+/* Files that are open, each as often as it is. */
+uint32_t sim_disk_handles(const struct sim_disk *sim);
+
+int sim_disk_has(struct sim_disk *sim, const char *path);
+
 /* Bytes of all files now, with what is set aside for them. */
 uint64_t sim_disk_bytes(const struct sim_disk *sim);
 
@@ -44,12 +49,17 @@ void sim_disk_limit(struct sim_disk *sim, uint64_t room);
 /* It sets no room aside: ENOTSUP. */
 void sim_disk_refuse_reserve(struct sim_disk *sim);
 
+/* It does not say how much room it has: one has to try. */
+void sim_disk_tell_no_room(struct sim_disk *sim);
+
 /* The n-th write from now on fails once, with this errno. */
 void sim_disk_fail_write(struct sim_disk *sim, uint64_t n, int error);
 
 /* Change bytes of a file behind everybody's back. 0: there is no such file, or it is too short. */
 int sim_disk_poke(struct sim_disk *sim, const char *path, uint64_t offset, const void *bytes,
                   size_t n_bytes);
+/* A file loses what is behind its first n bytes. */
+void sim_disk_cut(struct sim_disk *sim, const char *path, uint64_t n_bytes);
 int sim_disk_peek(struct sim_disk *sim, const char *path, uint64_t offset, void *out_bytes,
                   size_t n_bytes);
 

@@ -2,12 +2,9 @@
 #include "sim_queue.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 static uint32_t draw(struct sim_queue *queue, uint32_t n)
 {

@@ -7,7 +7,7 @@
 #define KVP_TEST_SIM_QUEUE_H
 
 #include "store/file/disk.h"
-#include "store/file/engine/queue.h"
+#include "store/file/engine/engine_queue.h"
 
 enum { SIM_QUEUE_DEPTH_MAX = 64 };
 

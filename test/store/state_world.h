@@ -9,7 +9,7 @@
 
 #include "liar.h"
 #include "sim_disk.h"
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store_inputs.h"
 
 enum {
@@ -86,7 +86,7 @@ static void start_engine(struct engine *e)
 static void stop_engine(struct engine *e)
 {
     kvp_violation violation;
-    ok(kvp_check(e->cache, 3, &violation));
+    ok(kvp_cache_check(e->cache, 3, &violation));
     kvp_cache_destroy(e->cache);
 }
 
@@ -105,7 +105,7 @@ static void run_plan(struct engine *e)
             memcpy(e->kv[c->dst_tier][c->dst_block], e->kv[c->src_tier][c->src_block],
                    (size_t)c->n_tokens * TOKEN_BYTES);
     }
-    ok(kvp_cache_stats(e->cache, &stats));
+    ok(kvp_cache_stats_get(e->cache, &stats));
     ok(kvp_plan_done(e->cache, stats.plans));
 }
 

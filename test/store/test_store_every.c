@@ -1,20 +1,15 @@
 /* Each allocation, each read and each write of a store fails once, for every n, by either engine.
  * Every operation ends, what comes back is right, and what was stored is there after a start. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "sim_disk.h"
 #include "sim_queue.h"
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store_records.h"
 
 enum { RECORDS = 8, SLOT = 8192, SLOTS = 40 };

@@ -1,14 +1,10 @@
 /* A store from outside: records that come back as they were, every way in which an operation ends,
  * and what the calls refuse. On the memory back end, without and with its thread. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/store.h>
 
@@ -307,7 +303,8 @@ static void test_open_names_what_is_wrong(void **state)
     REFUSE(url, ":x", "SCHEME:PATH");
     REFUSE(url, "cloud:x", "\"cloud:\"");
     REFUSE(url, "memory:path", "no path");
-    REFUSE(url, "memory:?size=1", "at least one record");
+    REFUSE(url, "memory:?size=1B", "at least one record");
+    REFUSE(url, "memory:?size=80", "which is bytes: 80GiB?");
     REFUSE(url, "memory:?size=", "size");
     REFUSE(url, "memory:?size=0", "size");
     REFUSE(url, "memory:?size=5 MB", "5 MB");

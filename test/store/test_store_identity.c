@@ -1,16 +1,12 @@
 /* Fingerprints, digests and keys: equal to the independent program's vectors, different when any
  * field is, and what the calls refuse. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/identity.h>
 
-#include "../golden/store_vectors.h"
+#include <golden/store_vectors.h>
 #include "store_inputs.h"
 
 static kvp_digester *digester;

@@ -1,13 +1,8 @@
 /* The index against a slow one: an array of records, searched from end to end. Recency is compared
  * exactly where an epoch cannot blur it, and by the invariants everywhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "store/index.h"
 
 enum { SLOTS = 24, KEYS = 96, SPACES = 5 };

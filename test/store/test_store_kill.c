@@ -8,18 +8,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/store.h>
 
@@ -284,6 +280,7 @@ static void test_a_wrong_place_is_named(void **state)
     (void)state;
     expect_refusal("file:?size=1GiB", "needs a directory");
     expect_refusal("file:/tmp/kv", "size is missing");
+    expect_refusal("file:/tmp/kv?size=2000000GiB", "expected room for 1 to 2^31-1 records");
     expect_refusal("file:/tmp/kv?size=4KiB", "expected room for");
     expect_refusal("file:/nowhere/at/all?size=1GiB", "/nowhere/at/all");
     expect_refusal("file:/dev/null?size=1GiB", "/dev/null");

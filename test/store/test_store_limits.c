@@ -1,16 +1,12 @@
 /* Limits besides the size: max_age, quota, and what operators evict. On the memory back end, and on
  * the file back end over a disk in memory, where a start must find the same limits. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "sim_disk.h"
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store_records.h"
 
 enum { CHAINS = 4, DEPTH = 4, RECORDS = CHAINS * DEPTH };
@@ -181,6 +177,51 @@ static void test_an_age_holds_from_the_start_on(void **state)
     }
 }
 
+/* Another writer's record is too old as one's own is: for a get, for the question, as a parent. */
+static void test_an_age_holds_for_another_writers_records(void **state)
+{
+    (void)state;
+    kvp_store *other = begin(1, "");
+    assert_int_equal(put(other, 0), KVP_STORE_OK);
+    kvp_store *store = open_store(1, "&max_age=10m");
+    now_s = START + 10 * MINUTE - 1;
+    assert_true(there(store) == 1);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    assert_int_equal(put(store, 1), KVP_STORE_OK);
+    now_s++;
+    assert_true(there(store) == 2); /* the second is younger */
+    assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
+    const kvp_digest key = records[1].key;
+    assert_int_equal(kvp_store_drop(store, &key, 1, 0), KVP_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
+    assert_int_equal(put(store, 1), KVP_STORE_NO_PARENT);
+    assert_true(there(other) == 1); /* which has no limit */
+    kvp_store_close(other);
+    end(store);
+}
+
+/* A start with a smaller size keeps to it, before it has anything: what another model left goes. */
+static void test_a_start_keeps_to_its_size(void **state)
+{
+    (void)state;
+    static const char left[] = "/kv/01080f161d242b32/w0/log";
+    for (unsigned slots = 8; slots <= 64; slots += 56) {
+        kvp_store *store = begin(1, "");
+        for (unsigned r = 0; r < RECORDS; r++)
+            assert_int_equal(put(store, r), KVP_STORE_OK);
+        kvp_store_close(store);
+        assert_true(sim_disk_has(sim, left));
+        char url[64];
+        snprintf(url, sizeof url, "file:/kv?size=%u", slots * (SLOT + 256));
+        kvp_store_config config = record_config(url);
+        config.fingerprint = input_digest(2);
+        config.now = test_clock;
+        assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+        assert_int_equal(sim_disk_has(sim, left), slots == 64);
+        end(store);
+    }
+}
+
 /* ---------------------------------------------------------------------------------------- quota */
 
 static void test_a_namespace_keeps_to_its_quota(void **state)
@@ -305,17 +346,21 @@ static kvp_store *open_model(unsigned model)
     return store;
 }
 
-static void put_of(kvp_store *store, unsigned model, unsigned first, unsigned end)
+static uint32_t put_one(kvp_store *store, unsigned model, unsigned r)
 {
     static struct record record;
-    for (unsigned r = first; r < end; r++) {
-        record_make(&record, 0, 0, 500);
-        record.identity.fingerprint = input_digest(model);
-        record.identity.digest = input_digest(1000 * model + r);
-        record.key = input_key(&record.identity);
-        record.block = record.kv;
-        assert_int_equal(record_put(store, &record), KVP_STORE_OK);
-    }
+    record_make(&record, 0, 0, 500);
+    record.identity.fingerprint = input_digest(model);
+    record.identity.digest = input_digest(1000 * model + r);
+    record.key = input_key(&record.identity);
+    record.block = record.kv;
+    return record_put(store, &record);
+}
+
+static void put_of(kvp_store *store, unsigned model, unsigned first, unsigned end)
+{
+    for (unsigned r = first; r < end; r++)
+        assert_int_equal(put_one(store, model, r), KVP_STORE_OK);
 }
 
 static int has_home(unsigned model)
@@ -365,18 +410,165 @@ static void test_directories_without_a_writer_go_first(void **state)
     sim_disk_destroy(sim);
 }
 
+static struct kvpi_disk below;
+static char unseen[64]; /* what has this in its path cannot be opened, or listed; "": all can */
+
+static int is_unseen(const char *path)
+{
+    return *unseen && strstr(path, unseen) != NULL;
+}
+
+static int open_seen(void *context, const char *path, unsigned flags, int *out_file)
+{
+    return is_unseen(path) && strstr(path, "slab-") ? EMFILE
+                                                    : below.open(context, path, flags, out_file);
+}
+
+static int list_seen(void *context, const char *path, kvpi_disk_entry_fn entry, void *to)
+{
+    return is_unseen(path) ? EMFILE : below.list(context, path, entry, to);
+}
+
+/* What of another model cannot be seen for a moment may be anything: nothing grows meanwhile,
+ * whichever model it is, and whatever of it. */
+static void test_what_cannot_be_seen_counts(void **state)
+{
+    (void)state;
+    enum { MODELS = 3, MANY = 16 };
+    for (unsigned model = 1; model <= MODELS; model++) {
+        for (int slabs = 0; slabs < 2; slabs++) {
+            sim = sim_disk_create(1);
+            below = disk = sim_disk_interface(sim);
+            on_sim = kvpi_file_backend;
+            on_sim.open = open_on_sim;
+            for (unsigned m = 1; m <= MODELS; m++) {
+                kvp_store *store = open_model(m);
+                put_of(store, m, 0, MANY);
+                kvp_store_close(store);
+            }
+            kvp_store *store = open_model(MODELS + 1);
+            kvp_store_stats stats;
+            const kvp_digest fingerprint = input_digest(model);
+            unsigned n = (unsigned)snprintf(unseen, sizeof unseen, "/");
+            for (unsigned i = 0; i < 8; i++)
+                n += (unsigned)snprintf(unseen + n, 3, "%02x", fingerprint.bytes[i]);
+            if (slabs)
+                disk.open = open_seen;
+            else
+                disk.list = list_seen;
+            assert_int_equal(put_one(store, MODELS + 1, 0), KVP_STORE_NO_ROOM);
+            *unseen = 0;
+            now_s += 100;
+            put_of(store, MODELS + 1, 0, MANY);
+            kvp_store_stats_get(store, &stats);
+            assert_int_equal(stats.records, MANY);
+            end(store);
+        }
+    }
+}
+
+/* A directory of another version, or that cannot be listed, stays as it is: the store takes the
+ * next one. */
+static void test_what_is_not_known_stays(void **state)
+{
+    (void)state;
+    for (int is_listed = 0; is_listed < 2; is_listed++) {
+        kvp_store *store = begin(1, "");
+        assert_int_equal(put(store, 0), KVP_STORE_OK);
+        kvp_store_close(store);
+        below = disk;
+        if (is_listed) {
+            assert_true(sim_disk_poke(sim, "/kv/01080f161d242b32/w0/log", 8, "\2", 1));
+        } else {
+            snprintf(unseen, sizeof unseen, "/w0");
+            disk.list = list_seen;
+        }
+        store = open_store(1, "");
+        *unseen = 0;
+        assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/log"));
+        assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/slab-000000"));
+        assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w1/log"));
+        end(store);
+    }
+}
+
+/* When it was opened is written down at the start: a disk that has no room for that keeps nobody
+ * out, one that fails does. */
+static void test_a_start_that_cannot_be_noted(void **state)
+{
+    (void)state;
+    static const int errors[] = {ENOSPC, EDQUOT, EIO};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        kvp_store *store = begin(1, "");
+        kvp_store_config config = record_config("file:/kv?size=1MiB");
+        config.now = test_clock;
+        kvp_store_close(store);
+        store = NULL;
+        sim_disk_fail_write(sim, 1, errors[i]);
+        assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0),
+                         errors[i] == EIO ? KVP_E_IO : KVP_OK);
+        kvp_store_close(store);
+        assert_int_equal(sim_disk_handles(sim), 0);
+        sim_disk_destroy(sim);
+    }
+}
+
+/* Records of another form are another writer's, though their slots have the same length. */
+static void test_another_form_is_another_directory(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t block_bytes;
+        uint32_t record_blocks;
+        uint32_t block_tokens;
+        uint32_t key_bytes;
+    } forms[] = {{8192, 1, 4, 0}, {4096, 2, 4, 0}, {8192, 1, 8, 0}, {4096, 1, 4, 4096}};
+    for (size_t a = 0; a < sizeof forms / sizeof *forms; a++) {
+        for (size_t b = 0; b < sizeof forms / sizeof *forms; b++) {
+            sim = sim_disk_create(1);
+            disk = sim_disk_interface(sim);
+            on_sim = kvpi_file_backend;
+            on_sim.open = open_on_sim;
+            kvp_store *store = NULL;
+            for (int i = 0; i < 2; i++) {
+                const size_t f = i ? b : a;
+                kvp_store_close(store);
+                kvp_store_config config = record_config("file:/kv?size=1MiB");
+                config.now = test_clock;
+                config.block_bytes[0] = forms[f].block_bytes;
+                config.record_blocks = forms[f].record_blocks;
+                config.block_tokens = forms[f].block_tokens;
+                config.key_bytes = forms[f].key_bytes;
+                assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+            }
+            uint64_t slot_bytes[2] = {0, 0};
+            assert_int_equal(sim_disk_has(sim, "/kv/01080f161d242b32/w1/log"), a != b);
+            sim_disk_peek(sim, "/kv/01080f161d242b32/w0/log", 24, &slot_bytes[0], 8);
+            if (sim_disk_peek(sim, "/kv/01080f161d242b32/w1/log", 24, &slot_bytes[1], 8))
+                assert_true(slot_bytes[0] == slot_bytes[1]);
+            end(store);
+        }
+    }
+}
+
 int main(void)
 {
     make_records();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_served_past_its_age),
         cmocka_unit_test(test_an_age_holds_from_the_start_on),
+        cmocka_unit_test(test_an_age_holds_for_another_writers_records),
+        cmocka_unit_test(test_a_start_keeps_to_its_size),
         cmocka_unit_test(test_a_namespace_keeps_to_its_quota),
         cmocka_unit_test(test_a_chain_longer_than_its_quota_ends),
         cmocka_unit_test(test_a_lower_quota_holds_from_the_start_on),
         cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
         cmocka_unit_test(test_operators_evict_by_namespace_and_age),
         cmocka_unit_test(test_directories_without_a_writer_go_first),
+        cmocka_unit_test(test_what_cannot_be_seen_counts),
+        cmocka_unit_test(test_what_is_not_known_stays),
+        cmocka_unit_test(test_a_start_that_cannot_be_noted),
+        cmocka_unit_test(test_another_form_is_another_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,18 +4,13 @@
  * room for all it says how every operation ends; with little room a look before each put does.
  *
  *   test_store_peers [SEED [OPERATIONS]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "sim_disk.h"
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store/file/peers.h"
 #include "store/file/survey.h"
 #include "store_records.h"
@@ -65,13 +60,21 @@ static uint64_t test_clock(void *context)
     return now;
 }
 
+static uint64_t still_clock(void *context)
+{
+    (void)context;
+    return UINT64_C(1100000000);
+}
+
+static unsigned with_still_clock = WRITERS; /* the writer whose clock stands still */
+
 static void open_store(unsigned w)
 {
     char url[64];
     snprintf(url, sizeof url, "file:/kv?size=%llu",
              (unsigned long long)(size_slots * (SLOT + 256)));
     kvp_store_config config = record_config(url);
-    config.now = test_clock;
+    config.now = w == with_still_clock ? still_clock : test_clock;
     char why[300];
     if (kvpi_store_open(&config, &on_sim, &stores[w], why, sizeof why) != KVP_OK)
         fail_msg("%s", why);
@@ -166,6 +169,30 @@ static void test_a_record_of_another_writer_is_a_parent(void **state)
     assert_int_equal(put(1, 1), KVP_STORE_KNOWN);
     assert_int_equal(get(1, 2), KVP_STORE_OK);
     end();
+}
+
+/* The clock of a writer stands still, also over starts: each log that it writes is another one to
+ * those who follow it. */
+static void test_a_clock_that_stands_still(void **state)
+{
+    (void)state;
+    with_still_clock = 0;
+    begin(12);
+    for (unsigned i = 0; i < 400; i++) {
+        const unsigned r = i % 3 * 8; /* roots */
+        if (i % 50 == 49) {
+            kvp_store_close(stores[0]);
+            open_store(0);
+        }
+        if (i % 2)
+            assert_int_equal(drop(0, r), KVP_STORE_OK);
+        else
+            (void)put(0, r);
+        for (unsigned root = 0; root < RECORDS; root += 8)
+            assert_int_equal(have(1, root), have(0, root));
+    }
+    end();
+    with_still_clock = WRITERS;
 }
 
 /* Its digests would be others: it is no parent. */
@@ -527,6 +554,7 @@ int main(int argc, char **argv)
     make_records();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_record_of_another_writer_is_a_parent),
+        cmocka_unit_test(test_a_clock_that_stands_still),
         cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
         cmocka_unit_test(test_the_parent_vanishes),
         cmocka_unit_test(test_a_drop_takes_what_is_behind_another_writers_record),

@@ -3,16 +3,11 @@
  * each operation ends once, and a get that is KVP_STORE_OK brings the KV of its own identity.
  *
  *   test_store_random [SEED [OPERATIONS]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "liar.h"
 #include "store_inputs.h"
 

@@ -1,18 +1,14 @@
 /* Records: headers equal to the independent program's, every byte of them guarded, and every way
  * in which a record can be another one's told apart. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "../golden/store_vectors.h"
-#include "store/identity/record.h"
+#include <golden/store_vectors.h>
+#include "store/identity/identity_record.h"
 #include "store_inputs.h"
 
 enum { HEADER_BYTES = 4096, PAYLOAD_BYTES = 377 };

@@ -2,16 +2,11 @@
  * test_store_random do; what a stack ends with is compared with a model of which store has what.
  *
  *   test_store_stack [SEED [OPERATIONS]] */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "liar.h"
 #include "store/front.h"
 #include "store_inputs.h"
@@ -73,6 +68,9 @@ struct server {
     uint32_t n_held;
 };
 
+static unsigned n_servers; /* open */
+static int is_lying;       /* a server that is asked for what it has */
+
 static uint8_t *find(struct server *server, const kvp_digest *key, uint8_t **out_bytes)
 {
     unsigned r = 0;
@@ -89,7 +87,14 @@ static kvp_status server_open(const struct kvpi_backend_config *config, void **o
     (void)out_why;
     (void)why_bytes;
     *out_self = calloc(1, sizeof(struct server));
+    n_servers++;
     return KVP_OK;
+}
+
+static void server_close(void *self)
+{
+    free(self);
+    n_servers--;
 }
 
 static uint32_t server_prepare(void *self, struct kvpi_store_op *op)
@@ -108,6 +113,12 @@ static void server_begin(void *self, struct kvpi_store_op *op)
 static void serve(struct server *server, struct kvpi_store_op *op)
 {
     uint8_t *bytes = NULL;
+    if ((op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_GET) && is_lying) {
+        if (op->kind == KVP_STORE_HAVE)
+            op->bits[0] = UINT64_MAX;
+        op->outcome = KVP_STORE_FAILED;
+        return;
+    }
     for (uint32_t i = 0; i < op->n_keys && op->kind == KVP_STORE_HAVE; i++)
         op->bits[i / 64] |= (uint64_t)*find(server, &op->keys[i], &bytes) << i % 64;
     for (uint32_t i = 0; i < op->n_keys && op->kind == KVP_STORE_DROP; i++)
@@ -158,7 +169,7 @@ static const struct kvpi_backend server_backend = {
     .version = KVPI_BACKEND_VERSION,
     .scheme = "server",
     .open = server_open,
-    .close = free,
+    .close = server_close,
     .prepare = server_prepare,
     .begin = server_begin,
     .reap = server_reap,
@@ -168,6 +179,8 @@ static const struct kvpi_backend server_backend = {
 };
 
 /* ----------------------------------------------------------------------------------- the stores */
+
+static uint32_t most_ops = OPS; /* of the next store */
 
 static kvp_store *open_over(const struct kvpi_backend *backend, const char *url, uint32_t threads)
 {
@@ -179,7 +192,7 @@ static kvp_store *open_over(const struct kvpi_backend *backend, const char *url,
     config.block_tokens = TOKENS;
     config.block_bytes[0] = BLOCK_BYTES;
     config.record_blocks = BLOCKS;
-    config.max_ops = OPS;
+    config.max_ops = most_ops;
     config.threads = threads;
     config.now = test_clock;
     assert_int_equal(kvpi_store_open(&config, backend, &store, NULL, 0), KVP_OK);
@@ -416,6 +429,52 @@ static void test_wrong_stacks_are_refused(void **state)
     kvp_store_close(stores[1]);
     kvp_store_close(threaded);
     kvp_store_close(inner);
+}
+
+/* Nor does it keep a look, and what another store has is not put there. */
+static void test_a_store_that_fails_is_not_believed(void **state)
+{
+    (void)state;
+    for (unsigned at = 0; at < 2; at++) {
+        kvp_store *stores[2];
+        stores[at] = open_over(&server_backend, "server:", 0);
+        stores[1 - at] = open_liar(0, ALL, 0);
+        assert_int_equal(put(stores[1 - at], 0), KVP_STORE_OK);
+        kvp_store *stack = open_stack(stores, 2);
+        const kvp_digest keys[] = {records[0].key, records[1].key};
+        is_lying = 1;
+        for (unsigned i = 0; i < 2 * STORES; i++) {
+            uint64_t bits = 0;
+            assert_int_equal(kvp_store_have(stack, keys, 2, &bits, 0), KVP_OK);
+            assert_int_equal(input_result(stack), KVP_STORE_OK);
+            assert_int_equal(bits, 1);
+        }
+        assert_int_equal(get(stack, 0), KVP_STORE_OK);
+        assert_false(has(stores[at], 0));
+        is_lying = 0;
+        kvp_store_close(stack);
+    }
+}
+
+/* A stack has as many places as the store that has fewest, and closes each store. */
+static void test_no_store_of_a_stack_is_full(void **state)
+{
+    (void)state;
+    kvp_store *stores[2];
+    for (unsigned i = 0; i < 2; i++) {
+        most_ops = i == 0 ? OPS : 2;
+        stores[i] = open_over(&server_backend, "server:", 0);
+    }
+    most_ops = OPS;
+    kvp_store *stack = open_stack(stores, 2);
+    for (unsigned r = 0; r < 3; r++)
+        assert_int_equal(kvp_store_put(stack, &records[r].identity, records[r].blocks, r),
+                         r < 2 ? KVP_OK : KVP_E_AGAIN);
+    for (unsigned r = 0; r < 2; r++)
+        assert_int_equal(input_result(stack), KVP_STORE_OK);
+    assert_int_equal(n_servers, 2);
+    kvp_store_close(stack);
+    assert_int_equal(n_servers, 0);
 }
 
 static void test_threads_work_as_one(void **state)
@@ -692,6 +751,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_is_written_nearer_has_a_budget),
         cmocka_unit_test(test_have_is_the_union),
         cmocka_unit_test(test_wrong_stacks_are_refused),
+        cmocka_unit_test(test_a_store_that_fails_is_not_believed),
+        cmocka_unit_test(test_no_store_of_a_stack_is_full),
         cmocka_unit_test(test_threads_work_as_one),
         cmocka_unit_test(test_a_model_knows_who_has_what),
         cmocka_unit_test(test_nobody_reads_foreign_kv),

@@ -5,18 +5,13 @@
  *   test_store_states [SEED [ROUNDS]] */
 #define _XOPEN_SOURCE 700
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "state_world.h"
 
 static uint64_t seed = 1;

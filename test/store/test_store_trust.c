@@ -1,13 +1,9 @@
-/* Places that are full, cut, read-only, failing, or of another version: each is a miss or a refusal
+/* Places that are cut, read-only, failing, or of another version: each is a miss or a refusal
  * with a sentence, and the rest goes on. By a layer between the store and a disk in memory, which
  * always runs; and on the real disk, where the system lets us. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "sim_disk.h"
-#include "store/file/file.h"
+#include "store/file/store_file.h"
 #include "store_records.h"
 
 enum { RECORDS = 32, SLOT = 8192 };
@@ -32,7 +27,6 @@ static struct kvpi_backend on_sim;
 
 static struct {
     uint64_t slot; /* of slab 0: reading and writing it gives EIO; UINT64_MAX: none */
-    uint64_t room; /* bytes that allot gives before ENOSPC */
     int is_read_only;
 } fault;
 
@@ -53,14 +47,6 @@ static int layer_write(void *context, int file, const struct kvpi_span *spans, u
                        uint64_t offset)
 {
     return touches(offset, file) ? EIO : below.write(context, file, spans, n_spans, offset);
-}
-
-static int layer_allot(void *context, int file, uint64_t bytes)
-{
-    if (bytes > fault.room)
-        return ENOSPC;
-    fault.room -= bytes;
-    return below.allot(context, file, bytes);
 }
 
 static int layer_open(void *context, const char *path, unsigned flags, int *out_file)
@@ -86,12 +72,11 @@ static kvp_status open_on_layer(const struct kvpi_backend_config *config, void *
 static void begin(void)
 {
     memset(&fault, 0, sizeof fault);
-    fault.slot = fault.room = UINT64_MAX;
+    fault.slot = UINT64_MAX;
     sim = sim_disk_create(1);
     below = disk = sim_disk_interface(sim);
     disk.read = layer_read;
     disk.write = layer_write;
-    disk.allot = layer_allot;
     disk.open = layer_open;
     disk.make_directory = layer_make_directory;
     on_sim = kvpi_file_backend;
@@ -215,39 +200,7 @@ static void test_not_every_slot_is_retired(void **state)
     end(store);
 }
 
-/* ---------------------------------------------------------------------------------- a full disk */
-
-/* Room for two slabs of two slots: the store keeps to it, and evicts for what comes. */
-static void test_a_full_disk_evicts(void **state)
-{
-    (void)state;
-    begin();
-    kvp_store *store = open_store(NULL, 16);
-    fault.room = 4 * SLOT;
-    for (unsigned r = 0; r < RECORDS; r++)
-        assert_int_equal(put(store, r), KVP_STORE_OK);
-    assert_int_equal(stats_of(store).records, 4);
-    assert_int_equal(stats_of(store).evicted, RECORDS - 4);
-    for (unsigned r = 0; r < RECORDS; r++)
-        assert_int_equal(get(store, r), r < RECORDS - 4 ? KVP_STORE_ABSENT : KVP_STORE_OK);
-    fault.room = UINT64_MAX; /* somebody made room */
-    for (unsigned r = 0; r < RECORDS; r++)
-        put(store, r);
-    assert_int_equal(stats_of(store).records, 16);
-    end(store);
-}
-
-static void test_a_disk_that_is_full_from_the_start(void **state)
-{
-    (void)state;
-    begin();
-    fault.room = 0;
-    kvp_store *store = open_store(NULL, 16);
-    assert_int_equal(put(store, 0), KVP_STORE_NO_ROOM);
-    assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
-    assert_int_equal(stats_of(store).away_ns, 0);
-    end(store);
-}
+/* ------------------------------------------------------------------------------- read-only, cut */
 
 /* A place to mount something: NULL, and a sentence, where it is not allowed. */
 static char mounted[64];
@@ -268,202 +221,6 @@ static void unmount(void)
     assert_int_equal(umount(mounted), 0);
     rmdir(mounted);
 }
-
-enum { ROUNDS = 4 };
-
-/* Puts of all records, many times over: each is stored, or finds no room; none fails, and what was
- * stored is served. Gives how many were. */
-static unsigned fill_up(kvp_store *store)
-{
-    unsigned n_stored = 0;
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        for (unsigned r = 0; r < RECORDS; r++) {
-            const uint32_t result = put(store, r);
-            n_stored += result == KVP_STORE_OK;
-            assert_true(result == KVP_STORE_OK || result == KVP_STORE_KNOWN ||
-                        result == KVP_STORE_NO_ROOM);
-            assert_int_equal(get(store, r),
-                             result == KVP_STORE_NO_ROOM ? KVP_STORE_ABSENT : KVP_STORE_OK);
-        }
-    }
-    assert_int_equal(stats_of(store).failed, 0);
-    assert_int_equal(stats_of(store).away_ns, 0);
-    return n_stored;
-}
-
-/* All at a time, while a sync keeps the log where it is. */
-static void put_all(kvp_store *store)
-{
-    kvp_store_done done[RECORDS];
-    assert_int_equal(kvp_store_sync(store, RECORDS), KVP_OK);
-    for (unsigned r = 0; r < RECORDS; r++)
-        assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, r), KVP_OK);
-    for (uint32_t n_ended = 0, n; n_ended <= RECORDS; n_ended += n) {
-        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
-        assert_int_equal(kvp_store_poll(store, done, RECORDS, &n), KVP_OK);
-        for (uint32_t i = 0; i < n; i++)
-            assert_int_not_equal(done[i].result, KVP_STORE_FAILED);
-    }
-}
-
-static unsigned count_there(kvp_store *store)
-{
-    unsigned n = 0;
-    for (unsigned r = 0; r < RECORDS; r++)
-        n += get(store, r) == KVP_STORE_OK;
-    return n;
-}
-
-/* The log shares the disk with the slabs: however much room there is, and wherever it ends. */
-static void test_a_disk_of_any_size_can_be_full(void **state)
-{
-    (void)state;
-    unsigned n_sizes = 0;
-    unsigned n_full = 0;
-    for (uint64_t room = 0; room < 17 * (SLOT + 256); room += room % 3 ? 401 : 1207) {
-        begin();
-        sim_disk_limit(sim, room);
-        kvp_store *store = NULL;
-        char why[300];
-        if (try_open(NULL, 16, &store, why) != KVP_OK) {
-            assert_true(room < 300); /* not even a log */
-            sim_disk_destroy(sim);
-            continue;
-        }
-        const unsigned n_stored = fill_up(store);
-        const uint64_t n_records = stats_of(store).records;
-        assert_true(sim_disk_bytes(sim) <= room);
-        /* Two slots a slab: what is there serves puts for ever, by evicting. */
-        assert_true(n_records % 2 == 0 && n_records <= 16 &&
-                    n_stored >= (ROUNDS - 1) * RECORDS * (n_records > 0));
-        assert_true(n_records >= 16 || room < (n_records + 3) * (SLOT + 256) + 1000);
-        n_sizes++;
-        n_full += n_records < 16;
-        sim_disk_stop_after(sim, 0);
-        kvp_store_close(store);
-        sim_disk_kill(sim);
-        store = open_store(NULL, 16);
-        assert_int_equal(count_there(store), n_records);
-        fill_up(store);
-        assert_int_equal(stats_of(store).records, n_records);
-        sim_disk_limit(sim, UINT64_MAX); /* somebody made room */
-        for (unsigned r = 0; r < 4 * RECORDS; r++)
-            put(store, r % RECORDS);
-        assert_int_equal(stats_of(store).records, 16);
-        kvp_store_close(store);
-        sim_disk_limit(sim, room); /* and closing leaves all that was there */
-        store = open_store(NULL, 16);
-        assert_int_equal(count_there(store), 16);
-        end(store);
-    }
-    assert_true(n_sizes > 100 && n_full > 80 && n_full < n_sizes);
-}
-
-/* Something else fills the disk while the store is used: what it has set aside is enough. */
-static void test_a_disk_that_others_fill(void **state)
-{
-    (void)state;
-    begin();
-    kvp_store *store = open_store(NULL, 16);
-    for (unsigned r = 0; r < 7; r++)
-        assert_int_equal(put(store, r), KVP_STORE_OK);
-    sim_disk_limit(sim, sim_disk_bytes(sim));
-    assert_true(fill_up(store) >= (ROUNDS - 1) * RECORDS);
-    assert_int_equal(stats_of(store).records, 8);
-    for (unsigned i = 0; i < 100; i++)
-        put_all(store);
-    assert_int_equal(stats_of(store).records, 8);
-    sim_disk_limit(sim, 0); /* nothing that is not there already */
-    for (unsigned r = 0; r < 4 * RECORDS; r++) {
-        const uint32_t result = put(store, r % RECORDS);
-        assert_true(result != KVP_STORE_FAILED);
-        get(store, r % RECORDS);
-    }
-    assert_int_equal(stats_of(store).failed, 0);
-    assert_int_equal(put(store, 0) == KVP_STORE_NO_ROOM || get(store, 0) == KVP_STORE_OK, 1);
-    sim_disk_limit(sim, UINT64_MAX);
-    assert_true(fill_up(store) > 0);
-    assert_int_equal(stats_of(store).records, 16);
-    end(store);
-}
-
-/* Where no room can be set aside, a log that finds none fails puts; reads go on. */
-static void test_a_disk_that_sets_no_room_aside(void **state)
-{
-    (void)state;
-    begin();
-    sim_disk_refuse_reserve(sim);
-    kvp_store *store = open_store(NULL, 16);
-    for (unsigned r = 0; r < 7; r++)
-        assert_int_equal(put(store, r), KVP_STORE_OK);
-    sim_disk_limit(sim, sim_disk_bytes(sim));
-    assert_int_equal(put(store, 7), KVP_STORE_FAILED);
-    assert_int_equal(count_there(store), 7);
-    sim_disk_limit(sim, UINT64_MAX);
-    assert_int_equal(put(store, 7), KVP_STORE_OK);
-    end(store);
-}
-
-static void fill_mounted(uint64_t bytes)
-{
-    kvp_store *store = open_store(mounted, 64); /* slabs of 64 KiB */
-    const unsigned n_stored = fill_up(store);
-    const uint64_t n_records = stats_of(store).records;
-    assert_true(n_records % 8 == 0 && n_records >= 8 && n_records * SLOT <= bytes);
-    assert_true(n_stored >= (n_records < RECORDS ? (ROUNDS - 1) * RECORDS : RECORDS));
-    kvp_store_close(store);
-    store = open_store(mounted, 64);
-    assert_int_equal(count_there(store), n_records < RECORDS ? n_records : RECORDS);
-    kvp_store_close(store);
-}
-
-static void test_a_real_disk_that_is_full(void **state)
-{
-    (void)state;
-    for (unsigned kib = 96; kib < 300; kib += 20) {
-        char options[40];
-        snprintf(options, sizeof options, "size=%uk,mode=0700", kib);
-        if (!mount_tmpfs(options))
-            skip();
-        fill_mounted(kib * UINT64_C(1024));
-        unmount();
-    }
-}
-
-/* ext4 on a file: an extent for each write that is not reserved would take room, too. */
-static void test_a_real_disk_with_extents_that_is_full(void **state)
-{
-    (void)state;
-    char command[400];
-    snprintf(mounted, sizeof mounted, "store_trust_XXXXXX");
-    assert_non_null(mkdtemp(mounted));
-    snprintf(command, sizeof command,
-             "{ truncate -s 2M %s.image && mkfs.ext4 -q -O ^has_journal -m 0 %s.image && "
-             "mount -o loop %s.image %s; } >/dev/null 2>&1",
-             mounted, mounted, mounted, mounted);
-    const int is_mounted = system(command) == 0;
-    char other[100];
-    snprintf(other, sizeof other, "%s/other", mounted);
-    for (unsigned kib = 0; is_mounted && kib < 200; kib += 50) {
-        snprintf(command, sizeof command,
-                 "rm -rf %s/0*; f=$(df -k --output=avail %s | tail -1); "
-                 "fallocate -l $((f - 100 - %u))k %s",
-                 mounted, mounted, kib, other);
-        assert_int_equal(system(command), 0);
-        fill_mounted((100 + kib) * UINT64_C(1024));
-        assert_int_equal(unlink(other), 0);
-    }
-    if (is_mounted)
-        assert_int_equal(umount(mounted), 0);
-    snprintf(command, sizeof command, "rm -rf %s %s.image", mounted, mounted);
-    assert_int_equal(system(command), 0);
-    if (!is_mounted) {
-        print_message("skipped: no loop device with ext4 can be mounted here\n");
-        skip();
-    }
-}
-
-/* ------------------------------------------------------------------------------- read-only, cut */
 
 static void test_a_place_that_is_read_only_is_refused(void **state)
 {
@@ -582,13 +339,6 @@ int main(void)
         cmocka_unit_test(test_a_slot_that_cannot_be_written_is_retired),
         cmocka_unit_test(test_a_slot_that_cannot_be_read_is_retired),
         cmocka_unit_test(test_not_every_slot_is_retired),
-        cmocka_unit_test(test_a_full_disk_evicts),
-        cmocka_unit_test(test_a_disk_that_is_full_from_the_start),
-        cmocka_unit_test(test_a_disk_of_any_size_can_be_full),
-        cmocka_unit_test(test_a_disk_that_others_fill),
-        cmocka_unit_test(test_a_disk_that_sets_no_room_aside),
-        cmocka_unit_test(test_a_real_disk_that_is_full),
-        cmocka_unit_test(test_a_real_disk_with_extents_that_is_full),
         cmocka_unit_test(test_a_place_that_is_read_only_is_refused),
         cmocka_unit_test(test_a_real_place_that_is_read_only),
         cmocka_unit_test(test_a_slab_that_is_cut),

@@ -1,17 +1,12 @@
 /* What of a URL is shown to anybody, and the secret that one names: what may be read of a file, and
  * that such a store and one that has the secret from its configuration read each other. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "store/backend.h"
 #include "store_records.h"
 

@@ -1,5 +1,5 @@
 """What the tests of `kvpager mrc` share: traces that are hard for it, and slow simulations of the
-other policies, written from the definitions in docs/MRC.md.
+other policies, written from the definitions in docs/COMMAND.md.
 """
 
 import itertools
@@ -145,7 +145,7 @@ class Tier:
 
 
 class Tiers:
-    """Device, host and store as docs/MRC.md and swap.h describe them."""
+    """Device, host and store as docs/COMMAND.md and swap.h describe them."""
 
     def __init__(self, device, host, store, record, through):
         self.device, self.host = Tier(device), Tier(host)

@@ -48,9 +48,10 @@ def run(*arguments, stdin=None, env=None):
 
 
 def replay_as(*arguments, stdin=None):
-    """Replays with --json; gives the object, or fails the whole test."""
+    """Replays with --json; gives the object, or fails the whole test. One in which nothing could be
+    served says so with its status, and is told all the same (replay_defaults.py)."""
     done = run("replay", "--json", *arguments, stdin=stdin)
-    if done.returncode != 0:
+    if done.returncode != 0 and b": no request could be served" not in done.stderr:
         print("FAILED: replay", arguments, "status", done.returncode, done.stderr.decode())
         sys.exit(1)
     return json.loads(done.stdout)

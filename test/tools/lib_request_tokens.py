@@ -1,4 +1,4 @@
-"""The tokens that stand for a trace's ids, written from the formula in src/tool/requests/tokens.c.
+"""The tokens that stand for a trace's ids, written from the formula in src/tool/requests/request_tokens.c.
 
 Run it to print the vectors of test/unit/test_requests.c.
 """

@@ -71,10 +71,17 @@ CASES = [
      {"requests": 1, "steps": 3, "simulated_seconds": 0.0042}, {"ttft": {"max": 2000}}),
     # 60 tokens a step: 60; 40 and 20 of the second; decode and 30 of the second; both decode.
     ("step tokens", THREE, TINY + RATES + ["--blocks", 100, "--limit", 2, "--step-tokens", 60,
-                                           "--max-running", 10],
+                                           "--max-running", 10, "--chunk-tokens", 0],
      {"steps": 4, "simulated_seconds": 0.0058},
      {"ttft": {"p50": 3200, "max": 3600},  # the second at 1,600 + 1,600 + 1,400 = 4,600
       "queue": {"max": 600}, "tpot": {"p50": 1200, "max": 1300}}),
+    # At most 30 of one prompt in a step by default: 30; 30 and 30; 30 and 20; 10 and a decode; both
+    # decode; the first's third token.
+    ("half a step", THREE, TINY + RATES + ["--blocks", 100, "--limit", 2, "--step-tokens", 60,
+                                           "--max-running", 10],
+     {"steps": 6, "simulated_seconds": 0.0078},
+     {"ttft": {"p50": 3400, "max": 5600},  # 1,300 + 1,600 + 1,500 - 1,000; and 1,200 more
+      "queue": {"max": 300}, "tpot": {"p50": 1100, "max": 1200}}),
     # 50 of each prompt in a step: 50; 50 and 50; both decode; the first's third token.
     ("chunk tokens", THREE, TINY + RATES + ["--blocks", 100, "--limit", 2, "--chunk-tokens", 50],
      {"steps": 4, "simulated_seconds": 0.0058},

@@ -60,6 +60,35 @@ CROWDED = """
 })
 """
 
+# What says nothing: a card without a drawing, a table or words to look up; a column of dashes; a
+# number of the configuration without its unit; a table that scrolls and does not say so.
+IDLE = """
+(() => {
+  const found = [];
+  for (const e of document.querySelectorAll(".card"))
+    if (!e.querySelector("svg, table, dl")) found.push("empty: " + e.textContent);
+  for (const table of document.querySelectorAll("table")) {
+    const rows = [...table.querySelectorAll("tr")].filter((row) => row.querySelector("td"));
+    for (let i = 0; rows.length && i < rows[0].children.length; i++)
+      if (rows.every((row) => ["-", ""].includes(row.children[i].textContent.trim())))
+        found.push("dashes: " + table.textContent.slice(0, 60));
+  }
+  for (const row of document.querySelectorAll("table.wrap tbody tr")) {
+    const [name, value] = [...row.children].map((cell) => cell.textContent);
+    if (/^-?[\\d.,]+$/.test(value) && !/seed|distinct/.test(name)) found.push(name + " is " + value);
+  }
+  for (const e of document.querySelectorAll(".scroll")) {
+    const hint = e.nextElementSibling;
+    if ((e.scrollWidth > e.clientWidth + 1) !== (hint.getBoundingClientRect().height > 0))
+      found.push("scrolls: " + e.textContent.slice(0, 40));
+  }
+  for (const e of document.querySelectorAll(".tile span"))
+    if (/p99/.test(e.textContent) && !/median/.test(e.textContent)) found.push(e.textContent);
+  if (/[/]/.test(document.querySelector("h1").textContent)) found.push("a path in the heading");
+  return found;
+})()
+"""
+
 # What is read out when the pointer is in the middle of each drawing.
 HOVER = """
 [...document.querySelectorAll(".card")].filter((c) => c.querySelector(":scope > .legend"))
@@ -82,6 +111,7 @@ def look(browser, path, name, charts):
         check_equal(browser.show(path, width, dark=dark), [], *what)
         check_equal(browser.evaluate(OVERFLOWING), [], *what, "overflows")
         check_equal(browser.evaluate(CROWDED), [], *what, "crowded")
+        check_equal(browser.evaluate(IDLE), [], *what, "says nothing")
         drawn = browser.evaluate('[...document.querySelectorAll(".card svg")].map(e => '
                                  'e.querySelectorAll("path, rect, circle").length)')
         check_equal(len(drawn), charts, *what, "drawings")
@@ -150,8 +180,10 @@ def maps(browser, path):
 
 
 def make(*arguments, stdin=None):
+    """A page; also of a replay under load in which nothing can be served, which ends with 1."""
     done = run(*arguments, stdin=stdin)
-    check_equal(done.returncode, 0, arguments, done.stderr)
+    serves_nothing = arguments[0] == "replay" and stdin and "--sequential" not in arguments
+    check_equal(done.returncode, 1 if serves_nothing else 0, arguments, done.stderr)
 
 
 def hostile(browser, folder):
@@ -178,9 +210,9 @@ def hostile(browser, folder):
             check_equal(browser.evaluate("document.querySelectorAll('script').length"), 2, name)
             check_equal(browser.evaluate("document.querySelectorAll('img, main svg svg').length"),
                         0, name)
-            check_equal(browser.evaluate("document.querySelector('h1').textContent"),
-                        "kvpager: " + path, name)
-            check_equal(browser.evaluate("document.title"), "kvpager: " + path, name)
+            title = "kvpager: " + os.path.basename(path)
+            check_equal(browser.evaluate("document.querySelector('h1').textContent"), title, name)
+            check_equal(browser.evaluate("document.title"), title, name)
             check_equal(browser.evaluate(OVERFLOWING), [], options, name)
     path = os.path.join(folder.encode(), b"\xff<b>\xfe.jsonl")
     with open(path, "wb") as file:
@@ -188,7 +220,21 @@ def hostile(browser, folder):
     make("replay", "--report", page, os.fsdecode(path))
     check_equal(browser.show(page, 1280), [], "bytes that are not UTF-8")
     check_equal(browser.evaluate("document.querySelector('h1').textContent"),
-                f"kvpager: {folder}/?<b>?.jsonl")
+                "kvpager: ?<b>?.jsonl")
+
+
+SERVED = {"cells": 64, "block_tokens": 8, "blocks": "0123" * 2, "tenants": "AAAABBBB"}
+
+
+def server(browser):
+    """In the legend of kvpager-serve's page no two kinds of blocks look alike."""
+    browser.show(os.path.join(SOURCE, "integrations", "llama", "serve", "page.html"), 390)
+    looks = browser.evaluate("""(() => { drawMap(%s);
+      return [...document.querySelectorAll("#legend i")].slice(0, 4).map((e) => {
+        const s = getComputedStyle(e);
+        return [s.backgroundColor, s.opacity, s.borderTopWidth].join();
+      }); })()""" % json.dumps(SERVED))
+    check_equal(len(set(looks)), 4, "free, cached, held, shared:", looks)
 
 
 def main():
@@ -205,6 +251,9 @@ def main():
             check_equal(browser.show(page, 390), [], "three requests")
             make("replay", "--report", page, "--sequential", *SEQUENTIAL, MIXED)
             look(browser, page, "sequential", 7)
+            for kind, charts in [("--sequential", 1), ("--no-measure", 1)]:
+                make("replay", "--report", page, kind, "--policy", "learned,lru", *SEQUENTIAL, MIXED)
+                look(browser, page, "policies" + kind, charts)
             make("replay", "--report", page, "--sequential", "--policy", "learned", *SEQUENTIAL, MIXED)
             look(browser, page, "learned", 11)
             maps(browser, page)
@@ -217,6 +266,7 @@ def main():
             for options in [["mrc"], ["replay", "--sequential"], ["replay"]]:
                 make(*options, "--report", page, "-", stdin=empty)
                 check_equal(browser.show(page, 390), [], options, "a trace without tokens")
+            server(browser)
             hostile(browser, folder)
     finally:
         browser.close()

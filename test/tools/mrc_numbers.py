@@ -95,9 +95,55 @@ def check_device():
               text)
 
 
+def check_small_sizes(folder):
+    """A size that is too small is said, and the others are shown; none: what is shown by default."""
+    path = os.path.join(folder, "small")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 600, 1, [1, 2]))
+    for sizes, small, shown in [("37,64", [37], [64]), ("64", [], [64]), ("9,37", [9, 37], [38])]:
+        found = json.loads(run("mrc", "--json", "--sizes", sizes, path).stdout)
+        check_equal((found["sizes_too_small"], [size["blocks"] for size in found["sizes"]]),
+                    (small, shown), sizes)
+        text = run("mrc", "--sizes", sizes, path).stdout.decode()
+        for blocks in small:
+            check(f"--sizes has {blocks} blocks, too few for the largest request: not shown" in text,
+                  text)
+
+
+def check_accelerators(folder):
+    """How many they are is kept, and --weights replaces what is counted."""
+    path = os.path.join(folder, "long")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 600, 64, [1, 2]))
+    model = ["--model", "llama-3.1-8b", "--device", "h100"]
+    found = json.loads(run("mrc", "--json", *model, "--tp", 2, path).stdout)
+    check_equal((found["tensor_parallel"], found["token_bytes"]), (2, 65536))
+    check_equal(json.loads(run("mrc", "--json", path).stdout)["tensor_parallel"], None)
+    text = run("mrc", *model, "--tp", 2, path).stdout.decode()
+    check("llama-3.1-8b; of one of 2 accelerators" in text, text)
+    page = os.path.join(folder, "page.html")
+    check_equal(run("mrc", *model, "--tp", 2, "--report", page, path).returncode, 0)
+    with open(page, encoding="utf-8") as file:
+        check('"tensor_parallel"' in file.read(), "the page")
+    for command in (["mrc"], ["replay", "--sequential"], ["replay", "--no-measure"]):
+        found = [json.loads(run(*command, "--json", *model, *weights, path).stdout)
+                 for weights in ([], ["--weights", "16060522496B"], ["--weights", "40GiB"])]
+        blocks = [figures["device_blocks" if command == ["mrc"] else "blocks"]
+                  for figures in found]
+        check_equal(blocks[1], blocks[0], command)
+        check_equal((blocks[0] - blocks[2]) // 1024, ((40 << 30) - 16060522496) // (2 << 30))
+    # reading more weights takes longer
+    check(found[2]["simulated_seconds"] > 1.5 * found[0]["simulated_seconds"],
+          found[2]["simulated_seconds"], found[0]["simulated_seconds"])
+    check_equal(found[1]["simulated_seconds"], found[0]["simulated_seconds"])
+
+
 def main():
     check_device()
     check_policies()
+    with directory() as folder:
+        check_small_sizes(folder)
+        check_accelerators(folder)
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
     # C takes the block of B, which was used longest ago, or, first in, first out, that of A.

@@ -69,14 +69,15 @@ if [ "${KVP_CHECK:-0}" = 0 ]; then
         */test_store_*) # Without libcrypto there are no stores.
             [ -x "${command%% *}" ] || { echo "skipped: $command"; continue; } ;;
         esac
-        # shellcheck disable=SC2086 # a program and its arguments, no quotes in them
-        { time $command </dev/null >"$work/out" 2>"$work/err" ||
+        { time bash -c "$command" </dev/null >"$work/out" 2>"$work/err" ||
             { fail "status $?: $command"; tail -n 5 "$work/err"; }; } 2>"$work/time"
         awk -v what="$command" 'NF == 2 { printf "%6.1f s  %s\n", $1 + $2, what }' "$work/time"
         [ -s "$work/out" ] || case $command in
         *" -o "*) ;;
         *) fail "prints nothing: $command" ;;
         esac
+        [[ $command != *" --json "* ]] || python3 -m json.tool "$work/out" >/dev/null ||
+            fail "prints no JSON: $command"
     done <"$work/commands"
     [ "$(ls -A)" = $'build\ndata' ] || fail "docs/TOUR.md writes outside build/:" "$(ls -A)"
     [ "$(ls -l "$KVP_SOURCE/data")" = "$data" ] || fail "docs/TOUR.md writes into data/"

@@ -26,7 +26,7 @@ def like_mrc():
                    "--store-sizes", blocks, *options, TRACE)
         row = [row for row in json.loads(done.stdout)["tiers"] if row["store_blocks"] > 0][0]
         found = replay(TRACE, "--blocks", 6000, "--host-blocks", 4000,
-                       "--disk", blocks * 16 * TOKEN_BYTES, *options)
+                       "--disk", f"{blocks * 16 * TOKEN_BYTES}B", *options)
         check_equal((found["hit_tokens"], record_blocks * found["store"]["stored"]),
                     (row["hit_tokens"], row["store_written_blocks"]), writes)
         check_equal((found["store"]["wrong_blocks"], found["store"]["answers"]["deadline"]), (0, 0))
@@ -74,7 +74,7 @@ def throttled():
     words = ["--limit", 200, "--blocks", 6000, "--host-blocks", 4000, *RATES]
     break_even = TOKEN_BYTES * 10**9 // 30000
     without = replay_load(TRACE, *words)["time_to_first_token_ns"]
-    found = replay_load(TRACE, *words, "--disk", f"1GiB@{break_even // 4}")
+    found = replay_load(TRACE, *words, "--disk", f"1GiB@{break_even // 4}B")
     check(found["store"]["answers"]["compute"] > 0, found["store"]["answers"])
     for part in ["mean", "p90", "p95", "p99"]:
         check(found["time_to_first_token_ns"][part] <= 1.05 * without[part], part,
@@ -88,7 +88,7 @@ REFUSED = [
     (["--disk", "1GiB@x"], "--disk is 'x', expected a size"),
     (["--remote", "1GiB@1GB,3"], "--remote has a latency of '3', expected"),
     (["--remote", "1GiB@1GB,2000000s"], "--remote has a latency of '2000000s', expected"),
-    (["--disk", "1GiB"], "--disk needs --host-blocks or --host-memory"),
+    (["--disk", "10"], "--disk is '10', which is bytes: 10GiB? (10B, if bytes are meant)"),
 ]
 
 
@@ -98,7 +98,7 @@ def refused():
         error = done.stderr.decode()
         check_equal((done.returncode, done.stdout), (2, b""), options, error)
         check(message in error, options, f"{message!r} is not in {error!r}")
-    done = run("replay", "--host-blocks", 9, "--disk", 1000, *RATES, TRACE)
+    done = run("replay", "--host-blocks", 9, "--disk", "1000B", *RATES, TRACE)
     check_equal(done.returncode, 1)
     check(b"--disk: its size is 1000, expected" in done.stderr, done.stderr)
 

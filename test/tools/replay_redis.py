@@ -4,11 +4,12 @@ computed. One of the three servers is killed while two run, and both finish with
 
 import json
 import os
+import re
 import subprocess
 import threading
 
 from lib_kvpager import KVPAGER, SOURCE, check, check_equal, directory, finish, replay, run, skip
-from lib_redis import Cluster, program
+from lib_redis import Cluster, Server, program
 
 TRACE = os.path.join(SOURCE, "data", "mixed-small.jsonl")
 REQUESTS, HALF, FEW = 40, 20, 10
@@ -74,6 +75,41 @@ def the_middle(folder):
     return os.path.getsize(path), alone["hit_tokens"]
 
 
+class Dying:
+    """A replay whose only server is killed in the middle."""
+
+    def __init__(self, folder, middle, *words):
+        server = Server()
+        log = os.path.join(folder, f"dying-{len(words)}")
+        os.mkfifo(log)
+        options = ["replay", "--sequential", *OPTIONS, "--limit", REQUESTS, "--record", log,
+                   "--store", server.url + "?timeout=1s", *words, TRACE]
+        process = subprocess.Popen([KVPAGER, *map(str, options)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        with open(log, "rb", buffering=0) as file:
+            while middle > 0:
+                middle -= len(file.read(min(middle, 4096)) or b"?" * middle)
+            server.kill()
+            while file.read(65536):
+                pass
+        self.out, self.error = process.communicate()
+        check_equal(process.returncode, 0, self.error)
+
+
+def dies(folder, middle):
+    """What it did not write, and why, is in the report, in both forms."""
+    store = json.loads(Dying(folder, middle, "--json").out)["store"]
+    # After 16 in a row the server is left alone for a second of the replay.
+    check(store["put_failed"] >= 16 and store["failed"] > 0, store)
+    check("away: Connection" in (store["stores"][0]["trouble"] or ""), store["stores"])
+    text = Dying(folder, middle).out.decode()
+    rows = {line[:16].strip(): line[16:].split() for line in text.splitlines() if line[:2] == "  "}
+    for name in ("not written", "failed"):
+        check(int(rows.get(name, ["0"])[0].replace(",", "")) > 0, name, text)
+    check("away: Connection" in " ".join(rows.get("trouble", [])), text)
+    check(re.search(r"\n  puts +[\d,]+  p50 [\d.]+ (us|ms|s), p90 ", text), text)
+
+
 def main():
     if b"built without stores" in run("store").stderr:
         skip("no stores in this build")
@@ -82,6 +118,7 @@ def main():
         skip("no stores on Redis in this build")
     with directory() as folder:
         middle, alone = the_middle(folder)
+        dies(folder, middle)
         cluster = Cluster(folder)
         try:
             url = cluster.url + "?timeout=1s"

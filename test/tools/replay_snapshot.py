@@ -62,11 +62,16 @@ def check_damage(path, second, cold):
 
 
 def check_refused(path):
-    for more, message in ((("--seed", 1), b"--seed"), (("--unit-tokens", 128), b"--unit-tokens")):
+    for more, message in ((("--seed", 1), b"saved with --seed 0, and this replay has 1"),
+                          (("--trace-block", 256, "--lenient"), b"--trace-block 512, and this replay has 256"),
+                          (("--host-blocks", 9), b"--host-blocks 0, and this replay has 9"),
+                          (("--unit-tokens", 128), b"--unit-tokens 256, and this replay has 128")):
         done = run("replay", "--snapshot-in", path, *options(600, *more))
         check_equal(done.returncode, 1)
         check(message in done.stderr and not done.stdout, done)
-    check_equal(run("replay", "--snapshot-in", path, *options(601)).returncode, 1)
+    done = run("replay", "--snapshot-in", path, *options(601))
+    check_equal(done.returncode, 1)
+    check(b"saved with --blocks 600, and this replay has 601" in done.stderr, done)
     check_equal(run("replay", "--snapshot-in", TRACE, *options(600)).returncode, 1)
     check_equal(run("replay", "--snapshot-in", path + ".none", *options(600)).returncode, 1)
     for no_file in ("/dev/full", os.path.dirname(path), path + ".none/x"):

@@ -158,7 +158,7 @@ def check_snapshots(folder, config):
         n_hits += second["hit_tokens"] - replay(*words, "--skip", 60)["hit_tokens"]
     check(n_hits > 1000, "a snapshot was of no use", n_hits)
     done = run("replay", "--sequential", *words, "--state-slots", 21, "--snapshot-in", saved)
-    check(done.returncode == 1 and b"--blocks, --state-slots, --host-blocks" in done.stderr,
+    check(done.returncode == 1 and b"saved with --state-slots 20, and this replay has 21" in done.stderr,
           done.stderr)
 
 
@@ -167,26 +167,26 @@ def check_memory(folder, config):
     path, _ = draw(folder, 9)
     sequence = 512 * BLOCK_BYTES + 3 * STATE_BYTES
     for memory in (sequence * 3 + 100, sequence * 7 - 1, 2 << 20):
-        found = replay(path, "--model-config", config, "--trace-block", UNIT, "--memory", memory)
+        found = replay(path, "--model-config", config, "--trace-block", UNIT, "--memory", f"{memory}B")
         slots = 3 * max(1, memory // sequence)
         check_equal(found["state_slots"], slots, memory)
         check_equal(found["blocks"], (memory - slots * STATE_BYTES) // BLOCK_BYTES, memory)
     found = replay(path, "--model-config", config, "--trace-block", UNIT, "--blocks", 513)
     check_equal(found["state_slots"], 6, "two sequences, one of them in part")
     loaded = replay_load(path, "--model-config", config, "--trace-block", UNIT, "--memory",
-                         sequence * 3 + 100, *RATES)
+                         f"{sequence * 3 + 100}B", *RATES)
     check_equal((loaded["state_slots"], loaded["blocks"]),
                 (9, (sequence * 3 + 100 - 9 * STATE_BYTES) // BLOCK_BYTES), "under load")
     state = 512 * BLOCK_BYTES + STATE_BYTES  # on the host a sequence keeps no checkpoints
     for memory in (state * 3 + 100, state * 7 - 1, 1 << 20):
         for how, rates in ((replay, []), (replay_load, RATES)):
             found = how(path, "--model-config", config, "--trace-block", UNIT, "--blocks", 40,
-                        "--host-memory", memory, *rates)
+                        "--host-memory", f"{memory}B", *rates)
             slots = max(1, memory // state)
             check_equal((found["host_state_slots"], found["host_blocks"]),
                         (slots, (memory - slots * STATE_BYTES) // BLOCK_BYTES), memory)
     found = replay(path, "--model-config", config, "--trace-block", UNIT, "--blocks", 40,
-                   "--host-memory", 1 << 20, "--host-state-slots", 3)
+                   "--host-memory", "1MiB", "--host-state-slots", 3)
     check_equal(found["host_blocks"], ((1 << 20) - 3 * STATE_BYTES) // BLOCK_BYTES)
     for options in (["--sequential"], ["--no-measure", *RATES]):
         text = run("replay", path, *options, "--model-config", config, "--trace-block", UNIT,
@@ -208,7 +208,7 @@ def check_refused(folder, config):
              "--keep-evicted once is for models without recurrent state"),
             ([*model, *RATES, "--host-state-slots", 10],
              "--host-state-slots needs --host-blocks or --host-memory"),
-            ([*model, *RATES, "--host-memory", STATE_BYTES],
+            ([*model, *RATES, "--host-memory", f"{STATE_BYTES}B"],
              "--host-memory has no room for a state and blocks besides"),
             (["--sequential", "--blocks", 10, "--host-blocks", 10, "--host-state-slots", 10],
              "--host-state-slots needs a model with recurrent state"),
@@ -219,7 +219,7 @@ def check_refused(folder, config):
             ([*model[:4], *RATES], "needed to count the weights"),
             (["--sequential", *model, "--policy", "learned"],
              "--policy learned is for models whose layers keep all tokens"),
-            (["--sequential", *model[:4], "--memory", STATE_BYTES * 2],
+            (["--sequential", *model[:4], "--memory", f"{STATE_BYTES * 2}B"],
              "--memory has no room for the states of a sequence and blocks besides"),
             (["--sequential", "--blocks", 10, "--state-slots", 10],
              "--state-slots needs a model with recurrent state"),

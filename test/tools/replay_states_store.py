@@ -203,7 +203,7 @@ def one_slot_for_several(folder, config):
 def refused(folder, config):
     path, _ = draw(folder, 9)
     for options, message in [
-            (["--sequential", "--disk", STATE_BYTES - 1], f"records of {STATE_BYTES} bytes"),
+            (["--sequential", "--disk", f"{STATE_BYTES - 1}B"], f"records of {STATE_BYTES} bytes"),
             (["--sequential", "--disk", "1GiB", "--unit-tokens", 4], "exclude each other"),
             (["--disk", "1GiB"], "has recurrent state, which the roofline does not know")]:
         done = run("replay", *words(path, config, *LARGE, *options))

@@ -108,8 +108,8 @@ def shown():
 
 
 REFUSED = [
-    (["--store", "memory:?size=1MiB"], 2, "--store needs --host-blocks or --host-memory"),
-    (["--sequential", "--store", "memory:"], 2, "--store needs --host-blocks or --host-memory"),
+    (["--sequential", "--store", "memory:"], 2, "--store needs --kv-bytes-per-token or --model"),
+    (["--store", "memory:?size=80"], 1, 'size is "80", which is bytes: 80GiB?'),
     (["--sequential", "--store", "memory:", "--host-blocks", 9], 2,
      "--store needs --kv-bytes-per-token or --model"),
     (["--sequential", "--store-writes", "through"], 2, "--store-writes needs --store, --disk"),
@@ -118,6 +118,8 @@ REFUSED = [
     (["--sequential", "--store", "memory:", "--no-prefix-cache"], 2, "exclude each other"),
     (["--sequential", "--store", "memory:", "--unit-tokens", "4"], 2, "exclude each other"),
     (["--sequential", "--store", "memory:", "--snapshot-in", "x"], 2, "exclude each other"),
+    (["--sequential", "--store", "memory:", "--host-blocks", 9, "--keep-evicted", "once"], 2,
+     "--keep-evicted once and --store exclude each other"),
     (["--sequential", "--store", "tape:x", "--host-blocks", 9, "--kv-bytes-per-token", 64], 1,
      "--store: "),
     (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b"],

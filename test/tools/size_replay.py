@@ -1,6 +1,6 @@
 """kvpager size and kvpager replay give one answer: for every model of the table the same blocks, of
 the same bytes and layers, and sequences that need as many of them as size says. The rule is worked
-out here a second time, from docs/REPLAY.md. And a cache with the layer groups of a model hits what
+out here a second time, from docs/COMMAND.md. And a cache with the layer groups of a model hits what
 its windows leave.
 """
 
@@ -78,12 +78,48 @@ def compare(path, row, block, options):
     return 1
 
 
+def is_plain(row):
+    """Layers that differ in nothing but a window."""
+    kinds = {(kind["keeps"], kind["bytes_per_entry"]) for kind in row["kinds"]}
+    return len(kinds) == 1 and row["state_layers"] == 0 and not row["chunked"]
+
+
+# layers without a window, with one, and layer groups of each
+MIXED = {"deepseek-v3.2": [(61, 1)], "glm-5.3": [(78, 1)], "minimax-m3": [(60, 1)],
+         "gemma-4-e2b": [(3, 1), (12, 2)], "mimo-v2.5": [(9, 1), (39, 7)],
+         "deepseek-v4-flash": [(41, 1), (43, 5)], "dots3-note-prev": [(13, 1), (33, 5)],
+         "longcat-flash": [(56, 1)]}
+
+
+def check_mixed(folder):
+    """Layers that differ in what they keep: a replay has the groups and bytes of size."""
+    path = os.path.join(folder, "one.jsonl")
+    for model, groups in MIXED.items():
+        size = json.loads(run("size", "--json", "--model", model, "--context", 100).stdout)
+        found = replay(path, "--model", model, "--blocks", 4 * size["blocks_per_sequence"])
+        check_equal([(group["layers"], group["groups"]) for group in found["layer_groups"]], groups,
+                    model)
+        check_equal([(group["layers"], group["layer_groups"]) for group in size["groups"]], groups,
+                    model)
+        done = run("replay", "--sequential", "--model", model, "--blocks", 99, path)
+        check_equal(b"keeps entries of several tokens" in done.stderr,
+                    not size["groups_hold_entries"], model)
+        done = run("replay", "--model", model, "--device", "b300", "--blocks", 99, path)
+        known = len(size["kinds"]) == len(groups) and size["parameters_from_shape"] is not None
+        check_equal(done.returncode, 0 if known else 1, model, done.stderr)
+        padded = size["layer_groups"] * size["bytes_per_block"] // 16
+        check(padded >= sum(group["bytes_per_token"] for group in size["groups"]), model)
+
+
 def check_table(folder):
     path = os.path.join(folder, "one.jsonl")
     with open(path, "w", encoding="utf-8") as file:
         file.write(mooncake(0, 40, 3, [1]))
-    models = json.loads(run("size", "--list", "--json").stdout)["models"]
-    for row in models:
+    models = [row for row in json.loads(run("size", "--list", "--json").stdout)["models"]
+              if is_plain(row) and row["parameters_are_estimated"] is False]
+    shapes = {(row["layers"], row["windowed_layers"], row["kv_heads"]): row for row in models}
+    check(len(shapes) >= 20, len(shapes))
+    for row in shapes.values():
         n = sum(compare(path, row, block, ["--device", device, "--tp", tp])
                 for device, tp, block in [("h100", 1, 128), ("l4", 2, 32), ("h200", 16, 512)]
                 if row["query_heads"] % tp == 0)
@@ -240,6 +276,7 @@ def check_load(folder):
 def main():
     with directory() as folder:
         check_table(folder)
+        check_mixed(folder)
         check_splits(folder)
         check_need(folder)
         check_chunks(folder)

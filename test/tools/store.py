@@ -1,6 +1,7 @@
 """kvpager store: what it says of stores that are whole, damaged, in use, foreign, or none; what it
 drops; and that a measurement leaves nothing behind."""
 
+import errno
 import json
 import os
 import re
@@ -121,13 +122,12 @@ def check_verify(path):
     os.truncate(slab.format(3), SLOT)
     got = as_json("verify", path, status=1)
     check_equal({b["slot"]: b["why"] for b in got["bad"]},
-                {0: "payload", 1: "damaged", 2: "version", 3: "damaged", 6: "unreadable",
-                 7: "unreadable"})
-    check_equal(got["good"], 2)
+                {0: "payload", 1: "damaged", 2: "version", 3: "damaged", 7: "unreadable"})
+    check_equal(got["good"], 3)  # slot 6 stands before the cut
     done = store("verify", path, status=1)
     check(b"slot 0, generation 1: payload" in done.stdout, done.stdout)
-    check(b"6 records" in done.stderr, done.stderr)
-    check_equal(as_json("verify", path, "--namespace", SECOND, status=1)["good"], 2)
+    check(b"5 records" in done.stderr, done.stderr)
+    check_equal(as_json("verify", path, "--namespace", SECOND, status=1)["good"], 3)
     log = os.path.join(path, HOME, "log")
     with open(log, "r+b") as file:
         file.seek(8)
@@ -136,6 +136,19 @@ def check_verify(path):
     check(b"of another version" in done.stdout, done.stdout)
     flip(log, 0)
     check(b"damaged log" in store("info", path).stdout)
+    os.remove(log)
+    os.symlink("log", log)  # links are not followed
+    reason = os.strerror(errno.ELOOP)
+    text = store("info", path).stdout.decode()
+    check(f"not readable: {reason}" in text, text)
+    (got,) = as_json("info", path)["directories"]
+    check_equal((got["status"], got["why"]), ("not readable", reason))
+    for dry_run in ((), ("--dry-run",)):
+        left = store("evict", path, "--older-than", "1d", *dry_run, status=1).stderr.decode()
+        check(f'1 of another version or damaged: left alone; the first is "{got["path"]}": {reason}\n'
+              in left, left)
+    check(f"not readable: {reason}" in store("verify", path, status=1).stdout.decode())
+    check(f"not readable: {reason}" in store("list", path).stderr.decode())
 
 
 def check_evict(path):
@@ -167,6 +180,12 @@ def check_refusals(path):
             (("verify", path + "/none"), 1, "No such file"),
             (("verify", path + "/none", "--json"), 1, "No such file"),
             (("evict", path + "/none", "--older-than", "1d"), 1, "No such file"),
+            (("verify", path), 1, "there is no store in"),
+            (("verify", path, "--json"), 1, "there is no store in"),
+            (("list", path), 1, "there is no store in"),
+            (("list", path, "--records"), 1, "there is no store in"),
+            (("evict", path, "--older-than", "1d"), 1, "there is no store in"),
+            (("evict", path, "--older-than", "1d", "--dry-run"), 1, "there is no store in"),
             (("list", "file:"), 1, "file:PATH"),
             (("info",), 2, "which store"),
             (("info", path, path), 2, "one store only"),

@@ -83,7 +83,34 @@ def measured(server):
     for url in (server.url, server.url + "?connections=2"):
         figures = ask("bench", "--model", "llama-3.2-1b", "--bytes", "2MiB", "--rounds", 2, url)
         check(figures["read_bytes_per_second"]["median"] > 0, figures)
+        check(figures["record_memory_bytes"] is None, "it may be another's record")
         check_equal(sorted(keys_of(server)), before, "what it wrote is gone, and nothing else")
+
+
+def large(server):
+    """Records that are hashes: the same, and what each takes of the server's memory."""
+    server.ask("FLUSHALL")
+    options = [2048 if word == 64 else word for word in OPTIONS]
+    stored = replay(TRACE, *options, "--limit", 3, "--store", server.url)["store"]["stored"]
+    names = sorted(keys_of(server))
+    check_equal(len(names), stored)
+    check(all(name.startswith("kvp1:h:{") for name in names), names[0])
+    takes = ask("info", server.url)["directories"][0]["slot_bytes"]
+    check(128 * 1024 < takes < 1.06 * 128 * 1024, takes)
+    check(b" of memory each" in store("info", server.url).stdout, "no memory of a record")
+    for name in names[:2]:
+        server.ask("HDEL", name, "2" if name == names[0] else "0")
+    found = ask("verify", server.url, status=1)
+    check_equal((found["good"], found["length"]), (stored - 2, 1), found)
+    spaces = ask("list", server.url)["namespaces"]
+    records = ask("list", server.url, "--records")["records"]
+    check_equal(sum(r["found"] == "good" for r in records), stored - 2)
+    space = next(s["namespace"] for s in spaces if s["records"] > 1)
+    check_equal(ask("evict", server.url, "--namespace", space)["records"], stored - 1)
+    check_equal(len(keys_of(server)), 1)  # the one without a header
+    server.ask("FLUSHALL")
+    figures = ask("bench", "--model", "llama-3.1-8b", "--bytes", "2MiB", "--rounds", 2, server.url)
+    check(2**21 < figures["record_memory_bytes"] < 1.01 * 2**21, figures)
 
 
 def passwords(server, url):
@@ -124,7 +151,7 @@ def secrets(server, folder):
 
 
 def operators():
-    """Theirs are the rights that docs/REDIS.md names, and no more."""
+    """Theirs are the rights that docs/STORES.md names, and no more."""
     server = Server("--user", "op", "on", ">pw", "~kvp1:*", "+scan", "+get", "+getrange")
     url = f"redis://op:pw@127.0.0.1:{server.port}"
     try:
@@ -198,6 +225,7 @@ def main():
         evicted(server, space)
         with directory() as folder:
             secrets(server, folder)
+        large(server)
     finally:
         server.kill()
     rights()

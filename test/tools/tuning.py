@@ -2,9 +2,11 @@
 
 A table is announced by a comment, <!-- replay TRACE OPTIONS -->. A trace gen:PROFILE:N:RATE is
 written by `kvpager gen`. The first column of a row has its
-own options, in backquotes; the heads of the others say which figures they are.
+own options, in backquotes; the heads of the others say which figures they are. A trace long:T:N
+has one prompt of T tokens, and N of 1,000 behind it, two a second.
 """
 
+import json
 import os
 import re
 import shlex
@@ -28,6 +30,7 @@ COLUMNS = {
     "evictions": lambda found: f"{found['evictions']:,}",
     "peak held": lambda found: f"{found['peak_held_blocks'] * found['block_tokens']:,} tokens",
     "first token": seconds("time_to_first_token_ns", "mean"),
+    "median": seconds("time_to_first_token_ns", "p50"),
     "p99": seconds("time_to_first_token_ns", "p99"),
     "per output token": lambda found: f"{found['time_per_output_token_ns']['mean'] / 1e6:.1f} ms",
     "longest pause": seconds("between_tokens_ns", "max"),
@@ -39,12 +42,25 @@ COLUMNS = {
 }
 
 
+def write_long(path, n_tokens, n_short):
+    n = -(-n_tokens // 512)
+    lines = [(0, n_tokens, 10, range(n))] + [(100 + 500 * i, 1000, 20, (n + 2 * i, n + 2 * i + 1))
+                                             for i in range(n_short)]
+    with open(path, "w", encoding="utf-8") as file:
+        for time, n_input, n_output, ids in lines:
+            file.write(json.dumps({"timestamp": time, "input_length": n_input,
+                                   "output_length": n_output, "hash_ids": list(ids)}) + "\n")
+    return path
+
+
 def find_trace(name, folder):
     if name.startswith("gen:"):
         _, profile, n, rate = name.split(":")
         path = os.path.join(folder, name.replace(":", "-"))
         run("gen", "--profile", profile, "-n", n, "--rate", rate, "-o", path)
         return path
+    if name.startswith("long:"):
+        return write_long(os.path.join(folder, "long.jsonl"), *map(int, name.split(":")[1:]))
     path = os.path.join(SOURCE, name)
     if os.path.exists(path):
         return path

@@ -103,11 +103,11 @@ static int attend(const mini_model *m, struct step *step, uint32_t group, const 
     size_t n_bytes;
     if (kvp_seq_row(m->cache, m->seq, group, &row, &n_row) != KVP_OK)
         return 0;
-    const kvp_attn_level level = {
+    const kvp_attention_level level = {
         .n_rows = 1, .n_blocks = n_row, .blocks = row, .row_stride = n_row, .lengths = &length};
     kvp_attention a;
     kvp_attention_init(&a);
-    a.impl = KVP_ATTN_REFERENCE;
+    a.impl = KVP_ATTENTION_REFERENCE;
     a.layer = layer;
     a.n_seqs = 1;
     a.n_tokens = step->n;

@@ -4,7 +4,7 @@
 #define TEST_MINI_MODEL_H
 
 #include <kvpager/attention.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <kvpager/memory.h>
 
 enum { MINI_LAYERS = 2, MINI_HEADS = 2, MINI_QUERY_HEADS = 4, MINI_SIZE = 8, MINI_MAX_TOKENS = 64 };

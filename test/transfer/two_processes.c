@@ -1,10 +1,10 @@
 /* A prefills, B decodes. A sequence moves from one process to the other, and one of them is killed
  * at every message; the other must be left with a clean cache, and go on to the same bits.
  *
- *     two_processes socket | groups | shm | TLS...    links over sockets, with two layer groups,
- *                                                     over shared memory, or UCX with UCX_TLS=TLS
+ *     two_processes socket | groups | shm | tcp    links over sockets, with two layer groups,
+ *                                                   over shared memory, over TCP
  *
- *   parent   starts both, carries cards and the ticket, sees who dies and (if it is to) says so
+ *   parent   starts both, carries the ticket, sees who dies and (if it is to) says so
  *   A        blocks of 4; computes the prompt in steps, sends layer by layer, then decodes alone
  *   B        blocks of 8, another order; has a part of the prompt cached, receives the rest but
  *            the last token, which it computes, then decodes. Without the KV it computes all
@@ -16,14 +16,12 @@
 
 #include "mini_model.h"
 #include "socket_link.h"
+#include "tcp_pair.h"
 
 #include <kvpager/transfer.h>
-#ifdef KVP_TEST_UCX
-#include "ucx_way.h"
-#include <kvpager/ucx/link.h>
-#endif
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -50,7 +48,7 @@ static void die(int line, const char *what)
 
 /* ------------------------------------------------------------------------------ what is said */
 
-enum { CARD = 1, READY = 2, TICKET = 3, GONE = 4, VERDICT = 5 };
+enum { TICKET = 1, GONE = 2, VERDICT = 3 };
 
 struct word {
     uint32_t what;
@@ -86,10 +84,10 @@ static int hear(int fd, struct word *word, int flags)
 /* -------------------------------------------------------------------------- both processes */
 
 struct scenario {
-    const char *tls; /* "socket", "groups" (over a socket), "shm", or what UCX may use */
-    int victim;      /* 0: A, 1: B, -1: nobody */
-    uint32_t at;     /* which of its events is the last; 0: before the first */
-    int told;        /* the parent says that the other one is gone */
+    const char *over; /* "socket", "groups" (over a socket), "shm", "tcp" */
+    int victim;       /* 0: A, 1: B, -1: nobody */
+    uint32_t at;      /* which of its events is the last; 0: before the first */
+    int told;         /* the parent says that the other one is gone */
 };
 
 struct side {
@@ -98,16 +96,12 @@ struct side {
     int control;
     int data;
     uint32_t n_events;
-    int gone;  /* the parent said so */
-    int ready; /* the other one is connected */
+    int gone; /* the parent said so */
     struct word ticket;
     kvp_link inner;
     socket_link socket;
     kvp_shm *shm;
-#ifdef KVP_TEST_UCX
-    kvp_ucx *ucx;
-    kvp_ucx_link *link;
-#endif
+    kvp_tcp *tcp;
     mini_model model;
 };
 
@@ -159,7 +153,6 @@ static void progress(void *context)
 static void note(const struct word *word)
 {
     self.gone |= word->what == GONE;
-    self.ready |= word->what == READY;
     if (word->what == TICKET)
         self.ticket = *word;
 }
@@ -185,74 +178,25 @@ static int is_gone(void)
     return self.gone;
 }
 
-static int is_grouped(const char *tls)
+static int is_grouped(const char *over)
 {
-    return strcmp(tls, "groups") == 0;
+    return strcmp(over, "groups") == 0;
 }
 
-static int is_socket(const char *tls)
+static int is_socket(const char *over)
 {
-    return strcmp(tls, "socket") == 0 || is_grouped(tls);
+    return strcmp(over, "socket") == 0 || is_grouped(over);
 }
 
-static int is_shm(const char *tls)
+static int is_shm(const char *over)
 {
-    return strcmp(tls, "shm") == 0;
+    return strcmp(over, "shm") == 0;
 }
 
-static int is_tcp(const char *tls)
+static int is_tcp(const char *over)
 {
-    return strncmp(tls, "tcp", 3) == 0;
+    return strcmp(over, "tcp") == 0;
 }
-
-#ifdef KVP_TEST_UCX
-static uint32_t peers_over(const char *tls)
-{
-    return is_tcp(tls) ? KVP_UCX_REPORTED : KVP_UCX_ANY;
-}
-
-/* The pool is one registered piece; the card crosses by the parent. */
-static int connect_ucx(void)
-{
-    struct word word;
-    uint8_t card[KVP_UCX_CARD_MAX];
-    size_t n;
-    kvp_ucx_config config;
-    kvp_layout layout;
-    (void)setenv("UCX_TLS", self.scenario.tls, 1);
-    kvp_ucx_config_init(&config);
-    config.max_message = 4096;
-    config.n_messages = 16; /* more than there are: each layer of each step is one of its own */
-    config.peers = peers_over(self.scenario.tls);
-    require(kvp_ucx_create(&config, &self.ucx) == KVP_OK);
-    require(kvp_memory_describe(self.model.memory, &layout, NULL) == KVP_OK);
-    char *first = kvp_memory_tensor(self.model.memory, 0);
-    const char *last = kvp_memory_tensor(self.model.memory, layout.n_tensors - 1);
-    require(kvp_ucx_register(self.ucx, first, (size_t)(last - first) + layout.k.tensor_bytes) ==
-            KVP_OK);
-    require(kvp_ucx_open(self.ucx, card, sizeof card, &n, &self.link) == KVP_OK);
-    say(self.control, CARD, card, n);
-    if (!wait_for(CARD, &word))
-        return 0;
-    kvp_status status = kvp_ucx_connect(self.link, word.bytes, word.n, &self.inner);
-    require(status == KVP_OK || status == KVP_E_PEER);
-    if (status != KVP_OK)
-        return 0;
-    /* UCX 1.13 ends the process when a peer dies while both connect over TCP: nobody does here. */
-    if (!is_tcp(self.scenario.tls))
-        event();
-    do
-        status = kvp_ucx_flush(self.link);
-    while (status == KVP_E_AGAIN && !is_gone());
-    say(self.control, READY, NULL, 0);
-    while (status == KVP_OK && !self.gone && !self.ready) {
-        (void)is_gone();
-        self.inner.progress(self.inner.context);
-        (void)sched_yield();
-    }
-    return status == KVP_OK && !self.gone;
-}
-#endif
 
 static int connect_shm(void)
 {
@@ -268,21 +212,27 @@ static int connect_shm(void)
     return status == KVP_OK;
 }
 
+static int connect_tcp(void)
+{
+    kvp_status status = kvp_tcp_open(self.data, 4096, 16, &self.tcp, NULL);
+    require(status == KVP_OK || status == KVP_E_PEER);
+    if (self.scenario.told) /* as over shared memory */
+        event();
+    if (status != KVP_OK)
+        return 0;
+    while ((status = kvp_tcp_connect(self.tcp, &self.inner, NULL)) == KVP_E_AGAIN)
+        (void)sched_yield();
+    require(status == KVP_OK || status == KVP_E_PEER);
+    return status == KVP_OK;
+}
+
 /* 0: there is nobody there. */
 static int connect_link(kvp_link *out_link)
 {
-    if (is_socket(self.scenario.tls)) {
+    if (is_socket(self.scenario.over)) {
         self.inner = socket_link_end(&self.socket, self.data);
-    } else if (is_shm(self.scenario.tls)) {
-        if (!connect_shm())
-            return 0;
-    } else {
-#ifdef KVP_TEST_UCX
-        if (!connect_ucx())
-            return 0;
-#else
+    } else if (is_shm(self.scenario.over) ? !connect_shm() : !connect_tcp()) {
         return 0;
-#endif
     }
     event();
     *out_link = (kvp_link){
@@ -321,8 +271,8 @@ static kvp_seq open_prompt(uint32_t n, uint32_t flags, kvp_open_info *info)
 static void check_clean(void)
 {
     kvp_stats stats;
-    require(kvp_check(self.model.cache, 3, NULL) == KVP_OK);
-    require(kvp_cache_stats(self.model.cache, &stats) == KVP_OK);
+    require(kvp_cache_check(self.model.cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_stats_get(self.model.cache, &stats) == KVP_OK);
     require(stats.held_blocks == 0 && stats.open_seqs == 0 && stats.pending_copies == 0);
     require(stats.free_blocks + stats.cached_blocks == stats.usable_blocks);
 }
@@ -337,15 +287,9 @@ static void finish(uint32_t state)
     const struct verdict verdict = {state, self.model.digest};
     say(self.control, VERDICT, &verdict, sizeof verdict);
     kvp_shm_close(self.shm);
-#ifdef KVP_TEST_UCX
-    if (self.link) {
-        while (state == KVP_TRANSFER_COMPLETE && kvp_ucx_flush(self.link) == KVP_E_AGAIN &&
-               !is_gone())
-            (void)sched_yield();
-        kvp_ucx_close(self.link);
-    }
-    kvp_ucx_destroy(self.ucx);
-#endif
+    while (state == KVP_TRANSFER_COMPLETE && kvp_tcp_flush(self.tcp) == KVP_E_AGAIN && !is_gone())
+        (void)sched_yield();
+    kvp_tcp_close(self.tcp);
     mini_end(&self.model);
 }
 
@@ -385,7 +329,7 @@ static uint32_t send_it(struct sending *s, uint32_t *computed)
     self.model.written = NULL;
     do {
         require(kvp_sender_progress(s->sender, NULL) == KVP_OK);
-        require(kvp_sender_info(s->sender, s->id, &info) == KVP_OK);
+        require(kvp_sender_info_get(s->sender, s->id, &info) == KVP_OK);
         if (info.state < KVP_TRANSFER_COMPLETE && self.scenario.told && is_gone())
             require(kvp_sender_abort(s->sender, s->id, KVP_E_PEER) == KVP_OK);
         (void)sched_yield();
@@ -399,7 +343,7 @@ static void run_a(void)
     struct sending sending = {0};
     uint32_t computed = 13;
     /* With two groups B keeps tokens from 12 on, which A must not have dropped: blocks of 8. */
-    const int grouped = is_grouped(self.scenario.tls);
+    const int grouped = is_grouped(self.scenario.over);
     self.model = mini_make(grouped ? 8 : 4, KVP_ORDER_VLLM_NHD, grouped ? 2 : 1);
     self.model.seq = open_prompt(N_PROMPT, 0, NULL);
     require(mini_forward(&self.model, 0, computed)); /* there already when it is marked */
@@ -431,7 +375,7 @@ static uint32_t receive_it(kvp_receiver **receiver)
     say(self.control, TICKET, ticket, n);
     do {
         require(kvp_receiver_progress(*receiver, 0, NULL) == KVP_OK);
-        require(kvp_receiver_info(*receiver, id, &info) == KVP_OK);
+        require(kvp_receiver_info_get(*receiver, id, &info) == KVP_OK);
         const int lost = kvp_receiver_link(*receiver, link) != KVP_OK;
         if (info.state < KVP_TRANSFER_COMPLETE && (lost || (self.scenario.told && is_gone())))
             require(kvp_receiver_abort(*receiver, id, KVP_E_PEER) == KVP_OK);
@@ -448,7 +392,7 @@ static void run_b(void)
     kvp_receiver *receiver;
     kvp_open_info open;
     kvp_seq_info info;
-    const int grouped = is_grouped(self.scenario.tls);
+    const int grouped = is_grouped(self.scenario.over);
     self.model = mini_make(grouped ? 4 : 8, KVP_ORDER_CPU, grouped ? 2 : 1);
     self.model.seq = open_prompt(N_CACHED, 0, NULL);
     require(mini_forward(&self.model, 0, N_CACHED));
@@ -460,7 +404,7 @@ static void run_b(void)
     /* Nothing counts before it is committed, and nothing was lost. */
     require(kvp_seq_info_get(self.model.cache, self.model.seq, &info) == KVP_OK);
     require(info.computed_tokens == N_CACHED && info.n_tokens == N_PROMPT);
-    require(kvp_check(self.model.cache, 3, NULL) == KVP_OK);
+    require(kvp_cache_check(self.model.cache, 3, NULL) == KVP_OK);
     if (state == KVP_TRANSFER_COMPLETE) {
         require(kvp_seq_commit(self.model.cache, self.model.seq, N_PROMPT - 1) == KVP_OK);
         require(mini_forward(&self.model, N_PROMPT - 1, N_PROMPT));
@@ -482,6 +426,14 @@ struct outcome {
     struct verdict verdicts[2];
 };
 
+static void connect_pair(const struct scenario *scenario, int *out_sockets)
+{
+    if (is_tcp(scenario->over))
+        require(open_tcp_pair(out_sockets));
+    else
+        require(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, out_sockets) == 0);
+}
+
 static pid_t start(const struct scenario *scenario, int me, int *const controls, const int *data)
 {
     int pair[2];
@@ -502,7 +454,7 @@ static pid_t start(const struct scenario *scenario, int me, int *const controls,
         run_a();
     else
         run_b();
-    _exit(0); /* what UCX keeps until the end is its own */
+    _exit(0);
 }
 
 static void on_end(const struct scenario *scenario, int who, pid_t pid, int other,
@@ -513,7 +465,7 @@ static void on_end(const struct scenario *scenario, int who, pid_t pid, int othe
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
     if (!(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && who == scenario->victim)) {
-        fprintf(stderr, "%s: %c ended with %x (victim %d, event %u)\n", scenario->tls, 'A' + who,
+        fprintf(stderr, "%s: %c ended with %x (victim %d, event %u)\n", scenario->over, 'A' + who,
                 (unsigned)status, scenario->victim, scenario->at);
         exit(1);
     }
@@ -527,7 +479,7 @@ static struct outcome run(const struct scenario *scenario)
     int data[2], controls[2];
     pid_t pids[2];
     struct outcome o = {0};
-    require(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, data) == 0);
+    connect_pair(scenario, data);
     for (int i = 0; i < 2; i++)
         pids[i] = start(scenario, i, controls, data);
     (void)close(data[0]);
@@ -556,9 +508,9 @@ static struct outcome run(const struct scenario *scenario)
     return o;
 }
 
-static uint64_t undisturbed(const char *tls)
+static uint64_t undisturbed(const char *over)
 {
-    const struct scenario nobody = {.tls = tls, .victim = -1, .told = 1};
+    const struct scenario nobody = {.over = over, .victim = -1, .told = 1};
     const struct outcome o = run(&nobody);
     require(o.verdicts[0].state == KVP_TRANSFER_COMPLETE);
     require(o.verdicts[1].state == KVP_TRANSFER_COMPLETE);
@@ -567,24 +519,24 @@ static uint64_t undisturbed(const char *tls)
 }
 
 /* Kill one of them at every event; whoever survives gives the digest. */
-static void sweep(const char *tls, int told, uint64_t digest)
+static void sweep(const char *over, int told, uint64_t digest)
 {
     for (int victim = 0; victim < 2; victim++) {
         /* Who is not told must have a link: B's ticket comes after its first event. */
         uint32_t n_complete = 0, at = !told && victim == 1;
         for (;; at++) {
-            const struct scenario scenario = {tls, victim, at, told};
+            const struct scenario scenario = {over, victim, at, told};
             const struct outcome o = run(&scenario);
             if (!o.was_killed)
                 break;
             if (o.verdicts[1 - victim].digest != digest)
-                fprintf(stderr, "%s: %c killed at event %u: the other gives %llx, state %u\n", tls,
+                fprintf(stderr, "%s: %c killed at event %u: the other gives %llx, state %u\n", over,
                         'A' + victim, at, (unsigned long long)o.verdicts[1 - victim].digest,
                         o.verdicts[1 - victim].state);
             require(o.verdicts[1 - victim].digest == digest);
             n_complete += o.verdicts[1 - victim].state == KVP_TRANSFER_COMPLETE;
         }
-        printf("%s, %s: %c killed at %u events, the other had it all in %u\n", tls,
+        printf("%s, %s: %c killed at %u events, the other had it all in %u\n", over,
                told ? "told" : "not told", 'A' + victim, at, n_complete);
         (void)fflush(stdout);
         require(at >= 25); /* twelve messages one way, one the other, before and after each */
@@ -592,35 +544,20 @@ static void sweep(const char *tls, int told, uint64_t digest)
     }
 }
 
-static int has_way(const char *tls)
-{
-    if (is_socket(tls) || is_shm(tls))
-        return 1;
-#ifdef KVP_TEST_UCX
-    return ucx_has_way(tls, peers_over(tls));
-#else
-    return 0;
-#endif
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: two_processes socket | groups | shm | UCX_TLS...\n");
+        fprintf(stderr, "usage: two_processes socket | groups | shm | tcp\n");
         return 2;
     }
     const uint64_t plain = undisturbed("socket"), grouped = undisturbed("groups");
     require(plain != grouped);
     for (int i = 1; i < argc; i++) {
-        if (!has_way(argv[i])) {
-            printf("skipped: UCX has no way over %s here\n", argv[i]);
-            return 77;
-        }
+        require(is_socket(argv[i]) || is_shm(argv[i]) || is_tcp(argv[i]));
         const uint64_t digest = is_grouped(argv[i]) ? grouped : plain;
         require(undisturbed(argv[i]) == digest);
         sweep(argv[i], 1, digest);
-        if (is_socket(argv[i]) || is_shm(argv[i]) || is_tcp(argv[i]))
-            sweep(argv[i], 0, digest);
+        sweep(argv[i], 0, digest);
     }
     return 0;
 }

@@ -41,13 +41,18 @@ kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
 kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
-kvp_unit(mrc_learned LABELS unit release SOURCES src/tool/mrc/learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
+kvp_unit(mrc_learned LABELS unit release SOURCES src/tool/mrc/mrc_learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
 # The policy twice: the library's, and the model's.
 kvp_unit(policy_plain SOURCES test/model/oracle_policy.c)
-kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/posix.c)
+kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/machine_posix.c)
 kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES
-         src/tool/models/step_model.c src/tool/models/models.c src/tool/models/devices.c src/tool/size/size.c)
+         src/tool/models/step_model.c src/tool/models/models.c src/tool/models/models_names.c
+         src/tool/models/weights.c src/tool/models/devices.c src/tool/size/size.c
+         src/tool/models/config/config.c src/tool/models/config/entries.c
+         src/tool/models/config/experts.c src/tool/models/config/family.c
+         src/tool/models/config/layers.c src/tool/models/config/models_keys.c
+         src/tool/models/config/recurrent.c src/tool/models/config/widths.c)
 
 # Random memory is the fuzz target's, too.
 kvp_unit(memory_random SOURCES fuzz/fuzz_memory.c)
@@ -68,6 +73,7 @@ kvp_unit(transfer_faults WRAP malloc calloc free)
 # The system's calls for shared memory, too; and a hostile peer writes when a message is verified.
 kvp_unit(transfer_shm SKIP 77 WRAP calloc memfd_create ftruncate posix_fallocate mmap fcntl sendmsg recvmsg poll
                            kvpi_checksum)
+kvp_unit(transfer_tcp WRAP calloc malloc fcntl send recv)
 
 # The way for machines of another byte order is in inline functions, and no machine of ours takes it.
 if(TARGET test_record_put)
@@ -88,6 +94,12 @@ foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults 
 endforeach()
 
 kvp_unit(cache_threads LABELS unit threads release)
+
+# The list that it reads.
+if(TARGET test_combinations)
+  target_compile_definitions(test_combinations PRIVATE
+                             KVP_COMBINATIONS="${PROJECT_SOURCE_DIR}/test/combinations.txt")
+endif()
 
 # With the name of an implementation (test/mutants/kernels.diff) that the processor does not have.
 kvp_unit(attn_fast SKIP 77)

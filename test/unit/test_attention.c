@@ -1,14 +1,9 @@
 /* Attention against the oracle of attn_world: all options in combination, every format of metadata,
  * every type and layout; and what must give the same bits. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attn_impls.h"
 #include "attn_meta.h"
 
@@ -20,7 +15,7 @@ enum { CASES = 1500 };
 
 static uint32_t pool_for(const attn_params *params)
 {
-    return 8 + ATTN_MAX_SEQS * (2 + 40 / params->block_tokens);
+    return 8 + ATTENTION_MAX_SEQS * (2 + 40 / params->block_tokens);
 }
 
 /* --------------------------------------------------------------------------------- random cases */
@@ -33,7 +28,8 @@ static void check_case(uint64_t seed)
     attn_meta *first = NULL;
     const attn_params params = attn_draw_params(&random);
     attn_begin(&world, &params, pool_for(&params), random);
-    attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS), seed % 2 == 0, seed % 3 > 0);
+    attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS), seed % 2 == 0,
+                  seed % 3 > 0);
     attn_append_all(&world);
     for (int turn = 0; turn < 3; turn++) {
         const attn_how how = attn_draw_how(&world);
@@ -63,13 +59,13 @@ static void test_random_cases_against_the_oracle(void **state)
 static void test_every_format_against_the_oracle(void **state)
 {
     (void)state;
-    for (uint32_t format = 0; format < ATTN_FORMATS; format++) {
+    for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
         for (attn_running_case = 1; attn_running_case <= 40; attn_running_case++) {
             uint64_t random = 1000 + attn_running_case;
             attn_world world;
             const attn_params params = attn_draw_params(&random);
             attn_begin(&world, &params, pool_for(&params), random);
-            attn_add_some(&world, ATTN_MAX_SEQS, attn_running_case % 2 == 0, 1);
+            attn_add_some(&world, ATTENTION_MAX_SEQS, attn_running_case % 2 == 0, 1);
             attn_append_all(&world);
             attn_how how = attn_how_of(&world, format);
             how.has_bits = attn_running_case % 4 == 0;
@@ -103,7 +99,7 @@ static attn_world cut_to_chunk(const attn_world *world, uint32_t from, uint32_t 
 static void check_chunks(attn_world *world)
 {
     const uint32_t n = world->seqs[0].n_tokens;
-    const attn_how how = attn_how_of(world, ATTN_CSR);
+    const attn_how how = attn_how_of(world, ATTENTION_CSR);
     attn_meta *whole = attn_describe(world, &how);
     assert_int_equal(attn_run(whole), KVP_OK);
     for (uint32_t from = 0, to; from < n; from = to) {
@@ -189,7 +185,7 @@ static void test_a_window_is_a_mask(void **state)
         attn_begin(&world, &params, pool_for(&params), random);
         attn_add_some(&world, 3, attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
-        const attn_how how = attn_how_of(&world, ATTN_CSR);
+        const attn_how how = attn_how_of(&world, ATTENTION_CSR);
         attn_meta *window = attn_describe(&world, &how), *mask = attn_describe(&world, &how);
         uint32_t n_bits = 0;
         for (uint32_t n = 0; n < 3; n++) {
@@ -203,9 +199,9 @@ static void test_a_window_is_a_mask(void **state)
             n_bits = (n_bits + 7) / 8 * 8;
             mask->bits_start[n + 1] = (int32_t)(n_bits / 8);
         }
-        mask->attention.tree = (kvp_attn_tree){
+        mask->attention.tree = (kvp_attention_tree){
             .bits = mask->bits, .bits_start = mask->bits_start, .n_bytes = n_bits / 8};
-        mask->attention.window = (kvp_attn_window){.recent_tokens = 0};
+        mask->attention.window = (kvp_attention_window){.recent_tokens = 0};
         assert_int_equal(attn_run(window), KVP_OK);
         assert_int_equal(attn_run(mask), KVP_OK);
         attn_assert_same(window, mask);
@@ -233,7 +229,7 @@ static void test_exact_lists_need_no_window(void **state)
             attn_add(&world, &wish);
         }
         attn_append_all(&world);
-        const attn_how how = attn_how_of(&world, ATTN_DROPPED_EXACT);
+        const attn_how how = attn_how_of(&world, ATTENTION_DROPPED_EXACT);
         attn_meta *with = attn_describe(&world, &how), *without = attn_describe(&world, &how);
         for (uint32_t n = 0; n < 3; n++)
             assert_true(with->key_offset[n] > 0);
@@ -277,7 +273,7 @@ static void test_turning_at_write_is_turning_at_read(void **state)
         attn_add(&worlds[i], &(attn_wish){.n_tokens = 33, .n_queries = 33});
         attn_add(&worlds[i], &(attn_wish){.n_tokens = 30, .n_queries = 9, .n_tree = 9});
         attn_append_all(&worlds[i]);
-        const attn_how how = attn_how_of(&worlds[i], ATTN_CSR);
+        const attn_how how = attn_how_of(&worlds[i], ATTENTION_CSR);
         metas[i] = attn_describe(&worlds[i], &how);
         assert_int_equal(attn_run(metas[i]), KVP_OK);
     }
@@ -314,7 +310,7 @@ static void test_positions_in_a_window_are_those_of_what_is_left(void **state)
     }
     attn_append_all(&whole);
     attn_append_all(&rest);
-    const attn_how how = attn_how_of(&whole, ATTN_DROPPED);
+    const attn_how how = attn_how_of(&whole, ATTENTION_DROPPED);
     attn_meta *of_whole = attn_describe(&whole, &how), *of_rest = attn_describe(&rest, &how);
     assert_int_equal(attn_run(of_whole), KVP_OK);
     assert_int_equal(attn_run(of_rest), KVP_OK);

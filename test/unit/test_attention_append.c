@@ -1,14 +1,9 @@
 /* Appending K and V: the values that are stored, and that nothing else is written. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attn_world.h"
 
 enum { N_BLOCKS = 24 };
@@ -58,7 +53,7 @@ static void check_values(const attn_world *world)
         for (uint32_t head = 0; head < p->n_heads; head++) {
             for (uint32_t e = 0; e < p->k_size; e++)
                 assert_stored(world, KVP_K, token, head, e);
-            for (uint32_t e = 0; e < p->v_size && p->order != ATTN_LATENT; e++)
+            for (uint32_t e = 0; e < p->v_size && p->order != ATTENTION_LATENT; e++)
                 assert_stored(world, KVP_V, token, head, e);
         }
     }
@@ -88,11 +83,11 @@ static void check_nothing_else_is_written(attn_world *world)
     const attn_params *p = &world->params;
     const size_t size = kvp_type_bytes(p->type);
     const size_t k_bytes = N_BLOCKS * world->layer.k.block_stride;
-    const size_t bytes = p->order == ATTN_HND || p->order == ATTN_LATENT
+    const size_t bytes = p->order == ATTENTION_HND || p->order == ATTENTION_LATENT
                              ? k_bytes
                              : k_bytes + N_BLOCKS * world->layer.v.block_stride;
     paint(world, &world->layer.k, size);
-    if (p->order != ATTN_LATENT)
+    if (p->order != ATTENTION_LATENT)
         paint(world, &world->layer.v, size);
     for (size_t i = 0; i < bytes; i++)
         assert_int_equal(world->memory[i], 0xFF);
@@ -102,13 +97,13 @@ static void test_every_type_and_layout(void **state)
 {
     (void)state;
     static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
-    for (uint32_t i = 0; i < 5 * ATTN_ORDERS; i++) {
+    for (uint32_t i = 0; i < 5 * ATTENTION_ORDERS; i++) {
         uint64_t random = 100 + i;
         attn_world world;
         attn_params params = attn_draw_params(&random);
-        params.type = types[i / ATTN_ORDERS];
-        params.order = i % ATTN_ORDERS;
-        params.n_heads = params.order == ATTN_LATENT ? 1 : 2;
+        params.type = types[i / ATTENTION_ORDERS];
+        params.order = i % ATTENTION_ORDERS;
+        params.n_heads = params.order == ATTENTION_LATENT ? 1 : 2;
         params.k_size = 8;
         params.v_size = 6;
         kvp_rope_init(&params.rope);
@@ -203,9 +198,9 @@ static void test_slots_say_where(void **state)
 static void test_tokens_without_a_slot_are_written_nowhere(void **state)
 {
     (void)state;
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
+    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
         struct tiny tiny;
-        if (!kvp_attn_has(impl))
+        if (!kvp_attention_has(impl))
             continue;
         begin(&tiny);
         tiny.layer.n_blocks = 2;

@@ -99,13 +99,14 @@ static void append(struct model *model, const int64_t *slots, uint32_t n_tokens)
     assert_ok(kvp_append_run(&append, NULL, 0));
 }
 
-static void attend(struct model *model, const int32_t *query_start, const kvp_attn_level *levels,
-                   uint32_t n_levels, const int32_t *order, int which)
+static void attend(struct model *model, const int32_t *query_start,
+                   const kvp_attention_level *levels, uint32_t n_levels, const int32_t *order,
+                   int which)
 {
     kvp_attention attention;
     size_t n_bytes;
     kvp_attention_init(&attention);
-    attention.impl = KVP_ATTN_REFERENCE;
+    attention.impl = KVP_ATTENTION_REFERENCE;
     attention.layer = &model->layer;
     attention.n_seqs = model->n_seqs;
     attention.n_tokens = MAX_T;
@@ -133,21 +134,21 @@ static void attend_dense(struct model *model, const kvp_meta_batch *batch)
                             .seq_lens = lengths,
                             .query_start = query_start};
     assert_ok(kvp_meta_fill_dense(model->w.cache, batch, &dense));
-    const kvp_attn_level level = {.n_rows = model->n_seqs,
-                                  .n_blocks = model->n_seqs * 16,
-                                  .blocks = table,
-                                  .row_stride = 16,
-                                  .lengths = lengths};
+    const kvp_attention_level level = {.n_rows = model->n_seqs,
+                                       .n_blocks = model->n_seqs * 16,
+                                       .blocks = table,
+                                       .row_stride = 16,
+                                       .lengths = lengths};
     attend(model, query_start, &level, 1, NULL, 0);
 }
 
 static void attend_csr(struct model *model, const kvp_meta_csr *csr)
 {
-    const kvp_attn_level level = {.n_rows = model->n_seqs,
-                                  .n_blocks = MAX_E,
-                                  .blocks = csr->kv_indices,
-                                  .row_start = csr->kv_indptr,
-                                  .last_len = csr->last_block_len};
+    const kvp_attention_level level = {.n_rows = model->n_seqs,
+                                       .n_blocks = MAX_E,
+                                       .blocks = csr->kv_indices,
+                                       .row_start = csr->kv_indptr,
+                                       .last_len = csr->last_block_len};
     attend(model, csr->qo_indptr, &level, 1, NULL, 1);
 }
 
@@ -158,7 +159,7 @@ static uint32_t attend_cascade(struct model *model, const kvp_meta_batch *batch,
         last[LEVELS][MAX_B];
     int32_t order[MAX_B];
     kvp_meta_level made[LEVELS];
-    kvp_attn_level levels[LEVELS];
+    kvp_attention_level levels[LEVELS];
     for (int i = 0; i < LEVELS; i++)
         made[i] = (kvp_meta_level){.qo_indptr = qo[i],
                                    .kv_indptr = kv[i],
@@ -171,12 +172,12 @@ static uint32_t attend_cascade(struct model *model, const kvp_meta_batch *batch,
                                 .levels = made};
     assert_ok(kvp_meta_fill_cascade(model->w.cache, batch, &cascade));
     for (uint32_t i = 0; i < cascade.n_levels; i++)
-        levels[i] = (kvp_attn_level){.n_rows = made[i].n_groups,
-                                     .n_blocks = made[i].n_entries,
-                                     .blocks = ids[i],
-                                     .row_start = kv[i],
-                                     .last_len = last[i],
-                                     .query_start = qo[i]};
+        levels[i] = (kvp_attention_level){.n_rows = made[i].n_groups,
+                                          .n_blocks = made[i].n_entries,
+                                          .blocks = ids[i],
+                                          .row_start = kv[i],
+                                          .last_len = last[i],
+                                          .query_start = qo[i]};
     attend(model, query_start, levels, cascade.n_levels, order, 2);
     return cascade.n_levels;
 }

@@ -1,16 +1,11 @@
 /* Attention in numbers: cases that can be worked out by hand, the vectors of an independent program
  * (test/golden/make_attention_vectors.py), and merging. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "../golden/attention_vectors.h"
+#include "mocka.h"
+#include <golden/attention_vectors.h>
 #include "attn_meta.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -69,7 +64,7 @@ static void test_frequencies_refused(void **state)
 static void load_vector(attn_world *world, const attention_vector *vector)
 {
     const attn_params params = {.type = KVP_F32,
-                                .order = vector->latent ? ATTN_LATENT : ATTN_NHD,
+                                .order = vector->latent ? ATTENTION_LATENT : ATTENTION_NHD,
                                 .n_heads = vector->n_heads,
                                 .group = vector->group,
                                 .k_size = vector->k_size,
@@ -111,7 +106,7 @@ static void test_attention_vectors(void **state)
         attn_world world;
         load_vector(&world, vector);
         const uint32_t n_q = vector->n_heads * vector->group;
-        for (uint32_t format = 0; format < ATTN_FORMATS; format++) {
+        for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
             const attn_how how = attn_how_of(&world, format);
             attn_meta *meta = attn_describe(&world, &how);
             print_message("%s, format %u\n", vector->name, format);
@@ -138,7 +133,7 @@ struct tiny {
     float out[1];
     float lse[1];
     kvp_layer layer;
-    kvp_attn_level level;
+    kvp_attention_level level;
     kvp_attention attention;
 };
 
@@ -164,13 +159,13 @@ static void make_tiny(struct tiny *tiny)
     tiny->v[3][1] = 9.0f;
     tiny->v[1][0] = 0.9f;
     tiny->q[0] = 1.0f;
-    tiny->level = (kvp_attn_level){.n_rows = 1,
-                                   .n_blocks = 2,
-                                   .blocks = tiny_blocks,
-                                   .row_stride = 2,
-                                   .lengths = tiny_lengths};
+    tiny->level = (kvp_attention_level){.n_rows = 1,
+                                        .n_blocks = 2,
+                                        .blocks = tiny_blocks,
+                                        .row_stride = 2,
+                                        .lengths = tiny_lengths};
     kvp_attention_init(&tiny->attention);
-    tiny->attention.impl = KVP_ATTN_REFERENCE;
+    tiny->attention.impl = KVP_ATTENTION_REFERENCE;
     tiny->attention.layer = &tiny->layer;
     tiny->attention.n_seqs = tiny->attention.n_tokens = tiny->attention.n_heads = 1;
     tiny->attention.query_start = tiny_queries;
@@ -269,8 +264,8 @@ static uint32_t merge_impl;
 
 static void with_every_merge(void (*test)(void))
 {
-    for (merge_impl = KVP_ATTN_REFERENCE; merge_impl <= KVP_ATTN_NEON; merge_impl++) {
-        if (kvp_attn_has(merge_impl))
+    for (merge_impl = KVP_ATTENTION_REFERENCE; merge_impl <= KVP_ATTENTION_NEON; merge_impl++) {
+        if (kvp_attention_has(merge_impl))
             test();
     }
 }
@@ -292,7 +287,7 @@ static attn_params merge_params(int has_sinks)
 /* Part i has blocks [3 i, 3 i + 3) of the row; the last one the queries' own keys. */
 static attn_meta *run_part(const attn_world *world, uint32_t i)
 {
-    const attn_how how = attn_how_of(world, ATTN_CSR);
+    const attn_how how = attn_how_of(world, ATTENTION_CSR);
     attn_meta *meta = attn_describe(world, &how);
     const attn_seq *seq = &world->seqs[0];
     const uint32_t n = i + 1 < PARTS ? 3 : seq->n_blocks - 3 * i;
@@ -346,7 +341,7 @@ static void check_parts(int has_sinks, uint64_t seed)
     attn_begin(&world, &params, 32, seed);
     attn_add(&world, &(attn_wish){.n_tokens = 33, .n_queries = 5});
     attn_append_all(&world);
-    const attn_how how = attn_how_of(&world, ATTN_CSR);
+    const attn_how how = attn_how_of(&world, ATTENTION_CSR);
     attn_meta *whole = attn_describe(&world, &how);
     assert_int_equal(attn_run(whole), KVP_OK);
     for (uint32_t i = 0; i < PARTS; i++) {

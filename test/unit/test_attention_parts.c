@@ -1,14 +1,9 @@
 /* Attention over parts of the keys, merged, is attention over all of them: for every window and
  * place of the cut, type and implementation, with trees, dropped blocks and several sequences. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attn_impls.h"
 #include "attn_meta.h"
 
@@ -16,7 +11,7 @@ enum { MAX_PARTS = 3 };
 
 static double tolerance_of(uint32_t impl, uint32_t type)
 {
-    if (impl == KVP_ATTN_REFERENCE)
+    if (impl == KVP_ATTENTION_REFERENCE)
         return 1e-6;
     switch (type) {
     case KVP_F32: return 1e-5;
@@ -29,7 +24,7 @@ static double tolerance_of(uint32_t impl, uint32_t type)
 /* Where each sequence's parts end, in blocks; the last one ends with the row. */
 struct cuts {
     uint32_t n_parts;
-    uint32_t ends[ATTN_MAX_SEQS][MAX_PARTS];
+    uint32_t ends[ATTENTION_MAX_SEQS][MAX_PARTS];
 };
 
 static uint32_t part_begin(const struct cuts *cuts, uint32_t seq, uint32_t part)
@@ -73,7 +68,7 @@ static void set_lists(attn_meta *meta, const struct cuts *cuts, uint32_t part)
 static attn_meta *run_part(const attn_world *world, const struct cuts *cuts, uint32_t part,
                            uint32_t impl)
 {
-    attn_how how = attn_how_of(world, ATTN_CSR);
+    attn_how how = attn_how_of(world, ATTENTION_CSR);
     how.impl = impl;
     attn_meta *meta = attn_describe(world, &how);
     set_lists(meta, cuts, part);
@@ -136,7 +131,7 @@ static void assert_whole(const attn_meta *meta)
 static void check_cuts(const attn_world *world, const struct cuts *cuts, uint32_t impl)
 {
     attn_meta *parts[MAX_PARTS];
-    attn_how how = attn_how_of(world, ATTN_CSR);
+    attn_how how = attn_how_of(world, ATTENTION_CSR);
     how.impl = attn_running_impl = impl;
     attn_meta *merged = attn_describe(world, &how);
     for (uint32_t i = 0; i < cuts->n_parts; i++)
@@ -150,8 +145,8 @@ static void check_cuts(const attn_world *world, const struct cuts *cuts, uint32_
 
 static void check_impls(const attn_world *world, const struct cuts *cuts)
 {
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
-        if (impl == KVP_ATTN_REFERENCE || attn_impls_has(impl))
+    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
+        if (impl == KVP_ATTENTION_REFERENCE || attn_impls_has(impl))
             check_cuts(world, cuts, impl);
     }
 }
@@ -186,10 +181,10 @@ static void test_mean_of_a_window(void **state)
     const struct cuts cuts = {.n_parts = 2, .ends = {{1, 2}}};
     attn_world world;
     begin_means(&world, &wish, 1);
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
-        if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
+    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
+        if (impl != KVP_ATTENTION_REFERENCE && !attn_impls_has(impl))
             continue;
-        const attn_how how = attn_how_of(&world, ATTN_CSR);
+        const attn_how how = attn_how_of(&world, ATTENTION_CSR);
         attn_meta *parts[2], *merged = attn_describe(&world, &how);
         for (uint32_t i = 0; i < 2; i++)
             parts[i] = run_part(&world, &cuts, i, impl);
@@ -230,15 +225,15 @@ static void test_positions_in_any_order(void **state)
                                 .n_queries = 1 + attn_draw(&random, 9),
                                 .sinks = attn_draw(&random, 3) * attn_draw(&random, 7),
                                 .recent = 1 + attn_draw(&random, 12)};
-        int32_t positions[ATTN_MAX_TOKENS];
+        int32_t positions[ATTENTION_MAX_TOKENS];
         attn_world world;
         begin_means(&world, &wish, 0);
         for (uint32_t i = 0; i < wish.n_queries; i++)
             positions[i] = (int32_t)attn_draw(&random, wish.n_tokens + 20);
-        for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
-            if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
+        for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
+            if (impl != KVP_ATTENTION_REFERENCE && !attn_impls_has(impl))
                 continue;
-            attn_how how = attn_how_of(&world, ATTN_CSR);
+            attn_how how = attn_how_of(&world, ATTENTION_CSR);
             how.impl = attn_running_impl = impl;
             attn_meta *meta = attn_describe(&world, &how);
             memcpy(meta->positions, positions, wish.n_queries * sizeof *positions);
@@ -323,8 +318,9 @@ static void test_random_batches(void **state)
         params.causal = 1;
         if (params.rope.mode == KVP_ROPE_AT_READ)
             params.rope.mode = KVP_ROPE_NONE;
-        attn_begin(&world, &params, 8 + ATTN_MAX_SEQS * (2 + 40 / params.block_tokens), random);
-        attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS),
+        attn_begin(&world, &params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens),
+                   random);
+        attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS),
                       attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
         const struct cuts cuts = draw_cuts(&world);
@@ -351,7 +347,7 @@ static kvp_status run_changed(void (*change)(attn_meta *meta))
     attn_begin(&world, &params, 8, 1);
     attn_add(&world, &wish);
     attn_append_all(&world);
-    attn_how how = attn_how_of(&world, ATTN_CSR);
+    attn_how how = attn_how_of(&world, ATTENTION_CSR);
     how.impl = attn_running_impl;
     attn_meta *meta = attn_describe(&world, &how);
     change(meta);
@@ -443,8 +439,8 @@ static void null_between_windows_that_rise(attn_meta *meta)
 static void test_positions_are_needed(void **state)
 {
     (void)state;
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
-        if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
+    for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
+        if (impl != KVP_ATTENTION_REFERENCE && !attn_impls_has(impl))
             continue;
         attn_running_impl = impl;
         assert_int_equal(run_changed(nothing), KVP_OK);

@@ -1,14 +1,9 @@
 /* What TVM's PagedAttentionKVCache gets wrong in attention must be right here: a batch that would
  * show each mistake, against the oracle, and the mistake itself, which must give another result. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attn_meta.h"
 
 static attn_params params_of(uint32_t n_heads, uint32_t group, uint32_t block_tokens)
@@ -66,11 +61,11 @@ static void test_defect_5_trees_at_different_depths(void **state)
         }
     }
     attn_append_all(&world);
-    for (uint32_t format = 0; format < ATTN_FORMATS; format++) {
+    for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
         attn_meta *meta = run_right(&world, format);
         const attn_how how = attn_how_of(&world, format);
         attn_meta *without = attn_describe(&world, &how);
-        without->attention.tree = (kvp_attn_tree){.start = NULL};
+        without->attention.tree = (kvp_attention_tree){.start = NULL};
         assert_int_equal(attn_run(without), KVP_OK);
         for (uint32_t n = 0; n < 3; n++)
             assert_true(distance(meta, without, n) > 1e-3);
@@ -97,12 +92,12 @@ static void test_defect_13_a_window_over_a_forked_prefix(void **state)
     for (uint32_t key = 0; key < 25; key++)
         n_seen += (uint32_t)attn_sees(&world, seq, 8, key);
     assert_int_equal(n_seen, 8);
-    for (uint32_t format = 0; format < ATTN_FORMATS; format++) {
+    for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
         attn_meta *meta = run_right(&world, format);
         const attn_how how = attn_how_of(&world, format);
         attn_meta *wider = attn_describe(&world, &how);
         wider->recent[1] = 16; /* as if the prefix's last eight were seen, too */
-        if (format == ATTN_DENSE || format == ATTN_CSR || format == ATTN_CASCADE) {
+        if (format == ATTENTION_DENSE || format == ATTENTION_CSR || format == ATTENTION_CASCADE) {
             assert_int_equal(attn_run(wider), KVP_OK);
             assert_true(distance(meta, wider, 1) > 1e-3);
         }
@@ -124,7 +119,7 @@ static void test_head_counts_that_are_no_powers_of_two(void **state)
         attn_add(&world, &(attn_wish){.n_tokens = 17, .n_queries = 4});
         attn_add(&world, &(attn_wish){.n_tokens = 8, .n_queries = 1});
         attn_append_all(&world);
-        for (uint32_t format = 0; format < ATTN_FORMATS; format++)
+        for (uint32_t format = 0; format < ATTENTION_FORMATS; format++)
             attn_forget(run_right(&world, format));
         attn_end(&world);
     }
@@ -147,7 +142,8 @@ static void test_windows_turn_with_the_model_s_base(void **state)
             attn_add(w, &(attn_wish){.n_tokens = 30, .n_queries = 1, .sinks = 2, .recent = 12});
             attn_append_all(w);
         }
-        attn_meta *a = run_right(&world, ATTN_DROPPED), *b = run_right(&other, ATTN_DROPPED);
+        attn_meta *a = run_right(&world, ATTENTION_DROPPED),
+                  *b = run_right(&other, ATTENTION_DROPPED);
         assert_true(distance(a, b, 0) > 1e-4);
         attn_forget(a);
         attn_forget(b);
@@ -169,7 +165,8 @@ static void test_sharers_need_not_be_neighbours(void **state)
     attn_add(&world, &(attn_wish){.n_tokens = 6, .n_queries = 6});
     attn_add(&world, &(attn_wish){.n_tokens = 19, .n_queries = 2, .shared_blocks = 2});
     attn_append_all(&world);
-    attn_meta *cascade = run_right(&world, ATTN_CASCADE), *plain = run_right(&world, ATTN_CSR);
+    attn_meta *cascade = run_right(&world, ATTENTION_CASCADE),
+              *plain = run_right(&world, ATTENTION_CSR);
     attn_assert_same(cascade, plain);
     assert_int_equal(cascade->levels[0].n_blocks, 2); /* listed once for three */
     assert_int_equal(cascade->levels[1].n_blocks, 2);

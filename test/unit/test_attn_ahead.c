@@ -1,13 +1,8 @@
 /* What is asked for ahead of its use: over the heads and tiles of an item each line once, in time,
  * and nothing else, for every kind of layout. Asking for a wrong line changes no result. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attention/fast/ahead.h"
 
 enum { LINE = 64, HEADS = 3, MAX_LINES = 1 << 16, NEVER = INT32_MAX };

@@ -1,14 +1,9 @@
 /* Fast attention against the reference: every implementation that this machine has, on the worlds
  * of attn_world: all options in combination, every format of metadata, every type and layout. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "attn_impls.h"
 #include "attn_meta.h"
 
@@ -20,7 +15,7 @@ enum { CASES = 1500 };
 
 static uint32_t pool_for(const attn_params *params)
 {
-    return 8 + ATTN_MAX_SEQS * (2 + 40 / params->block_tokens);
+    return 8 + ATTENTION_MAX_SEQS * (2 + 40 / params->block_tokens);
 }
 
 static double tolerance_of(uint32_t type)
@@ -58,18 +53,19 @@ static void assert_close(const attn_meta *found, const attn_meta *expected)
     }
 }
 
-static void check_case(uint64_t seed, kvp_attn_team *team)
+static void check_case(uint64_t seed, kvp_attention_team *team)
 {
     uint64_t random = seed;
     attn_world world;
     const attn_params params = attn_draw_params(&random);
     attn_begin(&world, &params, pool_for(&params), random);
-    attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS), seed % 2 == 0, seed % 3 > 0);
+    attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS), seed % 2 == 0,
+                  seed % 3 > 0);
     attn_append_all(&world);
     attn_how how = attn_draw_how(&world);
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (attn_running_impl = KVP_ATTN_PORTABLE; attn_running_impl <= KVP_ATTN_NEON;
+    for (attn_running_impl = KVP_ATTENTION_PORTABLE; attn_running_impl <= KVP_ATTENTION_NEON;
          attn_running_impl++) {
         if (!attn_impls_has(attn_running_impl))
             continue;
@@ -92,13 +88,13 @@ static void check_case(uint64_t seed, kvp_attn_team *team)
 
 static void test_random_cases_against_the_reference(void **state)
 {
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     (void)state;
-    assert_int_equal(kvp_attn_team_create(3, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_create(3, &team), KVP_OK);
     for (attn_running_case = 1; attn_running_case <= CASES; attn_running_case++)
         check_case(attn_running_case, team);
     attn_running_case = 0;
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 /* A cascade by hand: one row for both sequences of a batch, and nothing after it. */
@@ -122,10 +118,10 @@ static void check_shared_queries(uint64_t seed)
     attn_begin(&world, &params, pool_for(&params), random);
     attn_add(&world, &(attn_wish){.n_tokens = 33, .n_queries = 1 + (uint32_t)(seed % 5)});
     attn_append_all(&world);
-    attn_how how = {.format = ATTN_CSR, .n_batch = 2}; /* sequence 0, twice */
+    attn_how how = {.format = ATTENTION_CSR, .n_batch = 2}; /* sequence 0, twice */
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (attn_running_impl = KVP_ATTN_REFERENCE; attn_running_impl <= KVP_ATTN_NEON;
+    for (attn_running_impl = KVP_ATTENTION_REFERENCE; attn_running_impl <= KVP_ATTENTION_NEON;
          attn_running_impl++) {
         if (!attn_impls_has(attn_running_impl))
             continue;
@@ -171,7 +167,7 @@ static void share_the_middle(attn_world *world)
 static void put_row(attn_meta *meta, uint32_t level, const int32_t *blocks, uint32_t n,
                     uint32_t last_len)
 {
-    kvp_attn_level *l = &meta->levels[level];
+    kvp_attention_level *l = &meta->levels[level];
     memcpy(meta->blocks[level] + l->n_blocks, blocks, n * sizeof *blocks);
     l->n_blocks += n;
     meta->last_len[level][l->n_rows++] = (int32_t)last_len;
@@ -208,13 +204,13 @@ static void check_row_across_rows(uint64_t seed)
     attn_begin(&world, &params, pool_for(&params), random);
     share_the_middle(&world);
     attn_append_all(&world);
-    attn_how how = attn_how_of(&world, ATTN_CSR);
+    attn_how how = attn_how_of(&world, ATTENTION_CSR);
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
     attn_assert_right(expected);
-    for (attn_running_impl = KVP_ATTN_REFERENCE; attn_running_impl <= KVP_ATTN_NEON;
+    for (attn_running_impl = KVP_ATTENTION_REFERENCE; attn_running_impl <= KVP_ATTENTION_NEON;
          attn_running_impl++) {
-        if (attn_running_impl != KVP_ATTN_REFERENCE && !attn_impls_has(attn_running_impl))
+        if (attn_running_impl != KVP_ATTENTION_REFERENCE && !attn_impls_has(attn_running_impl))
             continue;
         how.impl = attn_running_impl;
         attn_meta *found = attn_describe(&world, &how);
@@ -243,11 +239,11 @@ static void check_append(uint64_t seed)
     const attn_wish wish = {.n_tokens = 40, .n_queries = 1};
     attn_world expected, found;
     attn_begin(&expected, &params, pool_for(&params), random);
-    expected.append_impl = KVP_ATTN_REFERENCE;
+    expected.append_impl = KVP_ATTENTION_REFERENCE;
     attn_add(&expected, &wish);
     attn_append_all(&expected);
     attn_append_all(&expected);
-    for (attn_running_impl = KVP_ATTN_PORTABLE; attn_running_impl <= KVP_ATTN_NEON;
+    for (attn_running_impl = KVP_ATTENTION_PORTABLE; attn_running_impl <= KVP_ATTENTION_NEON;
          attn_running_impl++) {
         if (!attn_impls_has(attn_running_impl))
             continue;

@@ -2,14 +2,10 @@
  * in tiles, shared prefixes in segments; heads of usual sizes, blocks that kernels use as they lie
  * and blocks that they do not. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/attention.h>
 #include <kvpager/memory.h>
@@ -56,7 +52,7 @@ struct batch {
     int32_t *last_len[2];
     int32_t *level_start[2];
     int32_t *query_start;
-    kvp_attn_level levels[2];
+    kvp_attention_level levels[2];
     float *q;
     size_t n_out;
     double tolerance;
@@ -150,12 +146,12 @@ static void make_rows(struct batch *b)
         b->query_start[i + 1] = b->level_start[1][i + 1] = (int32_t)((i + 1) * s->n_queries);
     }
     for (int i = 0; i < 2; i++)
-        b->levels[i] = (kvp_attn_level){.n_rows = i == 0 ? 1 : s->n_seqs,
-                                        .n_blocks = i == 0 ? shared : s->n_seqs * own,
-                                        .blocks = b->blocks[i],
-                                        .row_start = b->row_start[i],
-                                        .last_len = b->last_len[i],
-                                        .query_start = b->level_start[i]};
+        b->levels[i] = (kvp_attention_level){.n_rows = i == 0 ? 1 : s->n_seqs,
+                                             .n_blocks = i == 0 ? shared : s->n_seqs * own,
+                                             .blocks = b->blocks[i],
+                                             .row_start = b->row_start[i],
+                                             .last_len = b->last_len[i],
+                                             .query_start = b->level_start[i]};
 }
 
 static double tolerance_of(uint32_t type)
@@ -191,7 +187,8 @@ static void end_batch(struct batch *b)
 }
 
 /* Results of one implementation: out, then lse. */
-static float *run(const struct batch *b, uint32_t impl, uint32_t rope_mode, kvp_attn_team *team)
+static float *run(const struct batch *b, uint32_t impl, uint32_t rope_mode,
+                  kvp_attention_team *team)
 {
     const struct shape *s = b->shape;
     kvp_attention attention;
@@ -236,10 +233,10 @@ static void assert_close(const struct batch *b, const float *found, const float 
                     b->tolerance * fmax(1, fabs(expected[i])));
 }
 
-static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team *team)
+static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attention_team *team)
 {
-    float *expected = run(b, KVP_ATTN_REFERENCE, rope_mode, NULL);
-    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_NEON; impl++) {
+    float *expected = run(b, KVP_ATTENTION_REFERENCE, rope_mode, NULL);
+    for (uint32_t impl = KVP_ATTENTION_PORTABLE; impl <= KVP_ATTENTION_NEON; impl++) {
         if (!attn_impls_has(impl))
             continue;
         float *alone = run(b, impl, rope_mode, NULL), *together = run(b, impl, rope_mode, team);
@@ -252,7 +249,8 @@ static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team
     free(expected);
 }
 
-static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode, kvp_attn_team *team)
+static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode,
+                  kvp_attention_team *team)
 {
     struct batch b;
     make_batch(&b, shape, type);
@@ -268,9 +266,9 @@ enum { N_TYPES = sizeof types / sizeof *types, MOST_TOKENS = 1 << 20 };
 
 static void test_shapes_against_the_reference(void **state)
 {
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     (void)state;
-    assert_int_equal(kvp_attn_team_create(4, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_create(4, &team), KVP_OK);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         for (size_t t = 0; t < N_TYPES && shapes[i].n_tokens <= MOST_TOKENS; t++) {
             print_message("shape %u, type %u\n", (unsigned)i, (unsigned)types[t]);
@@ -279,7 +277,7 @@ static void test_shapes_against_the_reference(void **state)
         if (shapes[i].n_tokens < 1000 && shapes[i].n_tokens <= MOST_TOKENS)
             check(&shapes[i], KVP_BF16, KVP_ROPE_AT_READ, team);
     }
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 /* One sequence; with 20 queries, kernels for many are used. */
@@ -292,9 +290,9 @@ static struct shape one_sequence(uint32_t n_tokens, uint32_t n_queries)
 static void test_large_elements(void **state)
 {
     const struct shape few = one_sequence(200, 1), many = one_sequence(200, 20);
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     (void)state;
-    assert_int_equal(kvp_attn_team_create(2, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_create(2, &team), KVP_OK);
     for (int i = 0; i < 4; i++) {
         struct batch b;
         make_batch(&b, i % 2 == 0 ? &few : &many, KVP_F16);
@@ -304,7 +302,7 @@ static void test_large_elements(void **state)
         check_batch(&b, KVP_ROPE_NONE, team);
         end_batch(&b);
     }
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 /* All weights are 1, which every type can tell: out is the mean, and lse shows whether queries that
@@ -385,19 +383,19 @@ static void test_rising_and_falling_scores(void **state)
 
 static void test_teams(void **state)
 {
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     (void)state;
-    assert_int_equal(kvp_attn_team_create(0, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_create(KVP_ATTN_TEAM_MAX + 1, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_create(1, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_create(0, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_create(KVP_ATTENTION_TEAM_MAX + 1, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_create(1, NULL), KVP_E_ARG);
     assert_null(team);
-    assert_int_equal(kvp_attn_team_create(1, &team), KVP_OK);
-    kvp_attn_team_destroy(team);
-    kvp_attn_team_destroy(NULL);
+    assert_int_equal(kvp_attention_team_create(1, &team), KVP_OK);
+    kvp_attention_team_destroy(team);
+    kvp_attention_team_destroy(NULL);
 }
 
 /* A pool of one thread, which does the shares from the last to the first. */
-static void run_backwards(void *pool, kvp_attn_work work, void *data, uint32_t n)
+static void run_backwards(void *pool, kvp_attention_work work, void *data, uint32_t n)
 {
     for (uint32_t i = n; i-- > 0;)
         work(data, i, n);
@@ -407,35 +405,35 @@ static void run_backwards(void *pool, kvp_attn_work work, void *data, uint32_t n
 
 static void test_wrapped_teams(void **state)
 {
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     uint32_t runs[2] = {0, 0}; /* how many, and the shares of the last one */
     (void)state;
-    assert_int_equal(kvp_attn_team_wrap(0, run_backwards, runs, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(KVP_ATTN_TEAM_MAX + 1, run_backwards, runs, &team),
-                     KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(2, NULL, runs, &team), KVP_E_ARG);
-    assert_int_equal(kvp_attn_team_wrap(2, run_backwards, runs, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_wrap(0, run_backwards, runs, &team), KVP_E_ARG);
+    assert_int_equal(
+        kvp_attention_team_wrap(KVP_ATTENTION_TEAM_MAX + 1, run_backwards, runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_wrap(2, NULL, runs, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attention_team_wrap(2, run_backwards, runs, NULL), KVP_E_ARG);
     assert_null(team);
-    assert_int_equal(kvp_attn_team_wrap(3, run_backwards, runs, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_wrap(3, run_backwards, runs, &team), KVP_OK);
     check(&shapes[3], KVP_F32, KVP_ROPE_NONE, team);
     assert_true(runs[0] > 0);
     assert_int_equal(runs[1], 3);
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 static void test_implementations(void **state)
 {
     (void)state;
-    assert_true(kvp_attn_has(KVP_ATTN_AUTO));
-    assert_true(kvp_attn_has(KVP_ATTN_REFERENCE));
-    assert_true(kvp_attn_has(KVP_ATTN_PORTABLE));
-    assert_false(kvp_attn_has(KVP_ATTN_NEON + 1));
-    for (uint32_t impl = KVP_ATTN_AVX2; impl < KVP_ATTN_AMX; impl++)
-        assert_true(kvp_attn_has(impl) || !kvp_attn_has(impl + 1));
+    assert_true(kvp_attention_has(KVP_ATTENTION_AUTO));
+    assert_true(kvp_attention_has(KVP_ATTENTION_REFERENCE));
+    assert_true(kvp_attention_has(KVP_ATTENTION_PORTABLE));
+    assert_false(kvp_attention_has(KVP_ATTENTION_NEON + 1));
+    for (uint32_t impl = KVP_ATTENTION_AVX2; impl < KVP_ATTENTION_AMX; impl++)
+        assert_true(kvp_attention_has(impl) || !kvp_attention_has(impl + 1));
 #ifdef __AARCH64EL__
-    assert_true(kvp_attn_has(KVP_ATTN_NEON));
+    assert_true(kvp_attention_has(KVP_ATTENTION_NEON));
 #else
-    assert_false(kvp_attn_has(KVP_ATTN_NEON));
+    assert_false(kvp_attention_has(KVP_ATTENTION_NEON));
 #endif
 }
 
@@ -444,13 +442,13 @@ static void test_the_default_is_the_fastest(void **state)
 {
     const struct shape shape = one_sequence(300, 20);
     struct batch b;
-    uint32_t fastest = KVP_ATTN_NEON;
+    uint32_t fastest = KVP_ATTENTION_NEON;
     (void)state;
-    while (!kvp_attn_has(fastest))
+    while (!kvp_attention_has(fastest))
         fastest--;
     make_batch(&b, &shape, KVP_F32);
     float *expected = run(&b, fastest, KVP_ROPE_NONE, NULL);
-    float *found = run(&b, KVP_ATTN_AUTO, KVP_ROPE_NONE, NULL);
+    float *found = run(&b, KVP_ATTENTION_AUTO, KVP_ROPE_NONE, NULL);
     assert_memory_equal(found, expected, b.n_out * sizeof *found);
     free(found);
     free(expected);

@@ -1,14 +1,10 @@
 /* q8_0: attention over K and V as ggml stores them, by every implementation, beside sums of its own
  * in double precision; and every call that has to refuse the type. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/attention.h>
 #include <kvpager/memory.h>
@@ -37,7 +33,7 @@ struct batch {
     unsigned char *memory;
     int32_t *blocks;
     int32_t row_start[2], last_len[1], query_start[2];
-    kvp_attn_level level;
+    kvp_attention_level level;
     float *q, *sinks;
     double *want;
     size_t n_out;
@@ -121,11 +117,11 @@ static void make_batch(struct batch *b, const struct shape *shape)
     b->row_start[1] = (int32_t)shape->n_keys;
     b->last_len[0] = 1;
     b->query_start[1] = (int32_t)shape->n_queries;
-    b->level = (kvp_attn_level){.n_rows = 1,
-                                .n_blocks = shape->n_keys,
-                                .blocks = b->blocks,
-                                .row_start = b->row_start,
-                                .last_len = b->last_len};
+    b->level = (kvp_attention_level){.n_rows = 1,
+                                     .n_blocks = shape->n_keys,
+                                     .blocks = b->blocks,
+                                     .row_start = b->row_start,
+                                     .last_len = b->last_len};
     const size_t n_rows = (size_t)shape->n_queries * shape->heads * shape->group;
     b->q = take(n_rows * shape->k_size * sizeof *b->q);
     for (size_t i = 0; i < n_rows * shape->k_size; i++)
@@ -226,15 +222,15 @@ static void expect(const struct batch *b, const float *found, uint32_t impl)
 
 static void test_every_implementation(void **state)
 {
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     (void)state;
-    assert_int_equal(kvp_attn_team_create(3, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_create(3, &team), KVP_OK);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct batch b;
         print_message("shape %u\n", (unsigned)i);
         make_batch(&b, &shapes[i]);
         sum_all(&b);
-        for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
+        for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
             if (!attn_impls_has(impl))
                 continue;
             kvp_attention call = call_of(&b);
@@ -249,7 +245,7 @@ static void test_every_implementation(void **state)
         }
         end_batch(&b);
     }
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 /* K that is turned when it is read goes another way. */
@@ -260,12 +256,12 @@ static void test_turned_keys(void **state)
     make_batch(&b, &shapes[2]);
     kvp_attention call = call_of(&b);
     call.rope.mode = KVP_ROPE_AT_READ;
-    call.impl = KVP_ATTN_REFERENCE;
+    call.impl = KVP_ATTENTION_REFERENCE;
     float *expected = run(&b, &call);
     b.want = take(b.n_out * sizeof *b.want);
     for (size_t i = 0; i < b.n_out; i++)
         b.want[i] = expected[i];
-    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_NEON; impl++) {
+    for (uint32_t impl = KVP_ATTENTION_PORTABLE; impl <= KVP_ATTENTION_NEON; impl++) {
         if (!attn_impls_has(impl))
             continue;
         call.impl = impl;

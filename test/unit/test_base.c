@@ -1,12 +1,7 @@
 /* The arena's layout, its memory, the numbers of caches, and the small sums that all rooms use. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "base/base.h"
 
 static void test_arrays_follow_each_other_on_cache_lines(void **state)

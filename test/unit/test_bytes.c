@@ -1,11 +1,5 @@
 /* Numbers in the formats: little-endian, and varints in one form each. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "base/bytes.h"
 
 static void fixed_numbers_are_little_endian(void **state)

@@ -222,7 +222,7 @@ static void test_the_order_of_the_checks(void **state)
         assert_unchanged(&t.w, assert_status(expected[i], kvp_seq_extend_many(t.w.cache, &batch)));
         assert_shortage(&t.w, expected[i], index[i], 0);
         const kvp_status asked =
-            kvp_can_extend(t.w.cache, &batch, &a); /* values are not looked at */
+            kvp_cache_can_extend(t.w.cache, &batch, &a); /* values are not looked at */
         assert_int_equal(asked, i < 2 ? expected[i] : KVP_E_TOO_LONG);
     }
     end_world(&t.w);
@@ -237,10 +237,11 @@ static void test_asking_leaves_the_last_shortage_alone(void **state)
     kvp_batch batch = batch_of(t.seqs, n, B);
     assert_status(KVP_E_NEVER, kvp_seq_extend(t.w.cache, t.seqs[0], ints(3), 12, 0));
     const uint64_t refused = stats_of(&t.w).refused;
-    assert_unchanged(&t.w, assert_status(KVP_E_TOO_LONG, kvp_can_extend(t.w.cache, &batch, &a)));
+    assert_unchanged(&t.w,
+                     assert_status(KVP_E_TOO_LONG, kvp_cache_can_extend(t.w.cache, &batch, &a)));
     assert_int_equal(a.verdict, 77); /* not written */
     batch.n_seqs = 1;
-    assert_unchanged(&t.w, assert_ok(kvp_can_extend(t.w.cache, &batch, &a)));
+    assert_unchanged(&t.w, assert_ok(kvp_cache_can_extend(t.w.cache, &batch, &a)));
     assert_int_equal(a.verdict, KVP_ADMIT_LATER);
     assert_shortage(&t.w, KVP_E_NEVER, 0, 1);
     assert_int_equal(stats_of(&t.w).refused, refused);

@@ -24,7 +24,7 @@ typedef struct engine {
     world w;
     kvp_memory *tiers[2];
     kvp_copier *copier;
-    kvp_attn_team *team;
+    kvp_attention_team *team;
     int32_t row[HELD]; /* of a sequence that is open all the time */
     int is_over;       /* atomic */
     int n_rounds[3];   /* atomic: of hashing, attention and other caches */
@@ -70,11 +70,11 @@ static void *attend(void *context)
     size_t n_bytes;
     float q[H][D], first[H][D], out[H][D];
     const int32_t query_start[2] = {0, 1}, length = HELD;
-    const kvp_attn_level level = {.n_rows = 1,
-                                  .n_blocks = (HELD + S - 1) / S,
-                                  .blocks = e->row,
-                                  .row_stride = HELD,
-                                  .lengths = &length};
+    const kvp_attention_level level = {.n_rows = 1,
+                                       .n_blocks = (HELD + S - 1) / S,
+                                       .blocks = e->row,
+                                       .row_stride = HELD,
+                                       .lengths = &length};
     for (uint32_t i = 0; i < H * D; i++)
         (&q[0][0])[i] = (float)i / 8;
     assert_ok(kvp_memory_layer(e->tiers[0], 0, &layer));
@@ -214,7 +214,7 @@ static void open_engine(engine *e)
     copier.host = &e->tiers[1];
     copier.n_threads = 3;
     assert_ok(kvp_copier_create(&copier, &e->copier));
-    assert_ok(kvp_attn_team_create(3, &e->team));
+    assert_ok(kvp_attention_team_create(3, &e->team));
     pthread_mutex_init(&e->mutex, NULL);
     pthread_cond_init(&e->changed, NULL);
 }
@@ -278,7 +278,7 @@ static void test_work_beside_the_writer(void **state)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_true(stats_of(&e.w).copies > 100); /* there was something to copy */
     kvp_copier_destroy(e.copier);
-    kvp_attn_team_destroy(e.team);
+    kvp_attention_team_destroy(e.team);
     kvp_memory_destroy(e.tiers[0]);
     kvp_memory_destroy(e.tiers[1]);
     end_world(&e.w);
@@ -309,8 +309,8 @@ static void *read_all(void *context)
         int32_t tokens[64];
         int64_t slots[4];
         uint32_t n;
-        assert_ok(kvp_cache_config(cache, &config));
-        assert_ok(kvp_cache_shortage(cache, &shortage));
+        assert_ok(kvp_cache_config_get(cache, &config));
+        assert_ok(kvp_cache_shortage_get(cache, &shortage));
         assert_ok(kvp_cache_evicted(cache, &evicted, &n));
         assert_ok(kvp_seq_info_get(cache, r->seq, &info));
         assert_ok(kvp_seq_tokens(cache, r->seq, 0, 12, tokens));

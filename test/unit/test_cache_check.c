@@ -511,11 +511,11 @@ static void test_levels_are_1_to_3(void **state)
     world w = small_world(7);
     kvp_violation violation;
     memset(&violation, 0xA5, sizeof(violation));
-    assert_status(KVP_E_ARG, kvp_check(w.cache, 0, &violation));
-    assert_status(KVP_E_ARG, kvp_check(w.cache, 4, &violation));
+    assert_status(KVP_E_ARG, kvp_cache_check(w.cache, 0, &violation));
+    assert_status(KVP_E_ARG, kvp_cache_check(w.cache, 4, &violation));
     assert_int_equal((unsigned char)violation.invariant[0], 0xA5);
     for (int level = 1; level <= 3; level++) {
-        assert_ok(kvp_check(w.cache, level, &violation));
+        assert_ok(kvp_cache_check(w.cache, level, &violation));
         assert_string_equal(violation.invariant, "");
         assert_string_equal(violation.detail, "");
     }
@@ -533,9 +533,9 @@ static void test_the_public_call_reports_a_corrupt_cache(void **state)
     kvp_violation violation;
     make_scene(&scene);
     t1_refs(&scene);
-    assert_ok(kvp_check(scene.cache, 2, &violation));
-    assert_status(KVP_E_CORRUPT, kvp_check(scene.cache, 3, NULL));
-    assert_status(KVP_E_CORRUPT, kvp_check(scene.cache, 3, &violation));
+    assert_ok(kvp_cache_check(scene.cache, 2, &violation));
+    assert_status(KVP_E_CORRUPT, kvp_cache_check(scene.cache, 3, NULL));
+    assert_status(KVP_E_CORRUPT, kvp_cache_check(scene.cache, 3, &violation));
     assert_string_equal(violation.invariant, "T1");
     assert_int_equal(violation.object, scene.row[0]);
     free(scene.w.arena);

@@ -38,7 +38,7 @@ static void make_scene(struct scene *scene)
     assert_true(blocks[0] == 1 && blocks[1] == 2);
     const uint64_t other = begin_load(&scene->w, ints(100), 1, blocks).number;
     assert_ok(kvp_load_done(scene->cache, other, (const uint8_t[]){1}, 1, NULL));
-    assert_ok(kvp_blocks_lend(scene->cache, blocks, 1));
+    assert_ok(kvp_cache_lend(scene->cache, blocks, 1));
     assert_int_equal(blocks[0], 3);
     scene->load = kvpi_load_at(scene->cache, 0);
     assert_int_equal(scene->load->n_blocks, 2);

@@ -437,8 +437,8 @@ static void test_wrong_arguments(void **state)
     assert_status(KVP_E_ARG, kvp_seq_state_get(NULL, seq, &info));
     assert_status(KVP_E_ARG, kvp_seq_state_get(w.cache, seq, NULL));
     assert_status(KVP_E_HANDLE, kvp_seq_state_get(w.cache, none, &info));
-    assert_status(KVP_E_ARG, kvp_cache_state_stats(NULL, &stats));
-    assert_status(KVP_E_ARG, kvp_cache_state_stats(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_state_stats_get(NULL, &stats));
+    assert_status(KVP_E_ARG, kvp_cache_state_stats_get(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_meta_states(NULL, &seq, 1, &read, &write));
     assert_status(KVP_E_ARG, kvp_meta_states(w.cache, NULL, 1, &read, &write));
     assert_status(KVP_E_HANDLE, kvp_meta_states(w.cache, &none, 1, &read, &write));

@@ -93,6 +93,7 @@ static void test_every_field_out_of_range_is_refused(void **state)
         FIELD(n_nodes, INT32_MAX),
         FIELD(max_unit_keys, 65),
         FIELD(commit_policy, 2),
+        FIELD(policy, 2),
         FIELD(full_hit, 2),
         FIELD(prefix_cache, 2),
         FIELD(n_uncached_tokens, 1), /* and no set */
@@ -196,7 +197,7 @@ static void test_the_configuration_reads_back_resolved(void **state)
     config.uncached_tokens = set;
     world w = make_world(&config);
     kvp_config resolved;
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_int_equal(resolved.unit_tokens, 4);
     assert_true(resolved.n_nodes >= 7 + config.max_namespaces);
     assert_int_equal(resolved.max_copies, config.max_seqs + 64);
@@ -215,7 +216,7 @@ static void test_the_configuration_reads_back_resolved(void **state)
     end_world(&w);
 
     w = small_world(7);
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_null(resolved.uncached_tokens);
     end_world(&w);
 }
@@ -227,12 +228,12 @@ static void test_a_host_tier_gives_the_plan_room_for_every_block(void **state)
     config.host_blocks = 2;
     world w = make_world(&config);
     kvp_config resolved;
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_int_equal(resolved.max_copies, config.max_seqs + 64 + config.n_blocks);
     end_world(&w);
     config.max_copies = 5;
     w = make_world(&config);
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_int_equal(resolved.max_copies, 5);
     end_world(&w);
 }
@@ -246,7 +247,7 @@ static void test_a_host_tier_gives_a_node_more_for_every_four_units(void **state
     config.host_blocks = 401;
     world w = make_world(&config);
     kvp_config resolved;
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     const uint32_t units = resolved.n_blocks - 1 + 401;
     assert_true(resolved.n_nodes >= units + units / 4 + config.max_seqs + config.max_namespaces);
     end_world(&w);
@@ -261,7 +262,7 @@ static void test_states_give_a_node_more_for_every_unit(void **state)
     config.state_slots = 2;
     world w = make_world(&config);
     kvp_config resolved;
-    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_true(resolved.n_nodes >=
                 2 * (resolved.n_blocks - 1) + config.max_seqs + config.max_namespaces);
     end_world(&w);
@@ -399,7 +400,7 @@ static void test_a_mapped_arena_does_the_same_as_the_callers(void **state)
         const kvp_block_info y = block_of(&mapped, block);
         assert_memory_equal(&x, &y, sizeof(x));
     }
-    assert_ok(kvp_check(mapped.cache, 3, NULL));
+    assert_ok(kvp_cache_check(mapped.cache, 3, NULL));
     kvp_cache_destroy(mapped.cache);
     end_world(&w);
 }
@@ -499,20 +500,20 @@ static void test_a_recording_does_not_go_along_with_a_copy(void **state)
     kvp_cache_destroy(w.cache);
     assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
     world young = copy_world(&w);
-    assert_status(KVP_E_STATE, kvp_record_start(young.cache, &sink)); /* a copy is not new */
+    assert_status(KVP_E_STATE, kvp_cache_record_start(young.cache, &sink)); /* a copy is not new */
     end_world(&young);
-    assert_ok(kvp_record_start(w.cache, &sink));
+    assert_ok(kvp_cache_record_start(w.cache, &sink));
     assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
     world copy = copy_world(&w);
     const int before = n_writes;
     use_a_little(&copy);
     (void)stats_of(&copy);
-    assert_status(KVP_E_STATE, kvp_record_stop(copy.cache));
+    assert_status(KVP_E_STATE, kvp_cache_record_stop(copy.cache));
     end_world(&copy);
     assert_int_equal(n_writes, before);
     use_a_little(&w);
     assert_true(n_writes > before);
-    assert_ok(kvp_record_stop(w.cache));
+    assert_ok(kvp_cache_record_stop(w.cache));
     end_world(&w);
 }
 

@@ -212,12 +212,12 @@ static void test_what_a_store_reads_stays(void **state)
     world w = make_world(&config);
     int32_t host[1];
     leave_cached(&w, ints(0), 4);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, NULL));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, NULL));
     drop_plan(&w);
     assert_ok(kvp_plan_done(w.cache, stats_of(&w).plans));
-    assert_ok(kvp_blocks_lend(w.cache, host, 1));
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
     assert_int_equal(drop(&w, KVP_HOST, host, 1), 0);
-    assert_ok(kvp_blocks_return(w.cache, host, 1));
+    assert_ok(kvp_cache_give_back(w.cache, host, 1));
     assert_int_equal(drop(&w, KVP_HOST, host, 1), 1);
     end_world(&w);
 }
@@ -262,6 +262,7 @@ static void test_what_is_refused_changes_nothing(void **state)
     end_world(&w);
     world plain = small_world(3);
     assert_status(KVP_E_ARG, kvp_cache_drop(plain.cache, KVP_HOST, one, 1, &n));
+    assert_status(KVP_E_ARG, kvp_cache_drop(plain.cache, KVP_HOST, NULL, 0, &n));
     end_world(&plain);
 }
 

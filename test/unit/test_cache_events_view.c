@@ -1,6 +1,7 @@
 /* A reader of events: whoever applies every one of them has the set, whatever the calls were. */
 #include <string.h>
 
+#include "snaps.h"
 #include "tiers.h"
 
 static const kvp_hash no_hash;
@@ -230,6 +231,36 @@ static void test_a_reader_that_fell_behind_goes_on_from_a_snapshot(void **state)
     end_world(&w);
 }
 
+/* What is restored is stored: a reader of the new cache has the set of the old one. */
+static void test_readers_are_told_what_is_restored(void **state)
+{
+    (void)state;
+    const kvp_config config = events_config(5, 3);
+    world w = make_world(&config);
+    static struct view v;
+    static struct view other;
+    v.next = other.next = 1;
+    for (int32_t i = 0; i < 5; i++) {
+        leave_cached(&w, ints(100 * i), 8);
+        drop_plan(&w);
+        follow(&v, &w);
+    }
+    snap s = snap_of(w.cache, NULL);
+    world restored = {0};
+    assert_ok(kvp_cache_create(&config, NULL, 0, &restored.cache));
+    assert_ok(snap_load(&s, restored.cache, NULL));
+    follow(&other, &restored);
+    expect_snapshot(&other, &restored, 1);
+    assert_int_equal(other.n, v.n);
+    for (uint32_t i = 0; i < v.n; i++) {
+        assert_true(find_item(&other, &v.items[i].hash, v.items[i].tier) < other.n);
+    }
+    assert_true(v.n > 5);
+    kvp_cache_destroy(restored.cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
 /* --------------------------------------------------------------------------------------- random */
 
 struct drawn {
@@ -313,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_what_is_kept_goes_from_one_tier_to_the_other),
         cmocka_unit_test(test_what_is_withdrawn_is_removed_from_both_tiers),
         cmocka_unit_test(test_a_reader_that_fell_behind_goes_on_from_a_snapshot),
+        cmocka_unit_test(test_readers_are_told_what_is_restored),
         cmocka_unit_test(test_whoever_applies_the_events_has_the_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void test_negative_ids_are_refused_everywhere(void **state)
     const kvp_prompt prompt = prompt_of(tokens, 6);
     assert_unchanged(&w,
                      assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
-    assert_status(KVP_E_ARG, kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
     seq = open_seq(&w, ints(0), 3, NULL);
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_seq_extend(w.cache, seq, tokens, 6, 0)));
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 6, 0));
@@ -276,7 +276,7 @@ static void test_can_extend_and_extend_agree(void **state)
         kvp_admission a;
         batch.tokens = ints((int32_t)draw(&random, 3));
         batch.reserve_tokens = draw(&random, 3);
-        const kvp_status asked = kvp_can_extend(w.cache, &batch, &a);
+        const kvp_status asked = kvp_cache_can_extend(w.cache, &batch, &a);
         const kvp_status status = kvp_seq_extend_many(w.cache, &batch);
         if (asked == KVP_OK) {
             assert_int_equal(status, a.verdict == KVP_ADMIT_OK      ? KVP_OK

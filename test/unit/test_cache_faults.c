@@ -82,7 +82,7 @@ static world make_recorded(struct refusing *r)
     w.arena = aligned_alloc(64, w.arena_bytes);
     assert_non_null(w.arena);
     assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
-    const kvp_status status = kvp_record_start(w.cache, &sink);
+    const kvp_status status = kvp_cache_record_start(w.cache, &sink);
     assert_int_equal(status, r->refuse_at < r->n_writes ? KVP_E_IO : KVP_OK);
     return w;
 }
@@ -91,7 +91,7 @@ static observed run_recorded(struct refusing *r, kvp_status *out_stop)
 {
     world w = make_recorded(r);
     record_calls(&w);
-    *out_stop = kvp_record_stop(w.cache);
+    *out_stop = kvp_cache_record_stop(w.cache);
     observed o = observe(&w);
     end_world(&w);
     return o;
@@ -131,13 +131,13 @@ static void test_a_refused_header_leaves_the_cache_ready_to_record(void **state)
     struct refusing never = {.refuse_at = SIZE_MAX};
     const kvp_sink sink = {&never, write_until};
     world w = make_recorded(&r);
-    assert_status(KVP_E_STATE, kvp_record_stop(w.cache));
-    assert_ok(kvp_record_start(w.cache, &sink));
-    assert_status(KVP_E_STATE, kvp_record_start(w.cache, &sink)); /* one at a time */
+    assert_status(KVP_E_STATE, kvp_cache_record_stop(w.cache));
+    assert_ok(kvp_cache_record_start(w.cache, &sink));
+    assert_status(KVP_E_STATE, kvp_cache_record_start(w.cache, &sink)); /* one at a time */
     record_calls(&w);
-    assert_ok(kvp_record_stop(w.cache));
-    assert_status(KVP_E_STATE, kvp_record_stop(w.cache));
-    assert_status(KVP_E_STATE, kvp_record_start(w.cache, &sink)); /* not new any more */
+    assert_ok(kvp_cache_record_stop(w.cache));
+    assert_status(KVP_E_STATE, kvp_cache_record_stop(w.cache));
+    assert_status(KVP_E_STATE, kvp_cache_record_start(w.cache, &sink)); /* not new any more */
     end_world(&w);
 }
 

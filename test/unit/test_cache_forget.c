@@ -36,7 +36,7 @@ static void test_what_comes_before_and_beside_stays(void **state)
     assert_int_equal(match(&w, ints(0), 12).stop, KVP_STOP_MISS);
     assert_int_equal(match(&w, beside, 8).hit_tokens, 8);
     kvp_open_info info;
-    assert_ok(kvp_match(w.cache, other, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, other, &prompt, &info));
     assert_int_equal(info.hit_tokens, 12);
     assert_int_equal(stats_of(&w).cached_blocks, 5); /* two became free */
     end_world(&w);

@@ -103,7 +103,7 @@ static void test_a_source_may_be_on_the_host(void **state)
     kvp_prompt prompt = prompt_of(ints(0), 3);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 3); /* two, and the source that is cached */
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
-    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 0);
     assert_int_equal(info.stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 1);

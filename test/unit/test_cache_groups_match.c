@@ -228,7 +228,7 @@ static void check_scene(const struct scene *scene)
             prompt.flags = only ? KVP_OPEN_DEVICE_ONLY : 0u;
             const struct answer answer = answer_of(scene, lengths[i], (int)only, scene->unit);
             kvp_open_info info;
-            assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+            assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
             expect_info(&info, &answer, lengths[i]);
             const kvp_admission admission = can_open(&w, &prompt);
             const uint32_t usable = (uint32_t)stats_of(&w).usable_blocks;
@@ -471,13 +471,13 @@ static void test_why_the_path_ended(void **state)
     kvp_prompt prompt = prompt_of(ints(0), 13);
     leave_cached(&w, ints(0), 12);
     prompt.flags = KVP_OPEN_NO_MATCH;
-    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
     assert_int_equal(info.stop, KVP_STOP_OFF);
     assert_int_equal(info.hit_tokens, 0);
     prompt.flags = 0;
     prompt.uncached = &uncached;
     prompt.n_uncached = 1;
-    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
     assert_int_equal(info.stop, KVP_STOP_UNCACHED);
     assert_int_equal(info.hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 17).stop, KVP_STOP_MISS);

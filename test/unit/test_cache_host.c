@@ -107,7 +107,7 @@ static void test_device_only_ends_the_hit_where_the_host_begins(void **state)
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
-    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 4);
     assert_int_equal(info.host_tokens, 0);
     assert_int_equal(info.host_blocks, 0);
@@ -258,7 +258,7 @@ static void test_another_namespace_gets_nothing_from_the_host(void **state)
     kvp_open_info info;
     const kvp_prompt prompt = prompt_of(ints(0), 12);
     assert_ok(kvp_ns_open(w.cache, "other", 5, &other));
-    assert_ok(kvp_match(w.cache, other, &prompt, &info));
+    assert_ok(kvp_cache_match(w.cache, other, &prompt, &info));
     assert_int_equal(info.hit_tokens, 0);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 0); /* nor this one, after a flush */

@@ -31,7 +31,7 @@ static kvp_prompt keyed_prompt(uint32_t n_tokens, const kvp_key *keys, uint32_t 
 static uint32_t hit_of(world *w, const kvp_prompt *prompt)
 {
     kvp_open_info info;
-    assert_ok(kvp_match(w->cache, w->ns, prompt, &info));
+    assert_ok(kvp_cache_match(w->cache, w->ns, prompt, &info));
     return info.hit_tokens;
 }
 
@@ -239,8 +239,8 @@ static void test_keys_that_are_not_well_formed_are_refused(void **state)
         const kvp_prompt prompt = keyed_prompt(12, bad[i], 2);
         assert_unchanged(
             &w, assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
-        assert_status(KVP_E_ARG, kvp_match(w.cache, w.ns, &prompt, &info));
-        assert_status(KVP_E_ARG, kvp_can_open(w.cache, w.ns, &prompt, &admission));
+        assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
+        assert_status(KVP_E_ARG, kvp_cache_can_open(w.cache, w.ns, &prompt, &admission));
     }
     const kvp_key good[] = {{IMAGE, 4, 12, KVP_KEY_MAX_BYTES, bytes}, {IMAGE, 4, 5, 0, NULL}};
     const kvp_prompt prompt = keyed_prompt(12, good, 2);
@@ -327,7 +327,7 @@ static void test_a_wrong_first_or_last_hash_is_refused(void **state)
         assert_unchanged(
             &w, assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
         assert_shortage(&w, KVP_E_ARG, 0, 0);
-        assert_status(KVP_E_ARG, kvp_match(w.cache, w.ns, &prompt, &info));
+        assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
     }
     hash_prompt(&prompt, 4, hashes);
     hashes[2].bytes[0] ^= 1; /* the one before the last: the last does not follow from it */
@@ -464,12 +464,12 @@ static void test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on(void **
     leave_cached(&w, ints(0), 16);
     prompt.n_uncached = 1;
     kvp_open_info info;
-    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info)); /* not matched either */
+    assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info)); /* not matched either */
     assert_int_equal(info.hit_tokens, 12);
     assert_int_equal(info.stop, KVP_STOP_UNCACHED);
     const kvp_range empty = {5, 5};
     prompt.uncached = &empty;
-    assert_status(KVP_E_ARG, kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
     end_world(&w);
 }
 

@@ -29,40 +29,6 @@ static world learned_world(uint32_t usable)
     return make_world(&config);
 }
 
-/* ------------------------------------------------------------------------------------- refusals */
-
-static void expect_refused(const kvp_config *config, const char *field, const char *text)
-{
-    kvp_why why;
-    kvp_cache *cache = NULL;
-    assert_status(KVP_E_ARG, kvp_config_check(config, &why));
-    assert_string_equal(why.field, field);
-    assert_string_equal(why.text, text);
-    assert_status(KVP_E_ARG, kvp_cache_create(config, NULL, 0, &cache));
-}
-
-static void test_what_does_not_fit_is_refused(void **state)
-{
-    (void)state;
-    kvp_config good = learned_config(7), c = good;
-    assert_ok(kvp_config_check(&good, NULL));
-    c.policy = 2;
-    expect_refused(&c, "policy", "policy is 2, expected 0 or 1");
-    c = good;
-    c.quotas = 1;
-    expect_refused(&c, "quotas", "quotas is 1: expected 0 with KVP_POLICY_LEARNED");
-    c = good;
-    c.n_groups = 2;
-    expect_refused(&c, "n_groups", "n_groups is 2: expected 1 with KVP_POLICY_LEARNED");
-    c = good;
-    c.groups[0] = (kvp_window){0, 8};
-    expect_refused(&c, "groups", "groups: expected no window with KVP_POLICY_LEARNED");
-    c = good;
-    c.commit_policy = KVP_KEEP;
-    expect_refused(&c, "commit_policy",
-                   "commit_policy is 1: expected KVP_ADOPT with KVP_POLICY_LEARNED");
-}
-
 /* ----------------------------------------------------------------------------------------- uses */
 
 static void test_only_closes_of_requests_count(void **state)
@@ -178,7 +144,7 @@ static void test_where_a_prompt_cannot_end(void **state)
     assert_ok(kvp_seq_prompt_end(w.cache, seq, 6));
     assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL)); /* it is never behind the tokens */
     assert_int_equal(info_of(&w, seq).prompt_tokens, 5);
-    assert_ok(kvp_check(w.cache, 3, NULL));
+    assert_ok(kvp_cache_check(w.cache, 3, NULL));
     close_seq(&w, seq);
     end_world(&w);
 }
@@ -265,41 +231,6 @@ static void test_why_it_is_lru(void **state)
     assert_int_equal(learned_info(&w).gate_references, 4);
     assert_int_equal(learned_info(&w).references, 0);
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
-    end_world(&w);
-}
-
-/* Programs that were built against another version: what both know is there, and nothing else is
- * touched; what only the program knows is 0. */
-static void test_reads_of_other_sizes(void **state)
-{
-    (void)state;
-    world w = learned_world(64);
-    leave_cached(&w, ints(0), 16);
-    const kvp_policy_info info = learned_info(&w);
-    kvp_policy_class table;
-    assert_ok(kvp_policy_class_get(w.cache, 5, &table));
-    uint8_t room[sizeof(table) + 16], zero[8] = {0};
-    memset(room, 0xA5, sizeof(room));
-    assert_ok(kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 16));
-    assert_memory_equal(room, &info, 16);
-    assert_int_equal(room[16], 0xA5);
-    assert_ok(
-        kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, sizeof(info) + 8));
-    assert_memory_equal(room, &info, sizeof(info));
-    assert_memory_equal(room + sizeof(info), zero, 8);
-    assert_int_equal(room[sizeof(info) + 8], 0xA5);
-    memset(room, 0xA5, sizeof(room));
-    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, 12));
-    assert_memory_equal(room, &table, 12);
-    assert_int_equal(room[12], 0xA5);
-    const size_t more = sizeof(table) + 8;
-    assert_ok(kvp_policy_class_get_sized(w.cache, 5, (kvp_policy_class *)(void *)room, more));
-    assert_memory_equal(room, &table, sizeof(table));
-    assert_memory_equal(room + sizeof(table), zero, 8);
-    assert_int_equal(room[more], 0xA5);
-    assert_status(KVP_E_ARG,
-                  kvp_policy_info_get_sized(w.cache, (kvp_policy_info *)(void *)room, 7));
-    assert_status(KVP_E_ARG, kvp_policy_class_get_sized(w.cache, 5, &table, 6));
     end_world(&w);
 }
 
@@ -556,7 +487,6 @@ static void test_foreign_sizes_are_not_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_does_not_fit_is_refused),
         cmocka_unit_test(test_only_closes_of_requests_count),
         cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
         cmocka_unit_test(test_a_close_on_the_host_is_no_use),
@@ -565,7 +495,6 @@ int main(void)
         cmocka_unit_test(test_where_a_prompt_cannot_end),
         cmocka_unit_test(test_what_was_learned_can_be_read),
         cmocka_unit_test(test_why_it_is_lru),
-        cmocka_unit_test(test_reads_of_other_sizes),
         cmocka_unit_test(test_reads_that_are_refused),
         cmocka_unit_test(test_what_is_continued_stays),
         cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),

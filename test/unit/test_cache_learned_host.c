@@ -22,7 +22,7 @@ static uint64_t hits_of(uint32_t policy, uint32_t keep, uint64_t *n_kept)
     kvp_stats stats;
     assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
     (void)scan(cache, 60, &n_hits);
-    assert_ok(kvp_cache_stats(cache, &stats));
+    assert_ok(kvp_cache_stats_get(cache, &stats));
     assert_int_equal(stats.host_unreachable, 0);
     *n_kept = stats.kept_blocks;
     kvp_cache_destroy(cache);
@@ -129,7 +129,7 @@ static void test_what_the_host_continues_is_copied(void **state)
     for (int round = 0; round < 30; round++) {
         kvp_stats stats;
         (void)scan(cache, 1, &n_hits);
-        assert_ok(kvp_cache_stats(cache, &stats));
+        assert_ok(kvp_cache_stats_get(cache, &stats));
         assert_int_equal(stats.host_unreachable, 0);
     }
     kvp_cache_destroy(cache);

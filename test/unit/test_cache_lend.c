@@ -1,6 +1,7 @@
 /* Stores (lend.h): the cold end, what blocks are of, mirrors, lent blocks, loads. */
 #include <string.h>
 
+#include "snaps.h"
 #include "tiers.h"
 
 static world lend_world(uint32_t usable, uint32_t host)
@@ -249,28 +250,64 @@ static void test_lent_blocks_stay(void **state)
     int32_t host[2];
     kvp_mirrored mirrored;
     const kvp_seq seq = open_done(&w, ints(0), 8);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, &mirrored));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, &mirrored));
     assert_int_equal(mirrored.copied, 2);
-    assert_unchanged(&w, assert_status(KVP_E_IN_FLIGHT, kvp_blocks_lend(w.cache, host, 1)));
+    assert_unchanged(&w, assert_status(KVP_E_IN_FLIGHT, kvp_cache_lend(w.cache, host, 1)));
     assert_plan(&w, TO_HOST(0, 1, 1, 4), TO_HOST(0, 2, 2, 4));
-    assert_status(KVP_E_IN_FLIGHT, kvp_blocks_lend(w.cache, host, 1));
+    assert_status(KVP_E_IN_FLIGHT, kvp_cache_lend(w.cache, host, 1));
     assert_status(KVP_E_ARG, kvp_plan_done(w.cache, 2));
     assert_ok(kvp_plan_done(w.cache, 1));
-    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, host, 2)));
+    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_cache_lend(w.cache, host, 2)));
     assert_shortage(&w, KVP_E_AGAIN, 1, 0);
-    assert_ok(kvp_blocks_lend(w.cache, host, 1));
-    assert_ok(kvp_blocks_lend(w.cache, host, 1)); /* once more */
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
+    assert_ok(kvp_cache_lend(w.cache, host, 1)); /* once more */
     assert_int_equal(host_block(&w, host[0]).ref_count, 2);
     assert_int_equal(stats_of(&w).host_lent_blocks, 1);
     assert_host_queue(&w, 0, 3, 2);
     const kvp_seq other = open_done(&w, ints(100), 12);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_out(w.cache, &other, 1, NULL));
     const int32_t thrice[] = {host[0], host[0], host[0]};
-    assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, thrice, 3)));
-    assert_ok(kvp_blocks_return(w.cache, thrice, 2));
+    assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_cache_give_back(w.cache, thrice, 3)));
+    assert_ok(kvp_cache_give_back(w.cache, thrice, 2));
     assert_host_queue(&w, 0, 3, 2, 1);
     assert_moved(swap_out(&w, &other, 1), 3, 0, 0, 3);
     close_seq(&w, seq);
+    end_world(&w);
+}
+
+/* A block that a store reads is saved as others are; one that it fills has no content yet. */
+static void test_a_snapshot_of_what_is_lent(void **state)
+{
+    (void)state;
+    world w = lend_world(8, 7);
+    int32_t host[2], blocks[2];
+    kvp_load load;
+    kvp_snapshot_report report;
+    kvp_config config;
+    leave_cached(&w, ints(0), 8);
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
+    run_plan(&w);
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
+    assert_ok(begin_load(&w, 100, 8, (kvp_range){0, 2}, &load, blocks));
+    snap s = snap_of(w.cache, NULL);
+    world r = {0};
+    assert_ok(kvp_cache_config_get(w.cache, &config));
+    assert_ok(kvp_cache_create(&config, NULL, 0, &r.cache));
+    assert_ok(snap_load(&s, r.cache, &report));
+    assert_report(&report);
+    assert_sound(r.cache);
+    assert_int_equal(report.blocks, 4);
+    assert_int_equal(report.units, 4);
+    assert_ok(kvp_ns_open(r.cache, "", 0, &r.ns));
+    assert_int_equal(match(&r, ints(0), 8).hit_tokens, 8);
+    assert_int_equal(match(&r, ints(100), 8).hit_tokens, 0);
+    assert_int_equal(stats_of(&r).host_cached_blocks, 2);
+    assert_int_equal(stats_of(&r).host_lent_blocks + stats_of(&r).host_loading_blocks, 0);
+    assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1}, 2, NULL));
+    assert_ok(kvp_cache_give_back(w.cache, host, 1));
+    assert_int_equal(match(&w, ints(100), 8).hit_tokens, 8);
+    kvp_cache_destroy(r.cache);
+    snap_drop(&s);
     end_world(&w);
 }
 
@@ -284,24 +321,24 @@ static void test_a_mirror_keeps_both_when_its_step_is_done(void **state)
     kvp_mirrored mirrored;
     kvp_block_origin origin;
     const kvp_seq seq = open_done(&w, ints(0), 9);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1, 3, 7}, 3, 0, host, &mirrored));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1, 3, 7}, 3, 0, host, &mirrored));
     assert_int_equal(mirrored.copied, 1);
     assert_int_equal(mirrored.left_out, 2); /* one is not full, one is free */
     assert_step(&w, 1, TO_HOST(0, 1, 1, 4));
-    assert_status(KVP_E_STATE, kvp_blocks_lend(w.cache, host, 1)); /* nothing is known of it */
+    assert_status(KVP_E_STATE, kvp_cache_lend(w.cache, host, 1)); /* nothing is known of it */
     assert_ok(kvp_step_done(w.cache, 1, NULL));
     assert_ok(kvp_block_origin_get(w.cache, KVP_HOST, host[0], &origin));
     assert_int_equal(origin.after, 1);
     assert_int_equal(origin.written, 1);
-    assert_ok(kvp_blocks_lend(w.cache, host, 1));
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, &mirrored));
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, &mirrored));
     assert_int_equal(mirrored.found, 1);
     assert_int_equal(host[0], 1);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){2}, 1, 3, host, &mirrored));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){2}, 1, 3, host, &mirrored));
     assert_int_equal(mirrored.copied, 0); /* three are to be spared, and there are no more */
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_HELD);
     assert_status(KVP_E_STATE, kvp_plan_done(w.cache, 0));
-    assert_status(KVP_E_ARG, kvp_mirror(w.cache, (const int32_t[]){9}, 1, 0, host, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_mirror(w.cache, (const int32_t[]){9}, 1, 0, host, NULL));
     close_seq(&w, seq);
     end_world(&w);
 }
@@ -313,16 +350,16 @@ static void test_an_invalidation_shows_in_the_generation(void **state)
     int32_t host[1];
     kvp_block_origin before, after;
     const kvp_seq seq = open_done(&w, ints(0), 4);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, NULL));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, NULL));
     run_plan(&w);
-    assert_ok(kvp_blocks_lend(w.cache, host, 1));
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
     assert_ok(kvp_block_origin_get(w.cache, KVP_HOST, host[0], &before));
     assert_ok(kvp_seq_invalidate(w.cache, seq, 0, NULL, 0, NULL));
     assert_ok(kvp_block_origin_get(w.cache, KVP_HOST, host[0], &after));
     assert_true(after.generation > before.generation);
     assert_int_equal(after.n_tokens, 0);
     assert_int_equal(host_block(&w, host[0]).state, KVP_BLOCK_HELD);
-    assert_ok(kvp_blocks_return(w.cache, host, 1));
+    assert_ok(kvp_cache_give_back(w.cache, host, 1));
     assert_int_equal(host_block(&w, host[0]).state, KVP_BLOCK_FREE);
     end_world(&w);
 }
@@ -344,13 +381,13 @@ static void test_a_refusal_puts_back_what_nobody_owns(void **state)
     assert_ok(kvp_ns_open(w.cache, "a", 1, &other));
     assert_ok(kvp_seq_open(w.cache, other, &prompt, &seq, NULL));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
     close_seq(&w, seq);
     run_plan(&w);
     assert_ok(kvp_ns_close(w.cache, other));
-    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, host, 2)));
-    assert_ok(kvp_blocks_lend(w.cache, host, 1));
-    assert_ok(kvp_blocks_return(w.cache, host, 1));
+    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_cache_lend(w.cache, host, 2)));
+    assert_ok(kvp_cache_lend(w.cache, host, 1));
+    assert_ok(kvp_cache_give_back(w.cache, host, 1));
     end_world(&w);
 }
 
@@ -369,9 +406,9 @@ static void test_the_cold_end_in_pieces_and_whole(void **state)
     assert_ok(kvp_seq_commit(w.cache, kept, 8));
     leave_cached(&w, ints(0), 8);
     close_seq(&w, kept);
-    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, NULL, 0, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, NULL, 0, &n));
     assert_int_equal(n, 4);
-    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
     assert_int_equal(n, 4);
     assert_int_equal(cursor.ended, 1);
     const int32_t order[] = {4, 3, 2, 1}; /* tails first; class 2 behind class 0 */
@@ -383,22 +420,22 @@ static void test_the_cold_end_in_pieces_and_whole(void **state)
         assert_int_equal(cold[i].n_tokens, i % 2 == 0 ? 8 : 4);
         assert_int_equal(cold[i].findable, 1);
         assert_int_equal(cold[i].elsewhere, 0);
-        assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, &one, 1, &n));
+        assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, &one, 1, &n));
         assert_memory_equal(&one, &cold[i], sizeof(one));
     }
-    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 1, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 1, &n));
     assert_int_equal(n, 0);
     /* The block at which it stood is hit: from the cold end again. */
     cursor = (kvp_cold_cursor){.block = 4, .generation = cold[0].generation};
     const kvp_seq hit = open_seq(&w, ints(0), 8, NULL);
-    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
     assert_int_equal(n, 2);
     assert_int_equal(cold[0].block, 2);
     /* It has other content since. */
     cursor = (kvp_cold_cursor){.block = 2, .generation = cold[0].generation - 1};
-    assert_ok(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 8, &n));
     assert_int_equal(n, 2);
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, 2, &cursor, cold, 8, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, 2, &cursor, cold, 8, &n));
     close_seq(&w, hit);
     end_world(&w);
 }
@@ -462,19 +499,19 @@ static void test_what_is_refused_without_loads(void **state)
     int32_t blocks[1];
     kvp_why why;
     leave_cached(&w, ints(0), 4);
-    assert_status(KVP_E_STATE, kvp_blocks_lend(w.cache, (const int32_t[]){1}, 1));
-    assert_status(KVP_E_STATE, kvp_blocks_return(w.cache, (const int32_t[]){1}, 1));
+    assert_status(KVP_E_STATE, kvp_cache_lend(w.cache, (const int32_t[]){1}, 1));
+    assert_status(KVP_E_STATE, kvp_cache_give_back(w.cache, (const int32_t[]){1}, 1));
     for (int32_t b = 1; b <= 200; b++) { /* there is no array of what is lent */
-        assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, (const int32_t[]){b, -1}, 2));
+        assert_status(KVP_E_ARG, kvp_cache_give_back(w.cache, (const int32_t[]){b, -1}, 2));
         assert_shortage(&w, KVP_E_ARG, 0, 0);
     }
     assert_status(KVP_E_STATE, kvp_plan_done(w.cache, 0));
     assert_status(KVP_E_STATE, begin_load(&w, 0, 4, (kvp_range){0, 1}, &load, blocks));
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));
     assert_int_equal(blocks[0], 1);
     end_world(&w);
     w = small_world(4);
-    assert_status(KVP_E_STATE, kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));
+    assert_status(KVP_E_STATE, kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));
     end_world(&w);
     kvp_config config = tiers_config(4, 4, 4, 4);
     config.lent_blocks = 1;
@@ -504,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_loads_that_are_refused_change_nothing),
         cmocka_unit_test(test_a_swap_finds_what_a_load_must_spare),
         cmocka_unit_test(test_lent_blocks_stay),
+        cmocka_unit_test(test_a_snapshot_of_what_is_lent),
         cmocka_unit_test(test_a_mirror_keeps_both_when_its_step_is_done),
         cmocka_unit_test(test_an_invalidation_shows_in_the_generation),
         cmocka_unit_test(test_a_refusal_puts_back_what_nobody_owns),

@@ -16,7 +16,7 @@ static world full_world(kvp_seq *out_seq)
     world w = make_world(&config);
     int32_t host[2];
     *out_seq = open_done(&w, ints(0), 8);
-    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
+    assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
     assert_true(host[0] == 1 && host[1] == 2);
     drop_plan(&w);
     assert_ok(kvp_plan_done(w.cache, 1));
@@ -35,15 +35,15 @@ static void test_reads_refuse_what_is_missing(void **state)
     int32_t tokens[8];
     uint32_t n = 77;
     observed before = observe(&w);
-    assert_status(KVP_E_ARG, kvp_cold_end(NULL, KVP_HOST, &cursor, cold, 4, &n));
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, 2, &cursor, cold, 4, &n));
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, KVP_HOST, NULL, cold, 4, &n));
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, KVP_HOST, &cursor, NULL, 4, &n));
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(NULL, KVP_HOST, &cursor, cold, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, 2, &cursor, cold, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, NULL, cold, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, NULL, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, NULL));
     cursor.ended = 2;
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, &n));
     cursor = (kvp_cold_cursor){.block = -1};
-    assert_status(KVP_E_ARG, kvp_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, &n));
+    assert_status(KVP_E_ARG, kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 4, &n));
     assert_status(KVP_E_ARG, kvp_block_origin_get(NULL, KVP_HOST, 1, &origin));
     assert_status(KVP_E_ARG, kvp_block_origin_get(w.cache, 2, 1, &origin));
     assert_status(KVP_E_ARG, kvp_block_origin_get(w.cache, KVP_HOST, -1, &origin));
@@ -79,13 +79,13 @@ static void test_calls_refuse_what_is_missing(void **state)
     kvp_load load = {.struct_size = sizeof(load), .entries = {0, 2}};
     observed before = observe(&w);
     assert_status(KVP_E_ARG, kvp_plan_done(NULL, 0));
-    assert_status(KVP_E_ARG, kvp_mirror(NULL, one, 1, 0, host, NULL));
-    assert_status(KVP_E_ARG, kvp_mirror(w.cache, NULL, 1, 0, host, NULL));
-    assert_status(KVP_E_ARG, kvp_mirror(w.cache, one, 1, 0, NULL, NULL));
-    assert_status(KVP_E_ARG, kvp_blocks_lend(NULL, one, 1));
-    assert_status(KVP_E_ARG, kvp_blocks_lend(w.cache, NULL, 1));
-    assert_status(KVP_E_ARG, kvp_blocks_return(NULL, one, 1));
-    assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_cache_mirror(NULL, one, 1, 0, host, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_mirror(w.cache, NULL, 1, 0, host, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_mirror(w.cache, one, 1, 0, NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_lend(NULL, one, 1));
+    assert_status(KVP_E_ARG, kvp_cache_lend(w.cache, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_cache_give_back(NULL, one, 1));
+    assert_status(KVP_E_ARG, kvp_cache_give_back(w.cache, NULL, 1));
     assert_status(KVP_E_ARG, kvp_load_begin(w.cache, w.ns, &prompt, NULL));
     assert_status(KVP_E_ARG, kvp_load_begin(w.cache, w.ns, &prompt, &load));
     load.blocks = host;
@@ -94,9 +94,9 @@ static void test_calls_refuse_what_is_missing(void **state)
     assert_status(KVP_E_ARG, kvp_load_done(NULL, 1, whole, 2, NULL));
     assert_status(KVP_E_ARG, kvp_load_done(w.cache, 1, NULL, 2, NULL));
     assert_status(KVP_E_ARG, kvp_load_cancel(NULL, 1));
-    assert_ok(kvp_mirror(w.cache, NULL, 0, 0, NULL, NULL));
-    assert_ok(kvp_blocks_lend(w.cache, NULL, 0));
-    assert_ok(kvp_blocks_return(w.cache, NULL, 0));
+    assert_ok(kvp_cache_mirror(w.cache, NULL, 0, 0, NULL, NULL));
+    assert_ok(kvp_cache_lend(w.cache, NULL, 0));
+    assert_ok(kvp_cache_give_back(w.cache, NULL, 0));
     assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
     end_world(&w);
@@ -118,13 +118,13 @@ static void test_capacity_0_asks_for_numbers(void **state)
     assert_int_equal(n, 0);
     assert_ok(kvp_block_keys(w.cache, KVP_HOST, 8, NULL, 0, &n));
     assert_int_equal(n, 0);
-    assert_ok(kvp_cold_end(w.cache, KVP_HOST, &ended, &cold, 1, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_HOST, &ended, &cold, 1, &n));
     assert_int_equal(n, 0);
     close_seq(&w, seq);
     end_world(&w);
     w = small_world(4); /* without a host tier its end is there at once */
     ended = (kvp_cold_cursor){0};
-    assert_ok(kvp_cold_end(w.cache, KVP_HOST, &ended, &cold, 1, &n));
+    assert_ok(kvp_cache_cold_end(w.cache, KVP_HOST, &ended, &cold, 1, &n));
     assert_true(n == 0 && ended.ended);
     end_world(&w);
 }
@@ -176,11 +176,11 @@ static void test_a_block_is_lent_so_often_and_not_more_often(void **state)
     assert_non_null(blocks);
     for (uint32_t i = 0; i <= OFTEN; i++)
         blocks[i] = 2;
-    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, blocks, OFTEN + 1)));
-    assert_ok(kvp_blocks_lend(w.cache, blocks, OFTEN));
-    assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, blocks, 1));
-    assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, blocks, OFTEN + 1));
-    assert_ok(kvp_blocks_return(w.cache, blocks, OFTEN));
+    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_cache_lend(w.cache, blocks, OFTEN + 1)));
+    assert_ok(kvp_cache_lend(w.cache, blocks, OFTEN));
+    assert_status(KVP_E_AGAIN, kvp_cache_lend(w.cache, blocks, 1));
+    assert_status(KVP_E_ARG, kvp_cache_give_back(w.cache, blocks, OFTEN + 1));
+    assert_ok(kvp_cache_give_back(w.cache, blocks, OFTEN));
     free(blocks);
     close_seq(&w, seq);
     end_world(&w);

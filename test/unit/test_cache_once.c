@@ -159,45 +159,8 @@ static void test_there_is_no_mirror(void **state)
     leave_cached(&w, ints(0), 4);
     const int32_t block = 1;
     int32_t host;
-    assert_status(KVP_E_STATE, kvp_mirror(w.cache, &block, 1, 0, &host, NULL));
+    assert_status(KVP_E_STATE, kvp_cache_mirror(w.cache, &block, 1, 0, &host, NULL));
     end_world(&w);
-}
-
-static void expect_refused(kvp_config config, const char *field, const char *text)
-{
-    kvp_why why;
-    memset(&why, 0, sizeof(why));
-    assert_int_equal(kvp_config_check(&config, &why), KVP_E_ARG);
-    assert_string_equal(why.field, field);
-    assert_string_equal(why.text, text);
-}
-
-static void test_what_it_cannot_be_combined_with_is_refused_by_name(void **state)
-{
-    (void)state;
-    const kvp_config good = once_config(4, 4, KVP_STEPS_ORDERED);
-    kvp_config c = good;
-    assert_ok(kvp_config_check(&good, NULL));
-    c.unit_tokens = 2;
-    expect_refused(c, "unit_tokens",
-                   "unit_tokens is 2: expected block_tokens with KVP_EVICTED_KEEP_ONCE");
-    c = good;
-    c.n_groups = 2;
-    expect_refused(c, "n_groups", "n_groups is 2: expected 1 with KVP_EVICTED_KEEP_ONCE");
-    c = good;
-    c.groups[0].recent_tokens = 4;
-    expect_refused(c, "groups", "groups: expected no window with KVP_EVICTED_KEEP_ONCE");
-    c = good;
-    c.commit_policy = KVP_KEEP;
-    expect_refused(c, "commit_policy",
-                   "commit_policy is 1: expected KVP_ADOPT with KVP_EVICTED_KEEP_ONCE");
-    c = good;
-    c.max_loads = 1;
-    expect_refused(c, "max_loads", "max_loads is 1, expected 0");
-    c = good;
-    c.state_slots = 4;
-    c.host_state_slots = 4;
-    expect_refused(c, "state_slots", "state_slots is 4, expected 0");
 }
 
 int main(void)
@@ -210,7 +173,6 @@ int main(void)
         cmocka_unit_test(test_a_swapped_sequence_leaves_nothing_that_the_device_has),
         cmocka_unit_test(test_the_audit_finds_content_that_is_kept_twice),
         cmocka_unit_test(test_there_is_no_mirror),
-        cmocka_unit_test(test_what_it_cannot_be_combined_with_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -508,8 +508,8 @@ static void test_tokens_and_reserve_end_at_max_seq_tokens(void **state)
     const uint32_t reserves[] = {7, UINT32_MAX - 249, UINT32_MAX};
     for (size_t i = 0; i < 3; i++) {
         prompt.reserve_tokens = reserves[i];
-        assert_status(KVP_E_TOO_LONG, kvp_match(w.cache, w.ns, &prompt, &info));
-        assert_status(KVP_E_TOO_LONG, kvp_can_open(w.cache, w.ns, &prompt, &admission));
+        assert_status(KVP_E_TOO_LONG, kvp_cache_match(w.cache, w.ns, &prompt, &info));
+        assert_status(KVP_E_TOO_LONG, kvp_cache_can_open(w.cache, w.ns, &prompt, &admission));
         assert_unchanged(
             &w, assert_status(KVP_E_TOO_LONG, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
         assert_shortage(&w, KVP_E_TOO_LONG, 0, 0);

@@ -66,9 +66,9 @@ static void test_a_mark_is_seen_by_calls_and_not_by_reads(void **state)
     assert_true(kvpi_mark_exact(&w.cache->calls));
     assert_status(KVP_E_BUSY, kvp_ns_open(w.cache, "x", 1, &ns));
     assert_status(KVP_E_BUSY, kvp_seq_close(w.cache, seq, NULL));
-    assert_status(KVP_E_BUSY, kvp_check(w.cache, 1, NULL));
+    assert_status(KVP_E_BUSY, kvp_cache_check(w.cache, 1, NULL));
     assert_status(KVP_E_BUSY, kvp_cache_reset(w.cache));
-    assert_ok(kvp_cache_config(w.cache, &config));
+    assert_ok(kvp_cache_config_get(w.cache, &config));
     assert_int_equal(row_entry(&w, seq, 0), 1);
     assert_int_equal(stats_of(&w).open_seqs, 1);
     assert_ok(kvp_cache_recover(w.cache, NULL));
@@ -102,9 +102,9 @@ static int refused_in_child(world *w, kvp_seq seq)
     const kvp_sink taken = {&ns, write_nothing};
     CHECK_CHILD(kvp_seq_close(w->cache, seq, NULL) == KVP_E_BUSY);
     CHECK_CHILD(kvp_ns_open(w->cache, "x", 1, &ns) == KVP_E_BUSY);
-    CHECK_CHILD(kvp_record_start(w->cache, &sink) == KVP_E_ARG);
-    CHECK_CHILD(kvp_record_start(w->cache, &taken) == KVP_E_BUSY);
-    CHECK_CHILD(kvp_record_stop(w->cache) == KVP_E_BUSY);
+    CHECK_CHILD(kvp_cache_record_start(w->cache, &sink) == KVP_E_ARG);
+    CHECK_CHILD(kvp_cache_record_start(w->cache, &taken) == KVP_E_BUSY);
+    CHECK_CHILD(kvp_cache_record_stop(w->cache) == KVP_E_BUSY);
     CHECK_CHILD(kvp_seq_info_get(w->cache, seq, &info) == KVP_OK && info.n_tokens == 6);
     return 0;
 }
@@ -119,9 +119,9 @@ static int own_in_child(world *w, kvp_seq seq)
     CHECK_CHILD(copy != MAP_FAILED);
     memcpy(copy, w->cache, w->arena_bytes);
     CHECK_CHILD(kvp_seq_close(copy, seq, NULL) == KVP_OK);
-    CHECK_CHILD(kvp_check(copy, 3, NULL) == KVP_OK);
+    CHECK_CHILD(kvp_cache_check(copy, 3, NULL) == KVP_OK);
     CHECK_CHILD(kvp_cache_create(&config, NULL, 0, &own) == KVP_OK);
-    CHECK_CHILD(kvp_check(own, 3, NULL) == KVP_OK);
+    CHECK_CHILD(kvp_cache_check(own, 3, NULL) == KVP_OK);
     kvp_cache_destroy(own);
     return 0;
 }
@@ -130,7 +130,7 @@ static int taken_over_in_child(world *w, kvp_seq seq)
 {
     CHECK_CHILD(kvp_cache_recover(w->cache, NULL) == KVP_OK);
     CHECK_CHILD(kvp_seq_close(w->cache, seq, NULL) == KVP_OK);
-    CHECK_CHILD(kvp_check(w->cache, 3, NULL) == KVP_OK);
+    CHECK_CHILD(kvp_cache_check(w->cache, 3, NULL) == KVP_OK);
     return 0;
 }
 
@@ -198,7 +198,7 @@ static void test_a_child_that_destroys_leaves_a_shared_cache_alone(void **state)
     assert_int_equal(in_child(destroyed_in_child, &w, seq), 0);
     assert_ok(kvp_arena_inspect(&source, NULL, &report)); /* its mark is there */
     close_seq(&w, seq);
-    assert_ok(kvp_check(w.cache, 3, NULL));
+    assert_ok(kvp_cache_check(w.cache, 3, NULL));
     kvp_cache_destroy(w.cache);
     assert_status(KVP_E_FORMAT, kvp_arena_inspect(&source, NULL, &report));
     munmap(a.bytes, a.n);
@@ -231,7 +231,7 @@ static arena left_inside(const kvp_config *config)
         const kvp_prompt prompt = prompt_of(ints(0), 6);
         kvp_seq seq;
         if (kvp_cache_create(config, a.bytes, a.n, &w.cache) == KVP_OK &&
-            kvp_record_start(w.cache, &sink) == KVP_OK &&
+            kvp_cache_record_start(w.cache, &sink) == KVP_OK &&
             kvp_ns_open(w.cache, NULL, 0, &w.ns) == KVP_OK &&
             kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL) == KVP_OK) {
             armed = 1;
@@ -258,22 +258,22 @@ static void test_a_cache_whose_owner_died_in_a_call_is_taken_over(void **state)
     const kvp_sink sink = {NULL, write_nothing};
     kvp_stats stats;
     assert_status(KVP_E_BUSY, kvp_cache_reset(a.cache));
-    assert_status(KVP_E_BUSY, kvp_record_start(a.cache, &sink));
-    assert_status(KVP_E_BUSY, kvp_record_stop(a.cache));
-    assert_ok(kvp_cache_stats(a.cache, &stats)); /* into no log: the sink was that process's */
-    kvp_cache_destroy(a.cache);                  /* nor is it ours to destroy */
+    assert_status(KVP_E_BUSY, kvp_cache_record_start(a.cache, &sink));
+    assert_status(KVP_E_BUSY, kvp_cache_record_stop(a.cache));
+    assert_ok(kvp_cache_stats_get(a.cache, &stats)); /* into no log: the sink was that process's */
+    kvp_cache_destroy(a.cache);                      /* nor is it ours to destroy */
     assert_ok(kvp_cache_recover(a.cache, &violation));
     assert_int_equal(violation.object, 77); /* only when there is one */
     assert_ok(kvp_arena_inspect(&source, NULL, &report));
     assert_int_equal(report.inside, 0);
     assert_int_equal(report.stats.open_seqs, 1);
-    assert_status(KVP_E_STATE, kvp_record_stop(a.cache));
+    assert_status(KVP_E_STATE, kvp_cache_record_stop(a.cache));
     world w = {.cache = a.cache, .arena_bytes = a.n};
     assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
     kvp_open_info info;
     close_seq(&w, open_seq(&w, ints(0), 6, &info)); /* what it has committed is a hit */
     assert_int_equal(info.hit_tokens, 4);
-    assert_ok(kvp_check(w.cache, 3, NULL));
+    assert_ok(kvp_cache_check(w.cache, 3, NULL));
     kvp_cache_destroy(w.cache);
     munmap(a.bytes, a.n);
 }
@@ -364,7 +364,7 @@ static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
     int armed = 0;
     const kvp_sink sink = {&armed, write_and_end};
     pthread_t thread;
-    assert_ok(kvp_record_start(w.cache, &sink));
+    assert_ok(kvp_cache_record_start(w.cache, &sink));
     assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
     armed = 1;
     assert_int_equal(pthread_create(&thread, NULL, flush_once, &w), 0);
@@ -372,8 +372,8 @@ static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
     assert_status(KVP_E_BUSY, kvp_ns_flush(w.cache, w.ns));
     assert_ok(kvp_cache_recover(w.cache, NULL));
     assert_ok(kvp_ns_flush(w.cache, w.ns)); /* and nothing is written */
-    assert_status(KVP_E_IO, kvp_record_stop(w.cache));
-    assert_status(KVP_E_STATE, kvp_record_stop(w.cache));
+    assert_status(KVP_E_IO, kvp_cache_record_stop(w.cache));
+    assert_status(KVP_E_STATE, kvp_cache_record_stop(w.cache));
     arena_drop(&a);
 }
 

@@ -21,7 +21,7 @@ static uint32_t hit_in(const struct tenants *t, kvp_ns ns, int32_t first, uint32
 {
     const kvp_prompt prompt = prompt_of(ints(first), 4 * n_blocks);
     kvp_open_info info;
-    assert_ok(kvp_match(t->w.cache, ns, &prompt, &info));
+    assert_ok(kvp_cache_match(t->w.cache, ns, &prompt, &info));
     return info.hit_tokens / 4;
 }
 
@@ -231,7 +231,7 @@ static void test_a_quota_refuses_nothing(void **state)
     set_quota(&t, t.b, KVP_DEVICE, 2);
     const kvp_prompt prompt = prompt_of(ints(100), 24);
     kvp_admission admission;
-    assert_ok(kvp_can_open(t.w.cache, t.b, &prompt, &admission));
+    assert_ok(kvp_cache_can_open(t.w.cache, t.b, &prompt, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_OK);
     const kvp_seq seq = open_in(&t, t.b, 100, 24);
     assert_counts(&t, t.b, 6, 0);
@@ -399,7 +399,7 @@ static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
     kvp_snapshot_report report;
     assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
     assert_ok(snap_load(&s, cache, &report));
-    assert_ok(kvp_check(cache, 3, NULL));
+    assert_ok(kvp_cache_check(cache, 3, NULL));
     struct tenants again = {.w = {.cache = cache}};
     assert_ok(kvp_ns_open(cache, "a", 1, &again.a));
     assert_ok(kvp_ns_open(cache, "b", 1, &again.b));

@@ -257,13 +257,13 @@ static void test_they_are_not_recorded(void **state)
     const kvp_sink sink = {&n_bytes, count_bytes};
     config.max_events = RING;
     assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
-    assert_ok(kvp_record_start(cache, &sink));
+    assert_ok(kvp_cache_record_start(cache, &sink));
     const size_t before = n_bytes;
     assert_ok(kvp_events_read(cache, 1, &event, 1, NULL, &n));
     assert_status(KVP_E_ARG, kvp_events_read(cache, 0, &event, 1, NULL, &n));
     assert_status(KVP_E_HANDLE, kvp_seq_info_get(cache, (kvp_seq){0}, &info));
     assert_int_equal(n_bytes, before);
-    assert_ok(kvp_cache_config(cache, &config));
+    assert_ok(kvp_cache_config_get(cache, &config));
     assert_true(n_bytes > before); /* other reads are */
     kvp_cache_destroy(cache);
 }

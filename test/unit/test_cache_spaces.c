@@ -16,7 +16,7 @@ static kvp_status match_in(world *w, kvp_ns ns, const int32_t *tokens, uint32_t 
                            kvp_open_info *out_info)
 {
     const kvp_prompt prompt = prompt_of(tokens, n);
-    return kvp_match(w->cache, ns, &prompt, out_info);
+    return kvp_cache_match(w->cache, ns, &prompt, out_info);
 }
 
 static uint32_t hit_in(world *w, kvp_ns ns, const int32_t *tokens, uint32_t n)

@@ -1,6 +1,7 @@
 /* Which checkpoint goes next: what the close of a sequence renews (states.h). */
 #include <kvpager/states.h>
 
+#include "core/cache/state.h"
 #include "slots.h"
 
 #include <string.h>
@@ -151,6 +152,38 @@ static void test_a_path_that_ends_above_renews_its_own_last_one(void **state)
     end_world(&w);
 }
 
+/* A long path, with a checkpoint every few units: each comes and goes at the cost of the units up
+ * to the one before the last, whatever their depth. */
+static void test_an_eviction_costs_no_more_than_making_it_did(void **state)
+{
+    (void)state;
+    enum { UNITS = 512, EVERY = 8, N = UNITS / EVERY };
+    kvp_config config = config_of(4, 4, UNITS + 2 * N);
+    config.max_seq_tokens = 4 * UNITS + 4;
+    config.max_seqs = 2 * N;
+    config.state_slots = N + 8;
+    world w = make_world(&config);
+    const uint64_t *walked = &w.cache->states.walked;
+    const kvp_seq seq = open_seq(&w, ints(0), 4 * UNITS + 1, NULL);
+    for (uint32_t u = EVERY; u <= UNITS; u += EVERY) {
+        const uint64_t before = *walked;
+        assert_ok(kvp_seq_commit(w.cache, seq, 4 * u));
+        assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
+        assert_true(*walked - before <= 2 * EVERY + 1); /* of 512 units that are before it */
+    }
+    close_seq(&w, seq);
+    evict(&w, 0); /* takes what is free */
+    const uint64_t made = *walked;
+    for (uint32_t n = 0; n < N; n++) {
+        const uint64_t before = *walked;
+        evict(&w, 1);
+        assert_true(n + 2 >= N || *walked - before <= 2 * EVERY + 1);
+    }
+    assert_int_equal(slots_of(&w).evicted, N);
+    assert_true(*walked - made <= 2 * made); /* counts and blocks, which are exposed once */
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +192,7 @@ int main(void)
         cmocka_unit_test(test_one_other_beside_the_path_renews_nothing),
         cmocka_unit_test(test_others_count_for_the_nearest_one_above),
         cmocka_unit_test(test_a_path_that_ends_above_renews_its_own_last_one),
+        cmocka_unit_test(test_an_eviction_costs_no_more_than_making_it_did),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

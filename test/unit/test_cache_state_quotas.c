@@ -43,7 +43,7 @@ static uint32_t hit_in(const struct tenants *t, kvp_ns ns, int32_t first, uint32
 {
     const kvp_prompt prompt = prompt_of(ints(first), n_tokens + 1);
     kvp_open_info info;
-    assert_ok(kvp_match(t->w.cache, ns, &prompt, &info));
+    assert_ok(kvp_cache_match(t->w.cache, ns, &prompt, &info));
     return info.hit_tokens;
 }
 
@@ -241,7 +241,7 @@ static void test_what_is_unreachable_is_given_first(void **state)
     assert_ok(kvp_ns_quota(t.w.cache, t.a, KVP_DEVICE, 0));
     assert_ok(kvp_seq_extend(t.w.cache, seq, ints(300), 8, 0)); /* the free one, and a's first */
     assert_row(&t.w, seq, 4, 5, 6, 3);
-    assert_ok(kvp_check(t.w.cache, 3, NULL));
+    assert_ok(kvp_cache_check(t.w.cache, 3, NULL));
     close_seq(&t.w, seq);
     end_world(&t.w);
 }
@@ -270,7 +270,7 @@ static void test_restored_checkpoints_count(void **state)
     assert_slots(&t, t.a, 1, 1);
     assert_slots(&t, t.b, 2, 2);
     assert_int_equal(info_in(&t, t.b).state_quota, KVP_NO_QUOTA);
-    assert_ok(kvp_check(cache, 3, NULL));
+    assert_ok(kvp_cache_check(cache, 3, NULL));
     kvp_cache_destroy(cache);
 }
 

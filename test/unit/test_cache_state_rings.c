@@ -42,7 +42,7 @@ static kvp_status extend(const world *w, kvp_seq seq, uint32_t n_tokens)
 static uint64_t free_slots(const world *w)
 {
     kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(w->cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w->cache, &stats));
     return stats.free_slots;
 }
 
@@ -191,6 +191,22 @@ static void test_a_failed_step_and_a_close_release_it(void **state)
     end_world(&w);
 }
 
+/* Nothing is taken back from n_tokens on: a step that writes the ring goes on. */
+static void test_an_invalidate_from_the_end_leaves_it(void **state)
+{
+    (void)state;
+    world w = ring_world(10);
+    const kvp_seq seq = begin(&w);
+    assert_ok(extend(&w, seq, 4));
+    const uint64_t before = free_slots(&w);
+    assert_ok(kvp_seq_invalidate(w.cache, seq, 12, NULL, 0, NULL));
+    assert_int_equal(free_slots(&w), before);
+    assert_writes(&w, seq, 1, 2, 3, 4, 1);
+    assert_ok(kvp_seq_commit(w.cache, seq, 10)); /* the drafts of that step */
+    assert_int_equal(info_of(&w, seq).computed_tokens, 10);
+    end_world(&w);
+}
+
 /* On the way to the host and back the ring is lost, and the tokens are not. */
 static void test_swap(void **state)
 {
@@ -245,11 +261,11 @@ static void test_slots_are_counted(void **state)
     kvp_batch batch = ring_batch(seqs, 2, counts);
     kvp_admission admission;
     kvp_shortage why;
-    assert_ok(kvp_can_extend(w.cache, &batch, &admission));
+    assert_ok(kvp_cache_can_extend(w.cache, &batch, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
     assert_int_equal(admission.missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(w.cache, &batch));
-    assert_ok(kvp_cache_shortage(w.cache, &why));
+    assert_ok(kvp_cache_shortage_get(w.cache, &why));
     assert_int_equal(why.tier, KVP_STATE_SLOTS);
     assert_int_equal(why.missing_blocks, 1);
     assert_int_equal(why.index, 1);
@@ -257,7 +273,7 @@ static void test_slots_are_counted(void **state)
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 8);
     const uint32_t fewer[2] = {3, 3};
     batch.n_tokens = fewer;
-    assert_ok(kvp_can_extend(w.cache, &batch, &admission));
+    assert_ok(kvp_cache_can_extend(w.cache, &batch, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_OK);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
     assert_int_equal(free_slots(&w), 0);
@@ -281,7 +297,7 @@ static void test_at_most_seventeen(void **state)
     const uint32_t none = 0;
     const kvp_batch batch = ring_batch(&seq, 1, &none);
     kvp_admission admission;
-    assert_status(KVP_E_TOO_LONG, kvp_can_extend(w.cache, &batch, &admission));
+    assert_status(KVP_E_TOO_LONG, kvp_cache_can_extend(w.cache, &batch, &admission));
     assert_ok(kvp_seq_commit(w.cache, seq, 9)); /* 17 are left: they have one slot between them */
     assert_int_equal(free_slots(&w), 38);
     end_world(&w);
@@ -312,7 +328,7 @@ static void expect_wrong(const kvp_config *config)
     const kvp_batch batch = ring_batch(&seq, 1, &two);
     kvp_admission admission;
     assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, &batch));
-    assert_status(KVP_E_ARG, kvp_can_extend(w.cache, &batch, &admission));
+    assert_status(KVP_E_ARG, kvp_cache_can_extend(w.cache, &batch, &admission));
     end_world(&w);
 }
 
@@ -373,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_a_checkpoint_is_read),
         cmocka_unit_test(test_more_tokens),
         cmocka_unit_test(test_a_failed_step_and_a_close_release_it),
+        cmocka_unit_test(test_an_invalidate_from_the_end_leaves_it),
         cmocka_unit_test(test_swap),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_slots_are_counted),

@@ -597,37 +597,6 @@ static void test_events_tell_checkpoints(void **state)
     end_world(&w);
 }
 
-/* Programs with shorter and longer structs. */
-static void test_structs_of_other_sizes(void **state)
-{
-    (void)state;
-    world w = state_world(8, 6);
-    _Alignas(8) unsigned char out[sizeof(kvp_state_stats) + 16];
-    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
-    const kvp_state_info info = state_of(&w, seq);
-    const kvp_state_stats stats = slots_of(&w);
-    memset(out, 0xA5, sizeof(out));
-    assert_ok(kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out, 8));
-    assert_memory_equal(out, &info, 8);
-    assert_int_equal(out[8], 0xA5);
-    assert_ok(kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out, 24));
-    assert_memory_equal(out, &info, 24);
-    assert_int_equal(out[20] | out[23], 0);
-    assert_int_equal(out[24], 0xA5);
-    assert_status(KVP_E_ARG, kvp_seq_state_get_sized(w.cache, seq, (kvp_state_info *)(void *)out,
-                                                     sizeof(size_t) - 4));
-    memset(out, 0xA5, sizeof(out));
-    assert_ok(kvp_cache_state_stats_sized(w.cache, (kvp_state_stats *)(void *)out, 16));
-    assert_memory_equal(out, &stats, 16);
-    assert_int_equal(out[16], 0xA5);
-    assert_ok(kvp_cache_state_stats_sized(w.cache, (kvp_state_stats *)(void *)out, sizeof(out)));
-    assert_memory_equal(out, &stats, sizeof(stats));
-    assert_int_equal(out[sizeof(stats)] | out[sizeof(out) - 1], 0);
-    assert_status(KVP_E_ARG,
-                  kvp_cache_state_stats_sized(w.cache, (kvp_state_stats *)(void *)out, 18));
-    end_world(&w);
-}
-
 static void test_reset_frees_slots(void **state)
 {
     (void)state;
@@ -726,7 +695,6 @@ int main(void)
         cmocka_unit_test(test_a_held_checkpoint_stays_with_its_node),
         cmocka_unit_test(test_blocks_without_a_state_go_first),
         cmocka_unit_test(test_events_tell_checkpoints),
-        cmocka_unit_test(test_structs_of_other_sizes),
         cmocka_unit_test(test_reset_frees_slots),
         cmocka_unit_test(test_what_it_cannot_be_combined_with),
     };

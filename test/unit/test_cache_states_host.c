@@ -41,7 +41,7 @@ static void assert_copy(const kvp_copy *copy, uint32_t to, int32_t src, int32_t 
 static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
 {
     kvp_shortage shortage;
-    assert_ok(kvp_cache_shortage(w->cache, &shortage));
+    assert_ok(kvp_cache_shortage_get(w->cache, &shortage));
     assert_int_equal(shortage.tier, tier);
     assert_int_equal(shortage.missing_blocks, missing);
 }
@@ -60,7 +60,7 @@ static void test_out_and_in(void **state)
     assert_slots(&w, seq, 1, 0); /* of the host */
     assert_int_equal(take_states(&w, copy), 1);
     assert_copy(copy, KVP_HOST, 1, 1);
-    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.free_slots, 4);
     assert_int_equal(stats.host_usable_slots, 2);
     assert_int_equal(stats.host_held_slots, 1);
@@ -135,7 +135,7 @@ static void test_a_found_checkpoint_is_not_available(void **state)
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     (void)take_states(&w, copy);
     const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
-    assert_ok(kvp_can_swap_in(w.cache, &seq, 1, 1, &admission));
+    assert_ok(kvp_cache_can_swap_in(w.cache, &seq, 1, 1, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
     assert_missing(&w, KVP_STATE_SLOTS, 1);
@@ -154,7 +154,7 @@ static void test_slots_that_are_missing(void **state)
     kvp_admission admission;
     kvp_copy copy[4];
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 4), open_done(&w, ints(50), 4)};
-    assert_ok(kvp_can_swap_out(w.cache, seqs, 2, &admission));
+    assert_ok(kvp_cache_can_swap_out(w.cache, seqs, 2, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
     assert_int_equal(admission.missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_out(w.cache, seqs, 2, NULL));
@@ -162,7 +162,7 @@ static void test_slots_that_are_missing(void **state)
     assert_ok(kvp_seq_swap_out(w.cache, seqs, 1, NULL));
     (void)take_states(&w, copy);
     const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
-    assert_ok(kvp_can_swap_in(w.cache, seqs, 1, 1, &admission));
+    assert_ok(kvp_cache_can_swap_in(w.cache, seqs, 1, 1, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
     assert_int_equal(admission.missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, seqs, 1, 1, NULL));
@@ -202,7 +202,7 @@ static void test_checkpoints_of_blocks_on_the_host(void **state)
     close_seq(&w, seq);
     leave_cached(&w, ints(100), 15); /* takes all four blocks */
     (void)take_states(&w, copy);
-    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.cached_slots, 1);
     const kvp_seq again = open_seq(&w, ints(0), 11, &info);
     assert_int_equal(info.hit_tokens, 8);
@@ -213,7 +213,7 @@ static void test_checkpoints_of_blocks_on_the_host(void **state)
         leave_cached(&w, ints(100 * i), 15);
     }
     (void)take_states(&w, copy);
-    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.cached_slots, 0);
     assert_int_equal(stats.evicted, 1);
     end_world(&w);
@@ -282,6 +282,44 @@ static void test_a_hit_that_the_plan_cuts(void **state)
     end_world(&w);
 }
 
+/* A hit inside a block that is given up ends at a checkpoint of fewer blocks: those behind it are
+ * not copied from the host, and do not count. */
+static void test_host_tokens_of_a_hit_that_was_given_up(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(8, 4, 4);
+    config.state_slots = 8;
+    config.host_blocks = 8;
+    config.host_state_slots = 2;
+    world w = make_world(&config);
+    uint32_t outcome;
+    kvp_open_info info;
+    kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
+    for (uint32_t tokens = 8; tokens <= 20; tokens += 12) {
+        assert_ok(kvp_seq_commit(w.cache, seq, tokens));
+        assert_ok(kvp_seq_checkpoint(w.cache, seq, &outcome));
+        assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
+    }
+    assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){16, 20}, 1));
+    close_seq(&w, seq);
+    close_seq(&w, open_seq(&w, ints(200), 24, NULL)); /* the first two go to the host */
+    drop_plan(&w);
+    info = match(&w, ints(0), 25);
+    assert_int_equal(info.hit_tokens, 20);
+    assert_int_equal(info.host_tokens, 16);
+    kvp_prompt prompt = prompt_of(ints(0), 25);
+    prompt.reserve_tokens = 7; /* 4 blocks, and no fifth for the source of the third */
+    seq = open_with(&w, &prompt, &info);
+    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_int_equal(info.hit_tokens, 8);
+    assert_int_equal(info.host_blocks, 1);
+    assert_int_equal(info.host_tokens, 8);
+    assert_int_equal(stats_of(&w).host_tokens, 8);
+    assert_int_equal(info.taken_blocks, 4);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 /* A state that is lost stays lost on the host, and the sequence cannot come back. */
 static void test_a_lost_state(void **state)
 {
@@ -311,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_checkpoints_of_blocks_on_the_host),
         cmocka_unit_test(test_a_hit_inside_a_block_on_the_host),
         cmocka_unit_test(test_a_hit_that_the_plan_cuts),
+        cmocka_unit_test(test_host_tokens_of_a_hit_that_was_given_up),
         cmocka_unit_test(test_a_lost_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static uint32_t fail_step(const world *w, uint64_t step, kvp_seq first)
 static void assert_audited(const world *w)
 {
     kvp_violation violation;
-    assert_ok(kvp_check(w->cache, 3, &violation));
+    assert_ok(kvp_cache_check(w->cache, 3, &violation));
 }
 
 /* A sequence of n tokens, computed; its state is in slot 1. */

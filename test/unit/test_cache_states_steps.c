@@ -17,7 +17,7 @@ static world steps_of_states(uint32_t S, uint32_t state_slots)
 #define assert_counts(w, free_, cached_, held_, parked_)                                           \
     do {                                                                                           \
         kvp_state_stats stats_;                                                                    \
-        assert_ok(kvp_cache_state_stats((w)->cache, &stats_));                                     \
+        assert_ok(kvp_cache_state_stats_get((w)->cache, &stats_));                                 \
         assert_int_equal(stats_.free_slots, free_);                                                \
         assert_int_equal(stats_.cached_slots, cached_);                                            \
         assert_int_equal(stats_.held_slots, held_);                                                \
@@ -481,7 +481,7 @@ static kvp_status draft_as(const world *w, kvp_seq seq, uint32_t n, uint32_t fla
     kvp_batch batch = batch_of(&seq, &n, 1);
     kvp_admission admission;
     batch.flags = flags;
-    const kvp_status asked = kvp_can_extend(w->cache, &batch, &admission);
+    const kvp_status asked = kvp_cache_can_extend(w->cache, &batch, &admission);
     const kvp_status status = kvp_seq_extend_many(w->cache, &batch);
     assert_int_equal(status == KVP_OK, asked == KVP_OK && admission.verdict == KVP_ADMIT_OK);
     return status;

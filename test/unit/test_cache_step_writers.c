@@ -29,8 +29,8 @@ static void test_a_copy_of_what_is_still_being_computed_is_refused(void **state)
     assert_shortage(&w, KVP_E_IN_FLIGHT, 0, 0);
     assert_unchanged(&w, assert_status(KVP_E_IN_FLIGHT, kvp_seq_extend_many(w.cache, &batch)));
     assert_shortage(&w, KVP_E_IN_FLIGHT, 1, 0);
-    assert_unchanged(&w,
-                     assert_status(KVP_E_IN_FLIGHT, kvp_can_extend(w.cache, &batch, &admission)));
+    assert_unchanged(
+        &w, assert_status(KVP_E_IN_FLIGHT, kvp_cache_can_extend(w.cache, &batch, &admission)));
     assert_ok(kvp_seq_commit(w.cache, parent, 7)); /* it was finished: now it can be copied */
     assert_ok(kvp_seq_extend(w.cache, parent, ints(7), 1, 0));
     assert_step(&w, 2, ON_DEVICE(0, 2, row_entry(&w, parent, 1), 3));

@@ -29,10 +29,12 @@ static void expect_questions(world *w, kvp_status out, kvp_status in, const kvp_
 {
     kvp_admission admission = {77, 77, 77, 77, 77};
     const kvp_shortage before = shortage_of(w);
-    assert_unchanged(w, assert_status(out, kvp_can_swap_out(w->cache, seqs, n_seqs, &admission)));
+    assert_unchanged(
+        w, assert_status(out, kvp_cache_can_swap_out(w->cache, seqs, n_seqs, &admission)));
     assert_int_equal(admission.verdict == 77, out != KVP_OK);
     admission.verdict = 77;
-    assert_unchanged(w, assert_status(in, kvp_can_swap_in(w->cache, seqs, n_seqs, 0, &admission)));
+    assert_unchanged(
+        w, assert_status(in, kvp_cache_can_swap_in(w->cache, seqs, n_seqs, 0, &admission)));
     assert_int_equal(admission.verdict == 77, in != KVP_OK);
     const kvp_shortage after = shortage_of(w);
     assert_memory_equal(&before, &after, sizeof(before));
@@ -91,8 +93,8 @@ static void test_a_reserve_beyond_the_longest_sequence_is_too_long(void **state)
     expect_in(&w, KVP_E_TOO_LONG, seqs, 2, 253);
     assert_shortage(&w, KVP_E_TOO_LONG, 0, 0);
     expect_in(&w, KVP_E_TOO_LONG, seqs, 2, UINT32_MAX);
-    assert_unchanged(
-        &w, assert_status(KVP_E_TOO_LONG, kvp_can_swap_in(w.cache, seqs, 2, 251, &admission)));
+    assert_unchanged(&w, assert_status(KVP_E_TOO_LONG,
+                                       kvp_cache_can_swap_in(w.cache, seqs, 2, 251, &admission)));
     assert_moved(swap_in(&w, seqs, 2, 250), 1, 2, 1, 2);
     end_world(&w);
 }
@@ -378,7 +380,7 @@ static void expect_batches_refused(struct asked *a)
     batch.n_tokens = none;
     REFUSED(a, 1, kvp_seq_fill_many(cache, &batch));
     REFUSED(a, 1, kvp_seq_commit_many(cache, a->seqs, six, 2));
-    assert_unchanged(a->w, refuse(kvp_can_extend(cache, &batch, &admission), "can_extend"));
+    assert_unchanged(a->w, refuse(kvp_cache_can_extend(cache, &batch, &admission), "can_extend"));
 }
 
 static void expect_reads_refused(struct asked *a)

@@ -32,8 +32,8 @@ static kvp_status *call_tiers(struct caller *c, kvp_status *s)
     uint64_t number;
     *s++ = kvp_seq_swap_out(c->cache, &c->seq, 1, NULL);
     *s++ = kvp_seq_swap_in(c->cache, &c->seq, 1, 0, NULL);
-    *s++ = kvp_can_swap_out(c->cache, &c->seq, 1, &admission);
-    *s++ = kvp_can_swap_in(c->cache, &c->seq, 1, 0, &admission);
+    *s++ = kvp_cache_can_swap_out(c->cache, &c->seq, 1, &admission);
+    *s++ = kvp_cache_can_swap_in(c->cache, &c->seq, 1, 0, &admission);
     *s++ = kvp_step_begin(c->cache, NULL, 0, &n, &number);
     *s++ = kvp_step_commit(c->cache, 1, &c->seq, &n, 1);
     *s++ = kvp_step_done(c->cache, 1, NULL);
@@ -49,9 +49,9 @@ static kvp_status *call_stores(struct caller *c, kvp_status *s)
     int32_t block = 1;
     kvp_load load = {.struct_size = sizeof(load), .entries = {0, 1}, .blocks = &block};
     *s++ = kvp_plan_done(c->cache, 0);
-    *s++ = kvp_mirror(c->cache, &block, 1, 0, &block, NULL);
-    *s++ = kvp_blocks_lend(c->cache, &block, 1);
-    *s++ = kvp_blocks_return(c->cache, &block, 1);
+    *s++ = kvp_cache_mirror(c->cache, &block, 1, 0, &block, NULL);
+    *s++ = kvp_cache_lend(c->cache, &block, 1);
+    *s++ = kvp_cache_give_back(c->cache, &block, 1);
     *s++ = kvp_load_begin(c->cache, c->ns, &prompt, &load);
     *s++ = kvp_load_done(c->cache, 1, &whole, 1, NULL);
     *s++ = kvp_load_cancel(c->cache, 1);
@@ -123,11 +123,11 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     const kvp_batch fill = batch_of(&c->seq, &none, 1);
     kvp_ns ns;
     *s++ = kvp_seq_open(c->cache, c->ns, &prompt, &seq, NULL);
-    *s++ = kvp_match(c->cache, c->ns, &prompt, &info);
-    *s++ = kvp_can_open(c->cache, c->ns, &prompt, &admission);
+    *s++ = kvp_cache_match(c->cache, c->ns, &prompt, &info);
+    *s++ = kvp_cache_can_open(c->cache, c->ns, &prompt, &admission);
     *s++ = kvp_seq_extend(c->cache, c->seq, ints(0), 1, 0);
     *s++ = kvp_seq_extend_many(c->cache, &batch);
-    *s++ = kvp_can_extend(c->cache, &batch, &admission);
+    *s++ = kvp_cache_can_extend(c->cache, &batch, &admission);
     *s++ = kvp_seq_fill(c->cache, c->seq, ints(0), 0);
     *s++ = kvp_seq_fill_many(c->cache, &fill);
     *s++ = kvp_seq_commit(c->cache, c->seq, 1);
@@ -143,7 +143,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     *s++ = kvp_ns_close(c->cache, c->ns);
     *s++ = kvp_ns_flush(c->cache, c->ns);
     *s++ = kvp_plan_take(c->cache, NULL, 0, &n);
-    *s++ = kvp_check(c->cache, 1, NULL);
+    *s++ = kvp_cache_check(c->cache, 1, NULL);
     *s++ = kvp_cache_reset(c->cache);
     s = call_tiers(c, s);
     s = call_stores(c, s);
@@ -160,7 +160,7 @@ static void test_a_call_from_inside_a_call_is_busy(void **state)
     memset(&c, 0, sizeof(c));
     const kvp_sink sink = {&c, write_and_call};
     assert_ok(kvp_cache_create(&config, NULL, 0, &c.cache));
-    assert_ok(kvp_record_start(c.cache, &sink));
+    assert_ok(kvp_cache_record_start(c.cache, &sink));
     assert_ok(kvp_ns_open(c.cache, NULL, 0, &c.ns));
     const kvp_prompt prompt = prompt_of(ints(100), 4);
     assert_ok(kvp_seq_open(c.cache, c.ns, &prompt, &c.seq, NULL));
@@ -171,7 +171,7 @@ static void test_a_call_from_inside_a_call_is_busy(void **state)
         assert_int_equal(c.statuses[i], KVP_E_BUSY);
     }
     assert_ok(kvp_seq_close(c.cache, c.seq, NULL)); /* and the cache is free again */
-    assert_ok(kvp_check(c.cache, 3, NULL));
+    assert_ok(kvp_cache_check(c.cache, 3, NULL));
     kvp_cache_destroy(c.cache);
 }
 
@@ -225,7 +225,7 @@ static void test_a_call_of_a_second_thread_is_busy(void **state)
     pthread_t thread;
     void *status;
     assert_ok(kvp_cache_create(&config, NULL, 0, &gate.cache));
-    assert_ok(kvp_record_start(gate.cache, &sink));
+    assert_ok(kvp_cache_record_start(gate.cache, &sink));
     assert_ok(kvp_ns_open(gate.cache, NULL, 0, &gate.ns));
     gate.armed = 1;
     assert_int_equal(pthread_create(&thread, NULL, flush_once, &gate), 0);
@@ -235,7 +235,7 @@ static void test_a_call_of_a_second_thread_is_busy(void **state)
     }
     pthread_mutex_unlock(&gate.mutex);
     assert_status(KVP_E_BUSY, kvp_ns_flush(gate.cache, gate.ns));
-    assert_status(KVP_E_BUSY, kvp_check(gate.cache, 3, NULL));
+    assert_status(KVP_E_BUSY, kvp_cache_check(gate.cache, 3, NULL));
     assert_status(KVP_E_BUSY, kvp_state_swap_need(gate.cache, &seq, 0, 0, &n_slots));
     pthread_mutex_lock(&gate.mutex);
     gate.go = 1;
@@ -264,7 +264,7 @@ static void *read_stats(void *context)
     memset(&last, 0, sizeof(last));
     do {
         kvp_stats s;
-        reader->n_wrong += kvp_cache_stats(reader->cache, &s) != KVP_OK;
+        reader->n_wrong += kvp_cache_stats_get(reader->cache, &s) != KVP_OK;
         reader->n_wrong += s.opens < last.opens || s.taken_blocks < last.taken_blocks ||
                            s.sealed_units < last.sealed_units || s.refused < last.refused ||
                            s.prompt_tokens < last.prompt_tokens || s.forks < last.forks ||
@@ -303,7 +303,7 @@ static void work(world *w, int32_t turn)
     if (turn % 50 == 0) {
         assert_ok(kvp_ns_flush(w->cache, w->ns));
         assert_ok(kvp_cache_reset(w->cache));
-        assert_ok(kvp_check(w->cache, 3, NULL));
+        assert_ok(kvp_cache_check(w->cache, 3, NULL));
     }
 }
 

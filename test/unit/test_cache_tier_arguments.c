@@ -43,13 +43,13 @@ static kvp_status call_swap_in(struct call *c)
 static kvp_status call_can_swap_out(struct call *c)
 {
     kvp_admission admission;
-    return kvp_can_swap_out(c->cache, &c->on_device, 1, &admission);
+    return kvp_cache_can_swap_out(c->cache, &c->on_device, 1, &admission);
 }
 
 static kvp_status call_can_swap_in(struct call *c)
 {
     kvp_admission admission;
-    return kvp_can_swap_in(c->cache, &c->on_host, 1, 1, &admission);
+    return kvp_cache_can_swap_in(c->cache, &c->on_host, 1, 1, &admission);
 }
 
 static kvp_status call_step_commit(struct call *c)
@@ -91,16 +91,7 @@ static kvp_status call_events_snapshot(struct call *c)
     return kvp_events_snapshot(c->cache, events, 16, NULL, &n, &number);
 }
 
-struct named_call {
-    kvp_status (*call)(struct call *c);
-    const char *name;
-    int changes; /* the cache: a failure is noted as shortage */
-};
-
-#define CALL(name, changes)                                                                        \
-    {                                                                                              \
-        call_##name, #name, changes                                                                \
-    }
+#include "refused_calls.h"
 
 /* The first SEQ_CALLS take sequences. */
 static const struct named_call calls[] = {
@@ -110,34 +101,6 @@ static const struct named_call calls[] = {
 };
 
 enum { N_CALLS = sizeof(calls) / sizeof(*calls), SEQ_CALLS = 5 };
-
-/* Leave a shortage that no call here gives. */
-static void spoil_shortage(struct call *c)
-{
-    kvp_seq seqs[8];
-    uint32_t n = 0;
-    const kvp_prompt empty = prompt_of(NULL, 0);
-    while (kvp_seq_open(c->cache, c->w->ns, &empty, &seqs[n], NULL) == KVP_OK) {
-        n++;
-    }
-    while (n > 0) {
-        close_seq(c->w, seqs[--n]);
-    }
-    assert_int_equal(shortage_of(c->w).status, KVP_E_NO_SEQS);
-}
-
-static void expect_refusal(const struct named_call *named, struct call *c)
-{
-    spoil_shortage(c);
-    observed before = observe(c->w);
-    const kvp_status status = named->call(c);
-    if (status != KVP_E_HANDLE) {
-        print_error("%s\n", named->name);
-    }
-    assert_int_equal(status, KVP_E_HANDLE);
-    assert_observed(c->w, &before, __FILE__, __LINE__);
-    assert_int_equal(shortage_of(c->w).status, named->changes ? KVP_E_HANDLE : KVP_E_NO_SEQS);
-}
 
 static void test_every_call_refuses_every_bad_sequence(void **state)
 {
@@ -216,10 +179,10 @@ static void test_swaps_refuse_missing_pointers(void **state)
     observed before = observe(&w);
     assert_status(KVP_E_ARG, kvp_seq_swap_out(w.cache, NULL, 1, NULL));
     assert_status(KVP_E_ARG, kvp_seq_swap_in(w.cache, NULL, 1, 0, NULL));
-    assert_status(KVP_E_ARG, kvp_can_swap_out(w.cache, NULL, 1, &admission));
-    assert_status(KVP_E_ARG, kvp_can_swap_in(w.cache, NULL, 1, 0, &admission));
-    assert_status(KVP_E_ARG, kvp_can_swap_out(w.cache, &c.on_device, 1, NULL));
-    assert_status(KVP_E_ARG, kvp_can_swap_in(w.cache, &c.on_host, 1, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_out(w.cache, NULL, 1, &admission));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_in(w.cache, NULL, 1, 0, &admission));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_out(w.cache, &c.on_device, 1, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_can_swap_in(w.cache, &c.on_host, 1, 0, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
     end_world(&w);
 }
@@ -275,9 +238,9 @@ static void test_no_sequences_are_nothing_to_do(void **state)
     assert_moved(swapped, 0, 0, 0, 0);
     assert_ok(kvp_seq_swap_in(w.cache, NULL, 0, 5, &swapped));
     assert_moved(swapped, 0, 0, 0, 0);
-    assert_ok(kvp_can_swap_out(w.cache, NULL, 0, &admission));
+    assert_ok(kvp_cache_can_swap_out(w.cache, NULL, 0, &admission));
     assert_int_equal(admission.verdict, KVP_ADMIT_OK);
-    assert_ok(kvp_can_swap_in(w.cache, NULL, 0, 0, &admission));
+    assert_ok(kvp_cache_can_swap_in(w.cache, NULL, 0, 0, &admission));
     assert_int_equal(admission.need_blocks, 0);
     assert_ok(kvp_step_commit(w.cache, c.step, NULL, NULL, 0));
     end_world(&w);

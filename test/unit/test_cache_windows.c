@@ -586,6 +586,30 @@ static void test_nobody_hits_what_a_window_of_its_own_has_computed(void **state)
     end_world(&w);
 }
 
+/* The group's window again: what was computed meanwhile is private for good. What lies before it
+ * and is computed again has the KV that others have. */
+static void test_the_groups_window_again(void **state)
+{
+    (void)state;
+    world w = small_world(7);
+    const kvp_seq other = open_done(&w, ints(100), 12);
+    assert_ok(try_window(&w, other, 0, 64)); /* hides nothing: private from 64 on */
+    assert_ok(try_window(&w, other, 0, 0));
+    assert_ok(kvp_seq_truncate(w.cache, other, 2, NULL));
+    assert_ok(kvp_seq_extend(w.cache, other, ints(200), 10, 0));
+    assert_ok(kvp_seq_commit(w.cache, other, 12));
+    assert_int_equal(info_of(&w, other).public_tokens, 12);
+
+    assert_ok(try_window(&w, other, 0, 12)); /* from 12 on */
+    decode(&w, other, 1);
+    assert_ok(try_window(&w, other, 0, 0));
+    assert_ok(kvp_seq_truncate(w.cache, other, 6, NULL));
+    extend_seq(&w, other, 14);
+    assert_ok(kvp_seq_commit(w.cache, other, 20));
+    assert_int_equal(info_of(&w, other).public_tokens, 12); /* the third unit was computed again */
+    end_world(&w);
+}
+
 static void test_a_reset_forgets_windows(void **state)
 {
     (void)state;
@@ -631,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_what_a_call_for_a_window_refuses),
         cmocka_unit_test(test_what_is_computed_with_another_window_is_private),
         cmocka_unit_test(test_nobody_hits_what_a_window_of_its_own_has_computed),
+        cmocka_unit_test(test_the_groups_window_again),
         cmocka_unit_test(test_a_reset_forgets_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

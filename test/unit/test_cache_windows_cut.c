@@ -294,7 +294,7 @@ static void test_a_swapped_sequence_that_needs_what_was_dropped_stays_out(void *
     assert_moved(swap_out(&w, &seq, 1), 1, 0, 1, 0);
     drop_plan(&w);
     assert_unchanged(&w, assert_status(KVP_E_DROPPED, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL)));
-    assert_status(KVP_E_DROPPED, kvp_can_swap_in(w.cache, &seq, 1, 0, &admission));
+    assert_status(KVP_E_DROPPED, kvp_cache_can_swap_in(w.cache, &seq, 1, 0, &admission));
     assert_status(KVP_E_STATE, kvp_seq_truncate(w.cache, seq, 0, NULL));
     close_seq(&w, seq);
     end_world(&w);
@@ -313,7 +313,7 @@ static void expect_stuck(world *w, kvp_seq seq, uint32_t n_computed)
     assert_unchanged(w, assert_status(KVP_E_DROPPED, kvp_seq_extend(w->cache, seq, NULL, 0, 0)));
     assert_unchanged(w, assert_status(KVP_E_DROPPED, kvp_seq_extend(w->cache, seq, NULL, 1, 0)));
     assert_shortage(w, KVP_E_DROPPED, 0, 0);
-    assert_status(KVP_E_DROPPED, kvp_can_extend(w->cache, &batch, &admission));
+    assert_status(KVP_E_DROPPED, kvp_cache_can_extend(w->cache, &batch, &admission));
     assert_status(KVP_E_DROPPED, try_tree(w, seq, ints(7), &parent, 1));
     assert_status(KVP_E_DROPPED, kvp_seq_fork(w->cache, seq, n_computed, 0, &(kvp_seq){0}));
     assert_status(KVP_E_DROPPED, kvp_seq_truncate(w->cache, seq, n_computed, NULL));

@@ -1,13 +1,8 @@
 /* Every form of the checksum gives XXH3's number, at any length and address. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "base/checksum.h"
 
 #define XXH_INLINE_ALL

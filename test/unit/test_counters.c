@@ -1,7 +1,7 @@
 /* Counters beside the cache's near their ends: of requests, worker messages and transfers. The
  * cache's own are in test_cache_start.c. */
-#include "sched/state.h"
-#include "wire/send.h"
+#include "sched/sched_state.h"
+#include "wire/wire_send.h"
 #include "transfer/side.h"
 
 #include "sched_world.h"
@@ -92,7 +92,7 @@ static void test_worker_messages_are_numbered_on(void **state)
             drive_message(&d, i == 0 || i == 20);
             assert_ok(kvp_wire_mirror_apply(mirror, d.bytes, d.n_bytes, NULL));
             assert_status(KVP_E_STATE, kvp_wire_mirror_apply(mirror, d.bytes, d.n_bytes, NULL));
-            assert_ok(kvp_wire_mirror_info(mirror, &at));
+            assert_ok(kvp_wire_mirror_info_get(mirror, &at));
             assert_int_equal(at.number, corners[c] + 1 + i);
             assert_int_equal(drive_sum_mirror(mirror, &d.config), drive_sum_cache(&d));
         }
@@ -141,8 +141,8 @@ static void test_a_transfer_place_is_retired_before_its_generation_wraps(void **
         seen[1][n] = p.id_b;
         for (uint32_t k = 0; k < n; k++) {
             assert_true(seen[0][k] != p.id_a && seen[1][k] != p.id_b);
-            assert_status(KVP_E_HANDLE, kvp_sender_info(p.sender, seen[0][k], &info));
-            assert_status(KVP_E_HANDLE, kvp_receiver_info(p.receiver, seen[1][k], &info));
+            assert_status(KVP_E_HANDLE, kvp_sender_info_get(p.sender, seen[0][k], &info));
+            assert_status(KVP_E_HANDLE, kvp_receiver_info_get(p.receiver, seen[1][k], &info));
         }
     }
     const kvp_receive receive = receive_of(&p);

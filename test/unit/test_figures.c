@@ -1,15 +1,10 @@
 /* A report's list of figures: its order and forms as JSON, the rows of the text, want of memory. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "tool/report/figures.h"
 
 static void expect_json(json_t *figures, const char *expected)
@@ -99,6 +94,8 @@ static void test_rows(void **state)
     kvpi_figures_real(&figures, "per_second", 1999.5);
     kvpi_figures_real(&figures, "wall_seconds", 0.25);
     kvpi_figures_real(&figures, "ns_per_open", 1500);
+    kvpi_figures_integer(&figures, "p50_ns", 134217728);
+    kvpi_figures_integer(&figures, "read_bytes", 3u << 19);
     kvpi_figures_real(&figures, "ns_per_nothing", 0);
     json_t *list = kvpi_figures_end(&figures);
     expect_row(list, "{hits}", "of {blocks} blocks ({hits/blocks})",
@@ -108,6 +105,7 @@ static void test_rows(void **state)
     expect_row(list, "{wall_seconds}", "{per_second} a second",
                "  label                 250.0 ms  2,000 a second\n");
     expect_row(list, "{ns_per_open}", "{ns_per_nothing}", "  label                  1.50 us  -\n");
+    expect_row(list, "{p50_ns}", "{read_bytes}", "  label                 134.2 ms  1.50 MiB\n");
     expect_row(list, "2:00", "as it is", "  label                     2:00  as it is\n");
     json_decref(list);
 }

@@ -1,16 +1,12 @@
 /* The content hash against vectors made by a program that shares no line with the library
  * (test/golden/make_hash_vectors.py), and what its two functions refuse. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/hash.h>
 
-#include "../golden/hash_vectors.h"
+#include <golden/hash_vectors.h>
 
 enum { HASHES_MAX = 64 };
 

@@ -140,8 +140,8 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
 {
     kvp_stats stats;
     kvp_config config;
-    assert_ok(kvp_cache_stats(cache, &stats));
-    assert_ok(kvp_cache_config(cache, &config));
+    assert_ok(kvp_cache_stats_get(cache, &stats));
+    assert_ok(kvp_cache_config_get(cache, &config));
     assert_memory_equal(&report->stats, &stats, sizeof(stats));
     assert_memory_equal(&report->config, &config, sizeof(config)); /* nothing is uncached here */
     assert_int_equal(report->state, KVP_ARENA_WHOLE);
@@ -151,7 +151,7 @@ static void check_figures(kvp_cache *cache, const kvp_arena_report *report)
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_CACHED), stats.cached_blocks);
     assert_int_equal(sum_of(report, KVP_DEVICE, KVP_ARENA_PARKED), stats.parked_blocks);
     kvp_state_stats states;
-    assert_ok(kvp_cache_state_stats(cache, &states));
+    assert_ok(kvp_cache_state_stats_get(cache, &states));
     if (config.state_slots > 0) {
         const uint64_t *slots = report->blocks[KVP_DEVICE][config.n_groups];
         assert_int_equal(slots[KVP_ARENA_HELD], states.held_slots);
@@ -375,10 +375,10 @@ static void test_what_is_lent(void **state)
     assert_ok(kvp_arena_inspect(&source, &options, &report));
     assert_int_equal(report.state, KVP_ARENA_WHOLE);
     assert_ok(kvp_load_done(a.cache, load.number, (const uint8_t[]){1, 0}, 2, NULL));
-    assert_ok(kvp_blocks_lend(a.cache, &blocks[0], 1));
+    assert_ok(kvp_cache_lend(a.cache, &blocks[0], 1));
     assert_ok(kvp_arena_inspect(&source, &options, &report));
     assert_int_equal(report.state, KVP_ARENA_WHOLE);
-    assert_ok(kvp_blocks_return(a.cache, &blocks[0], 1));
+    assert_ok(kvp_cache_give_back(a.cache, &blocks[0], 1));
     arena_drop(&a);
 }
 

@@ -1,11 +1,5 @@
 /* Intervals of simulated time: they widen, and nothing that was put into them is lost. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "tool/replay/load_timeline.h"
 
 #define MS UINT64_C(1000000)

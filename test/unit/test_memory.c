@@ -1,13 +1,8 @@
 /* Memories: created and wrapped, what is refused, and reads: single tokens, gather, checksums. */
 #define _DEFAULT_SOURCE /* madvise, mincore */
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -314,6 +309,13 @@ static void test_layers(void **state)
         assert_int_equal(kvp_memory_layer(NULL, 0, &layer), KVP_E_ARG);
         kvp_memory_destroy(memory);
     }
+    kvp_layout layout = layout_of(KVP_F32, "NSHD");
+    kvp_layer layer;
+    layout.k.run_stride = 77; /* not looked at: all of D is one run */
+    kvp_memory *memory = create(&layout);
+    assert_int_equal(kvp_memory_layer(memory, 0, &layer), KVP_OK);
+    assert_int_equal(layer.k.run_stride, 0);
+    kvp_memory_destroy(memory);
 }
 
 static void test_layer_refusals(void **state)
@@ -337,6 +339,7 @@ static void test_layer_refusals(void **state)
         assert_int_equal(CALL(&layer, KVP_K, -2, 0), KVP_E_ARG);
         assert_int_equal(CALL(&layer, KVP_K, INT64_MAX, 0), KVP_E_ARG);
         assert_int_equal(CALL(&layer, KVP_K, 0, H), KVP_E_ARG);
+        assert_int_equal(CALL(&(kvp_layer){0}, KVP_K, 0, 0), KVP_E_ARG);
         assert_int_equal(CALL(&layer, KVP_K, 0, 0), KVP_OK);
 #undef CALL
     }
@@ -345,6 +348,7 @@ static void test_layer_refusals(void **state)
     assert_int_equal(kvp_layer_read(&layer, KVP_K, KVP_NO_SLOT, 0, row), KVP_E_ARG);
     const float other[D] = {7};
     assert_int_equal(kvp_layer_write(&layer, KVP_K, KVP_NO_SLOT, 0, other), KVP_OK);
+    assert_int_equal(kvp_layer_write(&layer, KVP_K, KVP_NO_SLOT, H, other), KVP_E_ARG);
     assert_int_equal(kvp_layer_read(&layer, KVP_K, 0, 0, row), KVP_OK);
     assert_true(row[0] == 1); /* written nowhere */
     kvp_memory_destroy(memory);
@@ -398,6 +402,14 @@ static void test_scales(void **state)
         assert_int_equal(kvp_layer_write(&layer, KVP_K, 2 * S + 1, 1, small), KVP_OK);
         assert_int_equal(kvp_layer_read(&layer, KVP_K, 2 * S + 1, 1, row), KVP_OK);
         assert_true(fabsf(row[0] - 2) < 1e-6f);
+        /* Memory of somebody else's may hold anything: a scale that is no number is replaced. */
+        const float no_scales[] = {NAN, INFINITY, -1};
+        for (size_t w = 0; w < COUNT(no_scales); w++) {
+            *scale = no_scales[w];
+            assert_int_equal(kvp_layer_write(&layer, KVP_K, 2 * S + 1, 1, large), KVP_OK);
+            assert_int_equal(kvp_layer_read(&layer, KVP_K, 2 * S + 1, 1, row), KVP_OK);
+            assert_true(row[0] == 4 * largest && row[1] == -64);
+        }
         kvp_memory_destroy(memory);
     }
 }
@@ -451,6 +463,13 @@ static void test_gather(void **state)
     /* A block outside that nobody asks for does not matter. */
     const kvp_gather first = {.row = wrong_row, .n_row = 3, .n_tokens = S};
     assert_int_equal(kvp_memory_gather(memory, &first, k[0][0], NULL), KVP_OK);
+    kvp_memory_destroy(memory);
+    kvp_layout latent = shape_of(KVP_F32);
+    latent.v.size = 0;
+    assert_int_equal(kvp_layout_arrange(&latent, "NSHD", NULL), KVP_OK);
+    memory = create(&latent);
+    assert_int_equal(kvp_memory_gather(memory, &gather, k[0][0], NULL), KVP_OK);
+    assert_int_equal(kvp_memory_gather(memory, &gather, NULL, v[0][0]), KVP_E_ARG);
     kvp_memory_destroy(memory);
 }
 

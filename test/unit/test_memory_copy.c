@@ -1,13 +1,9 @@
 /* Copies of whole plans: every slot carries a tag, and plain arrays of tags say what must be where.
  * Blocks are large here, so that they go past the caches and are shared by threads; small ones in
  * every layout are test_memory_random.c's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <stdlib.h>
 
@@ -277,7 +273,7 @@ static void test_plans(void **state)
             const uint32_t n = draw_plan(&random, copies, MAX_COPIES);
             const uint64_t bytes =
                 largest_phase(copies, n, kvp_layout_block_bytes(&sides[0][0].layout));
-            n_streamed_plans += bytes >= 1 << 20; /* cpu.c */
+            n_streamed_plans += bytes >= 1 << 20; /* copy_cpu.c */
             for (uint32_t c = 0; c < n; c++) {
                 struct side *src = &sides[0][copies[c].src_tier];
                 struct side *dst = &sides[0][copies[c].dst_tier];
@@ -480,6 +476,9 @@ static void test_create_refusals(void **state)
     assert_int_equal(kvp_memory_wrap(&layout, tensors, &both[0]), KVP_OK);
     tensors[0] = space + layout.k.tensor_bytes - 2;
     assert_int_equal(kvp_memory_wrap(&layout, tensors, &both[1]), KVP_OK);
+    kvp_memory *const devices[] = {both[0], sides[0].memory};
+    kvp_memory *const hosts[] = {sides[1].memory, both[1]}; /* of another group */
+    REFUSED(config.n_groups = 2; config.device = devices; config.host = hosts);
     REFUSED(config.device = &both[0]; config.host = &both[1]);
     kvp_memory_destroy(both[1]);
     tensors[0] = space + layout.k.tensor_bytes;
@@ -543,13 +542,97 @@ static void test_groups(void **state)
     kvp_memory_destroy(groups[1].memory);
 }
 
+/* Scales in one of the two tiers. */
+static void test_scales_in_one_tier(void **state)
+{
+    (void)state;
+    for (uint32_t host_has = 0; host_has < 2; host_has++) {
+        kvp_layout layout;
+        kvp_memory *both[2];
+        kvp_copier_config config;
+        kvp_copier *copier;
+        kvp_layout_init(&layout);
+        layout.type = KVP_INT8;
+        layout.n_blocks = N;
+        layout.block_tokens = S;
+        layout.n_layers = layout.n_heads = 1;
+        layout.k.size = layout.v.size = D;
+        assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_OK);
+        assert_int_equal(kvp_memory_create(&layout, NULL, &both[!host_has]), KVP_OK);
+        assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_OK);
+        assert_int_equal(kvp_memory_create(&layout, NULL, &both[host_has]), KVP_OK);
+        kvp_copier_config_init(&config);
+        config.device = &both[0];
+        config.host = &both[1];
+        assert_int_equal(kvp_copier_create(&config, &copier), KVP_E_ARG);
+        kvp_memory_destroy(both[0]);
+        kvp_memory_destroy(both[1]);
+    }
+}
+
+/* As many moves as there may be, of rows of any length: the longest are of the first group, or of
+ * the second; of K, or of V. */
+static void test_rows_of_any_length(void **state)
+{
+    (void)state;
+    enum { MOVES = 4 * S, LONG = 4096, SHORT = 2 };
+    for (uint32_t longest = 0; longest < 4; longest++) {
+        static float row[LONG];
+        kvp_memory *memories[2];
+        kvp_slot_move moves[MOVES];
+        kvp_copier_config config;
+        kvp_copier *copier;
+        kvp_layer layer;
+        for (uint32_t g = 0; g < 2; g++) {
+            kvp_layout layout;
+            kvp_layout_init(&layout);
+            layout.type = KVP_F32;
+            layout.n_blocks = 10;
+            layout.block_tokens = S;
+            layout.n_layers = layout.n_heads = 1;
+            layout.k.size = longest == 2 * g ? LONG : SHORT;
+            layout.v.size = longest == 2 * g + 1 ? LONG : SHORT;
+            assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_OK);
+            assert_int_equal(kvp_memory_create(&layout, NULL, &memories[g]), KVP_OK);
+        }
+        kvp_copier_config_init(&config);
+        config.n_groups = 2;
+        config.max_moves = MOVES;
+        config.device = memories;
+        assert_int_equal(kvp_copier_create(&config, &copier), KVP_OK);
+        const uint32_t group = longest / 2;
+        const int which = longest % 2 ? KVP_V : KVP_K;
+        assert_int_equal(kvp_memory_layer(memories[group], 0, &layer), KVP_OK);
+        for (uint32_t i = 0; i < MOVES; i++) {
+            moves[i] = (kvp_slot_move){S + i, 5 * S + i};
+            for (uint32_t e = 0; e < LONG; e++)
+                row[e] = (float)(i * LONG + e);
+            assert_int_equal(kvp_layer_write(&layer, which, S + i, 0, row), KVP_OK);
+        }
+        assert_int_equal(kvp_copier_move(copier, group, moves, MOVES, NULL), KVP_OK);
+        for (uint32_t i = 0; i < MOVES; i++) {
+            assert_int_equal(kvp_layer_read(&layer, which, 5 * S + i, 0, row), KVP_OK);
+            for (uint32_t e = 0; e < LONG; e++)
+                assert_true(row[e] == (float)(i * LONG + e));
+        }
+        kvp_copier_destroy(copier);
+        kvp_memory_destroy(memories[0]);
+        kvp_memory_destroy(memories[1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),      cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_plans),        cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_run_refusals), cmocka_unit_test(test_create_refusals),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_plans),
+        cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_run_refusals),
+        cmocka_unit_test(test_create_refusals),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_rows_of_any_length),
+        cmocka_unit_test(test_scales_in_one_tier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

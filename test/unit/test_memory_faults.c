@@ -1,12 +1,8 @@
 /* The n-th allocation, mapping or thread fails, for every n: the call says so, writes nothing, and
  * keeps nothing. The linker hands the library's calls to the __wrap functions (options.cmake). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <pthread.h>
 #include <sys/mman.h>

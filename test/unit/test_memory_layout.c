@@ -1,13 +1,9 @@
 /* Layouts: where each order of kvpager/memory.h puts an element, against the row-major index of the
  * engine's tensor, written down for each by hand; and what is refused, with its reason. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/memory.h>
 
@@ -357,6 +353,8 @@ static void test_slices(void **state)
             const struct at whole_scale = {.l = l + 1, .b = 3, .h = 1};
             assert_int_equal(offset_in(&part.k_scales, scale, 4),
                              offset_in(&whole.k_scales, whole_scale, 4));
+            assert_int_equal(offset_in(&part.v_scales, scale, 4),
+                             offset_in(&whole.v_scales, whole_scale, 4));
         }
     }
 }
@@ -368,16 +366,18 @@ static void test_slice_refusals(void **state)
     kvp_layout part = shape_of(KVP_F32, 1);
     const kvp_layout before = part;
     whole.first_layer = 10;
+    whole.first_head = 20;
     assert_int_equal(kvp_layout_arrange(&whole, "NSHD", NULL), KVP_OK);
     const kvp_slice wrong[] = {
-        {9, 1, 0, 1},  {10, 0, 0, 1},          {10, 4, 0, 1},         {13, 1, 0, 1},
-        {10, 1, 0, 0}, {10, 1, 2, 1},          {10, 1, 1, 2},         {10, 1, 0, UINT32_MAX},
-        {0, 1, 0, 1},  {10, UINT32_MAX, 0, 1}, {UINT32_MAX, 1, 0, 1},
+        {9, 1, 20, 1},           {9, 2, 20, 1},          {10, 0, 20, 1},         {10, 4, 20, 1},
+        {13, 1, 20, 1},          {10, 1, 20, 0},         {10, 1, 22, 1},         {10, 1, 21, 2},
+        {10, 1, 20, UINT32_MAX}, {10, 1, 19, 1},         {10, 1, 19, 2},         {0, 1, 20, 1},
+        {10, UINT32_MAX, 20, 1}, {UINT32_MAX, 1, 20, 1}, {10, 1, UINT32_MAX, 1},
     };
     for (size_t i = 0; i < COUNT(wrong); i++) {
         assert_int_equal(kvp_layout_slice(&whole, &wrong[i], &part), KVP_E_ARG);
     }
-    const kvp_slice right = {10, 1, 0, 1};
+    const kvp_slice right = {10, 1, 20, 1};
     assert_int_equal(kvp_layout_slice(NULL, &right, &part), KVP_E_ARG);
     assert_int_equal(kvp_layout_slice(&whole, NULL, &part), KVP_E_ARG);
     assert_int_equal(kvp_layout_slice(&whole, &right, NULL), KVP_E_ARG);
@@ -550,6 +550,78 @@ static void test_odd_and_right(void **state)
     assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
 }
 
+/* ----------------------------------------------------------------------- against a map of bytes */
+
+static uint64_t draws = 1;
+
+static uint32_t draw(uint32_t n)
+{
+    draws = draws * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(draws >> 33) % n;
+}
+
+enum { MAP_BYTES = 8192, MAPS = 20000 };
+
+/* Mark the bytes of all elements. Gives how many were marked before. */
+static unsigned mark_part(const kvp_layout *layout, const kvp_part *part, uint8_t *map)
+{
+    unsigned n = 0;
+    for (size_t b = 0; b < layout->n_blocks; b++) {
+        for (size_t t = 0; t < layout->block_tokens; t++) {
+            for (size_t h = 0; h < layout->n_heads; h++) {
+                for (size_t e = 0; e < part->size; e++) {
+                    const size_t at = part->offset + b * part->block_stride +
+                                      t * part->token_stride + h * part->head_stride + e;
+                    assert_true(at < part->tensor_bytes);
+                    n += map[at];
+                    map[at] = 1;
+                }
+            }
+        }
+    }
+    return n;
+}
+
+/* K and V one in the other, with the same strides and any offsets: refused if, and only if, a byte
+ * is of both. */
+static void test_parts_one_in_the_other(void **state)
+{
+    (void)state;
+    static uint8_t map[MAP_BYTES];
+    unsigned n_right = 0;
+    for (unsigned i = 0; i < MAPS; i++) {
+        kvp_layout layout;
+        kvp_layout_init(&layout);
+        layout.type = KVP_E4M3;
+        layout.n_layers = layout.n_tensors = 1;
+        layout.n_heads = 1 + draw(3);
+        layout.block_tokens = 1 + draw(3);
+        layout.n_blocks = 2 + draw(2);
+        kvp_part *k = &layout.k;
+        kvp_part *v = &layout.v;
+        k->size = k->run = 1 + draw(6);
+        v->size = v->run = 1 + draw(6);
+        const size_t longest = k->size > v->size ? k->size : v->size;
+        k->head_stride = longest + draw(8);
+        k->token_stride = (layout.n_heads - 1) * k->head_stride + longest + draw(20);
+        k->block_stride = (layout.block_tokens - 1) * k->token_stride +
+                          (layout.n_heads - 1) * k->head_stride + longest + draw(60);
+        v->head_stride = k->head_stride;
+        v->token_stride = k->token_stride;
+        v->block_stride = k->block_stride;
+        k->offset = draw((uint32_t)k->block_stride + 20);
+        v->offset = draw((uint32_t)k->block_stride + 20);
+        k->tensor_bytes = v->tensor_bytes = MAP_BYTES;
+        memset(map, 0, sizeof map);
+        assert_int_equal(mark_part(&layout, k, map), 0);
+        const int is_right = mark_part(&layout, v, map) == 0;
+        if ((kvp_layout_check(&layout, NULL) == KVP_OK) != is_right)
+            fail_msg("layout %u: %s", i, is_right ? "refused" : "taken");
+        n_right += is_right != 0;
+    }
+    assert_true(n_right > MAPS / 20 && n_right < MAPS / 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -565,6 +637,7 @@ int main(void)
         cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_check_refusals),
         cmocka_unit_test(test_odd_and_right),
+        cmocka_unit_test(test_parts_one_in_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* Memory of recurrent state: layouts of bytes, copied beside KV by one copier; what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/attention.h>
 #include <kvpager/memory.h>

@@ -37,7 +37,7 @@ static kvp_layer_part part_of(float *data, uint32_t S)
 static void make_layer(struct model *m)
 {
     kvp_config config;
-    assert_ok(kvp_cache_config(m->w.cache, &config));
+    assert_ok(kvp_cache_config_get(m->w.cache, &config));
     const size_t n = (size_t)config.n_blocks * config.block_tokens;
     m->k = calloc(n, sizeof(float));
     m->v = calloc(n, sizeof(float));
@@ -87,7 +87,7 @@ static void attend(struct model *m, kvp_attention *attention, const char *what)
     attention->q.data = q;
     attention->out.data = m->out;
     attention->lse.data = m->lse;
-    for (uint32_t impl = KVP_ATTN_AUTO; impl <= KVP_ATTN_REFERENCE; impl++) {
+    for (uint32_t impl = KVP_ATTENTION_AUTO; impl <= KVP_ATTENTION_REFERENCE; impl++) {
         attention->impl = impl;
         memset(m->out, 0x5A, sizeof m->out);
         assert_ok(kvp_attention_bytes(attention, &n_bytes));
@@ -124,13 +124,13 @@ static struct {
     kvp_meta_level levels[LEVELS];
 } a;
 
-static kvp_attn_level csr_level(uint32_t n_seqs)
+static kvp_attention_level csr_level(uint32_t n_seqs)
 {
-    return (kvp_attn_level){.n_rows = n_seqs,
-                            .n_blocks = (uint32_t)a.kv[n_seqs],
-                            .blocks = a.indices,
-                            .row_start = a.kv,
-                            .last_len = a.last};
+    return (kvp_attention_level){.n_rows = n_seqs,
+                                 .n_blocks = (uint32_t)a.kv[n_seqs],
+                                 .blocks = a.indices,
+                                 .row_start = a.kv,
+                                 .last_len = a.last};
 }
 
 /* Windows, trees and the step's queries, as every format takes them. */
@@ -200,7 +200,7 @@ static void check_windowed(struct model *m)
 {
     kvp_attention attention = common(m);
     fill_windowed(m);
-    const kvp_attn_level level = csr_level(m->batch.n_seqs);
+    const kvp_attention_level level = csr_level(m->batch.n_seqs);
     attention.levels = &level;
     attention.window.sink_len = a.sink_len;
     attention.window.window_offset = a.offset;
@@ -219,7 +219,7 @@ static void check_rows(struct model *m)
     kvp_attention attention = common(m);
     fill_csr(m);
     fill_tree(m, KVP_MASK_ROWS);
-    const kvp_attn_level level = csr_level(m->batch.n_seqs);
+    const kvp_attention_level level = csr_level(m->batch.n_seqs);
     attention.levels = &level;
     attend(m, &attention, "CSR");
     use_mask(m, &attention);
@@ -234,11 +234,11 @@ static void check_dense(struct model *m)
                                   .block_table = a.table,
                                   .seq_lens = a.lens};
     assert_ok(kvp_meta_fill_dense(m->w.cache, &m->batch, &dense));
-    const kvp_attn_level level = {.n_rows = m->batch.n_seqs,
-                                  .n_blocks = m->batch.n_seqs * META_TOKENS,
-                                  .blocks = a.table,
-                                  .row_stride = META_TOKENS,
-                                  .lengths = a.lens};
+    const kvp_attention_level level = {.n_rows = m->batch.n_seqs,
+                                       .n_blocks = m->batch.n_seqs * META_TOKENS,
+                                       .blocks = a.table,
+                                       .row_stride = META_TOKENS,
+                                       .lengths = a.lens};
     attention.levels = &level;
     attend(m, &attention, "dense");
 }
@@ -246,7 +246,7 @@ static void check_dense(struct model *m)
 static void check_cascade(struct model *m)
 {
     kvp_attention attention = common(m);
-    kvp_attn_level levels[LEVELS];
+    kvp_attention_level levels[LEVELS];
     kvp_meta_cascade cascade = {
         sizeof cascade, 1 + meta_below(LEVELS), MAX_E, a.order, a.levels, 0, 0};
     for (uint32_t l = 0; l < LEVELS; l++) {
@@ -256,12 +256,12 @@ static void check_cascade(struct model *m)
     assert_ok(kvp_meta_fill_cascade(m->w.cache, &m->batch, &cascade));
     for (uint32_t l = 0; l < cascade.n_levels; l++) {
         const int is_last = l + 1 == cascade.n_levels;
-        levels[l] = (kvp_attn_level){.n_rows = a.levels[l].n_groups,
-                                     .n_blocks = a.levels[l].n_entries,
-                                     .blocks = a.levels[l].kv_indices,
-                                     .row_start = a.levels[l].kv_indptr,
-                                     .last_len = a.levels[l].last_block_len,
-                                     .query_start = is_last ? NULL : a.levels[l].qo_indptr};
+        levels[l] = (kvp_attention_level){.n_rows = a.levels[l].n_groups,
+                                          .n_blocks = a.levels[l].n_entries,
+                                          .blocks = a.levels[l].kv_indices,
+                                          .row_start = a.levels[l].kv_indptr,
+                                          .last_len = a.levels[l].last_block_len,
+                                          .query_start = is_last ? NULL : a.levels[l].qo_indptr};
     }
     attention.levels = levels;
     attention.n_levels = cascade.n_levels;
@@ -280,7 +280,7 @@ static void test_attention_takes_metadata_as_it_is(void **state)
         uint32_t begin[META_SEQS], n_tokens[META_SEQS];
         kvp_config config;
         m.w = meta_random_world();
-        assert_ok(kvp_cache_config(m.w.cache, &config));
+        assert_ok(kvp_cache_config_get(m.w.cache, &config));
         const uint32_t n = meta_random_seqs(&m.w, seqs);
         make_layer(&m);
         for (uint32_t i = 0; i < 6; i++) {

@@ -388,7 +388,7 @@ static void test_random_batches_equal_the_slow_construction(void **state)
         kvp_seq seqs[META_SEQS], chosen[META_SEQS];
         uint32_t begin[META_SEQS], n_tokens[META_SEQS];
         kvp_config config;
-        assert_ok(kvp_cache_config(w.cache, &config));
+        assert_ok(kvp_cache_config_get(w.cache, &config));
         const uint32_t n = meta_random_seqs(&w, seqs);
         for (uint32_t i = 0; i < 8; i++) {
             const uint32_t B = meta_random_batch(&w, seqs, n, chosen, begin, n_tokens);

@@ -1,17 +1,11 @@
 /* The learned policy on traces that are hard for it, beside LRU and the optimum: what LRU hits, but
  * for a hundredth and for C/8 + 2^20 / block_tokens blocks, and much more where LRU fails. In the
  * simulation of `kvpager mrc`, and in a cache. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "tool/mrc/learned.h"
+#include "tool/mrc/mrc_learned.h"
 #include "tool/mrc/lru.h"
 #include "tool/mrc/policies.h"
 #include "tool/progress.h"
@@ -100,7 +94,7 @@ static struct figures measure(void)
     found.optimum =
         (uint64_t)kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, C) / refs.block_tokens;
     kvpi_mrc_policies_free(policies);
-    assert_int_equal(kvpi_mrc_learned_run(&refs, C, &learned), TOOL_OK);
+    assert_int_equal(kvpi_mrc_learned_run_sizes(&refs, &(uint64_t){C}, 1, &learned), TOOL_OK);
     found.learned = learned.blocks;
     return found;
 }
@@ -378,13 +372,13 @@ static void test_cold(void **state)
     for (int round = 0; round < 1000; round++) {
         kvpi_mrc_curve curve;
         kvpi_mrc_learned_hits learned;
-        const uint32_t blocks = 8 + draw(&random, 100);
+        const uint64_t blocks = 8 + draw(&random, 100);
         begin(16);
-        while (refs.n_refs + 6 < 2 * (uint64_t)blocks) {
+        while (refs.n_refs + 6 < 2 * blocks) {
             add_branch(&random);
         }
         assert_int_equal(kvpi_mrc_lru_make(&refs, "test", &curve), TOOL_OK);
-        assert_int_equal(kvpi_mrc_learned_run(&refs, blocks, &learned), TOOL_OK);
+        assert_int_equal(kvpi_mrc_learned_run_sizes(&refs, &blocks, 1, &learned), TOOL_OK);
         const kvpi_mrc_hits lru = kvpi_mrc_lru_at(&curve, blocks);
         all += (uint64_t)kvpi_mrc_lru_at(&curve, 10 * blocks).blocks - (uint64_t)lru.blocks;
         assert_true(learned.blocks == (uint64_t)lru.blocks);

@@ -10,20 +10,15 @@
  *   7  nothing reports how many blocks are missing
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
-
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 enum { S = 4 };
 
@@ -59,7 +54,7 @@ static fixture set_up(uint32_t usable)
 
 static void expect_whole(const fixture *f)
 {
-    assert_int_equal(kvp_check(f->cache, 3, NULL), KVP_OK);
+    assert_int_equal(kvp_cache_check(f->cache, 3, NULL), KVP_OK);
 }
 
 static void tear_down(fixture *f)
@@ -71,7 +66,7 @@ static void tear_down(fixture *f)
 static kvp_stats stats_of(const fixture *f)
 {
     kvp_stats stats;
-    assert_int_equal(kvp_cache_stats(f->cache, &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(f->cache, &stats), KVP_OK);
     return stats;
 }
 
@@ -299,7 +294,7 @@ static void test_defect_2_an_evicted_block_leaves_nothing_behind(void **state)
         fill_block(i, tokens);
         kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = S};
         kvp_open_info info;
-        assert_int_equal(kvp_match(f.cache, f.ns, &prompt, &info), KVP_OK);
+        assert_int_equal(kvp_cache_match(f.cache, f.ns, &prompt, &info), KVP_OK);
         assert_int_equal(info.hit_tokens, i < PROMPTS - USABLE ? 0 : S);
         assert_int_equal(info.stop, i < PROMPTS - USABLE ? KVP_STOP_MISS : KVP_STOP_END);
     }
@@ -557,7 +552,7 @@ static void test_defect_6_a_failed_step_takes_its_commit_back(void **state)
     close_seq(&f, second);
     close_seq(&f, third);
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 2 * S};
-    assert_int_equal(kvp_match(f.cache, f.ns, &prompt, &info), KVP_OK);
+    assert_int_equal(kvp_cache_match(f.cache, f.ns, &prompt, &info), KVP_OK);
     assert_int_equal(info.hit_tokens, S);
     tear_down(&f);
 }
@@ -567,7 +562,7 @@ static void test_defect_6_a_failed_step_takes_its_commit_back(void **state)
 static void expect_shortage(const fixture *f, kvp_status status, uint64_t missing)
 {
     kvp_shortage shortage;
-    assert_int_equal(kvp_cache_shortage(f->cache, &shortage), KVP_OK);
+    assert_int_equal(kvp_cache_shortage_get(f->cache, &shortage), KVP_OK);
     assert_int_equal(shortage.status, status);
     assert_int_equal(shortage.missing_blocks, missing);
 }
@@ -579,7 +574,7 @@ static void expect_admission(fixture *f, uint32_t n_tokens, uint32_t verdict, ui
         tokens[i] = 5000 + i;
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
     kvp_admission admission;
-    assert_int_equal(kvp_can_open(f->cache, f->ns, &prompt, &admission), KVP_OK);
+    assert_int_equal(kvp_cache_can_open(f->cache, f->ns, &prompt, &admission), KVP_OK);
     assert_int_equal(admission.verdict, verdict);
     assert_int_equal(admission.missing_blocks, missing);
 
@@ -638,7 +633,7 @@ static void test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing(v
     const int32_t next[] = {20, 21};
     kvp_batch batch = {.struct_size = sizeof batch, .n_seqs = 2, .seqs = both, .tokens = next};
     kvp_admission admission;
-    assert_int_equal(kvp_can_extend(f.cache, &batch, &admission), KVP_OK);
+    assert_int_equal(kvp_cache_can_extend(f.cache, &batch, &admission), KVP_OK);
     assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
     assert_int_equal(admission.need_blocks, 2);
     assert_int_equal(admission.missing_blocks, 2);

@@ -1,14 +1,10 @@
 /* The bytes of operation logs: what record.c writes is what oplog/decode.c reads, for every call;
  * the bytes themselves are frozen. Nothing here needs a cache: see test_oplog_damage.c for logs
  * that are not whole, and test_oplog_replay.c for logs that run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -709,7 +705,7 @@ static void test_a_log_with_states(void **state)
     kvpi_record_seq_checkpoint(&made.recorder, SEQ, KVP_E_STATE, KVP_CHECKPOINT_SKIPPED);
     assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof refused, refused,
                         sizeof refused);
-    kvpi_record_cache_config(&made.recorder, KVP_OK, &config);
+    kvpi_record_cache_config_get(&made.recorder, KVP_OK, &config);
     sample_end(&made);
     kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
     assert_int_equal(kvp_oplog_config(log, &read), KVP_OK);

@@ -1,14 +1,9 @@
 /* Operation logs that are not whole: any damage is found or harmless; a sink that refuses leaves
  * the beginning of a log. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "oplog_calls.h"
 #include "oplog_sample.h"
 #include "oplog/decode.h"
@@ -308,7 +303,7 @@ static void test_a_call_behind_those_that_are_in_no_log(void **state)
     log = sample_open(made.memory.bytes, made.memory.n_bytes);
     assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
     assert_int_equal(record.call.op, KVP_CALL_PROMPT_END);
-    assert_string_equal(kvp_call_name(record.call.op), "seq_prompt_end");
+    assert_string_equal(kvp_oplog_call_name(record.call.op), "seq_prompt_end");
     assert_int_equal(record.call.position, 5);
     assert_int_equal(record.status, KVP_OK);
     kvp_oplog_close(log);

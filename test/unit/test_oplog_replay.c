@@ -1,14 +1,10 @@
 /* Logs of real runs: what was recorded replays bit for bit; what was altered is found where it
  * was. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/oplog.h>
 
@@ -38,7 +34,7 @@ static void test_recorded_runs_replay_bit_for_bit(void **state)
     }
     for (uint32_t op = 1; op <= OPLOG_DRIVE_CALLS; op++)
         if (n_ok[op] == 0 && oplog_has_call(op))
-            fail_msg("%s never succeeded", kvp_call_name(op));
+            fail_msg("%s never succeeded", kvp_oplog_call_name(op));
     assert_true(n_moves > 20 && n_dropped > 20);
 }
 
@@ -155,7 +151,7 @@ static void hostile_calls_on(const kvp_config *config)
     /* The most is a snapshot: every node in both tiers and each group, an event and U tokens
      * each; and the handle that every call here has. */
     kvp_config_init(&resolved);
-    assert_int_equal(kvp_config_peek(replay.cache, &resolved), KVP_OK);
+    assert_int_equal(kvp_cache_config_peek(replay.cache, &resolved), KVP_OK);
     const size_t most = 2 * (size_t)resolved.n_groups * resolved.n_nodes *
                         (sizeof(kvp_event) + resolved.unit_tokens * 4);
     assert_true(replay.outcome.storage_bytes <= most + sizeof(kvp_seq));

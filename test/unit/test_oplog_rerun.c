@@ -1,13 +1,9 @@
 /* Logs of real runs with calls left out: what is left is a log again, with the handles and steps
  * that it has now. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/oplog.h>
 

@@ -1,13 +1,9 @@
-/* Calls as data: kvp_call_run makes the call that a kvp_call describes, and the outcome has what
- * the call gave. Every call is made by the random runs of test_oplog_replay.c; here are those whose
- * outcomes take some work. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* Calls as data: kvp_oplog_call_run makes the call that a kvp_call describes, and the outcome has
+ * what the call gave. Every call is made by the random runs of test_oplog_replay.c; here are those
+ * whose outcomes take some work. */
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/oplog.h>
 
@@ -25,7 +21,7 @@ static kvp_status make(struct fixture *f, kvp_call call)
     /* What the call does not write must not look as if it had. */
     if (f->out.storage != NULL)
         memset(f->out.storage, 0xee, f->out.storage_bytes);
-    assert_int_equal(kvp_call_run(f->cache, &call, &f->out), KVP_OK);
+    assert_int_equal(kvp_oplog_call_run(f->cache, &call, &f->out), KVP_OK);
     return f->out.status;
 }
 
@@ -244,7 +240,7 @@ static void test_a_tree_and_its_moves(void **state)
                     f.out.moves[group].src == places[group][1]);
     grow.n_tokens = 3; /* not the sum of the counts */
     grow.tokens = NULL;
-    assert_int_equal(kvp_call_run(f.cache, &grow, &f.out), KVP_E_ARG);
+    assert_int_equal(kvp_oplog_call_run(f.cache, &grow, &f.out), KVP_E_ARG);
     end(&f);
 }
 

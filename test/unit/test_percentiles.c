@@ -1,12 +1,7 @@
 /* Percentiles by nearest rank, and histograms against them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "tool/percentiles.h"
 
 enum { N_RANDOM = 5000 };

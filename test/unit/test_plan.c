@@ -1,13 +1,8 @@
 /* The plan of copies: phases (X2), which copies a freed block takes out of it, and taking it. The
  * model is the sentence in cache.h, done with loops over a plain array. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "core/stages/plan.h"
 
 enum { BLOCKS = 12, CAPACITY = 24 };

@@ -1,12 +1,6 @@
 /* The learned policy as a whole: classes, what goes, when LRU takes its place, its audit. What it
  * gains and loses is in test_policy_hits_of_traces.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/policy/policy.h"
 #include "world.h"

@@ -1,12 +1,6 @@
 /* The ghost: what outlived which bin, what came back in which, and what LRU has. All uses ever are
  * kept here, and the counts are made from them by the definition. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/policy/ghost.h"
 #include "world.h"

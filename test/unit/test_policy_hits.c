@@ -1,13 +1,7 @@
 /* Bins of ages, and the index: against probabilities and sums in floating point that are written
  * from the formulas in hits.h, by the definition and slowly. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/policy/bins.h"
 #include "core/policy/hits.h"

@@ -1,11 +1,5 @@
 /* What may go, in order: random blocks come and leave, and a slow search says what the ends are. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "core/policy/order.h"
 #include "world.h"

@@ -3,15 +3,10 @@
  * classes. Requests change their habits, so that every way to choose a victim comes up.
  *
  *   test_policy_plain [FIRST N]     small caches with seeds FIRST .. FIRST + N - 1; default 1 12 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "../model/oracle_policy.h"
 #include "core/policy/policy.h"
 

@@ -1,13 +1,8 @@
 /* The pool: states (B1), counts (B2), the order of the queues (B3), and that its check sees each
  * thing that can be wrong with them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "core/stages/pool.h"
 
 enum { N = 8, MANY = 48, CLASSES = KVP_RETENTION_CLASSES };

@@ -1,13 +1,8 @@
 /* The tree of nodes and its index: what find decides by, removal without tombstones, when nodes
  * die, and the lists of duplicates. Hashes are made up here: tags collide where they should. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "core/stages/prefix.h"
 
 enum { U = 2, NODES = 12, BLOCKS = 6, KEYS = 2 };

@@ -1,13 +1,8 @@
 /* The index against a plain list of entries, under random changes: what a search gives, and what
  * each line counts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "core/stages/prefix_tags.h"
 
 enum { LINES = 5, ENTRIES = 44 }; /* of 50 places: most lines are full */

@@ -1,13 +1,9 @@
 /* The writer's way for machines of another byte order, taken on this one: each element has the
- * bytes that docs/OPLOG.md gives it, and both ways agree. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * bytes that docs/FORMATS.md gives it, and both ways agree. */
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #define KVPI_RECORD_PORTABLE
 #include "core/record/put.h"

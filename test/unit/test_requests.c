@@ -4,13 +4,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
-/* cmocka.h needs these before it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "mocka.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -553,14 +553,14 @@ static void test_configuration_refused(void **state)
     (void)state;
     world w = small_world(8);
     kvp_config cache_config;
-    assert_ok(kvp_cache_config(w.cache, &cache_config));
+    assert_ok(kvp_cache_config_get(w.cache, &cache_config));
     kvp_sched *sched;
     size_t bytes;
     kvp_sched_config good;
     kvp_sched_config_init(&good);
     assert_ok(kvp_sched_bytes(&good, w.cache, &bytes));
-    kvp_sched_config bad[11];
-    for (int i = 0; i < 11; i++) {
+    kvp_sched_config bad[12];
+    for (int i = 0; i < 12; i++) {
         bad[i] = good;
     }
     bad[0].struct_size = 1;
@@ -574,7 +574,8 @@ static void test_configuration_refused(void **state)
     bad[8].swap_ahead = 2;
     bad[9].wait_for_prefix = 2;
     bad[10].free_target = 2; /* 8 blocks allow 1 */
-    for (int i = 0; i < 11; i++) {
+    bad[11].make_way = 2;
+    for (int i = 0; i < 12; i++) {
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
     }
     assert_status(KVP_E_ARG, kvp_sched_create(&good, NULL, NULL, 0, &sched));

@@ -158,6 +158,38 @@ static void test_fifty_steps_with_recomputes(void **state)
     assert_int_equal(stats.swapped_in, 0);
 }
 
+/* A beam that goes on from another one's is of the same request, and its sequence says so. */
+static void test_forks_keep_the_tag(void **state)
+{
+    (void)state;
+    enum { TAG = 4711 };
+    static const int32_t tokens[10];
+    kvp_config cache_config = config_of(4, 4, 16);
+    kvp_sched_config config = sched_config_of(8, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10, .tag = TAG};
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .ns = s.w.ns,
+                                       .prompt = &prompt,
+                                       .max_new_tokens = 9,
+                                       .n_samples = 3};
+    static const uint32_t parents[] = {2, 2, 2};
+    const kvp_request request = submit_with(&s, &submission);
+    (void)run_step(&s);
+    for (int reordered = 0; reordered < 2; reordered++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            kvp_sample_info sample;
+            kvp_seq_info info;
+            assert_ok(kvp_request_sample(s.sched, request, i, &sample));
+            assert_ok(kvp_seq_info_get(s.w.cache, sample.seq, &info));
+            assert_int_equal(info.tag, TAG);
+        }
+        assert_ok(kvp_sched_reorder(s.sched, request, parents, NULL));
+    }
+    end_sched_world(&s);
+}
+
 /* A group that may be reordered after each finish is not swapped out before that, ahead of need or
  * not; on the host it cannot be. */
 static void test_when_it_may_be_reordered(void **state)
@@ -226,6 +258,7 @@ int main(void)
         cmocka_unit_test(test_fifty_steps),
         cmocka_unit_test(test_fifty_steps_with_swaps),
         cmocka_unit_test(test_fifty_steps_with_recomputes),
+        cmocka_unit_test(test_forks_keep_the_tag),
         cmocka_unit_test(test_when_it_may_be_reordered),
         cmocka_unit_test(test_some_have_ended),
     };

@@ -1,7 +1,7 @@
 /* The scheduler's audit: each thing that it looks at is spoilt, once, and it must say so. */
 #include "sched_world.h"
 
-#include "sched/state.h"
+#include "sched/sched_state.h"
 
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* Drafts of the scheduler: slots behind those that decode, what is accepted, what is taken back.
  * With recurrent state, the state after the accepted tokens is in the slot that the step writes. */
+#include <kvpager/trees.h>
+
 #include "sched_world.h"
 
 enum { S = 4, MOST = 16 };
@@ -129,7 +131,7 @@ static void test_with_states_too(void **state)
 static uint64_t held_slots(const sched_world *s)
 {
     kvp_state_stats stats;
-    assert_ok(kvp_cache_state_stats(s->w.cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(s->w.cache, &stats));
     return stats.held_slots;
 }
 
@@ -219,13 +221,13 @@ static void test_only_what_was_accepted_is_hit(void **state)
     (void)accept(&s, 3); /* 12 tokens are computed */
     assert_ok(kvp_request_tokens(s.sched, a, 0, (kvp_range){0, 13}, tokens));
     kvp_prompt prompt = prompt_of(tokens, 13);
-    assert_ok(kvp_match(s.w.cache, s.w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(s.w.cache, s.w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 12);
     (void)accept(&s, 1);
     tokens[13] = 2000;
     tokens[14] = tokens[15] = 7;
     prompt = prompt_of(tokens, 16);
-    assert_ok(kvp_match(s.w.cache, s.w.ns, &prompt, &info));
+    assert_ok(kvp_cache_match(s.w.cache, s.w.ns, &prompt, &info));
     assert_int_equal(info.hit_tokens, 12);
     end_sched_world(&s);
 }
@@ -457,6 +459,39 @@ static void test_refusals(void **state)
     end_sched_world(&s);
 }
 
+/* Drafts of the scheduler are chains: a sequence that an engine gives a tree ends its request. */
+static void test_a_tree_ends_its_request(void **state)
+{
+    (void)state;
+    static const int32_t root = -1;
+    const uint32_t one = 1;
+    kvp_config cache_config = config_of(S, S, 32);
+    kvp_sched_config config = sched_config_of(4, 16);
+    config.draft_tokens = 3;
+    cache_config.max_tree_tokens = 4;
+    sched_world s = make_sched_world(&cache_config, &config);
+    const kvp_request a = submit(&s, 0, 6, 12);
+    const kvp_request b = submit(&s, 50, 6, 12);
+    (void)run_step(&s);
+    const kvp_seq seq = sample_of(&s, a, 0).seq;
+    const kvp_batch batch = {.struct_size = sizeof batch,
+                             .n_seqs = 1,
+                             .seqs = &seq,
+                             .n_tokens = &one,
+                             .tokens = ints(7)};
+    assert_ok(kvp_seq_extend_tree(s.w.cache, &batch, &root));
+    const kvp_step step = make_step(&s);
+    assert_int_equal(step.n_ended, 1);
+    assert_int_equal(step.ended[0].request.bits, a.bits);
+    assert_int_equal(step.ended[0].reason, KVP_END_REFUSED);
+    assert_int_equal(step.ended[0].status, KVP_E_STATE);
+    assert_int_equal(step.n_decoding, 1);
+    assert_int_equal(step.seqs[0].request.bits, b.bits);
+    (void)finish_step(&s, &step);
+    run_until_over(&s, 1);
+    end_sched_world(&s);
+}
+
 static void test_rings_are_for_drafts_only(void **state)
 {
     (void)state;
@@ -491,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_aborted_with_drafts),
         cmocka_unit_test(test_a_sequence_that_was_closed),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_a_tree_ends_its_request),
         cmocka_unit_test(test_rings_are_for_drafts_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

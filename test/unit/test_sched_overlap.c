@@ -18,28 +18,9 @@ static sched_world overlapped_world(uint32_t usable, uint32_t preempt, double wa
     return s;
 }
 
-/* A step of the caller's own: what is released while it is out is parked. */
-static uint64_t begin_own(sched_world *s)
-{
-    kvp_copy copies[8];
-    uint32_t n;
-    uint64_t step;
-    assert_ok(kvp_step_begin(s->w.cache, copies, 8, &n, &step));
-    assert_int_equal(n, 0);
-    return step;
-}
-
 static void end_own(sched_world *s, uint64_t step)
 {
     assert_ok(kvp_step_done(s->w.cache, step, NULL));
-}
-
-/* Two requests of two full blocks each, that decode: each begins a block in the next step. */
-static void start_two(sched_world *s, kvp_request *a, kvp_request *b)
-{
-    *a = submit(s, 1, 8, 8);
-    *b = submit(s, 100, 8, 8);
-    (void)run_step(s);
 }
 
 static void test_life_of_a_victim(void **state)
@@ -49,7 +30,7 @@ static void test_life_of_a_victim(void **state)
         sched_world s = overlapped_world(4, preempt, 0);
         kvp_request a;
         kvp_request b;
-        start_two(&s, &a, &b);
+        start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_preempted + step.n_swapped_out, 1);
         run_until_over(&s, 2);
@@ -65,7 +46,7 @@ static void test_nobody_gives_way_for_parked_blocks(void **state)
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     const kvp_request c = submit(&s, 200, 7, 8);
     for (int i = 0; i < 4; i++) {
         (void)run_step(&s); /* a and b take the last two, and fill them */
@@ -151,7 +132,7 @@ static void test_paused_is_left_alone(void **state)
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
     assert_ok(kvp_sched_abort(s.sched, a));
@@ -229,7 +210,7 @@ static void test_failed_plan(void **state)
     sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_swapped_out, 1);
     assert_int_equal(s.n_copies, 2);
@@ -255,7 +236,7 @@ static void test_failed_step_of_others(void **state)
     sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_swapped_out, 1);
     (void)make_step(&s);
     assert_true(sched_memory_spoil(&s.memory, s.copies, s.n_copies));

@@ -1,14 +1,8 @@
 /* The scheduler's queue against a sorted array, and the token arena against plain arrays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "sched/state.h"
+#include "sched/sched_state.h"
 #include "world.h"
 
 enum { N = 200, N_PAGES = 40, N_CHAINS = 6, MAX_CHAIN = 1000 };

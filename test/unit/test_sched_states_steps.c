@@ -24,17 +24,6 @@ static kvp_state_info sample_state_of(const sched_world *s, kvp_request request,
     return state_of(&s->w, sample_of(s, request, sample).seq);
 }
 
-/* A step of the caller's own: what is released while it is out is parked. */
-static uint64_t begin_own(sched_world *s)
-{
-    kvp_copy copies[8];
-    uint32_t n;
-    uint64_t step;
-    assert_ok(kvp_step_begin(s->w.cache, copies, 8, &n, &step));
-    assert_int_equal(n, 0);
-    return step;
-}
-
 /* ------------------------------------------------------------------------------- two slots each */
 
 static void test_a_step_writes_another_slot_than_it_reads(void **state)

@@ -24,14 +24,6 @@ static sched_world world_of(const kvp_config *cache_config, const kvp_sched_conf
     return s;
 }
 
-/* Two requests of two full blocks each, that decode: each begins a block in the next step. */
-static void start_two(sched_world *s, kvp_request *a, kvp_request *b)
-{
-    *a = submit(s, 1, 8, 8);
-    *b = submit(s, 100, 8, 8);
-    (void)run_step(s);
-}
-
 /* ------------------------------------------------------------------------------------ out, in */
 
 static void test_victim_goes_to_the_host_and_back(void **state)
@@ -40,7 +32,7 @@ static void test_victim_goes_to_the_host_and_back(void **state)
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 0);
     assert_int_equal(step.n_swapped_out, 1);
@@ -81,7 +73,7 @@ static void test_abort_on_the_host(void **state)
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).host_held_blocks, 2);
     assert_ok(kvp_sched_abort(s.sched, b));
@@ -98,7 +90,7 @@ static void test_destroyed_with_requests_on_the_host(void **state)
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).swapped_seqs, 1);
     end_sched_world(&s); /* checks that no sequence is left */
@@ -110,7 +102,7 @@ static void test_recompute_when_the_host_is_full(void **state)
     sched_world s = swap_world(4, 1);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_swapped_out, 0);
     assert_int_equal(step.n_preempted, 1);
@@ -128,7 +120,7 @@ static void test_recompute_without_a_host_tier(void **state)
     sched_world s = make_sched_world(&cache_config, &config);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_preempted, 1);
     run_until_over(&s, 2);
     end_sched_world(&s);
@@ -138,18 +130,20 @@ static void test_recompute_without_a_host_tier(void **state)
 static void test_recompute_when_the_way_back_is_too_long(void **state)
 {
     (void)state;
-    for (uint32_t max_copies = 2; max_copies <= 3; max_copies++) {
-        kvp_config cache_config = host_config(4, 8);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t n_groups = 1 + i / 2, lack = i % 2;
+        kvp_config cache_config = host_config(4 * n_groups, 8 * n_groups);
         kvp_sched_config config = swap_config();
         config.max_running = 2;
-        cache_config.max_copies = max_copies; /* two blocks and one sample */
+        cache_config.n_groups = n_groups;
+        cache_config.max_copies = 3 * n_groups - lack; /* two blocks and one sample */
         sched_world s = world_of(&cache_config, &config);
         kvp_request a;
         kvp_request b;
-        start_two(&s, &a, &b);
+        start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_preempted, max_copies == 2);
-        assert_int_equal(step.n_swapped_out, max_copies == 3);
+        assert_int_equal(step.n_preempted, lack);
+        assert_int_equal(step.n_swapped_out, !lack);
         run_until_over(&s, 2);
         end_sched_world(&s);
     }
@@ -157,19 +151,19 @@ static void test_recompute_when_the_way_back_is_too_long(void **state)
 
 /* A prompt that is computed in chunks goes on where it was; what its samples will need is promised
  * anew when it comes back. */
-static void test_prompt_under_way(void **state)
+static void check_prompt_under_way(uint32_t n_groups)
 {
-    (void)state;
-    const kvp_config cache_config = host_config(12, 16);
+    kvp_config cache_config = host_config(12 * n_groups, 16 * n_groups);
+    cache_config.n_groups = n_groups;
     kvp_sched_config config = swap_config();
     config.chunk_tokens = 4;
     sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 4, 20);
     (void)run_step(&s);
     const kvp_request b = submit_rank(&s, 100, 18, 4, 0, 3);
-    kvp_step step = run_step(&s); /* a has 2 blocks, b 5 */
+    kvp_step step = run_step(&s); /* for each group a has 2 blocks, b 5 */
     assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(sched_stats_of(&s).promised_blocks, 2);
+    assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * n_groups);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, b));
     const kvp_request c = submit(&s, 200, 16, 1); /* 4 of 5, two of them promised */
@@ -178,19 +172,27 @@ static void test_prompt_under_way(void **state)
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_int_equal(sched_stats_of(&s).promised_blocks, 0);
     assert_int_equal(sample_of(&s, b, 0).computed_tokens, 8);
-    assert_int_equal(stats_of(&s.w).host_held_blocks, 2); /* what is not computed has no KV */
+    assert_int_equal(stats_of(&s.w).host_held_blocks,
+                     2 * n_groups); /* what is not computed has no KV */
     assert_ok(kvp_sched_resume(s.sched, b));
     step = run_step(&s); /* 5 of 6, and two to be promised */
     assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
     assert_ok(kvp_sched_abort(s.sched, a));
     step = make_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
-    assert_int_equal(sched_stats_of(&s).promised_blocks, 2);
+    assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * n_groups);
     assert_int_equal(item_of(&step, b, 0)->begin, 8);
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
     end_sched_world(&s);
+}
+
+static void test_prompt_under_way(void **state)
+{
+    (void)state;
+    check_prompt_under_way(1);
+    check_prompt_under_way(2); /* blocks are promised in each group */
 }
 
 /* A block that samples share is one block on the host, and again one when they come back. */
@@ -236,7 +238,7 @@ static void test_swapped_before_waiting(void **state)
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     (void)run_step(&s);
     const kvp_request c = submit_rank(&s, 200, 12, 4, -1, 1);
     assert_ok(kvp_sched_abort(s.sched, a));
@@ -470,6 +472,45 @@ static void test_left_out_on_the_way_in(void **state)
     end_sched_world(&s);
 }
 
+/* A group that catches up comes back when there is room for what its samples take at once in each
+ * layer group: the block in which the prompt ends, and the next one. */
+static void check_at_once(uint32_t n_groups, uint32_t lack)
+{
+    kvp_config cache_config = host_config((3 + 2 * 2 + 1) * n_groups - lack, 32);
+    cache_config.n_groups = n_groups;
+    cache_config.keep_evicted = 0;
+    const kvp_sched_config config = swap_config();
+    sched_world s = world_of(&cache_config, &config);
+    const kvp_request r = submit_rank(&s, 1, 6, 6, 0, 3);
+    for (int i = 0; i < 5; i++) {
+        (void)run_step(&s);
+    }
+    (void)make_step(&s);
+    assert_ok(kvp_sched_fail(s.sched));
+    (void)run_step(&s); /* the first sample is there, the others are forked at the prompt's end */
+    assert_ok(kvp_sched_pause(s.sched, r));
+    (void)submit(&s, 100, 27, 1);
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.n_swapped_out, 1);
+    const kvp_seq own = open_seq(&s.w, ints(500), 3, NULL); /* a block of each group */
+    assert_ok(kvp_sched_resume(s.sched, r));
+    step = run_step(&s);
+    assert_int_equal(step.n_swapped_in, !lack);
+    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], lack);
+    assert_int_equal(step.n_left_out, 0);
+    (void)close_seq(&s.w, own);
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+}
+
+static void test_what_a_group_takes_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        check_at_once(1 + i / 2, i % 2);
+    }
+}
+
 /* --------------------------------------------------------------------------------------- paused */
 
 static void test_paused_stays_on_the_host(void **state)
@@ -478,7 +519,7 @@ static void test_paused_stays_on_the_host(void **state)
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, a));
     kvp_step step = run_step(&s);
     assert_int_equal(step.swapped_out[0].bits, a.bits);
@@ -546,7 +587,7 @@ static void test_sequences_of_swapped_ones_are_kept(void **state)
     sched_world s = world_of(&cache_config, &config);
     kvp_request a;
     kvp_request b;
-    start_two(&s, &a, &b);
+    start_both(&s, &a, &b);
     (void)submit_rank(&s, 300, 1, 1, -1, 1);
     kvp_step step = run_step(&s);
     assert_int_equal(step.swapped_out[0].bits, b.bits);
@@ -737,6 +778,7 @@ int main(void)
         cmocka_unit_test(test_short_of_places),
         cmocka_unit_test(test_plan_full),
         cmocka_unit_test(test_left_out_on_the_way_in),
+        cmocka_unit_test(test_what_a_group_takes_at_once),
         cmocka_unit_test(test_paused_stays_on_the_host),
         cmocka_unit_test(test_sequences_run_short),
         cmocka_unit_test(test_sequences_of_swapped_ones_are_kept),

@@ -6,15 +6,11 @@
  *   C: [0 2 3 4|5 6 7 8|9 10]     differs in its first token: shares nothing, although the tokens
  *                                 of its second block equal A's
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 enum { S = 4, USABLE = 9, IMAGE_TOKEN = 999 };
 
@@ -43,7 +39,7 @@ static fixture set_up(const int32_t *uncached, uint32_t n_uncached)
 
 static void tear_down(fixture *f)
 {
-    assert_int_equal(kvp_check(f->cache, 3, NULL), KVP_OK);
+    assert_int_equal(kvp_cache_check(f->cache, 3, NULL), KVP_OK);
     kvp_cache_destroy(f->cache);
 }
 
@@ -265,7 +261,7 @@ static void test_from_an_uncacheable_token_on_nothing_is_shared(void **state)
     assert_int_equal(info.stop, KVP_STOP_UNCACHED);
 
     kvp_stats stats;
-    assert_int_equal(kvp_cache_stats(f.cache, &stats), KVP_OK);
+    assert_int_equal(kvp_cache_stats_get(f.cache, &stats), KVP_OK);
     assert_int_equal(stats.private_units, 4);
     expect_close(&f, first, 2, 0);
     expect_close(&f, second, 2, 1);

@@ -1,12 +1,7 @@
 /* Delta debugging on lists whose needed items are known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "oplog/shrink.h"
 
 struct needs {

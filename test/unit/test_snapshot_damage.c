@@ -133,7 +133,7 @@ static kvp_status try_load(snap *s, const kvp_config *config, memory *m,
     kvp_stats stats;
     assert_sound(cache);
     assert_report(report);
-    assert_ok(kvp_cache_stats(cache, &stats));
+    assert_ok(kvp_cache_stats_get(cache, &stats));
     assert_int_equal(stats.cached_blocks + stats.host_cached_blocks, report->blocks);
     assert_int_equal(stats.open_namespaces, report->namespaces);
     if (m != NULL)

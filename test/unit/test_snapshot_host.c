@@ -48,7 +48,7 @@ static void test_host_duplicates_are_restored(void **state)
     kvp_cache *restored;
     kvp_snapshot_report report;
     kvp_config config;
-    assert_ok(kvp_cache_config(w.cache, &config));
+    assert_ok(kvp_cache_config_get(w.cache, &config));
     assert_ok(kvp_cache_create(&config, NULL, 0, &restored));
     snap s = snap_of(w.cache, NULL);
     assert_ok(snap_load(&s, restored, &report));

@@ -122,7 +122,7 @@ static void test_the_same_victims(void **state)
     const struct kvpi_hits *here = &kvpi_leaves_policy(&cache->pool.leaves)->hits;
     assert_memory_equal(here, there, sizeof(*here));
     kvp_stats stats;
-    assert_ok(kvp_cache_stats(cache, &stats)); /* of this process */
+    assert_ok(kvp_cache_stats_get(cache, &stats)); /* of this process */
     assert_int_equal(stats.fallback_references, 0);
     assert_int_equal(stats.references, 20 * SCAN_BLOCKS);
     assert_true(stats.learned_hits <= n_hits);

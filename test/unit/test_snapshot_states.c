@@ -123,8 +123,8 @@ static kvp_status try_load(snap *s, const kvp_config *config, int with_bytes, me
     const kvp_status status = kvp_snapshot_load(cache, &options, &source, report);
     assert_sound(cache);
     assert_report(report);
-    assert_ok(kvp_cache_stats(cache, &stats));
-    assert_ok(kvp_cache_state_stats(cache, &states));
+    assert_ok(kvp_cache_stats_get(cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(cache, &states));
     assert_int_equal(stats.cached_blocks + states.cached_slots, report->blocks);
     if (with_bytes) {
         assert_int_equal(each_hash(m, cache, 0), states.cached_slots);

@@ -166,7 +166,7 @@ static void verify_one(engine *e, stream *s)
         return;
     }
     draw_alike(&e->random, s->tokens, before.n_tokens, n_new);
-    assert_ok(kvp_can_extend(e->w.cache, &batch, &admission));
+    assert_ok(kvp_cache_can_extend(e->w.cache, &batch, &admission));
     const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
     assert_int_equal(status == KVP_OK, admission.verdict == KVP_ADMIT_OK);
     e->n_short += status != KVP_OK;
@@ -228,7 +228,7 @@ static void swap_some(engine *e, stream *s)
     kvp_admission admission;
     e->waits = 1;
     if (tier == KVP_DEVICE) {
-        assert_ok(kvp_can_swap_out(e->w.cache, seqs, n_seqs, &admission));
+        assert_ok(kvp_cache_can_swap_out(e->w.cache, seqs, n_seqs, &admission));
         const kvp_status status = kvp_seq_swap_out(e->w.cache, seqs, n_seqs, NULL);
         assert_true((status == KVP_OK) == (admission.verdict == KVP_ADMIT_OK) ||
                     status == KVP_E_PLAN_FULL);

@@ -340,7 +340,7 @@ static void extend_one(engine *e, stream *s)
     draw_alike(&e->random, s->tokens, n_tokens, n);
     const kvp_batch batch = batch_of(&s->seq, &n, 1);
     kvp_admission admission;
-    const kvp_status asked = kvp_can_extend(e->w.cache, &batch, &admission);
+    const kvp_status asked = kvp_cache_can_extend(e->w.cache, &batch, &admission);
     const kvp_status status = kvp_seq_extend(e->w.cache, s->seq, s->tokens + n_tokens, n, 0);
     assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER ||
                 status == KVP_E_IN_FLIGHT);
@@ -363,7 +363,7 @@ static void draft_one(engine *e, stream *s)
     kvp_batch batch = batch_of(&s->seq, &n, 1);
     batch.flags = KVP_BATCH_RING;
     batch.tokens = s->tokens + info.n_tokens;
-    const kvp_status asked = kvp_can_extend(e->w.cache, &batch, &admission);
+    const kvp_status asked = kvp_cache_can_extend(e->w.cache, &batch, &admission);
     const kvp_status status = kvp_seq_extend_many(e->w.cache, &batch);
     assert_true(status == KVP_OK || status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER ||
                 status == KVP_E_IN_FLIGHT || status == KVP_E_STATE);

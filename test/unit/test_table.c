@@ -1,12 +1,7 @@
 /* The table: which place a sequence gets, and what its handle is worth. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "core/stages/table.h"
 
 enum { SEQS = 3, TOKENS = 8 };

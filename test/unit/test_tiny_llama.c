@@ -1,14 +1,10 @@
 /* The example model generates the same tokens whatever the engine is like: random requests that
  * share prefixes, random engines, random windows, against KV in one piece; and, for types that
  * round, engines against each other. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/attention.h>
 

@@ -10,21 +10,20 @@
 #include "world.h"
 
 #define PROMPT                                                                                     \
-    "ns=0x80000005, tokens=[1 2 3 4 5 6 7 300 ...](10), reserve=200, n_hashes=2, "                 \
+    "ns=0x80000005, tokens=[1 2 3 4 5 6 7 300 ...](10), reserve_tokens=200, n_hashes=2, "          \
     "keys=[type 9 at 0..4 616263(3 B); type 10 at 2..9 (0 B)], uncached=3..4, "                    \
     "uncached=5..4294967295, NO_MATCH, retention=7, tag=18446744073709551615"
 #define BATCH "seqs=[0x100001 0x100002 0x0], counts=[2 0 3], tokens=[1 2 3 4 5]"
-#define KEYS  "reserve=6, keys=[type 9 at 0..4 616263(3 B)]"
+#define KEYS  "reserve_tokens=6, keys=[type 9 at 0..4 616263(3 B)]"
 
-/* Each call of the sample. One that is not here fails, and so does one that print.c does not know:
- * it has none of its arguments then. */
+/* Each call of the sample. One that is not here fails. */
 static const char *const calls[SAMPLE_CALLS + 1] = {
     [KVP_CALL_NS_OPEN] = "ns_open(name=\"a\\x00b\")",
     [KVP_CALL_NS_CLOSE] = "ns_close(ns=0x80000005)",
     [KVP_CALL_NS_FLUSH] = "ns_flush(ns=0x80000005)",
     [KVP_CALL_MATCH] = "match(" PROMPT ")",
     [KVP_CALL_OPEN] = "seq_open(" PROMPT ")",
-    [KVP_CALL_EXTEND] = "seq_extend(seq=0x100001, tokens=[1 2 3], reserve=5)",
+    [KVP_CALL_EXTEND] = "seq_extend(seq=0x100001, reserve_tokens=5, tokens=[1 2 3])",
     [KVP_CALL_EXTEND_MANY] = "seq_extend_many(" BATCH ", " KEYS ", EACH)",
     [KVP_CALL_FILL] = "seq_fill(seq=0x100001, tokens=[1 2 3])",
     [KVP_CALL_FILL_MANY] = "seq_fill_many(" BATCH ", " KEYS ", EACH)",
@@ -38,7 +37,7 @@ static const char *const calls[SAMPLE_CALLS + 1] = {
     [KVP_CALL_SEQ_BLOCK_TOKENS] = "seq_block_tokens(seq=0x100001, block_idx=6)",
     [KVP_CALL_ROW] = "seq_row(seq=0x100001, group=1)",
     [KVP_CALL_SLOTS] = "seq_slots(seq=0x100001, group=1, from=2, n_tokens=3)",
-    [KVP_CALL_RETAIN] = "seq_retain(seq=0x100001, range=5..4294967295, class=7)",
+    [KVP_CALL_RETAIN] = "seq_retain(seq=0x100001, range=5..4294967295, retention=7)",
     [KVP_CALL_UNCACHE] = "seq_uncache(seq=0x100001, range=5..4294967295)",
     [KVP_CALL_CAN_OPEN] = "can_open(" PROMPT ")",
     [KVP_CALL_CAN_EXTEND] = "can_extend(" BATCH ", " KEYS ", EACH)",
@@ -52,28 +51,28 @@ static const char *const calls[SAMPLE_CALLS + 1] = {
     [KVP_CALL_RESET] = "cache_reset()",
     [KVP_CALL_CONFIG] = "cache_config()",
     [KVP_CALL_SWAP_OUT] = "seq_swap_out(seqs=[0x100001 0x100002 0x0])",
-    [KVP_CALL_SWAP_IN] = "seq_swap_in(seqs=[0x100001 0x100002 0x0], reserve=5)",
+    [KVP_CALL_SWAP_IN] = "seq_swap_in(seqs=[0x100001 0x100002 0x0], reserve_tokens=5)",
     [KVP_CALL_CAN_SWAP_OUT] = "can_swap_out(seqs=[0x100001 0x100002 0x0])",
-    [KVP_CALL_CAN_SWAP_IN] = "can_swap_in(seqs=[0x100001 0x100002 0x0], reserve=5)",
+    [KVP_CALL_CAN_SWAP_IN] = "can_swap_in(seqs=[0x100001 0x100002 0x0], reserve_tokens=5)",
     [KVP_CALL_STEP_BEGIN] = "step_begin(capacity=9)",
     [KVP_CALL_STEP_COMMIT] =
         "step_commit(step=1099511627776, seqs=[0x100001 0x100002 0x0], n_tokens=[2 0 3])",
     [KVP_CALL_STEP_DONE] = "step_done(step=1099511627776)",
     [KVP_CALL_STEP_FAILED] = "step_failed(step=1099511627776, capacity=8)",
-    [KVP_CALL_EVENTS_SNAPSHOT] = "events_snapshot(capacity=9, tokens)",
+    [KVP_CALL_EVENTS_SNAPSHOT] = "events_snapshot(capacity=9, with_tokens)",
     [KVP_CALL_WINDOW] = "seq_window(seq=0x100001, group=2, window=4+1048576)",
     [KVP_CALL_WINDOW_GET] = "seq_window_get(seq=0x100001, group=2)",
     [KVP_CALL_EXTEND_TREE] =
         "seq_extend_tree(" BATCH ", parents=[-1 0 2147483647 -1 300], " KEYS ")",
     [KVP_CALL_ACCEPT] = "seq_accept(seqs=[0x100001 0x100002 0x0], leaves=[-1 299 0], max_moves=5)",
-    [KVP_CALL_TREE] = "seq_tree(seq=0x100001, capacity=9, tokens, parents)",
+    [KVP_CALL_TREE] = "seq_tree(seq=0x100001, capacity=9, with_tokens, with_parents)",
     [KVP_CALL_NS_QUOTA] = "ns_quota(ns=0x80000005, host, n_blocks=4711)",
     [KVP_CALL_NS_INFO] = "ns_info_get(ns=0x80000005)",
     [KVP_CALL_PLAN_DONE] = "plan_done(n_plans=2199023255552)",
-    [KVP_CALL_MIRROR] = "mirror(blocks=[1 2 3 4], spare=4711)",
+    [KVP_CALL_MIRROR] = "mirror(blocks=[1 2 3 4], spare_blocks=4711)",
     [KVP_CALL_BLOCKS_LEND] = "blocks_lend(blocks=[1 2 3 4])",
     [KVP_CALL_BLOCKS_RETURN] = "blocks_return(blocks=[1 2 3 4])",
-    [KVP_CALL_LOAD_BEGIN] = "load_begin(" PROMPT ", group=2, entries=300..304, spare=4711)",
+    [KVP_CALL_LOAD_BEGIN] = "load_begin(" PROMPT ", group=2, entries=300..304, spare_blocks=4711)",
     [KVP_CALL_LOAD_DONE] = "load_done(load=2199023255552, whole=[1 0 1])",
     [KVP_CALL_LOAD_CANCEL] = "load_cancel(load=2199023255552)",
     [KVP_CALL_DROP] = "cache_drop(host, blocks=[1 2 3 4])",

@@ -444,6 +444,40 @@ static void turns(void **state)
     end_pair(&p);
 }
 
+/* A link posts no more than it has lent, once, and gives back what was taken, once. */
+static void what_links_refuse(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 1);
+    const kvp_link *a = &p.ends[0], *b = &p.ends[1];
+    void *buffer;
+    const void *bytes;
+    size_t n;
+    assert_status(KVP_E_ARG, a->lend(a->context, 0, &buffer));
+    assert_status(KVP_E_ARG, a->lend(a->context, a->max_message + 1, &buffer));
+    assert_status(KVP_E_ARG, a->post(a->context, 1));
+    b->give_back(b->context);
+    for (unsigned char i = 0; i < 2; i++) {
+        kvp_status status = KVP_E_AGAIN;
+        assert_ok(a->lend(a->context, 8, &buffer));
+        *(unsigned char *)buffer = i;
+        assert_status(KVP_E_ARG, a->post(a->context, 9));
+        assert_ok(a->post(a->context, 8));
+        assert_status(KVP_E_ARG, a->post(a->context, 8));
+        for (int k = 0; k < 1 << 20 && status == KVP_E_AGAIN; k++)
+            status = b->take(b->context, &bytes, &n); /* TCP has it on its way */
+        assert_ok(status);
+        assert_true(n == 8 && *(const unsigned char *)bytes == i);
+        b->give_back(b->context);
+        b->give_back(b->context);
+    }
+    assert_status(KVP_E_AGAIN, b->take(b->context, &bytes, &n));
+    kvp_loopback_cut(p.loopback);
+    assert_status(p.loopback ? KVP_E_PEER : KVP_OK, a->lend(a->context, 8, &buffer));
+    end_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +498,7 @@ int main(void)
         cmocka_unit_test(a_ticket_is_asked_for_its_size),
         cmocka_unit_test(many_at_once),
         cmocka_unit_test(turns),
+        cmocka_unit_test(what_links_refuse),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

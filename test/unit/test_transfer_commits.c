@@ -2,6 +2,7 @@
  * stop talking. */
 #include "transfer_world.h"
 
+#include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
 #include <string.h>
@@ -262,6 +263,41 @@ static void a_peer_that_never_stops(void **state)
     kvp_loopback_destroy(loopback);
 }
 
+/* Trees stand behind the tokens that are sent, and received. */
+static void trees_are_not_sent(void **state)
+{
+    (void)state;
+    static const int32_t parents[] = {-1, 0};
+    const uint32_t n_nodes = 2;
+    place_shape shape = small_place();
+    shape.tree_tokens = 2;
+    pair p = make_pair(&shape, &shape, 64);
+    open_both(&p, 9, 0);
+    reserve(&p);
+    mark(&p);
+    prefill(&p, (kvp_range){0, 5});
+    progress_both(&p, 1);
+    for (int sends = 0; sends < 2; sends++) {
+        const kvp_batch batch = {.struct_size = sizeof batch,
+                                 .n_seqs = 1,
+                                 .seqs = sends ? &p.seq_a : &p.seq_b,
+                                 .n_tokens = &n_nodes,
+                                 .tokens = ints(7)};
+        kvp_cache *cache = sends ? p.a.w.cache : p.b.w.cache;
+        assert_ok(kvp_seq_extend_tree(cache, &batch, parents));
+    }
+    watch_place(&p.b);
+    prefill(&p, (kvp_range){5, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}));
+    assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 9});
+    assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 9));
+    assert_int_equal(info_of(&p.b.w, p.seq_b).tree_tokens, n_nodes);
+    end_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +310,7 @@ int main(void)
         cmocka_unit_test(a_layer_that_was_not_ready),
         cmocka_unit_test(what_is_dropped_elsewhere),
         cmocka_unit_test(a_peer_that_never_stops),
+        cmocka_unit_test(trees_are_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

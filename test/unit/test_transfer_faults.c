@@ -79,26 +79,10 @@ static void the_nth_allocation_fails(void **state)
 
 enum { N_TOKENS = 19, CACHED = 4 };
 
-static pair make_harmed(uint32_t side, uint32_t kind, uint32_t n, kvp_link *harmed)
+static pair make_small(void)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 3);
-    p.faults[side] = (link_faults){0};
-    *harmed = harm(&p.faults[side], &p.ends[side], kind, n);
-    return p;
-}
-
-/* The link's context is in the pair: attach when the pair has its place. */
-static void attach(pair *p, uint32_t side, kvp_link harmed)
-{
-    harmed.context = &p->faults[side];
-    if (side == 0) {
-        assert_ok(kvp_sender_detach(p->sender, p->link_a));
-        assert_ok(kvp_sender_attach(p->sender, &harmed, &p->link_a));
-    } else {
-        assert_ok(kvp_receiver_detach(p->receiver, p->link_b));
-        assert_ok(kvp_receiver_attach(p->receiver, &harmed, &p->link_b));
-    }
+    return make_pair(&shape, &shape, 3);
 }
 
 static void run(pair *p)
@@ -138,7 +122,7 @@ static int settle(pair *p)
     }
     assert_ok(kvp_sender_close(p->sender, p->id_a));
     assert_ok(kvp_receiver_close(p->receiver, p->id_b));
-    return complete && kvp_check(p->b.w.cache, 3, NULL) == KVP_OK;
+    return complete && kvp_cache_check(p->b.w.cache, 3, NULL) == KVP_OK;
 }
 
 static void the_nth_message_goes_wrong(void **state)
@@ -149,9 +133,8 @@ static void the_nth_message_goes_wrong(void **state)
             uint32_t n_happened = 0, n_failed = 0;
             int happened = kind != FAULT_CALL;
             for (uint32_t n = 1; happened; n++) {
-                kvp_link harmed;
-                pair p = make_harmed(side, kind, n, &harmed);
-                attach(&p, side, harmed);
+                pair p = make_small();
+                harm_side(&p, side, kind, n);
                 run(&p);
                 happened = p.faults[side].happened;
                 n_happened += (uint32_t)happened;
@@ -185,9 +168,8 @@ static void a_peer_that_is_gone(void **state)
         int happened = 1;
         uint32_t n_failed = 0;
         for (uint32_t n = 1; happened; n++) {
-            kvp_link harmed;
-            pair p = make_harmed(side, FAULT_CALL, n, &harmed);
-            attach(&p, side, harmed);
+            pair p = make_small();
+            harm_side(&p, side, FAULT_CALL, n);
             p.faults[side].call = cut_it;
             p.faults[side].context = &p;
             run(&p);

@@ -271,6 +271,42 @@ static void a_receiver_that_changed(void **state)
     end_pair(&p);
 }
 
+static void add_ring(const place *p, kvp_seq seq)
+{
+    const uint32_t n = 4;
+    const kvp_batch batch = {.struct_size = sizeof batch,
+                             .n_seqs = 1,
+                             .flags = KVP_BATCH_RING,
+                             .seqs = &seq,
+                             .n_tokens = &n,
+                             .tokens = ints(70)};
+    assert_ok(kvp_seq_extend_many(p->w.cache, &batch));
+}
+
+/* A sender goes on with a ring: what it reads stays. A receiver that has one would not find the
+ * state after fewer tokens than all. */
+static void rings(void **state)
+{
+    (void)state;
+    const place_shape shape = state_place();
+    pair p = make_pair(&shape, &shape, 64);
+    open_both(&p, 8, 0);
+    reserve_to(&p, KVP_END);
+    mark(&p);
+    prefill(&p, (kvp_range){0, 8});
+    assert_int_equal(keep(&p.a, p.seq_a), KVP_CHECKPOINT_MADE); /* else its state is written over */
+    add_ring(&p.a, p.seq_a);
+    progress_both(&p, 3);
+    assert_complete(&p, 0, 8);
+    assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 8));
+    close_both(&p);
+    assert_int_equal(keep(&p.b, p.seq_b), KVP_CHECKPOINT_MADE);
+    add_ring(&p.b, p.seq_b);
+    assert_status(KVP_E_STATE, reserve_status(&p, 10));
+    assert_status(KVP_E_STATE, reserve_status(&p, KVP_END));
+    end_pair(&p);
+}
+
 /* ------------------------------------------------------------------------------ what is refused */
 
 static void configurations(void **state)
@@ -560,9 +596,7 @@ static void faults(void **state)
     for (uint32_t kind = FAULT_DROP; kind < FAULT_CALL; kind++) {
         for (uint32_t n = 1; n < 24; n++) {
             pair p = make_pair(&shape, &shape, 64);
-            assert_ok(kvp_sender_detach(p.sender, p.link_a));
-            const kvp_link link = harm(&p.faults[0], &p.ends[0], kind, n);
-            assert_ok(kvp_sender_attach(p.sender, &link, &p.link_a));
+            harm_side(&p, 0, kind, n);
             open_both(&p, 20, 0);
             reserve_to(&p, KVP_END);
             mark(&p);
@@ -590,6 +624,7 @@ int main(void)
         cmocka_unit_test(a_state_of_which_a_part_was_sent),
         cmocka_unit_test(a_state_that_is_another),
         cmocka_unit_test(a_receiver_that_changed),
+        cmocka_unit_test(rings),
         cmocka_unit_test(configurations),
         cmocka_unit_test(sides_that_differ),
         cmocka_unit_test(layers_of_state_are_not_said_to_be_ready),

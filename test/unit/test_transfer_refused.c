@@ -220,6 +220,37 @@ static void messages_that_begin_nothing(void **state)
     }
 }
 
+/* A sequence that is not what it was when a begin comes can take nothing: the transfer fails at
+ * once, on both sides, and does not wait for another begin. */
+static void a_begin_that_comes_too_late(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 3; change++) {
+        pair p = make_waiting(9);
+        const struct kvpi_shape shape = right_shape(&p);
+        kvp_status expected = KVP_E_STATE;
+        uint32_t n_ended = 0;
+        if (change == 0) {
+            close_seq(&p.b.w, p.seq_b);
+            p.seq_b.bits = 0;
+            expected = KVP_E_HANDLE;
+        } else if (change == 1) {
+            assert_ok(kvp_seq_truncate(p.b.w.cache, p.seq_b, 8, NULL));
+        } else {
+            assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 1));
+        }
+        send_begin(&p, 0, &shape);
+        assert_int_equal(answer(&p), expected);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_b(&p).status, expected);
+        assert_int_equal(info_b(&p).owed, 0); /* the refusal has told it */
+        assert_ok(kvp_receiver_progress(p.receiver, 0, &n_ended));
+        assert_int_equal(answer(&p), KVP_E_AGAIN);
+        assert_ok(kvp_receiver_close(p.receiver, p.id_b));
+        end_pair(&p);
+    }
+}
+
 /* What somebody has begun nobody else begins, nor goes on with, nor ends. */
 static void a_part_has_one_sender(void **state)
 {
@@ -297,6 +328,38 @@ static void a_refusal_that_has_no_room(void **state)
     assert_int_equal(answer(&p), KVP_E_MISMATCH);
     assert_int_equal(answer(&p), KVP_E_AGAIN);
     end_pair(&p);
+}
+
+/* How a transfer ended is told when the link has room again: by progress, or by close. What comes
+ * later for a transfer that was closed is answered, so that a sender does not wait. */
+static void an_end_that_has_no_room(void **state)
+{
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        const place_shape shape = small_place();
+        pair p = make_pair(&shape, &shape, 1);
+        open_both(&p, 9, 0);
+        reserve(&p);
+        begin(&p);
+        const struct kvpi_shape again = right_shape(&p);
+        send_begin(&p, 0, &again); /* its answer fills the link */
+        assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+        assert_int_equal(info_b(&p).owed, 1);
+        assert_int_equal(answer(&p), KVP_E_STATE);
+        if (closes)
+            assert_ok(kvp_receiver_close(p.receiver, p.id_b));
+        else
+            assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+        assert_int_equal(answer(&p), KVP_E_NO_SEQS);
+        assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+        assert_int_equal(answer(&p), KVP_E_AGAIN); /* once */
+        if (closes) {
+            const kvp_slice slice = again.groups[0].slice;
+            send_done(&p, &slice, 0);
+            assert_int_equal(answer(&p), KVP_E_HANDLE);
+        }
+        end_pair(&p);
+    }
 }
 
 /* A sender that gave up, which nobody heard, and tries again: its chunks are not mixed up with what
@@ -673,10 +736,12 @@ int main(void)
         cmocka_unit_test(long_prompts_that_differ_at_the_end),
         cmocka_unit_test(receivers_compare_for_themselves),
         cmocka_unit_test(messages_that_begin_nothing),
+        cmocka_unit_test(a_begin_that_comes_too_late),
         cmocka_unit_test(a_part_has_one_sender),
         cmocka_unit_test(a_sender_beside_its_part),
         cmocka_unit_test(a_second_attempt),
         cmocka_unit_test(a_refusal_that_has_no_room),
+        cmocka_unit_test(an_end_that_has_no_room),
         cmocka_unit_test(chunks_that_are_no_blocks),
         cmocka_unit_test(chunks_out_of_place),
         cmocka_unit_test(chunks_twice_and_lost),

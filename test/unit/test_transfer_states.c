@@ -99,10 +99,10 @@ static void ids_that_are_closed(void **state)
         assert_status(KVP_E_HANDLE, kvp_sender_ready(p.sender, none[i], 0, 1));
         assert_status(KVP_E_HANDLE, kvp_sender_abort(p.sender, none[i], KVP_E_PEER));
         assert_status(KVP_E_HANDLE, kvp_sender_close(p.sender, none[i]));
-        assert_status(KVP_E_HANDLE, kvp_sender_info(p.sender, none[i], &info));
+        assert_status(KVP_E_HANDLE, kvp_sender_info_get(p.sender, none[i], &info));
         assert_status(KVP_E_HANDLE, kvp_receiver_abort(p.receiver, other, KVP_E_PEER));
         assert_status(KVP_E_HANDLE, kvp_receiver_close(p.receiver, other));
-        assert_status(KVP_E_HANDLE, kvp_receiver_info(p.receiver, other, &info));
+        assert_status(KVP_E_HANDLE, kvp_receiver_info_get(p.receiver, other, &info));
     }
     /* It goes well a second time. */
     progress_both(&p, 5);
@@ -133,6 +133,9 @@ static void giving_up(void **state)
                 assert_int_equal(b.state, KVP_TRANSFER_FAILED);
                 assert_int_equal(b.status, KVP_E_NO_SEQS);
                 assert_int_equal(b.by_peer, !side);
+                kvp_receiver_stats stats;
+                assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+                assert_true(stats.late == 0 || s == KVP_TRANSFER_SENT);
             }
             assert_int_equal(a.owed + b.owed, 0);
             end_pair(&p);
@@ -140,7 +143,235 @@ static void giving_up(void **state)
     }
 }
 
+static void abort_side(const pair *p, uint32_t side)
+{
+    assert_ok(side == 0 ? kvp_sender_abort(p->sender, p->id_a, KVP_E_NO_SEQS)
+                        : kvp_receiver_abort(p->receiver, p->id_b, KVP_E_NO_SEQS));
+}
+
+/* How many have ended since. */
+static uint32_t progress_side(const pair *p, uint32_t side)
+{
+    uint32_t n;
+    assert_ok(side == 0 ? kvp_sender_progress(p->sender, &n)
+                        : kvp_receiver_progress(p->receiver, 0, &n));
+    return n;
+}
+
+static void close_side(const pair *p, uint32_t side)
+{
+    assert_ok(side == 0 ? kvp_sender_close(p->sender, p->id_a)
+                        : kvp_receiver_close(p->receiver, p->id_b));
+}
+
+/* What a link without room owes is paid by progress or by close, once there is room. With the link
+ * it is gone, also if the transfer was closed before: the next link in its place is another's. */
+static void what_is_owed(void **state)
+{
+    (void)state;
+    enum { PROGRESS, CLOSE, DETACH, CLOSE_FIRST, WAYS };
+    for (uint32_t at = 0; at < 2 * WAYS; at++) {
+        const uint32_t side = at % 2, way = at / 2, other = !side;
+        pair p = make_small(9);
+        harm_side(&p, side, FAULT_NONE, 0);
+        reserve(&p);
+        mark(&p);
+        prefill(&p, (kvp_range){0, 5});
+        progress_both(&p, 1);
+        p.faults[side].lends = KVP_E_AGAIN;
+        abort_side(&p, side);
+        progress_side(&p, side);
+        assert_int_equal((side == 0 ? info_a(&p) : info_b(&p)).owed, 1);
+        if (way == CLOSE_FIRST)
+            close_side(&p, side);
+        p.faults[side].lends = KVP_OK;
+        if (way >= DETACH) {
+            harm_side(&p, side, FAULT_NONE, 0);
+            assert_true(way != DETACH || (side == 0 ? info_a(&p) : info_b(&p)).owed == 0);
+        }
+        if (way == CLOSE)
+            close_side(&p, side);
+        else
+            progress_side(&p, side);
+        for (int i = 0; i < 3; i++)
+            progress_side(&p, other);
+        const kvp_transfer_info told = other == 0 ? info_a(&p) : info_b(&p);
+        const int is_told = way <= CLOSE;
+        assert_int_equal(told.state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING);
+        assert_int_equal(told.status, is_told ? KVP_E_NO_SEQS : KVP_OK);
+        assert_int_equal(told.by_peer, is_told);
+        end_pair(&p);
+    }
+}
+
+/* A peer that has not heard of a transfer is told nothing of its end. */
+static void nothing_is_owed(void **state)
+{
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        pair p = make_small(9);
+        harm_side(&p, side, FAULT_NONE, 0);
+        reserve(&p);
+        mark(&p);
+        abort_side(&p, side);
+        assert_int_equal(progress_side(&p, side), 1);
+        assert_int_equal(progress_side(&p, side), 0);
+        assert_int_equal((side == 0 ? info_a(&p) : info_b(&p)).owed, 0);
+        assert_int_equal(p.faults[side].n_posts, 0);
+        end_pair(&p);
+    }
+}
+
+/* A link that takes as before, but lends nothing any more, is broken. */
+static void a_link_that_lends_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        pair p = make_small(9);
+        harm_side(&p, side, FAULT_NONE, 0);
+        reserve(&p);
+        mark(&p);
+        progress_both(&p, 1);
+        p.faults[side].lends = KVP_E_IO;
+        prefill(&p, (kvp_range){0, 5});
+        progress_side(&p, side);
+        const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
+        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info.status, KVP_E_IO);
+        end_pair(&p);
+    }
+}
+
+/* A receiver that was made anew gives the same ids: its answers are of its own epoch. */
+static void receivers_of_two_epochs(void **state)
+{
+    (void)state;
+    pair p = make_small(9);
+    kvp_receiver *before;
+    kvp_transfer_config config = transfer_config_of(&p.b);
+    config.epoch--;
+    assert_ok(kvp_receiver_create(&config, &before));
+    const kvp_receive receive = receive_of(&p);
+    uint8_t ticket[1024];
+    uint64_t ids[2];
+    kvp_send send = send_of(&p);
+    assert_ok(
+        kvp_receiver_reserve(before, &receive, ticket, sizeof ticket, &send.ticket_bytes, &ids[0]));
+    kvp_receiver_destroy(before);
+    reserve(&p);
+    assert_int_equal(p.id_b, ids[0]);
+    mark(&p);
+    send.ticket = ticket;
+    assert_ok(kvp_sender_mark(p.sender, &send, &ids[0]));
+    assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &send.link));
+    assert_ok(kvp_sender_mark(p.sender, &send, &ids[1])); /* the third, and last, place */
+    send.ticket = p.ticket;
+    send.ticket_bytes = p.n_ticket;
+    assert_status(KVP_E_AGAIN, kvp_sender_mark(p.sender, &send, &ids[1]));
+    assert_ok(kvp_sender_abort(p.sender, ids[1], KVP_E_PEER));
+    progress_both(&p, 3);
+    prefill(&p, (kvp_range){0, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    p.id_a = ids[0];
+    assert_int_equal(info_a(&p).status, KVP_E_HANDLE);
+    assert_int_equal(info_a(&p).by_peer, 1);
+    end_pair(&p);
+}
+
+/* The answer had arrived when the link broke: it is what the sender learns. */
+static void an_answer_before_the_link_broke(void **state)
+{
+    (void)state;
+    pair p = make_in(KVP_TRANSFER_MOVING);
+    abort_side(&p, 1);
+    progress_side(&p, 1);
+    cut_link(&p);
+    prefill(&p, (kvp_range){5, 9});
+    progress_side(&p, 0);
+    assert_int_equal(info_a(&p).status, KVP_E_NO_SEQS);
+    assert_int_equal(info_a(&p).by_peer, 1);
+    assert_status(KVP_E_STATE, kvp_sender_ready(p.sender, p.id_a, 0, 9));
+    end_pair(&p);
+}
+
 /* -------------------------------------------------------------- sequences under a transfer */
+
+/* On the host nothing is reserved, marked, sent or written; nor is it after a way out and back. */
+static void sequences_on_the_host(void **state)
+{
+    (void)state;
+    place_shape shape = small_place();
+    shape.host_blocks = 17;
+    for (int at = 0; at < 6; at++) {
+        const int receives = at % 2, moves = at / 2 > 0, is_back = at / 2 > 1;
+        pair p = make_pair(&shape, &shape, 32);
+        open_both(&p, 9, 4);
+        const kvp_seq seq = receives ? p.seq_b : p.seq_a;
+        kvp_cache *cache = receives ? p.b.w.cache : p.a.w.cache;
+        if (moves || !receives)
+            reserve(&p);
+        if (moves)
+            mark(&p);
+        prefill(&p, (kvp_range){0, 5});
+        progress_both(&p, (uint32_t)moves);
+        assert_ok(kvp_seq_swap_out(cache, &seq, 1, NULL));
+        if (is_back)
+            assert_ok(kvp_seq_swap_in(cache, &seq, 1, 0, NULL));
+        if (moves && receives) {
+            prefill(&p, (kvp_range){5, 9});
+            progress_both(&p, 2);
+        } else if (moves) {
+            assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
+            progress_both(&p, 2);
+        } else if (receives) {
+            const kvp_receive receive = receive_of(&p);
+            assert_status(KVP_E_STATE, kvp_receiver_reserve(p.receiver, &receive, p.ticket,
+                                                            sizeof p.ticket, &p.n_ticket, &p.id_b));
+        } else {
+            const kvp_send send = send_of(&p);
+            assert_status(KVP_E_STATE, kvp_sender_mark(p.sender, &send, &p.id_a));
+        }
+        if (moves && (receives || !is_back)) {
+            assert_int_equal(info_a(&p).status, KVP_E_STATE);
+            assert_int_equal(info_b(&p).status, KVP_E_STATE);
+        }
+        end_pair(&p);
+    }
+}
+
+/* Values that the sender does not know yet are waited for; those that it did not keep are not. */
+static void tokens_that_cannot_be_compared(void **state)
+{
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        place_shape a = small_place();
+        const place_shape b = small_place();
+        a.n_nodes = kept ? 0 : 6; /* the root, and five units */
+        pair p = make_pair(&a, &b, 32);
+        const kvp_seq other = open_seq(&p.a.w, ints(100), 16, NULL);
+        open_both(&p, 9, 0);
+        if (kept) {
+            assert_ok(kvp_seq_truncate(p.a.w.cache, p.seq_a, 5, NULL));
+            assert_ok(kvp_seq_extend(p.a.w.cache, p.seq_a, NULL, 4, 0));
+        }
+        reserve(&p);
+        mark(&p);
+        prefill(&p, (kvp_range){0, 9});
+        progress_both(&p, 2);
+        if (kept) {
+            assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+            assert_ok(kvp_seq_fill(p.a.w.cache, p.seq_a, ints(6), 4));
+            progress_both(&p, 3);
+        }
+        const uint32_t end = kept ? KVP_TRANSFER_COMPLETE : KVP_TRANSFER_FAILED;
+        assert_int_equal(info_a(&p).state, end);
+        assert_int_equal(info_b(&p).state, end);
+        assert_int_equal(info_b(&p).status, kept ? KVP_OK : KVP_E_UNKNOWN);
+        close_seq(&p.a.w, other);
+        end_pair(&p);
+    }
+}
 
 static void a_receivers_sequence_that_changes(void **state)
 {
@@ -372,7 +603,7 @@ static void configurations(void **state)
     place small = make_place(&other);
     kvp_config grouped_config;
     kvp_cache *grouped;
-    assert_ok(kvp_cache_config(p.w.cache, &grouped_config));
+    assert_ok(kvp_cache_config_get(p.w.cache, &grouped_config));
     grouped_config.n_groups = 2;
     assert_ok(kvp_cache_create(&grouped_config, NULL, 0, &grouped));
     for (int wrong = 0; wrong < 14; wrong++) {
@@ -408,7 +639,7 @@ static void links(void **state)
     (void)state;
     pair p = make_small(9);
     uint32_t link;
-    for (int wrong = 0; wrong < 8; wrong++) {
+    for (int wrong = 0; wrong < 9; wrong++) {
         kvp_link l = p.ends[0];
         l.struct_size -= wrong == 0;
         l.max_message = wrong == 1 ? KVP_LINK_MESSAGE_MIN - 1 : l.max_message;
@@ -417,7 +648,8 @@ static void links(void **state)
         l.take = wrong == 4 ? NULL : l.take;
         l.give_back = wrong == 5 ? NULL : l.give_back;
         l.progress = wrong == 6 ? NULL : l.progress;
-        const kvp_status expected = wrong < 7 ? KVP_E_ARG : KVP_OK;
+        l.max_message = wrong == 7 ? (size_t)INT32_MAX + 1 : l.max_message;
+        const kvp_status expected = wrong < 8 ? KVP_E_ARG : KVP_OK;
         assert_status(expected, kvp_sender_attach(p.sender, &l, &link));
         assert_status(expected, kvp_receiver_attach(p.receiver, &l, &link));
     }
@@ -435,6 +667,9 @@ static void links(void **state)
     progress_both(&p, 1);
     assert_status(KVP_E_PEER, kvp_sender_link(p.sender, 0));
     assert_status(KVP_E_PEER, kvp_receiver_link(p.receiver, 0));
+    reserve(&p);
+    const kvp_send send = send_of(&p);
+    assert_status(KVP_E_PEER, kvp_sender_mark(p.sender, &send, &p.id_a));
     assert_status(KVP_E_ARG, kvp_receiver_detach(p.receiver, 3));
     assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &link));
     assert_int_equal(link, 1);
@@ -498,15 +733,15 @@ static void null_pointers(void **state)
     assert_status(KVP_E_ARG, kvp_receiver_reserve(p.receiver, NULL, p.ticket, 1, &n, &id));
     assert_status(KVP_E_ARG, kvp_sender_ready(NULL, p.id_a, 0, 0));
     assert_status(KVP_E_ARG, kvp_sender_progress(NULL, NULL));
-    assert_status(KVP_E_ARG, kvp_sender_info(NULL, p.id_a, &info));
-    assert_status(KVP_E_ARG, kvp_sender_info(p.sender, p.id_a, NULL));
+    assert_status(KVP_E_ARG, kvp_sender_info_get(NULL, p.id_a, &info));
+    assert_status(KVP_E_ARG, kvp_sender_info_get(p.sender, p.id_a, NULL));
     assert_status(KVP_E_ARG, kvp_sender_abort(NULL, p.id_a, KVP_E_PEER));
     assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, KVP_OK));
     assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, (kvp_status)-29));
     assert_status(KVP_E_ARG, kvp_sender_close(NULL, p.id_a));
     assert_status(KVP_E_ARG, kvp_receiver_progress(NULL, 0, NULL));
-    assert_status(KVP_E_ARG, kvp_receiver_info(NULL, p.id_b, &info));
-    assert_status(KVP_E_ARG, kvp_receiver_info(p.receiver, p.id_b, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_info_get(NULL, p.id_b, &info));
+    assert_status(KVP_E_ARG, kvp_receiver_info_get(p.receiver, p.id_b, NULL));
     assert_status(KVP_E_ARG, kvp_receiver_abort(NULL, p.id_b, KVP_E_PEER));
     assert_status(KVP_E_ARG, kvp_receiver_abort(p.receiver, p.id_b, KVP_OK));
     assert_status(KVP_E_ARG, kvp_receiver_close(NULL, p.id_b));
@@ -529,6 +764,13 @@ int main(void)
         cmocka_unit_test(every_call_in_every_state),
         cmocka_unit_test(ids_that_are_closed),
         cmocka_unit_test(giving_up),
+        cmocka_unit_test(what_is_owed),
+        cmocka_unit_test(nothing_is_owed),
+        cmocka_unit_test(a_link_that_lends_nothing),
+        cmocka_unit_test(receivers_of_two_epochs),
+        cmocka_unit_test(an_answer_before_the_link_broke),
+        cmocka_unit_test(sequences_on_the_host),
+        cmocka_unit_test(tokens_that_cannot_be_compared),
         cmocka_unit_test(a_receivers_sequence_that_changes),
         cmocka_unit_test(a_receivers_sequence_that_changes_late),
         cmocka_unit_test(a_senders_sequence_that_changes),

@@ -1,12 +1,8 @@
 /* The dictionary: names, texts and classes of the statuses, which are frozen. */
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "mocka.h"
 
 #include <kvpager/types.h>
 

@@ -117,7 +117,7 @@ static void test_prompt(void **state)
     kvp_prompt p;
     kvp_seq seq;
     kvp_why why;
-    assert_ok(kvp_cache_config(w.cache, &config));
+    assert_ok(kvp_cache_config_get(w.cache, &config));
     assert_ok(kvp_prompt_check(w.cache, w.ns, &good, &why));
     expect(&why, "", 0, 0, 0, "");
     p = prompt_of(NULL, 0);

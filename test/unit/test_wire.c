@@ -4,7 +4,7 @@
 
 #include "wire_drive.h"
 
-#include "wire/bytes.h"
+#include "wire/wire_bytes.h"
 
 #if KVP_CHECK >= 1
 enum { STEPS = 4000 };
@@ -587,7 +587,7 @@ static void order_is_kept(void **state)
     drive_message(&d, 1);
     assert_ok(kvp_wire_mirror_apply(m.mirror, d.bytes, d.n_bytes, NULL));
     assert_int_equal(drive_sum_mirror(m.mirror, &d.config), drive_sum_cache(&d));
-    assert_ok(kvp_wire_mirror_info(m.mirror, &at));
+    assert_ok(kvp_wire_mirror_info_get(m.mirror, &at));
     assert_int_equal(at.epoch, 2);
     assert_int_equal(at.number, 6);
     unwatch(&m);
@@ -684,8 +684,10 @@ static void bad_steps(void **state)
     tell(&p, good, NULL);
     const uint64_t digest = kvp_wire_sender_digest(p.sender);
     const uint32_t nobody[] = {0};
-    const uint32_t twice[] = {1, 1};
-    kvp_copy copy = {.src_block = 1, .dst_block = 99, .n_tokens = 1};
+    const uint32_t not_rising[][2] = {{1, 1}, {2, 1}};
+    const kvp_copy copies[] = {{.src_block = 1, .dst_block = 99, .n_tokens = 1},
+                               {.src_block = 1, .dst_block = 2, .n_tokens = 1, .phase = 1},
+                               {.src_block = 1, .dst_block = 2, .n_tokens = 1}};
     kvp_wire_step bad = good;
     bad.struct_size = 1;
     assert_status(KVP_E_ARG, encode(&p, &bad));
@@ -696,13 +698,16 @@ static void bad_steps(void **state)
     bad.closed = nobody;
     bad.n_closed = 1;
     assert_status(KVP_E_ARG, encode(&p, &bad));
-    bad.closed = twice;
     bad.n_closed = 2;
-    assert_status(KVP_E_ARG, encode(&p, &bad));
+    for (int i = 0; i < 2; i++) {
+        bad.closed = not_rising[i];
+        assert_status(KVP_E_ARG, encode(&p, &bad));
+    }
     bad = good;
-    bad.copies = &copy;
-    bad.n_copies = 1;
-    assert_status(KVP_E_ARG, encode(&p, &bad));
+    for (bad.n_copies = 1; bad.n_copies < 3; bad.n_copies++) {
+        bad.copies = copies + bad.n_copies - 1; /* the last two are out of order */
+        assert_status(KVP_E_ARG, encode(&p, &bad));
+    }
     p.items[1].worker_id = 1;
     assert_status(KVP_E_ARG, encode(&p, &good));
     p.items[1].worker_id = p.config.max_seqs;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/bytes.h"
+#include "wire/wire_bytes.h"
 
 enum { ROOM = 4096, STEPS = 3000 };
 
@@ -179,6 +179,11 @@ static void test_windows_are_told_when_they_change(void **state)
     assert_ok(kvp_seq_window(p.w.cache, p.item.seq, 1, (kvp_window){0, 0}, NULL));
     seq = tell_item(&p);
     assert_int_equal(seq.windows[1].recent_tokens, 0);
+    assert_ok(kvp_seq_window(p.w.cache, p.item.seq, 1, (kvp_window){KVP_CHUNKED, 4}, NULL));
+    seq = tell_item(&p);
+    assert_true(seq.windows[1].sink_tokens == KVP_CHUNKED && seq.windows[1].recent_tokens == 4);
+    assert_true(seq.row[p.config.max_row_blocks] == 0); /* the first chunk of the second group */
+    assert_rows(&p, &seq);
     /* The id's next sequence does not inherit what was told of this one. */
     const uint32_t closed = 3;
     close_seq(&p.w, p.item.seq);
@@ -460,6 +465,15 @@ static void test_nonsense_is_refused(void **state)
     assert_status(KVP_E_FORMAT,
                   GIVE_STEP(&m, KVPI_WIRE_MORE, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 2, 3, 0));
     assert_ok(GIVE_STEP(&m, KVPI_WIRE_MORE, 0, 0, 1, KVPI_WIRE_CHANGE, 0, 2, 2, 0));
+    /* Copies, 1 to 2 and 3 to 4: in phase 1 and in the last one; one more would be phase 0. */
+    assert_ok(
+        GIVE_STEP(&m, 0, 0, 2, 1, 0, 0, 0, 2, 2, 1, 254, 255, 255, 255, 15, 0, 0, 0, 2, 2, 1, 0));
+    assert_status(KVP_E_FORMAT, GIVE_STEP(&m, 0, 0, 2, 1, 0, 0, 0, 2, 2, 1, 255, 255, 255, 255, 15,
+                                          0, 0, 0, 2, 2, 1, 0));
+    /* Two of no values are void, and four follow. */
+    assert_status(KVP_E_FORMAT,
+                  GIVE_STEP(&m, 0, 0, 0, 1, KVPI_WIRE_CHANGE, KVPI_WIRE_VALUES, 2, 4, 7, 7, 7, 7));
+    assert_ok(GIVE_STEP(&m, 0, 0, 0, 1, KVPI_WIRE_CHANGE, KVPI_WIRE_VALUES, 0, 4, 7, 7, 7, 7));
     /* Moves: from place 1 to place 0, blocks 1 to 2, 3 to 4. */
     assert_ok(GIVE_STEP(&m, KVPI_WIRE_MOVES, 0, 0, 1, 1, 0, 2, 2, 2, 2, 0));
     assert_status(KVP_E_FORMAT, GIVE_STEP(&m, KVPI_WIRE_MOVES, 0, 0, 1, 4, 0, 2, 2, 2, 2, 0));

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/bytes.h"
+#include "wire/wire_bytes.h"
 
 enum { ROOM = 4096, STEPS = 3000, SLOTS = 8, HOST_SLOTS = 16 };
 
@@ -583,7 +583,7 @@ static void test_a_worker_computes_from_messages_alone(void **state)
                 n_cut += (uint32_t)commit_job(&w, &random, &jobs[id]);
         }
     }
-    assert_ok(kvp_cache_state_stats(w.cache, &stats));
+    assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_true(n_steps > STEPS && stats.hits > 50 && stats.made > 100 && stats.evicted > 50);
     assert_true(n_cut > 500);
     kvp_wire_mirror_destroy(c.mirror);

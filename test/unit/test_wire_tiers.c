@@ -1,6 +1,6 @@
 /* Worker messages and the host tier: copies name blocks of both tiers, and a sequence that was
  * swapped out comes back with a new row. */
-#include "world.h"
+#include "tiers.h"
 
 #include <kvpager/wire.h>
 #include <string.h>
@@ -16,9 +16,10 @@ struct pair {
     size_t n_bytes;
 };
 
-static void begin(struct pair *p)
+static void begin_with(struct pair *p, uint32_t steps)
 {
     kvp_config config = config_of(4, 4, 7);
+    config.steps = steps;
     config.host_blocks = 32; /* more than the device has */
     config.keep_evicted = 0;
     memset(p, 0, sizeof *p);
@@ -27,6 +28,11 @@ static void begin(struct pair *p)
     assert_int_equal(p->config.host_blocks, 32);
     assert_ok(kvp_wire_sender_create(&p->config, p->w.cache, NULL, 0, &p->sender));
     assert_ok(kvp_wire_mirror_create(&p->config, NULL, 0, &p->mirror));
+}
+
+static void begin(struct pair *p)
+{
+    begin_with(p, KVP_STEPS_ORDERED);
 }
 
 static void end(struct pair *p)
@@ -132,11 +138,52 @@ static void test_a_block_must_be_one_of_its_tier(void **state)
     end(&p);
 }
 
+/* The worker has what has taken effect, and the row as it is. */
+static void tell_whole(struct pair *p, kvp_seq seq, uint32_t n_tokens, uint32_t computed)
+{
+    kvp_wire_seq seen;
+    const kvp_wire_item item = {.seq = seq, .worker_id = 3, .status = 1, .step_tokens = 1};
+    const kvp_wire_step step = step_of(&item, 1, NULL, 0);
+    assert_ok(encode(p, &step));
+    assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
+    assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));
+    assert_ok(kvp_wire_mirror_seq(p->mirror, 3, &seen));
+    assert_int_equal(seen.n_tokens, n_tokens);
+    assert_int_equal(seen.computed_tokens, computed);
+    assert_int_equal(seen.n_blocks, info_of(&p->w, seq).n_blocks);
+    for (uint32_t i = 0; i < seen.n_blocks; i++)
+        assert_int_equal(seen.row[i], row_entry(&p->w, seq, i));
+}
+
+static void test_steps_that_are_out(void **state)
+{
+    (void)state;
+    struct pair p;
+    begin_with(&p, KVP_STEPS_OVERLAPPED);
+    const kvp_seq seq = open_seq(&p.w, ints(0), 8, NULL);
+    tell_whole(&p, seq, 8, 0);
+    const uint64_t first = begin_step(&p.w);
+    commit_at(&p.w, first, seq, 8);
+    assert_ok(kvp_seq_extend(p.w.cache, seq, ints(8), 1, 0));
+    tell_whole(&p, seq, 9, 0); /* of a step that begins while the first is out */
+    const uint64_t second = begin_step(&p.w);
+    commit_at(&p.w, second, seq, 9);
+    done_step(&p.w, first);
+    tell_whole(&p, seq, 9, 8);
+    assert_ok(kvp_step_failed(p.w.cache, second, NULL, 0, NULL));
+    tell_whole(&p, seq, 9, 8);
+    assert_ok(kvp_seq_truncate(p.w.cache, seq, 3, NULL));
+    tell_whole(&p, seq, 3, 3);
+    close_seq(&p.w, seq);
+    end(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_swap_crosses_and_comes_back_with_a_new_row),
         cmocka_unit_test(test_a_block_must_be_one_of_its_tier),
+        cmocka_unit_test(test_steps_that_are_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,12 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "mocka.h"
 #include "tool/requests/requests.h"
 #include "tool/requests/workload.h"
 #include "tool/requests/workload_draw.h"

@@ -52,7 +52,7 @@ static void test_attention_is_the_same(void **state)
     float kv[2 * 64 * 16], q[4 * 16], alone[4 * 16], together[4 * 16];
     int32_t blocks[63], row_start[] = {0, 63}, last_len[] = {1}, query_start[] = {0, 1};
     kvpi_parallel parallel = fake_parallel;
-    kvp_attn_team *team = NULL;
+    kvp_attention_team *team = NULL;
     static _Alignas(KVP_SCRATCH_ALIGN) unsigned char scratch[1 << 20];
     (void)state;
     for (uint32_t i = 0; i < 2 * 64 * 16; i++)
@@ -70,11 +70,11 @@ static void test_attention_is_the_same(void **state)
     kvp_layer layer = {
         .type = KVP_F32, .n_blocks = 64, .block_tokens = 1, .n_heads = 1, .k = part, .v = part};
     layer.v.base += sizeof kv / 2;
-    const kvp_attn_level level = {.n_rows = 1,
-                                  .n_blocks = 63,
-                                  .blocks = blocks,
-                                  .row_start = row_start,
-                                  .last_len = last_len};
+    const kvp_attention_level level = {.n_rows = 1,
+                                       .n_blocks = 63,
+                                       .blocks = blocks,
+                                       .row_start = row_start,
+                                       .last_len = last_len};
     kvp_attention call;
     kvp_attention_init(&call);
     call.layer = &layer;
@@ -85,7 +85,7 @@ static void test_attention_is_the_same(void **state)
     call.q.data = q;
     call.out.data = alone;
     assert_int_equal(kvp_attention_run(&call, scratch, sizeof scratch), KVP_OK);
-    assert_int_equal(kvp_attn_team_wrap(SHARES, kvpi_threads_run, &parallel, &team), KVP_OK);
+    assert_int_equal(kvp_attention_team_wrap(SHARES, kvpi_threads_run, &parallel, &team), KVP_OK);
     call.team = team;
     call.out.data = together;
     n_there = 2;
@@ -93,7 +93,7 @@ static void test_attention_is_the_same(void **state)
     assert_int_equal(kvp_attention_run(&call, scratch, sizeof scratch), KVP_OK);
     assert_in_range(n_regions, 1, 2);
     assert_memory_equal(alone, together, sizeof alone);
-    kvp_attn_team_destroy(team);
+    kvp_attention_team_destroy(team);
 }
 
 static void test_only_openmp_is_borrowed(void **state)

@@ -40,7 +40,7 @@ static uint32_t keys_of(const struct kvpi_visible *visible, uint32_t place, uint
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < visible->n_levels; i++) {
-        const kvp_attn_level *level = &visible->levels[i];
+        const kvp_attention_level *level = &visible->levels[i];
         uint32_t row = place;
         if (level->query_start != NULL) {
             for (row = 0; level->query_start[row + 1] <= (int32_t)first_query;)
@@ -64,7 +64,7 @@ static void read_back(const struct kvpi_visible *visible, const struct kvpi_mask
         const uint32_t seq = visible->n_levels > 1 ? (uint32_t)order[place] : place;
         const uint32_t n_queries = (uint32_t)(query_start[seq + 1] - query_start[seq]);
         const uint32_t n_keys = keys_of(visible, place, first_query, keys);
-        const kvp_attn_tree *tree = &visible->tree;
+        const kvp_attention_tree *tree = &visible->tree;
         const int has_bits =
             tree->bits != NULL && tree->bits_start[seq + 1] > tree->bits_start[seq];
         assert_true(has_bits || n_queries <= n_keys);
@@ -252,7 +252,7 @@ static void test_plain_sums(void **unused)
     assert_int_equal(kvpi_visible_read(&visible, &mask), KVPI_VISIBLE_CHANGED);
     kvp_attention call;
     kvp_attention_init(&call);
-    call.impl = KVP_ATTN_REFERENCE;
+    call.impl = KVP_ATTENTION_REFERENCE;
     call.layer = &layer;
     call.n_tokens = ROWS;
     call.n_heads = 2;

@@ -125,7 +125,7 @@ static void run(kvp_llama *engine, figures *out)
     kvp_stats before, after;
     for (;;) {
         decode_ns = 0;
-        (void)kvp_cache_stats(kvp_llama_cache(engine), &before);
+        (void)kvp_cache_stats_get(kvp_llama_cache(engine), &before);
         const uint64_t begin = now_ns();
         if (kvp_llama_run(engine, &step) != KVP_OK)
             stop("run", 0);
@@ -136,7 +136,7 @@ static void run(kvp_llama *engine, figures *out)
         const uint64_t end = now_ns();
         if (out == NULL || step.n_seqs != USERS || step.n_tokens != USERS || out->n == STEPS_MOST)
             continue;
-        (void)kvp_cache_stats(kvp_llama_cache(engine), &after);
+        (void)kvp_cache_stats_get(kvp_llama_cache(engine), &after);
         out->evicted += after.evicted_blocks - before.evicted_blocks;
         out->own_us[out->n] = (double)(end - begin - decode_ns) / 1e3;
         out->decode_us[out->n++] = (double)decode_ns / 1e3;
@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     do {
         submit(engine, ns, n, OLD, 1);
         run(engine, NULL);
-        (void)kvp_cache_stats(kvp_llama_cache(engine), &stats);
+        (void)kvp_cache_stats_get(kvp_llama_cache(engine), &stats);
     } while (stats.evicted_blocks == 0 && ++n < 2 * n_cells / OLD);
     for (uint32_t user = 0; user < USERS; user++)
         submit(engine, ns, 100000 + user, OWN, NEW);

@@ -1,9 +1,10 @@
 /* options: a table of names. */
 #include "options.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/amount.h"
 
 /* kvpager/llama.h: of 256 ids, a third of those that are left without a spare one and a keeper. */
 enum { WHY_BYTES = 200, HOST_PARALLEL_MOST = 84 };
@@ -187,27 +188,10 @@ static int set_number(const option *of, void *at, const char *value)
     return 0;
 }
 
-/* Bytes, or with K, M, G or T (and i, iB) so many of 1024 and its powers. */
-static int set_size(uint64_t *at, const char *value)
+/* Less than a mebibyte without a unit is a unit forgotten. */
+static int read_size(const char *value, uint64_t *out)
 {
-    static const char letters[] = "KMGT";
-    char *end;
-    if (*value < '1' || *value > '9')
-        return -1;
-    errno = 0;
-    uint64_t n = strtoull(value, &end, 10);
-    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
-    if (errno != 0 || (*end != '\0' && letter == NULL) ||
-        (letter != NULL && end[1] != '\0' && strcmp(end + 1, "i") != 0 &&
-         strcmp(end + 1, "iB") != 0))
-        return -1;
-    for (const char *c = letters; letter != NULL && c <= letter; c++) {
-        if (n > UINT64_MAX / 1024)
-            return -1;
-        n *= 1024;
-    }
-    *at = n;
-    return 0;
+    return kvpi_amount_read(value, 1 << 20, out);
 }
 
 static int set_type(void *at, const char *value)
@@ -239,7 +223,7 @@ static int set(kvpi_options *options, const option *of, const char *value)
     void *at = (char *)options + of->offset;
     switch (of->kind) {
     case TEXT: *(const char **)at = value; return value[0] == '\0' ? -1 : 0;
-    case SIZE: return set_size(at, value);
+    case SIZE: return read_size(value, at) == KVPI_AMOUNT_OK ? 0 : -1;
     case TYPE: return set_type(at, value);
     case FLASH: return set_flash(at, value);
     case FLAG: *(int *)at = 1; return 0;
@@ -258,6 +242,7 @@ static int wrong_value(char *why, const option *of, const char *value)
 {
     char range[64], text[160];
     const char *expected = range;
+    uint64_t bytes;
     (void)snprintf(range, sizeof range, "%s%.10g to %.10g",
                    of->kind == REAL ? "" : "a whole number from ", of->lowest, of->highest);
     if (of->kind == TEXT)
@@ -268,7 +253,10 @@ static int wrong_value(char *why, const option *of, const char *value)
         expected = "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl";
     else if (of->kind == FLASH)
         expected = "on, off or auto";
-    (void)snprintf(text, sizeof text, "is '%.60s', expected %s", value, expected);
+    if (of->kind == SIZE && read_size(value, &bytes) == KVPI_AMOUNT_BARE)
+        (void)snprintf(text, sizeof text, "is '%.60s', which is bytes: %.60sG?", value, value);
+    else
+        (void)snprintf(text, sizeof text, "is '%.60s', expected %s", value, expected);
     return wrong(why, of->names[0], text);
 }
 

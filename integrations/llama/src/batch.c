@@ -1,6 +1,7 @@
 /* batch: see batch.h. */
 #include "batch.h"
 #include "engine.h"
+#include "second.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ kvp_status kvpi_batch_init(kvpi_batch *batch, uint32_t step_tokens, uint32_t max
     struct llama_batch *llama = &batch->llama;
     batch->max_running = max_running;
     batch->tokens = calloc(step_tokens, sizeof *batch->tokens);
-    batch->seq_ids = calloc(step_tokens, sizeof *batch->seq_ids);
+    batch->seq_ids = calloc(step_tokens, 2 * sizeof *batch->seq_ids);
     batch->seq_lists = calloc(step_tokens, sizeof *batch->seq_lists);
     batch->counts = calloc(step_tokens, sizeof *batch->counts);
     batch->outputs = calloc((size_t)step_tokens + max_running, sizeof *batch->outputs);
@@ -34,10 +35,8 @@ kvp_status kvpi_batch_init(kvpi_batch *batch, uint32_t step_tokens, uint32_t max
         batch->counts == NULL || batch->outputs == NULL || batch->seq_adapters == NULL ||
         llama->pos == NULL || llama->logits == NULL)
         return KVP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < step_tokens; i++) {
-        batch->seq_lists[i] = &batch->seq_ids[i];
-        batch->counts[i] = 1;
-    }
+    for (uint32_t i = 0; i < step_tokens; i++)
+        batch->seq_lists[i] = &batch->seq_ids[2 * (size_t)i];
     llama->token = batch->tokens;
     llama->seq_id = batch->seq_lists;
     llama->n_seq_id = batch->counts;
@@ -81,7 +80,8 @@ kvp_status kvp_llama_adapter_set(kvp_llama *engine, kvp_ns ns, struct llama_adap
     const kvpi_adapter given = {ns, adapter, scale};
     if (adapter != NULL && llama_adapter_get_alora_n_invocation_tokens(adapter) > 0)
         return KVP_E_ARG;
-    if (kvp_cache_stats(engine->cache, &stats) != KVP_OK || stats.open_seqs > 0 || engine->is_out)
+    if (kvp_cache_stats_get(engine->cache, &stats) != KVP_OK || stats.open_seqs > 0 ||
+        engine->is_out)
         return KVP_E_STATE;
     const kvp_status status = kvp_ns_flush(engine->cache, ns);
     if (engine->disk != NULL)
@@ -129,11 +129,14 @@ static void fill(kvp_llama *engine, const kvp_step *step, uint32_t adapter)
     for (uint32_t i = 0; i < step->n_seqs; i++) {
         const kvp_step_seq *seq = &step->seqs[i];
         const int is_here = batch->seq_adapters[i] == adapter;
+        const uint32_t id = engine->step_ids[i], second = kvpi_second_of(&engine->ids, id);
         for (uint32_t k = 0; k < seq->n_tokens && is_here; k++, n++) {
             llama->token[n] = step->tokens[at + k];
             llama->pos[n] = (llama_pos)(seq->begin + k);
             llama->logits[n] = seq->n_sampled > 0 && k + 1 == seq->n_tokens;
-            batch->seq_ids[n] = (llama_seq_id)engine->step_ids[i];
+            batch->counts[n] = second == KVPI_NO_ID ? 1 : 2;
+            batch->seq_lists[n][0] = (llama_seq_id)id;
+            batch->seq_lists[n][1] = (llama_seq_id)second; /* -1: not counted */
         }
         at += seq->n_tokens;
         for (uint32_t k = 0; k < seq->n_sampled; k++, n_outputs++)

@@ -20,9 +20,9 @@ typedef struct kvpi_adapter {
 typedef struct kvpi_batch {
     struct llama_batch llama; /* [step_tokens] */
     llama_token *tokens;      /* [step_tokens] of one adapter's sequences */
-    llama_seq_id *seq_ids;    /* [step_tokens] one for each token */
+    llama_seq_id *seq_ids;    /* [step_tokens x 2] a token's id, and its second one */
     llama_seq_id **seq_lists; /* [step_tokens] as llama_batch wants them */
-    int32_t *counts;          /* [step_tokens] all 1 */
+    int32_t *counts;          /* [step_tokens] how many of them */
     int32_t *outputs;         /* [step_tokens + max_running] of each sampled token: its batch index;
                                  with several decodes, the row of `saved` */
     uint32_t n_outputs;

@@ -1,6 +1,7 @@
 /* check: what llama.h promises of ids and blocks, read from the ids, the cache and llama.cpp. */
 #include "engine.h"
 #include "keepers.h"
+#include "second.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,32 @@ static void expected_range(const kvpi_ids *ids, uint32_t id, int64_t *first, int
     }
 }
 
+/* The id and its second one hold the same positions, and cells that llama.cpp would take have two
+ * ids. */
+static int check_second(const kvp_llama *engine, uint32_t id, int64_t first, int64_t last,
+                        kvp_violation *violation)
+{
+    const kvpi_ids *ids = &engine->ids;
+    const uint32_t second = kvpi_second_of(ids, id);
+    llama_memory_t memory = llama_get_memory(engine->context);
+    uint32_t n_owners = 0;
+    if (ids->ids[id].state == KVPI_ID_SECOND) {
+        for (uint32_t other = 0; other < ids->n_ids; other++)
+            n_owners += kvpi_second_of(ids, other) == id;
+        return n_owners == 1 || found(violation, "L8", id, "a second id has not one owner");
+    }
+    if (second == KVPI_NO_ID)
+        return !kvpi_second_needed(ids, (uint32_t)(last + 1)) ||
+               found(violation, "L8", id, "it is longer than the window, and has no second id");
+    if (ids->ids[id].state == KVPI_ID_FREE || second >= ids->n_ids ||
+        ids->ids[second].state != KVPI_ID_SECOND)
+        return found(violation, "L8", id, "its second id is none");
+    if (llama_memory_seq_pos_min(memory, (llama_seq_id)second) != first ||
+        llama_memory_seq_pos_max(memory, (llama_seq_id)second) != last)
+        return found(violation, "L8", id, "its second id has other positions");
+    return 1;
+}
+
 static int check_id(const kvp_llama *engine, uint32_t id, kvp_violation *violation)
 {
     const kvpi_ids *ids = &engine->ids;
@@ -50,9 +77,14 @@ static int check_id(const kvp_llama *engine, uint32_t id, kvp_violation *violati
         if (entry->state == KVPI_ID_KEEPER && (place->id != id || place->idx != idx))
             return found(violation, "L4", id, "a keeper has a block whose place is elsewhere");
     }
-    if (n != entry->n_blocks || (entry->state == KVPI_ID_FREE && n > 0))
+    if (n != entry->n_blocks ||
+        (n > 0 && (entry->state == KVPI_ID_FREE || entry->state == KVPI_ID_SECOND)))
         return found(violation, "L1", id, "the number of its blocks is wrong");
     expected_range(ids, id, &first, &last);
+    if (!check_second(engine, id, first, last, violation))
+        return 0;
+    if (entry->state == KVPI_ID_SECOND)
+        return 1;
     if (llama_memory_seq_pos_min(memory, (llama_seq_id)id) != first ||
         llama_memory_seq_pos_max(memory, (llama_seq_id)id) != last)
         return found(violation, "L5", id, "llama.cpp has other positions of it");

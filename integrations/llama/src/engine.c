@@ -51,23 +51,39 @@ static int is_outside(const char *field, uint64_t value, uint64_t lowest, uint64
     return kvpi_models_say(why, field, text);
 }
 
+/* llama.cpp rounds n_ctx up to whole 256. */
+static void find_window(kvp_llama *engine, const kvp_llama_config *config,
+                        const struct llama_model *model, const struct llama_context_params *params)
+{
+    enum { CELLS_PAD = 256 };
+    const int32_t n_swa = llama_model_n_swa(model);
+    const uint64_t cells = params->n_ctx != 0 ? (uint64_t)params->n_ctx + CELLS_PAD : UINT64_MAX;
+    const uint64_t longest = config->max_seq_tokens != 0 ? config->max_seq_tokens : cells;
+    engine->window = n_swa > 0 ? (uint32_t)n_swa : 0;
+    engine->id_width = engine->window > 0 && longest >= engine->window ? 2 : 1;
+}
+
 /* Ids for each sequence that runs: all may be replaced in one step, and what comes back from the
  * host may need a keeper for each new one, too. */
-static uint32_t ids_each(const kvp_llama_config *config)
+static uint32_t ids_each(const kvp_llama *engine, const kvp_llama_config *config)
 {
-    return config->host_blocks > 0 ? 3 : 2;
+    return (config->host_blocks > 0 ? 3 : 2) * engine->id_width;
 }
 
 /* Fills in what is 0 for a default. */
-static int config_is_wrong(kvp_llama_config *config, kvp_why *why)
+static int config_is_wrong(const kvp_llama *engine, kvp_llama_config *config, kvp_why *why)
 {
+    const uint32_t each = ids_each(engine, config);
+    const uint32_t others = SPARE_IDS + LEAST_KEEPERS * engine->id_width;
+    const uint32_t most = engine->window > 0 && engine->window < BLOCK_TOKENS_MOST
+                              ? engine->window
+                              : BLOCK_TOKENS_MOST;
     if (config->max_ids == 0)
         config->max_ids = ALL_IDS;
-    return is_outside("block_tokens", config->block_tokens, 1, BLOCK_TOKENS_MOST, why) ||
-           is_outside("max_ids", config->max_ids, ids_each(config) + SPARE_IDS + LEAST_KEEPERS,
-                      ALL_IDS, why) ||
-           is_outside("max_running", config->max_running, 1,
-                      (config->max_ids - SPARE_IDS - LEAST_KEEPERS) / ids_each(config), why);
+    return is_outside("block_tokens", config->block_tokens, 1, most, why) ||
+           is_outside("max_ids", config->max_ids, each + others, ALL_IDS, why) ||
+           is_outside("max_running", config->max_running, 1, (config->max_ids - others) / each,
+                      why);
 }
 
 static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config,
@@ -107,13 +123,6 @@ static int cache_is_wrong(const kvp_config *cache, const kvp_llama_config *confi
            is_outside("host_blocks", cache->host_blocks, 0, 0, why);
 }
 
-/* Whole blocks, at least one. */
-static uint32_t stretch_cells(const kvp_llama_config *config)
-{
-    const uint32_t n = config->stretch_tokens / config->block_tokens;
-    return n > 0 ? n * config->block_tokens : config->block_tokens;
-}
-
 /* A step may write every block: what it had goes to the host, what it gets comes from there.
  * Evicted content is kept while the plan is less than half full. */
 static uint32_t copies_of_a_step(const kvp_config *cache)
@@ -126,12 +135,14 @@ static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, 
 {
     kvp_config cache;
     const uint32_t all_cells = llama_n_ctx(engine->context);
-    const uint32_t n_cells =
-        config->host_blocks > 0 ? all_cells - stretch_cells(config) : all_cells;
+    const uint32_t piece_cells =
+        kvpi_state_piece(config->stretch_tokens, engine->window, config->block_tokens) *
+        config->block_tokens;
+    const uint32_t n_cells = config->host_blocks > 0 ? all_cells - piece_cells : all_cells;
     kvp_config_init(&cache);
     if (config->host_blocks > 0 &&
         (is_outside("stretch_tokens", config->stretch_tokens, 1, all_cells / 2, why) ||
-         is_outside("block_tokens", stretch_cells(config), 1, all_cells / 2, why)))
+         is_outside("block_tokens", piece_cells, 1, all_cells / 2, why)))
         return KVP_E_ARG;
     if (config->cache != NULL && cache_is_wrong(config->cache, config, why))
         return KVP_E_ARG;
@@ -181,11 +192,12 @@ static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
 static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
 {
     kvp_config cache;
-    const kvp_status status = kvp_cache_config(engine->cache, &cache);
+    const kvp_status status = kvp_cache_config_get(engine->cache, &cache);
     const uint32_t n_ids = config->max_ids - SPARE_IDS;
-    const uint32_t n_running = ids_each(config) * config->max_running;
+    const uint32_t n_running = ids_each(engine, config) * config->max_running;
     const kvpi_ids_sizes sizes = {.n_ids = n_ids,
                                   .max_keepers = n_ids - n_running,
+                                  .window = engine->window,
                                   .block_tokens = cache.block_tokens,
                                   .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) /
                                                 cache.block_tokens,
@@ -205,9 +217,11 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
 
 static kvp_status make_host(kvp_llama *engine, const kvp_llama_config *config)
 {
-    const kvpi_host_sizes sizes = {.host_blocks = config->host_blocks,
-                                   .most_blocks = stretch_cells(config) / config->block_tokens,
-                                   .max_copies = engine->max_copies};
+    const kvpi_host_sizes sizes = {
+        .host_blocks = config->host_blocks,
+        .most_blocks =
+            kvpi_state_piece(config->stretch_tokens, engine->window, config->block_tokens),
+        .max_copies = engine->max_copies};
     if (config->host_blocks == 0)
         return KVP_OK;
     kvpi_rates_init(&engine->host.rates, config->now_ns, config->clock);
@@ -265,8 +279,11 @@ kvp_status kvp_llama_create(const kvp_llama_config *config, struct llama_model *
         checked.host_blocks > 0 && params->flash_attn_type != LLAMA_FLASH_ATTN_TYPE_ENABLED;
     if (lacks_host)
         checked.host_blocks = 0;
-    status = config_is_wrong(&checked, &why) ? KVP_E_ARG
-                                             : make_engine(engine, &checked, model, params, &why);
+    find_window(engine, &checked, model, params);
+    status = config_is_wrong(engine, &checked, &why) ||
+                     (engine->id_width > 1 && kvpi_models_refuses_chunks(model, &why))
+                 ? KVP_E_ARG
+                 : make_engine(engine, &checked, model, params, &why);
     if (status == KVP_OK && lacks_host)
         (void)kvpi_models_say(&why, "flash_attn_type",
                               "there is no host tier: it needs flash attention, explicitly "
@@ -338,6 +355,7 @@ void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats)
     for (uint32_t id = 0; id < ids->n_ids; id++) {
         out_stats->open_ids += ids->ids[id].state == KVPI_ID_OPEN;
         out_stats->keepers += ids->ids[id].state == KVPI_ID_KEEPER;
+        out_stats->second_ids += ids->ids[id].state == KVPI_ID_SECOND;
         if (ids->ids[id].state == KVPI_ID_KEEPER)
             out_stats->kept_blocks += ids->ids[id].n_blocks;
     }

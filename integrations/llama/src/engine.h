@@ -22,10 +22,11 @@ typedef struct kvpi_swapped {
 } kvpi_swapped;
 
 /* What a disk does (disk/disk.c): before a step is made, when the copies of its plan have run, when
- * a namespace gets another adapter, and at the end. */
+ * it was computed, when a namespace gets another adapter, and at the end. */
 typedef struct kvpi_disk_calls {
     void (*begin_step)(kvp_llama *engine);
     void (*end_plan)(kvp_llama *engine);
+    void (*end_step)(kvp_llama *engine);
     void (*forget)(kvp_llama *engine, kvp_ns ns);
     void (*close)(kvp_llama *engine);
 } kvpi_disk_calls;
@@ -40,6 +41,8 @@ struct kvp_llama {
     kvpi_ids ids;
     kvpi_host host;
     kvpi_batch batch;
+    uint32_t window;       /* of the model's layers, in tokens; 0: none */
+    uint32_t id_width;     /* ids of a sequence: 2 if it may be longer than the window */
     uint32_t idle_blocks;  /* cached ones that may stay; UINT32_MAX: all */
     uint32_t is_out;       /* a step was computed, and is not finished */
     kvpi_group *groups;    /* [ids.n_ids] */

@@ -421,13 +421,6 @@ kvp_status kvpi_host_run(kvpi_host *host, const kvp_copy *copies, uint32_t n_cop
 
 /* ------------------------------------------------------------------------------ from a disk */
 
-static int is_cached(const kvpi_host *host, int32_t block, kvp_block_info *info)
-{
-    return block != KVP_NULL_BLOCK &&
-           kvp_block_info_get(host->ids->cache, 0, KVP_HOST, block, info) == KVP_OK &&
-           info->state == KVP_BLOCK_CACHED;
-}
-
 uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const int32_t *blocks)
 {
     kvp_block_info info;
@@ -439,7 +432,8 @@ uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const 
     s->n_blocks = record->n_blocks;
     s->n_tokens = record->n_blocks * host->ids->block_tokens;
     for (uint32_t i = 0; i < record->n_blocks; i++) {
-        if (!is_cached(host, blocks[i], &info))
+        if (blocks[i] == KVP_NULL_BLOCK ||
+            kvp_block_info_get(host->ids->cache, 0, KVP_HOST, blocks[i], &info) != KVP_OK)
             continue;
         kvpi_host_place *place = &host->places[blocks[i]];
         leave_stretch(host, place);
@@ -477,12 +471,16 @@ static uint32_t count_places(const kvpi_host *host, uint32_t stretch)
 const char *kvpi_host_audit(const kvpi_host *host, uint64_t *out_object)
 {
     kvp_block_info info;
+    kvp_stats stats;
+    if (host->host_blocks > 0 && kvp_cache_stats_get(host->ids->cache, &stats) != KVP_OK)
+        return "the cache has no statistics";
     for (uint32_t block = 1; block < host->host_blocks; block++) {
         const kvpi_host_place *place = &host->places[block];
         *out_object = block;
         if (kvp_block_info_get(host->ids->cache, 0, KVP_HOST, (int32_t)block, &info) != KVP_OK)
             return "the cache does not have a host block";
-        if (info.state != KVP_BLOCK_FREE && (host->loading == NULL || !host->loading[block]) &&
+        /* Until it is loaded, a block is held without sealed content. */
+        if (info.state != KVP_BLOCK_FREE && (info.sealed_units > 0 || stats.open_loads == 0) &&
             (place->stretch == KVPI_NO_STRETCH || place->generation != info.generation))
             return "a host block has content, and no stretch has it";
     }

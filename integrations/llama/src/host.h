@@ -63,7 +63,6 @@ typedef struct kvpi_host {
     uint32_t *order;         /* [max_copies] items to be read, or put, sorted */
     uint32_t *on_device;     /* [pool_blocks] 1 + the item that writes the block last; else 0 */
     uint32_t *on_host;       /* [host_blocks] likewise */
-    uint8_t *loading;        /* [host_blocks] 1: a record is read for it (disk/); NULL: no disk */
     uint64_t stretches_out;
     uint64_t stretches_in;
     uint64_t slow_blocks; /* not kept because computing them is faster */
@@ -89,8 +88,8 @@ typedef struct kvpi_host_record {
     uint32_t n_blocks;
 } kvpi_host_record;
 
-/* The record becomes a stretch of those of its blocks that the cache took: [n_blocks] host blocks,
- * 0 where none was wanted. Gives how many those are. The bytes are the host's, or freed. */
+/* The record becomes a stretch of the blocks that the cache loads: [n_blocks] host blocks, 0 where
+ * none was wanted. Gives how many those are. The bytes are the host's, or freed. */
 uint32_t kvpi_host_adopt(kvpi_host *host, const kvpi_host_record *record, const int32_t *blocks);
 
 /* Bytes of all stretches, and those of them that are dead. */

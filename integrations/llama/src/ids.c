@@ -1,6 +1,7 @@
 /* ids: open sequences. keepers.c has closed ones. */
 #include "ids.h"
 #include "keepers.h"
+#include "second.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 void kvpi_ids_end(kvpi_ids *ids)
 {
     free(ids->ids);
+    free(ids->moves.seconds);
     free(ids->rows);
     free(ids->places);
     free(ids->chosen);
@@ -23,15 +25,20 @@ kvp_status kvpi_ids_init(kvpi_ids *ids, kvp_cache *cache, struct llama_context *
     ids->moves.context = context;
     ids->n_ids = sizes->n_ids;
     ids->max_keepers = sizes->max_keepers;
+    ids->window = sizes->window;
     ids->block_tokens = sizes->block_tokens;
     ids->row_blocks = sizes->row_blocks;
     ids->pool_blocks = sizes->pool_blocks;
     ids->ids = calloc(sizes->n_ids, sizeof *ids->ids);
+    ids->moves.seconds = calloc((size_t)sizes->n_ids + 1, sizeof *ids->moves.seconds);
     ids->rows = calloc((size_t)sizes->n_ids * sizes->row_blocks, sizeof *ids->rows);
     ids->places = calloc(sizes->pool_blocks, sizeof *ids->places);
     ids->chosen = calloc(sizes->row_blocks, sizeof *ids->chosen);
-    if (ids->ids == NULL || ids->rows == NULL || ids->places == NULL || ids->chosen == NULL)
+    if (ids->ids == NULL || ids->moves.seconds == NULL || ids->rows == NULL ||
+        ids->places == NULL || ids->chosen == NULL)
         return KVP_E_NO_MEMORY;
+    for (uint32_t id = 0; id <= sizes->n_ids; id++) /* and the spare one */
+        ids->moves.seconds[id] = KVPI_NO_ID;
     for (uint32_t block = 0; block < ids->pool_blocks; block++)
         ids->places[block].id = KVPI_NO_ID;
     return KVP_OK;
@@ -108,7 +115,7 @@ kvp_status kvpi_ids_open(kvpi_ids *ids, kvp_seq seq, uint32_t n_tokens, uint32_t
     const int32_t *row;
     uint32_t n_blocks;
     kvp_seq_info info;
-    const uint32_t id = kvpi_keepers_free_id(ids);
+    const uint32_t id = kvpi_ids_unused(ids);
     if (id == KVPI_NO_ID || kvp_seq_row(ids->cache, seq, 0, &row, &n_blocks) != KVP_OK ||
         kvp_seq_info_get(ids->cache, seq, &info) != KVP_OK)
         return KVP_E_CORRUPT;
@@ -119,7 +126,7 @@ kvp_status kvpi_ids_open(kvpi_ids *ids, kvp_seq seq, uint32_t n_tokens, uint32_t
     entry->n_blocks = 0;
     entry->row_version = info.row_version;
     *out_id = id;
-    return copy_hits(ids, id, row, n_blocks);
+    return kvpi_second_take(ids, id, n_tokens) ? copy_hits(ids, id, row, n_blocks) : KVP_E_CORRUPT;
 }
 
 /* ------------------------------------------------------------------------------ what is written */
@@ -153,7 +160,8 @@ kvp_status kvpi_ids_claim(kvpi_ids *ids, uint32_t id, uint32_t begin, uint32_t n
     kvpi_id *entry = &ids->ids[id];
     const uint32_t end = begin + n_tokens;
     kvp_status status = kvp_seq_row(ids->cache, entry->seq, 0, &row, &n_blocks);
-    if (status != KVP_OK || begin != entry->n_tokens || end > n_blocks * ids->block_tokens)
+    if (status != KVP_OK || begin != entry->n_tokens || end > n_blocks * ids->block_tokens ||
+        !kvpi_second_take(ids, id, end))
         return KVP_E_CORRUPT;
     for (uint32_t idx = begin / ids->block_tokens; idx * ids->block_tokens < end; idx++)
         if ((status = claim_block(ids, id, idx, row[idx])) != KVP_OK)

@@ -3,6 +3,7 @@
  *   ids      free ......... no cells
  *            open ......... one sequence of the cache; row[i] is the block at its block index i
  *            keeper ....... blocks of closed sequences; row[i] may be null
+ *            second ....... the cells of an open id or a keeper once more (second.h)
  *
  *   places   for each block the id in whose row it is, and where: the id to copy it from. Other
  *            open ids may have it, too (they share its cells); other keepers never
@@ -38,9 +39,7 @@
 
 #include <kvpager/cache.h>
 
-enum { KVPI_ID_FREE = 0, KVPI_ID_OPEN = 1, KVPI_ID_KEEPER = 2 };
-
-#define KVPI_NO_ID UINT32_MAX
+enum { KVPI_ID_FREE = 0, KVPI_ID_OPEN = 1, KVPI_ID_KEEPER = 2, KVPI_ID_SECOND = 3 };
 
 typedef struct kvpi_id {
     uint32_t state;       /* KVPI_ID_... */
@@ -65,7 +64,8 @@ typedef struct kvpi_ids {
     kvp_cache *cache;
     kvpi_moves moves;
     uint32_t n_ids;
-    uint32_t max_keepers;
+    uint32_t max_keepers; /* ids of keepers, their second ones included */
+    uint32_t window;      /* of the model, in tokens; 0: none */
     uint32_t block_tokens;
     uint32_t row_blocks; /* length of a row */
     uint32_t pool_blocks;
@@ -85,6 +85,7 @@ typedef struct kvpi_ids {
 typedef struct kvpi_ids_sizes {
     uint32_t n_ids;
     uint32_t max_keepers;
+    uint32_t window;
     uint32_t block_tokens;
     uint32_t row_blocks;
     uint32_t pool_blocks;
@@ -113,6 +114,15 @@ kvp_status kvpi_ids_claim(kvpi_ids *ids, uint32_t id, uint32_t begin, uint32_t n
 
 /* A decode failed: the id has cells before `begin` only. */
 void kvpi_ids_cut(kvpi_ids *ids, uint32_t id, uint32_t begin);
+
+/* The lowest free id, or KVPI_NO_ID. */
+static inline uint32_t kvpi_ids_unused(const kvpi_ids *ids)
+{
+    for (uint32_t id = 0; id < ids->n_ids; id++)
+        if (ids->ids[id].state == KVPI_ID_FREE)
+            return id;
+    return KVPI_NO_ID;
+}
 
 static inline int32_t *kvpi_ids_row(const kvpi_ids *ids, uint32_t id)
 {

@@ -2,9 +2,13 @@
  * index is packed by itself, so there are never more keepers than the largest number of kept blocks
  * with one index, plus what holes of earlier evictions cost.
  *
+ * A keeper with a second id (second.h) has one from its first block behind the window on. Others
+ * never get such a block: so a closed sequence never needs more ids than it had.
+ *
  * A keeper may have entries of blocks that lost their content meanwhile. They are removed when the
  * blocks are written again, or when keepers are short. */
 #include "keepers.h"
+#include "second.h"
 
 #include <kvpager/drop.h>
 #include <kvpager/lend.h>
@@ -21,16 +25,9 @@ int kvpi_keepers_has_content(const kvpi_ids *ids, int32_t block, uint32_t *out_s
     return info.generation == ids->places[block].generation && info.state != KVP_BLOCK_FREE;
 }
 
-uint32_t kvpi_keepers_free_id(const kvpi_ids *ids)
-{
-    for (uint32_t id = 0; id < ids->n_ids; id++)
-        if (ids->ids[id].state == KVPI_ID_FREE)
-            return id;
-    return KVPI_NO_ID;
-}
-
 static void free_id(kvpi_ids *ids, uint32_t id)
 {
+    kvpi_second_release(ids, id);
     memset(&ids->ids[id], 0, sizeof ids->ids[id]);
 }
 
@@ -75,8 +72,10 @@ static uint32_t open_holder(const kvpi_ids *ids, uint32_t id, uint32_t idx, uint
 /* The first keeper with room for block index idx, or KVPI_NO_ID. */
 static uint32_t first_fit(const kvpi_ids *ids, uint32_t idx)
 {
+    const int needs_second = kvpi_second_needed(ids, (idx + 1) * ids->block_tokens);
     for (uint32_t id = 0; id < ids->n_ids; id++)
-        if (ids->ids[id].state == KVPI_ID_KEEPER && kvpi_ids_row(ids, id)[idx] == 0)
+        if (ids->ids[id].state == KVPI_ID_KEEPER && kvpi_ids_row(ids, id)[idx] == 0 &&
+            (!needs_second || kvpi_second_of(ids, id) != KVPI_NO_ID))
             return id;
     return KVPI_NO_ID;
 }
@@ -97,10 +96,14 @@ static uint32_t keeper_for(kvpi_ids *ids, uint32_t idx)
     uint32_t keeper = first_fit(ids, idx);
     if (keeper != KVPI_NO_ID)
         return keeper;
-    keeper = kvpi_keepers_free_id(ids);
-    if (keeper != KVPI_NO_ID)
-        ids->ids[keeper].state = KVPI_ID_KEEPER;
-    return keeper;
+    keeper = kvpi_ids_unused(ids);
+    if (keeper == KVPI_NO_ID)
+        return KVPI_NO_ID;
+    ids->ids[keeper].state = KVPI_ID_KEEPER;
+    if (kvpi_second_take(ids, keeper, (idx + 1) * ids->block_tokens))
+        return keeper;
+    free_id(ids, keeper);
+    return KVPI_NO_ID;
 }
 
 int kvpi_keepers_put(kvpi_ids *ids, uint32_t from, const kvpi_kept *kept)
@@ -178,7 +181,7 @@ static void retire_id(kvpi_ids *ids, uint32_t id)
     kvpi_id *entry = &ids->ids[id];
     int32_t *row = kvpi_ids_row(ids, id);
     const uint32_t n_blocks = entry->n_blocks;
-    uint32_t n_kept = 0;
+    uint32_t n_kept = 0, end = 0;
     ids->clock++;
     for (uint32_t idx = 0; idx < n_blocks; idx++) /* all copies before the first removal */
         ids->chosen[idx] = stays(ids, id, idx);
@@ -186,6 +189,7 @@ static void retire_id(kvpi_ids *ids, uint32_t id)
         if (ids->chosen[idx]) {
             set_kept(ids, id, idx, row[idx], cells_of(ids, id, idx));
             n_kept++;
+            end = (idx + 1) * ids->block_tokens;
         } else {
             kvpi_moves_remove(&ids->moves, id, idx * ids->block_tokens,
                               (idx + 1) * ids->block_tokens);
@@ -201,6 +205,8 @@ static void retire_id(kvpi_ids *ids, uint32_t id)
     entry->state = KVPI_ID_KEEPER;
     entry->n_blocks = n_kept;
     entry->n_tokens = 0;
+    if (!kvpi_second_needed(ids, end))
+        kvpi_second_release(ids, id);
 }
 
 kvp_status kvpi_keepers_retire(kvpi_ids *ids)
@@ -221,11 +227,13 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids)
 
 /* --------------------------------------------------------------------------------- short of ids */
 
+/* Their ids, with second ones. */
 static uint32_t count_keepers(const kvpi_ids *ids)
 {
     uint32_t n = 0;
     for (uint32_t id = 0; id < ids->n_ids; id++)
-        n += ids->ids[id].state == KVPI_ID_KEEPER;
+        if (ids->ids[id].state == KVPI_ID_KEEPER)
+            n += kvpi_second_of(ids, id) == KVPI_NO_ID ? 1 : 2;
     return n;
 }
 
@@ -295,7 +303,7 @@ kvp_status kvpi_keepers_limit(kvpi_ids *ids)
             break;
         if (n_keepers > ids->max_keepers) {
             status = empty_keeper(ids, keeper);
-            n_keepers--;
+            n_keepers = count_keepers(ids);
         }
     }
     return status;
@@ -312,7 +320,7 @@ static kvp_status drop_cold(kvpi_ids *ids, uint32_t n)
     kvp_cold_cursor cursor;
     uint32_t n_cold = 0;
     memset(&cursor, 0, sizeof cursor);
-    const kvp_status status = kvp_cold_end(ids->cache, KVP_DEVICE, &cursor, cold, n, &n_cold);
+    const kvp_status status = kvp_cache_cold_end(ids->cache, KVP_DEVICE, &cursor, cold, n, &n_cold);
     for (uint32_t i = 0; i < n_cold; i++) {
         const kvpi_place *place = &ids->places[blocks[i] = cold[i].block];
         if (place->id == KVPI_NO_ID || ids->ids[place->id].state != KVPI_ID_KEEPER)
@@ -326,7 +334,7 @@ static kvp_status drop_cold(kvpi_ids *ids, uint32_t n)
 kvp_status kvpi_keepers_limit_idle(kvpi_ids *ids, uint32_t n_blocks)
 {
     kvp_stats stats;
-    kvp_status status = kvp_cache_stats(ids->cache, &stats);
+    kvp_status status = kvp_cache_stats_get(ids->cache, &stats);
     if (status != KVP_OK || stats.cached_blocks <= n_blocks)
         return status;
     status = kvpi_keepers_retire(ids);

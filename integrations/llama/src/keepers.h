@@ -7,9 +7,6 @@
 /* Is the block's content what its place has? out_state: KVP_BLOCK_..., may be NULL. */
 int kvpi_keepers_has_content(const kvpi_ids *ids, int32_t block, uint32_t *out_state);
 
-/* The lowest free id, or KVPI_NO_ID. */
-uint32_t kvpi_keepers_free_id(const kvpi_ids *ids);
-
 /* Take the entry idx out of a keeper; without entries the keeper is free. */
 void kvpi_keepers_remove(kvpi_ids *ids, uint32_t keeper, uint32_t idx);
 

@@ -143,7 +143,7 @@ static void drop_others(loader *l)
     const kvpi_ids *ids = &l->engine->ids;
     kvp_block_info info;
     kvp_config config;
-    if (kvp_cache_config(ids->cache, &config) != KVP_OK)
+    if (kvp_cache_config_get(ids->cache, &config) != KVP_OK)
         return;
     for (uint32_t tier = KVP_DEVICE; tier <= KVP_HOST; tier++) {
         const uint32_t n = tier == KVP_DEVICE ? config.n_blocks : config.host_blocks;

@@ -114,6 +114,19 @@ static int refuses_architecture(const struct llama_model *model, kvp_why *why)
     return 0;
 }
 
+int kvpi_models_refuses_chunks(const struct llama_model *model, kvp_why *why)
+{
+    char name[64] = "", text[sizeof why->text];
+    if (llama_model_meta_val_str(model, "general.architecture", name, sizeof name) < 0 ||
+        strcmp(name, "llama4") != 0)
+        return 0;
+    (void)snprintf(text, sizeof text,
+                   "llama4: its layers attend in chunks of %d tokens, and sequences may be longer: "
+                   "have fewer cells, or a smaller max_seq_tokens",
+                   (int)llama_model_n_swa(model));
+    return kvpi_models_say(why, "max_seq_tokens", text);
+}
+
 static int refuses_positions(const struct llama_model *model, kvp_why *why)
 {
     switch (llama_model_rope_type(model)) {
@@ -145,8 +158,8 @@ int kvpi_models_refuses(const struct llama_model *model, const struct llama_cont
         return 1;
     if (llama_model_n_swa(model) > 0 && !params->swa_full)
         return kvpi_models_say(why, "swa_full",
-                               "false: the model has sliding windows, and llama.cpp would drop "
-                               "cells by itself");
+                               "false: the model has sliding windows, and llama.cpp has fewer "
+                               "cells for their layers");
     if (params->embeddings)
         return kvpi_models_say(why, "embeddings", "true: only logits are supported");
     if (params->n_samplers > 0)

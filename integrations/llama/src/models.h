@@ -26,6 +26,9 @@ int kvpi_models_fits_programs(kvpi_models_function model_defaults, kvp_why *why)
 int kvpi_models_refuses(const struct llama_model *model, const struct llama_context_params *params,
                         kvp_why *why);
 
+/* Does the model attend in chunks, not in windows? Then `why` says so. */
+int kvpi_models_refuses_chunks(const struct llama_model *model, kvp_why *why);
+
 /* `why` says that the field is refused, and why. Always 1. */
 int kvpi_models_say(kvp_why *why, const char *field, const char *text);
 

@@ -10,14 +10,14 @@ void kvpi_moves_flush(kvpi_moves *moves)
     if (moves->end == 0)
         return;
     const llama_pos begin = (llama_pos)moves->begin, end = (llama_pos)moves->end;
-    if (moves->is_copy) {
-        llama_memory_seq_cp(memory, (llama_seq_id)moves->from, (llama_seq_id)moves->to, begin, end);
-        moves->copies++;
-    } else {
-        /* The result is of caches that cannot forget a part; kvp_llama_check_model refuses them. */
-        (void)llama_memory_seq_rm(memory, (llama_seq_id)moves->to, begin, end);
-        moves->removals++;
-    }
+    for (uint32_t to = moves->to, n = 0; to != KVPI_NO_ID && n < 2; n++, to = moves->seconds[to])
+        if (moves->is_copy) {
+            llama_memory_seq_cp(memory, (llama_seq_id)moves->from, (llama_seq_id)to, begin, end);
+            moves->copies++;
+        } else { /* always true: kvp_llama_check_model refuses caches that cannot forget a part */
+            (void)llama_memory_seq_rm(memory, (llama_seq_id)to, begin, end);
+            moves->removals++;
+        }
     moves->end = 0;
 }
 
@@ -55,7 +55,9 @@ void kvpi_moves_remove(kvpi_moves *moves, uint32_t id, uint32_t begin, uint32_t 
 void kvpi_moves_cut(kvpi_moves *moves, uint32_t id, uint32_t begin)
 {
     kvpi_moves_flush(moves);
-    (void)llama_memory_seq_rm(llama_get_memory(moves->context), (llama_seq_id)id, (llama_pos)begin,
-                              -1);
-    moves->removals++;
+    for (uint32_t n = 0; id != KVPI_NO_ID && n < 2; n++, id = moves->seconds[id]) {
+        (void)llama_memory_seq_rm(llama_get_memory(moves->context), (llama_seq_id)id,
+                                  (llama_pos)begin, -1);
+        moves->removals++;
+    }
 }

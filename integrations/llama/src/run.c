@@ -177,6 +177,8 @@ kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint
 {
     if (engine == NULL)
         return KVP_E_ARG;
+    if (engine->disk != NULL)
+        engine->disk_calls->end_step(engine);
     const kvp_status status = kvp_sched_finish(engine->sched, tokens, ended, out_end);
     if (status == KVP_OK)
         engine->is_out = engine->batch.n_outputs = 0;

@@ -11,8 +11,7 @@
 
 uint32_t kvpi_snapshot_most(const kvpi_ids *ids)
 {
-    const uint32_t n = KVPI_SNAPSHOT_TOKENS / ids->block_tokens;
-    return n > 0 ? n : 1;
+    return kvpi_state_piece(KVPI_SNAPSHOT_TOKENS, ids->window, ids->block_tokens);
 }
 
 static kvp_hash add_text(kvp_hash sum, const char *text)

@@ -14,6 +14,8 @@ int kvpi_state_reserve(kvpi_bytes *bytes, size_t n)
 {
     if (n <= bytes->room)
         return 1;
+    if (bytes->is_lent)
+        return 0;
     const size_t room = n + n / 4;
     uint8_t *data = realloc(bytes->data, room);
     if (data == NULL)

@@ -16,6 +16,7 @@ typedef struct kvpi_bytes {
     uint8_t *data; /* of malloc */
     size_t n;
     size_t room;
+    uint32_t is_lent; /* 1: the data is another's, and its room is all there is */
 } kvpi_bytes;
 
 /* Room for n bytes; what is there stays. 0: no memory. */
@@ -26,6 +27,14 @@ void kvpi_state_free(kvpi_bytes *bytes);
 static inline uint32_t kvpi_state_spare(const kvpi_ids *ids)
 {
     return ids->n_ids;
+}
+
+/* Blocks of a piece that has at most so many tokens: at least one. llama.cpp leaves out of a state
+ * what is a window or more before its end. */
+static inline uint32_t kvpi_state_piece(uint32_t tokens, uint32_t window, uint32_t block_tokens)
+{
+    const uint32_t n = window != 0 && window < tokens ? window : tokens;
+    return n > block_tokens ? n / block_tokens : 1;
 }
 
 /* Append cells [begin, end) of an id to `out`. KVP_E_NO_MEMORY; KVP_E_CORRUPT: llama.cpp gave

@@ -1,5 +1,5 @@
-//! Compiles the library with the system's C compiler. A package has it in `c/`; in the repository
-//! scripts/amalgamation.py writes it.
+//! Compiles the library with the system's C compiler. A package has it in `c/`, with its declarations
+//! in Rust; in the repository scripts/amalgamation.py and bindgen write them.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,18 +16,27 @@ fn main() {
     } else {
         generate(&here.join("../../.."), &out)
     };
+    let declarations = source.join("bindings.rs");
+    if let Err(reason) = std::fs::copy(&declarations, out.join("bindings.rs")) {
+        fail(&format!("{}: {reason}", declarations.display()));
+    }
     compile(&source, &out);
     println!("cargo:include={}", source.display());
 }
 
-/// The library as one file, from the sources of the repository.
+/// The library as one file and its declarations, from the sources of the repository.
 fn generate(repository: &Path, out: &Path) -> PathBuf {
-    for part in ["src", "include", "scripts/amalgamation.py"] {
+    let declare = "integrations/rust/bindings.sh";
+    for part in ["src", "include", "scripts/amalgamation.py", declare] {
         changes_with(&repository.join(part));
     }
     let source = out.join("c");
     let script = repository.join("scripts/amalgamation.py");
     run(Command::new("python3").arg(script).arg(&source));
+    run(Command::new("sh")
+        .arg(repository.join(declare))
+        .arg(source.join("kvpager.h"))
+        .arg(source.join("bindings.rs")));
     source
 }
 

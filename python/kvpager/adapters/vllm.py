@@ -10,8 +10,9 @@ they are scheduled; tables are append-only, duplicates are kept; a prompt that i
 computes its last block again. Block ids mean the same (block 0 is the null block of both). Draft
 tokens beyond request.num_tokens get slots and are never cached.
 
-What separates requests: cache_salt and the LoRA's name, as keys of the first block. What follows a
-multimodal item is neither matched nor published.
+What separates requests: cache_salt, and the LoRA's name, place and number, as keys of the first
+block. What follows a multimodal item is neither matched nor published, nor is anything with a LoRA that
+is loaded in place: nobody can tell which weights it has.
 
 vLLM's own scheduler runs on it, unpatched: `vllm serve --scheduler-cls kvpager.vllm.Scheduler`.
 
@@ -83,6 +84,11 @@ class KVCacheBlocks:
 
     def new_empty(self) -> KVCacheBlocks:
         return KVCacheBlocks(tuple([] for _ in self.ids))
+
+
+def _loaded(lora: Any) -> str:
+    """What an adapter that is loaded has of its own: the same name again may have other weights."""
+    return repr([lora.lora_name, getattr(lora, "lora_path", ""), getattr(lora, "lora_int_id", 0)])
 
 
 Event = Any  # BlockStored, BlockRemoved or AllBlocksCleared of vllm.distributed.kv_events
@@ -280,14 +286,14 @@ class KVCacheManager:
         lora = getattr(request, "lora_request", None)
         items = getattr(request, "mm_features", None)
         keys = []
-        for kind, text in ((_SALT, salt), (_LORA, lora and lora.lora_name)):
+        for kind, text in ((_SALT, salt), (_LORA, lora and _loaded(lora))):
             if text:
                 digest = hashlib.blake2b(str(text).encode(), digest_size=32).digest()
                 keys.append(Key(kind, 0, min(self.block_size, n_tokens), digest))
         if keys:
             self._note_separated(request, tokens, keys)
-        uncached = []
-        if items:
+        uncached = [(0, 1)] if getattr(lora, "load_inplace", False) else []
+        if items and not uncached:
             first = min(int(item.mm_position.offset) for item in items)
             uncached.append((first, first + 1))
         return Prompt(tokens, reserve=reserve, keys=keys, uncached=uncached, no_match=not match)

@@ -19,8 +19,9 @@ from typing import Any
 from .. import _constants as c
 from .. import store as s
 from .._base_errors import Error
-from .._engines import fingerprint_of, secret_of, weights_of
+from .._engines import fingerprint_of, secret_of, urls_of, weights_of
 from .._errors import AgainError
+from .._guard import Troubles, never_raises
 from . import versions as v
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,30 @@ class _Pool:
             self._spare.append(page)
 
 
+def _of_pools(self: Any, transfers: Any, extra_info: Any = None) -> dict[Any, list[bool]]:
+    return {transfer.name: [False] * len(transfer.keys or []) for transfer in transfers}
+
+
+# What SGLang's threads are told where a method would raise: nothing is there, nothing was stored.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "batch_exists": lambda self, *given, **named: 0,
+    "batch_get_v1": lambda self, keys, *given, **named: [False] * len(keys),
+    "batch_set_v1": lambda self, keys, *given, **named: [False] * len(keys),
+    "batch_exists_v2": lambda self, *given, **named: v.Result(0, {}, []),
+    "batch_get_v2": _of_pools,
+    "batch_set_v2": _of_pools,
+    "exists": lambda self, *given, **named: False,
+    "get": lambda self, *given, **named: None,
+    "batch_get": lambda self, keys, *given, **named: [None] * len(keys),
+    "set": lambda self, *given, **named: False,
+    "batch_set": lambda self, *given, **named: False,
+    "get_stats": lambda self: v.Metrics(),
+    "close": lambda self: None,
+}
+
+
+@never_raises(_ANSWERS, refuses=("register_mem_pool_host", "register_mem_host_pool_v2",
+                                 "on_host_pools_registered", "clear", "stats"))
 class KvpagerStorage(v.Storage):
     """What --hicache-storage-backend-extra-config names, with
 
@@ -68,7 +93,9 @@ class KvpagerStorage(v.Storage):
         given = storage_config.extra_config or {}
         if "store" not in given:
             raise ValueError("kvpager: extra_config needs store, as file:/var/cache/kv?size=200GiB")
-        self._url, self._config = given["store"], storage_config
+        self.troubles = Troubles(logger)
+        self._urls, self._config = urls_of(given["store"]), storage_config
+        self._shown = ", ".join(map(s.show_url, self._urls))
         self._facts = {
             **v.facts(storage_config), "identity": given.get("identity", ""),
             "epoch": given.get("epoch", 0),
@@ -118,10 +145,10 @@ class KvpagerStorage(v.Storage):
             [name, pool.bytes, *v.pool_facts(pool.pool)] for name, pool in self._pools.items()]})
         self._tokens = max(1, next(iter(self._pools.values())).page_size)
         self._store = s.Store.open(
-            self._url, fingerprint=self.fingerprint, block_tokens=self._tokens,
+            self._urls, fingerprint=self.fingerprint, block_tokens=self._tokens,
             block_bytes=[pool.bytes for pool in self._pools.values()], record_blocks=1,
             key_bytes=0, max_ops=self._max_ops, secret=self._secret)
-        logger.info("kvpager: %s (%s); weights %s", s.show_url(self._url), self._store.describe(),
+        logger.info("kvpager: %s (%s); weights %s", self._shown, self._store.describe(),
                     self._facts["weights"])
 
     # ------------------------------------------------------------------------------ operations
@@ -188,19 +215,25 @@ class KvpagerStorage(v.Storage):
     def _load(self, pool: _Pool, keys: Sequence[str], targets: Sequence[Any]) -> list[bool]:
         """Pages into tensors that nobody else looks at."""
         store, begun = self._opened(), list[s.Operation | None]()
-        for key, target in zip(keys, targets):
-            digest = self._digest(key)
-            begun.append(None if digest is None or target is None else self._begin(
-                lambda: store.get(self._identity(pool, digest), [target])))
-        return self._end(begun)
+        try:
+            for key, target in zip(keys, targets):
+                digest = self._digest(key)
+                begun.append(None if digest is None or target is None else self._begin(
+                    lambda: store.get(self._identity(pool, digest), [target])))
+        finally:  # whatever happens: nobody reads or fills pages behind SGLang's back
+            ended = self._end(begun)
+        return ended
 
     def _save(self, pool: _Pool, keys: Sequence[str], pages: Iterable[Any]) -> list[bool]:
         store, begun = self._opened(), list[s.Operation | None]()
-        for key, page in zip(keys, pages):
-            digest = self._digest(key)
-            begun.append(None if digest is None else self._begin(
-                lambda: store.put(self._identity(pool, digest), [page])))
-        return self._end(begun)
+        try:
+            for key, page in zip(keys, pages):
+                digest = self._digest(key)
+                begun.append(None if digest is None else self._begin(
+                    lambda: store.put(self._identity(pool, digest), [page])))
+        finally:  # as above: SGLang gives the page to others when this returns
+            ended = self._end(begun)
+        return ended
 
     def _get_pages(self, name: str, keys: Sequence[str], places: Sequence[int]) -> list[bool]:
         """Into the host pool. A page that is not right stays as it was."""
@@ -325,9 +358,9 @@ class KvpagerStorage(v.Storage):
         operation = self._begin(lambda: store.evict(space=None, written_before=None))
         if not all(self._end([operation])):
             raise RuntimeError(
-                f"kvpager: {self._url} was not cleared. A store on Redis cannot be while it is open: "
-                "use `kvpager store evict`, or raise epoch" if self._url.startswith("redis")
-                else f"kvpager: {self._url} was not cleared, its records may still be found")
+                f"kvpager: {self._shown} was not cleared. A store on Redis cannot be while it is open: "
+                "use `kvpager store evict`, or raise epoch" if "redis" in self._shown
+                else f"kvpager: {self._shown} was not cleared, its records may still be found")
 
     def get_stats(self) -> Any:
         """What SGLang's metrics show: pages and bandwidth since the last time. stats() has more."""

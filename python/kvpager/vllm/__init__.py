@@ -2,7 +2,7 @@
 
 KvpagerConnector   KV in host memory and in stores, for vLLM's CPU back end:
 
-    vllm serve MODEL --kv-transfer-config '{
+    python -m vllm.entrypoints.openai.api_server --model MODEL --kv-transfer-config '{
         "kv_connector": "KvpagerConnector", "kv_connector_module_path": "kvpager.vllm",
         "kv_role": "kv_both", "kv_connector_extra_config": {
             "host_memory": "8GiB", "store": "file:/var/cache/kv?size=200GiB"}}'

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from .. import _constants as c
 from .. import store as s
-from .._engines import secret_of, weights_of
+from .._engines import secret_of, urls_of, weights_of
+from .._guard import Troubles, never_raises
 from . import versions as v
+from .messages import Step
 from .metrics import Prometheus, Stats
 from .mover import Mover
 from .planner import Planner
 
-logger = v.init_logger(__name__)
+logger = v.logger(__name__)
 
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _TYPES = {"float32": c.F32, "float16": c.F16, "bfloat16": c.BF16}
@@ -68,10 +71,7 @@ class Settings:
         if "host_memory" not in given:
             raise ValueError("kv_connector_extra_config: host_memory is missing")
         self.host_memory = size_of("host_memory", given["host_memory"])
-        urls = given.get("store", [])
-        self.urls: list[str] = [urls] if isinstance(urls, str) else list(urls)
-        if not all(isinstance(url, str) for url in self.urls):
-            raise ValueError("store: needs a URL or a list of URLs")
+        self.urls = urls_of(given.get("store", []))
         self.weights, self.identity = given.get("weights"), given.get("identity", "")
         if not isinstance(self.identity, str):
             raise ValueError("identity: needs a text")
@@ -108,22 +108,65 @@ def model_of(config: Any, kv_cache: Any, settings: Settings) -> s.FingerprintInp
         order=f"vllm {facts['layout']}")
 
 
+def _broken_promise(self: Any, request: Any, blocks: Any, num_external_tokens: int) -> None:
+    self._plan.break_promise(request, blocks, num_external_tokens)
+
+
+def _nothing(self: Any, *given: Any, **named: Any) -> None:
+    pass
+
+
+def _alone(self: Any, request: Any, *given: Any) -> tuple[int, bool]:
+    self.troubles.safely("compute", lambda: self._plan.compute(request.request_id))
+    return 0, False
+
+
+def _finished(self: Any, request: Any, *given: Any) -> tuple[bool, None]:
+    self.troubles.safely("ended", lambda: self._plan.ended(request.request_id))
+    return False, None
+
+
+# What the engine is told where a method would raise: it computes.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "get_num_new_matched_tokens": _alone,
+    "update_state_after_alloc": _broken_promise,
+    "build_connector_meta": lambda self, *given: self._plan.take(),
+    "update_connector_output": _nothing,  # requests that wait have a deadline
+    "request_finished": _finished,
+    "request_finished_all_groups": _finished,
+    "reset_cache": lambda self: self._plan.stop(),
+    "bind_connector_metadata": _nothing,
+    "start_load_kv": lambda self, *given, **named: self._move.fail_all(),
+    "wait_for_layer_load": _nothing,
+    "save_kv_layer": _nothing,
+    "wait_for_save": _nothing,
+    "get_block_ids_with_load_errors": lambda self: self._move.every_block(),
+    "build_connector_worker_meta": _nothing,
+    "get_kv_connector_stats": _nothing,
+    "shutdown": _nothing,
+}
+
+
+@never_raises(_ANSWERS, refuses=("register_kv_caches", "build_kv_connector_stats",
+                                 "build_prom_metrics"))
 class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
     """What --kv-transfer-config names: Settings."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
+        self.troubles = Troubles(logger)
         settings = Settings(vllm_config.kv_transfer_config.kv_connector_extra_config)
         model = model_of(vllm_config, kv_cache_config, settings)
         self._planner: Planner | None = None
         self._mover: Mover | None = None
         if role == v.ConnectorRole.SCHEDULER:
             self._planner = Planner(model.block_tokens, max(settings.least_tokens, model.block_tokens),
-                                    settings.deadline, vllm_config.speculative_config is not None)
+                                    settings.deadline, vllm_config.speculative_config is not None,
+                                    self.troubles)
         else:
-            ranks, _ = v.ranks(vllm_config.parallel_config)
+            ranks, rank = v.ranks(vllm_config.parallel_config)
             self._mover = Mover(model, settings.host_memory // ranks, settings.urls,
-                                settings.record_blocks, settings.secret,
+                                settings.record_blocks, settings.secret, self.troubles, rank,
                                 groups=v.layer_groups(kv_cache_config)[1], always=settings.always)
 
     @property
@@ -150,6 +193,7 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
         self._plan.admitted(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
+        self._plan.next_step()
         return self._plan.step(scheduler_output)
 
     def update_connector_output(self, connector_output: Any) -> None:
@@ -162,8 +206,7 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
 
     def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]
                                     ) -> tuple[bool, dict[str, Any] | None]:
-        self._plan.finished(request)
-        return False, None
+        return _finished(self, request)
 
     def reset_cache(self) -> bool | None:
         self._plan.reset()
@@ -180,7 +223,8 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
             self._mover.bound()
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        self._move.begin(self._get_connector_metadata())
+        step: Step = self._get_connector_metadata()
+        self._move.begin(step)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """Loads have ended when start_load_kv returns."""
@@ -199,12 +243,11 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
         return self._move.found()
 
     def get_kv_connector_stats(self) -> Any:
-        """vLLM asks both sides; only the worker counts."""
-        if self._mover is None or not self._mover.counts:
-            return None
-        made = Stats(data=dict(self._mover.counts))
-        self._mover.counts.clear()
-        return made
+        """vLLM asks both sides."""
+        data = self.troubles.take()
+        if self._mover is not None:
+            data |= self._mover.gauges()
+        return Stats(data=data) if data else None
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> Any:

@@ -60,6 +60,7 @@ class Step(v.ConnectorMetadata):
 
     epoch   another one than before: forget everything first
     computes  tokens that the step computes, if a request computes a block or more; else 0
+    lost_all  a promise cannot be kept, and nobody knows of which blocks: none has what it should
     forget  requests whose answers are not wanted any more
     """
 
@@ -69,6 +70,7 @@ class Step(v.ConnectorMetadata):
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     computes: int = 0
+    lost_all: bool = False
 
 
 @dataclass

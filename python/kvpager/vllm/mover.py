@@ -28,18 +28,21 @@ from .. import store as s
 from .._cache import COPY_DTYPE, Cache
 from .._base_errors import Error
 from .._errors import AgainError
+from .._guard import Troubles, Unusable
 from .._memory import Copier, Layout, Memory
 from .._sequence import Key, Namespace, Prompt, Sequence
 from . import versions as v
 from .messages import Ask, Blocks, Found, Load, Prefix, Save, Step
+from .metrics import STORES
 from .rates import PATIENCE, Pace, Reads, how_many
 from .stores import Stores
 
-logger = v.init_logger(__name__)
+logger = v.logger(__name__)
 
 _SPACE = 2  # the type of the key that tenants and adapters have
 _SEQS = 1024
 _AT_ONCE = 0.001  # seconds that a step waits for what is in memory anyway
+_GAUGES = 1.0  # seconds between looks at what stores have
 _LAST = 5.0  # seconds that the end of the process waits for writes
 
 
@@ -86,14 +89,17 @@ class _Keep:
 class Mover:
     """model, settings: see connector.py. Memory is made when the engine's tensors are known.
 
+    troubles  what goes wrong; rank: which one this is
     always  load whatever stores have, up to the deadline, also if computing is expected sooner
     clock   seconds
     """
 
     def __init__(self, model: s.FingerprintInput, host_memory: int, urls: list[str],
-                 record_blocks: int, secret: bytes, *, groups: list[v.LayerGroup],
-                 always: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+                 record_blocks: int, secret: bytes, troubles: Troubles, rank: int, *,
+                 groups: list[v.LayerGroup], always: bool = False,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self.model, self._host_bytes = model, host_memory
+        self._troubles, self.counts, self._rank = troubles, troubles.counts, rank
         self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
         self._groups, self._always, self._clock = groups, always, clock
         self._computing, self._own = Pace(), 0.0
@@ -101,8 +107,10 @@ class Mover:
         self._epoch = 0
         self._fetches: dict[str, _Fetch | None] = {}  # None: nothing was found
         self._failed: set[int] = set()
-        self.counts: Counter[str] = Counter()
-        self._told: set[tuple[str, type]] = set()
+        self._lost_all, self._n_device = False, 0
+        self._begun: Step | None = None  # the step that the engine is in
+        self.stores = Stores((), model, 0, record_blocks, secret, logger, clock)
+        self._gauges, self._gauged = dict[str, Any](), -inf
 
     # ------------------------------------------------------------------------------- memory
 
@@ -141,12 +149,16 @@ class Mover:
             host.append(Memory.wrap(self.host.layout.slice(
                 first_layer=first, n_layers=n_layers, first_head=0, n_heads=1), [whole]))
             first += n_layers
+        self._n_device = n_device
         self.copier = Copier(device, host)
-        self.books = Cache(n_blocks=blocks, block_tokens=block, max_seqs=_SEQS,
-                           max_seq_tokens=min(blocks * block, 2 ** 31 - 1), max_unit_keys=64)
-        self.space: Namespace = self.books.namespace()
         self.stores = Stores(self._urls, self.model, block_bytes, self._record_blocks,
-                             self._secret)
+                             self._secret, logger, self._clock)
+        # Of a longer prompt, the first so many: whole records. One block is the null block.
+        record = self.stores.record_blocks
+        self.most_tokens = min(max((blocks - 1) // record * record, 1) * block, 2 ** 31 - block)
+        self.books = Cache(n_blocks=blocks, block_tokens=block, max_seqs=_SEQS,
+                           max_seq_tokens=self.most_tokens, max_unit_keys=64)
+        self.space: Namespace = self.books.namespace()
         self.reads = [Reads() for _ in self.stores.all]
         self.block_bytes = block_bytes
         logger.info("kvpager: %d blocks of %d bytes in host memory; stores: %s", blocks, block_bytes,
@@ -178,6 +190,17 @@ class Mover:
         for store in self.stores.all:
             store.close()
 
+    def gauges(self) -> dict[str, Any]:
+        """Of stores, for /metrics: once a second, if they have changed."""
+        if self._clock() - self._gauged < _GAUGES:
+            return {}
+        now, self._gauged = {f"{self._rank} {url}": found
+                             for url, found in self.stores.gauges().items()}, self._clock()
+        if now == self._gauges:
+            return {}
+        self._gauges = now
+        return {STORES: now}
+
     def _copies(self, host: Any, device: Blocks, to_host: bool) -> None:
         """Between blocks of host memory and the blocks of each group beside them."""
         plans = []
@@ -202,44 +225,60 @@ class Mover:
         return s.Chain(self.model, prefix.tokens, record_blocks=self.stores.record_blocks,
                        name=prefix.space, epoch=self._epoch, keys=prefix.keys)
 
-    def _trouble(self, what: str, error: BaseException) -> None:
-        """Counted, and told once for each kind: a full disk must not fill the log."""
-        self.counts[what] += 1
-        if (what, type(error)) not in self._told:
-            self._told.add((what, type(error)))
-            logger.warning("kvpager: %s: %s", what, error)
+    def _safely(self, call: Callable[..., Any], *given: Any) -> bool:
+        return self._troubles.safely(call.__name__, call, *given)
+
+    def _what_fits(self, prefix: Prefix) -> Prefix:
+        """The beginning that host memory can hold."""
+        if len(prefix.tokens) <= self.most_tokens:
+            return prefix
+        return Prefix(prefix.tokens[:self.most_tokens], prefix.space,
+                      tuple(key for key in prefix.keys if key.begin < self.most_tokens))
 
     # --------------------------------------------------------------------------------- steps
 
     def bound(self) -> None:
         """A step begins: the first call of it."""
+        self._begun = None
         self._bound, self._own = self._clock(), 0.0
 
     def begin(self, step: Step) -> None:
         """Before the forward pass; where it needs no load, also after it."""
-        begun = self._clock()
+        self._begun, begun = step, self._clock()
+        self._lost_all |= step.lost_all
         if step.epoch != self._epoch:
             self._forget_all(step.epoch)
         for request in step.forget:
-            self._drop(request)
+            self._safely(self._drop, request)
         for load in step.loads:
             self._load(load)
         if step.asks:
             self.poll()  # what has ended while there was no step has blocks
         for ask in step.asks:
-            self._ask(ask)
+            if not self._safely(self._ask, ask):
+                self._give_up(ask.request)
         if step.asks:
             for store in self.stores.all:
                 store.wait(_AT_ONCE)
         self.poll()
         self._own = self._clock() - begun
 
+    def fail_all(self) -> None:
+        """`begin` failed, nobody knows where: nothing that it was to load counts as loaded."""
+        if self._begun is None:
+            self._lost_all = True
+        else:
+            for load in self._begun.loads:
+                self._fail(load)
+
     def end(self, step: Step) -> None:
         """After the forward pass: its KV is there."""
+        if step.epoch != self._epoch:
+            return  # a reset failed, and is tried again with the next step
         if step.computes and self._bound is not None:
             self._computing.add(step.computes, self._clock() - self._bound - self._own)
         for save in step.saves:
-            self._save(save)
+            self._safely(self._save, save)
         self.poll()
 
     def found(self) -> Found | None:
@@ -251,24 +290,40 @@ class Mover:
 
     def failed(self) -> set[int]:
         """The engine's blocks that were not loaded."""
+        if self._lost_all:
+            return self.every_block()
         made, self._failed = self._failed, set()
         return made
 
+    def every_block(self) -> set[int]:
+        """As if none had been loaded."""
+        self._lost_all, self._failed = False, set()
+        return set(range(v.NULL_BLOCK + 1, self._n_device))
+
     def _forget_all(self, epoch: int) -> None:
+        self.space.flush()  # if this fails, it is all tried again
         self._epoch = epoch
         for request in list(self._fetches):
-            self._drop(request)
-            self._fetches[request] = None
-        self.space.flush()
+            self._give_up(request)
+
+    def _give_up(self, request: str) -> None:
+        """Nothing is found for it, whatever was."""
+        self._safely(self._drop, request)
+        self._fetches[request] = None
 
     # ------------------------------------------------------------------------------------ ask
 
     def _ask(self, ask: Ask) -> None:
-        prefix = ask.prefix
+        prefix = self._what_fits(ask.prefix)
+        if prefix is not ask.prefix:
+            self._troubles.caught("", Unusable(
+                "too_long", "host_memory", f"a prompt of {len(ask.prefix.tokens)} tokens is longer "
+                f"than host memory: only its first {self.most_tokens} are kept and loaded. Raise "
+                f"host_memory: {self._host_bytes} bytes hold no more"))
         try:
             sequence = self.space.open(self._prompt(prefix))
         except Error as error:
-            self._trouble("no_room", error)
+            self._troubles.expected("no_room", error)
             self._fetches[ask.request] = None
             return
         hit = sequence.opened.hit_tokens
@@ -298,7 +353,7 @@ class Mover:
             self.counts["busy"] += 1
             return False
         except Error as error:
-            self._trouble("refused", error)
+            self._troubles.expected("refused", error)
             return False
         return True
 
@@ -366,7 +421,7 @@ class Mover:
         try:  # its load closes the request's sequence; writes hold the blocks by another one
             self._write(fetch.sequence.fork(), fetch.chain, fetch.good)
         except Error as error:
-            self._trouble("not_kept", error)
+            self._troubles.expected("not_kept", error)
 
     def _drop(self, request: str) -> None:
         """Nobody waits for it any more. Reads that are out keep their blocks until they end."""
@@ -380,7 +435,7 @@ class Mover:
     # ----------------------------------------------------------------------------------- load
 
     def _load(self, load: Load) -> None:
-        fetch, n_blocks = self._fetches.get(load.request), len(load.blocks[0])
+        fetch, n_blocks = self._fetches.get(load.request), max(map(len, load.blocks), default=0)
         last = (load.begin + n_blocks) * self.model.block_tokens
         if fetch is None or last > fetch.good:
             self.counts["lost"] += 1  # a reset came in between
@@ -390,10 +445,10 @@ class Mover:
             row = fetch.sequence.row()
             self._copies(row[load.begin:load.begin + n_blocks], load.blocks, to_host=False)
             self.counts["loaded_tokens"] += n_blocks * self.model.block_tokens
-        except Error as error:
-            self._trouble("load_failed", error)
+        except Exception as error:
+            self._troubles.expected("load_failed", error)
             self._fail(load)
-        self._drop(load.request)
+        self._safely(self._drop, load.request)
 
     def _fail(self, load: Load) -> None:
         self._failed.update(block for blocks in load.blocks for block in blocks
@@ -402,40 +457,50 @@ class Mover:
     # ----------------------------------------------------------------------------------- save
 
     def _save(self, save: Save) -> None:
+        prefix, block = self._what_fits(save.prefix), self.model.block_tokens
+        n_tokens = len(prefix.tokens)
+        device = tuple(blocks[:n_tokens // block] for blocks in save.blocks)
         try:
-            if self._has_gap(save):
+            if self._has_gap(prefix, device):
                 self.counts["gaps"] += 1
                 return
-            sequence = self.space.open(self._prompt(save.prefix))
+            sequence = self.space.open(self._prompt(prefix))
         except Error as error:
-            self._trouble("not_kept", error)
+            self._troubles.expected("not_kept", error)
             return
-        n_tokens, block = len(save.prefix.tokens), self.model.block_tokens
         try:
             first = sequence.opened.hit_tokens // block
             if first * block < n_tokens:
-                self._copies(sequence.row()[first:], tuple(blocks[first:] for blocks in save.blocks),
+                self._copies(sequence.row()[first:], tuple(blocks[first:] for blocks in device),
                              to_host=True)
                 sequence.commit(n_tokens)
                 self.counts["saved_tokens"] += n_tokens - first * block
-            self._write(sequence, self._chain(save.prefix), n_tokens)
-        except Error as error:
-            self._trouble("not_kept", error)
+            chain = self._chain(prefix)
+        except Exception as error:
+            sequence.close()
+            self._troubles.expected("not_kept", error)
+            return
+        self._write(sequence, chain, n_tokens)
 
-    def _has_gap(self, save: Save) -> bool:
+    def _has_gap(self, prefix: Prefix, device: Blocks) -> bool:
         """Whether host memory lacks blocks that a window has left behind: then nothing behind them
         can be kept."""
-        null = np.flatnonzero((np.array(save.blocks) == v.NULL_BLOCK).any(axis=0))
+        null = np.flatnonzero((np.array(device) == v.NULL_BLOCK).any(axis=0))
         if not len(null):
             return False
-        found = self.space.match(self._prompt(save.prefix)).hit_tokens
+        found = self.space.match(self._prompt(prefix)).hit_tokens
         return bool(found <= null[-1] * self.model.block_tokens)
 
     def _write(self, sequence: Sequence, chain: s.Chain, n_tokens: int) -> None:
         """Write the records of a sequence that stores are not believed to have. It is closed when
         they have read its blocks."""
         keep = _Keep(sequence)
-        row, size = sequence.row(), self.stores.record_blocks
+        self._safely(self._begin_writes, keep, chain, n_tokens)
+        if not keep.left:
+            sequence.close()
+
+    def _begin_writes(self, keep: _Keep, chain: s.Chain, n_tokens: int) -> None:
+        row, size = keep.sequence.row(), self.stores.record_blocks
         keys = chain.keys()[:n_tokens // self._record_tokens]
         for at, store in enumerate(self.stores.all):
             missing = next((i for i, key in enumerate(keys)
@@ -445,27 +510,22 @@ class Mover:
                 if not self._begin(store.put, chain[i], buffers, (keep, keys[i], at)):
                     break
                 keep.left += 1
-        if not keep.left:
-            sequence.close()
 
     # ----------------------------------------------------------------------------------- poll
 
     def poll(self) -> None:
         """Take what has ended, and stop waiting for what takes too long."""
-        for store in self.stores.all:
+        for store, watch in zip(self.stores.all, self.stores.watches, strict=True):
             for operation in store.poll():
-                if operation.op == s.STORE_PUT:
-                    self._put(operation)
-                elif operation.op == s.STORE_HAVE:
-                    self._have(operation)
-                else:
-                    self._get(operation)
+                self._safely({s.STORE_PUT: self._put, s.STORE_HAVE: self._have}.get(
+                    operation.op, self._get), operation)
+                self._safely(watch.saw, operation)
         now = self._clock()
         for reads in self.reads:
             reads.polled(now)
         for fetch in list(self._fetches.values()):
             if fetch is not None and not fetch.done and not fetch.late and now > fetch.until:
-                self._stop_waiting(fetch, now)
+                self._safely(self._stop_waiting, fetch, now)
 
     def _stop_waiting(self, fetch: _Fetch, now: float) -> None:
         if not fetch.asking:
@@ -483,11 +543,11 @@ class Mover:
     def _have(self, operation: s.Operation) -> None:
         fetch, at = cast(tuple[_Fetch, int], operation.tag)
         first, waits = fetch.hit // self._record_tokens, at in fetch.asking
-        for i, there in enumerate(operation.found):
-            if there:
-                self.stores.believe(at, fetch.chain.keys()[first + i])
-                if waits:
-                    fetch.where[i] = sorted([*fetch.where[i], at])
+        for i, there in enumerate(operation.found if operation.ok else ()):
+            # A server that was started again has lost what was written to it.
+            self.stores.believe(at, fetch.chain.keys()[first + i], bool(there))
+            if there and waits:
+                fetch.where[i] = sorted([*fetch.where[i], at])
         fetch.asking.discard(at)
         if waits and not fetch.asking:
             if fetch.wanted:

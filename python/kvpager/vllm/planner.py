@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from .._guard import Troubles
 from .._sequence import Key
 from . import versions as v
+from .adapters import Adapters
 from .messages import Ask, Blocks, Found, Load, Prefix, Save, Step
 
 _ITEM = 1  # the type of a multimodal item's key
@@ -42,22 +44,27 @@ class _Plan:
 
 class Planner:
     """block_tokens  S; least_tokens: shorter prefixes are not asked for; deadline: seconds that a
-    request waits for its prefix at most; speculative: drafts are scheduled."""
+    request waits for its prefix at most; speculative: drafts are scheduled.
 
-    def __init__(self, block_tokens: int, least_tokens: int, deadline: float,
-                 speculative: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    A request that cannot be read is computed: nothing is looked for, and nothing of it is kept."""
+
+    def __init__(self, block_tokens: int, least_tokens: int, deadline: float, speculative: bool,
+                 troubles: Troubles, clock: Callable[[], float] = time.monotonic) -> None:
         self._block, self._least, self._deadline = block_tokens, least_tokens, deadline
-        self._unsure, self._clock = 1 if speculative else 0, clock
+        self._unsure, self._clock, self._troubles = 1 if speculative else 0, clock, troubles
         self._plans: dict[str, _Plan] = {}
-        self._adapters: dict[str, bytes] = {}
+        self._alone, self._off = set[str](), False  # requests that are computed; all are
+        self._adapters = Adapters()
         self._epoch = 0
         self._step = Step(self._epoch)
+        self._made: Step | None = None  # the last that was taken
 
     # ------------------------------------------------------------------------------ admission
 
     def answer(self, request: Any, computed: int) -> int | None:
         """How many tokens behind the first `computed` can be promised; None: not known yet."""
-        if request.skip_reading_prefix_cache or not v.tokens_only(request):
+        if self._off or request.request_id in self._alone or request.skip_reading_prefix_cache or \
+                not v.tokens_only(request):
             return 0
         plan = self._plan(request)
         want = int(request.num_tokens - 1) // self._block * self._block
@@ -86,22 +93,7 @@ class Planner:
         salt, adapter = (request.cache_salt or "").encode(), request.lora_request
         if adapter is None:
             return salt
-        return hashlib.sha256(salt + b"\0" + self._adapter(adapter.lora_path)).digest()
-
-    def _adapter(self, path: str) -> bytes:
-        place = os.path.realpath(path)
-        names = sorted(os.listdir(place))
-        stats = [os.stat(os.path.join(place, name)) for name in names]
-        now = repr([place, [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
-                            for name, stat in zip(names, stats)]])
-        if now not in self._adapters:
-            digest = hashlib.sha256()
-            for name in names:
-                if os.path.isfile(os.path.join(place, name)):
-                    with open(os.path.join(place, name), "rb") as file:
-                        digest.update(name.encode() + hashlib.sha256(file.read()).digest())
-            self._adapters[now] = digest.digest()
-        return self._adapters[now]
+        return hashlib.sha256(salt + b"\0" + self._adapters.digest(adapter)).digest()
 
     def _prefix(self, plan: _Plan, n_tokens: int) -> Prefix:
         tokens = np.array(plan.request.all_token_ids[:n_tokens], np.int32)
@@ -115,7 +107,11 @@ class Planner:
 
     def admitted(self, request: Any, blocks: Blocks, n_tokens: int) -> None:
         """The request has its blocks, all of them; n_tokens of KV are to be loaded."""
+        if request.request_id in self._alone and n_tokens == 0:
+            return
         plan = self._plan(request)
+        if n_tokens > 0 and plan.state not in ("asked", "known"):
+            raise RuntimeError(f"{n_tokens} tokens were never promised")
         if plan.state in ("asked", "known"):
             if n_tokens > 0:
                 first = plan.begin // self._block
@@ -128,6 +124,22 @@ class Planner:
                 plan.saved = 0
         plan.state = "open"
 
+    def compute(self, request_id: str) -> None:
+        """Something about the request went wrong: it is the engine's alone from now on."""
+        self._forget(request_id)
+        self._alone.add(request_id)
+
+    def break_promise(self, request: Any, blocks: Any, n_tokens: int) -> None:
+        """`admitted` failed, maybe after KV was promised: then all blocks that the request has are
+        reported as not loaded, or, if they cannot be read, all blocks of the engine."""
+        self.compute(request.request_id)
+        try:
+            if n_tokens > 0:
+                self._step.loads.append(Load(request.request_id, 0, tuple(blocks.get_block_ids())))
+        except Exception:
+            self._step.lost_all = True
+            raise
+
     def learn(self, found: Found) -> None:
         """What the workers have verified."""
         for request, (n_tokens, done) in found.tokens.items():
@@ -137,17 +149,30 @@ class Planner:
 
     # ------------------------------------------------------------------------------- each step
 
+    def next_step(self) -> None:
+        """What was taken was for the step before."""
+        self._made = None
+
     def step(self, scheduled: Any) -> Step:
         """The message of a step that is being scheduled."""
         for request, n_tokens in scheduled.num_scheduled_tokens.items():
             plan = self._plans.get(request)
-            if plan is not None and v.tokens_only(plan.request):
-                self._save(plan, n_tokens, scheduled)
-        made, self._step = self._step, Step(self._epoch)
+            try:
+                if plan is not None and not self._off and v.tokens_only(plan.request):
+                    self._save(plan, n_tokens, scheduled)
+            except Exception as error:
+                self._troubles.caught("build_connector_meta", error)
+                self.compute(request)
         counts = scheduled.num_scheduled_tokens.values()
         if max(counts, default=0) >= self._block:
-            made.computes = sum(counts)
-        return made
+            self._step.computes = sum(counts)
+        return self.take()
+
+    def take(self) -> Step:
+        """What there is for the workers, also if `step` failed: a load that was promised is in it."""
+        if self._made is None:
+            self._made, self._step = self._step, Step(self._epoch)
+        return self._made
 
     def _save(self, plan: _Plan, n_tokens: int, scheduled: Any) -> None:
         """Keep the full blocks that have their KV after this step. Drafts are not known tokens."""
@@ -161,12 +186,16 @@ class Planner:
                 self._step.saves.append(Save(self._prefix(plan, plan.saved),
                                              tuple(group[:full] for group in blocks)))
 
-    def finished(self, request: Any) -> None:
+    def ended(self, request_id: str) -> None:
         """The request ended or was aborted."""
-        plan = self._plans.pop(request.request_id, None)
+        self._alone.discard(request_id)
+        self._forget(request_id)
+
+    def _forget(self, request_id: str) -> None:
+        plan = self._plans.pop(request_id, None)
         if plan is not None and plan.state in ("asked", "known"):
-            self._step.asks = [ask for ask in self._step.asks if ask.request != request.request_id]
-            self._step.forget.append(request.request_id)
+            self._step.asks = [ask for ask in self._step.asks if ask.request != request_id]
+            self._step.forget.append(request_id)
 
     def reset(self) -> None:
         """Forget everything that is kept, in stores too: nobody can tell whether the weights are
@@ -176,3 +205,8 @@ class Planner:
         self._step.saves.clear()
         for plan in self._plans.values():
             plan.found, plan.done, plan.saved = 0, plan.state == "asked", 0
+
+    def stop(self) -> bool:
+        """A reset failed: what is kept may be of other weights. All requests are computed."""
+        self._off = True
+        return False

@@ -12,7 +12,7 @@ the store's second group. A look-up asks for both.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -20,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from .. import store as s
-from .._engines import fingerprint_of, secret_of, weights_of
+from .._engines import fingerprint_of, secret_of, urls_of, weights_of
 from .._base_errors import Error
 from .._errors import AgainError
+from .._guard import ERRORS, Troubles, never_raises
 from . import versions as v
+from .stores import Watch
 
-logger = v.init_logger(__name__)
+logger = v.logger(__name__)
 
 _DIGEST, _GROUP = 32, 4  # of a key: SHA-256, then the index of the layer group
 _CHAINED, _ALONE = 0, 1  # groups of the store
@@ -42,7 +44,7 @@ _COUNTERS = (
 )
 _GAUGES = (("records", "Chunks in the store.", "records"), ("bytes", "Bytes they take.", "bytes"))
 _PREFIX = "vllm:kvpager_store_"
-_BAD, _DROPPED = f"{_PREFIX}bad", f"{_PREFIX}dropped"
+_BAD, _DROPPED, _ERRORS = f"{_PREFIX}bad", f"{_PREFIX}dropped", f"{_PREFIX}errors"
 
 
 @dataclass(eq=False)
@@ -139,6 +141,28 @@ def _sizes(config: Any) -> dict[int, int]:
             for group in config.groups}
 
 
+def _nothing(self: Any, *given: Any, **named: Any) -> None:
+    pass
+
+
+# What vLLM is told where a method would raise: it computes.
+_ANSWERS: dict[str, Callable[..., Any]] = {
+    "on_new_request": lambda self, *given: v.RequestContext(),
+    "lookup": lambda self, *given: v.LookupResult.MISS,
+    "on_request_finished": _nothing,
+    "on_schedule_end": _nothing,
+    "submit_store": lambda self, job: self._fail(job),
+    "submit_load": lambda self, job: self._fail(job),
+    "get_finished_jobs": lambda self: self._finished(),
+    "has_pending_work": lambda self: bool(self._jobs),
+    "drain_jobs": _nothing,
+    "shutdown": _nothing,
+    "get_stats": lambda self: v.Stats(),
+    "stats": _nothing,
+}
+
+
+@never_raises(_ANSWERS, refuses=("build_metric_definitions",))
 class StoreTier(v.SecondaryTier):
     """What secondary_tiers of vLLM's configuration names {"type": "StoreTier", ...}, with
 
@@ -162,6 +186,7 @@ class StoreTier(v.SecondaryTier):
                  secret: str | None = None, max_ops: int = 256, max_waiting: int | None = None,
                  locality: str | None = None, backpressure_detector: Any = None) -> None:
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self.troubles = Troubles(logger)
         self.locality = None if locality is None else v.Locality(locality)
         config = offloading_spec.config
         self._rows: Any = np.asarray(primary_kv_view)
@@ -173,9 +198,10 @@ class StoreTier(v.SecondaryTier):
             "chunk_bytes": self._block_size_bytes})
         self._names = _Names(self.fingerprint, max(self._tokens.values()), self._tokens)
         self._store = s.Store.open(
-            store, fingerprint=self.fingerprint, block_tokens=self._names.tokens,
+            urls_of(store), fingerprint=self.fingerprint, block_tokens=self._names.tokens,
             block_bytes=[self._block_size_bytes] * 2, record_blocks=1, key_bytes=0,
             max_ops=max_ops, secret=secret_of(secret))
+        self._watch = Watch(self._store, logger, monotonic)
         self._max_ops = max_ops
         self._max_waiting = len(self._rows) // 4 if max_waiting is None else max_waiting
         self._jobs: set[_Job] = set()
@@ -187,7 +213,8 @@ class StoreTier(v.SecondaryTier):
         self._new: list[bytes] = []
         self._dropped, self._told = 0, dict[str, float]()
         self._refused = ""
-        logger.info("kvpager: %s (%s); weights %s", store, self._store.describe(), known.hex())
+        logger.info("kvpager: %s (%s); weights %s", ", ".join(map(s.show_url, self._store.urls)),
+                    self._store.describe(), known.hex())
 
     # ------------------------------------------------------------------------------- look-ups
 
@@ -273,29 +300,41 @@ class StoreTier(v.SecondaryTier):
     # ------------------------------------------------------------------------------ transfers
 
     def submit_store(self, job_metadata: Any) -> None:
-        keys = list(job_metadata.keys)
-        job = self._job(job_metadata, keys, is_load=False)
-        for key, place in zip(keys, job_metadata.chunk_ids):
-            full = len(self._puts) >= self._max_waiting
-            if full or not self._fits(key):
-                self._dropped += full
-                self._end(job, key, good=False)
-            else:
-                parent = self._parent(key, job_metadata.req_context)
-                self._puts.append(_Chunk(job, key, int(place), parent,
-                                         _ALONE if parent is None else _CHAINED))
-        self._begin()
+        self._each(job_metadata, self._to_store, is_load=False)
+
+    def _to_store(self, job: _Job, key: bytes, place: int, context: Any) -> None:
+        full = len(self._puts) >= self._max_waiting
+        if full or not self._fits(key):
+            self._dropped += full
+            self._end(job, key, good=False)
+        else:
+            parent = self._parent(key, context)
+            self._puts.append(_Chunk(job, key, place, parent,
+                                     _ALONE if parent is None else _CHAINED))
 
     def submit_load(self, job_metadata: Any) -> None:
-        keys = list(job_metadata.keys)
-        job = self._job(job_metadata, keys, is_load=True)
-        for key, place in zip(keys, job_metadata.chunk_ids):
-            question = self._asked.get(key)
-            if question is None or question.group is None:
+        self._each(job_metadata, self._to_load, is_load=True)
+
+    def _to_load(self, job: _Job, key: bytes, place: int, context: Any) -> None:
+        question = self._asked.get(key)
+        if question is None or question.group is None:
+            self._end(job, key, good=False)
+        else:
+            self._loads.append(_Chunk(job, key, place, question.parent, question.group))
+
+    def _each(self, given: Any, call: Callable[[_Job, bytes, int, Any], None], is_load: bool) -> None:
+        """A job's chunks, each by itself: one that cannot be begun has failed."""
+        pairs = [(key, int(place)) for key, place in zip(given.keys, given.chunk_ids, strict=True)]
+        job = self._job(given, [key for key, _ in pairs], is_load)
+        for key, place in pairs:
+            if not self.troubles.safely(call.__name__, call, job, key, place, given.req_context):
                 self._end(job, key, good=False)
-            else:
-                self._loads.append(_Chunk(job, key, int(place), question.parent, question.group))
         self._begin()
+
+    def _fail(self, given: Any) -> None:
+        """A job could not be begun; what has begun of it ends by itself."""
+        if all(job.id != given.job_id for job in self._jobs):
+            self._done.append(v.JobResult(job_id=given.job_id, success=False))
 
     def _job(self, given: Any, keys: list[bytes], is_load: bool) -> _Job:
         job = _Job(given.job_id, is_load, len(keys))
@@ -309,27 +348,31 @@ class StoreTier(v.SecondaryTier):
         for waiting, call in ((self._loads, self._store.get), (self._puts, self._store.put)):
             while waiting and self._store.n_out < self._max_ops:
                 chunk = waiting[0]
-                identity = self._names.identity(chunk.key, chunk.group, chunk.parent)
                 try:
+                    identity = self._names.identity(chunk.key, chunk.group, chunk.parent)
                     call(identity, [self._rows[chunk.place]], chunk)
                 except AgainError:
                     return
-                except Error as error:
-                    logger.warning("kvpager: %s", error)
+                except Exception as error:
+                    self.troubles.caught(call.__name__, error)
                     self._end(chunk.job, chunk.key, good=False)
                 waiting.popleft()
 
     def _take(self) -> None:
         for operation in self._store.poll():
-            tag: Any = operation.tag
-            if not isinstance(tag, _Chunk):
-                self._answer(tag, operation.found)
-            elif operation.op == s.STORE_PUT and operation.result == s.STORE_NO_PARENT \
-                    and tag.group == _CHAINED:
-                tag.group = _ALONE
-                self._puts.appendleft(tag)
-            else:
-                self._end(tag.job, tag.key, operation.result in (s.STORE_OK, s.STORE_KNOWN))
+            self.troubles.safely("poll", self._ended, operation)
+            self.troubles.safely("watch", self._watch.saw, operation)
+
+    def _ended(self, operation: s.Operation) -> None:
+        tag: Any = operation.tag
+        if not isinstance(tag, _Chunk):
+            self._answer(tag, operation.found)
+        elif operation.op == s.STORE_PUT and operation.result == s.STORE_NO_PARENT \
+                and tag.group == _CHAINED:
+            tag.group = _ALONE
+            self._puts.appendleft(tag)
+        else:
+            self._end(tag.job, tag.key, operation.result in (s.STORE_OK, s.STORE_KNOWN))
 
     def _end(self, job: _Job, key: bytes, good: bool) -> None:
         (job.good if good else job.failed).append(key)
@@ -351,6 +394,9 @@ class StoreTier(v.SecondaryTier):
     def get_finished_jobs(self) -> Iterable[Any]:
         self._take()
         self._begin()
+        return self._finished()
+
+    def _finished(self) -> list[Any]:
         done, self._done = self._done, []
         return done
 
@@ -398,6 +444,7 @@ class StoreTier(v.SecondaryTier):
                                        labelnames=("reason",))
         made[_DROPPED] = v.CounterMetadata(
             documentation="Chunks that were not written, because too many waited.")
+        made[_ERRORS] = v.CounterMetadata(documentation="Calls that a defect of kvpager ended.")
         return made
 
     def get_stats(self) -> Any:
@@ -409,6 +456,7 @@ class StoreTier(v.SecondaryTier):
         for reason, n in enumerate(stats.bad):
             self._count(made, _BAD, n, s.bad_name(reason))
         self._count(made, _DROPPED, self._dropped)
+        self._count(made, _ERRORS, self.troubles.counts[ERRORS])
         return made
 
     def _gauge(self, made: Any, name: str, now: int) -> None:

@@ -68,6 +68,11 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(module), last)
 
 
+def logger(name: str) -> Any:
+    """A child of the logger that vLLM configures: no line of others appears in its log."""
+    return __getattr__("init_logger")(f"vllm.{name}")
+
+
 def device() -> str:
     """What KV is computed on."""
     platform = __getattr__("current_platform")

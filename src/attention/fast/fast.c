@@ -17,7 +17,7 @@
 
 #include "attention/kernels/cpu.h"
 #include "attention/shape.h"
-#include "attention/team.h"
+#include "attention/attention_team.h"
 
 enum { MAX_PARTS = 32 /* taken in at once */ };
 
@@ -687,7 +687,7 @@ static void work_on_merges(void *context, uint32_t index, uint32_t n)
         merge_query(call, (uint32_t)query);
 }
 
-static void run_all(struct call *call, kvp_attn_work work)
+static void run_all(struct call *call, kvp_attention_work work)
 {
     kvpi_attn_team_run(call->attention->team, work, call);
 }

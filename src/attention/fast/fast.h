@@ -5,7 +5,7 @@
 
 #include "attention/fast/ahead.h"
 #include "attention/fast/kernels.h"
-#include "attention/plan.h"
+#include "attention/attention_plan.h"
 #include "attention/fast/tile.h"
 
 /* Scratch memory of one thread: an item's. */

@@ -149,7 +149,7 @@ struct kvpi_path {
 };
 
 struct kvpi_kernels {
-    uint32_t impl; /* KVP_ATTN_... */
+    uint32_t impl; /* KVP_ATTENTION_... */
     const struct kvpi_path *f32;
     const struct kvpi_path *f16, *bf16, *int8, *q8_0; /* NULL: by f32 */
     void (*read)(uint32_t type, float scale, const void *elements, uint32_t n, float *out);

@@ -4,7 +4,7 @@
 #define KVPI_TILE_H
 
 #include "attention/fast/kernels.h"
-#include "attention/plan.h"
+#include "attention/attention_plan.h"
 #include "attention/rope.h"
 
 /* Where the keys of a tile lie, for all heads. */

@@ -5,7 +5,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_portable(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_PORTABLE,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_PORTABLE,
                                                 .f32 = &kvpi_f32_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,

@@ -1,7 +1,7 @@
-/* linux: see system.h. Huge pages and nodes, which other systems have not. */
+/* linux: see pages_system.h. Huge pages and nodes, which other systems have not. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_HUGETLB, syscall */
 
-#include "base/pages/system.h"
+#include "base/pages/pages_system.h"
 #include "base/platform/which.h"
 
 #if KVPI_LINUX

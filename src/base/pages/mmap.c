@@ -1,8 +1,8 @@
-/* mmap: see system.h. What has mmap. */
+/* mmap: see pages_system.h. What has mmap. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 
 #include "base/pages/pages.h"
-#include "base/pages/system.h"
+#include "base/pages/pages_system.h"
 #include "base/platform/which.h"
 
 #if !KVPI_WINDOWS

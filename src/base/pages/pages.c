@@ -6,7 +6,7 @@
  */
 #include "base/pages/pages.h"
 
-#include "base/pages/system.h"
+#include "base/pages/pages_system.h"
 
 #define SMALL_PAGE ((size_t)4096)
 #define HUGE_PAGE  ((size_t)2 << 20)

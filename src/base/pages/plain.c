@@ -1,5 +1,5 @@
-/* plain: see system.h. Where there is one kind of pages, or only one is used. */
-#include "base/pages/system.h"
+/* plain: see pages_system.h. Where there is one kind of pages, or only one is used. */
+#include "base/pages/pages_system.h"
 #include "base/platform/which.h"
 
 #if !KVPI_LINUX

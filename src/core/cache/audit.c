@@ -704,28 +704,11 @@ static int check_checkpoints(struct audit *audit)
     return n_content == 0 || fail(audit, n_content, "S4 a node's checkpoint is no slot's content");
 }
 
-/* Add `by` to what each checkpoint counts for. */
-static void move_below(const kvp_cache *cache, uint32_t by)
-{
-    for (uint32_t s = 1; s < cache->config.state_slots; s++) {
-        uint32_t node = kvpi_block(&cache->states.pool, s)->content;
-        for (; node != KVPI_NO_NODE; node = kvpi_node(&cache->prefix, node)->parent) {
-            *kvpi_node_below(&cache->prefix, node) += by;
-        }
-    }
-}
-
 static int check_below(struct audit *audit)
 {
-    const kvp_cache *cache = audit->cache;
-    move_below(cache, UINT32_MAX);
-    for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
-        if (kvpi_prefix_is_alive(&cache->prefix, i) && *kvpi_node_below(&cache->prefix, i) != 0) {
-            (void)fail(audit, i, "S5 the checkpoints below a node are miscounted");
-        }
-    }
-    move_below(cache, 1);
-    return audit->failed == NULL;
+    uint64_t node = 0;
+    return kvpi_states_below_valid(audit->cache, &node) ||
+           fail(audit, node, "S5 the checkpoints below a node are miscounted");
 }
 
 static int check_states(struct audit *audit)

@@ -17,7 +17,6 @@
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
-#include "core/seq/windows.h"
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 

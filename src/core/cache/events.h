@@ -10,4 +10,11 @@ void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node);
 /* The namespace of this root is flushed; NO_NODE: everything is gone. */
 void kvpi_tell_cleared(kvp_cache *cache, uint32_t root);
 
+/* Does another public node with this hash, under a live root, have a block there? With
+ * `flags`, one that has them. */
+int kvpi_events_has_twin(const kvp_cache *cache, uint32_t where, uint32_t node, uint32_t flags);
+
+/* Describe a unit that is stored. */
+void kvpi_events_describe(const kvp_cache *cache, uint32_t node, kvp_event *event);
+
 #endif

@@ -29,8 +29,6 @@ static inline int kvpi_mark_plain(uint64_t *calls)
 
 /* Reads beside a change: what is read between these two is of one moment when no call was inside at
  * the first one, and the second one gives the same number. What changes stores it by kvpi_set*. */
-enum { KVPI_READ_TRIES = 8 };
-
 static inline uint64_t kvpi_read_begin(const kvp_cache *cache)
 {
     return __atomic_load_n(&cache->calls, __ATOMIC_ACQUIRE); /* pairs with kvpi_leave */

@@ -38,45 +38,6 @@ struct kvpi_space {
     uint8_t name[KVP_NAME_MAX_BYTES];
 };
 
-/* Counters behind kvp_stats, none of which ever wraps; the gauges are where they are kept up. */
-struct kvpi_counters {
-    uint64_t peak_held_blocks;
-    uint64_t opens;
-    uint64_t forks;
-    uint64_t prompt_tokens;
-    uint64_t cached_tokens;
-    uint64_t taken_blocks;
-    uint64_t evicted_blocks;
-    uint64_t sealed_units;
-    uint64_t adopted_blocks;
-    uint64_t duplicate_blocks;
-    uint64_t copies;
-    uint64_t detached_units;
-    uint64_t private_units;
-    uint64_t unkept_units;
-    uint64_t refused;
-    uint64_t host_tokens;
-    uint64_t swap_outs;
-    uint64_t swap_ins;
-    uint64_t swapped_out_blocks;
-    uint64_t swapped_in_blocks;
-    uint64_t kept_blocks;
-    uint64_t unkept_blocks;
-    uint64_t host_evicted_blocks;
-    uint64_t swapped_seqs; /* a gauge */
-    uint64_t dropped_blocks;
-    uint64_t tree_tokens;
-    uint64_t accepted_tokens;
-    uint64_t loaded_blocks;
-    uint64_t dropped_loads;
-    uint64_t failed_loads;
-    uint64_t mirrored_blocks;
-    uint64_t references;
-    uint64_t fallback_by[KVPI_FALLBACKS]; /* references, by what the policy was then */
-    uint64_t learned_hits;
-    uint64_t lru_hits;
-};
-
 #define KVPI_STEPS_OUT_MAX 64u
 
 /* Steps effective + 1 .. begun are out. Their copies are the plan's
@@ -187,7 +148,8 @@ struct kvpi_states {
     uint64_t skipped;
     uint64_t hits;
     uint64_t evicted;
-    size_t seqs_at; /* struct kvpi_state [max_seqs] */
+    uint64_t walked; /* nodes, as checkpoints came and went: for tests of what that costs */
+    size_t seqs_at;  /* struct kvpi_state [max_seqs] */
 };
 
 /* The first two say whether a cache is here, and lies as ours do. */
@@ -211,9 +173,12 @@ struct kvp_cache {
     uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
     uint64_t n_evicted;
     kvp_shortage shortage;
-    struct kvpi_counters counters;
-    struct kvpi_recorder recorder; /* not meaningful in a copy of the arena */
-    struct kvpi_pool pool;         /* the device's blocks */
+    kvp_stats counters; /* none ever wraps; gauges that other rooms keep up are 0 here
+    (calls/read.c) */
+    uint64_t fallback_by[KVPI_FALLBACKS]; /* references, by what the policy was
+    then */
+    struct kvpi_recorder recorder;        /* not meaningful in a copy of the arena */
+    struct kvpi_pool pool;                /* the device's blocks */
     struct kvpi_pool host;
     struct kvpi_prefix prefix;
     struct kvpi_table table;

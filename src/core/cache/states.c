@@ -20,7 +20,10 @@
  *       state is lost has neither. (So the fast path of extend, `exclusive`, needs to know nothing:
  *       it is 0 while there is no slot to write.)
  *   S4  A slot's content and the node's place name each other.
- *   S5  A node counts the checkpoints at it and below it.
+ *   S5  A node counts its checkpoint, and those below each child, of which at most two. Who asks
+ *       wants to know whether there are none, one, or more; and so most counts stay when one comes
+ *       or goes: the way up ends at the first node with two others below it. What an eviction
+ *       walks, the call that made the checkpoint has walked before.
  *   S6  A sequence on the host reads a slot of the host, which is no checkpoint, and writes none.
  *
  * With overlapped steps no step writes the slot that it reads. A step that is out and will commit a
@@ -73,11 +76,17 @@ static struct kvpi_pool *slots_of(kvp_cache *cache)
 }
 
 /* The node has a checkpoint, or none any more: 1 or -1 more below it and its ancestors. */
-static void count_below(const kvp_cache *cache, uint32_t node, uint32_t by)
+static void count_below(kvp_cache *cache, uint32_t node, uint32_t by)
 {
-    for (; node != KVPI_NO_NODE; node = kvpi_node(&cache->prefix, node)->parent) {
-        *kvpi_node_below(&cache->prefix, node) += by;
-    }
+    uint32_t told;
+    do {
+        uint32_t *below = kvpi_node_below(&cache->prefix, node);
+        told = kvpi_below_told(*below);
+        *below += by;
+        told ^= kvpi_below_told(*below);
+        node = kvpi_node(&cache->prefix, node)->parent;
+        kvpi_count(&cache->states.walked, 1);
+    } while (told != 0 && node != KVPI_NO_NODE);
 }
 
 /* The node has no checkpoint any more. Whoever calls lets it die if nothing keeps it. */
@@ -114,6 +123,7 @@ static void expose(kvp_cache *cache, uint32_t node)
     const uint32_t root = kvpi_node(prefix, node)->root;
     for (; node != root && *kvpi_node_below(prefix, node) == 0;
          node = kvpi_node(prefix, node)->parent) {
+        kvpi_count(&cache->states.walked, 1);
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
             const uint32_t where = KVPI_WHERE(KVP_DEVICE, g - 1);
             const uint32_t block = kvpi_node_at(prefix, node, where)->block;
@@ -570,19 +580,24 @@ static void renew(kvp_cache *cache, const struct kvpi_seq *seq)
     struct kvpi_pool *pool = slots_of(cache);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t parking = pool->parking;
-    uint32_t next = 0; /* checkpoints at the next one of the path, and below it; 0: none is next */
+    uint32_t beside = 0; /* checkpoints after this one, not after the next one; 3: or more */
+    uint32_t told = 0;   /* of them, those below the next node of the path */
+    int is_last = 1;
     pool->parking = 0; /* what is cached is not parked again: no step has it */
     for (uint32_t u = seq->n_public; u > 0 && pool->n_cached > 0; u--) {
         const uint32_t slot = kvpi_checkpoint_of(cache, nodes[u - 1]);
+        const uint32_t here = *kvpi_node_below(&cache->prefix, nodes[u - 1]);
+        beside = kvpi_min_u32(beside, 3) + here - told; /* with its own */
+        told = kvpi_below_told(here);
         if (slot == 0) {
             continue;
         }
-        const uint32_t here = *kvpi_node_below(&cache->prefix, nodes[u - 1]);
-        if ((next == 0 || here - next > 2) && kvpi_block_is_cached(kvpi_block(pool, slot))) {
+        if ((is_last || beside > 2) && kvpi_block_is_cached(kvpi_block(pool, slot))) {
             kvpi_pool_hold(pool, slot);
             (void)kvpi_pool_release(pool, slot);
         }
-        next = here;
+        beside = 0;
+        is_last = 0;
     }
     pool->parking = parking;
 }

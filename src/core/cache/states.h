@@ -35,6 +35,12 @@ static inline uint32_t kvpi_ahead_end(const kvp_cache *cache, const struct kvpi_
     return kvpi_of_step(cache, cache->steps.until_at, step)[kvpi_seq_place(&cache->table, seq)] - 1;
 }
 
+/* Of the checkpoints at a node and below it, how many its parent counts (S5). */
+static inline uint32_t kvpi_below_told(uint32_t below)
+{
+    return below < 2 ? below : 2;
+}
+
 /* Where a node's checkpoint is attached. */
 static inline uint32_t kvpi_states_where(const kvp_cache *cache)
 {
@@ -115,6 +121,47 @@ void kvpi_states_ring_cut(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t
 
 /* Nothing of the ring is of use. */
 void kvpi_states_ring_drop(kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* What a node's parent counts of it, as flags of the node while the counts are taken apart. */
+#define KVPI_TOLD_SHIFT 24u
+
+/* Take everything off the counts that belongs there, or put it back: `by` -1, 1. */
+static inline void kvpi_states_move_below(const kvp_cache *cache, uint32_t by)
+{
+    for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
+        const struct kvpi_node *node = kvpi_node(&cache->prefix, i);
+        if (kvpi_prefix_is_alive(&cache->prefix, i)) {
+            *kvpi_node_below(&cache->prefix, i) += kvpi_checkpoint_of(cache, i) != 0 ? by : 0;
+            *kvpi_node_below(&cache->prefix, node->parent) += by * (node->flags >> KVPI_TOLD_SHIFT);
+        }
+    }
+}
+
+/* For the audit: S5, of all nodes. Gives the one at which it does not hold. */
+static inline int kvpi_states_below_valid(const kvp_cache *cache, uint64_t *out_node)
+{
+    int valid = 1;
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        const uint32_t told = kvpi_below_told(*kvpi_node_below(prefix, i));
+        kvpi_node(prefix, i)->flags |= kvpi_node(prefix, i)->parent == KVPI_NO_NODE
+                                           ? 0
+                                           : told
+                                                 << KVPI_TOLD_SHIFT; /* a root has nobody to tell */
+    }
+    kvpi_states_move_below(cache, UINT32_MAX);
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        if (kvpi_prefix_is_alive(prefix, i) && *kvpi_node_below(prefix, i) != 0) {
+            *out_node = i;
+            valid = 0;
+        }
+    }
+    kvpi_states_move_below(cache, 1);
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        kvpi_node(prefix, i)->flags &= (1u << KVPI_TOLD_SHIFT) - 1;
+    }
+    return valid;
+}
 
 /* For the audit: S9. */
 static inline int kvpi_states_ring_valid(const kvp_cache *cache, const struct kvpi_seq *seq)

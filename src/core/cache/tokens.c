@@ -239,6 +239,18 @@ static void cut_partial(kvp_cache *cache, const struct kvpi_seq *from, struct kv
     seq->n_partial_keys = copy_keys(kvpi_row_keys(table, place), keys, n_keys, rest);
 }
 
+/* Is unit u of `from` being cut, whose KV it has? Then the first part of that KV goes on without
+ * the unit: an invalidate has to find it (core/calls/drop.c). */
+static void mark_cut(const kvp_cache *cache, const struct kvpi_seq *from, uint32_t u)
+{
+    if (u < from->n_public && from->computed / cache->config.unit_tokens > u) {
+        struct kvpi_node *node = kvpi_node(
+            &cache->prefix, kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, from))[u]);
+        node->flags |= KVPI_NODE_CUT;
+        kvpi_node(&cache->prefix, node->parent)->flags |= KVPI_NODE_CUTS;
+    }
+}
+
 void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
                      uint32_t n)
 {
@@ -252,6 +264,7 @@ void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_
     if (unkept || known == u * U) {
         seq->n_partial_keys = 0;
     } else {
+        mark_cut(cache, from, u);
         cut_partial(cache, from, seq, u, known - u * U);
     }
     kvpi_set32(&seq->tokens, kvpi_min_u32(from->tokens, n));

@@ -5,7 +5,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 
 /* n_tokens are computed, more than before: seal the units that are complete. */
 static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)

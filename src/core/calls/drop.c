@@ -1,11 +1,293 @@
-/* drop: cached content that the caller wants dropped, or the coldest ahead of need (drop.h). A
- * take's eviction without the take. */
+/* drop: content that goes: KV of a sequence that is taken back (cache.h), cached content that the
+ * caller wants dropped, and the coldest ahead of need (drop.h).
+ *
+ * Whoever finds a unit has its KV, so the units of what is taken back must not be found any more.
+ * The chain has those of the sequence. It may have had others: truncate and fork keep the first
+ * tokens of a unit, and their KV, without the unit. Then the end of the row may be overwritten,
+ * copied on write, or swapped, and the unit's KV may be in a block of the host. So the unit is
+ * marked when it is cut, and found here by its content:
+ *
+ *   chain         [n0][n1]         invalidate from 6, U = 4: the unit with token 6 is the second
+ *   partial               [t]
+ *   children of n0   n1  [4 5 6 9]x  [4 5 8 8]x  [4 5 6 2]     x: cut; n1, and the first of them
+ *
+ * What comes after a withdrawn unit is not found either.
+ */
 #include <kvpager/drop.h>
 
 #include "core/cache/blocks.h"
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
+#include "core/cache/states.h"
+#include "core/cache/tokens.h"
+#include "core/calls/steps.h"
+#include "core/seq/seq_windows.h"
 
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------- invalidate */
+
+/* The units that begin at the same place as the first one that is taken back, and have its KV. */
+struct taken {
+    uint32_t u;
+    uint32_t node;   /* the sequence's; NO_NODE: it has no public unit there */
+    uint32_t parent; /* the node before; NO_NODE: no unit that was cut is to be looked for */
+    uint32_t n_same; /* tokens that those begin with, too */
+    const int32_t *tokens;
+};
+
+static struct taken taken_of(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t place = kvpi_seq_place(&cache->table, seq);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
+    struct taken taken = {.u = from / U};
+    if (taken.u < seq->n_public) {
+        taken.node = nodes[taken.u];
+    }
+    if (from < (seq->unkept ? seq->n_units * U : seq->known)) {
+        taken.parent = taken.u > 0 ? nodes[taken.u - 1] : seq->root;
+        taken.n_same = from % U + 1;
+        taken.tokens = taken.u < seq->n_units
+                           ? kvpi_node_tokens(kvpi_node(&cache->prefix, nodes[taken.u]))
+                           : kvpi_row_partial(&cache->table, place);
+    }
+    return taken;
+}
+
+static int is_taken(const kvp_cache *cache, const struct taken *taken, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(&cache->prefix, node);
+    const uint32_t flags = KVPI_NODE_PUBLIC | KVPI_NODE_CUT;
+    return node == taken->node ||
+           (taken->parent != KVPI_NO_NODE && n->parent == taken->parent &&
+            (n->flags & flags) == flags &&
+            kvpi_same_tokens(kvpi_node_tokens(n), taken->tokens, taken->n_same));
+}
+
+/* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
+static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
+                         const struct kvpi_seq *other, uint32_t first)
+{
+    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *ours = kvpi_row(cache, seq, g);
+        const int32_t *theirs = kvpi_row(cache, other, g);
+        for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
+            if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Has it one of the first units that are withdrawn? Its KV may be a copy. */
+static int has_taken(const kvp_cache *cache, const struct taken *taken, const struct kvpi_seq *seq)
+{
+    const struct kvpi_table *table = &cache->table;
+    return seq->n_public > taken->u &&
+           is_taken(cache, taken, kvpi_row_nodes(table, kvpi_seq_place(table, seq))[taken->u]);
+}
+
+/* List the sequences that share blocks from token `from` on; give how many there are. */
+static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
+                             kvp_seq *out_seqs, uint32_t capacity)
+{
+    const struct kvpi_table *table = &cache->table;
+    const struct taken taken = taken_of(cache, seq, from);
+    uint32_t n = 0;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *other = kvpi_seq_at(table, place);
+        if (other == seq || !(other->generation & 1) || other->tokens <= from ||
+            (!(other->tier == seq->tier &&
+               shares_blocks(cache, seq, other, from / cache->config.block_tokens)) &&
+             !has_taken(cache, &taken, other))) {
+            continue;
+        }
+        if (n < capacity) {
+            out_seqs[n] = kvpi_table_handle(table, other, cache->recorder.cache_bits);
+        }
+        n++;
+    }
+    return n;
+}
+
+/* Whoever has one of these units is private from it on. They are public still. */
+static void end_publishing(kvp_cache *cache, const struct taken *taken)
+{
+    const struct kvpi_table *table = &cache->table;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) && has_taken(cache, taken, seq)) {
+            kvpi_set32(&seq->n_public, taken->u);
+        }
+    }
+}
+
+/* Raise the generation of every held block that units of one row entry are attached to, once. */
+static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *nodes, uint32_t n)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        const uint32_t block = kvpi_node_at(prefix, nodes[i], where)->block;
+        struct kvpi_block *b = kvpi_block(pool, block);
+        if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
+            if (kvpi_block_refs(b) > 0) {
+                kvpi_pool_raise(pool, block);
+            }
+            b->refs |= KVPI_REFS_MARKED;
+        }
+    }
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        kvpi_block(pool, kvpi_node_at(prefix, nodes[i], where)->block)->refs &= ~KVPI_REFS_MARKED;
+    }
+}
+
+/* Withdraw one unit: no block has it, nobody finds it. Its node lives: sequences have it. */
+static void withdraw_unit(kvp_cache *cache, uint32_t node)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    kvpi_withdraw_node(cache, node);
+    for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
+        const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+        while (at->dups != 0) {
+            kvpi_prefix_remove_dup(prefix, where, at->dups);
+        }
+        if (at->block != KVP_NULL_BLOCK) {
+            kvpi_count(&cache->counters.detached_units, 1);
+            kvpi_detach_node(cache, where, node);
+        }
+    }
+    if (kvpi_has_states(cache)) {
+        kvpi_states_withdraw(cache, node);
+    }
+}
+
+/* Withdraw units of one row entry. */
+static void withdraw_units(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
+{
+    for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
+        raise_generations(cache, where, nodes, n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        withdraw_unit(cache, nodes[i]);
+    }
+}
+
+/* Of the nodes to withdraw the one whose hash is lowest, so that no one needs to know how nodes
+ * are numbered. */
+static uint32_t next_cut(const kvp_cache *cache, const struct taken *taken)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    uint32_t next = KVPI_NO_NODE;
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        if (is_taken(cache, taken, i) &&
+            (next == KVPI_NO_NODE ||
+             memcmp(&kvpi_node(prefix, i)->hash, &kvpi_node(prefix, next)->hash, sizeof(kvp_hash)) <
+                 0)) {
+            next = i;
+        }
+    }
+    return next;
+}
+
+/* Units that were cut, which no sequence may have now. */
+static void withdraw_cut(kvp_cache *cache, struct taken *taken)
+{
+    uint32_t node;
+    taken->node = KVPI_NO_NODE; /* is withdrawn */
+    if (!(kvpi_node(&cache->prefix, taken->parent)->flags & KVPI_NODE_CUTS)) {
+        return;
+    }
+    while ((node = next_cut(cache, taken)) != KVPI_NO_NODE) {
+        kvpi_prefix_use(&cache->prefix, node);
+        withdraw_units(cache, &node, 1);
+        kvpi_prefix_unuse(&cache->prefix, node);
+    }
+}
+
+static void withdraw(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t n_public = seq->n_public;
+    struct taken taken = taken_of(cache, seq, from);
+    end_publishing(cache, &taken);
+    for (uint32_t u = taken.u; u < n_public;) {
+        const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
+        withdraw_units(cache, nodes + u, end - u);
+        u = end;
+    }
+    withdraw_cut(cache, &taken);
+}
+
+static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
+{
+    const uint32_t computed = seq->computed;
+    const int withdraws_state = (seq->windowed & KVPI_STATEFUL) && from < seq->tokens;
+    withdraw(cache, seq, from);
+    /* With states, what steps that are out leave behind is taken back, too. */
+    kvpi_steps_cut(cache, seq, withdraws_state ? kvpi_min_u32(from, computed) : from);
+    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, from));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
+    seq->exclusive = 0;
+    kvpi_set32(&seq->n_tree, 0);
+    if (seq->windowed & KVPI_WINDOWED) {
+        kvpi_windows_back(cache, seq);
+    }
+    if (withdraws_state) {
+        kvpi_states_back(cache, seq, seq->computed == computed);
+    }
+}
+
+static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from, kvp_seq *out_seqs,
+                                 uint32_t capacity, uint32_t *out_n_seqs)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL || from > seq->tokens) {
+        return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    }
+    if (seq->tier != KVP_DEVICE) {
+        return kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    }
+    if (out_n_seqs != NULL) {
+        *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
+        if (capacity == 0) {
+            return KVP_OK;
+        }
+        if (*out_n_seqs > capacity) {
+            return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+        }
+        (void)find_sharers(cache, seq, from, out_seqs, capacity);
+    }
+    kvpi_begin_change(cache);
+    invalidate(cache, seq, from);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_seq *out_seqs,
+                              uint32_t capacity, uint32_t *out_n_seqs)
+{
+    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = invalidate_seq(cache, seq, from, out_seqs, capacity, out_n_seqs);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_invalidate(&cache->recorder, seq, from, capacity, status, out_seqs,
+                                   out_n_seqs);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ------------------------------------------------------------------------------- drop, reclaim */
+
+/* A take's eviction without the take. */
 static kvp_status drop_blocks(kvp_cache *cache, uint32_t tier, const int32_t *blocks,
                               uint32_t n_blocks, uint32_t *n_dropped)
 {
@@ -17,7 +299,7 @@ static kvp_status drop_blocks(kvp_cache *cache, uint32_t tier, const int32_t *bl
             return kvpi_fail(cache, KVP_E_ARG, i, 0);
         }
     }
-    if (tier > KVP_HOST) {
+    if (limit == 0) {
         return kvpi_fail(cache, KVP_E_ARG, 0, 0);
     }
     kvpi_begin_change(cache);

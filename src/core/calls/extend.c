@@ -19,7 +19,7 @@
 #include "core/cache/tokens.h"
 #include "core/seq/filling.h"
 #include "core/seq/rings.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 #include "core/calls/extend.h"
 
 #include <string.h>
@@ -553,8 +553,7 @@ static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 
 kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 {
-    kvp_batch own = {0};
-    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    batch = kvpi_sized(batch, sizeof(*batch));
     if (cache == NULL || kvpi_bad_batch(batch)) {
         return KVP_E_ARG;
     }
@@ -706,8 +705,7 @@ static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
 
 kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
 {
-    kvp_batch own = {0};
-    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    batch = kvpi_sized(batch, sizeof(*batch));
     if (cache == NULL || bad_fill(batch)) {
         return KVP_E_ARG;
     }
@@ -766,11 +764,10 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
     return KVP_OK;
 }
 
-static kvp_status can_extend_batch(kvp_cache *cache, const kvp_batch *batch,
-                                   kvp_admission *out_admission)
+kvp_status kvp_cache_can_extend(kvp_cache *cache, const kvp_batch *batch,
+                                kvp_admission *out_admission)
 {
-    kvp_batch own = {0};
-    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    batch = kvpi_sized(batch, sizeof(*batch));
     if (cache == NULL || kvpi_bad_batch(batch) || out_admission == NULL) {
         return KVP_E_ARG;
     }
@@ -780,21 +777,7 @@ static kvp_status can_extend_batch(kvp_cache *cache, const kvp_batch *batch,
     }
     status = can_extend(cache, batch, out_admission);
     if (kvpi_recording(cache)) {
-        kvpi_record_can_extend(&cache->recorder, batch, status, out_admission);
+        kvpi_record_cache_can_extend(&cache->recorder, batch, status, out_admission);
     }
     return kvpi_leave(cache, status);
-}
-
-kvp_status kvp_can_extend_sized(kvp_cache *cache, const kvp_batch *batch,
-                                kvp_admission *out_admission, size_t admission_size)
-{
-    kvp_admission full;
-    if (kvpi_sized_bad(out_admission, admission_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = can_extend_batch(cache, batch, out_admission == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
-    }
-    return status;
 }

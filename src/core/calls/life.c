@@ -16,17 +16,19 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/calls/life.h"
-#include "core/lend/load.h"
+#include "core/lend/lend_load.h"
 #include "core/seq/learned.h"
-#include "core/calls/spaces.h"
+#include "core/calls/calls_spaces.h"
 #include "core/calls/steps.h"
 #include "core/snapshot/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void config_defaults(kvp_config *config)
+void kvp_config_init(kvp_config *config)
 {
+    if (config == NULL)
+        return;
     memset(config, 0, sizeof(*config));
     config->struct_size = sizeof(*config);
     config->block_tokens = 16;
@@ -38,13 +40,6 @@ static void config_defaults(kvp_config *config)
     config->keep_evicted = KVP_EVICTED_KEEP;
     config->max_steps_out = 4;
     config->n_groups = 1;
-}
-
-void kvp_config_init_sized(kvp_config *config, size_t config_size)
-{
-    kvp_config full;
-    config_defaults(&full);
-    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static int groups_wrong(const kvp_config *config, kvp_why *why)
@@ -174,9 +169,7 @@ static int config_wrong(const kvp_config *config, kvp_why *why)
 
 kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
 {
-    kvp_config own;
-    config_defaults(&own);
-    const kvp_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    const kvp_config *known = kvpi_sized(config, sizeof(*config));
     kvpi_why_clear(out_why);
     return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
                ? KVP_E_ARG
@@ -419,13 +412,11 @@ int kvpi_is_planned(const kvp_cache *cache)
 kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
 {
     kvp_cache cache;
-    kvp_config own;
     size_t bytes;
     if (out_bytes == NULL) {
         return KVP_E_ARG;
     }
-    config_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     const kvp_status status = prepare(config, &cache, &bytes);
     if (status == KVP_OK) {
         *out_bytes = bytes;
@@ -464,13 +455,11 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
                             kvp_cache **out_cache)
 {
     kvp_cache planned;
-    kvp_config own;
     size_t bytes;
     if (out_cache == NULL || (uintptr_t)arena % KVPI_CACHE_LINE != 0) {
         return KVP_E_ARG;
     }
-    config_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     const kvp_status status = prepare(config, &planned, &bytes);
     if (status != KVP_OK) {
         return status;
@@ -544,7 +533,7 @@ kvp_status kvp_cache_reset(kvp_cache *cache)
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
+kvp_status kvp_cache_record_start(kvp_cache *cache, const kvp_sink *sink)
 {
     kvp_config config;
     if (cache == NULL || sink == NULL || sink->write == NULL) {
@@ -556,14 +545,14 @@ kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
     if (cache->used || kvpi_is_copy(cache)) {
         return KVP_E_STATE;
     }
-    kvp_status status = kvp_config_peek(cache, &config);
+    kvp_status status = kvp_cache_config_peek(cache, &config);
     if (status == KVP_OK) {
         status = kvpi_record_begin(&cache->recorder, sink, &config);
     }
     return status;
 }
 
-kvp_status kvp_record_stop(kvp_cache *cache)
+kvp_status kvp_cache_record_stop(kvp_cache *cache)
 {
     if (cache == NULL) {
         return KVP_E_ARG;

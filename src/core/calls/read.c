@@ -15,7 +15,7 @@ static struct kvpi_recorder *recorder_of(const kvp_cache *cache)
 
 /* ------------------------------------------------------------------------------------ the cache */
 
-static kvp_status config_peek(const kvp_cache *cache, kvp_config *out_config)
+kvp_status kvp_cache_config_peek(const kvp_cache *cache, kvp_config *out_config)
 {
     if (cache == NULL || out_config == NULL) {
         return KVP_E_ARG;
@@ -26,38 +26,11 @@ static kvp_status config_peek(const kvp_cache *cache, kvp_config *out_config)
     return KVP_OK;
 }
 
-kvp_status kvp_config_peek_sized(const kvp_cache *cache, kvp_config *out_config, size_t config_size)
+kvp_status kvp_cache_config_get(const kvp_cache *cache, kvp_config *out_config)
 {
-    kvp_config full;
-    if (kvpi_sized_bad(out_config, config_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = config_peek(cache, out_config == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-static kvp_status cache_config(const kvp_cache *cache, kvp_config *out_config)
-{
-    const kvp_status status = kvp_config_peek(cache, out_config);
+    const kvp_status status = kvp_cache_config_peek(cache, out_config);
     if (status == KVP_OK && kvpi_recording(cache)) {
-        kvpi_record_cache_config(recorder_of(cache), status, out_config);
-    }
-    return status;
-}
-
-kvp_status kvp_cache_config_sized(const kvp_cache *cache, kvp_config *out_config,
-                                  size_t config_size)
-{
-    kvp_config full;
-    if (kvpi_sized_bad(out_config, config_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = cache_config(cache, out_config == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+        kvpi_record_cache_config_get(recorder_of(cache), status, out_config);
     }
     return status;
 }
@@ -67,135 +40,80 @@ uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits)
     return cache == NULL ? bits : kvpi_record_flip(&cache->recorder, bits);
 }
 
+/* Gauges, and counters of other rooms: the rest stands in cache->counters. */
+static void fill_device_stats(const kvp_cache *cache, kvp_stats *out)
+{
+    out->usable_blocks = cache->config.n_blocks - 1;
+    out->free_blocks = kvpi_read(&cache->pool.n_free);
+    out->cached_blocks = kvpi_read(&cache->pool.n_cached);
+    out->held_blocks = kvpi_read(&cache->pool.n_held);
+    out->parked_blocks = kvpi_read(&cache->pool.n_parked);
+    out->watermark_blocks = cache->watermark;
+    out->open_seqs = kvpi_read(&cache->table.n_open);
+    out->open_namespaces = kvpi_read(&cache->n_open_spaces);
+    out->nodes_used = kvpi_read(&cache->prefix.n_used);
+    out->nodes_total = cache->config.n_nodes;
+    out->pending_copies = kvpi_read(&cache->plan.n);
+    out->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
+    for (int i = KVPI_FALLBACK_COLD; i < KVPI_FALLBACKS; i++) {
+        out->fallback_references += kvpi_read(&cache->fallback_by[i]);
+    }
+}
+
 static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
 {
-    const struct kvpi_counters *c = &cache->counters;
-    const uint64_t effective = kvpi_read(&cache->steps.effective);
+    const struct kvpi_lending *lending = &cache->lending;
     out->host_usable_blocks = cache->config.host_blocks == 0 ? 0 : cache->config.host_blocks - 1;
     out->host_free_blocks = kvpi_read(&cache->host.n_free);
     out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
     out->host_unreachable = kvpi_read(&cache->prefix.n_lost);
-    out->host_loading_blocks = kvpi_read(&cache->lending.n_loading);
+    out->host_loading_blocks = kvpi_read(&lending->n_loading);
     out->host_held_blocks = kvpi_read(&cache->host.n_held);
     out->host_held_blocks -= kvpi_min_u64(out->host_held_blocks, out->host_loading_blocks);
-    out->swapped_seqs = kvpi_read(&c->swapped_seqs);
-    out->dropped_blocks = kvpi_read(&c->dropped_blocks);
-    out->tree_tokens = kvpi_read(&c->tree_tokens);
-    out->accepted_tokens = kvpi_read(&c->accepted_tokens);
-    out->steps = kvpi_read(&cache->steps.begun);
-    out->steps_out = out->steps > effective ? out->steps - effective : 0;
-    out->host_tokens = kvpi_read(&c->host_tokens);
-    out->swap_outs = kvpi_read(&c->swap_outs);
-    out->swap_ins = kvpi_read(&c->swap_ins);
-    out->swapped_out_blocks = kvpi_read(&c->swapped_out_blocks);
-    out->swapped_in_blocks = kvpi_read(&c->swapped_in_blocks);
-    out->kept_blocks = kvpi_read(&c->kept_blocks);
-    out->unkept_blocks = kvpi_read(&c->unkept_blocks);
-    out->host_evicted_blocks = kvpi_read(&c->host_evicted_blocks);
-    out->failed_steps = kvpi_read(&cache->steps.n_failed);
-}
-
-static void fill_lending_stats(const kvp_cache *cache, kvp_stats *out)
-{
-    const struct kvpi_counters *c = &cache->counters;
-    const struct kvpi_lending *lending = &cache->lending;
-    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
     out->host_lent_blocks = kvpi_read(&lending->n_reading) + out->host_loading_blocks;
     out->open_loads = kvpi_read(&lending->n_loads);
-    out->plans_done = kvpi_read(overlapped ? &cache->steps.effective : &lending->plans_done);
-    out->plans = kvpi_read(overlapped ? &cache->steps.begun : &lending->plans);
     out->loads = kvpi_read(&lending->number);
-    out->loaded_blocks = kvpi_read(&c->loaded_blocks);
-    out->dropped_loads = kvpi_read(&c->dropped_loads);
-    out->failed_loads = kvpi_read(&c->failed_loads);
-    out->mirrored_blocks = kvpi_read(&c->mirrored_blocks);
-    out->references = kvpi_read(&c->references);
-    out->fallback_references = kvpi_read(&c->fallback_by[KVPI_FALLBACK_COLD]) +
-                               kvpi_read(&c->fallback_by[KVPI_FALLBACK_GUARD]) +
-                               kvpi_read(&c->fallback_by[KVPI_FALLBACK_GATE]);
-    out->learned_hits = kvpi_read(&c->learned_hits);
-    out->lru_hits = kvpi_read(&c->lru_hits);
 }
 
-static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
+static void fill_step_stats(const kvp_cache *cache, kvp_stats *out)
+{
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    const uint64_t effective = kvpi_read(&cache->steps.effective);
+    out->steps = kvpi_read(&cache->steps.begun);
+    out->steps_out = out->steps > effective ? out->steps - effective : 0;
+    out->failed_steps = kvpi_read(&cache->steps.n_failed);
+    out->plans_done = overlapped ? effective : kvpi_read(&cache->lending.plans_done);
+    out->plans = overlapped ? out->steps : kvpi_read(&cache->lending.plans);
+}
+
+kvp_status kvp_cache_stats_get(const kvp_cache *cache, kvp_stats *out_stats)
 {
     if (cache == NULL || out_stats == NULL) {
         return KVP_E_ARG;
     }
-    const struct kvpi_counters *c = &cache->counters;
-    memset(out_stats, 0, sizeof(*out_stats));
-    out_stats->usable_blocks = cache->config.n_blocks - 1;
-    out_stats->free_blocks = kvpi_read(&cache->pool.n_free);
-    out_stats->cached_blocks = kvpi_read(&cache->pool.n_cached);
-    out_stats->held_blocks = kvpi_read(&cache->pool.n_held);
-    out_stats->parked_blocks = kvpi_read(&cache->pool.n_parked);
-    out_stats->peak_held_blocks = kvpi_read(&c->peak_held_blocks);
-    out_stats->watermark_blocks = cache->watermark;
-    out_stats->open_seqs = kvpi_read(&cache->table.n_open);
-    out_stats->open_namespaces = kvpi_read(&cache->n_open_spaces);
-    out_stats->nodes_used = kvpi_read(&cache->prefix.n_used);
-    out_stats->nodes_total = cache->config.n_nodes;
-    out_stats->pending_copies = kvpi_read(&cache->plan.n);
-    out_stats->opens = kvpi_read(&c->opens);
-    out_stats->forks = kvpi_read(&c->forks);
-    out_stats->prompt_tokens = kvpi_read(&c->prompt_tokens);
-    out_stats->cached_tokens = kvpi_read(&c->cached_tokens);
-    out_stats->taken_blocks = kvpi_read(&c->taken_blocks);
-    out_stats->evicted_blocks = kvpi_read(&c->evicted_blocks);
-    out_stats->sealed_units = kvpi_read(&c->sealed_units);
-    out_stats->adopted_blocks = kvpi_read(&c->adopted_blocks);
-    out_stats->duplicate_blocks = kvpi_read(&c->duplicate_blocks);
-    out_stats->copies = kvpi_read(&c->copies);
-    out_stats->detached_units = kvpi_read(&c->detached_units);
-    out_stats->private_units = kvpi_read(&c->private_units);
-    out_stats->unkept_units = kvpi_read(&c->unkept_units);
-    out_stats->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
-    out_stats->refused = kvpi_read(&c->refused);
+    enum { N_NUMBERS = sizeof(kvp_stats) / sizeof(uint64_t) }; /* the struct has nothing else */
+    for (size_t i = 0; i < N_NUMBERS; i++) {
+        ((uint64_t *)out_stats)[i] = kvpi_read((const uint64_t *)&cache->counters + i);
+    }
+    fill_device_stats(cache, out_stats);
     fill_host_stats(cache, out_stats);
-    fill_lending_stats(cache, out_stats);
+    fill_step_stats(cache, out_stats);
     if (kvpi_recording(cache)) {
-        kvpi_record_cache_stats(recorder_of(cache), KVP_OK, out_stats);
+        kvpi_record_cache_stats_get(recorder_of(cache), KVP_OK, out_stats);
     }
     return KVP_OK;
 }
 
-kvp_status kvp_cache_stats_sized(const kvp_cache *cache, kvp_stats *out_stats, size_t stats_size)
-{
-    kvp_stats full;
-    if (kvpi_sized_bad(out_stats, stats_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = cache_stats(cache, out_stats == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-static kvp_status shortage(const kvp_cache *cache, kvp_shortage *out_shortage)
+kvp_status kvp_cache_shortage_get(const kvp_cache *cache, kvp_shortage *out_shortage)
 {
     if (cache == NULL || out_shortage == NULL) {
         return KVP_E_ARG;
     }
     *out_shortage = cache->shortage;
     if (kvpi_recording(cache)) {
-        kvpi_record_cache_shortage(recorder_of(cache), KVP_OK, out_shortage);
+        kvpi_record_cache_shortage_get(recorder_of(cache), KVP_OK, out_shortage);
     }
     return KVP_OK;
-}
-
-kvp_status kvp_cache_shortage_sized(const kvp_cache *cache, kvp_shortage *out_shortage,
-                                    size_t shortage_size)
-{
-    kvp_shortage full;
-    if (kvpi_sized_bad(out_shortage, shortage_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = shortage(cache, out_shortage == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_shortage, shortage_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
@@ -258,18 +176,9 @@ static kvp_status space_info(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out
     return status;
 }
 
-kvp_status kvp_ns_info_get_sized(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info,
-                                 size_t info_size)
+kvp_status kvp_ns_info_get(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info)
 {
-    kvp_ns_info full;
-    if (cache == NULL || out_info == NULL || kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = space_info(cache, ns, &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
-    }
-    return status;
+    return cache == NULL || out_info == NULL ? KVP_E_ARG : space_info(cache, ns, out_info);
 }
 
 /* -------------------------------------------------------------------------------- the sequences */
@@ -320,18 +229,9 @@ static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *in
     return KVP_E_AGAIN;
 }
 
-kvp_status kvp_seq_info_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info,
-                                  size_t info_size)
+kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
 {
-    kvp_seq_info full;
-    if (cache == NULL || out_info == NULL || kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = seq_info(cache, seq, &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
-    }
-    return status;
+    return cache == NULL || out_info == NULL ? KVP_E_ARG : seq_info(cache, seq, out_info);
 }
 
 static kvp_status read_tokens(const kvp_cache *cache, kvp_seq handle, uint32_t from, uint32_t n,
@@ -608,8 +508,8 @@ static void fill_slot_info(const kvp_cache *cache, uint32_t tier, int32_t slot,
     }
 }
 
-static kvp_status block_info(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
-                             kvp_block_info *out_info)
+kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
+                              kvp_block_info *out_info)
 {
     if (cache == NULL || out_info == NULL) {
         return KVP_E_ARG;
@@ -622,21 +522,6 @@ static kvp_status block_info(const kvp_cache *cache, uint32_t group, uint32_t ti
     }
     if (kvpi_recording(cache)) {
         kvpi_record_block_info_get(recorder_of(cache), group, tier, block, status, out_info);
-    }
-    return status;
-}
-
-kvp_status kvp_block_info_get_sized(const kvp_cache *cache, uint32_t group, uint32_t tier,
-                                    int32_t block, kvp_block_info *out_info, size_t info_size)
-{
-    kvp_block_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status =
-        block_info(cache, group, tier, block, out_info == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
 }
@@ -688,7 +573,7 @@ uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_
            kvp_blocks_for_tokens(block_tokens, n_tokens);
 }
 
-kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
+kvp_status kvp_cache_check(kvp_cache *cache, int level, kvp_violation *out_violation)
 {
     kvp_violation violation;
     if (cache == NULL) {
@@ -708,7 +593,7 @@ kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
         }
     }
     if (kvpi_recording(cache)) {
-        kvpi_record_check(&cache->recorder, level, status, &violation);
+        kvpi_record_cache_check(&cache->recorder, level, status, &violation);
     }
     return kvpi_leave(cache, status);
 }

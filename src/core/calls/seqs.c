@@ -4,7 +4,9 @@
  * stages in one direction (hash, prefix, pool, table), then record and leave. Nothing is changed
  * before everything has been checked, so a refusal leaves nothing behind.
  *
- *   seqs.c           open, commit, invalidate, fork, truncate, close
+ *   seqs.c           open, fork, truncate, close
+ *   commit.c    commit
+ *   drop.c      invalidate, drop, reclaim
  *   core/seq/match.c     the walk that open begins with; admission of an open
  *   core/seq/match_groups.c  which prefix every layer group has
  *   extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
@@ -13,7 +15,7 @@
  *   swap.c      sequences move to the host and back
  *   steps.c     overlapped steps: begin, commit, done, failed
  *   core/cache/events.c    what is stored where, told to readers
- *   core/seq/windows.c   layer groups, and what windows drop
+ *   core/seq/seq_windows.c   layer groups, and what windows drop
  *   trees.c     token trees: extend with parents, accept a path
  *   core/cache/spaces.c    namespaces
  *   life.c      configuration, create, reset, destroy
@@ -28,7 +30,7 @@
 #include "core/cache/states.h"
 #include "core/cache/tokens.h"
 #include "core/seq/learned.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 #include "core/calls/steps.h"
 
 #include <string.h>
@@ -351,12 +353,11 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     return KVP_OK;
 }
 
-static kvp_status seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
-                           kvp_open_info *out_info)
+kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                        kvp_open_info *out_info)
 {
-    kvp_prompt own = {0};
     kvp_open_info info;
-    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    prompt = kvpi_sized(prompt, sizeof(*prompt));
     if (cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL) {
         return KVP_E_ARG;
     }
@@ -370,202 +371,6 @@ static kvp_status seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_open(&cache->recorder, ns, prompt, status, out_seq, &info);
-    }
-    return kvpi_leave(cache, status);
-}
-
-kvp_status kvp_seq_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                              kvp_seq *out_seq, kvp_open_info *out_info, size_t info_size)
-{
-    kvp_open_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = seq_open(cache, ns, prompt, out_seq, out_info == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-/* --------------------------------------------------------------------------------------- commit */
-
-/* ----------------------------------------------------------------------------------- invalidate */
-
-/* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
-static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
-                         const struct kvpi_seq *other, uint32_t first)
-{
-    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        const int32_t *ours = kvpi_row(cache, seq, g);
-        const int32_t *theirs = kvpi_row(cache, other, g);
-        for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
-            if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* Has `other` the first unit that will be withdrawn? Its KV may be a copy. */
-static int shares_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
-                       const struct kvpi_seq *other, uint32_t first)
-{
-    const struct kvpi_table *table = &cache->table;
-    return seq->n_public > first && other->n_public > first &&
-           kvpi_row_nodes(table, kvpi_seq_place(table, seq))[first] ==
-               kvpi_row_nodes(table, kvpi_seq_place(table, other))[first];
-}
-
-/* List the sequences that share blocks from token `from` on; give how many there are. */
-static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
-                             kvp_seq *out_seqs, uint32_t capacity)
-{
-    const struct kvpi_table *table = &cache->table;
-    uint32_t n = 0;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *other = kvpi_seq_at(table, place);
-        if (other == seq || !(other->generation & 1) || other->tokens <= from ||
-            (!(other->tier == seq->tier &&
-               shares_blocks(cache, seq, other, from / cache->config.block_tokens)) &&
-             !shares_unit(cache, seq, other, from / cache->config.unit_tokens))) {
-            continue;
-        }
-        if (n < capacity) {
-            out_seqs[n] = kvpi_table_handle(table, other, cache->recorder.cache_bits);
-        }
-        n++;
-    }
-    return n;
-}
-
-/* Whoever has this public unit is private from it on. */
-static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
-{
-    const struct kvpi_table *table = &cache->table;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if ((seq->generation & 1) && seq->n_public > u && kvpi_row_nodes(table, place)[u] == node) {
-            kvpi_set32(&seq->n_public, u);
-        }
-    }
-}
-
-/* Raise the generation of every held block that units of one row entry are attached to, once. */
-static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *nodes, uint32_t n)
-{
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
-        const uint32_t block = kvpi_node_at(prefix, nodes[i], where)->block;
-        struct kvpi_block *b = kvpi_block(pool, block);
-        if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
-            if (kvpi_block_refs(b) > 0) {
-                kvpi_pool_raise(pool, block);
-            }
-            b->refs |= KVPI_REFS_MARKED;
-        }
-    }
-    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
-        kvpi_block(pool, kvpi_node_at(prefix, nodes[i], where)->block)->refs &= ~KVPI_REFS_MARKED;
-    }
-}
-
-/* Withdraw one unit: no block has it, nobody finds it. Its node lives: sequences have it. */
-static void withdraw_unit(kvp_cache *cache, uint32_t node)
-{
-    struct kvpi_prefix *prefix = &cache->prefix;
-    kvpi_withdraw_node(cache, node);
-    for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
-        const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
-        while (at->dups != 0) {
-            kvpi_prefix_remove_dup(prefix, where, at->dups);
-        }
-        if (at->block != KVP_NULL_BLOCK) {
-            kvpi_count(&cache->counters.detached_units, 1);
-            kvpi_detach_node(cache, where, node);
-        }
-    }
-    if (kvpi_has_states(cache)) {
-        kvpi_states_withdraw(cache, node);
-    }
-}
-
-static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
-{
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    const uint32_t first = from / cache->config.unit_tokens;
-    const uint32_t n_public = seq->n_public;
-    const uint32_t computed = seq->computed;
-    const int withdraws_state = (seq->windowed & KVPI_STATEFUL) && from < seq->tokens;
-    for (uint32_t u = first; u < n_public;) {
-        const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
-        for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
-            raise_generations(cache, where, nodes + u, end - u);
-        }
-        for (; u < end; u++) {
-            withdraw_unit(cache, nodes[u]);
-        }
-    }
-    if (first < n_public) {
-        end_publishing(cache, first, nodes[first]);
-    }
-    /* With states, what steps that are out leave behind is taken back, too. */
-    kvpi_steps_cut(cache, seq, withdraws_state ? kvpi_min_u32(from, computed) : from);
-    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, from));
-    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
-    seq->exclusive = 0;
-    kvpi_set32(&seq->n_tree, 0);
-    if (seq->windowed & KVPI_WINDOWED) {
-        kvpi_windows_back(cache, seq);
-    }
-    if (withdraws_state) {
-        kvpi_states_back(cache, seq, seq->computed == computed);
-    }
-}
-
-static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from, kvp_seq *out_seqs,
-                                 uint32_t capacity, uint32_t *out_n_seqs)
-{
-    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
-    if (seq == NULL || from > seq->tokens) {
-        return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
-    }
-    if (seq->tier != KVP_DEVICE) {
-        return kvpi_fail(cache, KVP_E_STATE, 0, 0);
-    }
-    if (out_n_seqs != NULL) {
-        *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
-        if (capacity == 0) {
-            return KVP_OK;
-        }
-        if (*out_n_seqs > capacity) {
-            return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
-        }
-        (void)find_sharers(cache, seq, from, out_seqs, capacity);
-    }
-    kvpi_begin_change(cache);
-    invalidate(cache, seq, from);
-    return KVP_OK;
-}
-
-kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_seq *out_seqs,
-                              uint32_t capacity, uint32_t *out_n_seqs)
-{
-    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status != KVP_OK) {
-        return status;
-    }
-    status = invalidate_seq(cache, seq, from, out_seqs, capacity, out_n_seqs);
-    if (kvpi_recording(cache)) {
-        kvpi_record_seq_invalidate(&cache->recorder, seq, from, capacity, status, out_seqs,
-                                   out_n_seqs);
     }
     return kvpi_leave(cache, status);
 }

@@ -19,7 +19,7 @@
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 #include "core/calls/commit.h"
 #include "core/calls/steps.h"
 

@@ -19,7 +19,7 @@
 #include "core/cache/state.h"
 #include "core/cache/states.h"
 #include "core/seq/states_move.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 #include "core/calls/extend.h"
 #include "core/calls/steps.h"
 
@@ -205,7 +205,7 @@ static uint64_t missing_slots(kvp_cache *cache, const struct move *move)
     return kvpi_has_states(cache) ? kvpi_states_missing(cache, &move->states) : 0;
 }
 
-/* Is there room? The verdict as kvp_can_swap_out and kvp_can_swap_in give it. */
+/* Is there room? The verdict as kvp_cache_can_swap_out and kvp_cache_can_swap_in give it. */
 static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 {
     const struct kvpi_pool *pool = kvpi_tier_pool(cache, move->to);
@@ -385,7 +385,7 @@ static kvp_status check_move(kvp_cache *cache, const struct move *move)
 
 static void count_moved(kvp_cache *cache, const struct move *move)
 {
-    struct kvpi_counters *c = &cache->counters;
+    kvp_stats *c = &cache->counters;
     if (move->to == KVP_HOST) {
         kvpi_count(&c->swap_outs, move->n_seqs);
         kvpi_count(&c->swapped_out_blocks, move->n_new);
@@ -496,8 +496,8 @@ kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
     return kvpi_leave(cache, status);
 }
 
-static kvp_status can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                               kvp_admission *out_admission)
+kvp_status kvp_cache_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                  kvp_admission *out_admission)
 {
     struct move move = {.from = KVP_DEVICE, .to = KVP_HOST, .seqs = seqs, .n_seqs = n_seqs};
     if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
@@ -509,28 +509,13 @@ static kvp_status can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n
     }
     status = ask(cache, &move, out_admission);
     if (kvpi_recording(cache)) {
-        kvpi_record_can_swap_out(&cache->recorder, seqs, n_seqs, status, out_admission);
+        kvpi_record_cache_can_swap_out(&cache->recorder, seqs, n_seqs, status, out_admission);
     }
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_can_swap_out_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                  kvp_admission *out_admission, size_t admission_size)
-{
-    kvp_admission full;
-    if (kvpi_sized_bad(out_admission, admission_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status =
-        can_swap_out(cache, seqs, n_seqs, out_admission == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
-    }
-    return status;
-}
-
-static kvp_status can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                              uint32_t reserve_tokens, kvp_admission *out_admission)
+kvp_status kvp_cache_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                 uint32_t reserve_tokens, kvp_admission *out_admission)
 {
     struct move move = move_back(seqs, n_seqs, reserve_tokens);
     if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
@@ -542,26 +527,10 @@ static kvp_status can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_
     }
     status = ask(cache, &move, out_admission);
     if (kvpi_recording(cache)) {
-        kvpi_record_can_swap_in(&cache->recorder, seqs, n_seqs, reserve_tokens, status,
-                                out_admission);
+        kvpi_record_cache_can_swap_in(&cache->recorder, seqs, n_seqs, reserve_tokens, status,
+                                      out_admission);
     }
     return kvpi_leave(cache, status);
-}
-
-kvp_status kvp_can_swap_in_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                 uint32_t reserve_tokens, kvp_admission *out_admission,
-                                 size_t admission_size)
-{
-    kvp_admission full;
-    if (kvpi_sized_bad(out_admission, admission_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status =
-        can_swap_in(cache, seqs, n_seqs, reserve_tokens, out_admission == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,

@@ -13,7 +13,7 @@
 #include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/cache/tokens.h"
-#include "core/seq/windows.h"
+#include "core/seq/seq_windows.h"
 #include "core/calls/commit.h"
 #include "core/calls/extend.h"
 #include "core/calls/steps.h"
@@ -38,8 +38,7 @@ static int bad_tree_batch(const kvp_batch *batch, const int32_t *parents)
 kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents)
 {
     static const int32_t none = 0;
-    kvp_batch own = {0};
-    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    batch = kvpi_sized(batch, sizeof(*batch));
     if (cache == NULL || bad_tree_batch(batch, parents)) {
         return KVP_E_ARG;
     }
@@ -218,9 +217,7 @@ static kvp_status accept_all(kvp_cache *cache, kvp_accept *accept)
 
 kvp_status kvp_seq_accept(kvp_cache *cache, kvp_accept *accept)
 {
-    kvp_accept own = {0};
-    kvp_accept *const theirs = accept;
-    accept = kvpi_sized_take(accept, &own, sizeof(own));
+    accept = kvpi_sized(accept, sizeof(*accept));
     if (cache == NULL || accept == NULL ||
         ((accept->seqs == NULL || accept->leaves == NULL) && accept->n_seqs > 0) ||
         (accept->moves == NULL && accept->max_moves > 0)) {
@@ -231,7 +228,6 @@ kvp_status kvp_seq_accept(kvp_cache *cache, kvp_accept *accept)
         return status;
     }
     status = accept_all(cache, accept);
-    kvpi_sized_return(theirs, accept, sizeof(own));
     if (kvpi_recording(cache)) {
         kvpi_record_seq_accept(&cache->recorder, accept, cache->config.n_groups, status);
     }

@@ -64,8 +64,8 @@ static void tell_cold(const kvp_cache *cache, uint32_t tier, uint32_t block, kvp
     out->findable = (uint32_t)is_findable(cache, node);
 }
 
-kvp_status kvp_cold_end(const kvp_cache *cache, uint32_t tier, kvp_cold_cursor *cursor,
-                        kvp_cold *out_cold, uint32_t capacity, uint32_t *out_n)
+kvp_status kvp_cache_cold_end(const kvp_cache *cache, uint32_t tier, kvp_cold_cursor *cursor,
+                              kvp_cold *out_cold, uint32_t capacity, uint32_t *out_n)
 {
     if (cache == NULL || cursor == NULL || out_n == NULL || (out_cold == NULL && capacity > 0) ||
         tier >= KVPI_TIERS || cursor->ended > 1 || cursor->block < 0) {
@@ -151,16 +151,13 @@ static void fill_origin(const kvp_cache *cache, uint32_t tier, uint32_t block,
     out->written = out->after <= kvpi_plans_over(cache);
 }
 
-kvp_status kvp_block_origin_get_sized(const kvp_cache *cache, uint32_t tier, int32_t block,
-                                      kvp_block_origin *out_origin, size_t origin_size)
+kvp_status kvp_block_origin_get(const kvp_cache *cache, uint32_t tier, int32_t block,
+                                kvp_block_origin *out_origin)
 {
-    kvp_block_origin full;
-    if (cache == NULL || out_origin == NULL || kvpi_sized_bad(out_origin, origin_size) ||
-        !is_block_of(cache, tier, block)) {
+    if (cache == NULL || out_origin == NULL || !is_block_of(cache, tier, block)) {
         return KVP_E_ARG;
     }
-    fill_origin(cache, tier, (uint32_t)block, &full);
-    kvpi_sized_give(out_origin, origin_size, &full, sizeof(full));
+    fill_origin(cache, tier, (uint32_t)block, out_origin);
     return KVP_OK;
 }
 

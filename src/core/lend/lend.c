@@ -123,8 +123,8 @@ static kvp_status mirror_blocks(kvp_cache *cache, const int32_t *blocks, uint32_
     return KVP_OK;
 }
 
-static kvp_status mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks, uint32_t spare,
-                         int32_t *out_host, kvp_mirrored *out_mirrored)
+kvp_status kvp_cache_mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks,
+                            uint32_t spare, int32_t *out_host, kvp_mirrored *out_mirrored)
 {
     kvp_mirrored mirrored;
     if (cache == NULL || ((blocks == NULL || out_host == NULL) && n_blocks > 0)) {
@@ -139,25 +139,10 @@ static kvp_status mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_blo
         *out_mirrored = mirrored;
     }
     if (kvpi_recording(cache)) {
-        kvpi_record_mirror(&cache->recorder, blocks, n_blocks, spare, status, out_host, &mirrored);
+        kvpi_record_cache_mirror(&cache->recorder, blocks, n_blocks, spare, status, out_host,
+                                 &mirrored);
     }
     return kvpi_leave(cache, status);
-}
-
-kvp_status kvp_mirror_sized(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks,
-                            uint32_t spare_blocks, int32_t *out_host, kvp_mirrored *out_mirrored,
-                            size_t mirrored_size)
-{
-    kvp_mirrored full;
-    if (kvpi_sized_bad(out_mirrored, mirrored_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = mirror(cache, blocks, n_blocks, spare_blocks, out_host,
-                                     out_mirrored == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_mirrored, mirrored_size, &full, sizeof(full));
-    }
-    return status;
 }
 
 /* ----------------------------------------------------------------------------- lend, and return */
@@ -220,7 +205,7 @@ static kvp_status lend_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t 
     return kvpi_fail(cache, status, fault, 0);
 }
 
-kvp_status kvp_blocks_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
+kvp_status kvp_cache_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
     if (cache == NULL || (blocks == NULL && n_blocks > 0)) {
         return KVP_E_ARG;
@@ -231,7 +216,7 @@ kvp_status kvp_blocks_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_b
     }
     status = lend_blocks(cache, blocks, n_blocks);
     if (kvpi_recording(cache)) {
-        kvpi_record_blocks_lend(&cache->recorder, blocks, n_blocks, status);
+        kvpi_record_cache_lend(&cache->recorder, blocks, n_blocks, status);
     }
     return kvpi_leave(cache, status);
 }
@@ -261,7 +246,7 @@ static kvp_status return_blocks(kvp_cache *cache, const int32_t *blocks, uint32_
     return KVP_OK;
 }
 
-kvp_status kvp_blocks_return(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
+kvp_status kvp_cache_give_back(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
     if (cache == NULL || (blocks == NULL && n_blocks > 0)) {
         return KVP_E_ARG;
@@ -272,7 +257,7 @@ kvp_status kvp_blocks_return(kvp_cache *cache, const int32_t *blocks, uint32_t n
     }
     status = return_blocks(cache, blocks, n_blocks);
     if (kvpi_recording(cache)) {
-        kvpi_record_blocks_return(&cache->recorder, blocks, n_blocks, status);
+        kvpi_record_cache_give_back(&cache->recorder, blocks, n_blocks, status);
     }
     return kvpi_leave(cache, status);
 }

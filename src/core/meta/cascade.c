@@ -234,12 +234,9 @@ static int bad_cascade(const kvp_meta_cascade *cascade)
 kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
                                  kvp_meta_cascade *cascade)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_cascade own_cascade = {0};
-    kvp_meta_cascade *const theirs = cascade;
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    cascade = kvpi_sized_take(cascade, &own_cascade, sizeof(own_cascade));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    cascade = kvpi_sized(cascade, sizeof(*cascade));
     if (bad_cascade(cascade)) {
         return KVP_E_ARG;
     }
@@ -251,7 +248,6 @@ kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
         status = KVP_E_TOO_SMALL;
     } else {
         make_cascade(cache, batch, cascade);
-        kvpi_sized_return(theirs, cascade, sizeof(own_cascade));
     }
     return kvpi_leave(cache, status);
 }

@@ -2,14 +2,14 @@
  *
  * Here are the batch itself, and the formats that give rows as they are: dense, CSR, TensorRT-LLM,
  * delta. What needs more than the row has files of its own: window.c, tree.c,
- * cascade.c; place.c cuts buffers. Sequences without windows and trees pay for
+ * cascade.c; meta_place.c cuts buffers. Sequences without windows and trees pay for
  * them with one test when they are counted, and one when their tokens are written.
  */
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/meta/enter.h"
 #include "core/meta/meta.h"
-#include "core/meta/tokens.h"
+#include "core/meta/meta_tokens.h"
 
 #include <string.h>
 
@@ -28,9 +28,8 @@ static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *b
 kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
                             kvp_meta_sizes *out_sizes)
 {
-    kvp_meta_batch own = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    batch = kvpi_sized(batch, sizeof(*batch));
     if (out_sizes == NULL) {
         return KVP_E_ARG;
     }
@@ -70,11 +69,9 @@ static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
                                const kvp_meta_dense *dense)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_dense own_dense = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    dense = kvpi_sized_take(dense, &own_dense, sizeof(own_dense));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    dense = kvpi_sized(dense, sizeof(*dense));
     if (dense == NULL) {
         return KVP_E_ARG;
     }
@@ -116,11 +113,9 @@ static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const 
 
 kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_csr own_csr = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    csr = kvpi_sized_take(csr, &own_csr, sizeof(own_csr));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    csr = kvpi_sized(csr, sizeof(*csr));
     if (csr == NULL) {
         return KVP_E_ARG;
     }
@@ -163,11 +158,9 @@ static void fill_trtllm(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
                                 const kvp_meta_trtllm *trtllm)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_trtllm own_trtllm = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    trtllm = kvpi_sized_take(trtllm, &own_trtllm, sizeof(own_trtllm));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    trtllm = kvpi_sized(trtllm, sizeof(*trtllm));
     if (trtllm == NULL || trtllm->layers_per_block == 0) {
         return KVP_E_ARG;
     }
@@ -239,12 +232,9 @@ static int bad_delta(const kvp_meta_delta *delta)
 
 kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_delta *delta)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_delta own_delta = {0};
-    kvp_meta_delta *const theirs = delta;
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    delta = kvpi_sized_take(delta, &own_delta, sizeof(own_delta));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    delta = kvpi_sized(delta, sizeof(*delta));
     if (bad_delta(delta) || batch == NULL) {
         return KVP_E_ARG;
     }
@@ -256,6 +246,5 @@ kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kv
         return status;
     }
     status = fill_delta(cache, batch, delta);
-    kvpi_sized_return(theirs, delta, sizeof(own_delta));
     return kvpi_leave(cache, status);
 }

@@ -13,7 +13,7 @@
 #include "core/meta/enter.h"
 #include "core/meta/kept.h"
 #include "core/meta/meta.h"
-#include "core/meta/tokens.h"
+#include "core/meta/meta_tokens.h"
 
 #include <string.h>
 
@@ -209,11 +209,9 @@ static kvp_status check_room(const kvp_cache *cache, const kvp_meta_batch *batch
 kvp_status kvp_meta_fill_tree(kvp_cache *cache, const kvp_meta_batch *batch,
                               const kvp_meta_tree *tree)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_tree own_tree = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    tree = kvpi_sized_take(tree, &own_tree, sizeof(own_tree));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    tree = kvpi_sized(tree, sizeof(*tree));
     if (tree == NULL || tree->mask_keys > KVP_MASK_WINDOWED) {
         return KVP_E_ARG;
     }

@@ -9,7 +9,7 @@
 #include "core/meta/enter.h"
 #include "core/meta/kept.h"
 #include "core/meta/meta.h"
-#include "core/meta/tokens.h"
+#include "core/meta/meta_tokens.h"
 
 #include <string.h>
 
@@ -84,11 +84,9 @@ static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_windowed(kvp_cache *cache, const kvp_meta_batch *batch,
                                   const kvp_meta_windowed *windowed)
 {
-    kvp_meta_batch own_batch = {0};
-    kvp_meta_windowed own_windowed = {0};
     kvp_meta_sizes sizes;
-    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
-    windowed = kvpi_sized_take(windowed, &own_windowed, sizeof(own_windowed));
+    batch = kvpi_sized(batch, sizeof(*batch));
+    windowed = kvpi_sized(windowed, sizeof(*windowed));
     if (windowed == NULL) {
         return KVP_E_ARG;
     }

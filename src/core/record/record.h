@@ -1,4 +1,4 @@
-/* record: writes the operation log (docs/OPLOG.md has the bytes, kvpager/oplog.h reads them).
+/* record: writes the operation log (docs/FORMATS.md has the bytes, kvpager/oplog.h reads them).
  *
  * What the core does:
  *
@@ -87,7 +87,7 @@ static inline uint64_t kvpi_record_flip(const struct kvpi_recorder *recorder, ui
 /* Begin a recording: write the header. The caller has made sure that the cache is new.
  *
  * Takes:   sink         copied; sink->write is not NULL
- *          resolved     the configuration as kvp_cache_config gives it
+ *          resolved     the configuration as kvp_cache_config_get gives it
  * Returns: KVP_OK; KVP_E_STATE when one runs; KVP_E_IO when the sink refused the header
  * After-failure: no recording runs
  */

@@ -517,8 +517,7 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups -
-           match->n_absent;
+    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
 }
 
 uint32_t kvpi_match_sources(const kvp_cache *cache, const struct kvpi_match *match)
@@ -614,9 +613,8 @@ int kvpi_bad_prompt(const kvp_prompt *prompt)
 static kvp_status walk_for(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                            kvp_open_info *info, kvp_admission *admission)
 {
-    kvp_prompt own = {0};
     struct kvpi_match match;
-    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    prompt = kvpi_sized(prompt, sizeof(*prompt));
     if (cache == NULL || kvpi_bad_prompt(prompt) || (info == NULL && admission == NULL)) {
         return KVP_E_ARG;
     }
@@ -631,37 +629,20 @@ static kvp_status walk_for(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
                      : kvpi_match_admit(cache, &match, admission);
     }
     if (kvpi_recording(cache)) {
-        info != NULL ? kvpi_record_match(&cache->recorder, ns, prompt, status, info)
-                     : kvpi_record_can_open(&cache->recorder, ns, prompt, status, admission);
+        info != NULL ? kvpi_record_cache_match(&cache->recorder, ns, prompt, status, info)
+                     : kvpi_record_cache_can_open(&cache->recorder, ns, prompt, status, admission);
     }
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_match_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                           kvp_open_info *out_info, size_t info_size)
+kvp_status kvp_cache_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_open_info *out_info)
 {
-    kvp_open_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = walk_for(cache, ns, prompt, out_info == NULL ? NULL : &full, NULL);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
-    }
-    return status;
+    return walk_for(cache, ns, prompt, out_info, NULL);
 }
 
-kvp_status kvp_can_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                              kvp_admission *out_admission, size_t admission_size)
+kvp_status kvp_cache_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              kvp_admission *out_admission)
 {
-    kvp_admission full;
-    if (kvpi_sized_bad(out_admission, admission_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status =
-        walk_for(cache, ns, prompt, NULL, out_admission == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
-    }
-    return status;
+    return walk_for(cache, ns, prompt, NULL, out_admission);
 }

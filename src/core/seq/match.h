@@ -2,39 +2,7 @@
 #ifndef KVPI_SEQ_MATCH_H
 #define KVPI_SEQ_MATCH_H
 
-#include "core/cache/state.h"
-
-/* The units of a prompt, matched. */
-struct kvpi_match {
-    const kvp_prompt *prompt;
-    const kvp_hash *hashes; /* [n_public]: the prompt's own, or scratch, where they were made */
-    kvp_hash *scratch;      /* NULL when the caller gave hashes */
-    uint32_t root;
-    uint32_t place;       /* whose row holds nodes and blocks of the match */
-    uint32_t n_units;     /* full units of the prompt */
-    uint32_t n_public;    /* leading ones that can be published */
-    uint32_t n_hits;      /* leading ones that are hit */
-    uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
-    uint32_t stop;
-    uint32_t stop_group;
-    uint32_t n_shared; /* hit row entries; blocks on the host stand in the row as negative ids */
-    uint32_t n_kept;   /* hit blocks: entries of all groups that are not null */
-    uint32_t n_unheld; /* of them, those that are cached on the device */
-    uint32_t n_idle;   /* of them, those on the device that nobody holds: cached or parked */
-    uint32_t n_host;   /* of them, those on the host */
-    uint32_t n_host_entries; /* row entries with such, in any group */
-    uint32_t n_seen;   /* how many of them were looked at, and held if `hold`; row entries of all
-                          groups */
-    uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
-                               memory is at hand; kvpi_match_let_go puts them back exactly */
-    uint32_t n_blocks; /* that the sequence will have */
-    uint32_t n_absent; /* entries of all groups, not hit, that get no block: KVP_OPEN_RECEIVE */
-    int32_t sources[KVP_GROUPS_MAX]; /* blocks that a hit inside a block is copied from, negative on
-                                        the host; 0: none */
-    uint32_t state;                  /* the checkpoint that the hit ends at; 0: none */
-    uint32_t hashed;                 /* 1: the units that were not hit are hashed */
-    uint32_t first_host; /* host blocks that are copied from, held until the open is done */
-};
+#include "core/seq/match_state.h"
 
 /* Flags of a prompt that are known. */
 #define KVPI_OPEN_FLAGS (KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY | KVP_OPEN_RECEIVE)

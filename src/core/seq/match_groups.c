@@ -15,7 +15,6 @@
  * it or at its end; and all leading units are copied, because a block that has a unit has all units
  * of its entry before it.
  */
-#include "core/seq/match.h"
 #include "core/seq/match_groups.h"
 #include "core/cache/state.h"
 #include "core/cache/states.h"

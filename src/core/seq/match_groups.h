@@ -2,8 +2,7 @@
 #ifndef KVPI_SEQ_MATCH_GROUPS_H
 #define KVPI_SEQ_MATCH_GROUPS_H
 
-#include "core/cache/state.h"
-#include "core/seq/match.h"
+#include "core/seq/match_state.h"
 
 /* The first n_hits units were found: cut them to the longest prefix of which each group has what it
  * keeps; write its blocks into the rows, count them, and hold them for an open. */

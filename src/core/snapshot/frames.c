@@ -228,20 +228,15 @@ size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
     return KVPI_SNAP_OVERHEAD + (largest > KVPI_SNAP_CONFIG_MAX ? largest : KVPI_SNAP_CONFIG_MAX);
 }
 
-static void snapshot_defaults(kvp_snapshot_options *options)
+void kvp_snapshot_options_init(kvp_snapshot_options *options)
 {
+    if (options == NULL)
+        return;
     memset(options, 0, sizeof(*options));
     options->struct_size = sizeof(*options);
 }
 
-void kvp_snapshot_options_init_sized(kvp_snapshot_options *options, size_t options_size)
-{
-    kvp_snapshot_options full;
-    snapshot_defaults(&full);
-    kvpi_sized_init(options, options_size, &full, sizeof(full));
-}
-
-static kvp_status peek(const kvp_source *source, kvp_snapshot_info *out_info)
+kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info)
 {
     uint8_t buffer[KVPI_SNAP_OVERHEAD + KVPI_SNAP_CONFIG_MAX];
     kvp_snapshot_info info;
@@ -252,20 +247,6 @@ static kvp_status peek(const kvp_source *source, kvp_snapshot_info *out_info)
     const kvp_status status = kvpi_snap_open(&reader, &info);
     if (status == KVP_OK) {
         *out_info = info;
-    }
-    return status;
-}
-
-kvp_status kvp_snapshot_peek_sized(const kvp_source *source, kvp_snapshot_info *out_info,
-                                   size_t info_size)
-{
-    kvp_snapshot_info full;
-    if (kvpi_sized_bad(out_info, info_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = peek(source, out_info == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
 }

@@ -1,4 +1,4 @@
-/* frames: the records of a snapshot, one by one. docs/SNAPSHOT.md has the bytes.
+/* frames: the records of a snapshot, one by one. docs/FORMATS.md has the bytes.
  *
  *   file    magic 8 | record | record | ...
  *   record  head 16 | the same head again | payload | checksum 8

@@ -38,17 +38,12 @@ struct inspection {
     int failed;    /* the source did, or is_short */
 };
 
-static void inspect_defaults(kvp_arena_options *options)
+void kvp_arena_options_init(kvp_arena_options *options)
 {
+    if (options == NULL)
+        return;
     memset(options, 0, sizeof(*options));
     options->struct_size = sizeof(*options);
-}
-
-void kvp_arena_options_init_sized(kvp_arena_options *options, size_t options_size)
-{
-    kvp_arena_options full;
-    inspect_defaults(&full);
-    kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -427,10 +422,10 @@ static void tell_slots(struct inspection *in)
         if (kvpi_block_refs(b) == 0 && node == KVPI_NO_NODE && !parked) {
             continue;
         }
-        in->report.blocks[KVP_DEVICE][in->copy->config.n_groups]
-                         [kvpi_block_refs(b) > 0 ? KVP_ARENA_HELD
-                          : parked               ? KVP_ARENA_PARKED
-                                                 : KVP_ARENA_CACHED]++;
+        in->report
+            .blocks[KVP_DEVICE][in->copy->config.n_groups][kvpi_block_refs(b) > 0 ? KVP_ARENA_HELD
+                                                           : parked               ? KVP_ARENA_PARKED
+                                                                    : KVP_ARENA_CACHED]++;
         if (node != KVPI_NO_NODE && node <= prefix->n_touched && in->options->tell != NULL &&
             kvpi_checkpoint_of(in->copy, node) == slot && space_of_root(prefix, node) != 0 &&
             kvpi_states_has_kv(in->copy, node) && !kvpi_states_arrives(in->copy, slot)) {
@@ -499,7 +494,7 @@ static kvp_status read_figures(struct inspection *in, kvp_cache *out)
     in->report.arena_bytes = out->arena_bytes;
     in->report.calls = (out->calls + 1) / 2;
     in->report.state = in->report.inside ? KVP_ARENA_MOVING : KVP_ARENA_WHOLE;
-    return kvp_cache_stats(&disowned, &in->report.stats);
+    return kvp_cache_stats_get(&disowned, &in->report.stats);
 }
 
 static kvp_status read_arena(struct inspection *in)
@@ -528,11 +523,10 @@ static kvp_status read_arena(struct inspection *in)
     return in->is_short ? KVP_E_TOO_SMALL : in->failed ? KVP_E_IO : KVP_OK;
 }
 
-static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_options *options,
-                          kvp_arena_report *out_report)
+kvp_status kvp_arena_inspect(const kvp_arena_source *source, const kvp_arena_options *options,
+                             kvp_arena_report *out_report)
 {
-    kvp_arena_options own = {0};
-    const kvp_arena_options *known = kvpi_sized_take(options, &own, sizeof(own));
+    const kvp_arena_options *known = kvpi_sized(options, sizeof(*options));
     if (source == NULL || source->read == NULL || out_report == NULL ||
         (options != NULL && known == NULL)) {
         return KVP_E_ARG;
@@ -544,20 +538,6 @@ static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_option
     const kvp_status status = read_arena(&in);
     if (status == KVP_OK) {
         *out_report = in.report;
-    }
-    return status;
-}
-
-kvp_status kvp_arena_inspect_sized(const kvp_arena_source *source, const kvp_arena_options *options,
-                                   kvp_arena_report *out_report, size_t report_size)
-{
-    kvp_arena_report full;
-    if (kvpi_sized_bad(out_report, report_size)) {
-        return KVP_E_ARG;
-    }
-    const kvp_status status = inspect(source, options, out_report == NULL ? NULL : &full);
-    if (status == KVP_OK) {
-        kvpi_sized_give(out_report, report_size, &full, sizeof(full));
     }
     return status;
 }

@@ -37,66 +37,7 @@
 #include "base/base.h"
 #include "core/stages/pool_leaves.h"
 #include "core/stages/pool_quotas.h"
-
-#define KVPI_POOL_JUMP 16u
-
-/* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
- * retention class, a scratch bit of one call, whether it is parked, and its layer group. */
-#define KVPI_REFS_MASK        0x00FFFFFFu
-#define KVPI_REFS_CLASS_SHIFT 24
-#define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
-#define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */
-#define KVPI_REFS_PARKED      (1u << 28) /* at count 0: parked; above: was, when it was held */
-#define KVPI_REFS_GROUP_SHIFT 29         /* the layer group that took it last */
-#define KVPI_REFS_GROUP_MASK  (7u << KVPI_REFS_GROUP_SHIFT)
-
-struct kvpi_block {
-    uint32_t refs;
-    uint32_t prev; /* in the queue */
-    uint32_t next;
-    uint32_t content;
-    uint32_t jump;
-    uint32_t generation; /* the low half of what never wraps: kvpi_pool_generation */
-};
-
-/* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
-struct kvpi_trail {
-    uint32_t recent[KVPI_POOL_JUMP];
-    uint32_t at; /* near: only its place in `recent`, whose size divides 2^32, is used */
-};
-
-struct kvpi_pool {
-    uint32_t n_blocks;
-    uint32_t classes;   /* bit c: queue of class c is not empty */
-    uint32_t n_lists;   /* parked lists */
-    uint32_t watched;   /* 1: quotas or leaves have to know what is cached */
-    uint32_t parking;   /* 0: releases are queued; else 1 + the list that they go to */
-    uint32_t last_free; /* the one before the cached blocks of class 0; set while n_free > 0 */
-    uint64_t n_free;
-    uint64_t n_cached;
-    uint64_t n_held;
-    uint64_t n_parked;
-    struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
-    struct kvpi_trail head_trail;
-    size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
-    size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
-                          block last lost a reference and stayed held: it may still write there */
-    size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
-    size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
-    uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
-    struct kvpi_quotas quotas;
-    struct kvpi_leaves leaves;
-};
-
-static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
-{
-    return kvpi_at(pool, pool->blocks_at);
-}
-
-static inline struct kvpi_block *kvpi_block(const struct kvpi_pool *pool, uint32_t block)
-{
-    return kvpi_blocks(pool) + block;
-}
+#include "core/stages/pool_state.h"
 
 /* Ask for what is known of a block, which lies in one cache line or in two. A hint. */
 static inline void kvpi_pool_prefetch(const struct kvpi_pool *pool, uint32_t block)
@@ -106,19 +47,9 @@ static inline void kvpi_pool_prefetch(const struct kvpi_pool *pool, uint32_t blo
     kvpi_prefetch(&b->generation);
 }
 
-static inline uint32_t kvpi_block_refs(const struct kvpi_block *block)
-{
-    return block->refs & KVPI_REFS_MASK;
-}
-
 static inline uint32_t kvpi_pool_refs(const struct kvpi_pool *pool, uint32_t block)
 {
     return kvpi_block_refs(kvpi_block(pool, block));
-}
-
-static inline uint32_t kvpi_block_class(const struct kvpi_block *block)
-{
-    return (block->refs & KVPI_REFS_CLASS_MASK) >> KVPI_REFS_CLASS_SHIFT;
 }
 
 static inline uint32_t kvpi_block_group(const struct kvpi_block *block)
@@ -129,12 +60,6 @@ static inline uint32_t kvpi_block_group(const struct kvpi_block *block)
 static inline uint64_t kvpi_pool_available(const struct kvpi_pool *pool)
 {
     return pool->n_free + pool->n_cached;
-}
-
-/* Not held, content known, in a queue. */
-static inline int kvpi_block_is_cached(const struct kvpi_block *block)
-{
-    return (block->refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) == 0 && block->content != 0;
 }
 
 static inline uint64_t *kvpi_pool_touched(const struct kvpi_pool *pool)

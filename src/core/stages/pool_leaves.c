@@ -6,7 +6,8 @@
  *     \- 9      9 and 5 are released: 9 is a leaf, 5 is not queued: two cached blocks continue it
  *               7 and 9 are evicted: 5 is a leaf, as old as it is
  */
-#include "core/stages/pool.h"
+
+#include "core/stages/pool_leaves.h"
 
 #include <string.h>
 

@@ -22,30 +22,12 @@
 #ifndef KVPI_POOL_LEAVES_H
 #define KVPI_POOL_LEAVES_H
 
-#include "base/base.h"
 #include "core/policy/policy.h"
+#include "core/stages/pool_state.h"
 
 /* Marks in the policy. A block that follows one of the other tier keeps the stamp that this one
  * had, until it loses its content. */
 enum { KVPI_LEAF_CACHED = 1, KVPI_LEAF_FOLLOWS = 2 };
-
-struct kvpi_leaf {
-    uint32_t block;
-    uint32_t continued;
-};
-
-struct kvpi_leaves {
-    uint32_t on;           /* 0: none is kept, and there are no arrays */
-    uint32_t n_blocks;     /* of the pool */
-    uint32_t n_contents;   /* numbers 1 .. n_contents */
-    uint32_t block_tokens; /* of the policy, as are: */
-    uint32_t n_others;     /* blocks of the other tier */
-    uint32_t first;        /* the number of block 0; 0: the policy lies here, else with the other */
-    uint32_t lane;         /* of class 0 */
-    size_t policy_at;      /* struct kvpi_policy, and its arrays */
-    size_t above_at;       /* u32 [n_blocks] */
-    size_t leaves_at;      /* struct kvpi_leaf [n_contents + 1] */
-};
 
 static inline struct kvpi_policy *kvpi_leaves_policy(const struct kvpi_leaves *leaves)
 {
@@ -67,8 +49,6 @@ static inline struct kvpi_leaf *kvpi_leaf(const struct kvpi_leaves *leaves, uint
 {
     return (struct kvpi_leaf *)kvpi_at(leaves, leaves->leaves_at) + content;
 }
-
-struct kvpi_pool;
 
 /* Plan the arrays of the policy and of these; on, n_blocks, n_contents and block_tokens are set.
  * `self`: its own offset. */

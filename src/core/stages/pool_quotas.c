@@ -5,7 +5,8 @@
  *
  * Refuses nothing: quotas decide who goes first, never whether there is a block.
  */
-#include "core/stages/pool.h"
+
+#include "core/stages/pool_quotas.h"
 
 #include <kvpager/quotas.h>
 

@@ -22,36 +22,7 @@
 #ifndef KVPI_POOL_QUOTAS_H
 #define KVPI_POOL_QUOTAS_H
 
-#include <kvpager/types.h>
-
-#include "base/base.h"
-
-struct kvpi_owned {
-    uint64_t owner; /* 0: none */
-    uint32_t prev;  /* in the ring; kept when it leaves, for kvpi_quotas_relink */
-    uint32_t next;
-};
-
-struct kvpi_account {
-    uint64_t owner; /* 0: closed */
-    uint32_t quota; /* KVP_NO_QUOTA: none */
-    uint32_t n_blocks;
-    uint32_t n_cached;
-    uint32_t classes;   /* bit c: ring c is not empty */
-    uint32_t cursor;    /* scratch of the check, as are: */
-    uint32_t n_counted; /* blocks that it has seen */
-};
-
-struct kvpi_quotas {
-    uint32_t n_accounts; /* 0: nothing is counted */
-    uint32_t n_blocks;   /* of the pool */
-    uint32_t place_mask; /* of an owner */
-    uint32_t n_over;
-    uint32_t turn; /* where the search for an account that is over begins */
-    size_t owned_at;
-    size_t accounts_at;
-    size_t over_at;
-};
+#include "core/stages/pool_state.h"
 
 static inline struct kvpi_owned *kvpi_owned(const struct kvpi_quotas *quotas, uint32_t block)
 {
@@ -116,8 +87,6 @@ uint32_t kvpi_quotas_first(const struct kvpi_quotas *quotas, uint64_t owner, uin
 
 /* Would a block more for `owner` exceed its quota? */
 int kvpi_quotas_is_full(const struct kvpi_quotas *quotas, uint64_t owner);
-
-struct kvpi_pool;
 
 /* Audit Q1 to Q4 of a pool whose queues are right, and whose rings point inside: NULL when they
  * hold; else the block or place, and text that begins with the invariant. */

@@ -9,17 +9,12 @@
 
 enum { DEFAULT_MOVES = 1024 };
 
-static void copier_defaults(kvp_copier_config *config)
+void kvp_copier_config_init(kvp_copier_config *config)
 {
+    if (config == NULL)
+        return;
     *config = (kvp_copier_config){
         .struct_size = sizeof(*config), .n_groups = 1, .n_threads = 1, .max_moves = DEFAULT_MOVES};
-}
-
-void kvp_copier_config_init_sized(kvp_copier_config *config, size_t config_size)
-{
-    kvp_copier_config full;
-    copier_defaults(&full);
-    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static kvp_status open_marks(kvp_copier *copier)
@@ -77,9 +72,7 @@ void kvpi_copier_close(kvp_copier *copier)
 
 kvp_status kvp_copier_create(const kvp_copier_config *config, kvp_copier **out_copier)
 {
-    kvp_copier_config own;
-    copier_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
+    config = kvpi_sized(config, sizeof(*config));
     if (!config || !out_copier || !config->device || !config->device[0]) {
         return KVP_E_ARG;
     }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "memory/convert.h"
-#include "memory/copy/cpu.h"
+#include "memory/copy/copy_cpu.h"
 #include "memory/layer.h"
 #include "memory/memory.h"
 

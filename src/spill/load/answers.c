@@ -1,5 +1,5 @@
 /* answers: how requests are answered, and when their asks are free again. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ const char *kvp_spill_outcome_name(uint32_t outcome)
 static uint32_t count_hit(kvp_spill *spill, const struct kvpi_spill_ask *ask)
 {
     kvp_open_info info = {0};
-    const kvp_status status = kvp_match(spill->config.cache, ask->ns, &ask->prompt, &info);
+    const kvp_status status = kvp_cache_match(spill->config.cache, ask->ns, &ask->prompt, &info);
     return status == KVP_OK ? info.hit_tokens : 0;
 }
 
@@ -22,6 +22,9 @@ void kvpi_answers_give(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t ou
 {
     if (!ask->waits) {
         return;
+    }
+    if (ask->state == KVPI_ASK_LOOKING || ask->state == KVPI_ASK_FOUND) { /* nothing is begun */
+        ask->state = KVPI_ASK_LOADED;
     }
     const uint32_t hit = count_hit(spill, ask);
     const uint32_t more = hit > ask->hit_tokens ? hit - ask->hit_tokens : 0;
@@ -43,9 +46,6 @@ void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t ou
 {
     ask->is_void = 1;
     ask->cursor = ask->end;
-    if (ask->state == KVPI_ASK_LOOKING || ask->state == KVPI_ASK_FOUND) {
-        ask->state = KVPI_ASK_LOADED;
-    }
     kvpi_answers_give(spill, ask, outcome);
 }
 

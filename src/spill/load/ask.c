@@ -1,6 +1,6 @@
 /* ask: a request asks what the store has of its prompt. Its tokens and keys are copied, and
  * digests made of them once. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include "base/sized.h"
 
@@ -128,14 +128,14 @@ static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, 
 static kvp_status make_lookups(kvp_spill *spill, const struct asked *asked,
                                struct kvpi_spill_ask *ask)
 {
-    const kvp_hash_input input = {.unit_tokens = spill->cache.block_tokens,
+    const kvp_hash_input input = {.unit_tokens = spill->part_tokens,
                                   .n_tokens = ask->n_records * spill->record_tokens,
                                   .tokens = ask->tokens,
                                   .keys = ask->prompt.keys,
                                   .n_keys = ask->prompt.n_keys};
     kvp_status status = kvpi_records_digests(spill, &asked->space->root, &input);
     for (uint32_t r = 0; r < ask->n_records && status == KVP_OK; r++) {
-        ask->digests[r] = spill->digests[(r + 1) * spill->record_blocks - 1];
+        ask->digests[r] = *kvpi_spill_digest(spill, r);
     }
     ask->n_lookups = 0;
     for (uint32_t g = 0; g < spill->n_kinds; g++) {
@@ -145,6 +145,19 @@ static kvp_status make_lookups(kvp_spill *spill, const struct asked *asked,
         }
     }
     return status;
+}
+
+/* When the request is answered at the latest. If it names no deadline: when its tokens would be
+ * computed, because from then on waiting costs more than a computation. */
+static uint64_t deadline_of(const kvp_spill *spill, const struct asked *asked,
+                            const kvp_spill_request *request)
+{
+    const uint64_t latest = spill->now_ns + spill->config.max_wait_ns;
+    const uint64_t n_tokens = asked->prompt->n_tokens - asked->hit.hit_tokens;
+    const uint64_t computed =
+        spill->now_ns + n_tokens * UINT64_C(1000000000) / spill->compute_tokens_s + 1;
+    const uint64_t deadline = request->deadline_ns != 0 ? request->deadline_ns : computed;
+    return deadline < latest ? deadline : latest;
 }
 
 static kvp_status begin_ask(kvp_spill *spill, const struct asked *asked,
@@ -160,9 +173,7 @@ static kvp_status begin_ask(kvp_spill *spill, const struct asked *asked,
     if (status != KVP_OK) {
         return status;
     }
-    const uint64_t latest = spill->now_ns + spill->config.max_wait_ns;
-    ask->deadline_ns =
-        request->deadline_ns == 0 || request->deadline_ns > latest ? latest : request->deadline_ns;
+    ask->deadline_ns = deadline_of(spill, asked, request);
     ask->state = KVPI_ASK_LOOKING;
     ask->waits = 1;
     ask->has_answer = ask->is_void = 0;
@@ -172,7 +183,7 @@ static kvp_status begin_ask(kvp_spill *spill, const struct asked *asked,
     ask->answer = (kvp_spill_answer){.tag = request->tag};
     ask->n_tokens = asked->prompt->n_tokens;
     ask->hit_tokens = asked->hit.hit_tokens;
-    ask->n_loads = ask->n_gets_out = ask->n_failed = ask->n_shared = 0;
+    ask->n_loads = ask->n_gets_out = ask->n_shared = 0;
     ask->cursor = ask->end = 0;
     ask->left_bytes = 0;
     memset(ask->on, 0, (spill->config.max_asks + 63) / 64 * sizeof(*ask->on));
@@ -212,7 +223,7 @@ static void count_asked(kvp_spill *spill, const struct asked *asked, uint32_t ou
 static kvp_status look_at(kvp_spill *spill, kvp_ns ns, struct asked *asked)
 {
     const kvp_prompt *prompt = asked->prompt;
-    const kvp_status status = kvp_match(spill->config.cache, ns, prompt, &asked->hit);
+    const kvp_status status = kvp_cache_match(spill->config.cache, ns, prompt, &asked->hit);
     if (status != KVP_OK) {
         return status;
     }
@@ -230,11 +241,9 @@ kvp_status kvp_spill_ask(kvp_spill *spill, kvp_ns ns, const kvp_prompt *prompt,
                          const kvp_spill_request *request, uint64_t now_ns,
                          kvp_spill_answer *out_answer)
 {
-    kvp_prompt own_prompt = {0};
-    kvp_spill_request own = {0};
     struct asked asked = {0};
-    asked.prompt = kvpi_sized_take(prompt, &own_prompt, sizeof(own_prompt));
-    request = kvpi_sized_take(request, &own, sizeof(own));
+    asked.prompt = kvpi_sized(prompt, sizeof(*prompt));
+    request = kvpi_sized(request, sizeof(*request));
     if (spill == NULL || asked.prompt == NULL || request == NULL || out_answer == NULL) {
         return KVP_E_ARG;
     }

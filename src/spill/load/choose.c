@@ -11,7 +11,7 @@
  *
  * With recurrent state a prefix can be had only if the store has the state after it, too.
  */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include <string.h>
 

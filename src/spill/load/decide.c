@@ -38,8 +38,7 @@ static uint32_t count_in_time(const kvp_spill_question *q)
 
 kvp_status kvp_spill_decide(const kvp_spill_question *question, uint32_t *out_tokens)
 {
-    kvp_spill_question own = {0};
-    const kvp_spill_question *q = kvpi_sized_take(question, &own, sizeof(own));
+    const kvp_spill_question *q = kvpi_sized(question, sizeof(*question));
     if (q == NULL || out_tokens == NULL || q->load_bytes_s == 0 || q->compute_tokens_s == 0 ||
         q->step_tokens == 0 || q->reserved != 0) {
         return KVP_E_ARG;

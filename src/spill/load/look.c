@@ -1,5 +1,5 @@
 /* look: from a question to the store to a prefix that is worth loading. */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 /* What is to be dropped is absent, and so is what may have gone on from it. */
 static void hide_dropped(const kvp_spill *spill, struct kvpi_spill_ask *ask)
@@ -61,7 +61,11 @@ static int look_up(kvp_spill *spill, struct kvpi_spill_ask *ask)
  * request waits. */
 static int may_get_room(const kvp_spill *spill)
 {
-    return spill->n_ops > 0 || spill->n_puts > 0 || spill->queued_bytes > 0;
+    int is_loading = 0;
+    for (uint32_t i = 0; i < spill->n_queue; i++) {
+        is_loading |= spill->asks[spill->queue[i]].state == KVPI_ASK_LOADING;
+    }
+    return is_loading || spill->n_ops > 0 || spill->n_puts > 0;
 }
 
 /* Once for each request, however often it is tried. */
@@ -79,7 +83,7 @@ static int choose(kvp_spill *spill, struct kvpi_spill_ask *ask)
     uint32_t outcome = KVP_SPILL_NOTHING;
     uint32_t n_tokens = 0;
     spill->n_looks--;
-    if (kvp_match(spill->config.cache, ask->ns, &ask->prompt, &info) == KVP_OK) {
+    if (kvp_cache_match(spill->config.cache, ask->ns, &ask->prompt, &info) == KVP_OK) {
         ask->found_tokens = info.hit_tokens;
         n_tokens = kvpi_choose_prefix(spill, ask, info.hit_tokens, &outcome);
     }
@@ -94,8 +98,8 @@ static int choose(kvp_spill *spill, struct kvpi_spill_ask *ask)
         }
     } else if (outcome == KVP_SPILL_COMPUTE) {
         count_decision(spill, ask, 0);
+        kvpi_rates_refused(spill);
     }
-    ask->state = KVPI_ASK_LOADED;
     kvpi_answers_give(spill, ask, outcome);
     return 1;
 }

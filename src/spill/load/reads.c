@@ -8,7 +8,7 @@
  * A state is the last record of its prefix. Its load ends behind those of the KV, also those of
  * other asks: the cache drops a state whose KV it does not have.
  */
-#include "spill/load/load.h"
+#include "spill/load/spill_load.h"
 
 #include <string.h>
 
@@ -76,7 +76,7 @@ static int has_slot(const kvp_spill *spill)
 {
     kvp_state_stats stats = {0};
     return !kvpi_spill_has_states(spill) ||
-           (kvp_cache_state_stats(spill->config.cache, &stats) == KVP_OK &&
+           (kvp_cache_state_stats_get(spill->config.cache, &stats) == KVP_OK &&
             stats.host_free_slots > 0);
 }
 
@@ -87,15 +87,14 @@ static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask, ui
     kvp_stats stats;
     /* Units that were hit have nodes, and live at least until this call is over. */
     const uint32_t n_missing = n_tokens > ask->found_tokens ? n_tokens - ask->found_tokens : 0;
-    if (kvp_cache_stats(spill->config.cache, &stats) != KVP_OK) {
+    if (kvp_cache_stats_get(spill->config.cache, &stats) != KVP_OK) {
         return 0;
     }
-    const uint64_t n_loads = 2 * (uint64_t)spill->cache.n_groups + kvpi_spill_has_states(spill);
     return has_slot(spill) &&
            stats.host_lent_blocks + ask->need_blocks <= spill->cache.lent_blocks &&
            stats.host_free_blocks + stats.host_cached_blocks >=
                ask->need_blocks + spill->config.spare_blocks &&
-           stats.open_loads + n_loads <= spill->cache.max_loads &&
+           stats.open_loads + spill->n_loads <= spill->cache.max_loads &&
            stats.nodes_total - stats.nodes_used >= n_missing / spill->cache.unit_tokens;
 }
 
@@ -252,12 +251,27 @@ static void fill_addresses(const kvp_spill *spill, const struct kvpi_spill_ask *
 {
     const int32_t *blocks =
         blocks_of(spill, ask, get->group, first_entry(spill, get->group, get->record));
-    for (uint32_t i = 0; i < count_pieces(spill, get->group); i++) {
-        get->addresses[i] = blocks[i] != KVP_NULL_BLOCK
+    const uint32_t n_pieces = spill->config.take != NULL ? 1 : count_pieces(spill, get->group);
+    for (uint32_t i = 0; i < n_pieces; i++) {
+        get->addresses[i] = spill->config.take == NULL && blocks[i] != KVP_NULL_BLOCK
                                 ? kvpi_records_address(spill, get->group, blocks[i])
                                 : spill->scratch + (size_t)get->scratch * spill->scratch_bytes +
                                       (size_t)i * spill->config.block_bytes[get->group];
     }
+}
+
+/* An engine whose blocks have no addresses takes the bytes. 0: it refuses them. */
+static int give_bytes(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
+                      const struct kvpi_spill_get *get)
+{
+    const uint32_t entry = first_entry(spill, get->group, get->record);
+    const uint32_t begin = get->record * spill->record_tokens;
+    const kvp_spill_record taken = {.tokens = {begin, begin + spill->record_tokens},
+                                    .group = get->group,
+                                    .bytes = get->addresses[0],
+                                    .blocks = blocks_of(spill, ask, get->group, entry)};
+    return spill->config.take == NULL || ask->is_void ||
+           spill->config.take(spill->config.engine, &taken);
 }
 
 static kvp_status find_parent(kvp_spill *spill, const struct kvpi_spill_ask *ask,
@@ -299,8 +313,9 @@ static kvp_status read_record(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
     if (get == NULL) {
         return KVP_E_AGAIN;
     }
-    get->scratch = n_to_read < n_pieces ? take_scratch(spill) : KVPI_SPILL_NONE;
-    if (n_to_read < n_pieces && get->scratch == KVPI_SPILL_NONE) {
+    const int needs_scratch = n_to_read < n_pieces || spill->config.take != NULL;
+    get->scratch = needs_scratch ? take_scratch(spill) : KVPI_SPILL_NONE;
+    if (needs_scratch && get->scratch == KVPI_SPILL_NONE) {
         return KVP_E_AGAIN;
     }
     get->group = group;
@@ -320,7 +335,6 @@ static kvp_status read_record(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
 
 static void fail_reads(kvp_spill *spill, struct kvpi_spill_ask *ask)
 {
-    ask->n_failed++;
     ask->cursor = ask->end;
     spill->stats.load_failed++;
 }
@@ -358,7 +372,7 @@ static void note_whole(kvp_spill *spill, struct kvpi_spill_ask *ask,
     spill->stats.loaded++;
     spill->stats.states_loaded += (uint64_t)kvpi_spill_is_state(spill, get->group);
     spill->stats.loaded_bytes += n_bytes;
-    spill->stats.scratch_bytes += (n_pieces - n) * spill->config.block_bytes[get->group];
+    spill->stats.scratch_bytes += (n_pieces - n) * n_bytes / n_pieces;
     spill->meter.bytes += n_bytes;
 }
 
@@ -367,7 +381,7 @@ void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result)
     struct kvpi_spill_get *get = &spill->gets[number];
     struct kvpi_spill_ask *ask = &spill->asks[get->ask];
     const uint64_t n_bytes = spill->record_bytes[get->group];
-    if (result == KVP_STORE_OK) {
+    if (result == KVP_STORE_OK && give_bytes(spill, ask, get)) {
         note_whole(spill, ask, get);
     } else {
         fail_reads(spill, ask);

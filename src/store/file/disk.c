@@ -1,5 +1,5 @@
 /* disk: the system's, by POSIX and flock. */
-#define _GNU_SOURCE /* O_DIRECT, fallocate */
+#define _GNU_SOURCE /* O_DIRECT, fallocate, statx */
 #include "store/file/disk.h"
 
 #include <dirent.h>
@@ -9,9 +9,13 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/direct.h"
+#include "store/file/stage.h"
 
 enum { SPANS = 1 + KVP_RECORD_BLOCKS_MAX, SOON_NS = 5000000, SOON_TIMES = 200 };
 
@@ -31,6 +35,10 @@ static int disk_open(void *context, const char *path, unsigned flags, int *out_f
     while (file < 0 && errno == EINTR);
     if (file < 0)
         return errno;
+    if (flags & KVPI_DISK_DIRECT && !kvpi_direct_works(file, KVPI_DIRECT_GRAIN)) {
+        close(file);
+        return EINVAL;
+    }
     *out_file = file;
     return 0;
 }
@@ -113,6 +121,16 @@ static int disk_size(void *context, int file, uint64_t *out_bytes)
     return 0;
 }
 
+/* What is set aside for root stays so. A file system that counts nothing says 0 of 0. */
+static uint64_t disk_room(void *context, const char *path)
+{
+    (void)context;
+    struct statvfs stat;
+    if (statvfs(path, &stat) != 0 || stat.f_blocks == 0)
+        return UINT64_MAX;
+    return (uint64_t)stat.f_bavail * stat.f_frsize;
+}
+
 static int disk_allot(void *context, int file, uint64_t bytes)
 {
     (void)context;
@@ -147,7 +165,7 @@ static int disk_sync_directory(void *context, const char *path)
         return errno;
     const int error = fsync(file) == 0 ? 0 : errno;
     close(file);
-    return error;
+    return error == EINVAL ? 0 : error; /* there are file systems that sync no directories */
 }
 
 static int disk_rename(void *context, const char *from, const char *to)
@@ -207,6 +225,7 @@ const struct kvpi_disk kvpi_system_disk = {
     .write = disk_write,
     .buffer = disk_buffer,
     .size = disk_size,
+    .room = disk_room,
     .allot = disk_allot,
     .reserve = disk_reserve,
     .sync = disk_sync,

@@ -5,17 +5,18 @@
 #ifndef KVPI_STORE_DISK_H
 #define KVPI_STORE_DISK_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/identity/record.h"
+#include "store/identity/identity_record.h"
 
 enum {
     KVPI_DISK_WRITE = 1,  /* else read only */
     KVPI_DISK_CREATE = 2, /* if it is not there; mode 0600 */
     KVPI_DISK_EMPTY = 4,  /* what it has goes */
     KVPI_DISK_DIRECT = 8  /* past the page cache: offsets, lengths and addresses by 4096; EINVAL:
-                             the file system refuses */
+                             the file system refuses, or would go through its cache */
 };
 
 /* How long lock waits for somebody else. SOON: up to a second. */
@@ -36,7 +37,11 @@ struct kvpi_disk {
     /* A file that was opened with KVPI_DISK_DIRECT goes through the page cache from now on. */
     int (*buffer)(void *context, int file);
     int (*size)(void *context, int file, uint64_t *out_bytes);
-    /* Make the file this large, with room on the disk for all of it. */
+    /* Bytes that the disk of a directory has room for, without trying; UINT64_MAX: it does not say.
+     */
+    uint64_t (*room)(void *context, const char *path);
+    /* Make the file this large, with room on the disk for all of it. What fails may have made it
+     * larger: all that its size covers has room. */
     int (*allot)(void *context, int file, uint64_t bytes);
     /* Set room on the disk aside for the first so many bytes of the file; its size stays. ENOTSUP:
      * the file system cannot. */
@@ -54,5 +59,11 @@ struct kvpi_disk {
 };
 
 extern const struct kvpi_disk kvpi_system_disk;
+
+/* Whether an error says that there is no room: of the disk, or of what its owner may have of it. */
+static inline int kvpi_disk_is_full(int error)
+{
+    return error == ENOSPC || error == EDQUOT;
+}
 
 #endif

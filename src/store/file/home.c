@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 #include "store/url.h"
 
 enum { LOG_BYTES = 256, HOMES_MAX = 4096, NAME_BYTES = 256 };
@@ -54,7 +54,15 @@ struct names {
     uint32_t n;
     uint32_t capacity;
     int directories;
+    int error; /* there may be more */
 };
+
+/* Not that there is nothing, or nothing of ours: it could not be seen. */
+static int is_unseen(int error)
+{
+    return error != 0 && error != ENOENT && error != ENOTDIR && error != EACCES && error != EPERM &&
+           error != ELOOP;
+}
 
 static void take_name(void *context, const char *name, int is_directory)
 {
@@ -65,8 +73,10 @@ static void take_name(void *context, const char *name, int is_directory)
         const uint32_t capacity = names->capacity ? names->capacity * 2 : 16;
         char(*more)[NAME_BYTES] =
             capacity <= 1 << 20 ? realloc(names->names, capacity * sizeof *more) : NULL;
-        if (!more)
+        if (!more) {
+            names->error = ENOMEM;
             return;
+        }
         names->names = more;
         names->capacity = capacity;
     }
@@ -76,23 +86,27 @@ static void take_name(void *context, const char *name, int is_directory)
 static struct names list(const struct kvpi_disk *disk, const char *path, int directories)
 {
     struct names names = {.directories = directories};
-    disk->list(disk->context, path, take_name, &names);
+    const int error = disk->list(disk->context, path, take_name, &names);
+    if (is_unseen(error))
+        names.error = error;
     return names;
 }
 
-static uint64_t file_bytes(const struct kvpi_disk *disk, const char *path)
+/* Add the size of a file. 0 or an errno. */
+static int add_bytes(const struct kvpi_disk *disk, const char *path, uint64_t *bytes)
 {
     int file;
-    uint64_t bytes = 0;
-    if (disk->open(disk->context, path, 0, &file) != 0)
-        return 0;
-    if (disk->size(disk->context, file, &bytes) != 0)
-        bytes = 0;
+    uint64_t has = 0;
+    int error = disk->open(disk->context, path, 0, &file);
+    if (error)
+        return is_unseen(error) ? error : 0;
+    error = disk->size(disk->context, file, &has);
     disk->close(disk->context, file);
-    return bytes;
+    *bytes += error ? 0 : has;
+    return error;
 }
 
-uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path)
+int kvpi_home_bytes(const struct kvpi_disk *disk, const char *path, uint64_t *out_bytes)
 {
     char file[KVPI_PATH_BYTES];
     struct kvpi_log log;
@@ -104,14 +118,16 @@ uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path)
     }
     uint64_t bytes = 0;
     struct names files = list(disk, path, 0);
-    for (uint32_t i = 0; i < files.n; i++) {
+    int error = files.error;
+    for (uint32_t i = 0; i < files.n && !error; i++) {
         if (strncmp(files.names[i], "slab-", 5) == 0) {
             kvpi_path_join(file, path, files.names[i]);
-            bytes += file_bytes(disk, file);
+            error = add_bytes(disk, file, &bytes);
         }
     }
     free(files.names);
-    return bytes + bytes / slot_bytes * LOG_BYTES;
+    *out_bytes = bytes + bytes / slot_bytes * LOG_BYTES;
+    return error;
 }
 
 uint64_t kvpi_home_opened(const struct kvpi_disk *disk, const char *path)
@@ -150,6 +166,7 @@ static void remove_home(const struct kvpi_disk *disk, const char *path)
 /* Adds up all homes, and finds the one without a writer that was opened longest ago. */
 struct survey {
     const struct kvpi_home *home;
+    int error; /* there may be more */
     uint64_t bytes;
     uint64_t oldest;
     char path[KVPI_PATH_BYTES];
@@ -207,7 +224,10 @@ static void survey_home(void *context, const char *path, const char *parent_name
     (void)parent_name;
     struct survey *survey = context;
     const struct kvpi_home *home = survey->home;
-    survey->bytes += kvpi_home_bytes(home->disk, path);
+    uint64_t bytes;
+    const int error = kvpi_home_bytes(home->disk, path, &bytes);
+    survey->error = error ? error : survey->error;
+    survey->bytes += bytes;
     if (strcmp(path, home->path) == 0 || !is_dead(home->disk, path))
         return;
     const uint64_t opened = kvpi_home_opened(home->disk, path);
@@ -220,7 +240,8 @@ static void survey_home(void *context, const char *path, const char *parent_name
 int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn home, void *context)
 {
     struct names parents = {.directories = 1};
-    const int error = disk->list(disk->context, root, take_name, &parents);
+    int error = disk->list(disk->context, root, take_name, &parents);
+    error = error ? error : parents.error;
     for (uint32_t i = 0; i < parents.n; i++) {
         char parent[KVPI_PATH_BYTES];
         kvpi_path_join(parent, root, parents.names[i]);
@@ -230,6 +251,7 @@ int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn 
             kvpi_path_join(path, parent, homes.names[j]);
             home(context, path, parents.names[i]);
         }
+        error = error ? error : homes.error;
         free(homes.names);
     }
     free(parents.names);
@@ -239,7 +261,8 @@ int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn 
 static struct survey survey_all(const struct kvpi_home *home)
 {
     struct survey survey = {.home = home};
-    kvpi_home_each(home->disk, home->root, survey_home, &survey);
+    const int error = kvpi_home_each(home->disk, home->root, survey_home, &survey);
+    survey.error = error ? error : survey.error;
     return survey;
 }
 
@@ -249,6 +272,8 @@ int kvpi_home_begin(struct kvpi_home *home, uint64_t bytes)
         return 0;
     for (uint32_t i = 0; i < HOMES_MAX; i++) {
         struct survey survey = survey_all(home);
+        if (survey.error)
+            break; /* what cannot be seen may be anything */
         if (survey.bytes <= home->size && bytes <= home->size - survey.bytes)
             return 1;
         if (!*survey.path)
@@ -279,7 +304,7 @@ static int is_quiet(const struct kvpi_home *home)
 {
     const struct kvpi_disk *disk = home->disk;
     struct names files = list(disk, home->path, 0);
-    int quiet = 1;
+    int quiet = files.error == 0;
     for (uint32_t i = 0; i < files.n && quiet; i++) {
         char path[KVPI_PATH_BYTES];
         int file;
@@ -294,23 +319,38 @@ static int is_quiet(const struct kvpi_home *home)
     return quiet;
 }
 
+/* A full disk, whose power was lost before it had these bytes, keeps nobody out: when this home was
+ * opened is not known then. */
 static int note_opening(const struct kvpi_home *home, uint64_t now)
 {
     uint8_t bytes[8];
     kvpi_put64(bytes, now);
     const struct kvpi_span span = {bytes, sizeof bytes};
-    return home->disk->write(home->disk->context, home->lock, &span, 1, 0);
+    const int error = home->disk->write(home->disk->context, home->lock, &span, 1, 0);
+    return kvpi_disk_is_full(error) ? 0 : error;
+}
+
+int kvpi_home_sync(struct kvpi_home *home)
+{
+    const struct kvpi_disk *disk = home->disk;
+    int error = disk->sync_directory(disk->context, home->path);
+    if (!error && home->is_new)
+        error = disk->sync_directory(disk->context, home->parent);
+    home->is_new &= error != 0;
+    home->is_unsynced = error != 0;
+    return error;
 }
 
 /* The lock of home->path is held, and nothing moves there. What is there is ours, or is made ours:
- * KVP_OK; KVP_E_MISMATCH: it has another form or version, and stays as it is. */
+ * KVP_OK; KVP_E_MISMATCH: it has another form or version, or cannot be read, and stays as it is. */
 static kvp_status move_in(struct kvpi_home *home, const struct kvpi_log_form *form, uint64_t now,
                           struct kvpi_log *out_log)
 {
     char path[KVPI_PATH_BYTES];
     kvpi_path_join(path, home->path, "log");
     kvp_status status = kvpi_log_open(out_log, home->disk, path, 1);
-    if (status == KVP_E_VERSION)
+    /* What cannot be read now may be read by the next start. */
+    if (status == KVP_E_VERSION || status == KVP_E_IO)
         return KVP_E_MISMATCH;
     if (status == KVP_OK && !same_form(&out_log->form, form)) {
         kvpi_log_close(out_log);
@@ -334,25 +374,23 @@ static kvp_status move_in(struct kvpi_home *home, const struct kvpi_log_form *fo
     free(files.names);
     if (kvpi_log_create(out_log, home->disk, path, form, now) != 0)
         return KVP_E_IO;
-    home->disk->sync_directory(home->disk->context, home->path);
-    home->disk->sync_directory(home->disk->context, home->parent);
+    home->is_new = 1;
+    (void)kvpi_home_sync(home); /* else the first sync of the store does it */
     return KVP_OK;
 }
 
-static kvp_status make_directories(struct kvpi_home *home, const char *root,
-                                   const kvp_digest *fingerprint)
+/* 0, or the system's number of what went wrong. */
+static int make_directories(struct kvpi_home *home, const char *root, const kvp_digest *fingerprint)
 {
     char name[17];
     for (unsigned i = 0; i < 8; i++)
         snprintf(name + 2 * i, 3, "%02x", (unsigned)fingerprint->bytes[i]);
     if (strlen(root) >= sizeof home->root - 64)
-        return KVP_E_ARG;
+        return ENAMETOOLONG;
     kvpi_path_copy(home->root, root);
     kvpi_path_join(home->parent, root, name);
     const int error = home->disk->make_directory(home->disk->context, home->root);
-    if (error || home->disk->make_directory(home->disk->context, home->parent) != 0)
-        return KVP_E_IO;
-    return KVP_OK;
+    return error ? error : home->disk->make_directory(home->disk->context, home->parent);
 }
 
 /* With the root's lock held: whoever looks whether a home is in use holds it for an instant, and
@@ -394,9 +432,11 @@ kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, 
                           char *out_why, size_t why_bytes)
 {
     *home = (struct kvpi_home){.disk = disk, .size = size, .root_lock = -1, .lock = -1};
-    if (make_directories(home, root, fingerprint) != KVP_OK)
-        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the directory \"%s\" cannot be made", root);
-    const int error = take_lock(disk, home->root, 1, &home->root_lock);
+    int error = make_directories(home, root, fingerprint);
+    if (error)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the directory \"%s\" cannot be made: %s",
+                        root, strerror(error));
+    error = take_lock(disk, home->root, 1, &home->root_lock);
     if (error)
         return kvpi_why(KVP_E_IO, out_why, why_bytes, "\"%s/lock\" cannot be locked: %s",
                         home->root, strerror(error));

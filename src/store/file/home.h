@@ -20,7 +20,7 @@ void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char
 
 void kvpi_path_copy(char out[KVPI_PATH_BYTES], const char *path);
 
-/* Call a function for every home below a root. 0 or an errno: the root cannot be read. */
+/* Call a function for every home below a root. 0 or an errno: there may be more. */
 typedef void (*kvpi_home_fn)(void *context, const char *path, const char *parent_name);
 int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn home,
                    void *context);
@@ -35,9 +35,11 @@ int kvpi_home_in_use(const struct kvpi_disk *disk, const char *path);
 /* Lock a root against the start and growth of writers. 0 or an errno. Nothing is written. */
 int kvpi_home_lock_root(const struct kvpi_disk *disk, const char *root, int *out_lock);
 
-/* When a home was opened last, and the bytes that count for it. */
+/* When a home was opened last. */
 uint64_t kvpi_home_opened(const struct kvpi_disk *disk, const char *path);
-uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path);
+
+/* The bytes that count for a home. 0 or an errno: there may be more. */
+int kvpi_home_bytes(const struct kvpi_disk *disk, const char *path, uint64_t *out_bytes);
 
 struct kvpi_home {
     const struct kvpi_disk *disk;
@@ -47,7 +49,9 @@ struct kvpi_home {
     uint32_t number;              /* N */
     int root_lock;
     int lock;
-    uint64_t size; /* bytes of all slabs and logs below PATH */
+    int is_new;      /* its own name is not for sure yet */
+    int is_unsynced; /* names of its files are not */
+    uint64_t size;   /* bytes of all slabs and logs below PATH */
 };
 
 /* Take a home, with its log open: the one that was there, or an empty one.
@@ -61,6 +65,10 @@ kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, 
                           const struct kvpi_log_form *form, uint64_t now, struct kvpi_log *out_log,
                           char *out_why, size_t why_bytes);
 void kvpi_home_close(struct kvpi_home *home);
+
+/* Names that came, went or moved in the home survive a loss of power from now on. 0 or an errno,
+ * and then `is_unsynced` says so until a call succeeds. */
+int kvpi_home_sync(struct kvpi_home *home);
 
 /* Begin to make `bytes` more. 1: there is room below `size`, if need be because directories whose
  * writers are gone were removed; nobody else grows until kvpi_home_end. 0: there is none, or the

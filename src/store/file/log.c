@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -53,6 +53,14 @@ int kvpi_log_reserve(struct kvpi_log *log, uint64_t n_entries)
     return 0;
 }
 
+/* It could not be made: there is no file then. Gives the error. */
+static int give_up(struct kvpi_log *log, const char *path, int error)
+{
+    kvpi_log_close(log);
+    log->disk->remove(log->disk->context, path, 0);
+    return error;
+}
+
 int kvpi_log_prepare(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
                      uint64_t n_entries)
 {
@@ -61,11 +69,7 @@ int kvpi_log_prepare(struct kvpi_log *log, const struct kvpi_disk *disk, const c
                            KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY, &log->file);
     if (!error)
         error = kvpi_log_reserve(log, n_entries);
-    if (error) {
-        kvpi_log_close(log);
-        disk->remove(disk->context, path, 0);
-    }
-    return error;
+    return error ? give_up(log, path, error) : 0;
 }
 
 int kvpi_log_begin(struct kvpi_log *log, const struct kvpi_log_form *form, uint64_t id)
@@ -91,22 +95,22 @@ int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const ch
                     const struct kvpi_log_form *form, uint64_t id)
 {
     int error = kvpi_log_prepare(log, disk, path, 0);
-    if (!error)
-        error = kvpi_log_begin(log, form, id);
     if (error)
-        kvpi_log_close(log);
-    return error;
+        return error;
+    error = kvpi_log_begin(log, form, id);
+    return error ? give_up(log, path, error) : 0;
 }
 
 static kvp_status read_header(struct kvpi_log *log)
 {
     uint8_t header[KVPI_LOG_HEADER];
     uint64_t bytes = 0;
-    if (log->disk->size(log->disk->context, log->file, &bytes) != 0)
-        return KVP_E_IO;
-    if (bytes < sizeof header)
+    log->error = log->disk->size(log->disk->context, log->file, &bytes);
+    if (!log->error && bytes < sizeof header)
         return KVP_E_FORMAT;
-    if (transfer(log, 0, header, sizeof header, 0) != 0)
+    if (!log->error)
+        log->error = transfer(log, 0, header, sizeof header, 0);
+    if (log->error)
         return KVP_E_IO;
     if (memcmp(header, MAGIC, sizeof MAGIC) != 0)
         return KVP_E_FORMAT;
@@ -134,8 +138,9 @@ kvp_status kvpi_log_open(struct kvpi_log *log, const struct kvpi_disk *disk, con
                          int writable)
 {
     *log = (struct kvpi_log){.disk = disk, .file = -1};
-    if (disk->open(disk->context, path, writable ? KVPI_DISK_WRITE : 0u, &log->file) != 0)
-        return KVP_E_IO;
+    log->error = disk->open(disk->context, path, writable ? KVPI_DISK_WRITE : 0u, &log->file);
+    if (log->error)
+        return log->error == ENOENT ? KVP_E_FORMAT : KVP_E_IO;
     const kvp_status status = read_header(log);
     if (status != KVP_OK)
         kvpi_log_close(log);
@@ -232,5 +237,6 @@ int kvpi_log_read(struct kvpi_log *log, uint64_t from, uint64_t most, kvpi_log_e
             from += n;
     }
     *out_next = from;
+    log->error = error;
     return error;
 }

@@ -46,7 +46,8 @@ struct kvpi_log_entry {
 
 struct kvpi_log {
     const struct kvpi_disk *disk;
-    int file; /* -1: closed */
+    int file;  /* -1: closed */
+    int error; /* errno, when opening or reading has failed */
     uint64_t id;
     uint64_t n_entries;
     uint64_t n_reserved; /* entries that the disk has room for; UINT64_MAX: it does not say */
@@ -68,7 +69,7 @@ int kvpi_log_begin(struct kvpi_log *log, const struct kvpi_log_form *form, uint6
 /* Set room on the disk aside for so many entries, those that are there included. 0 or an errno. */
 int kvpi_log_reserve(struct kvpi_log *log, uint64_t n_entries);
 
-/* Make an empty log. 0 or an errno. */
+/* Make an empty log. 0 or an errno, and then there is no file. */
 int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
                     const struct kvpi_log_form *form, uint64_t id);
 

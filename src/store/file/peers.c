@@ -162,7 +162,7 @@ int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op, uint32_t
     for (uint32_t i = 0; i < peers->n; i++) {
         struct kvpi_peer *peer = peers->peers[i];
         const uint32_t entry = find_in(peer, &op->key);
-        if (entry == KVPI_INDEX_NONE)
+        if (entry == KVPI_INDEX_NONE || !kvpi_slabs_has(&peer->slabs, entry))
             continue;
         op->place.slot = entry;
         op->place.generation = peer->index.entries[entry].generation;

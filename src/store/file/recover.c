@@ -31,6 +31,7 @@ struct slot {
 struct recovery {
     struct slot *slots; /* [n] */
     uint32_t n;
+    uint32_t n_there; /* slots that exist */
     uint32_t first;
     uint32_t last;
 };
@@ -70,7 +71,7 @@ static void take_entry(void *context, const struct kvpi_log_entry *entry)
     if (slot->state == LIVE)
         list_out(recovery, entry->slot);
     slot->generation = entry->generation;
-    slot->state = entry->kind == KVPI_LOG_PUT ? LIVE : GONE;
+    slot->state = entry->kind == KVPI_LOG_PUT && entry->slot < recovery->n_there ? LIVE : GONE;
     if (slot->state == GONE)
         return;
     memcpy(slot->key, entry->key, sizeof slot->key);
@@ -108,8 +109,7 @@ static void place(struct recovery *recovery, struct kvpi_index *index, uint32_t 
         if (!there)
             return;
     }
-    if (at != NONE && recovery->slots[at].state != PLACED)
-        return;
+    /* at: none, or one that was placed: a slot that is there is that or live */
     for (; below != NONE; at = below, below = recovery->slots[below].below) {
         struct slot *slot = &recovery->slots[below];
         kvp_digest key = {{0}};
@@ -141,9 +141,10 @@ static void place_all(struct recovery *recovery, struct kvpi_index *index)
     }
 }
 
-kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint64_t *out_n_damaged)
+kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint32_t n_slots,
+                        uint64_t *out_n_damaged)
 {
-    struct recovery recovery = {.n = index->n, .first = NONE, .last = NONE};
+    struct recovery recovery = {.n = index->n, .n_there = n_slots, .first = NONE, .last = NONE};
     recovery.slots = calloc(index->n, sizeof *recovery.slots);
     if (!recovery.slots)
         return KVP_E_NO_MEMORY;

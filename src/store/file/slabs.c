@@ -41,32 +41,79 @@ static int open_file(struct kvpi_slabs *slabs, const char *path, unsigned flags,
     return error;
 }
 
-/* Open slab n_slabs. ENOENT: it is not there, unless flags create it; or it was not finished, and a
- * full disk has no room for it now. */
-static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
+static uint32_t slots_of(const struct kvpi_slabs *slabs, uint64_t bytes)
+{
+    const uint64_t n = bytes / slabs->slot_bytes;
+    return n < slabs->slab_slots ? (uint32_t)n : slabs->slab_slots;
+}
+
+/* Make room in a slab for n slots. A disk that becomes full meanwhile may have given some: then
+ * these are taken. 0 or an errno: it has none more. */
+static int widen(const struct kvpi_slabs *slabs, struct kvpi_slab *slab, uint32_t n)
+{
+    const struct kvpi_disk *disk = slabs->disk;
+    uint64_t has = n * slabs->slot_bytes;
+    const int error = disk->allot(disk->context, slab->file, has);
+    if (error && disk->size(disk->context, slab->file, &has) != 0)
+        return error;
+    if (slots_of(slabs, has) <= slab->n_slots)
+        return error;
+    slab->n_slots = slots_of(slabs, has);
+    return 0;
+}
+
+/* A slab that another one follows has its full length. */
+static int fill_last(const struct kvpi_slabs *slabs)
+{
+    if (!slabs->writable || slabs->n_slabs == 0)
+        return 0;
+    struct kvpi_slab *last = &slabs->slabs[slabs->n_slabs - 1];
+    int error = 0;
+    while (!error && last->n_slots < slabs->slab_slots)
+        error = widen(slabs, last, slabs->slab_slots);
+    return error;
+}
+
+/* What a file that was opened as slab n_slabs has; n_slots: that it is to have. */
+static int measure(const struct kvpi_slabs *slabs, struct kvpi_slab *slab, uint32_t n_slots)
+{
+    const struct kvpi_disk *disk = slabs->disk;
+    uint64_t has = 0;
+    int error = 0;
+    if (slabs->writable)
+        error = disk->lock(disk->context, slab->file, KVPI_LOCK_NOW);
+    if (!error)
+        error = disk->size(disk->context, slab->file, &has);
+    if (error)
+        return error;
+    slab->n_slots = slots_of(slabs, has);
+    if (slab->n_slots < n_slots)
+        return widen(slabs, slab, n_slots);
+    return slab->n_slots > 0 || slabs->writable ? 0 : ENOENT;
+}
+
+/* Open slab n_slabs. ENOENT: it is not there; for a reader, not one slot of it is; for a writer, a
+ * full disk has no room for what the slab before it lacks. n_slots: what it is to have, if it is
+ * to be made. */
+static int open_slab(struct kvpi_slabs *slabs, uint32_t n_slots)
 {
     char path[KVPI_PATH_BYTES];
     slab_path(slabs, slabs->n_slabs, path);
     const struct kvpi_disk *disk = slabs->disk;
     struct kvpi_slab *slab = &slabs->slabs[slabs->n_slabs];
-    if (slabs->writable)
-        flags |= KVPI_DISK_WRITE;
+    const unsigned flags =
+        (slabs->writable ? KVPI_DISK_WRITE : 0u) | (n_slots > 0 ? KVPI_DISK_CREATE : 0u);
     int error = open_file(slabs, path, flags, slab);
     if (error)
         return error;
-    if (slabs->writable)
-        error = disk->lock(disk->context, slab->file, KVPI_LOCK_NOW);
-    const uint64_t bytes = slabs->slab_slots * slabs->slot_bytes;
-    uint64_t has = 0;
+    atomic_store_explicit(&slab->dirty, 0, memory_order_relaxed);
+    error = measure(slabs, slab, n_slots);
     if (!error)
-        error = disk->size(disk->context, slab->file, &has);
-    if (!error && has < bytes)
-        error = slabs->writable ? disk->allot(disk->context, slab->file, bytes) : ENOENT;
+        error = fill_last(slabs);
     if (error) {
         disk->close(disk->context, slab->file);
-        return error == ENOSPC && !(flags & KVPI_DISK_CREATE) ? ENOENT : error;
+        return kvpi_disk_is_full(error) && n_slots == 0 ? ENOENT : error;
     }
-    atomic_store_explicit(&slab->dirty, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&slabs->n_slabs, 1, memory_order_release);
     return 0;
 }
@@ -77,6 +124,20 @@ int kvpi_slabs_follow(struct kvpi_slabs *slabs)
     while (!error && slabs->n_slabs < slabs->n_max)
         error = open_slab(slabs, 0);
     return error == ENOENT ? 0 : error;
+}
+
+int kvpi_slabs_has(struct kvpi_slabs *slabs, uint32_t slot)
+{
+    const struct kvpi_disk *disk = slabs->disk;
+    const uint32_t number = slot / slabs->slab_slots;
+    const uint32_t place = slot % slabs->slab_slots;
+    uint64_t has = 0;
+    if (number >= slabs->n_slabs)
+        return 0;
+    struct kvpi_slab *slab = &slabs->slabs[number];
+    if (place >= slab->n_slots && disk->size(disk->context, slab->file, &has) == 0)
+        slab->n_slots = slots_of(slabs, has);
+    return place < slab->n_slots;
 }
 
 /* What a larger size left. */
@@ -118,12 +179,27 @@ void kvpi_slabs_close(struct kvpi_slabs *slabs)
     *slabs = (struct kvpi_slabs){0};
 }
 
-int kvpi_slabs_grow(struct kvpi_slabs *slabs)
+static uint32_t lacks(const struct kvpi_slabs *slabs)
 {
-    if (slabs->n_slabs == slabs->n_max)
-        return ENOSPC;
+    return slabs->n_slabs == 0 ? 0 : slabs->slab_slots - slabs->slabs[slabs->n_slabs - 1].n_slots;
+}
+
+uint32_t kvpi_slabs_left(const struct kvpi_slabs *slabs)
+{
+    const uint32_t n = lacks(slabs);
+    return n > 0 || slabs->n_slabs == slabs->n_max ? n : slabs->slab_slots;
+}
+
+int kvpi_slabs_grow(struct kvpi_slabs *slabs, uint32_t n_slots)
+{
     const uint32_t number = slabs->n_slabs;
-    const int error = open_slab(slabs, KVPI_DISK_CREATE);
+    if (lacks(slabs) > 0) {
+        struct kvpi_slab *last = &slabs->slabs[number - 1];
+        return widen(slabs, last, last->n_slots + n_slots);
+    }
+    if (number == slabs->n_max)
+        return ENOSPC;
+    const int error = open_slab(slabs, n_slots);
     if (error) {
         char path[KVPI_PATH_BYTES];
         slab_path(slabs, number, path);
@@ -134,7 +210,7 @@ int kvpi_slabs_grow(struct kvpi_slabs *slabs)
 
 uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs)
 {
-    return slabs->n_slabs * slabs->slab_slots;
+    return slabs->n_slabs * slabs->slab_slots - lacks(slabs);
 }
 
 /* ------------------------------------------------------------------------------------ transfers */

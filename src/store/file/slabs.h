@@ -5,8 +5,9 @@
  *
  * Each slab is open once, past the page cache where the file system can, and locked on the
  * descriptor that transfers use. So the lock of a killed writer is held until the last of its
- * writes has landed. A slab has its full size from the beginning, so a write into a slot never
- * meets a full disk. */
+ * writes has landed. A slot has room on the disk before it is used, so a write into it never meets
+ * a full disk. On a disk with less room than a slab takes, the last one is shorter, and grows
+ * before another is added. */
 #ifndef KVPI_STORE_SLABS_H
 #define KVPI_STORE_SLABS_H
 
@@ -16,6 +17,7 @@ enum { KVPI_PATH_BYTES = 4096 };
 
 struct kvpi_slab {
     int file;
+    uint32_t n_slots;   /* that it has room for */
     _Atomic int direct; /* past the page cache: transfers by 4096 only */
     _Atomic int dirty;  /* written since the last sync */
 };
@@ -47,7 +49,8 @@ uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
 enum { KVPI_SLABS_READ = 65536 };
 
 /* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if
- * somebody has one; and removes those beyond form->n_slots. 0 or an errno. */
+ * somebody has one; gives each but the last its full length; and removes those beyond
+ * form->n_slots. 0 or an errno. */
 int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, const char *path,
                     const struct kvpi_log_form *form, int writable);
 void kvpi_slabs_close(struct kvpi_slabs *slabs);
@@ -55,10 +58,18 @@ void kvpi_slabs_close(struct kvpi_slabs *slabs);
 /* Open what was added by somebody else since. */
 int kvpi_slabs_follow(struct kvpi_slabs *slabs);
 
-/* Add a slab. 0 or an errno: ENOSPC also when there are n_max. */
-int kvpi_slabs_grow(struct kvpi_slabs *slabs);
+/* The most slots that one call of kvpi_slabs_grow can add: what the last slab lacks, or one more
+ * slab; 0: there are as many as there may be. */
+uint32_t kvpi_slabs_left(const struct kvpi_slabs *slabs);
 
-/* Slots of the slabs that are open. */
+/* Add up to n_slots slots, at most kvpi_slabs_left. 0: at least one was added; or an errno. */
+int kvpi_slabs_grow(struct kvpi_slabs *slabs, uint32_t n_slots);
+
+/* Whether a slot of somebody else's slabs is there now: a loss of power may have cut what their log
+ * lists. From the thread that opened them. */
+int kvpi_slabs_has(struct kvpi_slabs *slabs, uint32_t slot);
+
+/* Slots of the slabs that are open. A writer's. */
 uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs);
 
 /* 0; ENOENT: the slot's slab is not there. The next four may be called from several threads. */

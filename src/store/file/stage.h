@@ -3,7 +3,7 @@
 #ifndef KVPI_STORE_STAGE_H
 #define KVPI_STORE_STAGE_H
 
-#include "store/identity/record.h"
+#include "store/identity/identity_record.h"
 
 enum { KVPI_DIRECT_GRAIN = 4096 }; /* of offsets, lengths and addresses */
 

@@ -260,7 +260,7 @@ static kvp_status read_log(struct place *place)
     status = kvpi_index_open(&place->index, kvpi_log_slots(&place->log));
     if (status != KVP_OK)
         return status;
-    return kvpi_recover(&place->log, &place->index, &place->directory.damaged_entries);
+    return kvpi_recover(&place->log, &place->index, UINT32_MAX, &place->directory.damaged_entries);
 }
 
 static kvp_status open_slots(struct place *place)
@@ -281,19 +281,21 @@ static kvp_status open_slots(struct place *place)
 static void scan_home(void *context, const char *path, const char *parent_name)
 {
     struct scan *scan = context;
-    struct place place = {.scan = scan, .path = path, .directory = {.path = path}};
+    struct place place = {.scan = scan, .path = path, .directory = {.path = path, .why = ""}};
     if (!is_home(path) || !read_fingerprint(parent_name, place.directory.fingerprint))
         return;
     place.log.file = -1;
     place.log.disk = scan->disk;
     place.directory.in_use = (uint32_t)kvpi_home_in_use(scan->disk, path);
     place.directory.opened_ns = kvpi_home_opened(scan->disk, path);
-    place.directory.bytes = kvpi_home_bytes(scan->disk, path);
+    (void)kvpi_home_bytes(scan->disk, path, &place.directory.bytes);
     place.directory.status = read_log(&place);
     if (place.directory.status == KVP_OK && scan->options->depth >= KVP_SCAN_HEADERS)
         place.directory.status = open_slots(&place);
     if (place.directory.status == KVP_OK)
         describe(&place);
+    if (place.directory.status == KVP_E_IO)
+        place.directory.why = strerror(place.log.error);
     if (place.directory.status == KVP_E_NO_MEMORY)
         scan->status = KVP_E_NO_MEMORY;
     if (scan->options->directory)
@@ -339,6 +341,8 @@ struct cleaning {
     struct kvpi_catalog *catalog;
     int error; /* of a write */
     kvp_status status;
+    char *out_why; /* of the first that is left alone, [why_bytes] */
+    size_t why_bytes;
 };
 
 static void write_drop(void *context, uint32_t entry)
@@ -360,7 +364,7 @@ static kvp_status clean_log(struct cleaning *cleaning)
     uint64_t n_damaged;
     kvp_status status = kvpi_index_open(&catalog->index, kvpi_log_slots(&cleaning->log));
     if (status == KVP_OK)
-        status = kvpi_recover(&cleaning->log, &catalog->index, &n_damaged);
+        status = kvpi_recover(&cleaning->log, &catalog->index, UINT32_MAX, &n_damaged);
     if (status == KVP_OK) {
         const uint64_t before = catalog->index.n_used;
         cleaning->catalog = catalog;
@@ -378,6 +382,12 @@ static kvp_status clean_log(struct cleaning *cleaning)
     return status;
 }
 
+static void leave_alone(struct cleaning *cleaning, const char *path, const char *why)
+{
+    if (cleaning->cleaned->unknown++ == 0)
+        kvpi_why(KVP_OK, cleaning->out_why, cleaning->why_bytes, "\"%s\": %s", path, why);
+}
+
 static void clean_home(void *context, const char *path, const char *parent_name)
 {
     struct cleaning *cleaning = context;
@@ -387,17 +397,19 @@ static void clean_home(void *context, const char *path, const char *parent_name)
     cleaning->cleaned->directories++;
     int lock;
     const int error = kvpi_home_take(cleaning->disk, path, &lock);
-    if (error) {
-        cleaning->cleaned->in_use += error == EWOULDBLOCK;
-        cleaning->cleaned->unknown += error != EWOULDBLOCK;
+    cleaning->cleaned->in_use += error == EWOULDBLOCK;
+    if (error && error != EWOULDBLOCK)
+        leave_alone(cleaning, path, strerror(error));
+    if (error)
         return;
-    }
     char log_path[KVPI_PATH_BYTES];
     kvpi_path_join(log_path, path, "log");
-    if (kvpi_log_open(&cleaning->log, cleaning->disk, log_path, 1) != KVP_OK) {
-        cleaning->cleaned->unknown++;
+    kvp_status status = kvpi_log_open(&cleaning->log, cleaning->disk, log_path, 1);
+    if (status != KVP_OK) {
+        leave_alone(cleaning, path,
+                    status == KVP_E_IO ? strerror(cleaning->log.error) : kvp_status_text(status));
     } else {
-        const kvp_status status = clean_log(cleaning);
+        status = clean_log(cleaning);
         if (status != KVP_OK)
             cleaning->status = status;
         kvpi_log_close(&cleaning->log);
@@ -410,7 +422,11 @@ kvp_status kvpi_survey_clean(const struct kvpi_disk *disk, const char *root,
                              char *out_why, size_t why_bytes)
 {
     *out_cleaned = (kvp_store_cleaned){0};
-    struct cleaning cleaning = {.disk = disk, .match = match, .cleaned = out_cleaned};
+    struct cleaning cleaning = {.disk = disk,
+                                .match = match,
+                                .cleaned = out_cleaned,
+                                .out_why = out_why,
+                                .why_bytes = why_bytes};
     int root_lock = -1;
     int error = kvpi_home_lock_root(disk, root, &root_lock);
     if (!error || error == ENOENT)
@@ -421,6 +437,7 @@ kvp_status kvpi_survey_clean(const struct kvpi_disk *disk, const char *root,
         error = cleaning.error;
     if (error)
         return kvpi_why(KVP_E_IO, out_why, why_bytes, "\"%s\": %s", root, strerror(error));
-    return kvpi_why(cleaning.status, out_why, why_bytes, "%s",
-                    cleaning.status == KVP_OK ? "" : kvp_status_text(cleaning.status));
+    return cleaning.status == KVP_OK ? KVP_OK
+                                     : kvpi_why(cleaning.status, out_why, why_bytes, "%s",
+                                                kvp_status_text(cleaning.status));
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 
 enum {
     DIGEST_BYTES = 32,

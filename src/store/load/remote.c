@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 #include "store/identity/digest.h"
 
 enum { AT_HEADER_BYTES = 16, AT_PAYLOAD_BYTES = 24, AT_SPACE = 160, AT_WRITTEN = 168 };

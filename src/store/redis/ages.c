@@ -38,8 +38,8 @@ void kvpi_ages_name(const struct kvpi_ages *ages, const kvp_digest *key,
                     char out_name[KVPI_AGES_NAME])
 {
     const uint64_t tag = kvpi_ages_tag(ages, key);
-    int n =
-        snprintf(out_name, KVPI_AGES_NAME, "kvp1:{%" PRIu64 "}:%016" PRIx64 ":", tag, ages->model);
+    int n = snprintf(out_name, KVPI_AGES_NAME, "%s{%" PRIu64 "}:%016" PRIx64 ":",
+                     ages->is_large ? KVPI_AGES_LARGE : "kvp1:", tag, ages->model);
     for (size_t i = 0; i < sizeof key->bytes; i++, n += 2)
         snprintf(out_name + n, (size_t)(KVPI_AGES_NAME - n), "%02x", key->bytes[i]);
 }
@@ -79,6 +79,19 @@ void kvpi_ages_note(struct kvpi_ages *ages, const struct kvpi_store_op *op)
     };
 }
 
+static void mark(const struct kvpi_ages *ages, struct kvpi_age *age, uint64_t now_ms)
+{
+    age->renewed = now_ms / KVPI_AGES_PERIOD_MS;
+    age->n_lost = ages->n_lost;
+}
+
+void kvpi_ages_written(struct kvpi_ages *ages, const kvp_digest *key, uint64_t now_ms)
+{
+    struct kvpi_age *age = find(ages, key);
+    if (age)
+        mark(ages, age, now_ms);
+}
+
 uint32_t kvpi_ages_renew(struct kvpi_ages *ages, const kvp_digest *key, uint64_t now_ms,
                          const struct kvpi_age **out_ages)
 {
@@ -88,9 +101,9 @@ uint32_t kvpi_ages_renew(struct kvpi_ages *ages, const kvp_digest *key, uint64_t
     uint32_t n = 0;
     while (n < KVPI_AGES_CHAIN && memcmp(key->bytes, none.bytes, sizeof none.bytes) != 0) {
         struct kvpi_age *age = find(ages, key);
-        if (!age || age->renewed == period)
+        if (!age || (age->renewed == period && age->n_lost == ages->n_lost))
             break;
-        age->renewed = period;
+        mark(ages, age, now_ms);
         chain[n++] = age;
         key = &age->parent;
     }

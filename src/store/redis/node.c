@@ -124,6 +124,8 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
                                                   .info = take_info,
                                                   .denied = take_denied,
                                                   .piece = config->piece,
+                                                  .number = config->number,
+                                                  .n_lost = config->n_lost,
                                                   .piece_context = config->context,
                                                   .context = node};
     node->conns = calloc(config->n_conns, sizeof *node->conns);
@@ -204,6 +206,9 @@ static void go_down(struct kvpi_node *node, uint64_t now)
 
 void kvpi_node_note(struct kvpi_node *node, const struct kvpi_part *part, uint64_t now)
 {
+    if (part->op->kind == KVP_STORE_PUT && part->end == KVPI_PART_ANSWERED &&
+        part->op->outcome != KVP_STORE_KNOWN)
+        node->is_full = part->op->outcome == KVP_STORE_NO_ROOM;
     if (part->end == KVPI_PART_LATE)
         return;
     if (part->end != KVPI_PART_FAILED) {
@@ -316,13 +321,50 @@ static void open_conns(struct kvpi_node *node, uint64_t now)
     }
 }
 
+static int is_of_record(const struct kvpi_part *part)
+{
+    return part->op->kind == KVP_STORE_PUT || part->op->kind == KVP_STORE_GET;
+}
+
+/* Records that may begin now. */
+static uint64_t room_for_records(const struct kvpi_node *node)
+{
+    uint64_t n_most = UINT64_MAX;
+    if (node->max_bytes > 0 && node->config->record_bytes > 0)
+        n_most = node->max_bytes / KVPI_NODE_SHARE / node->config->record_bytes;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        n += kvpi_conn_has_record(&node->conns[i]) ? 1 : 0;
+    n_most = n_most > 0 ? n_most : 1;
+    return n_most > n ? n_most - n : 0;
+}
+
+/* The first that may begin: a question does not wait for records that have no room. */
+static struct kvpi_part *take_waiting(struct kvpi_node *node)
+{
+    const uint64_t room = room_for_records(node);
+    struct kvpi_part_list left = {NULL, NULL};
+    struct kvpi_part *found = NULL;
+    struct kvpi_part *part;
+    if (room > 0 || !node->waiting.first || !is_of_record(node->waiting.first))
+        return kvpi_part_list_take(&node->waiting);
+    while ((part = kvpi_part_list_take(&node->waiting)) != NULL)
+        if (!found && !is_of_record(part))
+            found = part;
+        else
+            kvpi_part_list_add(&left, part);
+    node->waiting = left;
+    return found;
+}
+
 static void begin_waiting(struct kvpi_node *node, uint64_t now)
 {
     struct kvpi_conn *conn;
-    while (node->n_waiting > 0 && (conn = find_idle(node)) != NULL) {
+    struct kvpi_part *part;
+    while (node->n_waiting > 0 && (conn = find_idle(node)) != NULL &&
+           (part = take_waiting(node)) != NULL) {
         node->n_waiting--;
-        node->config->compose(node->config->context, conn, kvpi_part_list_take(&node->waiting),
-                              now);
+        node->config->compose(node->config->context, conn, part, now);
         pump_conn(node, conn, now);
     }
 }

@@ -3,13 +3,22 @@
  * A part waits in `waiting` until a connection is idle, or the time of its operation is over. A
  * server that cannot be reached, that lets
  * a deadline pass, or that fails KVPI_NODE_ERRORS parts in a row is left alone for `step`
- * nanoseconds, twice as long each time; what waits fails then. */
+ * nanoseconds, twice as long each time; what waits fails then.
+ *
+ * A server counts what it receives, and answers that were not read yet, for its maxmemory. So the
+ * records that are under way at once have at most 1 / KVPI_NODE_SHARE of it; one may always be. */
 #ifndef KVPI_STORE_REDIS_NODE_H
 #define KVPI_STORE_REDIS_NODE_H
 
 #include "store/redis/link/conn.h"
 
-enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_RIGHTS = 96, KVPI_NODE_ERRORS = 4 };
+enum {
+    KVPI_NODE_CONNS = 64,
+    KVPI_NODE_INFO = 64,
+    KVPI_NODE_RIGHTS = 96,
+    KVPI_NODE_ERRORS = 4,
+    KVPI_NODE_SHARE = 64
+};
 
 #define KVPI_NODE_INFO_NS UINT64_C(10000000000)
 
@@ -18,6 +27,7 @@ struct kvpi_node;
 struct kvpi_node_config {
     uint32_t n_conns;
     size_t limit_bytes;
+    uint64_t record_bytes; /* 0: no records are read or written */
     uint64_t timeout_ns;
     uint64_t (*clock)(void *context); /* of deadlines; NULL: monotonic time */
     void *clock_context;
@@ -27,6 +37,8 @@ struct kvpi_node_config {
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
     void (*piece)(void *context, const struct kvpi_map_at *at, uint32_t number, const char *text,
                   size_t n_bytes); /* of kvpi_conn_config; NULL: no lists */
+    void (*number)(void *context, long long number);
+    uint64_t *n_lost; /* of kvpi_conn_config */
     void *context;
 };
 
@@ -43,6 +55,7 @@ struct kvpi_node {
     uint32_t n_errors;   /* parts that failed in a row */
     uint64_t down_until; /* 0: it is used */
     uint64_t step;
+    int is_full;             /* the last put of a record that it lacked found no room */
     char why[KVPI_CONN_WHY]; /* the last failure; "": none since it was last reached */
     /* What INFO said; "" and 0: nothing. */
     char version[KVPI_NODE_INFO];

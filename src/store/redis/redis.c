@@ -1,7 +1,9 @@
 /* redis: the back end that keeps records on a Redis or Valkey server.
  *
  *   put    SET key record NX PX ttl     the second one of a key is KVP_STORE_KNOWN
- *   get    GET key; then, for the ancestors that we know and itself: PEXPIRE key ttl GT
+ *          EXISTS key, then HSET, PEXPIRE in a MULTI     of a large record (form.h)
+ *   get    GET key, HMGET key 0 1 2; then, for the ancestors that we know and itself: PEXPIRE key
+ *          ttl GT
  *   have   EXISTS key ...               in one batch
  *   drop   UNLINK key ...               in one batch; what needs them expires by itself
  *   sync   nothing: how durable a server is, is its own affair
@@ -20,8 +22,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/identity/bytes.h"
+#include "store/identity/identity_bytes.h"
 #include "store/redis/cluster.h"
+#include "store/redis/form.h"
 
 enum {
     DEFAULT_TAGS = 512,
@@ -86,29 +89,6 @@ static void begin_keys(struct redis *redis, struct kvpi_conn *conn, struct kvpi_
     }
 }
 
-static void compose(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now)
-{
-    struct redis *redis = context;
-    struct kvpi_store_op *op = part->op;
-    if (op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_DROP) {
-        begin_keys(redis, conn, part, op->kind == KVP_STORE_HAVE ? "EXISTS" : "UNLINK", now);
-        return;
-    }
-    char name[KVPI_AGES_NAME];
-    kvpi_ages_name(&redis->ages, &op->key, name);
-    if (op->kind == KVP_STORE_GET) {
-        const struct kvpi_job job = {.kind = KVPI_JOB_READ, .part = part, .n_replies = 1};
-        const char *const argv[] = {"GET", name};
-        kvpi_conn_begin(conn, &job, now);
-        kvpi_conn_command(conn, 2, argv);
-        return;
-    }
-    const struct kvpi_job job = {.kind = KVPI_JOB_WRITE, .part = part, .n_replies = 1};
-    kvpi_conn_begin(conn, &job, now);
-    kvpi_conn_set(conn, name, op->spans, op->n_spans,
-                  kvpi_ages_ttl(&redis->ages, kvpi_ages_depth(op->identity), wall_ms(redis)));
-}
-
 /* A connection to the server of this key, or NULL. */
 static struct kvpi_conn *spare_for(struct redis *redis, const kvp_digest *key)
 {
@@ -140,17 +120,43 @@ static void renew_on(struct redis *redis, struct kvpi_node *node, const struct k
     }
 }
 
-/* The record and its ancestors live longer. What no connection can take now is lost: the next hit
- * of a later period does it. */
-static void renew(struct redis *redis, const struct kvpi_store_op *op)
+/* The record and its ancestors live longer. What no connection can take now is done by the next
+ * one that is hit or written. */
+static void renew(struct redis *redis, const kvp_digest *key)
 {
     const struct kvpi_age *ages[KVPI_AGES_CHAIN];
     const uint64_t now_ms = wall_ms(redis);
-    if (!spare_for(redis, &op->key))
+    if (!spare_for(redis, key))
         return;
-    const uint32_t n = kvpi_ages_renew(&redis->ages, &op->key, now_ms, ages);
+    const uint32_t n = kvpi_ages_renew(&redis->ages, key, now_ms, ages);
     for (uint32_t i = 0; n > 0 && i < redis->cluster.n_nodes; i++)
         renew_on(redis, redis->cluster.nodes[i], ages, n, now_ms);
+    for (uint32_t i = 0; i < n; i++)
+        redis->ages.n_lost += ages[i] != NULL;
+}
+
+static void compose(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now)
+{
+    struct redis *redis = context;
+    struct kvpi_store_op *op = part->op;
+    if (op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_DROP) {
+        begin_keys(redis, conn, part, op->kind == KVP_STORE_HAVE ? "EXISTS" : "UNLINK", now);
+        return;
+    }
+    char name[KVPI_AGES_NAME];
+    kvpi_ages_name(&redis->ages, &op->key, name);
+    const int is_large = redis->ages.is_large;
+    if (op->kind == KVP_STORE_GET) {
+        const struct kvpi_job job = {
+            .kind = KVPI_JOB_READ, .part = part, .n_replies = 1, .is_large = is_large};
+        const char *const argv[] = {is_large ? "HMGET" : "GET", name, "0", "1", "2"};
+        kvpi_conn_begin(conn, &job, now);
+        kvpi_conn_command(conn, is_large ? 5 : 2, argv);
+        return;
+    }
+    renew(redis, &op->identity->parent); /* it expires after what is written now */
+    const uint64_t ttl = kvpi_ages_ttl(&redis->ages, kvpi_ages_depth(op->identity), wall_ms(redis));
+    kvpi_conn_write(conn, part, name, is_large, ttl, now);
 }
 
 static void unlink_record(struct redis *redis, const struct kvpi_store_op *op)
@@ -215,6 +221,11 @@ static int is_unlimited(const struct kvpi_node *node)
     return node->version[0] && node->max_bytes == 0;
 }
 
+static int is_full(const struct kvpi_node *node)
+{
+    return node->is_full;
+}
+
 static int lacks_rights(const struct kvpi_node *node)
 {
     return node->denied[0] != 0;
@@ -251,6 +262,8 @@ static void write_text(struct redis *redis)
         say(&text, " to each of %" PRIu32 " servers", redis->cluster.map.n_servers);
     if (redis->is_open_to_all)
         say(&text, "; no TLS and no secret: who reaches the server can put any KV into it");
+    if (pick(redis, is_full))
+        say(&text, "; full: maxmemory is reached, and nothing is evicted for a put");
     if ((odd = pick(redis, lacks_rights)) != NULL)
         say(&text, "; the account lacks%s", odd->denied);
     if ((odd = pick(redis, has_other_policy)) != NULL)
@@ -378,7 +391,10 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     if (status != KVP_OK)
         return status;
     const uint64_t record_bytes = config->header_bytes + config->payload_bytes;
-    redis->node_config.limit_bytes = record_bytes > LEAST_LIMIT ? record_bytes + 64 : LEAST_LIMIT;
+    redis->node_config.limit_bytes = record_bytes > LEAST_LIMIT ? record_bytes + 256 : LEAST_LIMIT;
+    redis->node_config.record_bytes = record_bytes;
+    redis->ages.is_large = kvpi_form_is_large(config->payload_bytes);
+    redis->node_config.n_lost = &redis->ages.n_lost;
     redis->node_config.compose = compose;
     redis->node_config.context = redis;
     redis->now = config->store->now;
@@ -504,8 +520,10 @@ static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
         redis->expired++;
         return KVP_STORE_ABSENT;
     }
-    if ((op->kind == KVP_STORE_GET || op->kind == KVP_STORE_PUT) && result == KVP_STORE_OK)
-        renew(redis, op);
+    if (op->kind == KVP_STORE_PUT && result == KVP_STORE_OK)
+        kvpi_ages_written(&redis->ages, &op->key, wall_ms(redis));
+    if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK)
+        renew(redis, &op->key);
     if (op->kind == KVP_STORE_GET && result == KVP_STORE_BAD) {
         unlink_record(redis, op);
         redis->dropped++;

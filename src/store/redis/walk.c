@@ -1,5 +1,6 @@
 /* walk: each server is gone through twice, because the number of records is told before them. A
- * record that comes or goes meanwhile may be missed or told: that is what SCAN promises. */
+ * record that comes or goes meanwhile may be missed or told: that is what SCAN promises. A large
+ * record is put together from its fields. */
 #include "store/redis/redis.h"
 
 #include <poll.h>
@@ -31,8 +32,14 @@ struct walking {
     struct name *names; /* [n_names] of room */
     uint32_t n_names;
     uint32_t room;
-    uint32_t first; /* of names: the one that the first reply is for; values are read */
-    int reads;
+    uint32_t first; /* of names: the one that the first reply is for */
+    enum { NAMES, RECORDS_, FIELDS, MEMORY } reads;
+    /* Of FIELDS: what came of one record. */
+    char *whole; /* [n_whole] of whole_room */
+    size_t n_whole;
+    size_t whole_room;
+    uint64_t memory; /* bytes that some records take, of so many */
+    uint64_t n_memory;
     int no_memory;
 };
 
@@ -58,20 +65,53 @@ static void add_name(struct walking *walking, const char *text, size_t n_bytes)
     name->goes = 0;
 }
 
+static void add_field(struct walking *walking, const char *text, size_t n_bytes)
+{
+    if (walking->n_whole + n_bytes > walking->whole_room) {
+        const size_t room = (walking->n_whole + n_bytes) * 2;
+        char *whole = realloc(walking->whole, room);
+        walking->no_memory |= whole == NULL;
+        if (!whole)
+            return;
+        walking->whole = whole;
+        walking->whole_room = room;
+    }
+    if (n_bytes > 0)
+        memcpy(walking->whole + walking->n_whole, text, n_bytes);
+    walking->n_whole += n_bytes;
+}
+
+static void tell_record(struct walking *walking, uint32_t number, const char *bytes, size_t n_bytes)
+{
+    struct name *name = &walking->names[walking->first + number];
+    name->goes =
+        walking->walk->record(walking->walk->context, name->text, (const uint8_t *)bytes, n_bytes);
+}
+
 static void take_piece(void *context, const struct kvpi_map_at *at, uint32_t number,
                        const char *text, size_t n_bytes)
 {
     struct walking *walking = context;
-    if (walking->reads && at->depth == 0) {
-        struct name *name = &walking->names[walking->first + number];
-        name->goes = walking->walk->record(walking->walk->context, name->text,
-                                           (const uint8_t *)text, n_bytes);
-    } else if (!walking->reads && at->depth == 1 && at->place == 0 && text && n_bytes < CURSOR) {
+    const int is_of_names = walking->reads == NAMES;
+    if (walking->reads == RECORDS_ && at->depth == 0) {
+        tell_record(walking, number, text, n_bytes);
+    } else if (walking->reads == FIELDS && at->depth == 1 && text) {
+        add_field(walking, text, n_bytes);
+    } else if (is_of_names && at->depth == 1 && at->place == 0 && text && n_bytes < CURSOR) {
         memcpy(walking->cursor, text, n_bytes);
         walking->cursor[n_bytes] = 0;
-    } else if (!walking->reads && at->depth == 2 && at->outer == 1 && text) {
+    } else if (is_of_names && at->depth == 2 && at->outer == 1 && text) {
         add_name(walking, text, n_bytes);
     }
+}
+
+static void take_number(void *context, long long number)
+{
+    struct walking *walking = context;
+    if (walking->reads != MEMORY || number <= 0)
+        return;
+    walking->memory += (uint64_t)number;
+    walking->n_memory++;
 }
 
 /* Begin a job of n commands, which follow; the type of their answers. */
@@ -118,30 +158,62 @@ static int scan(struct walking *walking, struct kvpi_conn *conn)
     snprintf(cursor, sizeof cursor, "%s", walking->cursor);
     const char *const argv[] = {"SCAN", cursor, "MATCH", OURS_ALL, "COUNT", "1000"};
     walking->n_names = 0;
-    walking->reads = 0;
+    walking->reads = NAMES;
     walking->cursor[0] = 0;
     begin(conn, 1, VALKEY_REPLY_ARRAY);
     kvpi_conn_command(conn, 6, argv);
     return finish(walking, conn) && goes_on(walking, conn, cursor);
 }
 
-/* Read these names, and drop those that go. */
-static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t n)
+static int is_large(const struct name *name)
+{
+    return strncmp(name->text, KVPI_AGES_LARGE, strlen(KVPI_AGES_LARGE)) == 0;
+}
+
+/* All of a large record, of which its fields come one by one. */
+static int read_fields(struct walking *walking, struct kvpi_conn *conn)
+{
+    const char *const argv[] = {"HMGET", walking->names[walking->first].text, "0", "1", "2"};
+    walking->reads = FIELDS;
+    walking->n_whole = 0;
+    begin(conn, 1, VALKEY_REPLY_ARRAY);
+    kvpi_conn_command(conn, 5, argv);
+    if (!finish(walking, conn))
+        return 0;
+    tell_record(walking, 0, walking->n_whole > 0 ? walking->whole : NULL, walking->n_whole);
+    return 1;
+}
+
+/* Their beginnings; or one, all of it. */
+static int read_strings(struct walking *walking, struct kvpi_conn *conn, uint32_t n)
 {
     char last[24];
     snprintf(last, sizeof last, "%zu", walking->walk->n_bytes - 1);
-    walking->reads = 1;
+    walking->reads = RECORDS_;
     begin(conn, n, VALKEY_REPLY_STRING);
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = walking->names[walking->first + i].text;
-        const char *const head[] = {"GETRANGE", name, "0", last};
-        const char *const all[] = {"GET", name};
-        const int is_all = walking->walk->n_bytes == SIZE_MAX;
-        kvpi_conn_command(conn, is_all ? 2 : 4, is_all ? all : head);
+        const struct name *name = &walking->names[walking->first + i];
+        const char *const large[] = {"HGET", name->text, "0"};
+        const char *const head[] = {"GETRANGE", name->text, "0", last};
+        const char *const all[] = {"GET", name->text};
+        if (is_large(name))
+            kvpi_conn_command(conn, 3, large);
+        else if (walking->walk->n_bytes == SIZE_MAX)
+            kvpi_conn_command(conn, 2, all);
+        else
+            kvpi_conn_command(conn, 4, head);
     }
-    if (!finish(walking, conn))
+    return finish(walking, conn);
+}
+
+/* Read these names, and drop those that go. */
+static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t n)
+{
+    const int is_all = walking->walk->n_bytes == SIZE_MAX;
+    if (!(is_all && is_large(&walking->names[walking->first]) ? read_fields(walking, conn)
+                                                              : read_strings(walking, conn, n)))
         return 0;
-    walking->reads = 0;
+    walking->reads = NAMES;
     uint32_t n_goes = 0;
     for (uint32_t i = 0; i < n; i++)
         n_goes += walking->names[walking->first + i].goes != 0;
@@ -157,6 +229,22 @@ static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t 
     return finish(walking, conn);
 }
 
+/* What some records take on the server, which need not tell it. 0: the connection is closed. */
+static int measure(struct walking *walking, struct kvpi_conn *conn)
+{
+    const uint32_t n = walking->n_names < BATCH ? walking->n_names : BATCH;
+    if (n == 0 || walking->n_memory > 0 || !walking->walk->server)
+        return 1;
+    walking->reads = MEMORY;
+    begin(conn, n, VALKEY_REPLY_INTEGER);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *const argv[] = {"MEMORY", "USAGE", walking->names[i].text, "SAMPLES", "0"};
+        kvpi_conn_command(conn, 5, argv);
+    }
+    (void)finish(walking, conn);
+    return conn->state == KVPI_CONN_READY;
+}
+
 /* All names of a server; with_records: and what is under them. */
 static int go_through(struct walking *walking, struct kvpi_conn *conn, int with_records,
                       uint64_t *out_n)
@@ -168,6 +256,8 @@ static int go_through(struct walking *walking, struct kvpi_conn *conn, int with_
         if (!scan(walking, conn))
             return 0;
         n += walking->n_names;
+        if (!with_records && !measure(walking, conn))
+            return 0;
         walking->first = 0;
         while (with_records && walking->first < walking->n_names) {
             const uint32_t left = walking->n_names - walking->first;
@@ -180,6 +270,11 @@ static int go_through(struct walking *walking, struct kvpi_conn *conn, int with_
     return 1;
 }
 
+static const char *why_of(const struct kvpi_node *node)
+{
+    return node->conns[0].why[0] ? node->conns[0].why : node->why;
+}
+
 static int walk_server(struct walking *walking, struct kvpi_node *node)
 {
     char path[KVPI_PLACE_HOST + 40];
@@ -187,13 +282,18 @@ static int walk_server(struct walking *walking, struct kvpi_node *node)
     snprintf(path, sizeof path, "%s://%s%s%s:%d", walking->config.tls ? "rediss" : "redis",
              colons ? "[" : "", node->place.host, colons ? "]" : "", node->place.port);
     struct kvpi_conn *conn = &node->conns[0];
-    kvp_store_directory directory = {.path = path, .status = KVP_E_IO};
+    kvp_store_directory directory = {.path = path, .status = KVP_E_IO, .why = ""};
     uint64_t unused;
+    walking->memory = walking->n_memory = 0;
     if (conn->state != KVPI_CONN_READY)
         (void)kvpi_node_try(node);
     if (conn->state == KVPI_CONN_READY && go_through(walking, conn, 0, &directory.records)) {
         directory.status = KVP_OK;
         directory.bytes = node->used_bytes;
+        if (walking->n_memory > 0)
+            directory.slot_bytes = walking->memory / walking->n_memory;
+    } else {
+        directory.why = why_of(node);
     }
     if (walking->walk->server)
         walking->walk->server(walking->walk->context, &directory);
@@ -237,8 +337,7 @@ static kvp_status walk_all(struct walking *walking, const struct kvpi_place_of_s
         struct kvpi_node *node = cluster->nodes[i];
         if (kvpi_cluster_serves(cluster, node) && !walk_server(walking, node))
             return kvpi_why(KVP_E_IO, out_why, why_bytes, "the server at %s:%d: %s",
-                            node->place.host, node->place.port,
-                            node->conns[0].why[0] ? node->conns[0].why : node->why);
+                            node->place.host, node->place.port, why_of(node));
     }
     return KVP_OK;
 }
@@ -256,6 +355,7 @@ kvp_status kvpi_redis_walk(const struct kvpi_net *net, struct kvpi_url *url,
                                                 .limit_bytes = LIMIT_BYTES,
                                                 .net = net,
                                                 .piece = take_piece,
+                                                .number = take_number,
                                                 .context = walking};
     kvp_status status = read_url(walking, url, &place, out_why, why_bytes);
     if (status == KVP_OK)
@@ -263,6 +363,7 @@ kvp_status kvpi_redis_walk(const struct kvpi_net *net, struct kvpi_url *url,
     kvpi_cluster_close(&walking->cluster);
     kvpi_tls_close(&walking->tls);
     free(walking->names);
+    free(walking->whole);
     free(walking);
     return status;
 }

@@ -146,10 +146,10 @@ static const struct kvpi_backend stack_backend = {
 
 /* ----------------------------------------------------------------------------------------- open */
 
-void kvp_store_stack_config_init_sized(kvp_store_stack_config *config, size_t config_size)
+void kvp_store_stack_config_init(kvp_store_stack_config *config)
 {
-    const kvp_store_stack_config defaults = {.struct_size = sizeof defaults};
-    kvpi_sized_init(config, config_size, &defaults, sizeof defaults);
+    if (config)
+        *config = (kvp_store_stack_config){.struct_size = sizeof *config};
 }
 
 static int is_same_shape(const kvp_store *a, const kvp_store *b)
@@ -241,9 +241,8 @@ static struct kvpi_stack *make_stack(const kvp_store_stack_config *config,
 kvp_status kvp_store_stack_open(const kvp_store_stack_config *config, kvp_store **out_store,
                                 char *out_why, size_t why_bytes)
 {
-    kvp_store_stack_config own = {0};
     kvpi_why(KVP_OK, out_why, why_bytes, "%s", "");
-    config = kvpi_sized_take(config, &own, sizeof own);
+    config = kvpi_sized(config, sizeof(*config));
     if (!config || !config->stores || !out_store)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
                         "a pointer is NULL, or struct_size is wrong: use "

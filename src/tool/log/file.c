@@ -39,6 +39,12 @@ static uint8_t *read_all(FILE *stream, kvpi_budget *budget, size_t *n_bytes)
     return bytes;
 }
 
+int kvpi_trace_check_path(const kvpi_args *args, void *options)
+{
+    const char *const *path = options;
+    return *path == NULL ? kvpi_args_wrong(args, "which log?") : 0;
+}
+
 static int refuse_memory(const struct kvpi_trace_file *file, const char *command, const char *what)
 {
     const kvpi_budget *budget = &file->budget;

@@ -2,10 +2,12 @@
  *
  *     seq_extend(seq=0x100001, tokens=[5 6 7], reserve=2) = KVP_OK
  *
- * Arguments that are zero or were not given are left out where that is what most calls have. Long
- * arrays show their first entries and their number.
+ * Which arguments and results a call has, and their names, is in core/record/calls.def; here is how
+ * each kind is written. Arguments that are zero or were not given are left out where that is what
+ * most calls have. Long arrays show their first entries and their number.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "tool/log/trace.h"
 
@@ -78,13 +80,6 @@ static void print_tokens(FILE *out, int *first, const kvp_call *call)
         print_separator(out, first);
         fprintf(out, "n_tokens=%" PRIu32, call->n_tokens);
     }
-}
-
-/* A number that tells something when it is 0, too. */
-static void print_u64(FILE *out, int *first, const char *name, uint64_t value)
-{
-    print_separator(out, first);
-    fprintf(out, "%s=%" PRIu64, name, value);
 }
 
 static const char *tier_name(uint32_t tier)
@@ -163,40 +158,6 @@ static void print_name(FILE *out, int *first, const kvp_call *call)
         fprintf(out, "...(%" PRIu32 " B)", call->name_bytes);
 }
 
-static void print_prompt(FILE *out, int *first, const kvp_call *call)
-{
-    print_handle(out, first, "ns", call->handle);
-    print_tokens(out, first, call);
-    print_number(out, first, "reserve", call->reserve_tokens);
-    print_number(out, first, "n_hashes", call->n_hashes);
-    print_keys(out, first, call);
-    print_ranges(out, first, call);
-    if ((call->flags & KVP_OPEN_NO_MATCH) != 0)
-        print_flag(out, first, "NO_MATCH");
-    if ((call->flags & KVP_OPEN_DEVICE_ONLY) != 0)
-        print_flag(out, first, "DEVICE_ONLY");
-    if ((call->flags & KVP_OPEN_RECEIVE) != 0)
-        print_flag(out, first, "RECEIVE");
-    print_number(out, first, "flags",
-                 call->flags &
-                     ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY | KVP_OPEN_RECEIVE));
-    print_number(out, first, "retention", call->retention);
-    print_number(out, first, "tag", call->tag);
-}
-
-static void print_batch(FILE *out, int *first, const kvp_call *call)
-{
-    print_handles(out, first, call->handles, call->n_seqs);
-    print_counts(out, first, "counts", call);
-    print_tokens(out, first, call);
-    print_values(out, first, "parents", call->parents, call->n_tokens);
-    print_number(out, first, "reserve", call->reserve_tokens);
-    print_keys(out, first, call);
-    if ((call->flags & KVP_BATCH_EACH) != 0)
-        print_flag(out, first, "EACH");
-    print_number(out, first, "flags", call->flags & ~(uint32_t)KVP_BATCH_EACH);
-}
-
 static void print_window(FILE *out, int *first, kvp_window window)
 {
     print_separator(out, first);
@@ -206,107 +167,6 @@ static void print_window(FILE *out, int *first, kvp_window window)
         fprintf(out, "window=chunks of %" PRIu32, window.recent_tokens);
     else
         fprintf(out, "window=%" PRIu32 "+%" PRIu32, window.sink_tokens, window.recent_tokens);
-}
-
-static void print_report(FILE *out, int *first, const kvp_call *call)
-{
-    print_number(out, first, "capacity", call->count);
-    if (call->no_report != 0)
-        print_flag(out, first, "no report");
-}
-
-/* Calls on a sequence, after its handle. */
-static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
-{
-    switch (call->op) {
-    case KVP_CALL_EXTEND:
-    case KVP_CALL_FILL:
-        print_tokens(out, first, call);
-        print_number(out, first, "reserve", call->reserve_tokens);
-        break;
-    case KVP_CALL_COMMIT:
-    case KVP_CALL_PROMPT_END:
-    case KVP_CALL_TRUNCATE: print_position(out, first, "n_tokens", call->position); break;
-    case KVP_CALL_INVALIDATE:
-        print_position(out, first, "from", call->position);
-        print_report(out, first, call);
-        break;
-    case KVP_CALL_FORK:
-        print_position(out, first, "at", call->position);
-        print_number(out, first, "tag", call->tag);
-        break;
-    case KVP_CALL_SEQ_TOKENS:
-    case KVP_CALL_SLOTS:
-        print_number(out, first, "group", call->group);
-        print_position(out, first, "from", call->position);
-        print_position(out, first, "n_tokens", call->count);
-        break;
-    case KVP_CALL_SEQ_BLOCK_TOKENS: print_position(out, first, "block_idx", call->position); break;
-    case KVP_CALL_ROW:
-    case KVP_CALL_WINDOW_GET: print_number(out, first, "group", call->group); break;
-    case KVP_CALL_WINDOW:
-        print_number(out, first, "group", call->group);
-        print_window(out, first, call->window);
-        break;
-    case KVP_CALL_TREE:
-        print_position(out, first, "capacity", call->count);
-        if (call->with_tokens != 0)
-            print_flag(out, first, "tokens");
-        if (call->with_parents != 0)
-            print_flag(out, first, "parents");
-        break;
-    case KVP_CALL_RETAIN:
-        print_range(out, first, "range", call->range);
-        print_position(out, first, "class", call->retention);
-        break;
-    case KVP_CALL_UNCACHE: print_range(out, first, "range", call->range); break;
-    default: break;
-    }
-}
-
-static void print_tier(FILE *out, int *first, uint32_t tier)
-{
-    if (tier > KVP_HOST)
-        print_number(out, first, "tier", tier);
-    else if (tier != KVP_DEVICE)
-        print_flag(out, first, tier_name(tier));
-}
-
-static void print_block(FILE *out, int *first, const kvp_call *call)
-{
-    print_number(out, first, "group", call->group);
-    print_tier(out, first, call->tier);
-    print_separator(out, first);
-    fprintf(out, "block=%" PRId32, call->block);
-}
-
-/* Calls about tiers, steps and events. */
-static void print_tier_arguments(FILE *out, int *first, const kvp_call *call)
-{
-    switch (call->op) {
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_SWAP_IN:
-    case KVP_CALL_CAN_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_IN:
-        print_handles(out, first, call->handles, call->n_seqs);
-        print_number(out, first, "reserve", call->reserve_tokens);
-        break;
-    case KVP_CALL_STEP_COMMIT:
-        print_u64(out, first, "step", call->number);
-        print_handles(out, first, call->handles, call->n_seqs);
-        print_counts(out, first, "n_tokens", call);
-        break;
-    case KVP_CALL_STEP_DONE: print_u64(out, first, "step", call->number); break;
-    case KVP_CALL_STEP_FAILED:
-        print_u64(out, first, "step", call->number);
-        print_report(out, first, call);
-        break;
-    default:
-        print_position(out, first, "capacity", call->count);
-        if (call->with_tokens != 0)
-            print_flag(out, first, "tokens");
-        break;
-    }
 }
 
 /* What is whole of a load, as ones and zeros. */
@@ -319,160 +179,199 @@ static void print_whole(FILE *out, int *first, const kvp_call *call)
     end_array(out, call->name_bytes);
 }
 
-/* Calls that name blocks, or loads. */
-static void print_block_arguments(FILE *out, int *first, const kvp_call *call)
+/* -------------------------------------------------------------------------- arguments, by kind */
+
+/* The parameter that a value of the table is of: "load->group", "&range"; else the field. */
+static const char *name_of(const char *value, const char *field)
 {
-    switch (call->op) {
-    case KVP_CALL_PLAN_DONE: print_u64(out, first, "n_plans", call->number); break;
-    case KVP_CALL_LOAD_BEGIN:
-        print_prompt(out, first, call);
-        print_number(out, first, "group", call->group);
-        print_range(out, first, "entries", call->range);
-        print_number(out, first, "spare", call->count);
-        break;
-    case KVP_CALL_LOAD_DONE:
-        print_u64(out, first, "load", call->number);
-        print_whole(out, first, call);
-        break;
-    case KVP_CALL_LOAD_CANCEL: print_u64(out, first, "load", call->number); break;
-    case KVP_CALL_RECLAIM: print_position(out, first, "n_blocks", call->count); break;
-    default:
-        print_tier(out, first, call->tier);
-        print_values(out, first, "blocks", call->tokens, call->n_tokens);
-        print_number(out, first, "spare", call->count);
-        break;
-    }
+    const char *arrow = strstr(value, "->");
+    if (strchr(value, ' ') != NULL)
+        return field;
+    return arrow != NULL ? arrow + 2 : value + (value[0] == '&');
 }
+
+static void show_u32(FILE *out, int *first, const char *name, uint32_t value)
+{
+    const bool is_tier = strcmp(name, "tier") == 0;
+    if (is_tier && value == KVP_HOST)
+        print_flag(out, first, "host");
+    else if (is_tier || strcmp(name, "group") == 0 || strcmp(name, "reserve_tokens") == 0)
+        print_number(out, first, name, value);
+    else
+        print_position(out, first, name, value);
+}
+
+static void show_u64(FILE *out, int *first, const char *name, uint64_t value)
+{
+    if (value == 0 && strcmp(name, "tag") == 0)
+        return;
+    print_separator(out, first);
+    fprintf(out, "%s=%" PRIu64, name, value);
+}
+
+static void show_i32(FILE *out, int *first, const char *name, int32_t value)
+{
+    print_separator(out, first);
+    fprintf(out, "%s=%" PRId32, name, value);
+}
+
+static void show_level(FILE *out, int *first, const char *name, uint32_t value)
+{
+    show_i32(out, first, name, (int32_t)value);
+}
+
+static void show_flag(FILE *out, int *first, const char *name, uint32_t value)
+{
+    if (value != 0)
+        print_flag(out, first, name);
+}
+
+static void show_range(FILE *out, int *first, const char *name, kvp_range value)
+{
+    print_range(out, first, name, value);
+}
+
+static void show_window(FILE *out, int *first, const char *name, kvp_window value)
+{
+    (void)name;
+    print_window(out, first, value);
+}
+
+static void list_name(FILE *out, int *first, const kvp_call *call)
+{
+    if (call->op == KVP_CALL_LOAD_DONE)
+        print_whole(out, first, call);
+    else
+        print_name(out, first, call);
+}
+
+static void list_values(FILE *out, int *first, const kvp_call *call)
+{
+    print_tokens(out, first, call);
+}
+
+static void list_blocks(FILE *out, int *first, const kvp_call *call)
+{
+    print_values(out, first, "blocks", call->tokens, call->n_tokens);
+}
+
+static void list_seqs(FILE *out, int *first, const kvp_call *call)
+{
+    print_handles(out, first, call->handles, call->n_seqs);
+}
+
+static void list_commits(FILE *out, int *first, const kvp_call *call)
+{
+    list_seqs(out, first, call);
+    print_counts(out, first, "n_tokens", call);
+}
+
+static void list_accept(FILE *out, int *first, const kvp_call *call)
+{
+    list_seqs(out, first, call);
+    print_values(out, first, "leaves", call->leaves, call->n_seqs);
+    print_position(out, first, "max_moves", call->count);
+}
+
+static void list_wanted(FILE *out, int *first, const kvp_call *call)
+{
+    show_flag(out, first, "with_tokens", call->with_tokens);
+    show_flag(out, first, "with_parents", call->with_parents);
+}
+
+/* Flags by name, then those that have none. */
+static void print_flags(FILE *out, int *first, uint32_t flags, const char *const *names,
+                        const uint32_t *bits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if ((flags & bits[i]) != 0)
+            print_flag(out, first, names[i]);
+        flags &= ~bits[i];
+    }
+    print_number(out, first, "flags", flags);
+}
+
+static void list_prompt(FILE *out, int *first, const kvp_call *call)
+{
+    static const char *const names[] = {"NO_MATCH", "DEVICE_ONLY", "RECEIVE"};
+    static const uint32_t bits[] = {KVP_OPEN_NO_MATCH, KVP_OPEN_DEVICE_ONLY, KVP_OPEN_RECEIVE};
+    print_tokens(out, first, call);
+    print_number(out, first, "reserve_tokens", call->reserve_tokens);
+    print_number(out, first, "n_hashes", call->n_hashes);
+    print_keys(out, first, call);
+    print_ranges(out, first, call);
+    print_flags(out, first, call->flags, names, bits, sizeof bits / sizeof *bits);
+    print_number(out, first, "retention", call->retention);
+    print_number(out, first, "tag", call->tag);
+}
+
+static void list_batch(FILE *out, int *first, const kvp_call *call)
+{
+    static const char *const names[] = {"EACH"};
+    static const uint32_t bits[] = {KVP_BATCH_EACH};
+    list_seqs(out, first, call);
+    print_counts(out, first, "counts", call);
+    print_tokens(out, first, call);
+    print_values(out, first, "parents", call->parents, call->n_tokens);
+    print_number(out, first, "reserve_tokens", call->reserve_tokens);
+    print_keys(out, first, call);
+    print_flags(out, first, call->flags, names, bits, 1);
+}
+
+/* The table's lists are statements: NOLINTBEGIN(bugprone-macro-parentheses) */
+#define HANDLE(type, value)     print_handle(out, &first, #type, call->handle);
+#define ARG(kind, value, field) show_##kind(out, &first, name_of(#value, #field), call->field);
+#define ARGS(kind, ...)         list_##kind(out, &first, call);
+#define list_tree_batch         list_batch
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
+    case KVP_CALL_##NAME: arguments break;
 
 void kvpi_trace_print_call(FILE *out, const kvp_call *call)
 {
     int first = 1;
-    fprintf(out, "%s(", kvp_call_name(call->op));
+    fprintf(out, "%s(", kvp_oplog_call_name(call->op));
     switch (call->op) {
-    case KVP_CALL_NS_OPEN: print_name(out, &first, call); break;
-    case KVP_CALL_NS_CLOSE:
-    case KVP_CALL_NS_FLUSH:
-    case KVP_CALL_NS_INFO: print_handle(out, &first, "ns", call->handle); break;
-    case KVP_CALL_NS_QUOTA:
-        print_handle(out, &first, "ns", call->handle);
-        print_tier(out, &first, call->tier);
-        print_position(out, &first, "n_blocks", call->count);
-        break;
-    case KVP_CALL_MATCH:
-    case KVP_CALL_OPEN:
-    case KVP_CALL_CAN_OPEN: print_prompt(out, &first, call); break;
-    case KVP_CALL_EXTEND_MANY:
-    case KVP_CALL_FILL_MANY:
-    case KVP_CALL_CAN_EXTEND:
-    case KVP_CALL_EXTEND_TREE: print_batch(out, &first, call); break;
-    case KVP_CALL_ACCEPT:
-        print_handles(out, &first, call->handles, call->n_seqs);
-        print_values(out, &first, "leaves", call->leaves, call->n_seqs);
-        print_position(out, &first, "max_moves", call->count);
-        break;
-    case KVP_CALL_COMMIT_MANY:
-        print_handles(out, &first, call->handles, call->n_seqs);
-        print_counts(out, &first, "n_tokens", call);
-        break;
-    case KVP_CALL_PLAN_TAKE:
-    case KVP_CALL_STEP_BEGIN: print_position(out, &first, "capacity", call->count); break;
-    case KVP_CALL_BLOCK_INFO:
-    case KVP_CALL_BLOCK_TOKENS: print_block(out, &first, call); break;
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_SWAP_IN:
-    case KVP_CALL_CAN_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_IN:
-    case KVP_CALL_STEP_COMMIT:
-    case KVP_CALL_STEP_DONE:
-    case KVP_CALL_STEP_FAILED:
-    case KVP_CALL_EVENTS_SNAPSHOT: print_tier_arguments(out, &first, call); break;
-    case KVP_CALL_PLAN_DONE:
-    case KVP_CALL_MIRROR:
-    case KVP_CALL_BLOCKS_LEND:
-    case KVP_CALL_BLOCKS_RETURN:
-    case KVP_CALL_LOAD_BEGIN:
-    case KVP_CALL_LOAD_DONE:
-    case KVP_CALL_LOAD_CANCEL:
-    case KVP_CALL_DROP:
-    case KVP_CALL_RECLAIM: print_block_arguments(out, &first, call); break;
-    case KVP_CALL_CHECK:
-        print_separator(out, &first);
-        fprintf(out, "level=%" PRId32, (int32_t)call->position);
-        break;
-    case KVP_CALL_EVICTED:
-    case KVP_CALL_STATS:
-    case KVP_CALL_SHORTAGE:
-    case KVP_CALL_RESET:
-    case KVP_CALL_CONFIG: break;
-    default:
-        print_handle(out, &first, "seq", call->handle);
-        print_seq_arguments(out, &first, call);
-        break;
+#include "core/record/calls.def"
+    default: break;
     }
     fputc(')', out);
 }
 
 /* -------------------------------------------------------------------------------------- results */
 
-/* Name and value of each field that a struct result has. */
-struct field {
-    const char *name;
-    uint64_t value;
+enum result_type {
+#define LOG_STRUCT(type, fields) TYPE_##type,
+#include "core/record/calls.def"
+    TYPE_u32,
+    TYPE_u64
 };
 
-static void print_fields(FILE *out, const struct field *fields, size_t n)
+/* `name` may be that of a field of a field; the number of a load was printed already. */
+static void field_u64(FILE *out, const char *name, uint64_t value)
 {
-    for (size_t i = 0; i < n; i++)
-        fprintf(out, " %s=%" PRIu64, fields[i].name, fields[i].value);
+    const char *point = strrchr(name, '.');
+    if (strcmp(name, "number") != 0)
+        fprintf(out, " %s=%" PRIu64, point != NULL ? point + 1 : name, value);
 }
 
-#define PRINT_FIELDS(out, ...)                                                                     \
-    print_fields(out, (const struct field[]){__VA_ARGS__},                                         \
-                 sizeof((const struct field[]){__VA_ARGS__}) / sizeof(struct field))
-
-static void print_open_info(FILE *out, const kvp_open_info *info)
+static void field_u32(FILE *out, const char *name, uint32_t value)
 {
-    PRINT_FIELDS(out, {"cached_tokens", info->cached_tokens}, {"hit_tokens", info->hit_tokens},
-                 {"stop", info->stop}, {"host_tokens", info->host_tokens},
-                 {"shared_blocks", info->shared_blocks}, {"host_blocks", info->host_blocks},
-                 {"cached_blocks", info->cached_blocks}, {"copied_tokens", info->copied_tokens},
-                 {"taken_blocks", info->taken_blocks}, {"evicted_blocks", info->evicted_blocks});
-    if (info->stop == KVP_STOP_NO_KV)
-        PRINT_FIELDS(out, {"stop_group", info->stop_group});
+    if (strcmp(name, "tier") == 0)
+        fprintf(out, " tier=%s", tier_name(value));
+    else if (value != 0 || strcmp(name, "stop_group") != 0)
+        field_u64(out, name, value);
 }
 
-static void print_block_info(FILE *out, const kvp_block_info *info)
+static void field_i32(FILE *out, const char *name, int32_t value)
 {
-    PRINT_FIELDS(out, {"state", info->state}, {"ref_count", info->ref_count},
-                 {"generation", info->generation}, {"retention", info->retention},
-                 {"sealed_units", info->sealed_units}, {"sealed_tokens", info->sealed_tokens},
-                 {"group", info->group});
-    fputs(" hash=", out);
-    for (size_t i = 0; i < sizeof info->hash.bytes; i++)
-        fprintf(out, "%02x", info->hash.bytes[i]);
+    fprintf(out, " %s=%s", name, kvp_status_name((kvp_status)value));
 }
 
-static void print_shortage(FILE *out, const kvp_shortage *shortage)
+static void field_hash(FILE *out, const char *name, kvp_hash value)
 {
-    fprintf(out, " status=%s", kvp_status_name((kvp_status)shortage->status));
-    PRINT_FIELDS(out, {"index", shortage->index}, {"missing_blocks", shortage->missing_blocks});
-    fprintf(out, " tier=%s", tier_name(shortage->tier));
-}
-
-static void print_swapped(FILE *out, const kvp_swapped *swapped)
-{
-    PRINT_FIELDS(out, {"copied_blocks", swapped->copied_blocks},
-                 {"found_blocks", swapped->found_blocks},
-                 {"freed_blocks", swapped->released.freed_blocks},
-                 {"cached_blocks", swapped->released.cached_blocks});
-}
-
-static void print_window_info(FILE *out, const kvp_window_info *info)
-{
-    int first = 1;
-    fputc(' ', out);
-    print_window(out, &first, info->window);
-    fprintf(out, " dropped=%" PRIu32 "..%" PRIu32, info->dropped_begin, info->dropped_end);
+    fprintf(out, " %s=", name);
+    for (size_t i = 0; i < sizeof value.bytes; i++)
+        fprintf(out, "%02x", value.bytes[i]);
 }
 
 static void print_violation(FILE *out, const kvp_violation *violation)
@@ -488,53 +387,36 @@ static void print_statuses(FILE *out, const struct kvpi_oplog_results *results)
     end_array(out, results->outcome.n);
 }
 
+#define FIELD(kind, field) field_##kind(out, #field, value->field);
+#define LOG_STRUCT(type, fields)                                                                   \
+    case TYPE_##type: {                                                                            \
+        const kvp_##type *value = result;                                                          \
+        fields break;                                                                              \
+    }
+
+/* A result; what print_made says of it is said there. */
+static void print_result(FILE *out, enum result_type type, const char *name, const void *result)
+{
+    switch (type) {
+#include "core/record/calls.def"
+    case TYPE_u32: field_u32(out, name, *(const uint32_t *)result); break;
+    case TYPE_u64: break;
+    }
+}
+
+#define NEW(type, value)
+#define OUT(kind, value, field) print_result(out, TYPE_##kind, #value, &o->field);
+#define OUTS(kind, ...)
+#define ON_OK(...) __VA_ARGS__
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
+    case KVP_CALL_##NAME: results break;
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+/* Of a call that succeeded. */
 static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
 {
     switch (call->op) {
-    case KVP_CALL_OPEN:
-    case KVP_CALL_MATCH: print_open_info(out, &o->u.open); break;
-    case KVP_CALL_TRUNCATE:
-    case KVP_CALL_CLOSE:
-    case KVP_CALL_WINDOW:
-        PRINT_FIELDS(out, {"freed_blocks", o->u.released.freed_blocks},
-                     {"cached_blocks", o->u.released.cached_blocks});
-        break;
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_SWAP_IN: print_swapped(out, &o->u.swapped); break;
-    case KVP_CALL_CAN_OPEN:
-    case KVP_CALL_CAN_EXTEND:
-    case KVP_CALL_CAN_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_IN:
-        PRINT_FIELDS(out, {"verdict", o->u.admission.verdict},
-                     {"need_blocks", o->u.admission.need_blocks},
-                     {"available", o->u.admission.available},
-                     {"missing_blocks", o->u.admission.missing_blocks},
-                     {"copied_blocks", o->u.admission.copied_blocks});
-        break;
-    case KVP_CALL_BLOCK_INFO: print_block_info(out, &o->u.block); break;
-    case KVP_CALL_SHORTAGE: print_shortage(out, &o->u.shortage); break;
-    case KVP_CALL_WINDOW_GET: print_window_info(out, &o->u.window); break;
-    case KVP_CALL_NS_INFO:
-        PRINT_FIELDS(out, {"openers", o->u.ns.openers}, {"quota", o->u.ns.quota},
-                     {"blocks", o->u.ns.blocks}, {"cached_blocks", o->u.ns.cached_blocks},
-                     {"host_quota", o->u.ns.host_quota}, {"host_blocks", o->u.ns.host_blocks},
-                     {"host_cached_blocks", o->u.ns.host_cached_blocks});
-        break;
-    case KVP_CALL_MIRROR:
-        PRINT_FIELDS(out, {"copied", o->u.mirrored.copied}, {"found", o->u.mirrored.found},
-                     {"left_out", o->u.mirrored.left_out});
-        break;
-    case KVP_CALL_LOAD_BEGIN:
-        PRINT_FIELDS(out, {"after", o->u.load.after}, {"n_blocks", o->u.load.n_blocks},
-                     {"n_found", o->u.load.n_found}, {"n_elsewhere", o->u.load.n_elsewhere});
-        break;
-    case KVP_CALL_LOAD_DONE:
-        PRINT_FIELDS(out, {"cached", o->u.loaded.cached}, {"dropped", o->u.loaded.dropped},
-                     {"failed", o->u.loaded.failed});
-        break;
-    case KVP_CALL_DROP: PRINT_FIELDS(out, {"n_dropped", o->n}); break;
-    case KVP_CALL_RECLAIM: PRINT_FIELDS(out, {"n_reclaimed", o->n}); break;
-    case KVP_CALL_CHECKPOINT: PRINT_FIELDS(out, {"outcome", o->n}); break;
+#include "core/record/calls.def"
     default: break;
     }
 }

@@ -29,13 +29,17 @@ int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const cha
  * Returns: 0; TOOL_FAILED, a message was printed */
 int kvpi_trace_check_cache(struct kvpi_trace_file *file, const char *command);
 
-#define KVPI_TRACE_MAX_MEMORY_OPTION                                                               \
+/* Options of a subcommand that runs a log: `type` has the path first, and max_memory. */
+#define KVPI_TRACE_MAX_MEMORY(type)                                                                \
     {                                                                                              \
         "--max-memory", "SIZE",                                                                    \
             "for the log and a new cache of its configuration (default\n"                          \
             "64MiB and 16 times what the log has)",                                                \
-            0                                                                                      \
+            kvpi_args_size, .at = offsetof(type, max_memory)                                       \
     }
+
+/* Refuses a command line without a log. Takes options that have its path first. */
+int kvpi_trace_check_path(const kvpi_args *args, void *options);
 
 void kvpi_trace_close(struct kvpi_trace_file *file);
 
@@ -54,10 +58,8 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call);
 void kvpi_trace_print_results(FILE *out, const kvp_call *call,
                               const struct kvpi_oplog_results *results, int all);
 
-/* The subcommands; argv[0] is "show". Each returns an exit status. */
-int kvpi_trace_show(int argc, char **argv);
+/* Subcommands; argv[0] is "replay". Each returns an exit status. */
 int kvpi_trace_replay(int argc, char **argv);
-int kvpi_trace_diff(int argc, char **argv);
 int kvpi_trace_shrink(int argc, char **argv);
 
 #endif

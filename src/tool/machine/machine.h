@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Make standard input and output plain bytes, and a closed pipe an error of the write. First call
- * of the program. */
+/* Make standard input and output plain bytes, a closed connection an error of the write, and end
+ * without a word, as 128 + SIGPIPE, when a pipe that is the output is closed. First call of the
+ * program. */
 void kvpi_machine_start(void);
 
 /* Does the terminal show UTF-8, by the locale? */

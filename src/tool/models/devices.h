@@ -11,10 +11,13 @@ typedef struct kvpi_device {
     uint64_t memory_bytes;
     double bytes_per_second; /* of its memory, peak */
     double flops;            /* dense matrix bf16 with 32-bit sums, per second, peak */
+    double fp8_flops;        /* the same of 8 and 4 bits; 0: it has none */
+    double fp4_flops;
 } kvpi_device;
 
-/* Find a device by its name, in upper or lower case; a name without its memory size stands for the
- * first one that begins so: "a100" is "a100-80gb".
+/* Find a device by its name, in upper or lower case, with or without blanks and hyphens; a name
+ * without its memory size stands for the first one that begins so: "a100" is "a100-80gb", "RTX PRO
+ * 6000" is "rtxpro6000-96gb".
  *
  * Returns: NULL for an unknown name
  */

@@ -36,12 +36,16 @@
 
 static kvpi_step_attention attention_of(const kvpi_model *model, const kvpi_size_group *group)
 {
-    const kvpi_models_latent *latent = &model->latent;
-    double queries = 2.0 * model->attention.q_heads * group->n_layers;
-    double decode_width = 2.0 * model->attention.head_dim, prompt_width = decode_width;
-    if (latent->kv_rank > 0) {
-        decode_width = 2.0 * latent->kv_rank + latent->rope_dim;
-        prompt_width = (double)latent->nope_dim + latent->rope_dim + latent->v_dim;
+    const bool windowed = group->window_tokens > 0;
+    const kvpi_models_kind *heads = kvpi_models_find_kind(model, KVPI_KEEPS_HEADS, windowed);
+    const kvpi_models_kind *latent = kvpi_models_find_kind(model, KVPI_KEEPS_LATENT, windowed);
+    double queries = 2.0 * model->q_heads * group->n_layers;
+    double decode_width = 0, prompt_width = 0;
+    if (latent != NULL) {
+        decode_width = 2.0 * latent->latent + latent->rope;
+        prompt_width = (double)model->latent.nope_dim + latent->rope + model->latent.v_dim;
+    } else if (heads != NULL) {
+        decode_width = prompt_width = (double)heads->k_dim + heads->v_dim;
     }
     return (kvpi_step_attention){.window_tokens = (double)group->window_tokens,
                                  .chunked = group->chunked,
@@ -63,6 +67,9 @@ kvpi_step_roofline kvpi_step_roofline_of(const kvpi_model *model, const kvpi_siz
 {
     kvpi_models_count count = kvpi_models_count_parameters(model);
     kvpi_models_traffic traffic = kvpi_models_count_traffic(model, options->weights_dtype);
+    const double counted = (double)kvpi_models_weights_bytes(model, options->weights_dtype);
+    const double given = (double)options->weights_bytes;
+    const double share = given > 0 ? given / counted : 1; /* of what was counted: --weights */
     double head = (double)model->mlp.hidden * model->mlp.vocab;
     double n = options->tensor_parallel;
     kvpi_step_roofline out = {
@@ -71,8 +78,8 @@ kvpi_step_roofline kvpi_step_roofline_of(const kvpi_model *model, const kvpi_siz
         .host_bytes_per_second = (double)shares->host_bytes_per_second,
         .token_flops = 2.0 * ((double)count.active - head),
         .sampled_flops = 2.0 * head,
-        .weights_bytes = (double)traffic.every_step / n,
-        .expert_bytes = (double)traffic.experts / n,
+        .weights_bytes = (double)traffic.every_step * share / n,
+        .expert_bytes = (double)traffic.experts * share / n,
         .missed_share = missed_share(model),
         .copied_bytes = (double)size->pool_token_bytes,
         .n_attention = size->n_groups};

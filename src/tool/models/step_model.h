@@ -1,5 +1,5 @@
 /* How long a step takes: a model, never a measurement. Two kinds: a roofline of a language model on
- * an accelerator, or plain rates. docs/REPLAY.md has both as formulas. */
+ * an accelerator, or plain rates. docs/COMMAND.md has both as formulas. */
 #ifndef KVPI_STEP_MODEL_H
 #define KVPI_STEP_MODEL_H
 
@@ -32,13 +32,13 @@ typedef struct kvpi_step_roofline {
     double flops_per_second;
     double bytes_per_second;
     double host_bytes_per_second;
-    double token_flops;               /* of a token in the matrices of the layers */
-    double sampled_flops;             /* of a position that is sampled, in the output matrix */
-    double weights_bytes;             /* read by every step */
-    double expert_bytes;              /* of all routed experts */
-    double missed_share;              /* of the experts, those that one token does not use */
-    double copied_bytes;              /* KV of a token in a block, of one layer group */
-    kvpi_step_attention attention[2]; /* [n_attention] */
+    double token_flops;   /* of a token in the matrices of the layers */
+    double sampled_flops; /* of a position that is sampled, in the output matrix */
+    double weights_bytes; /* read by every step */
+    double expert_bytes;  /* of all routed experts */
+    double missed_share;  /* of the experts, those that one token does not use */
+    double copied_bytes;  /* KV of a token in a block, of one layer group */
+    kvpi_step_attention attention[KVPI_MODELS_MAX_KINDS]; /* [n_attention] */
     uint32_t n_attention;
 } kvpi_step_roofline;
 

@@ -31,16 +31,19 @@ static int read_latency(const kvpi_args *args, const char *text, uint64_t *out_n
                            text);
 }
 
-int kvpi_models_store(const kvpi_args *args, int option, bool is_remote, const char *value,
-                      kvpi_attach_options *out)
+int kvpi_models_store(const kvpi_args *args, const kvpi_args_option *option, const char *value,
+                      void *at)
 {
+    kvpi_attach_options *out = at;
     kvpi_modelled_options *model = &out->model;
     char text[96];
+    if (kvpi_args_given(args, option->name))
+        return kvpi_args_wrong(args, "%s is given twice", option->name);
     snprintf(text, sizeof text, "%s", value);
+    model->is_remote = strcmp(option->name, "--remote") == 0;
     char *rate = strchr(text, '@');
-    char *latency = is_remote && rate != NULL ? strchr(rate, ',') : NULL;
+    char *latency = model->is_remote && rate != NULL ? strchr(rate, ',') : NULL;
     out->url = value;
-    model->is_remote = is_remote;
     model->bytes_s = model->is_remote ? DEFAULT_REMOTE_RATE : DEFAULT_DISK_RATE;
     model->latency_ns = model->is_remote ? DEFAULT_REMOTE_LATENCY : 0;
     if (rate != NULL)

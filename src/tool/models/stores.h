@@ -5,13 +5,8 @@
 #include "tool/args.h"
 #include "tool/store/attach.h"
 
-/* Take the value of --disk or --remote: SIZE, SIZE@RATE, and of a remote one SIZE@RATE,LATENCY.
- *
- * Takes:   option   for messages
- * Gives:   out      url and model
- * Returns: 0; KVPI_ARGS_WRONG, a message was printed
- */
-int kvpi_models_store(const kvpi_args *args, int option, bool is_remote, const char *value,
-                      kvpi_attach_options *out);
+/* Reads the value of --disk or --remote: SIZE, SIZE@RATE, and of a remote one SIZE@RATE,LATENCY.
+ * Gives a kvpi_attach_options: url and model. */
+kvpi_args_reader kvpi_models_store;
 
 #endif

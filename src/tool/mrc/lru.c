@@ -1,8 +1,10 @@
-/* Owns the stack distances. docs/MRC.md ("Why the curve is exact") has the proof; in short:
+/* Owns the stack distances (Mattson et al. 1970).
  *
  * L is the list of all contents seen, most recently used first; of one request, the first block of
  * the row first. A content is used when a request ends that has it, by its tokens or its output.
- * After every request a cache of C blocks has the first k(C) contents of L, and
+ * After every request a cache of C blocks has the first k(C) contents of L: the request holds what
+ * it hits, takes from the end of them, and puts its full blocks first. Of n blocks, m of them full,
+ * q of which are among the k, k becomes m + min(k - q, C - n). For all C at once
  *
  *   k(C) = min(D, C - [C >= t])
  *

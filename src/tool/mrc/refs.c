@@ -1,6 +1,6 @@
 /* Owns the way from tokens to block references.
  *
- *   request --(tool/requests/tokens.c)--> tokens --(kvp_hash_units)--> hashes --(table)--> contents
+ *   request --(request_tokens.c)--> tokens --(kvp_hash_units)--> hashes --(table)--> contents
  *
  * The content of a block is its tokens and everything before them, and its name is the chained
  * hash. 96 bits of it decide here, where the cache compares tokens: two contents of a trace with
@@ -16,7 +16,7 @@
 #include "tool/mrc/refs.h"
 
 #include <kvpager/hash.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdlib.h>
 #include <string.h>
 

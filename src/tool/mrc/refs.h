@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tool/log/args.h"
+#include "tool/log/log_args.h"
 
 /* Sampled blocks are split into so many groups, each an estimate of its own. */
 #define KVPI_MRC_GROUPS 16

@@ -2,7 +2,7 @@
 #ifndef KVPI_MRC_REPORT_TIERS_H
 #define KVPI_MRC_REPORT_TIERS_H
 
-#include "tool/mrc/report.h"
+#include "tool/mrc/mrc_report.h"
 #include "tool/report/figures.h"
 
 /* Add "store_writes" and the list "tiers", empty without --host-sizes. */

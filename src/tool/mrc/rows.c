@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "tool/progress.h"
-#include "tool/replay/replay.h"
+#include "tool/replay/replay_cache.h"
 #include "tool/tool.h"
 
 #define MAX_ROWS              1024
@@ -28,12 +28,11 @@ static int find_blocks(const kvpi_args *args, const char *option, const kvpi_mrc
 {
     uint64_t bytes = block_bytes_of(report);
     uint64_t blocks = !size->is_bytes ? size->number : bytes == 0 ? 0 : size->number / bytes;
-    if (blocks < 1 || blocks > KVPI_REPLAY_MAX_BLOCKS || bytes > INT64_MAX / blocks) {
-        kvpi_args_wrong(args, "%s has %" PRIu64 " blocks, expected 1 to %" PRIu64, option, blocks,
-                        bytes < INT64_MAX / KVPI_REPLAY_MAX_BLOCKS ? KVPI_REPLAY_MAX_BLOCKS
-                                                                   : INT64_MAX / bytes);
-        return TOOL_USAGE;
-    }
+    if (blocks < 1 || blocks > KVPI_REPLAY_MAX_BLOCKS || bytes > INT64_MAX / blocks)
+        return kvpi_args_usage(args, "%s has %" PRIu64 " blocks, expected 1 to %" PRIu64, option,
+                               blocks,
+                               bytes < INT64_MAX / KVPI_REPLAY_MAX_BLOCKS ? KVPI_REPLAY_MAX_BLOCKS
+                                                                          : INT64_MAX / bytes);
     *out = blocks;
     return TOOL_OK;
 }
@@ -125,11 +124,9 @@ int kvpi_mrc_rows_make(const kvpi_args *args, const kvpi_mrc_args *options, kvpi
     size_t n = report->n_points * options->hosts.n * (1 + options->stores.n * n_records);
     if (n == 0)
         return TOOL_OK;
-    if (n > MAX_ROWS) {
-        kvpi_args_wrong(args, "these are %zu combinations of sizes, expected at most %d: --sizes",
-                        n, MAX_ROWS);
-        return TOOL_USAGE;
-    }
+    if (n > MAX_ROWS)
+        return kvpi_args_usage(
+            args, "these are %zu combinations of sizes, expected at most %d: --sizes", n, MAX_ROWS);
     report->tiers = malloc(n * sizeof *report->tiers);
     if (report->tiers == NULL)
         return kvpi_tool_fail("mrc", "out of memory for the tiers");

@@ -2,8 +2,8 @@
 #ifndef KVPI_MRC_ROWS_H
 #define KVPI_MRC_ROWS_H
 
-#include "tool/mrc/args.h"
-#include "tool/mrc/report.h"
+#include "tool/mrc/mrc_args.h"
+#include "tool/mrc/mrc_report.h"
 
 /* Make report->tiers: a row for each host size beside each size that is shown, and for each store
  * size and number of blocks of a record; nothing without --host-sizes.

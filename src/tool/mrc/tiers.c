@@ -10,7 +10,7 @@
  *   close   contents become cached on the device, the last block's first
  *   write   records of the request go to the store, as far as they are not there, by the host
  *
- * All but load and write is what kvp_cache does (swap.h); docs/MRC.md has the rules of the store.
+ * All but load and write is what kvp_cache does (swap.h); docs/COMMAND.md has the store's rules.
  *
  * A record is R contents in a row, from a place in the prompt that R divides. It has the number of
  * its last content, which stands for all before it. Records are in one queue. When one is used, all

@@ -11,8 +11,7 @@
 
 int kvpi_replay_cache_fail(const char *call, kvp_status status)
 {
-    return kvpi_tool_fail("replay", "%s: %s (%s)", call, kvp_status_text(status),
-                          kvp_status_name(status));
+    return kvpi_tool_fail("replay", "%s: %s", call, kvp_status_text(status));
 }
 
 /* Creating touches all of the bookkeeping, and systems that overcommit would kill the process. */
@@ -62,7 +61,7 @@ static int start_log(kvpi_replay_cache *cache)
     if (cache->log == NULL)
         return kvpi_tool_fail("replay", "cannot write %s: %s", path, strerror(errno));
     kvp_sink sink = {.context = cache->log, .write = write_log};
-    kvp_status status = kvp_record_start(cache->cache, &sink);
+    kvp_status status = kvp_cache_record_start(cache->cache, &sink);
     return status == KVP_OK ? TOOL_OK
                             : kvpi_replay_cache_fail("starting the operation log", status);
 }
@@ -73,7 +72,7 @@ static int stop_log(kvpi_replay_cache *cache)
     if (cache->log == NULL)
         return TOOL_OK;
     errno = 0;
-    bool written = kvp_record_stop(cache->cache) == KVP_OK;
+    bool written = kvp_cache_record_stop(cache->cache) == KVP_OK;
     written = fclose(cache->log) == 0 && written;
     cache->log = NULL;
     return written ? TOOL_OK
@@ -89,7 +88,7 @@ int kvpi_replay_cache_open(const kvp_config *config, const char *record,
     if (status == TOOL_OK)
         status = start_log(out);
     if (status == TOOL_OK && restore != NULL && restore->path != NULL)
-        status = kvpi_replay_snapshot_load(out->cache, restore);
+        status = kvpi_replay_snapshot_load(out->cache, config, restore);
     return status == TOOL_OK ? open_namespace(out) : status;
 }
 

@@ -2,10 +2,10 @@
 #ifndef KVPI_REPLAY_CACHE_H
 #define KVPI_REPLAY_CACHE_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdio.h>
 
-#include "tool/replay/snapshot.h"
+#include "tool/replay/replay_snapshot.h"
 
 /* Of the namespace: part of every content's hash. */
 #define KVPI_REPLAY_CACHE_NAME "replay"

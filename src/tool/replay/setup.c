@@ -9,6 +9,7 @@
  *            else those that `kvpager size` counts for the same memory, or for those blocks
  *            on the host: --host-state-slots, else one for each sequence that fills --host-memory,
  *            or those blocks; such a sequence keeps no checkpoints
+ *   host     --host-blocks, --host-memory; with a store 4 GiB, at most as many blocks as the device
  *   groups   with a model, those of `kvpager size`: a block is of one group (size.c)
  */
 #include "tool/replay/setup.h"
@@ -18,6 +19,7 @@
 #include "tool/tool.h"
 
 #define DEFAULT_CAPACITY_TOKENS 262144u
+#define DEFAULT_HOST_BYTES      (UINT64_C(4) << 30) /* KV of the host is real beside a real store */
 
 static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
 {
@@ -26,6 +28,16 @@ static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
         for (uint32_t k = 0; k < size->groups[i].n_rows; k++)
             replay->groups[replay->n_groups++] = (kvp_window){
                 size->groups[i].chunked ? KVP_CHUNKED : 0, (uint32_t)size->groups[i].window_tokens};
+}
+
+/* What the roofline does not time; NULL: nothing. */
+static const char *beyond_roofline(const kvpi_model *model)
+{
+    if (kvpi_models_layers(model, KVPI_KEEPS_STATE) > 0)
+        return "recurrent state";
+    if (kvpi_models_layers(model, KVPI_KEEPS_INPUTS) > 0)
+        return "entries of several tokens";
+    return kvpi_models_layers(model, KVPI_KEEPS_INDEX) > 0 ? "indexers" : NULL;
 }
 
 static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
@@ -38,13 +50,14 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
     if (!needs_weights)
         model->size.memory_bytes = 0;
     int status = kvpi_model_args_find(args, model, &out->model);
-    if (status == TOOL_OK && out->model.states.n_layers > 0 && has_roofline)
+    const char *strange = status == TOOL_OK ? beyond_roofline(&out->model) : NULL;
+    if (strange != NULL && has_roofline)
         return kvpi_tool_fail("replay",
-                              "%s has recurrent state, which the roofline does not know: give "
-                              "rates, such as --prompt-token-ns, or --sequential",
-                              out->model.name);
+                              "%s has %s, which the roofline does not know: give rates, such as "
+                              "--prompt-token-ns, or --sequential",
+                              out->model.name, strange);
     if (status == TOOL_OK)
-        status = kvpi_model_args_check(args, needs_weights, &out->model, model);
+        status = kvpi_model_args_check(args, needs_weights, has_roofline, &out->model, model);
     if (status != TOOL_OK)
         return status;
     if (kvpi_size_count(&out->model, &model->size, &out->size) != 0 && needs_room)
@@ -52,6 +65,12 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
     if (has_roofline)
         out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size,
                                                    model->device, &options->shares);
+    if (out->size.has_entries)
+        kvpi_tool_fail(
+            "replay",
+            "%s keeps entries of several tokens: blocks count them as bytes a token, and "
+            "hits are as if each token had its own",
+            out->model.name);
     out->token_bytes = out->size.pool_token_bytes;
     set_groups(&out->size, &options->load.replay);
     return TOOL_OK;
@@ -61,18 +80,15 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
 static int blocks_of(const kvpi_args *args, const char *option, uint64_t bytes,
                      const kvpi_replay_setup *setup, uint64_t *blocks)
 {
-    if (setup->token_bytes == 0) {
-        kvpi_args_wrong(args, "%s needs --kv-bytes-per-token", option);
-        return TOOL_USAGE;
-    }
+    if (setup->token_bytes == 0)
+        return kvpi_args_usage(args, "%s needs --kv-bytes-per-token", option);
     uint64_t n = bytes / setup->token_bytes / setup->block_tokens;
-    if (n < 1 || n > KVPI_REPLAY_MAX_BLOCKS) {
-        kvpi_args_wrong(args,
-                        "%s makes %" PRIu64 " blocks of %" PRIu64 " tokens with %" PRIu64
-                        " bytes each, expected 1 to %" PRIu64,
-                        option, n, setup->block_tokens, setup->token_bytes, KVPI_REPLAY_MAX_BLOCKS);
-        return TOOL_USAGE;
-    }
+    if (n < 1 || n > KVPI_REPLAY_MAX_BLOCKS)
+        return kvpi_args_usage(args,
+                               "%s makes %" PRIu64 " blocks of %" PRIu64 " tokens with %" PRIu64
+                               " bytes each, expected 1 to %" PRIu64,
+                               option, n, setup->block_tokens, setup->token_bytes,
+                               KVPI_REPLAY_MAX_BLOCKS);
     *blocks = n;
     return TOOL_OK;
 }
@@ -83,11 +99,10 @@ static int share_states(const kvpi_args *args, const kvpi_replay_args *options,
 {
     uint64_t bytes = options->memory_bytes != 0 ? options->memory_bytes : setup->size.kv_bytes;
     if (kvpi_size_share(&options->model.size, bytes, &setup->size) != 0 ||
-        setup->size.pool_blocks > KVPI_REPLAY_MAX_BLOCKS) {
-        kvpi_args_wrong(args, "%s has no room for the states of a sequence and blocks besides",
-                        options->memory_bytes != 0 ? "--memory" : "--device");
-        return TOOL_USAGE;
-    }
+        setup->size.pool_blocks > KVPI_REPLAY_MAX_BLOCKS)
+        return kvpi_args_usage(args,
+                               "%s has no room for the states of a sequence and blocks besides",
+                               options->memory_bytes != 0 ? "--memory" : "--device");
     *blocks = setup->size.pool_blocks;
     return TOOL_OK;
 }
@@ -97,18 +112,24 @@ static int check_states(const kvpi_args *args, const kvpi_replay_args *options,
 {
     const kvpi_replay_options *replay = &options->load.replay;
     bool has_states = setup->size.state_bytes > 0;
-    if (replay->state_slots > 0 && !has_states) {
-        kvpi_args_wrong(args, "--state-slots needs a model with recurrent state");
-        return TOOL_USAGE;
-    }
-    if (replay->host_state_slots > 0 && !has_states) {
-        kvpi_args_wrong(args, "--host-state-slots needs a model with recurrent state");
-        return TOOL_USAGE;
-    }
+    if (replay->state_slots > 0 && !has_states)
+        return kvpi_args_usage(args, "--state-slots needs a model with recurrent state");
+    if (replay->host_state_slots > 0 && !has_states)
+        return kvpi_args_usage(args, "--host-state-slots needs a model with recurrent state");
     if (has_states && replay->keep_evicted == KVP_EVICTED_KEEP_ONCE)
         return kvpi_tool_fail("replay",
                               "--keep-evicted once is for models without recurrent state");
     return TOOL_OK;
+}
+
+/* Of a replay with a store, which loads into the host tier. */
+static uint64_t default_host_blocks(const kvpi_replay_options *replay,
+                                    const kvpi_replay_setup *setup)
+{
+    uint64_t blocks = DEFAULT_HOST_BYTES / setup->token_bytes / setup->block_tokens;
+    if (blocks > replay->blocks)
+        blocks = replay->blocks;
+    return blocks > 0 ? blocks : 1;
 }
 
 /* A sequence on the host has its state there, and no checkpoint. */
@@ -118,6 +139,8 @@ static int count_host(const kvpi_args *args, kvpi_replay_args *options,
     kvpi_replay_options *replay = &options->load.replay;
     kvpi_size_options sequence = options->model.size;
     kvpi_size host = setup->size;
+    if (replay->host_blocks == 0 && options->host_memory_bytes == 0 && replay->store.url != NULL)
+        replay->host_blocks = default_host_blocks(replay, setup);
     if (replay->host_blocks == 0 && options->host_memory_bytes == 0)
         return TOOL_OK;
     if (host.state_bytes == 0)
@@ -130,10 +153,8 @@ static int count_host(const kvpi_args *args, kvpi_replay_args *options,
     if (options->host_memory_bytes == 0) {
         kvpi_size_fill(&sequence, replay->host_blocks, &host);
     } else if (kvpi_size_share(&sequence, options->host_memory_bytes, &host) != 0 ||
-               host.pool_blocks > KVPI_REPLAY_MAX_BLOCKS) {
-        kvpi_args_wrong(args, "--host-memory has no room for a state and blocks besides");
-        return TOOL_USAGE;
-    }
+               host.pool_blocks > KVPI_REPLAY_MAX_BLOCKS)
+        return kvpi_args_usage(args, "--host-memory has no room for a state and blocks besides");
     replay->host_blocks = host.pool_blocks;
     replay->host_state_slots = host.state_slots;
     return TOOL_OK;
@@ -165,10 +186,9 @@ static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
     uint64_t tokens = (blocks > host ? blocks : host) * setup->block_tokens;
     if (tokens == 0 || setup->token_bytes <= INT64_MAX / tokens)
         return TOOL_OK;
-    kvpi_args_wrong(args, "%s more than 2^63 bytes of KV",
-                    options->kv_bytes_per_token != 0 ? "--kv-bytes-per-token makes"
-                                                     : "--blocks and --host-blocks make");
-    return TOOL_USAGE;
+    return kvpi_args_usage(args, "%s more than 2^63 bytes of KV",
+                           options->kv_bytes_per_token != 0 ? "--kv-bytes-per-token makes"
+                                                            : "--blocks and --host-blocks make");
 }
 
 static int check_policy(const kvpi_replay_args *options)
@@ -196,10 +216,10 @@ static int check_store(const kvpi_args *args, kvpi_replay_args *options,
     replay->store.state_bytes = setup->size.state_bytes;
     if (replay->store.block_bytes <= INT32_MAX && replay->store.state_bytes <= INT32_MAX)
         return TOOL_OK;
-    kvpi_args_wrong(args, "a %s, too many for a store",
-                    replay->store.block_bytes > INT32_MAX ? "block has more than 2^31 bytes of KV"
-                                                          : "state has more than 2^31 bytes");
-    return TOOL_USAGE;
+    return kvpi_args_usage(args, "a %s, too many for a store",
+                           replay->store.block_bytes > INT32_MAX
+                               ? "block has more than 2^31 bytes of KV"
+                               : "state has more than 2^31 bytes");
 }
 
 /* What the blocks and slots hold. Slots that a memory was shared for are as many as they are. */

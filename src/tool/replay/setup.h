@@ -4,7 +4,7 @@
 
 #include "tool/report/load_report.h"
 #include "tool/models/models.h"
-#include "tool/replay/args.h"
+#include "tool/replay/replay_args.h"
 #include "tool/size/size.h"
 
 typedef struct kvpi_replay_setup {

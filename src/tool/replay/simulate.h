@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "tool/report/load_report.h"
-#include "tool/replay/replay.h"
+#include "tool/replay/replay_cache.h"
 #include "tool/models/step_model.h"
 #include "tool/requests/requests.h"
 

@@ -103,6 +103,12 @@ static const json_t *find(const json_t *figures, const char *name, size_t n)
     return figure;
 }
 
+static bool ends_with(const char *name, size_t n, const char *suffix)
+{
+    const size_t n_suffix = strlen(suffix);
+    return n > n_suffix && memcmp(name + n - n_suffix, suffix, n_suffix) == 0;
+}
+
 /* What stands between the braces, as a text. A mean time of 0 is that of nothing. */
 static kvpi_text text_of(const json_t *figures, const char *name, size_t n)
 {
@@ -112,13 +118,17 @@ static kvpi_text text_of(const json_t *figures, const char *name, size_t n)
     double number = json_number_value(figure);
     if (slash != NULL)
         return kvpi_text_share(number, json_number_value(find(figures, slash + 1, n - n_part - 1)));
+    if (ends_with(name, n, "_ns"))
+        return kvpi_text_duration(number);
+    if (ends_with(name, n, "_bytes"))
+        return kvpi_text_bytes(number);
+    if (ends_with(name, n, "_seconds"))
+        return kvpi_text_duration(number * 1e9);
     if (json_is_integer(figure))
         return kvpi_text_count((uint64_t)json_integer_value(figure));
     if (strncmp(name, "ns_per_", 7) == 0)
         return number > 0 ? kvpi_text_duration(number) : (kvpi_text){"-"};
-    return n > 8 && strncmp(name + n - 8, "_seconds", 8) == 0
-               ? kvpi_text_duration(number * 1e9)
-               : kvpi_text_count((uint64_t)(number + 0.5));
+    return kvpi_text_count((uint64_t)(number + 0.5));
 }
 
 static void fill(const json_t *figures, const char *text, char *out, size_t n_bytes)

@@ -27,7 +27,7 @@ const char *const kvpi_load_reason_names[] = {"empty_prompt", "prompt_too_long",
 const char *const kvpi_load_wait_names[] = {"blocks",     "places", "step_tokens", "plan",
                                             "preemption", "order",  "prefix"};
 
-static uint64_t count_rejected(const kvpi_load_report *report)
+uint64_t kvpi_load_report_rejected(const kvpi_load_report *report)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < KVPI_LOAD_REASONS; i++)
@@ -56,8 +56,8 @@ static void add_roofline(kvpi_figures *to, const kvpi_load_setting *setting)
     kvpi_figures_text(to, "model", setting->model->name);
     kvpi_figures_text(to, "device", setting->device->name);
     kvpi_figures_integer(to, "tensor_parallel", options->tensor_parallel);
-    kvpi_figures_text(to, "kv_dtype", kvpi_models_kv_dtypes[options->kv_dtype]);
-    kvpi_figures_text(to, "weights_dtype", kvpi_models_weights_dtypes[options->weights_dtype]);
+    kvpi_figures_text(to, "kv_dtype", kvpi_models_dtypes[options->kv_dtype]);
+    kvpi_figures_text(to, "weights_dtype", kvpi_models_dtypes[options->weights_dtype]);
     kvpi_figures_integer(to, "step_ns", setting->step_model->step_ns);
     kvpi_figures_real(to, "flops_per_second", r->flops_per_second);
     kvpi_figures_real(to, "bytes_per_second", r->bytes_per_second);
@@ -146,7 +146,7 @@ static void add_rejection(kvpi_figures *to, const kvpi_load_rejection *r)
 
 static void add_rejections(kvpi_figures *to, const kvpi_load_report *report)
 {
-    kvpi_figures_integer(to, "rejected", count_rejected(report));
+    kvpi_figures_integer(to, "rejected", kvpi_load_report_rejected(report));
     kvpi_figures_open(to, "rejected_by_reason");
     for (size_t i = 0; i < KVPI_LOAD_REASONS; i++)
         kvpi_figures_integer(to, kvpi_load_reason_names[i], report->rejected[i]);
@@ -435,7 +435,7 @@ static void print_blocks(const kvpi_load_report *report, const json_t *figures, 
 static void print_rejections(const kvpi_load_report *report, FILE *file)
 {
     enum { SHOWN = 3 };
-    uint64_t n = count_rejected(report);
+    uint64_t n = kvpi_load_report_rejected(report);
     for (size_t i = 0; i < report->n_rejections && i < SHOWN; i++) {
         const kvpi_load_rejection *r = &report->rejections[i];
         fprintf(file, "\n  line %" PRIu64 ": %" PRIu64 " + %" PRIu64 " tokens: ", r->line,

@@ -1,5 +1,5 @@
 /* The results of a replay under load: a list of figures, and tables for people.
- * docs/REPORT.md defines every figure. */
+ * docs/COMMAND.md defines every figure. */
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
 
@@ -14,8 +14,8 @@
 #include "tool/replay/load_timeline.h"
 #include "tool/models/models.h"
 #include "tool/percentiles.h"
-#include "tool/report/hits.h"
-#include "tool/report/learned.h"
+#include "tool/report/report_hits.h"
+#include "tool/report/report_learned.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/replay/watch.h"
@@ -130,6 +130,9 @@ typedef struct kvpi_load_report {
     uint64_t sched_ns; /* in the scheduler's calls for steps */
     uint64_t wall_ns;  /* of the replay */
 } kvpi_load_report;
+
+/* Give how many requests could never be served. */
+uint64_t kvpi_load_report_rejected(const kvpi_load_report *report);
 
 /* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
  * its reference */

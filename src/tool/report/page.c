@@ -4,7 +4,7 @@
  *
  *   <head>  title, styles        page/page.css
  *   <body>  data                 JSON
- *           script               page/page.js, learned.js, replay.js, end.js
+ *           script               page/page.js, learned.js, replay.js, policies.js, end.js
  *
  * Nothing is fetched, and the page says so to the browser: its policy allows what is inside only.
  */
@@ -17,7 +17,7 @@
 #include "tool/tool.h"
 
 extern const char kvpi_page_page_css[], kvpi_page_page_js[], kvpi_page_learned_js[],
-    kvpi_page_replay_js[], kvpi_page_end_js[];
+    kvpi_page_replay_js[], kvpi_page_policies_js[], kvpi_page_end_js[];
 
 json_t *kvpi_page_string(const char *text)
 {
@@ -73,8 +73,8 @@ static void write_page(const char *title, const char *json, FILE *file)
           "<script type=\"application/json\" id=\"data\">",
           file);
     write_data(json, file);
-    fprintf(file, "</script>\n<script>\n%s%s%s%s</script>\n</body>\n</html>\n", kvpi_page_page_js,
-            kvpi_page_learned_js, kvpi_page_replay_js, kvpi_page_end_js);
+    fprintf(file, "</script>\n<script>\n%s%s%s%s%s</script>\n</body>\n</html>\n", kvpi_page_page_js,
+            kvpi_page_learned_js, kvpi_page_replay_js, kvpi_page_policies_js, kvpi_page_end_js);
 }
 
 static int write_file(const char *command, const char *path, const char *title, const char *json)

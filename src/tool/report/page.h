@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "tool/report/load_report.h"
-#include "tool/mrc/report.h"
+#include "tool/mrc/mrc_report.h"
 #include "tool/report/report.h"
 #include "tool/replay/watch.h"
 
@@ -20,6 +20,9 @@ int kvpi_page_load(const char *path, const kvpi_load_report *report, json_t *res
                    const kvpi_watch *watch);
 int kvpi_page_sequential(const char *path, const kvpi_report *report, json_t *result,
                          const kvpi_watch *watch);
+
+/* The same for replays with several policies; path_of_trace as it was given. */
+int kvpi_page_policies(const char *path, const char *path_of_trace, json_t *result);
 
 /* The same for a curve. */
 int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report, json_t *result);

@@ -4,7 +4,7 @@
  */
 #include "tool/report/page.h"
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -152,12 +152,19 @@ static void add_spreads(kvpi_figures *to, const kvpi_load_report *report)
 
 /* --------------------------------------------------------------------------------------- pages */
 
+/* Pages are handed on: folders of this machine are nobody else's business. */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(path, "-") == 0 ? "standard input" : slash != NULL ? slash + 1 : path;
+}
+
 static kvpi_figures begin_page(const char *kind, const char *path, json_t *result)
 {
     kvpi_figures page = kvpi_figures_begin();
     kvpi_figures_text(&page, "kind", kind);
     kvpi_figures_text(&page, "version", kvp_version());
-    kvpi_figures_json(&page, "title", kvpi_page_string(path));
+    kvpi_figures_json(&page, "title", kvpi_page_string(name_of(path)));
     kvpi_figures_json(&page, "result", json_incref(result));
     kvpi_figures_open_array(&page, "bins");
     for (size_t i = 0; i < KVPI_BINS; i++)
@@ -188,6 +195,12 @@ int kvpi_page_sequential(const char *path, const kvpi_report *report, json_t *re
     add_watch(&page, watch, "requests");
     open_course(&page, &report->course, end_ns, "requests", width);
     kvpi_figures_close(&page);
+    return kvpi_page_write("replay", path, kvpi_figures_end(&page));
+}
+
+int kvpi_page_policies(const char *path, const char *path_of_trace, json_t *result)
+{
+    kvpi_figures page = begin_page("policies", path_of_trace, result);
     return kvpi_page_write("replay", path, kvpi_figures_end(&page));
 }
 

@@ -3,7 +3,7 @@
 #define KVPI_POLICIES_REPORT_H
 
 #include <jansson.h>
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

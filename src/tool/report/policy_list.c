@@ -1,7 +1,7 @@
 /* Owns the names of the cache's policies. */
 #include "tool/report/policy_list.h"
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 #include <string.h>
 
 static const char *const names[KVPI_POLICY_LIST_MOST] = {"lru", "learned"};

@@ -11,8 +11,8 @@
 #include "tool/models/devices.h"
 #include "tool/replay/load_timeline.h"
 #include "tool/report/figures.h"
-#include "tool/report/hits.h"
-#include "tool/report/learned.h"
+#include "tool/report/report_hits.h"
+#include "tool/report/report_learned.h"
 #include "tool/size/size.h"
 #include "tool/store/replay_report.h"
 

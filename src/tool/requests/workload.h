@@ -35,7 +35,7 @@ typedef enum kvpi_workload_profile {
 typedef struct kvpi_workload_options {
     kvpi_workload_profile profile;
     uint64_t seed;
-    uint32_t rate_milli; /* requests per 1000 seconds, on the long run: 1..1000000000 */
+    uint64_t rate_milli; /* requests per 1000 seconds, on the long run: 1..1000000000 */
 } kvpi_workload_options;
 
 /* One request, valid until the next one is asked for. */

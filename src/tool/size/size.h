@@ -6,6 +6,17 @@
 
 #include "tool/models/models.h"
 
+/* Parts of b that hold a; 0 if b is 0. */
+static inline uint64_t kvpi_size_ceil_div(uint64_t a, uint64_t b)
+{
+    return b == 0 ? 0 : a / b + (a % b != 0);
+}
+
+static inline uint64_t kvpi_size_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 typedef struct kvpi_size_options {
     uint32_t tensor_parallel;
     uint64_t block_tokens;   /* S */
@@ -22,14 +33,15 @@ typedef struct kvpi_size_options {
     uint64_t weights_bytes; /* of the whole model; 0: from its parameters */
 } kvpi_size_options;
 
-/* Layers that keep the same tokens. All bytes are of one accelerator. */
+/* Layers that keep the same tokens: kinds with one window. All bytes are of one accelerator. */
 typedef struct kvpi_size_group {
-    uint32_t n_layers;
+    uint32_t n_layers;      /* that keep heads or latent vectors */
     uint32_t n_rows;        /* layer groups of the cache that these layers are */
     uint64_t window_tokens; /* 0: keeps all tokens */
     bool chunked;           /* attends in chunks of window_tokens */
-    uint64_t token_bytes;
-    uint64_t block_bytes; /* of S tokens in these layers */
+    uint64_t layer_bytes;   /* of a token in one of them; 0: they differ */
+    uint64_t token_bytes;   /* of a token in all of them; rounded up, with entries of many tokens */
+    uint64_t block_bytes;   /* of S tokens in these layers */
     uint64_t
         sequence_blocks; /* most blocks that one sequence holds while it grows to the context */
     uint64_t sequence_bytes;
@@ -37,15 +49,20 @@ typedef struct kvpi_size_group {
 } kvpi_size_group;
 
 typedef struct kvpi_size {
-    kvpi_size_group groups[2]; /* [n_groups], layers without a window first */
+    kvpi_size_group groups[KVPI_MODELS_MAX_KINDS]; /* [n_groups], the one without a window first */
     uint32_t n_groups;
     uint64_t token_bytes; /* sums over the groups */
     uint64_t block_bytes;
-    uint64_t sequence_bytes;
-    /* Of the cache: one pool of equal blocks, each of S tokens in row_layers layers. */
+    uint64_t sequence_bytes; /* in whole blocks, with all slots of its states */
+    uint64_t content_bytes;  /* of its tokens alone, and one state */
+    uint64_t running_bytes;  /* what a running sequence has beside: inputs of entries to come */
+    bool has_entries;        /* of many tokens: the cache's blocks count them as bytes a token */
+    /* Of the cache: one pool of equal blocks, each of S tokens in row_layers layers of the first
+     * group, or as many of another as have no more bytes. */
     uint32_t row_layers;
     uint32_t n_rows;             /* layer groups, KVP_GROUPS_MAX at most */
-    uint32_t padded_layers;      /* places for layers that none of them has */
+    uint32_t padded_layers;      /* places for layers of the first group that none has */
+    uint64_t padding_bytes;      /* of a token, in all layer groups */
     uint64_t pool_token_bytes;   /* of one token in a block */
     uint64_t sequence_in_blocks; /* blocks of the pool that a sequence of the context holds */
     /* Of the recurrent states, which have a pool of their own; 0 for a model without. */
@@ -61,6 +78,9 @@ typedef struct kvpi_size {
     uint64_t tokens;      /* in the blocks of the first group */
     uint64_t sequences;   /* whole ones of context_tokens */
 } kvpi_size;
+
+/* Count the layers with a window that is kept. */
+uint32_t kvpi_size_windowed(const kvpi_model *model);
 
 /* Count.
  *

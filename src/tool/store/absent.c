@@ -2,6 +2,8 @@
 #include "tool/store/attach.h"
 #include "tool/tool.h"
 
+#pragma GCC diagnostic ignored "-Wunused-parameter" /* of what is never called */
+
 static int refuse(const char *command)
 {
     return kvpi_tool_fail(command, "this kvpager was built without stores: build it where "
@@ -10,118 +12,80 @@ static int refuse(const char *command)
 
 int cmd_store(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
     return refuse("store");
 }
 
 int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_ns ns,
                      kvpi_store_report *report, kvpi_attach **out)
 {
-    (void)options;
-    (void)cache;
-    (void)ns;
-    (void)report;
-    (void)out;
     return refuse("replay");
 }
 
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
 {
-    (void)attach;
-    (void)prompt;
     return KVP_E_STATE;
 }
 
 kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens)
 {
-    (void)attach;
-    (void)seq;
-    (void)hit_tokens;
     return KVP_E_STATE;
 }
 
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
 {
-    (void)attach;
-    (void)seq;
     return KVP_E_STATE;
 }
 
 kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
 {
-    (void)attach;
     return KVP_E_STATE;
 }
 
 kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n,
                               uint64_t *out_states)
 {
-    (void)attach;
-    (void)copies;
-    (void)n;
-    (void)out_states;
     return KVP_E_STATE;
 }
 
 void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
 {
-    (void)attach;
-    (void)now_ns;
 }
 
 kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
                            bool *out_waits)
 {
-    (void)attach;
-    (void)prompt;
-    (void)tag;
-    (void)out_waits;
     return KVP_E_STATE;
 }
 
 kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
                             bool *out_happened)
 {
-    (void)attach;
-    (void)out_tags;
-    (void)out_n;
-    (void)out_happened;
     return KVP_E_STATE;
 }
 
 void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns)
 {
-    (void)attach;
-    (void)timeout_ns;
 }
 
 uint64_t kvpi_attach_due(const kvpi_attach *attach)
 {
-    (void)attach;
     return KVPI_MODELLED_NEVER;
 }
 
 void kvpi_attach_close(kvpi_attach *attach)
 {
-    (void)attach;
 }
 
 int kvpi_store_report_verdict(const kvpi_store_report *report)
 {
-    (void)report;
     return TOOL_OK;
 }
 
 void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report)
 {
-    (void)report;
     kvpi_figures_text(to, "store", NULL);
 }
 
 void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figures, FILE *file)
 {
-    (void)report;
-    (void)figures;
-    (void)file;
 }

@@ -63,6 +63,7 @@ struct kvpi_attach {
     kvpi_modelled model; /* its clock is also that of a real store under load */
     kvp_spill_answer answers[KVPI_ATTACH_ASKS]; /* [n_answers] that were not handed on */
     uint32_t n_answers;
+    uint64_t n_failed; /* operations of the store, so far */
     kvpi_store_report *report;
 };
 
@@ -188,7 +189,7 @@ kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint3
     mark(attach, copies, n, 0);
     kvp_status status = copy_states(attach, out_states);
     if (status == KVP_OK)
-        status = kvp_cache_stats(attach->cache, &stats);
+        status = kvp_cache_stats_get(attach->cache, &stats);
     return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
 }
 
@@ -207,10 +208,40 @@ static uint64_t now_of(const kvpi_attach *attach)
     return attach->is_loaded || attach->has_model ? attach->model.now_ns : kvpi_progress_now_ns();
 }
 
-static uint64_t count_queued(const kvpi_attach *attach)
+/* Store i of several, or the only one. */
+static const kvp_store *part_of(const kvpi_attach *attach, uint32_t i)
+{
+    const kvp_store *part = kvp_store_stack_part(attach->store, i);
+    return part != NULL ? part : attach->store;
+}
+
+/* Operations have failed: what a store says of itself now is why. It forgets that when it works
+ * again. */
+static void note_trouble(const kvpi_attach *attach)
+{
+    for (uint32_t i = 0; i < attach->report->n_parts; i++) {
+        kvpi_store_part *part = &attach->report->parts[i];
+        kvp_store_stats stats = {0};
+        char text[sizeof part->trouble] = "";
+        (void)kvp_store_stats_get(part_of(attach, i), &stats);
+        if (stats.failed + stats.away == part->n_failed)
+            continue;
+        part->n_failed = stats.failed + stats.away;
+        (void)kvp_store_describe(part_of(attach, i), text, sizeof text);
+        const size_t n = strlen(part->described);
+        const bool is_more = strncmp(text, part->described, n) == 0 && text[n] == ';';
+        if (strcmp(text, part->described) != 0)
+            snprintf(part->trouble, sizeof part->trouble, "%s", is_more ? text + n + 2 : text);
+    }
+}
+
+static uint64_t count_queued(kvpi_attach *attach)
 {
     kvp_store_stats stats = {0};
     (void)kvp_store_stats_get(attach->store, &stats);
+    if (stats.failed + stats.away > attach->n_failed)
+        note_trouble(attach);
+    attach->n_failed = stats.failed + stats.away;
     if (stats.queued > attach->report->most_queued)
         attach->report->most_queued = stats.queued;
     return stats.queued;
@@ -272,34 +303,39 @@ uint64_t kvpi_attach_due(const kvpi_attach *attach)
     return attach->model.due_ns;
 }
 
-/* One request after the other: wait for the store. False: a model has nothing to do, but when a
- * simulation is over and its operations are not. */
+/* One request after the other: wait for the store. False: it has nothing to do. A put may be left
+ * all the same, which waits for more of the host than the cache lends. Of a model also false while
+ * its operations are not over, but when a simulation is. */
 static bool pass_time(kvpi_attach *attach)
 {
-    if (!attach->has_model)
-        kvpi_attach_wait(attach, WAIT_NS);
-    else if (attach->model.due_ns == KVPI_MODELLED_NEVER)
+    if (!attach->has_model) {
+        const bool is_idle = count_queued(attach) == 0;
+        return kvp_store_wait(attach->store, is_idle ? WAIT_NS / 10 : WAIT_NS) == KVP_OK ||
+               !is_idle;
+    }
+    if (attach->model.due_ns == KVPI_MODELLED_NEVER)
         return false;
-    else
-        attach->model.now_ns = attach->model.due_ns;
+    attach->model.now_ns = attach->model.due_ns;
     return true;
 }
 
-/* Until at most so many puts have not ended, or for ten seconds. */
-static kvp_status wait_for_puts(kvpi_attach *attach, uint64_t most)
+/* Until all puts have ended, or for ten seconds. */
+static kvp_status wait_for_puts(kvpi_attach *attach)
 {
     uint64_t end_ns = kvpi_progress_now_ns() + CLOSE_NS;
     kvp_status status = settle(attach);
-    while (status == KVP_OK && stats_of(attach).puts > most && kvpi_progress_now_ns() < end_ns &&
+    while (status == KVP_OK && stats_of(attach).puts > 0 && kvpi_progress_now_ns() < end_ns &&
            pass_time(attach))
         status = settle(attach);
     return status;
 }
 
-/* Gives whether an answer comes later. */
+/* Gives whether an answer comes later. What a replay hits is no matter of this machine's speed: it
+ * waits as long as the spill lets it. */
 static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
 {
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    const kvp_spill_request request = {
+        .struct_size = sizeof request, .tag = tag, .deadline_ns = UINT64_MAX};
     kvp_spill_answer answer = {.outcome = KVP_SPILL_NOTHING};
     if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, now_of(attach), &answer) !=
         KVP_OK)
@@ -309,14 +345,12 @@ static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
 
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
 {
-    /* A state that finds no place is not written; places are few. */
-    uint64_t most = attach->has_model || attach->states.stride > 0 ? 0 : FEW_PUTS;
-    kvp_status status = wait_for_puts(attach, most);
+    kvp_status status = wait_for_puts(attach);
     if (status != KVP_OK || !ask(attach, prompt, UNTIMED_TAG))
         return status;
     do
         status = settle(attach);
-    while (status == KVP_OK && attach->n_answers == 0 && pass_time(attach));
+    while (status == KVP_OK && attach->n_answers == 0 && (pass_time(attach) || !attach->has_model));
     attach->n_answers = 0;
     return status;
 }
@@ -329,7 +363,7 @@ kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
 {
     kvp_status status = kvp_spill_sealed(attach->spill, seq, now_of(attach));
-    return status == KVP_OK && !attach->is_loaded ? settle(attach) : status;
+    return status == KVP_OK && !attach->is_loaded ? wait_for_puts(attach) : status;
 }
 
 /* ----------------------------------------------------------------------------------- under load */
@@ -348,14 +382,23 @@ kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64
     return KVP_OK;
 }
 
+/* While no request waits for a real store, simulated time is far faster than this machine's: the
+ * store is waited for, or a put would last hundreds of steps. */
+static bool is_busy(kvpi_attach *attach)
+{
+    return !attach->has_model &&
+           count_queued(attach) > (stats_of(attach).waiting > 0 ? FEW_PUTS : 0);
+}
+
 kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
                             bool *out_happened)
 {
     kvp_status status = KVP_OK;
     bool more = true;
     *out_happened = false;
+    uint64_t end_ns = kvpi_progress_now_ns() + CLOSE_NS;
     while (status == KVP_OK && more) {
-        bool is_full = !attach->has_model && count_queued(attach) > FEW_PUTS;
+        bool is_full = is_busy(attach) && kvpi_progress_now_ns() < end_ns;
         if (is_full)
             kvpi_attach_wait(attach, WAIT_NS);
         status = work_on(attach, &more);
@@ -407,8 +450,7 @@ static int fail(const kvpi_attach_options *options, const char *why, kvp_status 
     const char *option = options->model.size == 0   ? "--store"
                          : options->model.is_remote ? "--remote"
                                                     : "--disk";
-    return kvpi_tool_fail("replay", "%s: %s (%s)", option, why[0] ? why : kvp_status_text(status),
-                          kvp_status_name(status));
+    return kvpi_tool_fail("replay", "%s: %s", option, why[0] ? why : kvp_status_text(status));
 }
 
 /* Of several stores, the message names the one that is at fault. */
@@ -419,8 +461,8 @@ static int fail_store(const kvpi_attach_options *options, const char *url, const
         return fail(options, why, status);
     char shown[KVPI_STORE_URL_BYTES];
     (void)kvp_store_url_show(url, shown, sizeof shown);
-    return kvpi_tool_fail("replay", "--store %s: %s (%s)", kvpi_escape(shown).of,
-                          why[0] ? why : kvp_status_text(status), kvp_status_name(status));
+    return kvpi_tool_fail("replay", "--store %s: %s", kvpi_escape(shown).of,
+                          why[0] ? why : kvp_status_text(status));
 }
 
 static const char *url_of(const kvpi_attach_options *options, uint32_t i)
@@ -566,13 +608,6 @@ static int allocate(kvpi_attach *attach, const kvpi_attach_options *options,
     return TOOL_OK;
 }
 
-/* Store i of several, or the only one. */
-static const kvp_store *part_of(const kvpi_attach *attach, uint32_t i)
-{
-    const kvp_store *part = kvp_store_stack_part(attach->store, i);
-    return part != NULL ? part : attach->store;
-}
-
 static void describe_store(kvpi_attach *attach, const kvpi_attach_options *options)
 {
     kvpi_store_report *report = attach->report;
@@ -595,7 +630,7 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     kvp_config config;
     kvp_digest fingerprint;
     kvpi_attach *attach = calloc(1, sizeof *attach);
-    if (attach == NULL || kvp_cache_config(cache, &config) != KVP_OK ||
+    if (attach == NULL || kvp_cache_config_get(cache, &config) != KVP_OK ||
         make_fingerprint(options, &fingerprint) != KVP_OK) {
         free(attach);
         return kvpi_tool_fail("replay", "out of memory for the store");
@@ -628,7 +663,7 @@ static void scale(const kvpi_attach *attach, kvp_store_stats *stats)
 static void stop(kvpi_attach *attach)
 {
     attach->is_loaded = false; /* nobody else takes plans any more */
-    kvp_status status = wait_for_puts(attach, 0);
+    kvp_status status = wait_for_puts(attach);
     attach->report->unfinished = stats_of(attach).puts;
     while (status == KVP_OK && kvp_spill_stop(attach->spill, now_of(attach)) != KVP_OK) {
         attach->n_answers = 0;

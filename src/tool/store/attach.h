@@ -11,7 +11,7 @@
 #ifndef KVPI_STORE_ATTACH_H
 #define KVPI_STORE_ATTACH_H
 
-#include <kvpager/kvpager.h>
+#include <kvpager/all.h>
 
 #include "tool/store/modelled.h"
 #include "tool/store/replay_report.h"

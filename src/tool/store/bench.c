@@ -8,20 +8,21 @@
  * keep there is not touched. A round writes all records and reads them; the first one writes into
  * fresh space, and its writes are told apart.
  */
-#define _GNU_SOURCE /* O_DIRECT, nftw */
+#define _GNU_SOURCE /* O_DIRECT, statx, nftw */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/direct.h"
 #include "tool/args.h"
-#include "tool/models/args.h"
+#include "tool/models/models_args.h"
 #include "tool/models/step_model.h"
 #include "tool/store/command.h"
+#include "tool/progress.h"
 #include "tool/text.h"
 #include "tool/tool.h"
 #include "tool/input/escape.h"
@@ -34,45 +35,9 @@
 #define DEPTH          16u
 #define SINGLES        16u
 
-/* As replay's defaults (tool/replay/args.c): what of an accelerator's peaks is reached. */
+/* As replay's defaults (tool/replay/replay_args.c): what of an accelerator's peaks is reached. */
 static const kvpi_step_shares shares = {500, 800, UINT64_C(50000000000)};
 #define STEP_NS 1000000
-
-enum {
-    OPT_MODEL,
-    OPT_MODEL_CONFIG,
-    OPT_DEVICE,
-    OPT_TP,
-    OPT_DTYPE,
-    OPT_WEIGHTS_DTYPE,
-    OPT_BLOCK_TOKENS,
-    OPT_COMPUTE_RATE,
-    OPT_BYTES,
-    OPT_ROUNDS,
-    OPT_JSON,
-    OPT_HELP
-};
-
-static const kvpi_args_option options[] = {
-    [OPT_MODEL] = {"--model", "NAME", "a model of 'kvpager size --list'", 0},
-    [OPT_MODEL_CONFIG] = {"--model-config", "FILE", "or its Hugging Face config.json", 0},
-    [OPT_DEVICE] = {"--device", "NAME",
-                    "the accelerator that computes, as 'kvpager size'\n"
-                    "knows it (default " DEFAULT_DEVICE "): a model of its speed",
-                    0},
-    [OPT_TP] = {"--tp", "N", "tensor parallel over N accelerators (default 1)", 0},
-    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8", 0},
-    [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE", "of the weights", 0},
-    [OPT_BLOCK_TOKENS] = {"--block-tokens", "N", "tokens of a block (default 16)", 0},
-    [OPT_COMPUTE_RATE] = {"--compute-rate", "N",
-                          "prompt tokens a second that you measured, instead of\n--device", 0},
-    [OPT_BYTES] = {"--bytes", "SIZE", "of KV in a round (default 256MiB)", 0},
-    [OPT_ROUNDS] = {"--rounds", "N", "2 to 64 (default 5)", 0},
-    [OPT_JSON] = {"--json", NULL, "print one JSON object", 0},
-    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
-};
-
-#define N_OPTIONS (sizeof options / sizeof *options)
 
 typedef struct bench {
     kvpi_model_args model_args;
@@ -84,7 +49,6 @@ typedef struct bench {
     uint64_t bytes;
     uint64_t rounds;
     bool json;
-    bool help;
     char directory[4096]; /* that is made below the place; "": none */
     bool is_direct;
     bool is_server;
@@ -97,6 +61,7 @@ typedef struct bench {
     int32_t *tokens; /* of one record */
     uint8_t *kv;     /* [DEPTH][record_blocks][block_bytes rounded up to pages] */
     /* Measured. */
+    uint64_t record_memory;     /* bytes of servers that a record takes; 0: unknown */
     double fresh;               /* bytes a second of the first round's puts */
     double writes[MAX_ROUNDS];  /* [rounds - 1] */
     double reads[MAX_ROUNDS];   /* [rounds] */
@@ -105,49 +70,33 @@ typedef struct bench {
 
 /* -------------------------------------------------------------------------------------- options */
 
-static int take(const kvpi_args *args, int option, const char *value, bench *b)
-{
-    static const uint64_t tokens[2] = {1, KVP_BLOCK_TOKENS_MAX}, rounds[2] = {2, MAX_ROUNDS};
-    static const uint64_t rate[2] = {1, 1000000000};
-    switch (option) {
-    case OPT_MODEL: b->model_args.model_name = value; return 0;
-    case OPT_MODEL_CONFIG: b->model_args.config_path = value; return 0;
-    case OPT_DEVICE:
-        b->model_args.device = kvpi_devices_find(value);
-        return b->model_args.device != NULL
-                   ? 0
-                   : kvpi_args_wrong(
-                         args, "--device is '%s', which is not in 'kvpager size --list'", value);
-    case OPT_TP: return kvpi_model_args_tp(args, option, value, &b->model_args);
-    case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &b->model_args);
-    case OPT_WEIGHTS_DTYPE:
-        return kvpi_model_args_dtype(args, option, value, false, &b->model_args);
-    case OPT_BLOCK_TOKENS:
-        return kvpi_args_number(args, option, value, tokens, &b->model_args.size.block_tokens);
-    case OPT_COMPUTE_RATE: return kvpi_args_number(args, option, value, rate, &b->compute_rate);
-    case OPT_BYTES: return kvpi_args_size(args, option, value, &b->bytes);
-    case OPT_ROUNDS: return kvpi_args_number(args, option, value, rounds, &b->rounds);
-    case OPT_JSON: b->json = true; return 0;
-    case OPT_HELP: b->help = true; return 0;
-    case KVPI_ARGS_OPERAND:
-        if (b->place != NULL)
-            return kvpi_args_wrong(args, "one store only");
-        b->place = value;
-        return 0;
-    default: return KVPI_ARGS_WRONG;
-    }
-}
+#define AT(member) .at = offsetof(bench, member)
 
-static int parse(kvpi_args *args, bench *b)
+static const kvpi_args_option options[] = {
+    {"--model", "NAME", "a model of 'kvpager size --list'", kvpi_args_text,
+     AT(model_args.model_name), .title = "Options"},
+    KVPI_MODEL_CONFIG(bench, model_args, "or its Hugging Face config.json"),
+    KVPI_MODEL_DEVICE(bench, model_args,
+                      "the accelerator that computes, as 'kvpager size'\n"
+                      "knows it (default " DEFAULT_DEVICE "): a model of its speed",
+                      kvpi_model_args_size_list),
+    KVPI_MODEL_TP(bench, model_args, "tensor parallel over N accelerators (default 1)"),
+    KVPI_MODEL_DTYPE(bench, model_args, ""),
+    KVPI_MODEL_WEIGHTS_DTYPE(bench, model_args, "of the weights"),
+    {"--block-tokens", "N", "tokens of a block (default 16)", kvpi_args_number,
+     AT(model_args.size.block_tokens), 1, KVP_BLOCK_TOKENS_MAX},
+    {"--compute-rate", "N", "prompt tokens a second that you measured, instead of\n--device",
+     kvpi_args_number, AT(compute_rate), 1, 1000000000},
+    {"--bytes", "SIZE", "of KV in a round (default 256MiB)", kvpi_args_size, AT(bytes)},
+    {"--rounds", "N", "2 to 64 (default 5)", kvpi_args_number, AT(rounds), 2, MAX_ROUNDS},
+    {"--json", NULL, "print one JSON object", kvpi_args_yes, AT(json)},
+    KVPI_ARGS_HELP,
+    {NULL, NULL, "store", kvpi_args_file, AT(place)},
+};
+
+static int check_options(const kvpi_args *args, void *context)
 {
-    const char *value;
-    int option;
-    while ((option = kvpi_args_next(args, &value)) != KVPI_ARGS_END) {
-        if (take(args, option, value, b) != 0)
-            return -1;
-        if (b->help)
-            return 0;
-    }
+    bench *b = context;
     if (b->place == NULL)
         return kvpi_args_wrong(args, "which store? a PATH, file:PATH, memory: or redis://HOST");
     if ((b->model_args.model_name == NULL) == (b->model_args.config_path == NULL))
@@ -163,7 +112,8 @@ static int set_model(const kvpi_args *args, bench *b)
 {
     int status = kvpi_model_args_find(args, &b->model_args, &b->model);
     if (status == TOOL_OK)
-        status = kvpi_model_args_check(args, b->compute_rate == 0, &b->model, &b->model_args);
+        status =
+            kvpi_model_args_check(args, b->compute_rate == 0, false, &b->model, &b->model_args);
     if (status != TOOL_OK)
         return status;
     kvpi_size_count(&b->model, &b->model_args.size, &b->size); /* no memory: it cannot fail */
@@ -182,13 +132,6 @@ static int set_model(const kvpi_args *args, bench *b)
 
 /* ------------------------------------------------------------------------------------ the place */
 
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
 {
     (void)stat;
@@ -204,10 +147,11 @@ static bool try_direct(const char *directory)
     char path[4200];
     snprintf(path, sizeof path, "%s/direct", directory);
     const int file = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    const bool works = file >= 0 && kvpi_direct_works(file, 4096);
     if (file >= 0)
         close(file);
     unlink(path);
-    return file >= 0;
+    return works;
 #else
     (void)directory;
     return false;
@@ -259,7 +203,7 @@ static int open_place(bench *b)
     kvp_store_config config;
     kvp_store_config_init(&config);
     /* No model's, and on a server no other measurement's. */
-    const uint64_t own = now_ns() ^ (uint64_t)getpid() << 40;
+    const uint64_t own = kvpi_progress_now_ns() ^ (uint64_t)getpid() << 40;
     config.fingerprint.bytes[31] = 1;
     if (b->is_server)
         memcpy(config.fingerprint.bytes, &own, sizeof own);
@@ -344,6 +288,14 @@ static const char *result_text(uint32_t result)
     return result < sizeof texts / sizeof *texts ? texts[result] : "?";
 }
 
+/* The store may know more: which server does not answer, and why. */
+static int fail_with(const bench *b, const char *what, uint32_t result)
+{
+    char text[304] = "";
+    (void)kvp_store_describe(b->store, text, sizeof text);
+    return kvpi_tool_fail(COMMAND, "%s%s (%s)", what, result_text(result), text);
+}
+
 /* Put or get `n` records, `depth` at a time. Gives the nanoseconds. */
 static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, uint64_t *out_ns)
 {
@@ -354,7 +306,7 @@ static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, u
         places[n_free] = n_free;
         n_free++;
     }
-    const uint64_t begin = now_ns();
+    const uint64_t begin = kvpi_progress_now_ns();
     while (n_ended < n) {
         while (n_free > 0 && next < n) {
             const uint32_t place = places[--n_free];
@@ -371,13 +323,12 @@ static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, u
         kvp_store_poll(b->store, done, DEPTH, &n_done);
         for (uint32_t i = 0; i < n_done; i++) {
             if (done[i].result != KVP_STORE_OK)
-                return kvpi_tool_fail(COMMAND, "%s: %s", put ? "put" : "get",
-                                      result_text(done[i].result));
+                return fail_with(b, put ? "put: " : "get: ", done[i].result);
             places[n_free++] = (uint32_t)done[i].tag;
         }
         n_ended += n_done;
     }
-    *out_ns = now_ns() - begin;
+    *out_ns = kvpi_progress_now_ns() - begin;
     return TOOL_OK;
 }
 
@@ -389,10 +340,9 @@ static int wait_for_one(bench *b, kvp_status status)
         kvp_store_wait(b->store, UINT64_C(1000000000));
         kvp_store_poll(b->store, &done, 1, &n);
     }
-    if (status != KVP_OK || done.result != KVP_STORE_OK)
-        return kvpi_tool_fail(
-            COMMAND, "%s", status != KVP_OK ? kvp_status_text(status) : result_text(done.result));
-    return TOOL_OK;
+    if (status != KVP_OK)
+        return kvpi_tool_fail(COMMAND, "%s", kvp_status_text(status));
+    return done.result == KVP_STORE_OK ? TOOL_OK : fail_with(b, "", done.result);
 }
 
 /* A sync, or the end of a round's records. */
@@ -429,6 +379,33 @@ static int drop_round(bench *b, uint64_t round)
     return status;
 }
 
+/* What servers say of themselves: records of all, and what one takes of the memory of some. */
+typedef struct servers {
+    uint64_t records;
+    uint64_t record_memory;
+} servers;
+
+static void add_server(void *context, const kvp_store_directory *directory)
+{
+    servers *to = context;
+    to->records += directory->records;
+    if (directory->slot_bytes > 0)
+        to->record_memory = directory->slot_bytes;
+}
+
+static servers look_at_servers(const bench *b)
+{
+    servers found = {0};
+    kvp_store_scan_options scan;
+    char why[512];
+    kvp_store_scan_options_init(&scan);
+    scan.directory = add_server;
+    scan.context = &found;
+    if (!b->is_server || kvp_store_scan(b->place, &scan, why, sizeof why) != KVP_OK)
+        found = (servers){0};
+    return found;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -458,10 +435,13 @@ static double pick(const double *values, uint64_t n, int of)
 static int measure_round(bench *b, uint64_t round)
 {
     const double bytes = (double)b->n_records * b->record_blocks * (double)b->block_bytes;
-    uint64_t ns = 0, begin = now_ns();
+    const servers before = round == 0 ? look_at_servers(b) : (servers){0};
+    uint64_t ns = 0, begin = kvpi_progress_now_ns();
     if (run(b, true, round, b->n_records, DEPTH, &ns) != TOOL_OK || run_one(b, true) != TOOL_OK)
         return TOOL_FAILED;
-    const double rate = bytes / (double)(now_ns() - begin) * 1e9;
+    const double rate = bytes / (double)(kvpi_progress_now_ns() - begin) * 1e9;
+    if (round == 0 && before.records == 0) /* else it may be another's record */
+        b->record_memory = look_at_servers(b).record_memory;
     if (round == 0)
         b->fresh = rate;
     else
@@ -562,12 +542,15 @@ static void print_text(const bench *b)
     printf("a record         %" PRIu32 " blocks of %" PRIu64 " tokens, %s of KV\n",
            b->record_blocks, b->model_args.size.block_tokens,
            kvpi_text_bytes(b->record_blocks * (double)b->block_bytes).of);
+    if (b->record_memory > 0)
+        printf("                 %s of the server's memory\n",
+               kvpi_text_bytes((double)b->record_memory).of);
     printf("measured         %" PRIu64 " rounds of %s records%s\n", b->rounds,
            kvpi_text_count(b->n_records).of,
            b->is_server              ? ", on a server"
            : b->directory[0] == '\0' ? ", in memory"
            : b->is_direct            ? ""
-                                     : ", through the page cache: O_DIRECT is refused here");
+                                     : ", through the page cache: there is no direct I/O here");
     printf("write, fresh     %s/s, with a sync\n", kvpi_text_bytes(b->fresh).of);
     print_rate("write, again", b->writes, b->rounds - 1);
     print_rate("read", b->reads, b->rounds);
@@ -624,6 +607,7 @@ static int print_json(const bench *b)
     kvpi_figures_integer(&made, "block_tokens", b->model_args.size.block_tokens);
     kvpi_figures_integer(&made, "rounds", b->rounds);
     kvpi_figures_integer(&made, "records_per_round", b->n_records);
+    kvpi_figures_integer_if(&made, b->record_memory > 0, "record_memory_bytes", b->record_memory);
     kvpi_figures_flag(&made, "direct", b->is_direct);
     kvpi_figures_real(&made, "write_fresh_bytes_per_second", b->fresh);
     add_spread(&made, "write_bytes_per_second", b->writes, b->rounds - 1);
@@ -653,36 +637,29 @@ static int measure(bench *b)
     return status;
 }
 
-static void print_help(void)
-{
-    printf("Measure how fast a store writes and reads KV of a model, and say from which\n"
-           "length of prompt loading KV is faster than computing it.\n\n"
-           "Usage: kvpager store bench --model NAME [OPTIONS] PATH\n\n"
-           "PATH is a directory; what engines keep there is not touched: the measurement has\n"
-           "a directory of its own below it, and removes it. Checksums are made and\n"
-           "verified, as always. redis://HOST measures a server: records of the\n"
-           "measurement are dropped after each round.\n\nOptions:\n");
-    kvpi_args_print(options, N_OPTIONS);
-    printf("\nExit status: 0 done, 1 failed, 2 wrong usage.\n");
-}
+static const kvpi_args_command command = {
+    .name = COMMAND,
+    .about = "Measure how fast a store writes and reads KV of a model, and say from which\n"
+             "length of prompt loading KV is faster than computing it.\n\n"
+             "Usage: kvpager store bench --model NAME [OPTIONS] PATH\n\n"
+             "PATH is a directory; what engines keep there is not touched: the measurement has\n"
+             "a directory of its own below it, and removes it. Checksums are made and\n"
+             "verified, as always. redis://HOST measures a server: records of the\n"
+             "measurement are dropped after each round.\n",
+    .options = options,
+    .n_options = sizeof options / sizeof *options,
+    .more = "\nExit status: 0 done, 1 failed, 2 wrong usage.\n",
+    .check = check_options};
 
 int kvpi_store_bench(int argc, char **argv)
 {
-    kvpi_args args = {.command = COMMAND,
-                      .argc = argc,
-                      .argv = argv,
-                      .options = options,
-                      .n_options = N_OPTIONS,
-                      .next = 1};
+    kvpi_args args;
     bench b = {.bytes = UINT64_C(256) << 20, .rounds = 5};
-    kvpi_model_args_init(&b.model_args, "'kvpager size --list'", false);
-    if (parse(&args, &b) != 0)
-        return TOOL_USAGE;
-    if (b.help) {
-        print_help();
-        return TOOL_OK;
-    }
-    int status = set_model(&args, &b);
+    kvpi_model_args_init(&b.model_args, "'kvpager size --list'");
+    int status = kvpi_args_parse(&args, &command, argc, argv, &b);
+    if (status != KVPI_ARGS_GO)
+        return status;
+    status = set_model(&args, &b);
     if (status == TOOL_OK)
         status = measure(&b);
     if (status != TOOL_OK)

@@ -35,7 +35,4 @@ int kvpi_store_evict(const kvpi_store_args *args);
 /* bench.c; argv[0] is "bench". */
 int kvpi_store_bench(int argc, char **argv);
 
-/* Look at the store. 0; TOOL_FAILED, a message was printed. */
-int kvpi_store_scan(const kvpi_store_args *args, const kvp_store_scan_options *options);
-
 #endif

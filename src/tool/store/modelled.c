@@ -201,10 +201,12 @@ static void model_describe(const void *self, char *out_text, size_t text_bytes)
 {
     const struct modelled *modelled = self;
     const kvpi_modelled_options *options = &modelled->model->options;
-    kvpi_why(KVP_OK, out_text, text_bytes, "a model of %s, %s a second, latency %s",
-             options->is_remote ? "another machine" : "a disk",
-             kvpi_text_bytes((double)options->bytes_s).of,
-             kvpi_text_duration((double)options->latency_ns).of);
+    const kvpi_text rate = kvpi_text_bytes((double)options->bytes_s);
+    const kvpi_text latency = kvpi_text_duration((double)options->latency_ns);
+    kvpi_why(KVP_OK, out_text, text_bytes, "a model of %s, %s a second%s%s",
+             options->is_remote ? "another machine" : "a disk", rate.of,
+             options->latency_ns > 0 ? ", latency " : "",
+             options->latency_ns > 0 ? latency.of : "");
 }
 
 static uint64_t clock_of(void *context)

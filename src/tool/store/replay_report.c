@@ -125,6 +125,7 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
     kvpi_figures_close(to);
     kvpi_figures_integer(to, "unasked", report->unasked);
     add_gets(to, &report->store);
+    kvpi_figures_integer(to, "load_failed", report->spill.load_failed);
     kvpi_figures_integer(to, "checked_blocks", report->checked_blocks);
     kvpi_figures_integer(to, "unchecked_blocks", report->unchecked_blocks);
     kvpi_figures_integer(to, "wrong_blocks", report->wrong_blocks);
@@ -134,14 +135,24 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
     kvpi_figures_integer(to, "wrong_states", report->wrong_states);
 }
 
+static uint64_t left_out(const kvpi_store_report *report)
+{
+    const kvp_spill_stats *spill = &report->spill;
+    return spill->over_budget + spill->no_place + spill->no_block + spill->lost;
+}
+
 static void add_writes(kvpi_figures *to, const kvpi_store_report *report)
 {
     const kvp_spill_stats *spill = &report->spill;
     add_puts(to, &report->store);
     kvpi_figures_integer(to, "states_written", spill->states_written);
     kvpi_figures_integer(to, "states_left_out", spill->states_left_out);
-    kvpi_figures_integer(to, "left_out",
-                         spill->over_budget + spill->no_place + spill->no_block + spill->lost);
+    kvpi_figures_integer(to, "put_failed", spill->put_failed);
+    kvpi_figures_integer(to, "left_out", left_out(report));
+    kvpi_figures_integer(to, "over_budget", spill->over_budget);
+    kvpi_figures_integer(to, "no_place", spill->no_place);
+    kvpi_figures_integer(to, "no_block", spill->no_block);
+    kvpi_figures_integer(to, "lost", spill->lost);
     kvpi_figures_integer(to, "unfinished", report->unfinished);
     add_rest(to, &report->store);
 }
@@ -154,6 +165,7 @@ static void add_parts(kvpi_figures *to, const kvpi_store_report *report)
         kvpi_figures_open(to, NULL);
         add_url(to, report->is_model, part->url);
         kvpi_figures_text(to, "engine", part->described);
+        kvpi_figures_text(to, "trouble", part->trouble[0] != '\0' ? part->trouble : NULL);
         add_room(to, &part->stats);
         add_gets(to, &part->stats);
         add_puts(to, &part->stats);
@@ -188,6 +200,12 @@ static void print_latency(const json_t *store, const char *key, const char *labe
         kvpi_figures_print_rows(figures, row, 1, file);
 }
 
+static void print_trouble(const kvpi_store_part *part, FILE *file)
+{
+    if (part->trouble[0] != '\0')
+        fprintf(file, "  trouble          %s\n", kvpi_escape(part->trouble).of);
+}
+
 /* What each of several stores did. */
 static void print_parts(const kvpi_store_report *report, const json_t *store, FILE *file)
 {
@@ -202,6 +220,7 @@ static void print_parts(const kvpi_store_report *report, const json_t *store, FI
         show_url(report->is_model, report->parts[i].url, shown, sizeof shown);
         fprintf(file, "\nStore %s: %s\n", kvpi_escape(shown).of, report->parts[i].described);
         kvpi_figures_print_rows(json_array_get(parts, i), rows, sizeof rows / sizeof *rows, file);
+        print_trouble(&report->parts[i], file);
     }
 }
 
@@ -219,7 +238,16 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
         {true, "checked", "{checked_blocks}", "blocks from the host, {wrong_blocks} wrong"},
         {true, "written", "{stored}",
          "records of {record_blocks} blocks; {known} known, {refused} refused"},
-        {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
+        {true, "unfinished", "{unfinished}", "puts, given up in the end"},
+        {left_out(report) > 0, "left out", "{left_out}",
+         "records: {no_block} no host block, {lost} gone, {no_place} queue full, "
+         "{over_budget} over budget"},
+        {report->spill.put_failed > 0, "not written", "{put_failed}",
+         "records: refused, failed, or behind such a one"},
+        {report->spill.load_failed > 0, "not read", "{load_failed}",
+         "records: gone, bad or failed"},
+        {report->store.failed + report->store.away > 0, "failed", "{failed}",
+         "operations; {away} while the store was left alone"},
         {report->has_states, "states loaded", "{states_loaded}",
          "records of these; {checked_states} checked, {wrong_states} wrong"},
         {report->has_states, "states written", "{states_written}",
@@ -236,6 +264,8 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
         if (report->store.bad[i] > 0)
             fprintf(file, "  bad record       %llu: %s\n", (unsigned long long)report->store.bad[i],
                     kvp_bad_name(i));
+    if (report->n_parts == 1)
+        print_trouble(&report->parts[0], file);
     print_latency(store, "get_latency", "gets", file);
     print_latency(store, "put_latency", "puts", file);
     print_parts(report, store, file);

@@ -16,6 +16,8 @@
 typedef struct kvpi_store_part {
     const char *url;
     char described[304];
+    char trouble[304]; /* the last thing that it said of itself when an operation had failed */
+    uint64_t n_failed; /* operations that had failed then */
     kvp_store_stats stats;
 } kvpi_store_part;
 

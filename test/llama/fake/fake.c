@@ -22,6 +22,7 @@ struct llama_memory_i {
     uint32_t head;
     uint32_t n_used;
     uint32_t most_used;
+    llama_pos window; /* 0: none */
     cell *cells;
     uint64_t seen[FAKE_IDS]; /* the sum of fake_seen of the id's cells */
     uint32_t count[FAKE_IDS];
@@ -191,37 +192,97 @@ void fake_plant(struct llama_context *context, llama_seq_id id, llama_pos pos)
 
 /* -------------------------------------------------------------------------------------- decode */
 
+static llama_pos last_of(const struct llama_memory_i *memory, llama_seq_id id)
+{
+    return extreme((llama_memory_t)(uintptr_t)memory, id, 1);
+}
+
+static void check_token(const struct llama_context *context, const struct llama_batch *batch,
+                        int32_t i, llama_seq_id id, llama_pos *next)
+{
+    if (id < 0 || (uint32_t)id >= context->n_seq_max)
+        fake_broken("a token of this id", id, i);
+    if (next[id] == -2)
+        next[id] = last_of(&context->memory, id) + 1;
+    if (batch->pos[i] != next[id])
+        fake_broken("positions of an id do not continue", batch->pos[i], next[id]);
+    next[id]++;
+    if (batch->token[i] < 0)
+        fake_broken("a negative token", batch->token[i], i);
+}
+
+/* Ids of one token have the same positions. */
+static void check_pair(const struct llama_memory_i *memory, const llama_seq_id *ids)
+{
+    const llama_memory_t m = (llama_memory_t)(uintptr_t)memory;
+    if (extreme(m, ids[0], 0) != extreme(m, ids[1], 0) ||
+        extreme(m, ids[0], 1) != extreme(m, ids[1], 1))
+        fake_broken("two ids of a token have diverged", ids[0], ids[1]);
+}
+
 /* The batch is as llama.cpp wants it: each id continues where it ends. */
 static void check_batch(const struct llama_context *context, const struct llama_batch *batch)
 {
+    const struct llama_memory_i *memory = &context->memory;
     llama_pos next[FAKE_IDS];
     if (batch->n_tokens <= 0 || (uint32_t)batch->n_tokens > context->n_batch)
         fake_broken("a batch of this size", batch->n_tokens, context->n_batch);
     for (llama_seq_id id = 0; id < FAKE_IDS; id++)
         next[id] = -2;
     for (int32_t i = 0; i < batch->n_tokens; i++) {
-        const llama_seq_id id = batch->seq_id[i][0];
-        if (batch->n_seq_id[i] != 1 || id < 0 || (uint32_t)id >= context->n_seq_max)
-            fake_broken("a token of these ids", batch->n_seq_id[i], id);
-        if (next[id] == -2)
-            next[id] = extreme((llama_memory_t)(uintptr_t)&context->memory, id, 1) + 1;
-        if (batch->pos[i] != next[id])
-            fake_broken("positions of an id do not continue", batch->pos[i], next[id]);
-        next[id]++;
-        if (batch->token[i] < 0)
-            fake_broken("a negative token", batch->token[i], i);
+        if (batch->n_seq_id[i] != 1 && batch->n_seq_id[i] != 2)
+            fake_broken("a token of so many ids", batch->n_seq_id[i], i);
+        for (int32_t k = 0; k < batch->n_seq_id[i]; k++)
+            check_token(context, batch, i, batch->seq_id[i][k], next);
+        if (batch->n_seq_id[i] == 2)
+            check_pair(memory, batch->seq_id[i]);
     }
+}
+
+/* The only id of a cell. */
+static llama_seq_id id_of(const cell *c)
+{
+    llama_seq_id id = 0;
+    while (!has_id(c, id))
+        id++;
+    return id;
+}
+
+static int may_take(const struct llama_memory_i *memory, const cell *c)
+{
+    return c->pos < 0 || (memory->window > 0 && c->n_ids == 1 &&
+                          last_of(memory, id_of(c)) + 1 - c->pos >= memory->window);
+}
+
+/* A cell that can be taken is empty, and its id has lost what it had before it. */
+static void take(struct llama_memory_i *memory, cell *c)
+{
+    if (c->pos < 0)
+        return;
+    const uint32_t head = memory->head;
+    (void)llama_memory_seq_rm(memory, id_of(c), -1, c->pos + 1);
+    memory->head = head;
 }
 
 static cell *find_cell(struct llama_memory_i *memory)
 {
     for (uint32_t tested = 0; tested < memory->n_cells; tested++) {
-        const uint32_t i = memory->head;
+        cell *c = &memory->cells[memory->head];
         memory->head = (memory->head + 1) % memory->n_cells;
-        if (memory->cells[i].pos < 0)
-            return &memory->cells[i];
+        if (!may_take(memory, c))
+            continue;
+        take(memory, c);
+        return c;
     }
     return NULL;
+}
+
+static uint32_t count_free(const struct llama_memory_i *memory)
+{
+    uint32_t n = memory->n_cells - memory->n_used;
+    for (uint32_t i = 0; i < memory->n_cells && memory->window > 0; i++)
+        n += memory->cells[i].pos >= 0 && may_take(memory, &memory->cells[i]);
+    return n;
 }
 
 static void fill_cell(struct llama_memory_i *memory, cell *c, llama_pos pos, uint64_t kv)
@@ -249,6 +310,12 @@ llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, l
         }
     }
     return next;
+}
+
+int fake_is_left_out(const struct llama_context *context, llama_seq_id id, llama_pos pos)
+{
+    const struct llama_memory_i *memory = &context->memory;
+    return memory->window > 0 && last_of(memory, id) - pos >= memory->window;
 }
 
 int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv)
@@ -279,7 +346,8 @@ static void compute(struct llama_context *context, const struct llama_batch *bat
                                               : fake_logit(c->kv, k);
         context->out_index[context->n_out++] = i;
     }
-    add_id(memory, c, id);
+    for (int32_t k = 0; k < batch->n_seq_id[i]; k++)
+        add_id(memory, c, batch->seq_id[i][k]);
 }
 
 /* Whole ubatches stay when a decode fails; of the last one llama.cpp removes what it began. */
@@ -310,7 +378,7 @@ int32_t llama_decode(struct llama_context *context, struct llama_batch batch)
 {
     context->n_out = 0;
     check_batch(context, &batch);
-    if (context->memory.n_cells - context->memory.n_used < (uint32_t)batch.n_tokens)
+    if (count_free(&context->memory) < (uint32_t)batch.n_tokens)
         return 1;
     if (context->fail_result != 0)
         return fail(context, &batch);
@@ -376,6 +444,7 @@ struct llama_context *llama_init_from_model(struct llama_model *model,
     }
     struct llama_memory_i *memory = &context->memory;
     memory->n_cells = params.n_ctx;
+    memory->window = model->n_swa;
     memory->cells = calloc(params.n_ctx, sizeof *memory->cells);
     context->model = model;
     context->n_vocab = model->has_text ? FAKE_TEXT_TOKENS : FAKE_VOCABULARY;

@@ -1,5 +1,9 @@
 /* fake: a library with llama.cpp's interface, whose cells know what they hold.
  *
+ * With n_swa, a cell that one id has and that its next token would not see may be taken, whatever
+ * swa_full says, and then the id loses what it has before that cell. States leave such cells out.
+ * Tokens still see all cells of their id, so each that is lost changes logits.
+ *
  * KV of a token is a number made of the token, its position, and all cells that it sees: those of
  * its id at lower positions. Its logits are made of that number, so a cell that is missing, wrong
  * or one too many changes them. fake_kv tells what is right, from the tokens alone.
@@ -59,6 +63,9 @@ float fake_logit(uint64_t kv, uint32_t i);
 llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, llama_pos pos,
                          uint64_t *out_kv);
 int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv);
+
+/* Does a state of the id leave out its cell at the position? */
+int fake_is_left_out(const struct llama_context *context, llama_seq_id id, llama_pos pos);
 
 /* From now on the KV of a token is that of token + shift. */
 void fake_shift_tokens(struct llama_context *context, int32_t shift);

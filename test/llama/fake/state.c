@@ -28,7 +28,7 @@ size_t llama_state_seq_get_size_ext(struct llama_context *context, llama_seq_id 
     llama_pos pos = -1;
     (void)flags;
     while ((pos = fake_next_cell(context, id, pos, &kv)) >= 0)
-        n++;
+        n += fake_is_left_out(context, id, pos) ? 0 : 1;
     return sizeof n + n * sizeof(saved_cell);
 }
 
@@ -42,6 +42,8 @@ size_t llama_state_seq_get_data_ext(struct llama_context *context, uint8_t *out,
     if (size < llama_state_seq_get_size_ext(context, id, flags))
         return 0;
     while ((pos = fake_next_cell(context, id, pos, &cell.kv)) >= 0) {
+        if (fake_is_left_out(context, id, pos))
+            continue;
         cell.pos = pos;
         memcpy(out + sizeof n + n++ * sizeof cell, &cell, sizeof cell);
     }

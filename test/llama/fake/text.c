@@ -39,8 +39,8 @@ struct llama_model_params llama_model_default_params(void)
     return (struct llama_model_params){.n_gpu_layers = -1, .load_mtp = true};
 }
 
-/* A file of words: "fake-model", then any of step_us=N, architecture=NAME, no-template. Nothing is
- * loaded without a back end. */
+/* A file of words: "fake-model", then any of step_us=N, n_swa=N, architecture=NAME, no-template.
+ * Nothing is loaded without a back end. */
 struct llama_model *llama_model_load_from_file(const char *path, struct llama_model_params params)
 {
     char word[64], name[64];
@@ -58,7 +58,8 @@ struct llama_model *llama_model_load_from_file(const char *path, struct llama_mo
     model->has_text = true;
     model->chat_template = "{{ '<|im_start|>' }}";
     while (fscanf(file, "%63s", word) == 1) {
-        if (sscanf(word, "step_us=%u", &model->step_us) == 1)
+        if (sscanf(word, "step_us=%u", &model->step_us) == 1 ||
+            sscanf(word, "n_swa=%d", &model->n_swa) == 1)
             continue;
         if (strcmp(word, "no-template") == 0)
             model->chat_template = "{{ messages }}";

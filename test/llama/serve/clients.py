@@ -62,7 +62,8 @@ def run(rounds):
             assert not failures, failures[:3]
         for _ in range(2000):
             metrics = server.metrics()
-            if metrics["requests_running"] + metrics["requests_waiting"] == 0:
+            if (metrics["requests_running"] + metrics["requests_waiting"] == 0
+                    and metrics["http_connections"] <= 2): # those of this scrape
                 break
             time.sleep(0.005)
         assert metrics["requests_ended_total"] >= 133 * rounds, metrics

@@ -114,7 +114,7 @@ def check_damaged(folder):
 def check_small(folder):
     """The directory never takes more than it may, and requests are answered."""
     size = 64 * 1024
-    with Server(*options(folder, "--cache-disk-size", str(size))) as server:
+    with Server(*options(folder, "--cache-disk-size", f"{size}B")) as server:
         for i in range(20):
             cached(server, f"{i} {TEXT}")
         metrics = server.metrics()

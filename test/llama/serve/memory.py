@@ -53,14 +53,14 @@ def check_refused(folder):
     model = os.path.join(folder, "model")
     with open(model, "w", encoding="utf-8") as file:
         file.write("fake-model")
-    for options, sentence in [([*HOST, "63"], "--host-memory: 63 bytes are no blocks: a block has 64 "),
+    for options, sentence in [([*HOST, "63B"], "--host-memory: 63 bytes are no blocks: a block has 64 "),
                               ([*HOST, "512G"], "bytes are too many blocks")]:
         status, said = refused("-m", model, *options)
         assert status == 1 and sentence in said, said
     with open(model, "w", encoding="utf-8") as file:
         file.write("fake-model architecture=mamba")
     assert "recurrent" in refused("-m", model, *HOST, "1M")[1]
-    with Server(*HOST, "64") as server:  # one block
+    with Server(*HOST, "64B") as server:  # one block
         assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
         assert server.metrics()["host_evicted_blocks_total"] > 0
 

@@ -22,6 +22,11 @@ COLOURS_OF_MAP = """(() => { const c = document.getElementById("map");
   for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add([d[i], d[i + 1], d[i + 2]].join());
   return seen.size; })()"""
 
+# What scrolls and does not say so, or says so and does not; and whether each scrolls.
+SCROLLS = """[...document.querySelectorAll(".scroll")].map((e) => [e.id, e.tabIndex === 0 &&
+  e.nextElementSibling.getBoundingClientRect().height > 0,
+  e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1])"""
+
 SHARED = """[...document.querySelectorAll("#tree .node")].some((n) =>
   n.querySelectorAll(".chip").length === 2)"""
 
@@ -63,6 +68,8 @@ def check_page(browser, server, width, dark):
     assert (back == "rgb(16, 18, 22)") == dark, back
     assert browser.evaluate(WIDE) == [], browser.evaluate(WIDE)
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    scrolls = browser.evaluate(SCROLLS)
+    assert len(scrolls) == 2 and all(said == does for _, said, does in scrolls), scrolls
     bad = [event for event in browser.events if event.get("method") in (
         "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")]
     assert not bad, bad
@@ -71,6 +78,7 @@ def check_page(browser, server, width, dark):
     here = f"http://{server.host}:{server.port}/"
     assert all(url.startswith((here, "data:")) for url in asked), asked
     browser.screenshot(os.path.join(PICTURES, f"serve-{width}-{'dark' if dark else 'light'}.png"))
+    return {does for _, _, does in scrolls}
 
 
 def check_key(browser):
@@ -94,8 +102,12 @@ def main():
     with Server("-c", "4096", "--temp", "0", "--seed", "1", model="fake-model step_us=20000") as server:
         server.post("/v1/completions", prompt="hidden words of a tenant" * 3, max_tokens=2, cache_salt="x")
         assert greedy("x", 1)[0]
+        seen = set()
         for width, dark in SIZES:
-            check_page(browser, server, width, dark)
+            seen |= check_page(browser, server, width, dark)
+            for row in range(8):
+                server.post("/v1/completions", prompt=f"row {row}", max_tokens=1)
+        assert seen == {False, True}, seen
     check_key(browser)
     browser.close()
     assert threading.active_count() == 1

@@ -33,13 +33,16 @@
  *   - With a host tier, what is evicted or swapped out is read before its cells are removed, in
  *     pieces of neighbouring blocks of one id. What comes back goes to keepers. A piece takes cells
  *     for all its blocks for a moment: so many are in no block.
+ *   - With a sliding window llama.cpp takes cells that one id has and does not see any more. So an
+ *     id that is longer than the window has a second id with the same cells, and the batch names
+ *     both. Pieces have at most as many tokens as the window: longer states are not whole.
  *   - If llama_decode fails or is aborted, everything behind the last commit is removed from every
  *     id of the batch, and its requests wait again.
  *
  * Models. Every position must be a cell that stays until it is removed: plain attention. Refused by
  * name: recurrent and hybrid models, encoders, diffusion models, M-RoPE (positions of images are no
- * tokens), caches that compress, and sliding windows unless the context is made with swa_full (all
- * layers then keep all cells; attention is the same, memory is that of a model without windows).
+ * tokens), caches that compress, sliding windows without swa_full, and chunks (llama4) that are not
+ * longer than max_seq_tokens.
  *
  * llama.cpp changes its structs between releases. This library is compiled with one llama.h, and
  * refuses a libllama whose llama_context_params has another size or other defaults. It is a static
@@ -66,11 +69,12 @@ typedef struct kvp_llama kvp_llama;
 
 typedef struct kvp_llama_config {
     size_t struct_size;       /* set by kvp_llama_config_init */
-    uint32_t block_tokens;    /* S, 1..1024; default 16 */
-    uint32_t max_ids;         /* sequence ids of the context, one of them never used, 4..256;
+    uint32_t block_tokens;    /* S, 1..1024, or the model's window; default 16 */
+    uint32_t max_ids;         /* sequence ids of the context, one of them never used, at least 4;
                                 0 = 256: all that llama.cpp has */
     uint32_t max_running;     /* sequences that run at once, 1..(max_ids - 2) / 2, with a host tier
-                                 / 3; default 32 */
+                                 / 3; if sequences may be longer than the model's sliding window,
+                                 (max_ids - 3) / 4 and / 6; default 32 */
     uint32_t max_requests;    /* kvp_sched_config; default 1024 */
     uint32_t max_seq_tokens;  /* of one sequence; 0 = all cells */
     uint32_t step_tokens;     /* token budget of a step; 0 = the context's n_batch */
@@ -91,8 +95,9 @@ typedef struct kvp_llama_config {
        with flash attention ENABLED in the context's parameters: else host_blocks count as 0, and
        kvp_llama_create says so in out_why, with KVP_OK */
     uint32_t host_blocks;    /* null block included, 0 (default): none, else 2..2^31-1 */
-    uint32_t stretch_tokens; /* most tokens that are copied in one piece; so many cells are left
-                                out of the blocks. 1..half of the cells; default 256 */
+    uint32_t stretch_tokens; /* most tokens that are copied in one piece, or the model's window if
+                                that is less; so many cells are left out of the blocks. 1..half of
+                                the cells; default 256 */
     uint32_t idle_cells;     /* cells of cached blocks that no request uses, at most, when
                                         a step begins: llama.cpp's attention walks over idle cells,
                                         too. The coldest ones are dropped. 0 (default): all cells */
@@ -195,6 +200,7 @@ typedef struct kvp_llama_stats {
     uint64_t slow_blocks;     /* not kept on the host, because computing them is faster */
     uint64_t host_bytes;      /* gauge: of all pieces, and of those the bytes of blocks that are */
     uint64_t host_dead_bytes; /* gone: a piece is freed as a whole */
+    uint32_t second_ids;      /* gauge: of open ids and keepers that are longer than a window */
 } kvp_llama_stats;
 
 /* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids + pieces). */
@@ -275,6 +281,7 @@ kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path
  *   L5 llama_memory_seq_pos_min and _max of every id are what is expected
  *   L6 a host block with content is in one piece, and pieces are held by host blocks only
  *   L7 no plan copies a block on write and then replaces it
+ *   L8 an id that is longer than the model's window has a second id with the same positions
  * Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  read. Call it between kvp_llama_finish and kvp_llama_run. Cost: O(ids x row)

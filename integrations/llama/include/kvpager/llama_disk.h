@@ -17,13 +17,14 @@
  *
  * Records. A record is the KV of record_tokens consecutive tokens, from a multiple of that on, as
  * one state of llama.cpp: as many as the longest piece of the host tier (stretch_tokens). Only
- * whole records are written and read, so prompts below that length gain nothing.
+ * whole records are written and read, so prompts below that length gain nothing, nor does the last
+ * record of a prompt that ends with it: its last token is computed.
  *
  * Writing. A record is written when its tokens are computed and committed, while their cells are
  * sure to be there. So it is on the disk when the device evicts it, when the host tier drops it,
- * and when the process is killed. What the disk has is not written again. At most 32 records, or
- * 256 MiB but four at least, are under way. A sequence whose records must wait, and that ends
- * first, loses its last ones.
+ * and when the process is killed. What the disk has is not written again, until it may have lost
+ * half of what it has. At most 32 records, or 256 MiB but four at least, are under way each way. A
+ * sequence whose records must wait, and that ends first, loses its last ones.
  *
  * Reading. When kvp_llama_run begins, it looks at waiting requests before they are admitted. If the
  * disk has records behind what is cached of a prompt, and reading them is not known to be slower
@@ -110,12 +111,12 @@ typedef struct kvp_llama_disk_stats {
     uint32_t is_off;        /* 1: llama.cpp refused a record, and the disk is left alone */
     uint64_t record_bytes;  /* KV of a record, filled up to 4 KiB */
     uint64_t asked;   /* requests for which the disk was asked: the next seven, and `asking` */
-    uint64_t loaded;  /* something was read for them */
+    uint64_t loaded;  /* something was read for them, or for others with their prefix */
     uint64_t nothing; /* the disk had nothing that the cache lacked */
     uint64_t slow;    /* it had, and computing was measured faster */
     uint64_t no_room; /* host memory had no room for it */
     uint64_t failed;  /* what was wanted could not be read, or had gone */
-    uint64_t late;    /* max_wait_ns was over; what came later is cached */
+    uint64_t late;    /* max_wait_ns was over; what was being read is cached when it comes */
     uint64_t aborted; /* the request was aborted or paused meanwhile */
     uint64_t busy;    /* requests not asked for, because too many were */
     uint64_t loaded_tokens; /* that were read, and went to the host tier */

@@ -275,7 +275,7 @@ static void publish(kvpi_loop *loop)
     kvpi_figures *figures = &loop->counts;
     uint32_t n_over = 0;
     (void)kvp_sched_stats_get(loop->sched, &figures->sched);
-    (void)kvp_cache_stats(loop->cache, &figures->cache);
+    (void)kvp_cache_stats_get(loop->cache, &figures->cache);
     kvp_llama_stats_get(loop->engine, &figures->llama);
     kvpi_cache_disk_figures(loop->engine, &figures->disk);
     figures->queued = 0;

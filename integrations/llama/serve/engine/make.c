@@ -6,6 +6,7 @@
 #include "../../src/models.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { ARENA_TOKENS = 1 << 22, EVENTS = 16 };
 
@@ -128,8 +129,8 @@ static int set_limits(kvpi_loop *loop)
 {
     kvp_config config;
     kvp_stats stats;
-    if (kvp_cache_config(loop->cache, &config) != KVP_OK ||
-        kvp_cache_stats(loop->cache, &stats) != KVP_OK)
+    if (kvp_cache_config_get(loop->cache, &config) != KVP_OK ||
+        kvp_cache_stats_get(loop->cache, &stats) != KVP_OK)
         return -1;
     loop->limits = (kvpi_limits){.block_tokens = config.block_tokens,
                                  .usable_blocks = (uint32_t)stats.usable_blocks,
@@ -143,6 +144,10 @@ static int set_limits(kvpi_loop *loop)
 static kvp_status create(kvpi_loop *loop, struct llama_model *model, uint32_t host_blocks,
                          kvp_why *why)
 {
+    static const struct {
+        const char *field, *option;
+    } names[] = {
+        {"max_running", "-np"}, {"block_tokens", "--block-tokens"}, {"max_seq_tokens", "-c"}};
     const kvpi_options *options = loop->options;
     struct llama_context_params params = context_params(options);
     kvp_llama_config config;
@@ -172,7 +177,11 @@ static kvp_status create(kvpi_loop *loop, struct llama_model *model, uint32_t ho
     config.arena_tokens = ARENA_TOKENS;
     config.cache = &cache;
     config.sched = &sched;
-    return kvp_llama_create(&config, model, &params, &loop->engine, why);
+    const kvp_status status = kvp_llama_create(&config, model, &params, &loop->engine, why);
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && status == KVP_E_ARG; i++)
+        if (strcmp(why->field, names[i].field) == 0)
+            (void)snprintf(why->field, sizeof why->field, "%s", names[i].option);
+    return status;
 }
 
 int kvpi_make_engine(kvpi_loop *loop, struct llama_model *model, kvp_why *out_why)

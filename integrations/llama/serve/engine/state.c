@@ -339,7 +339,7 @@ char *kvpi_state_json(const kvpi_loop *loop)
 {
     kvp_config config;
     view v = {.loop = loop};
-    if (kvp_cache_config(loop->cache, &config) != KVP_OK)
+    if (kvp_cache_config_get(loop->cache, &config) != KVP_OK)
         return NULL;
     v.block_tokens = config.block_tokens;
     v.n_blocks = config.n_blocks;

@@ -102,9 +102,9 @@ impl Cache {
     ///
     /// None that a caller can cause.
     pub fn config(&self) -> Result<Config> {
-        let raw = get(|out, size| {
+        let raw = get(|out| {
             // SAFETY: writes `size` bytes.
-            unsafe { sys::kvp_cache_config_sized(self.as_ptr(), out, size) }
+            unsafe { sys::kvp_cache_config_get(self.as_ptr(), out) }
         })?;
         // SAFETY: `uncached_tokens` is in the cache.
         Ok(unsafe { Config::from_raw(&raw) })
@@ -117,7 +117,7 @@ impl Cache {
     /// None that a caller can cause.
     pub fn stats(&self) -> Result<Stats> {
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_cache_stats_sized(self.as_ptr(), out, size) })
+        get(|out| unsafe { sys::kvp_cache_stats_get(self.as_ptr(), out) })
     }
 
     /// Audits the cache. Level 1: sums, O(1); 2: pool and queue, O(N); 3: every invariant.
@@ -127,7 +127,7 @@ impl Cache {
     /// [`Error::Corrupt`] with what does not hold; [`Error::Argument`]: there is no such level.
     pub fn check(&mut self, level: i32) -> Result<()> {
         // SAFETY: exclusive.
-        audit(|out| unsafe { sys::kvp_check(self.as_ptr(), level, out) })
+        audit(|out| unsafe { sys::kvp_cache_check(self.as_ptr(), level, out) })
     }
 
     /// What the most recent call that changed the cache evicted, in order.
@@ -150,11 +150,9 @@ impl Cache {
     ///
     /// [`Error::Argument`]: no such tier or block.
     pub fn block(&self, tier: Tier, block: i32) -> Result<BlockInfo> {
-        get(|out, size| {
+        get(|out| {
             // SAFETY: writes `size` bytes.
-            unsafe {
-                sys::kvp_block_info_get_sized(self.as_ptr(), 0, tier.0.into(), block, out, size)
-            }
+            unsafe { sys::kvp_block_info_get(self.as_ptr(), 0, tier.0.into(), block, out) }
         })
         .map(|raw: sys::kvp_block_info| raw.into())
     }
@@ -234,9 +232,9 @@ impl Cache {
     ///
     /// [`Error::Handle`]; [`Error::TooLong`]; [`Error::Argument`] names the field of the prompt.
     pub fn find<'a>(&mut self, ns: Namespace, prompt: impl Into<Prompt<'a>>) -> Result<OpenInfo> {
-        self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_open_info, size| {
+        self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_open_info| {
             // SAFETY: exclusive; reads the prompt; writes `size` bytes.
-            unsafe { sys::kvp_match_sized(cache, ns.0, prompt, out, size) }
+            unsafe { sys::kvp_cache_match(cache, ns.0, prompt, out) }
         })
         .map(Into::into)
     }
@@ -251,9 +249,9 @@ impl Cache {
         ns: Namespace,
         prompt: impl Into<Prompt<'a>>,
     ) -> Result<Admission> {
-        self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_admission, size| {
+        self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_admission| {
             // SAFETY: as above.
-            unsafe { sys::kvp_can_open_sized(cache, ns.0, prompt, out, size) }
+            unsafe { sys::kvp_cache_can_open(cache, ns.0, prompt, out) }
         })
         .map(Into::into)
     }
@@ -272,11 +270,10 @@ impl Cache {
         prompt: impl Into<Prompt<'a>>,
     ) -> Result<(Seq, OpenInfo)> {
         let mut seq = sys::kvp_seq::default();
-        let info =
-            self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_open_info, size| {
-                // SAFETY: as above; writes the handle on success.
-                unsafe { sys::kvp_seq_open_sized(cache, ns.0, prompt, &mut seq, out, size) }
-            })?;
+        let info = self.ask(ns, prompt.into(), |cache, prompt, out: &mut sys::kvp_open_info| {
+            // SAFETY: as above; writes the handle on success.
+            unsafe { sys::kvp_seq_open(cache, ns.0, prompt, &mut seq, out) }
+        })?;
         Ok((Seq(seq), info.into()))
     }
 
@@ -290,11 +287,11 @@ impl Cache {
         &mut self,
         ns: Namespace,
         prompt: Prompt<'_>,
-        call: impl FnOnce(*mut sys::kvp_cache, &sys::kvp_prompt, &mut T, usize) -> i32,
+        call: impl FnOnce(*mut sys::kvp_cache, &sys::kvp_prompt, &mut T) -> i32,
     ) -> Result<T> {
         let prompt = prompt.to_raw()?;
         let mut out = T::default();
-        let status = call(self.as_ptr(), &prompt, &mut out, std::mem::size_of::<T>());
+        let status = call(self.as_ptr(), &prompt, &mut out);
         match self.done(status) {
             Ok(()) => Ok(out),
             // SAFETY: exclusive; the prompt's pointers are still good.
@@ -374,7 +371,7 @@ impl Cache {
     pub fn can_extend(&mut self, batch: &Batch<'_>) -> Result<Admission> {
         let raw = batch.to_raw()?;
         // SAFETY: as above; writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_can_extend_sized(self.as_ptr(), &raw, out, size) })
+        get(|out| unsafe { sys::kvp_cache_can_extend(self.as_ptr(), &raw, out) })
             .map(|raw: sys::kvp_admission| raw.into())
     }
 
@@ -513,7 +510,7 @@ impl Cache {
     /// [`Error::Handle`].
     pub fn info(&self, seq: Seq) -> Result<SeqInfo> {
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_seq_info_get_sized(self.as_ptr(), seq.0, out, size) })
+        get(|out| unsafe { sys::kvp_seq_info_get(self.as_ptr(), seq.0, out) })
             .map(|raw: sys::kvp_seq_info| raw.into())
     }
 
@@ -670,9 +667,9 @@ impl Cache {
     /// [`Error::State`]; [`Error::Handle`]; [`Error::Argument`].
     pub fn can_swap_out(&mut self, seqs: &[Seq]) -> Result<Admission> {
         let (n, handles) = (count("seqs", seqs.len())?, seqs.as_ptr().cast());
-        get(|out, size| {
+        get(|out| {
             // SAFETY: exclusive; reads `n` handles; writes `size` bytes.
-            unsafe { sys::kvp_can_swap_out_sized(self.as_ptr(), handles, n, out, size) }
+            unsafe { sys::kvp_cache_can_swap_out(self.as_ptr(), handles, n, out) }
         })
         .map(|raw: sys::kvp_admission| raw.into())
     }
@@ -684,11 +681,9 @@ impl Cache {
     /// As [`swap_in`](Cache::swap_in), but for blocks and the plan.
     pub fn can_swap_in(&mut self, seqs: &[Seq], reserve_tokens: u32) -> Result<Admission> {
         let (n, handles) = (count("seqs", seqs.len())?, seqs.as_ptr().cast());
-        get(|out, size| {
+        get(|out| {
             // SAFETY: as above.
-            unsafe {
-                sys::kvp_can_swap_in_sized(self.as_ptr(), handles, n, reserve_tokens, out, size)
-            }
+            unsafe { sys::kvp_cache_can_swap_in(self.as_ptr(), handles, n, reserve_tokens, out) }
         })
         .map(|raw: sys::kvp_admission| raw.into())
     }
@@ -703,9 +698,9 @@ impl Cache {
     }
 
     fn shortage(&self) -> Shortage {
-        let raw: Result<sys::kvp_shortage> = get(|out, size| {
+        let raw: Result<sys::kvp_shortage> = get(|out| {
             // SAFETY: writes `size` bytes.
-            unsafe { sys::kvp_cache_shortage_sized(self.as_ptr(), out, size) }
+            unsafe { sys::kvp_cache_shortage_get(self.as_ptr(), out) }
         });
         raw.map_or(Shortage::default(), |raw| Shortage {
             missing_blocks: raw.missing_blocks,
@@ -722,9 +717,9 @@ pub fn version() -> &'static str {
 }
 
 /// What a call writes into a struct of this size.
-pub(crate) fn get<T: Default>(call: impl FnOnce(*mut T, usize) -> i32) -> Result<T> {
+pub(crate) fn get<T: Default>(call: impl FnOnce(*mut T) -> i32) -> Result<T> {
     let mut out = T::default();
-    outcome(call(&mut out, std::mem::size_of::<T>())).map(|()| out)
+    outcome(call(&mut out)).map(|()| out)
 }
 
 /// Replaces what is in `out` by what a call gives. It takes a capacity, and reports how many there

@@ -76,7 +76,7 @@ impl Default for Config {
     fn default() -> Config {
         let mut raw = sys::kvp_config::default();
         // SAFETY: writes the struct.
-        unsafe { sys::kvp_config_init_sized(&mut raw, std::mem::size_of_val(&raw)) };
+        unsafe { sys::kvp_config_init(&mut raw) };
         // SAFETY: the defaults have no uncached tokens.
         unsafe { Config::from_raw(&raw) }
     }

@@ -96,5 +96,5 @@ unsafe fn view<'a, T>(data: *const T, n: u32) -> &'a [T] {
 }
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../../docs/RUST.md")]
+#[doc = include_str!("../../README.md")]
 struct Manual;

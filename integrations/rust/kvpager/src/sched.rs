@@ -343,7 +343,7 @@ impl Scheduler {
     /// None that a caller can cause.
     pub fn sched_stats(&self) -> Result<SchedStats> {
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_sched_stats_get_sized(self.as_sched_ptr(), out, size) })
+        get(|out| unsafe { sys::kvp_sched_stats_get(self.as_sched_ptr(), out) })
     }
 
     /// Audits the cache, at a level of [`Cache::check`], and then the scheduler.
@@ -438,7 +438,7 @@ impl Scheduler {
     pub fn request(&self, request: Request) -> Result<RequestInfo> {
         let sched = self.as_sched_ptr();
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_request_info_get_sized(sched, request.0, out, size) })
+        get(|out| unsafe { sys::kvp_request_info_get(sched, request.0, out) })
             .map(|raw: sys::kvp_request_info| raw.into())
     }
 
@@ -448,11 +448,9 @@ impl Scheduler {
     ///
     /// [`Error::Handle`]; [`Error::Argument`]: there is no such sample.
     pub fn sample(&self, request: Request, sample: u32) -> Result<SampleInfo> {
-        let raw: sys::kvp_sample_info = get(|out, size| {
+        let raw: sys::kvp_sample_info = get(|out| {
             // SAFETY: writes `size` bytes.
-            unsafe {
-                sys::kvp_request_sample_sized(self.as_sched_ptr(), request.0, sample, out, size)
-            }
+            unsafe { sys::kvp_request_sample(self.as_sched_ptr(), request.0, sample, out) }
         })?;
         Ok(SampleInfo {
             seq: (raw.seq.bits != 0).then_some(Seq(raw.seq)),
@@ -512,7 +510,7 @@ impl Scheduler {
     pub fn step(&mut self) -> Result<Step<'_>> {
         let sched = self.as_sched_ptr();
         // SAFETY: exclusive; writes `size` bytes.
-        self.step = get(|out, size| unsafe { sys::kvp_sched_step_sized(sched, out, size) })?;
+        self.step = get(|out| unsafe { sys::kvp_sched_step(sched, out) })?;
         // SAFETY: the arrays are the scheduler's.
         let ended: &[Ended] = unsafe { crate::view(self.step.ended.cast(), self.step.n_ended) };
         forget(&mut self.borrowed, ended);
@@ -561,10 +559,10 @@ impl Scheduler {
         }
         let flags = if ended.is_empty() { null() } else { ended.as_ptr().cast() };
         let values = tokens.as_ptr();
-        self.finish_with(|sched, out, size| {
+        self.finish_with(|sched, out| {
             // SAFETY: exclusive; without a step nothing is read, else `n_sampled` of each; a bool
             // is a byte, 0 or 1; writes `size` bytes.
-            unsafe { sys::kvp_sched_finish_sized(sched, values, flags, out, size) }
+            unsafe { sys::kvp_sched_finish(sched, values, flags, out) }
         })
     }
 
@@ -593,19 +591,19 @@ impl Scheduler {
         }
         let flags = if ended.is_empty() { null() } else { ended.as_ptr().cast() };
         let (values, each) = (tokens.as_ptr(), counts.as_ptr());
-        self.finish_with(|sched, out, size| {
+        self.finish_with(|sched, out| {
             // SAFETY: exclusive; without a step nothing is read, else as many as were checked; a
             // bool is a byte, 0 or 1; writes `size` bytes.
-            unsafe { sys::kvp_sched_finish_drafts_sized(sched, values, each, flags, out, size) }
+            unsafe { sys::kvp_sched_finish_drafts(sched, values, each, flags, out) }
         })
     }
 
     fn finish_with<F>(&mut self, finish: F) -> Result<&[Ended]>
     where
-        F: FnOnce(*mut sys::kvp_sched, *mut sys::kvp_step_end, usize) -> sys::kvp_status,
+        F: FnOnce(*mut sys::kvp_sched, *mut sys::kvp_step_end) -> sys::kvp_status,
     {
         let sched = self.as_sched_ptr();
-        let end: sys::kvp_step_end = get(|out, size| finish(sched, out, size))?;
+        let end: sys::kvp_step_end = get(|out| finish(sched, out))?;
         self.step_is_over();
         // SAFETY: the array is the scheduler's, until the next finish.
         let ended = unsafe { crate::view(end.ended.cast(), end.n_ended) };

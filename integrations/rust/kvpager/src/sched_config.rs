@@ -16,7 +16,8 @@ pub struct SchedConfig {
     pub max_running: u32,
     /// Token budget of a step, >= `max_running`, up to 2^24; default 8192.
     pub step_tokens: u32,
-    /// Most prompt tokens of one sequence in a step; 0 (default) = no such limit.
+    /// Most prompt tokens of one sequence in a step; 0 = no such limit; `u32::MAX` (default): half
+    /// of `step_tokens`.
     pub chunk_tokens: u32,
     /// How often a request may be passed over; 0: strict order; default 16.
     pub max_passed_over: u32,
@@ -27,6 +28,9 @@ pub struct SchedConfig {
     /// Swap victims out when a step begins with fewer available blocks than the watermark; default
     /// `false`.
     pub swap_ahead: bool,
+    /// Running requests are preempted for a waiting one with a smaller priority value that lacks
+    /// places; default `false`.
+    pub make_way: bool,
     /// Room for prompts and generated tokens, rounded up to whole pages of 64; default 2^20.
     pub arena_tokens: u64,
     /// Prices for [`Preempt::Cheaper`], any unit; default 0.
@@ -54,7 +58,7 @@ impl Default for SchedConfig {
     fn default() -> SchedConfig {
         let mut raw = sys::kvp_sched_config::default();
         // SAFETY: writes the struct.
-        unsafe { sys::kvp_sched_config_init_sized(&mut raw, std::mem::size_of_val(&raw)) };
+        unsafe { sys::kvp_sched_config_init(&mut raw) };
         SchedConfig {
             max_requests: raw.max_requests,
             max_samples: raw.max_samples,
@@ -65,6 +69,7 @@ impl Default for SchedConfig {
             max_tries: raw.max_tries,
             preempt: raw.preempt.into(),
             swap_ahead: raw.swap_ahead != 0,
+            make_way: raw.make_way != 0,
             arena_tokens: raw.arena_tokens,
             swap_cost: raw.swap_cost,
             swap_block_cost: raw.swap_block_cost,
@@ -91,6 +96,7 @@ impl SchedConfig {
             max_tries: self.max_tries,
             preempt: self.preempt.into(),
             swap_ahead: self.swap_ahead.into(),
+            make_way: self.make_way.into(),
             arena_tokens: self.arena_tokens,
             swap_cost: self.swap_cost,
             swap_block_cost: self.swap_block_cost,
@@ -101,6 +107,7 @@ impl SchedConfig {
             free_target: self.free_target,
             draft_tokens: self.draft_tokens,
             state_rings: 0,
+            reserved: 0,
             max_loading: 0, // stores are not in the one-file build
         }
     }
@@ -122,6 +129,7 @@ mod tests {
             max_tries: 7,
             preempt: Preempt::Cheaper,
             swap_ahead: true,
+            make_way: true,
             arena_tokens: 8,
             swap_cost: 9,
             swap_block_cost: 10,
@@ -136,11 +144,17 @@ mod tests {
         assert_eq!((raw.max_requests, raw.max_samples, raw.max_running), (1, 2, 3));
         assert_eq!((raw.step_tokens, raw.chunk_tokens), (4, 5));
         assert_eq!((raw.max_passed_over, raw.max_tries, raw.preempt), (6, 7, 2));
-        assert_eq!((raw.swap_ahead, raw.wait_for_prefix, raw.arena_tokens), (1, 1, 8));
+        assert_eq!(
+            (raw.swap_ahead, raw.make_way, raw.wait_for_prefix, raw.arena_tokens),
+            (1, 1, 1, 8)
+        );
         assert_eq!((raw.swap_cost, raw.swap_block_cost, raw.swap_state_cost), (9, 10, 15));
         assert_eq!((raw.recompute_cost, raw.recompute_token_cost), (11, 12));
         assert_eq!((raw.free_target, raw.draft_tokens), (13, 14));
         let defaults = SchedConfig::default().to_raw();
-        assert_eq!((defaults.step_tokens, defaults.max_tries), (8192, 4));
+        assert_eq!(
+            (defaults.step_tokens, defaults.chunk_tokens, defaults.max_tries),
+            (8192, u32::MAX, 4)
+        );
     }
 }

@@ -89,7 +89,7 @@ impl Cache {
     /// [`Error::Handle`](crate::Error::Handle).
     pub fn state(&self, seq: Seq) -> Result<StateInfo> {
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_seq_state_get_sized(self.as_ptr(), seq.0, out, size) })
+        get(|out| unsafe { sys::kvp_seq_state_get(self.as_ptr(), seq.0, out) })
             .map(|raw: sys::kvp_state_info| raw.into())
     }
 
@@ -117,6 +117,6 @@ impl Cache {
     /// None that a caller can cause.
     pub fn state_stats(&self) -> Result<StateStats> {
         // SAFETY: writes `size` bytes.
-        get(|out, size| unsafe { sys::kvp_cache_state_stats_sized(self.as_ptr(), out, size) })
+        get(|out| unsafe { sys::kvp_cache_state_stats_get(self.as_ptr(), out) })
     }
 }

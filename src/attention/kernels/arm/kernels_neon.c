@@ -11,7 +11,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_neon(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_NEON,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_NEON,
                                                 .f32 = &kvpi_f32_path,
                                                 .f16 = &kvpi_f16_narrow_path,
                                                 .bf16 = &kvpi_bf16_narrow_path,

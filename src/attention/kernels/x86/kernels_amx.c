@@ -15,7 +15,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AMX,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_AMX,
                                                 .f32 = &kvpi_f32_many_path,
                                                 .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &kvpi_amx_many_path,

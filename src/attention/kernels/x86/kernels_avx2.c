@@ -10,7 +10,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_avx2(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX2,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_AVX2,
                                                 .f32 = &kvpi_f32_path,
                                                 .f16 = &kvpi_f16_narrow_path,
                                                 .bf16 = &kvpi_bf16_narrow_path,

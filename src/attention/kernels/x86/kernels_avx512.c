@@ -11,7 +11,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_avx512(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_AVX512,
                                                 .f32 = &kvpi_f32_many_path,
                                                 .f16 = &kvpi_f16_many_path,
                                                 .bf16 = &kvpi_bf16_many_path,

@@ -20,7 +20,7 @@
 
 #define BF16_KERNELS(bf16_)                                                                        \
     {                                                                                              \
-        .impl = KVP_ATTN_AVX512_BF16, .f32 = &kvpi_f32_many_path, .f16 = &kvpi_f16_many_path,      \
+        .impl = KVP_ATTENTION_AVX512_BF16, .f32 = &kvpi_f32_many_path, .f16 = &kvpi_f16_many_path, \
         .bf16 = (bf16_), .int8 = &kvpi_int8_rows_path, .q8_0 = &kvpi_q8_0_many_path,               \
         .read = kvpi_read_elements, .softmax = kvpi_softmax_f32, .combine = kvpi_combine_rows,     \
         .write = kvpi_write_elements, .largest = kvpi_largest_value, .write_int8 = kvpi_write_int8 \

@@ -14,7 +14,7 @@
 
 const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void)
 {
-    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512_FP16,
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTENTION_AVX512_FP16,
                                                 .f32 = &kvpi_f32_many_path,
                                                 .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &kvpi_bf16_many_path,

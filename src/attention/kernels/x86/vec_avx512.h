@@ -6,6 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Without optimisation gcc's intrinsics are macros, and convert their own masks. */
+#if defined(__GNUC__) && !defined(__OPTIMIZE__)
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wconversion"
+#endif
+
 enum { LANES = 16, ROWS = 4 };
 
 typedef __m512 vec;

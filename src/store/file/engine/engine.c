@@ -106,7 +106,7 @@ void kvpi_engine_describe(const struct kvpi_engine *engine, char *out_text, size
 {
     const int broken = atomic_load_explicit(&engine->broken, memory_order_acquire);
     const char *file = atomic_load_explicit(&engine->slabs->refused, memory_order_relaxed)
-                           ? "through the page cache: the file system refuses O_DIRECT"
+                           ? "through the page cache: the file system has no direct I/O"
                            : "past the page cache";
     char how[200];
     if (broken)

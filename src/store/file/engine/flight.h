@@ -17,7 +17,7 @@
 #ifndef KVPI_STORE_FLIGHT_H
 #define KVPI_STORE_FLIGHT_H
 
-#include "store/file/engine/queue.h"
+#include "store/file/engine/engine_queue.h"
 #include "store/file/slabs.h"
 #include "store/backend.h"
 

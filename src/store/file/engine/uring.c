@@ -1,7 +1,7 @@
 /* uring: the kernel's io_uring, by liburing. No features but reading, writing and fdatasync, and
  * memory that is registered: what kernels since 5.6 have. */
 #define _GNU_SOURCE /* liburing.h needs sigset_t and AT_FDCWD */
-#include "store/file/engine/queue.h"
+#include "store/file/engine/engine_queue.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -13,10 +13,13 @@
 
 #include <valkey/valkey.h>
 
-enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
+#include "store/redis/form.h"
 
-/* Arrays in each other: of a map's ranges, servers and their metadata; of a cursor and names. */
-enum { MAP_DEPTH = 4, LIST_DEPTH = 2 };
+enum { READ_BYTES = 64 * 1024, IOV = KVPI_CONN_OUT };
+
+/* Arrays in each other: of a map's ranges, servers and their metadata; of a cursor and names; of a
+ * large record's fields, or of what a MULTI did. */
+enum { MAP_DEPTH = 4, LIST_DEPTH = 2, RECORD_DEPTH = 1 };
 
 /* -------------------------------------------------------------------------------------- failing */
 
@@ -38,6 +41,8 @@ void kvpi_conn_close(struct kvpi_conn *conn)
         pop_job(conn);
         if (job.kind == KVPI_JOB_MAP)
             conn->config->map->state = KVPI_MAP_FAILED;
+        if (job.kind == KVPI_JOB_QUIET)
+            (*conn->config->n_lost)++;
         if (job.part) {
             job.part->end = KVPI_PART_FAILED;
             kvpi_part_list_add(conn->done, job.part);
@@ -57,6 +62,7 @@ void kvpi_conn_close(struct kvpi_conn *conn)
     conn->state = KVPI_CONN_CLOSED;
     conn->n_out = conn->out_at = 0;
     conn->out_sent = 0;
+    conn->is_held = 0;
     conn->n_unread = 0;
 }
 
@@ -77,27 +83,6 @@ static void copy_words(char *out_text, size_t capacity, const char *words, size_
     for (size_t i = 0; i < n; i++)
         out_text[i] = (char)(words[i] >= ' ' && words[i] < 127 ? words[i] : '?');
     out_text[n] = 0;
-}
-
-/* From pieces to spans. What has another length is no record: its beginning is kept, for the check
- * of the header to say what it is. */
-static void scatter(struct kvpi_store_op *op, const char *bytes, size_t n_bytes)
-{
-    size_t total = 0;
-    for (uint32_t i = 0; i < op->n_spans; i++)
-        total += op->spans[i].n_bytes;
-    if (n_bytes != total) {
-        op->is_other_length = 1;
-        const struct kvpi_span *header = &op->spans[0];
-        const size_t n = n_bytes < header->n_bytes ? n_bytes : header->n_bytes;
-        memset(header->bytes, 0, header->n_bytes);
-        memcpy(header->bytes, bytes, n);
-        return;
-    }
-    for (uint32_t i = 0; i < op->n_spans; i++) {
-        memcpy(op->spans[i].bytes, bytes, op->spans[i].n_bytes);
-        bytes += op->spans[i].n_bytes;
-    }
 }
 
 /* Its place; 1: a piece of a map. */
@@ -123,6 +108,21 @@ static int tell_piece(struct kvpi_conn *conn, int type, const struct kvpi_map_at
     return 1;
 }
 
+/* In the array of a record: a field of a READ, an error of a WRITE. 0: it is of a wrong kind. */
+static int take_part(struct kvpi_conn *conn, int type, int place, const char *text, size_t n_bytes)
+{
+    const struct kvpi_job *job = first_job(conn);
+    if (job->kind == KVPI_JOB_READ && type == VALKEY_REPLY_STRING) {
+        kvpi_form_take_field(job->part->op, place, text, n_bytes);
+        return 1;
+    }
+    if (job->kind != KVPI_JOB_WRITE || type != VALKEY_REPLY_ERROR)
+        return 0;
+    copy_words(conn->reply.text, sizeof conn->reply.text, text, n_bytes);
+    conn->reply.has_error = 1;
+    return 1;
+}
+
 static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
 {
     struct kvpi_conn *conn = task->privdata;
@@ -135,10 +135,10 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
     if (task->type == VALKEY_REPLY_STRING && tell_piece(conn, task->type, &at, text, n_bytes))
         return &conn->reply;
     if (task->parent)
-        return NULL;
+        return take_part(conn, task->type, at.place, text, n_bytes) ? &conn->reply : NULL;
     conn->reply.type = task->type;
-    if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_READ) {
-        scatter(job->part->op, text, n_bytes);
+    if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_READ && !job->is_large) {
+        kvpi_form_take(job->part->op, text, n_bytes);
         return &conn->reply;
     }
     if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_INFO) {
@@ -159,9 +159,15 @@ static void *on_integer(const valkeyReadTask *task, long long number)
         kvpi_map_number(conn->config->map, &at, number);
         return &conn->reply;
     }
+    const struct kvpi_job *job = first_job(conn);
+    if (at.place == 0 || !task->parent)
+        conn->reply.number = number;
+    if (task->parent)
+        return job->kind == KVPI_JOB_WRITE ? &conn->reply : NULL;
+    if (job->kind == KVPI_JOB_LIST && conn->config->number)
+        conn->config->number(conn->config->piece_context, number);
     conn->reply.type = VALKEY_REPLY_INTEGER;
-    conn->reply.number = number;
-    return task->parent ? NULL : &conn->reply;
+    return &conn->reply;
 }
 
 static void *on_nil(const valkeyReadTask *task)
@@ -174,23 +180,41 @@ static void *on_nil(const valkeyReadTask *task)
     }
     if (tell_piece(conn, VALKEY_REPLY_NIL, &at, NULL, 0))
         return &conn->reply;
+    if (task->parent) {
+        const struct kvpi_job *job = first_job(conn);
+        conn->reply.n_nil++;
+        if (job->kind == KVPI_JOB_READ)
+            kvpi_form_take_field(job->part->op, at.place, "", 0);
+        return job->kind == KVPI_JOB_READ ? &conn->reply : NULL;
+    }
     conn->reply.type = VALKEY_REPLY_NIL;
-    return task->parent ? NULL : &conn->reply;
+    return &conn->reply;
 }
 
-/* Of all that is asked for, only maps and lists are arrays, and only so deep. */
+static int depth_of(const struct kvpi_job *job, size_t n)
+{
+    switch (job->kind) {
+    case KVPI_JOB_MAP: return MAP_DEPTH;
+    case KVPI_JOB_LIST: return job->type == VALKEY_REPLY_ARRAY ? LIST_DEPTH : 0;
+    case KVPI_JOB_READ: return job->is_large && n == KVPI_FORM_FIELDS ? RECORD_DEPTH : 0;
+    case KVPI_JOB_WRITE: return job->is_large && n == KVPI_FORM_TOLD ? RECORD_DEPTH : 0;
+    default: return 0;
+    }
+}
+
+/* Of all that is asked for, only maps, lists and large records are arrays, and only so deep. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
-    (void)n;
     struct kvpi_conn *conn = task->privdata;
-    const struct kvpi_job *job = first_job(conn);
-    const int is_list = job->kind == KVPI_JOB_LIST && job->type == VALKEY_REPLY_ARRAY;
     struct kvpi_map_at at;
     (void)is_piece(task, &at);
-    if (at.depth >= (job->kind == KVPI_JOB_MAP ? MAP_DEPTH : is_list ? LIST_DEPTH : 0))
+    if (at.depth >= depth_of(first_job(conn), n))
         return NULL;
-    if (at.depth == 0)
+    if (at.depth == 0) {
         conn->reply.type = task->type;
+        conn->reply.n_nil = 0;
+        conn->reply.has_error = 0;
+    }
     return &conn->reply;
 }
 
@@ -238,8 +262,9 @@ static int is_error(const struct kvpi_conn *conn, const char *word)
 static void note_error(struct kvpi_conn *conn, const struct kvpi_job *job)
 {
     struct kvpi_part *part = job->part;
+    const uint32_t key = job->kind == KVPI_JOB_COUNT ? job->at : 0;
     if (is_error(conn, "MOVED")) {
-        part->keys[part->n_moved++] = part->keys[job->at];
+        part->keys[part->n_moved++] = part->keys[key];
     } else if (is_error(conn, "ASK") || is_error(conn, "TRYAGAIN") ||
                is_error(conn, "CLUSTERDOWN")) {
         if (part->end == KVPI_PART_ANSWERED)
@@ -254,11 +279,14 @@ static void note_error(struct kvpi_conn *conn, const struct kvpi_job *job)
 
 static const char *right_of(const struct kvpi_job *job)
 {
+    static const char *const large_rights[KVPI_FORM_COMMANDS] = {"+multi", "+hset", "+pexpire",
+                                                                 "+exec"};
     switch (job->kind) {
     case KVPI_JOB_INFO: return "+info";
     case KVPI_JOB_MAP: return "+cluster|slots";
-    case KVPI_JOB_READ: return "+get";
-    case KVPI_JOB_WRITE: return "+set";
+    case KVPI_JOB_READ: return job->is_large ? "+hmget" : "+get";
+    case KVPI_JOB_ASK: return "+exists";
+    case KVPI_JOB_WRITE: return job->is_large ? large_rights[job->at % KVPI_FORM_COMMANDS] : "+set";
     case KVPI_JOB_COUNT: return job->part->op->kind == KVP_STORE_HAVE ? "+exists" : "+unlink";
     case KVPI_JOB_QUIET: return job->right;
     case KVPI_JOB_LOGIN:
@@ -281,6 +309,92 @@ static void note_count(const struct kvpi_job *job, long long number)
         job->part->op->bits[key / 64] |= UINT64_C(1) << (key % 64);
 }
 
+static struct kvpi_job *next_job(struct kvpi_conn *conn)
+{
+    return &conn->jobs[(conn->first_job + 1) % KVPI_CONN_JOBS];
+}
+
+/* The record that waits for this answer is sent, or its WRITE has nothing more to do. An account
+ * that may not ask sends it. */
+static void end_ask(struct kvpi_conn *conn)
+{
+    struct kvpi_job *write = next_job(conn);
+    conn->is_held = 0;
+    if (conn->reply.type == VALKEY_REPLY_INTEGER && conn->reply.number > 0)
+        write->part->op->outcome = KVP_STORE_KNOWN;
+    else if (conn->reply.type == VALKEY_REPLY_ERROR && !is_error(conn, "NOPERM"))
+        note_error(conn, write);
+    else
+        return;
+    conn->n_out = 0;
+    write->n_replies = 0;
+}
+
+/* An EXEC that is refused tells why behind its own words. */
+static void unwrap_error(struct kvpi_conn *conn)
+{
+    static const char words[] = "because of: ";
+    const char *why = is_error(conn, "EXECABORT") ? strstr(conn->reply.text, words) : NULL;
+    if (why)
+        memmove(conn->reply.text, why + strlen(words), strlen(why + strlen(words)) + 1);
+}
+
+static void take_error(struct kvpi_conn *conn, struct kvpi_job *job)
+{
+    unwrap_error(conn);
+    note_denied(conn, job);
+    if (job->kind == KVPI_JOB_MAP)
+        conn->config->map->state =
+            is_error(conn, "NOPERM") || is_error(conn, "ERR") ? KVPI_MAP_DENIED : KVPI_MAP_FAILED;
+    if (job->kind == KVPI_JOB_LIST) {
+        memcpy(conn->why, conn->reply.text, sizeof conn->why);
+        conn->n_refused++;
+    }
+    /* What an account may not do, or the server cannot, is not tried again. */
+    if (job->kind == KVPI_JOB_QUIET && !is_error(conn, "NOPERM") && !is_error(conn, "ERR"))
+        (*conn->config->n_lost)++;
+    if (job->part && !job->has_ended)
+        note_error(conn, job);
+    job->has_ended = 1;
+}
+
+/* Without any field there is no record; without one of them it has another length. */
+static int take_read(struct kvpi_conn *conn, const struct kvpi_job *job)
+{
+    struct kvpi_store_op *op = job->part->op;
+    if (!job->is_large) {
+        if (conn->reply.type == VALKEY_REPLY_NIL)
+            op->outcome = KVP_STORE_ABSENT;
+        return conn->reply.type == VALKEY_REPLY_NIL || conn->reply.type == VALKEY_REPLY_STRING;
+    }
+    if (conn->reply.type == VALKEY_REPLY_ARRAY && conn->reply.n_nil == KVPI_FORM_FIELDS)
+        op->outcome = KVP_STORE_ABSENT;
+    return conn->reply.type == VALKEY_REPLY_ARRAY;
+}
+
+/* Of a large record: OK, QUEUED, QUEUED, and the number of fields that are new. If none is,
+ * somebody else was faster, and his record was replaced by the same. */
+static int take_written(struct kvpi_conn *conn, struct kvpi_job *job)
+{
+    const int type = conn->reply.type;
+    struct kvpi_store_op *op = job->part->op;
+    if (job->has_ended)
+        return 1;
+    if (!job->is_large || job->at == 0) {
+        if (!job->is_large && type == VALKEY_REPLY_NIL)
+            op->outcome = KVP_STORE_KNOWN;
+        return (!job->is_large && type == VALKEY_REPLY_NIL) ||
+               (type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "OK") == 0);
+    }
+    if (job->at + 1 < KVPI_FORM_COMMANDS)
+        return type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "QUEUED") == 0;
+    if (type == VALKEY_REPLY_ARRAY && conn->reply.has_error)
+        take_error(conn, job);
+    else if (conn->reply.number == 0)
+        op->outcome = KVP_STORE_KNOWN;
+    return type == VALKEY_REPLY_ARRAY;
+}
+
 /* 0: no reply for such a job. */
 static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
 {
@@ -289,33 +403,18 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         conn->refused = type == VALKEY_REPLY_ERROR;
         return type == VALKEY_REPLY_STATUS;
     }
+    if (job->kind == KVPI_JOB_ASK && (type == VALKEY_REPLY_INTEGER || type == VALKEY_REPLY_ERROR))
+        end_ask(conn);
     if (type == VALKEY_REPLY_ERROR) {
         conn->refused = job->kind == KVPI_JOB_INFO && strncmp(conn->reply.text, "NOAUTH", 6) == 0;
-        if (conn->refused)
-            return 0;
-        note_denied(conn, job);
-        if (job->kind == KVPI_JOB_MAP)
-            conn->config->map->state = is_error(conn, "NOPERM") || is_error(conn, "ERR")
-                                           ? KVPI_MAP_DENIED
-                                           : KVPI_MAP_FAILED;
-        if (job->kind == KVPI_JOB_LIST) {
-            memcpy(conn->why, conn->reply.text, sizeof conn->why);
-            conn->n_refused++;
-        }
-        if (job->part)
-            note_error(conn, job);
-        return 1;
+        if (!conn->refused)
+            take_error(conn, job);
+        return !conn->refused;
     }
     switch (job->kind) {
-    case KVPI_JOB_READ:
-        if (type == VALKEY_REPLY_NIL)
-            job->part->op->outcome = KVP_STORE_ABSENT;
-        return type == VALKEY_REPLY_NIL || type == VALKEY_REPLY_STRING;
-    case KVPI_JOB_WRITE:
-        if (type == VALKEY_REPLY_NIL)
-            job->part->op->outcome = KVP_STORE_KNOWN;
-        return type == VALKEY_REPLY_NIL ||
-               (type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "OK") == 0);
+    case KVPI_JOB_READ: return take_read(conn, job);
+    case KVPI_JOB_WRITE: return take_written(conn, job);
+    case KVPI_JOB_ASK: return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_COUNT:
         if (type == VALKEY_REPLY_INTEGER)
             note_count(job, conn->reply.number);
@@ -323,11 +422,26 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
     case KVPI_JOB_LIST:
-        return type == job->type || (type == VALKEY_REPLY_NIL && job->type == VALKEY_REPLY_STRING);
+        return type == job->type || (type == VALKEY_REPLY_NIL && job->type != VALKEY_REPLY_ARRAY);
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }
     return type == VALKEY_REPLY_STRING;
+}
+
+static void end_job(struct kvpi_conn *conn)
+{
+    struct kvpi_part *part = first_job(conn)->part;
+    pop_job(conn);
+    if (part)
+        kvpi_part_list_add(conn->done, part);
+}
+
+/* Only MULTI is answered while a record is being sent. */
+static int is_early(const struct kvpi_conn *conn, const struct kvpi_job *job)
+{
+    return job->kind == KVPI_JOB_WRITE && conn->out_at < conn->n_out &&
+           !(job->is_large && job->at == 0);
 }
 
 /* A reply is whole. 0: the connection is closed. */
@@ -335,7 +449,7 @@ static int end_reply(struct kvpi_conn *conn)
 {
     struct kvpi_job *job = first_job(conn);
     /* What comes before a record is sent is no answer to it, and the record is in use. */
-    if (job->kind == KVPI_JOB_WRITE && conn->out_at < conn->n_out) {
+    if (is_early(conn, job)) {
         fail(conn, conn->reply.type == VALKEY_REPLY_ERROR
                        ? conn->reply.text
                        : "the server answered what it was not asked");
@@ -351,10 +465,9 @@ static int end_reply(struct kvpi_conn *conn)
     job->at++;
     if (--job->n_replies > 0)
         return 1;
-    struct kvpi_part *part = job->part;
-    pop_job(conn);
-    if (part)
-        kvpi_part_list_add(conn->done, part);
+    end_job(conn);
+    if (conn->n_jobs > 0 && first_job(conn)->n_replies == 0) /* it was asked for in vain */
+        end_job(conn);
     if (conn->state == KVPI_CONN_OPENING && conn->n_jobs == 0)
         conn->state = KVPI_CONN_READY;
     return 1;
@@ -505,7 +618,7 @@ static int send_all(struct kvpi_conn *conn)
         fail(conn, "the system gave no memory");
         return 0;
     }
-    return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
+    return send_text(conn) && (conn->n_text > 0 || conn->is_held || send_spans(conn));
 }
 
 /* To the next address that does not refuse at once. 0: the connection is closed. */
@@ -597,8 +710,12 @@ void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
     if (conn->state == KVPI_CONN_CLOSED)
         return;
     if (conn->state == KVPI_CONN_READY || is_connected(conn)) {
-        if (!send_all(conn) || !receive(conn))
-            return;
+        int was_held;
+        do {
+            was_held = conn->is_held;
+            if (!send_all(conn) || !receive(conn))
+                return;
+        } while (was_held && !conn->is_held);
     }
     end_late(conn, now);
 }
@@ -611,72 +728,12 @@ int kvpi_conn_watch(const struct kvpi_conn *conn, struct pollfd *out_fd)
         *out_fd = (struct pollfd){.fd = kvpi_lookup_fd(conn->config->lookup), .events = POLLIN};
         return 1;
     }
-    const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
+    const int sends = (conn->out_at < conn->n_out && !conn->is_held) || conn->n_text > 0;
     const short events = conn->stream ? kvpi_tls_events(conn->stream, sends)
                          : sends      ? POLLIN | POLLOUT
                                       : POLLIN;
     *out_fd = (struct pollfd){.fd = conn->fd, .events = events};
     return 1;
-}
-
-/* ------------------------------------------------------------------------------------- commands */
-
-void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_t now)
-{
-    if (conn->n_jobs == 0 || job->part)
-        conn->deadline_ns = now + conn->config->timeout_ns;
-    conn->jobs[(conn->first_job + conn->n_jobs++) % KVPI_CONN_JOBS] = *job;
-}
-
-/* 0: no memory. */
-static int make_room(struct kvpi_conn *conn, size_t n_bytes)
-{
-    size_t room = conn->text_room ? conn->text_room : KVPI_CONN_HEAD;
-    while (room < conn->n_text + n_bytes)
-        room *= 2;
-    if (room == conn->text_room)
-        return 1;
-    char *text = realloc(conn->text, room);
-    if (!text)
-        return 0;
-    conn->text = text;
-    conn->text_room = room;
-    return 1;
-}
-
-void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv)
-{
-    char *text = NULL;
-    const long long n = valkeyFormatCommandArgv(&text, argc, (const char **)(uintptr_t)argv, NULL);
-    if (n < 0 || !make_room(conn, (size_t)n)) {
-        conn->no_memory = 1; /* is found when it is sent */
-    } else {
-        memcpy(conn->text + conn->n_text, text, (size_t)n);
-        conn->n_text += (size_t)n;
-    }
-    valkeyFreeCommand(text);
-}
-
-void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,
-                   uint32_t n_spans, uint64_t ttl_ms)
-{
-    size_t n_bytes = 0;
-    for (uint32_t i = 0; i < n_spans; i++) {
-        conn->out[1 + i] = spans[i];
-        n_bytes += spans[i].n_bytes;
-    }
-    char ttl[24];
-    const int ttl_bytes = snprintf(ttl, sizeof ttl, "%" PRIu64, ttl_ms);
-    const int head =
-        snprintf(conn->head, sizeof conn->head, "*6\r\n$3\r\nSET\r\n$%zu\r\n%s\r\n$%zu\r\n",
-                 strlen(key), key, n_bytes);
-    const int tail = snprintf(conn->tail, sizeof conn->tail,
-                              "\r\n$2\r\nNX\r\n$2\r\nPX\r\n$%d\r\n%s\r\n", ttl_bytes, ttl);
-    conn->out[0] = (struct kvpi_span){conn->head, (size_t)head};
-    conn->out[1 + n_spans] = (struct kvpi_span){conn->tail, (size_t)tail};
-    conn->n_out = 2 + n_spans;
-    conn->out_at = 0;
-    conn->out_sent = 0;
 }
 
 /* ------------------------------------------------------------------------------------- connect */
@@ -716,7 +773,8 @@ void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now)
 
 int kvpi_conn_has_room(const struct kvpi_conn *conn)
 {
-    return conn->state == KVPI_CONN_READY && conn->n_jobs + 1 < KVPI_CONN_JOBS && conn->n_out == 0;
+    return conn->state == KVPI_CONN_READY && conn->n_out == 0 &&
+           conn->n_jobs + KVPI_CONN_AT_ONCE <= KVPI_CONN_JOBS;
 }
 
 int kvpi_conn_is_idle(const struct kvpi_conn *conn)
@@ -727,4 +785,14 @@ int kvpi_conn_is_idle(const struct kvpi_conn *conn)
         if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].part)
             return 0;
     return 1;
+}
+
+int kvpi_conn_has_record(const struct kvpi_conn *conn)
+{
+    for (uint32_t i = 0; i < conn->n_jobs; i++) {
+        const enum kvpi_job_kind kind = conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].kind;
+        if (kind == KVPI_JOB_READ || kind == KVPI_JOB_WRITE)
+            return 1;
+    }
+    return 0;
 }

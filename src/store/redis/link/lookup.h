@@ -11,7 +11,7 @@
 #define KVPI_STORE_REDIS_LOOKUP_H
 
 #include "store/redis/link/net.h"
-#include "store/redis/link/place.h"
+#include "store/redis/link/link_place.h"
 
 enum {
     KVPI_LOOKUP_WHY = 160,

@@ -3,7 +3,7 @@
 #ifndef KVPI_STORE_REDIS_TLS_H
 #define KVPI_STORE_REDIS_TLS_H
 
-#include "store/redis/link/place.h"
+#include "store/redis/link/link_place.h"
 
 #include <sys/types.h>
 

@@ -38,12 +38,12 @@ function drawCurve() {
   const at = (blocks) => (high > low ? (Math.log(blocks) - low) / (high - low) : 0.5);
   const sizes = result.sizes.filter((s) => at(s.blocks) >= 0 && at(s.blocks) <= 1);
   const points = (key) => ({ values: sizes.map((s) => s[key]), dots: true });
-  const shown = [series("LRU (kvpager)", 0, sizes.map((s) => s.hit_ratio))];
-  const others = [["FIFO", "fifo_hit_ratio"], ["optimum (Belady)", "optimum_hit_ratio"],
-    ["learned", "learned_hit_ratio"]];
-  others.forEach(([title, key], i) => {
+  const shown = [series("LRU (kvpager)", LRU, sizes.map((s) => s.hit_ratio))];
+  const others = [["FIFO", "fifo_hit_ratio", 1], ["optimum (Belady)", "optimum_hit_ratio", 2],
+    ["learned", "learned_hit_ratio", LEARNED]];
+  others.forEach(([title, key, hue]) => {
     if (sizes.some((s) => s[key] !== null))
-      shown.push(Object.assign(series(title, i + 1), points(key)));
+      shown.push(Object.assign(series(title, hue), points(key)));
   });
   const most = Math.max(best, ...sizes.map((s) =>
     Math.max(s.optimum_hit_ratio || 0, s.learned_hit_ratio || 0)));
@@ -101,17 +101,38 @@ function drawSizes() {
 const SETTINGS = ["trace", "format", "mode", "speedup", "block_tokens", "unit_tokens", "blocks",
   "host_blocks", "keep_evicted", "keep_evicted_once", "block_bytes", "memory_bytes",
   "prefix_cache", "output_appended", "seed", "mended", "token_bytes", "model", "device",
-  "device_blocks", "sample_rate", "distinct_blocks", "min_blocks", "enough_blocks", "step_model",
+  "tensor_parallel", "device_blocks", "sample_rate", "distinct_blocks", "min_blocks", "enough_blocks", "step_model",
   "scheduler"];
+
+/* The unit of a number is the end of its name. */
+const UNITS = [[/flops_per_second$/, (v) => prefixed(v, "FLOP/s")], [/flops$/, (v) => prefixed(v, "FLOP")],
+  [/bytes_per_second$/, (v) => prefixed(v, "B/s")], [/bytes$/, bytes],
+  [/_ns$/, (v) => duration(v / 1e9)], [/_seconds$/, duration], [/tokens$/, (v) => count(v) + " tokens"],
+  [/blocks$/, (v) => count(v) + " blocks"], [/max_running$/, (v) => count(v) + " requests"],
+  [/^mended$/, (v) => count(v) + " requests"], [/max_tries$/, (v) => count(v) + " requests"],
+  [/max_passed_over$/, (v) => count(v) + " times"], [/free_target$/, (v) => count(v) + " blocks"],
+  [/tensor_parallel$/, (v) => count(v) + (v === 1 ? " accelerator" : " accelerators")], [/^sample_rate$/, percent],
+  [/^speedup$/, (v) => trim(v) + " times"]];
+
+/* "2.68 TB/s" */
+function prefixed(value, unit) {
+  return short(value).replace(/[kMGT]?$/, (prefix) => " " + prefix + unit);
+}
+
+function settingText(name, value) {
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  const unit = typeof value === "number" && UNITS.find(([end]) => end.test(name));
+  return unit ? unit[1](value) : String(value);
+}
 
 function settingRows(object, names, prefix) {
   const rows = [];
   for (const name of names) {
     const value = object[name];
-    if (value === undefined) continue;
-    if (value !== null && typeof value === "object")
+    if (value === undefined || value === null) continue;
+    if (typeof value === "object")
       rows.push(...settingRows(value, Object.keys(value), name + "."));
-    else rows.push([prefix + name, value === null ? "-" : String(value)]);
+    else rows.push([prefix + name, settingText(name, value)]);
   }
   return rows;
 }
@@ -160,11 +181,11 @@ const CURVE = [
 
 function drawEnd() {
   const card = add(section("Configuration"), "div", null, "card wide");
-  table(card, ["Setting", "Value"], settingRows(result, SETTINGS, ""), "wrap");
-  const words = data.kind === "mrc" ? CURVE : (underLoad ? LOAD : SEQUENTIAL).concat(SHARED);
+  table(card, ["Setting", "Value"], settingRows(settings, SETTINGS, ""), "wrap");
+  const words = data.kind === "mrc" ? CURVE : (underLoad ? LOAD : SEQUENTIAL)
+    .concat(data.kind === "policies" ? SHARED.slice(0, 1) : SHARED);
   const list = add(add(section("Definitions",
-    "docs/REPORT.md of kvpager has all figures, docs/REPLAY.md the model."), "div", null, "card wide"),
-    "dl");
+    "docs/COMMAND.md of kvpager has all figures, and the model."), "div", null, "card wide"), "dl");
   for (const [word, meaning] of words) { add(list, "dt", word); add(list, "dd", meaning); }
   add(main, "p", `kvpager ${data.version}`, "soft");
 }
@@ -174,6 +195,7 @@ function redrawAll() {
 }
 
 if (data.kind === "mrc") drawCurve();
+else if (data.kind === "policies") drawPolicies();
 else drawReplay();
 drawEnd();
 redrawAll();

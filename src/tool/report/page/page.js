@@ -30,18 +30,35 @@ function section(title, note) {
   return add(main, "div", null, "grid");
 }
 
-function table(parent, heads, rows, className) {
+/* What is wider than the window scrolls, and says so as soon as it does. */
+function scroller(parent) {
   const box = add(parent, "div", null, "scroll");
-  const made = add(box, "table", null, className);
+  const hint = add(parent, "p", "Scroll the table sideways for its other columns \u2192", "soft hint");
+  box.tabIndex = 0;
+  redraws.push(() => { hint.hidden = box.scrollWidth <= box.clientWidth + 1; });
+  return box;
+}
+
+/* A column in which no row has anything is left out. */
+function table(parent, allHeads, allRows, className) {
+  const isUsed = (_, i) => allRows.some((row) => row[i] !== "-" && row[i] !== "");
+  const heads = allHeads.filter(isUsed), rows = allRows.map((row) => row.filter(isUsed));
+  const made = add(scroller(parent), "table", null, className);
   const numeric = heads.map((head) => head.startsWith("#"));
-  const top = add(add(made, "thead"), "tr");
-  heads.forEach((head, i) => add(top, "th", head.replace("#", ""), numeric[i] ? "n" : ""));
+  const top = heads.some((head) => head !== "") ? add(add(made, "thead"), "tr") : null;
+  if (top) heads.forEach((head, i) => add(top, "th", head.replace("#", ""), numeric[i] ? "n" : ""));
   const body = add(made, "tbody");
   for (const row of rows) {
     const line = add(body, "tr");
     row.forEach((cell, i) => add(line, "td", cell, numeric[i] ? "n" : ""));
   }
   return made;
+}
+
+/* Of what did not happen there is no card: the section, which is the page's last, names it. */
+function none(grid, title) {
+  const line = grid.nextElementSibling || add(main, "p", "Nothing to show of: ", "soft");
+  line.textContent += (line.textContent.endsWith(": ") ? "" : ", ") + title;
 }
 
 /* ------------------------------------------------------------------------------------- figures */
@@ -231,7 +248,7 @@ function drawLine(root, box, scale, series, at) {
 
 /* ------------------------------------------------------------------------- charts over the course */
 
-const course = data.course;
+const course = data.course || policiesCourse();
 
 function placeInCourse(i) {
   return (i + 0.5) / course.n;
@@ -304,12 +321,7 @@ function areas(parent, given) {
 function histogram(parent, options) {
   const filled = options.series.map((s) => s.values.map((v, i) => (v > 0 ? i : -1)));
   const used = filled.flat().filter((i) => i >= 0);
-  if (used.length === 0) {
-    const card = add(parent, "div", null, "card");
-    add(card, "h3", options.title);
-    add(card, "p", options.empty || "nothing happened", "soft");
-    return card;
-  }
+  if (used.length === 0) return none(parent, options.title);
   const first = Math.min(...used), last = Math.max(...used), n = last - first + 1;
   const edge = (i) => options.label(data.bins[i] * options.scale);
   const sum = options.series.map((s) => s.values.reduce((a, b) => a + b, 0));
@@ -361,8 +373,7 @@ function shares(parent, title, heads, parts) {
       x += w;
     }
   });
-  const box = add(card, "div", null, "scroll");
-  const made = add(box, "table"), top = add(made, "tr");
+  const made = add(scroller(card), "table"), top = add(made, "tr");
   heads.forEach((text, i) => add(top, "th", text, i > 0 ? "n" : ""));
   for (const part of parts) {
     const line = add(made, "tr"), cell = add(line, "td"), mark = add(cell, "span", null, "legend");

@@ -2,8 +2,10 @@
 "use strict";
 
 const C = ["var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)"];
+const LRU = 0, LEARNED = 3; /* the colours of policies, on every page */
 const result = data.result, watch = data.watch;
-const underLoad = data.kind === "load";
+const settings = data.kind === "policies" ? result.policies[0].report : result;
+const underLoad = data.kind === "load" || settings.mode === "load";
 
 function series(name, colour, values) {
   return { name, colour: C[colour], values };
@@ -24,8 +26,8 @@ function loadTiles(parent) {
   tile(parent, percent(result.hit_ratio), "of the input tokens hit");
   tile(parent, `${count(result.finished)}`,
        `requests finished, ${count(result.rejected)} rejected`);
-  tile(parent, duration(first.p50 / 1e9), `to the first token, p99 ${duration(first.p99 / 1e9)}`);
-  tile(parent, duration(per.p50 / 1e9), `per output token, p99 ${duration(per.p99 / 1e9)}`);
+  tile(parent, duration(first.p50 / 1e9), `median to the first token, p99 ${duration(first.p99 / 1e9)}`);
+  tile(parent, duration(per.p50 / 1e9), `median per output token, p99 ${duration(per.p99 / 1e9)}`);
   tile(parent, short(result.output_tokens_per_second), "output tokens a second");
   tile(parent, percent(result.occupancy), "of the blocks held on average");
   tile(parent, count(result.preemptions_recompute + result.preemptions_swap),
@@ -44,24 +46,28 @@ function sequentialTiles(parent) {
 }
 
 function describeMachine() {
-  const blockBytes = underLoad ? result.block_bytes
-    : result.memory_bytes ? result.memory_bytes / result.blocks : null;
-  const memory = blockBytes ? ` = ${bytes(result.blocks * blockBytes)}` : "";
-  let text = `${count(result.blocks)} blocks of ${count(result.block_tokens)} tokens${memory}`;
-  if (result.host_blocks > 0)
-    text += `; host ${count(result.host_blocks)} blocks` +
-      (blockBytes ? ` = ${bytes(result.host_blocks * blockBytes)}` : "");
+  const blockBytes = underLoad ? settings.block_bytes
+    : settings.memory_bytes ? settings.memory_bytes / settings.blocks : null;
+  const memory = blockBytes ? ` = ${bytes(settings.blocks * blockBytes)}` : "";
+  let text = `${count(settings.blocks)} blocks of ${count(settings.block_tokens)} tokens${memory}`;
+  if (settings.host_blocks > 0)
+    text += `; host ${count(settings.host_blocks)} blocks` +
+      (blockBytes ? ` = ${bytes(settings.host_blocks * blockBytes)}` : "");
   return text;
 }
 
-function head() {
-  const made = add(main, "header");
+function headline() {
+  const made = add(main, "header"), step = settings.step_model;
   add(made, "h1", `kvpager: ${data.title}`);
-  const model = underLoad && result.step_model.kind === "roofline"
-    ? `${result.step_model.model || "a model"} on ${result.step_model.tensor_parallel} x ` +
-      `${result.step_model.device}, modelled; ` : "";
+  const model = underLoad && step.kind === "roofline"
+    ? `${step.model || "a model"} on ${step.tensor_parallel} x ${step.device}, modelled; ` : "";
   add(made, "p", `${underLoad ? "Replay under load" : "Replay of one request after the other"}, ` +
-      `${result.format}. ${model}${describeMachine()}`, "soft");
+      `${settings.format}. ${model}${describeMachine()}`, "soft");
+  return made;
+}
+
+function head() {
+  const made = headline();
   if (!result.prefix_cache) add(made, "p", "The prefix cache is off: nothing is shared.", "warn");
   if (result.unfinished > 0)
     add(made, "p", `${count(result.unfinished)} requests did not finish.`, "warn");
@@ -84,16 +90,15 @@ function tierAreas(parent, title, held, cached, total) {
 /* Of what may not have happened at all. */
 function linesOrNone(parent, options) {
   if (options.series.some((s) => s.values.some((v) => v > 0))) { lines(parent, options); return; }
-  const card = add(parent, "div", null, "card");
-  add(card, "h3", options.title);
-  add(card, "p", "There were none.", "soft");
+  none(parent, options.title);
 }
 
 /* What the learned policy did: nothing is known of an interval in which no request ended. */
 function drawPolicy(grid) {
   lines(grid, { title: "Hits of the policy", format: short,
     note: "Blocks in whole groups at the beginning of prompts, on the device, per interval",
-    series: [series("learned", 0, course.learned_hits), series("LRU would have", 1, course.lru_hits)] });
+    series: [series("learned", LEARNED, course.learned_hits),
+      series("LRU would have", LRU, course.lru_hits)] });
   drawFallback(grid);
 }
 
@@ -149,19 +154,18 @@ function timeScale() {
 }
 
 function drawBlocks() {
-  const grid = section("Life of blocks", watch.evicted === 0 ? "Nothing was evicted."
+  const grid = section("Life of blocks", watch.evicted === 0 ? "No content lost its device block."
     : `${count(watch.evicted)} contents lost their device block; ` +
       `${percent(watch.evicted_unused / watch.evicted)} had not been hit since they were stored.`);
-  const none = { empty: "Nothing was evicted." };
   histogram(grid, Object.assign({ title: "Age at eviction",
     note: "From the last use to the eviction", series: [series("blocks", 1, watch.idle)] },
-    timeScale(), none));
+    timeScale()));
   histogram(grid, Object.assign({ title: "Lifetime", note: "From the store to the eviction",
-    series: [series("blocks", 3, watch.lifetime)] }, timeScale(), none));
+    series: [series("blocks", 1, watch.lifetime)] }, timeScale()));
   histogram(grid, Object.assign({ title: "Reuse gap", wide: true,
     note: "From a block's last use to its next look-up: how long it pays to keep blocks",
-    series: [series("hit", 0, watch.gap_hit), series("evicted before", 1, watch.gap_lost)],
-    empty: "No block was looked up twice." }, timeScale()));
+    series: [series("hit", 0, watch.gap_hit), series("evicted before", 1, watch.gap_lost)] },
+    timeScale()));
 }
 
 function drawSpread() {
@@ -169,14 +173,14 @@ function drawSpread() {
   for (const [key, title] of [["first_token", "Time to first token"],
     ["per_token", "Time per output token"], ["queue", "Queue"], ["end_to_end", "End to end"]])
     histogram(grid, { title, series: [series("requests", 0, data.spread[key])], scale: 1e-4,
-      label: duration, xLabel: "simulated time", empty: "no request has it" });
+      label: duration, xLabel: "simulated time" });
 }
 
 function drawPrefixes() {
-  const grid = section("Top shared prefixes",
-    "Runs of blocks that the same requests shared. Each hit token is counted in one run only.");
+  const grid = section("Top shared prefixes", watch.prefixes.length === 0 ? "Nothing was shared."
+    : "Runs of blocks that the same requests shared. Each hit token is counted in one run only.");
+  if (watch.prefixes.length === 0) return;
   const card = add(grid, "div", null, "card wide");
-  if (watch.prefixes.length === 0) { add(card, "p", "Nothing was shared.", "soft"); return; }
   table(card, ["#Prompt tokens", "#In the run", "#Found by", "#Saved tokens", "#Of all hits",
     "#First in line"], watch.prefixes.map((p) => [
     `${count(p.end_tokens - p.run_tokens)} \u2013 ${count(p.end_tokens)}`, count(p.run_tokens),
@@ -196,10 +200,10 @@ function drawWaiting() {
   const rows = Object.keys(WAITS).filter((key) => result.waited[key].request_steps > 0)
     .map((key) => [WAITS[key], duration(result.waited[key].seconds),
       count(result.waited[key].request_steps)]);
-  const grid = section("Why requests waited");
-  const card = add(grid, "div", null, "card wide");
-  if (rows.length === 0) add(card, "p", "No step left a request waiting.", "soft");
-  else table(card, ["Because", "#Together", "#Requests x steps"], rows);
+  const grid = section("Why requests waited",
+    rows.length === 0 ? "No step left a request waiting." : null);
+  if (rows.length > 0)
+    table(add(grid, "div", null, "card wide"), ["Because", "#Together", "#Requests x steps"], rows);
   if (result.rejections.length === 0) return;
   const other = add(section("Rejected requests",
     `The first of ${count(result.rejected)} that could never be served.`), "div", null,
@@ -232,13 +236,19 @@ function drawStore() {
     ["Bad records, by reason", countsOf(store.bad)],
     ["Puts: stored, known, refused, unfinished",
       [store.stored, store.known, store.refused, store.unfinished].map(count).join(", ")],
+    ["Records left out: no host block, gone, no place, over budget",
+      [store.no_block, store.lost, store.no_place, store.over_budget].map(count).join(", ")],
+    ["Records not written, not read", [store.put_failed, store.load_failed].map(count).join(", ")],
+    ["Operations that failed, while it was left alone",
+      [store.failed, store.away].map(count).join(", ")],
+    ...store.stores.filter((part) => part.trouble).map((part) => [`Trouble: ${part.url}`, part.trouble]),
     ["Read, written", `${bytes(store.read_bytes)}, ${bytes(store.written_bytes)}`],
     ["In the store at the end", `${bytes(store.bytes)} of ${bytes(store.size_bytes)}`],
     ["Most operations at once", count(store.most_queued)],
     ["Gets take at most: p50, p90, p99", latencyOf(store.get_latency)],
     ["Puts take at most: p50, p90, p99", latencyOf(store.put_latency)],
     ["Blocks checked, wrong", [store.checked_blocks, store.wrong_blocks].map(count).join(", ")],
-  ]);
+  ].filter(([, value]) => value !== "-"));
 }
 
 function drawReplay() {

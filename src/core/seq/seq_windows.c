@@ -1,0 +1,260 @@
+/* seq_windows: layer groups and sliding windows; windows.h says what is kept.
+ *
+ * A sequence has a window for each group, in an array beside its rows. What a group has dropped is
+ * one run of null entries behind its sinks:
+ *
+ *   row      s s 0 0 0 0 r r r r .          sinks | dropped | recent, and what is not computed
+ *            0   ^       ^       ^
+ *                sinks   dropped computed / S
+ *
+ * The run only grows at its end, by commits; a new window may move its beginning down, to fewer
+ * sinks. A cut of the row may take its end away. Sequences that never had a window have nothing of
+ * this: seq->windowed is 0, and their array is zero.
+ */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
+#include "core/cache/state.h"
+#include "core/seq/seq_windows.h"
+
+#include <string.h>
+
+/* The last query that may still be run: when all was hit, the last token is run again. */
+static uint32_t next_query(const struct kvpi_seq *seq)
+{
+    return kvpi_min_u32(seq->computed, seq->tokens - (seq->tokens > 0));
+}
+
+void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receives)
+{
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    const uint32_t q = receives ? seq->tokens - (seq->tokens > 0) : next_query(seq);
+    const uint32_t n_blocks = (receives ? seq->tokens : seq->computed) / cache->config.block_tokens;
+    for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
+        windows[g] = kvpi_window_of(cache->config.groups[g]);
+        seq->windowed |= windows[g].recent > 0 ? KVPI_WINDOWED : 0;
+        kvpi_set_dropped(cache, &windows[g],
+                         kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), n_blocks));
+    }
+    if (receives && (seq->windowed & KVPI_WINDOWED)) {
+        seq->windowed |= KVPI_WINDOWED_AHEAD;
+    }
+}
+
+void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    for (uint32_t i = seq->n_blocks; i < n; i++) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const int is_dropped =
+                i < windows[g].dropped && i >= kvpi_sink_blocks(cache, &windows[g]);
+            kvpi_row(cache, seq, g)[i] =
+                is_dropped ? KVP_NULL_BLOCK
+                           : (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g),
+                                                      seq->retention, seq->ns.bits);
+        }
+        kvpi_set32(&seq->n_blocks, i + 1);
+    }
+}
+
+void kvpi_windows_close(const kvp_cache *cache, struct kvpi_seq *seq)
+{
+    memset(kvpi_windows_of(cache, seq), 0, cache->config.n_groups * sizeof(struct kvpi_window));
+    seq->windowed = 0;
+}
+
+void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
+                       const struct kvpi_seq *child)
+{
+    struct kvpi_window *windows = kvpi_windows_of(cache, child);
+    memcpy(windows, kvpi_windows_of(cache, parent),
+           cache->config.n_groups * sizeof(struct kvpi_window));
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t end =
+            kvpi_min_u32(kvpi_window_end(cache, &windows[g], child->computed), child->n_blocks);
+        int32_t *row = kvpi_row(cache, child, g);
+        for (uint32_t i = kvpi_sink_blocks(cache, &windows[g]); i < end; i++) {
+            row[i] = KVP_NULL_BLOCK;
+        }
+        kvpi_set_dropped(cache, &windows[g], end);
+    }
+}
+
+/* Drop entry i of every group's row in which it lies before `ends`, and is not null yet. */
+static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t i, const uint32_t *ends,
+                           kvp_released *released)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    uint32_t n = 0;
+    for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+        int32_t *entry = &kvpi_row(cache, seq, g - 1)[i];
+        const uint32_t block = (uint32_t)*entry;
+        if (i < ends[g - 1] && i >= kvpi_sink_blocks(cache, &windows[g - 1]) &&
+            block != KVP_NULL_BLOCK) {
+            *entry = KVP_NULL_BLOCK;
+            kvpi_leave_block(cache, seq, block, released);
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Drop what lies before what the windows keep with the next query at q, from entry `begin` on. */
+static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t begin,
+                 kvp_released *released)
+{
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    uint32_t ends[KVP_GROUPS_MAX] = {0};
+    uint32_t end = 0;
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        ends[g] = kvpi_max_u32(kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), seq->n_blocks),
+                               windows[g].dropped);
+        end = kvpi_max_u32(end, windows[g].recent > 0 ? ends[g] : 0);
+    }
+    for (uint32_t i = end; i > begin; i--) {
+        n += drop_entry(cache, seq, i - 1, ends, released);
+    }
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        kvpi_set_dropped(cache, &windows[g], ends[g]);
+    }
+    kvpi_set(&seq->row_version, seq->row_version + (n > 0));
+    kvpi_count(&cache->counters.dropped_blocks, n);
+}
+
+void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *released)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    uint32_t begin = UINT32_MAX; /* nothing before it is left to drop */
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        if (windows[g].recent > 0) {
+            begin = kvpi_min_u32(
+                begin, kvpi_max_u32(windows[g].dropped, kvpi_sink_blocks(cache, &windows[g])));
+        }
+    }
+    drop(cache, seq, seq->computed, begin, released);
+    seq->windowed &= (uint16_t)~KVPI_WINDOWED_AHEAD; /* what was received is there */
+}
+
+/* --------------------------------------------------------------------- a sequence's own window */
+
+/* The first position whose query does not see every key before it. */
+static uint64_t full_until(const struct kvpi_window *window)
+{
+    return window->recent == 0 ? UINT64_MAX : (uint64_t)window->sink + window->recent;
+}
+
+/* Does the window keep an entry that is null, with the next query at the computed tokens? */
+static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                         const struct kvpi_window *wanted)
+{
+    const struct kvpi_window *had = &kvpi_windows_of(cache, seq)[group];
+    return had->dropped > 0 &&
+           (kvpi_sink_blocks(cache, wanted) > kvpi_sink_blocks(cache, had) ||
+            kvpi_window_begin(wanted, seq->computed, cache->config.block_tokens) < had->dropped);
+}
+
+/* What it computes from here on is not what others compute. */
+static void end_window_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
+                                  const struct kvpi_window *window)
+{
+    const struct kvpi_window config = kvpi_window_of(cache->config.groups[group]);
+    uint64_t from = full_until(window);
+    from = full_until(&config) < from ? full_until(&config) : from;
+    from = from < seq->computed ? seq->computed : from;
+    if ((window->sink != config.sink || window->recent != config.recent ||
+         window->chunked != config.chunked) &&
+        from < seq->uncached_from) {
+        seq->uncached_from = (uint32_t)from;
+        kvpi_set32(&seq->n_public,
+                   kvpi_min_u32(seq->n_public, seq->uncached_from / cache->config.unit_tokens));
+    }
+}
+
+void kvpi_windows_back(const kvp_cache *cache, struct kvpi_seq *seq)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        end_window_publishing(cache, seq, g, &windows[g]);
+    }
+}
+
+static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, kvp_window window,
+                             kvp_released *released)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (group >= cache->config.n_groups || (window.recent_tokens == 0 && window.sink_tokens > 0)) {
+        return KVP_E_ARG;
+    }
+    if (seq->tier != KVP_DEVICE) {
+        return KVP_E_STATE;
+    }
+    const struct kvpi_window wanted = kvpi_window_of(window);
+    if (keeps_dropped(cache, seq, group, &wanted)) {
+        return KVP_E_DROPPED;
+    }
+    kvpi_begin_change(cache);
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    windows[group].sink = wanted.sink;
+    windows[group].recent = wanted.recent;
+    windows[group].chunked = wanted.chunked;
+    seq->windowed |= KVPI_WINDOWED;
+    end_window_publishing(cache, seq, group, &wanted);
+    drop(cache, seq, next_query(seq), 0, released);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_window(kvp_cache *cache, kvp_seq seq, uint32_t group, kvp_window window,
+                          kvp_released *out_released)
+{
+    kvp_released released = {0, 0};
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = set_window(cache, seq, group, window, &released);
+    if (status != KVP_OK) {
+        (void)kvpi_fail(cache, status, 0, 0);
+    } else if (out_released != NULL) {
+        *out_released = released;
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_window(&cache->recorder, seq, group, window, status, &released);
+    }
+    return kvpi_leave(cache, status);
+}
+
+static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                      kvp_window_info *out)
+{
+    const struct kvpi_window *window = &kvpi_windows_of(cache, seq)[group];
+    out->window = kvpi_window_given(window);
+    out->dropped_begin = window->dropped > 0 ? kvpi_sink_blocks(cache, window) : 0;
+    out->dropped_end = window->dropped;
+}
+
+kvp_status kvp_seq_window_get(const kvp_cache *cache, kvp_seq seq, uint32_t group,
+                              kvp_window_info *out_info)
+{
+    if (cache == NULL || out_info == NULL) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    const kvp_status status = s == NULL                         ? KVP_E_HANDLE
+                              : group >= cache->config.n_groups ? KVP_E_ARG
+                                                                : KVP_OK;
+    if (status == KVP_OK) {
+        fill_info(cache, s, group, out_info);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_window_get((struct kvpi_recorder *)(uintptr_t)&cache->recorder, seq, group,
+                                   status, out_info);
+    }
+    return status;
+}

@@ -1,0 +1,149 @@
+/* Scenes of a spill's flush: it is late, it is stopped, and there is little room for writes. */
+#include "scenes.h"
+
+enum { LATE = 1000000000, CALLS = 400, RECORDS = 8 };
+
+/* Two prompts of 40 tokens that share 16: eight records of which the engine has reported none. */
+static void open_cached(world *w, world_options *options, world_line lines[2])
+{
+    open_world(w, options);
+    for (int i = 0; i < 2; i++) {
+        lines[i] = line_of(w, 40, 16, 100 * (i + 1));
+        compute(w, &lines[i]);
+    }
+}
+
+static uint32_t n_flushed; /* calls */
+static uint32_t slowness;  /* calls for which the store does nothing, and then all */
+
+static kvp_status call_flush(world *w, uint64_t deadline_ns)
+{
+    const kvp_status status = flush_once(w, deadline_ns, n_flushed++ % (slowness + 1) == slowness);
+    if (status == KVP_OK) /* what is synced was written before */
+        assert_int_equal(world_stats(w).puts, 0);
+    return status;
+}
+
+static kvp_status flush_until(world *w, uint64_t deadline_ns)
+{
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < CALLS && status == KVP_E_AGAIN; i++)
+        status = call_flush(w, deadline_ns);
+    return status;
+}
+
+static void expect_all_is_stored(world *w, const world_line lines[2])
+{
+    assert_int_equal(world_stats(w).written, RECORDS);
+    forget_cache(w);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(world_ask(w, &lines[i], 1 + (uint64_t)i).hit_tokens, 40);
+}
+
+/* Nothing more is begun, what is told is not all, and the next flush writes the rest. */
+static void be_late_after_each_call(uint32_t max_ops)
+{
+    uint32_t n_late = 0, n_part = 0;
+    kvp_status status = KVP_E_STATE;
+    for (uint32_t n_calls = 0; status == KVP_E_STATE; n_calls++) {
+        world_options options;
+        world_line lines[2];
+        world w;
+        assert_true(n_calls < CALLS);
+        world_defaults(&options);
+        options.max_ops = max_ops;
+        open_cached(&w, &options, lines);
+        n_flushed = 0;
+        status = KVP_E_AGAIN;
+        for (uint32_t i = 0; i < n_calls && status == KVP_E_AGAIN; i++)
+            status = call_flush(&w, w.now + LATE);
+        if (status == KVP_E_AGAIN) {
+            const kvp_spill_stats before = world_stats(&w);
+            status = flush_until(&w, w.now);
+            const kvp_spill_stats after = world_stats(&w);
+            assert_int_equal(after.offered, before.offered);
+            assert_in_range(after.written, before.written, before.written + max_ops);
+            n_late += status == KVP_E_STATE;
+            n_part += after.written > 0 && after.written < RECORDS;
+            if (status == KVP_OK) /* nothing was left to begin */
+                assert_int_equal(after.written, RECORDS);
+            assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+        }
+        expect_all_is_stored(&w, lines);
+        close_world(&w);
+    }
+    assert_int_equal(status, KVP_OK);
+    assert_true(n_late >= 5 && n_part >= 2);
+}
+
+static void the_time_is_over_after_each_call(void **state)
+{
+    (void)state;
+    slowness = 0;
+    be_late_after_each_call(1);
+    slowness = 5;
+    be_late_after_each_call(1);
+    be_late_after_each_call(3);
+    slowness = 0;
+}
+
+/* What is stopped is over: the next one begins with what is cached then. */
+static void a_flush_that_is_stopped(void **state)
+{
+    (void)state;
+    for (uint32_t n_calls = 0; n_calls < 12; n_calls++) {
+        world_options options;
+        world_line lines[2];
+        world w;
+        world_defaults(&options);
+        open_cached(&w, &options, lines);
+        kvp_status status = KVP_E_AGAIN;
+        for (uint32_t i = 0; i < n_calls && status == KVP_E_AGAIN; i++)
+            status = call_flush(&w, w.now + LATE);
+        world_stop(&w);
+        const world_line late = line_of(&w, 40, 16, 300);
+        compute(&w, &late);
+        assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+        assert_int_equal(world_stats(&w).written, RECORDS + 3);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &late, 9).hit_tokens, 40);
+        close_world(&w);
+    }
+}
+
+/* What has no place now is offered again, and is not counted as left out. */
+static void there_is_room_for_one_write(void **state)
+{
+    (void)state;
+    for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
+        world_options options;
+        world_line lines[2];
+        world w;
+        world_defaults(&options);
+        if (by_bytes)
+            options.more.put_bytes = 64; /* a record */
+        else
+            options.more.max_puts = 1;
+        open_cached(&w, &options, lines);
+        const kvp_spill_stats before = world_stats(&w);
+        slowness = 5;
+        assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+        slowness = 0;
+        const kvp_spill_stats after = world_stats(&w);
+        assert_int_equal(after.no_place, before.no_place);
+        assert_int_equal(after.over_budget, before.over_budget);
+        assert_int_equal(after.offered - after.no_place - after.over_budget, after.written);
+        expect_all_is_stored(&w, lines);
+        close_world(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_time_is_over_after_each_call),
+        cmocka_unit_test(a_flush_that_is_stopped),
+        cmocka_unit_test(there_is_room_for_one_write),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,319 @@
+/* Scenes of a spill's loads: what is asked for, how long it is waited for, and what is read. */
+#include "liar.h"
+#include "scenes.h"
+
+/* From then on waiting costs more than a computation. */
+static void without_a_deadline_it_waits_as_long_as_computing_takes(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answer, answers[8];
+    world w;
+    world_defaults(&options);
+    options.more.compute_tokens_s = 1000;
+    open_stored(&w, &options, &line);
+    const kvp_prompt prompt = world_prompt(&line);
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = 1};
+    const uint64_t computed = /* at the rate that it has learned */
+        w.now + prompt.n_tokens * UINT64_C(1000000000) / world_stats(&w).compute_tokens_s;
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                     KVP_OK);
+    assert_int_equal(answer.outcome, KVP_SPILL_WAITS);
+    world_work_once(&w, answers);
+    world_store(&w);
+    world_work_once(&w, answers); /* its gets are out */
+    w.now = computed - 1001;      /* a microsecond passes with each call */
+    assert_int_equal(world_work_once(&w, answers), 0);
+    w.now = computed - 999;
+    assert_int_equal(world_work_once(&w, answers), 1);
+    assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
+    world_store(&w);
+    close_world(&w);
+}
+
+/* Nobody waits for the load any more: what is not on its way is not read. */
+static void what_all_have_aborted_is_not_read(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answers[8];
+    world w;
+    world_defaults(&options);
+    open_stored(&w, &options, &line);
+    world_ask_now(&w, &line, 1);
+    world_ask_now(&w, &line, 2);
+    world_work_once(&w, answers);
+    world_store(&w);
+    world_work_once(&w, answers);
+    assert_int_equal(world_stats(&w).gets, 4);
+    assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
+    assert_int_equal(kvp_spill_abort(w.spill, 2), KVP_OK);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).loaded, 4);
+    assert_int_equal(world_stats(&w).queued_bytes, 0);
+    close_world(&w);
+}
+
+/* The same when the other one was answered, because its time was over. */
+static void what_all_have_given_up_is_not_read(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answer, answers[8];
+    world w;
+    world_defaults(&options);
+    open_stored(&w, &options, &line);
+    const kvp_prompt prompt = world_prompt(&line);
+    const kvp_spill_request request = {
+        .struct_size = sizeof request, .tag = 2, .deadline_ns = w.now + 100000};
+    world_ask_now(&w, &line, 1);
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                     KVP_OK);
+    world_work_once(&w, answers);
+    world_store(&w);
+    world_work_once(&w, answers);
+    assert_int_equal(world_stats(&w).gets, 4);
+    w.now += 100000;
+    uint32_t n = 0;
+    assert_int_equal(kvp_spill_work(w.spill, w.now, NULL, 0, &n), KVP_OK);
+    assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_DEADLINE], 1); /* not taken yet */
+    assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
+    for (int i = 0; i < 4; i++) {
+        world_store(&w);
+        assert_int_equal(kvp_spill_work(w.spill, w.now, NULL, 0, &n), KVP_OK);
+    }
+    assert_int_equal(world_stats(&w).loaded, 4);
+    assert_int_equal(world_work_once(&w, answers), 1);
+    assert_int_equal(answers[0].tag, 2);
+    assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).loaded, 4);
+    assert_int_equal(world_stats(&w).queued_bytes, 0);
+    close_world(&w);
+}
+
+/* Blocks that are to stay free are no room: as much is loaded as fits beside them. */
+static void a_load_leaves_the_spare_blocks(void **state)
+{
+    (void)state;
+    for (uint32_t spare = 24; spare <= 48; spare += 8) {
+        world_options options;
+        world_line line;
+        world w;
+        world_defaults(&options);
+        options.host_blocks = 41; /* 40 that can be used */
+        options.more.spare_blocks = spare < 40 ? spare : 39;
+        options.policy = KVP_SPILL_THROUGH;
+        open_world(&w, &options);
+        line = line_of(&w, 64, 64, 0);
+        for (int i = 0; i < 50 && world_stats(&w).written < (spare < 40 ? 8u : 0u); i++) {
+            compute(&w, &line);
+            world_settle(&w);
+        }
+        forget_cache(&w);
+        const uint32_t room = 4 * (40 - options.more.spare_blocks) / 8 * 8;
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, room < 64 ? room : 64);
+        close_world(&w);
+    }
+}
+
+/* A prompt of which nothing can be cached, because a token near its begin must not be, is not asked
+ * for. */
+static void tokens_that_must_not_be_cached_are_not_asked_for(void **state)
+{
+    (void)state;
+    static const int32_t uncached[] = {700, 5, 90, 6}; /* in any order */
+    static const struct {
+        int32_t token;
+        int is_one;
+    } cases[] = {{4, 0},  {5, 1},   {6, 1},   {7, 0},   {89, 0},  {90, 1},
+                 {91, 0}, {699, 0}, {700, 1}, {701, 0}, {1000, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (uint32_t at = 7; at <= 8; at++) { /* the first record's last, or behind it */
+            world_options options;
+            world w;
+            world_defaults(&options);
+            options.uncached = uncached;
+            options.n_uncached = 4;
+            open_world(&w, &options);
+            world_line line = line_of(&w, 10, 0, 2000);
+            line.tokens[at] = cases[i].token;
+            world_truth(&w, &line);
+            assert_int_equal(world_ask_now(&w, &line, 1).outcome,
+                             cases[i].is_one && at == 7 ? KVP_SPILL_NOTHING : KVP_SPILL_WAITS);
+            world_settle(&w);
+            close_world(&w);
+        }
+    }
+}
+
+/* What is looked at of a prompt ends inside a key's tokens: that is loaded all the same. */
+static void a_key_goes_on_behind_what_is_looked_at(void **state)
+{
+    (void)state;
+    for (uint32_t begin = 20; begin <= 36; begin += 4) {
+        world_options options;
+        world w;
+        world_defaults(&options);
+        options.policy = KVP_SPILL_THROUGH;
+        options.more.max_tokens = 32;
+        open_world(&w, &options);
+        world_line line = line_of(&w, 64, 64, 0);
+        line.keys[0] =
+            (kvp_key){.type = 1, .begin = begin, .end = begin + 20, .bytes = "image", .n_bytes = 5};
+        line.n_keys = 1;
+        world_truth(&w, &line);
+        compute(&w, &line);
+        world_settle(&w);
+        const uint64_t written = world_stats(&w).written;
+        assert_true(written >= begin / 8 && written <= 4);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, written * 8);
+        assert_int_equal(compute(&w, &line).hit_tokens, written * 8);
+        close_world(&w);
+    }
+}
+
+/* A window keeps the first tokens, too: a prefix can be had if their record is in the store, or in
+ * the cache with what was hit. */
+static void what_a_window_keeps_at_the_begin_is_needed(void **state)
+{
+    (void)state;
+    enum { SINKS_RECORD = 2, ALL = 14 }; /* the put of the first record of group 1 */
+    static const struct {
+        uint32_t sink_tokens; /* of group 1, which keeps the last 10 besides */
+        uint32_t fail_at;     /* that is not stored */
+        uint32_t cached;      /* tokens */
+        uint32_t hit;
+        uint32_t outcome;
+    } rows[] = {{3, 0, 0, 64, KVP_SPILL_LOADED},
+                {3, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},
+                {8, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},
+                {3, 0, 32, 64, KVP_SPILL_LOADED},
+                {8, SINKS_RECORD, 32, 64, KVP_SPILL_LOADED}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        world_options options;
+        world w;
+        memset(&liar, 0, sizeof liar);
+        world_defaults(&options);
+        options.lies = 1;
+        options.policy = KVP_SPILL_THROUGH;
+        options.n_groups = 2;
+        options.n_blocks = options.host_blocks = 128;
+        options.windows[1] = (kvp_window){rows[i].sink_tokens, 10};
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 64, 64, 0);
+        const world_line first = line_of(&w, 32, 64, 0);
+        liar.fail_at = rows[i].fail_at;
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, ALL - (rows[i].fail_at > 0));
+        forget_cache(&w);
+        liar.puts_fail = 1;
+        if (rows[i].cached > 0)
+            compute(&w, &first);
+        world_settle(&w);
+        const kvp_spill_answer answer = world_ask(&w, &line, 1);
+        if (answer.outcome != rows[i].outcome || answer.hit_tokens != rows[i].hit)
+            fail_msg("row %zu: %s, %u", i, kvp_spill_outcome_name(answer.outcome),
+                     answer.hit_tokens);
+        assert_int_equal(compute(&w, &line).hit_tokens, rows[i].hit);
+        liar.puts_fail = 0;
+        close_world(&w);
+    }
+}
+
+/* Half of the host may be lent, which is no room for two loads. A request waits for what another
+ * one of the spill holds, and not for what others hold. */
+static void a_load_waits_for_room_that_will_come(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_cold_cursor cursor = {0};
+    kvp_cold cold[32];
+    int32_t blocks[32];
+    uint32_t n = 0;
+    world w;
+    world_defaults(&options);
+    options.host_blocks = 57;
+    open_stored(&w, &options, &line);
+    const world_line other = line_of(&w, 64, 0, 500);
+    compute(&w, &other);
+    world_settle(&w);
+    for (uint32_t is_lent = 0; is_lent < 2; is_lent++) {
+        forget_cache(&w);
+        world_ask_now(&w, &line, 1);
+        if (!is_lent)
+            world_ask_now(&w, &other, 2);
+        assert_int_equal(world_settle(&w).outcome, KVP_SPILL_LOADED);
+        if (!is_lent)
+            continue;
+        assert_int_equal(kvp_cache_cold_end(w.cache, KVP_HOST, &cursor, cold, 32, &n), KVP_OK);
+        assert_int_equal(n, 16);
+        for (uint32_t i = 0; i < n; i++)
+            blocks[i] = cold[i].block;
+        assert_int_equal(kvp_cache_lend(w.cache, blocks, n), KVP_OK);
+        const uint64_t now = w.now;
+        assert_int_equal(world_ask(&w, &other, 3).outcome, KVP_SPILL_COMPUTE);
+        assert_true(w.now - now < 10000000); /* at once */
+        assert_int_equal(kvp_cache_give_back(w.cache, blocks, n), KVP_OK);
+    }
+    assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 3);
+    close_world(&w);
+}
+
+/* What a prompt may not hit is not asked for. */
+static void what_cannot_be_hit_is_not_loaded(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    world_defaults(&options);
+    options.more.min_tokens = 64; /* all of it, and not less */
+    open_stored(&w, &options, &line);
+    const kvp_range uncached = {8, 9};
+    kvp_prompt prompt = world_prompt(&line);
+    kvp_spill_request request = {.struct_size = sizeof request, .deadline_ns = w.now};
+    const struct {
+        uint32_t flags, n_uncached;
+        uint64_t deadline_ns;
+        uint32_t outcome;
+    } cases[] = {{KVP_OPEN_NO_MATCH, 0, UINT64_MAX, KVP_SPILL_NOTHING},
+                 {KVP_OPEN_DEVICE_ONLY, 0, UINT64_MAX, KVP_SPILL_NOTHING},
+                 {0, 1, UINT64_MAX, KVP_SPILL_COMPUTE},
+                 {0, 0, w.now, KVP_SPILL_DEADLINE},
+                 {0, 0, UINT64_MAX, KVP_SPILL_WAITS}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvp_spill_answer answer;
+        prompt.flags = cases[i].flags;
+        prompt.uncached = &uncached;
+        prompt.n_uncached = cases[i].n_uncached;
+        request.deadline_ns = cases[i].deadline_ns;
+        assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                         KVP_OK);
+        assert_int_equal(answer.outcome, cases[i].outcome);
+    }
+    assert_int_equal(world_settle(&w).outcome, KVP_SPILL_LOADED);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_a_deadline_it_waits_as_long_as_computing_takes),
+        cmocka_unit_test(what_all_have_aborted_is_not_read),
+        cmocka_unit_test(what_all_have_given_up_is_not_read),
+        cmocka_unit_test(a_load_leaves_the_spare_blocks),
+        cmocka_unit_test(what_a_window_keeps_at_the_begin_is_needed),
+        cmocka_unit_test(tokens_that_must_not_be_cached_are_not_asked_for),
+        cmocka_unit_test(a_key_goes_on_behind_what_is_looked_at),
+        cmocka_unit_test(a_load_waits_for_room_that_will_come),
+        cmocka_unit_test(what_cannot_be_hit_is_not_loaded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

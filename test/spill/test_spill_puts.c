@@ -1,0 +1,251 @@
+/* Scenes of a spill's puts: what a record waits for before the store may read it. */
+#include "liar.h"
+#include "scenes.h"
+
+enum { RECORD = 8, S = 4 };
+
+static uint32_t refused_put; /* the n-th from now on; 0: none */
+
+kvp_status __real_kvp_store_put(kvp_store *store, const kvp_identity *identity, void *const *blocks,
+                                uint64_t tag);
+kvp_status __wrap_kvp_store_put(kvp_store *store, const kvp_identity *identity, void *const *blocks,
+                                uint64_t tag);
+kvp_status __wrap_kvp_store_put(kvp_store *store, const kvp_identity *identity, void *const *blocks,
+                                uint64_t tag)
+{
+    return refused_put > 0 && --refused_put == 0
+               ? KVP_E_NO_MEMORY
+               : __real_kvp_store_put(store, identity, blocks, tag);
+}
+
+/* Some of a sequence's blocks are copied to the host before the spill hears of it, the others when
+ * it does; the plan of these runs later. */
+static void offer_mirrored(world *w, const world_line *line, uint32_t first, uint32_t n)
+{
+    kvp_open_info info;
+    kvp_mirrored mirrored;
+    kvp_seq seq;
+    const int32_t *row;
+    int32_t host[8];
+    uint32_t n_row;
+    assert_int_equal(world_compute(w, line, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_seq_row(w->cache, seq, 0, &row, &n_row), KVP_OK);
+    assert_int_equal(kvp_cache_mirror(w->cache, row + first, n, 0, host, &mirrored), KVP_OK);
+    assert_int_equal(mirrored.copied, n);
+    world_take(w);
+    world_run(w);
+    assert_int_equal(kvp_spill_hit(w->spill, seq, line->n_tokens, w->now), KVP_OK);
+    assert_int_equal(world_stats(w).puts, line->n_tokens / RECORD);
+    assert_int_equal(kvp_seq_close(w->cache, seq, NULL), KVP_OK);
+}
+
+/* Of a record one block has a copy already, of a chain the last record: nothing is written before
+ * the copies of all its blocks have run, nor before the record before it. */
+static void a_record_waits_for_all_its_copies(void **state)
+{
+    (void)state;
+    for (uint32_t n_first = 1; n_first <= 3; n_first++) {
+        world_options options;
+        kvp_spill_answer answers[8];
+        world w;
+        world_defaults(&options);
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 2 * RECORD, 2 * RECORD, 0);
+        offer_mirrored(&w, &line, 2 * RECORD / S - n_first, n_first);
+        for (int i = 0; i < 4; i++) {
+            world_work_once(&w, answers);
+            world_store(&w);
+        }
+        assert_int_equal(world_stats(&w).puts, 2); /* the plan has not run */
+        assert_int_equal(world_stats(&w).written + world_stats(&w).put_failed, 0);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, 2);
+        assert_int_equal(world_stats(&w).put_failed, 0);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 2 * RECORD);
+        assert_int_equal(compute(&w, &line).hit_tokens, 2 * RECORD);
+        close_world(&w);
+    }
+}
+
+/* As the first block, and the last, of a record. */
+static void a_record_waits_for_its_first_copy(void **state)
+{
+    (void)state;
+    for (uint32_t block = 0; block < 2; block++) {
+        world_options options;
+        kvp_spill_answer answers[8];
+        world w;
+        world_defaults(&options);
+        open_world(&w, &options);
+        const world_line line = line_of(&w, RECORD, RECORD, 0);
+        offer_mirrored(&w, &line, block, 1);
+        world_work_once(&w, answers);
+        world_store(&w);
+        world_work_once(&w, answers);
+        assert_int_equal(world_stats(&w).written, 0);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, 1);
+        forget_cache(&w);
+        assert_int_equal(world_ask(&w, &line, 1).hit_tokens, RECORD);
+        assert_int_equal(compute(&w, &line).hit_tokens, RECORD);
+        close_world(&w);
+    }
+}
+
+/* The put of a record's parent fails, and another record takes its place before the child is looked
+ * at: that is no parent of it. The store would not notice. */
+static void anothers_place_is_no_parent(void **state)
+{
+    (void)state;
+    enum { OPS = 3 };
+    world_options options;
+    kvp_spill_answer answers[8];
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.is_flat = 1; /* it looks for no parents */
+    world_defaults(&options);
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    options.max_ops = OPS;
+    open_world(&w, &options);
+    const world_line parent = line_of(&w, RECORD, RECORD, 0);
+    const world_line child = line_of(&w, 2 * RECORD, 2 * RECORD, 0);
+    const world_line between = line_of(&w, RECORD, 0, 500);
+    const world_line other = line_of(&w, RECORD, 0, 700);
+    uint64_t tag = 1;
+    compute(&w, &parent);
+    compute(&w, &between);
+    compute(&w, &child);
+    world_take(&w);
+    world_run(&w);
+    assert_int_equal(world_stats(&w).puts, 3);
+    for (; tag < OPS; tag++) { /* the store has one place left, for the parent */
+        const world_line question = line_of(&w, RECORD, 0, 1000 * (int32_t)tag);
+        assert_int_equal(world_ask_now(&w, &question, tag).outcome, KVP_SPILL_WAITS);
+    }
+    world_work_once(&w, answers);
+    liar.puts_fail = 1;
+    world_store(&w);
+    liar.puts_fail = 0;
+    for (; tag < 2 * OPS; tag++) { /* none left: what is behind `between` is not looked at */
+        const world_line question = line_of(&w, RECORD, 0, 1000 * (int32_t)tag);
+        assert_int_equal(world_ask_now(&w, &question, tag).outcome, KVP_SPILL_WAITS);
+    }
+    world_work_once(&w, answers);
+    assert_int_equal(world_stats(&w).put_failed, 1);
+    assert_int_equal(world_stats(&w).puts, 2);
+    compute(&w, &other); /* takes the place */
+    assert_int_equal(world_stats(&w).puts, 3);
+    world_take(&w);
+    world_run(&w);
+    world_store(&w);
+    world_work_once(&w, answers);
+    assert_int_equal(world_stats(&w).put_failed, 2);
+    world_work_once(&w, answers);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 2);
+    assert_int_equal(world_stats(&w).put_failed, 2);
+    close_world(&w);
+}
+
+/* A put that the store does not even take costs that record and those behind it, and holds up no
+ * other. */
+static void a_put_that_is_not_taken_is_given_up(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 4; n++) {
+        world_options options;
+        kvp_stats stats;
+        world w;
+        world_defaults(&options);
+        options.policy = KVP_SPILL_THROUGH;
+        open_world(&w, &options);
+        const world_line line = line_of(&w, 4 * RECORD, 4 * RECORD, 0);
+        const world_line other = line_of(&w, RECORD, 0, 500);
+        compute(&w, &line);
+        compute(&w, &other);
+        refused_put = n;
+        world_settle(&w);
+        assert_int_equal(refused_put, 0);
+        assert_int_equal(world_stats(&w).written, n);
+        assert_int_equal(world_stats(&w).put_failed, 5 - n);
+        assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
+        assert_int_equal(stats.host_lent_blocks, 0);
+        compute(&w, &line); /* it is offered again */
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).written, 5);
+        close_world(&w);
+    }
+}
+
+/* A second, then twice as long each time, but never more than 64. */
+static void a_store_that_refuses_all_is_asked_again(void **state)
+{
+    (void)state;
+    static const uint64_t rests[] = {1, 2, 4, 8, 16, 32, 64, 64, 64};
+    const uint64_t half = UINT64_C(500000000);
+    world_options options;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.puts_fail = 1;
+    world_defaults(&options);
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    uint64_t offered = 16;
+    for (int i = 0; i < 2; i++) { /* 16 in a row */
+        compute(&w, &line);
+        world_settle(&w);
+    }
+    for (size_t i = 0; i < sizeof rests / sizeof *rests; i++) {
+        w.now += rests[i] * 2 * half - half;
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).offered, offered);
+        w.now += half;
+        compute(&w, &line);
+        world_settle(&w);
+        assert_int_equal(world_stats(&w).offered, offered += 8);
+    }
+    liar.puts_fail = 0;
+    close_world(&w);
+}
+
+/* What waits to be written of a namespace goes with its epoch, and nothing else does. */
+static void another_epoch_gives_up_its_own_puts(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 4 * RECORD, 4 * RECORD, 0);
+    world_line other = line_of(&w, 3 * RECORD, 0, 500);
+    other.space = 1;
+    world_truth(&w, &other);
+    compute(&w, &line);
+    compute(&w, &other);
+    assert_int_equal(world_stats(&w).puts, 7);
+    world_flush(&w, 0);
+    assert_int_equal(world_stats(&w).puts, 3);
+    assert_int_equal(world_stats(&w).lost, 4);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 3);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_waits_for_all_its_copies),
+        cmocka_unit_test(a_record_waits_for_its_first_copy),
+        cmocka_unit_test(anothers_place_is_no_parent),
+        cmocka_unit_test(a_put_that_is_not_taken_is_given_up),
+        cmocka_unit_test(a_store_that_refuses_all_is_asked_again),
+        cmocka_unit_test(another_epoch_gives_up_its_own_puts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

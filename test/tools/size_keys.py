@@ -1,0 +1,107 @@
+"""Keys of a config.json that are not common: counted right or refused, never wrong; and nothing is
+refused, or said on stderr, for keys that mean nothing for KV."""
+
+import json
+import os
+
+import lib_configs as configs
+import lib_configs_2026 as configs_2026
+from lib_kvpager import check, check_equal, directory, finish, run
+
+
+def size(path, config, *options):
+    """Gives the figures, or the message if the file is refused."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    done = run("size", "--json", "--model-config", path, *options)
+    error = done.stderr.decode()
+    if done.returncode != 0:
+        check_equal(done.returncode, 1, config, error)
+        check(path in error, config, error)
+        return None, error
+    return json.loads(done.stdout), error
+
+
+def check_models(path):
+    for name, config, token_bytes in configs.MODELS:
+        figures, error = size(path, config)
+        check_equal(figures and figures["bytes_per_token"], token_bytes, name, error)
+        check_equal(error, "", name)
+
+
+def check_wrong(path):
+    for name, config, token_bytes in configs.WRONG:
+        figures, error = size(path, config)
+        check_equal(figures and figures["bytes_per_token"], token_bytes, name, error)
+        if figures is None:
+            check("cannot count" in error or "does not know" in error or "expected" in error
+                  or "nothing says" in error
+                  or "num_hidden_layers" in error, name, error)
+
+
+def check_files(path):
+    """Files as published, and as transformers 5 saves them; what is refused says why."""
+    for name, config, context_bytes in configs_2026.FILES:
+        figures, error = size(path, config, "--dtype", "bf16", "--context", configs_2026.N)
+        check_equal(figures and figures["bytes_of_context"], context_bytes, name, error)
+    for name, config, message in configs_2026.REFUSED:
+        figures, error = size(path, config)
+        check_equal(figures, None, name)
+        check(message in error, name, error, "instead of", message)
+
+
+def check_figures(path):
+    """What was wrong beside bytes of a token."""
+    figures, error = size(path, configs.SALA)
+    check_equal((figures["state_layers"], figures["bytes_per_state"]),
+                (24, 24 * 32 * 128 * 128 * 4), error)
+    figures, error = size(path, configs.NVFP4)
+    check_equal((figures["kv_dtype"], figures["weights_dtype"]), ("fp8", "nvfp4"), error)
+    for more, weights, kv in [({"quant_algo": "FP8", "kv_cache_quant_algo": "NVFP4"}, "fp8", "nvfp4"),
+                              ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+                                  "weights": {"num_bits": 4, "type": "int"}}}}, "int4", "bf16"),
+                              ({"kv_cache_scheme": {"num_bits": 4, "type": "float",
+                                                    "group_size": 16}}, None, "nvfp4")]:
+        figures, error = size(path, {**configs.NVFP4, "quantization_config": more})
+        check_equal((figures["weights_dtype"], figures["kv_dtype"]), (weights, kv), more, error)
+    for bits, kind, options, dtype in [(8, "int", [], "int8"), (4, "float", [], None),
+                                       (4, "float", ["--dtype", "bf16"], "bf16")]:
+        scheme = {"kv_cache_scheme": {"num_bits": bits, "type": kind}}
+        figures, error = size(path, {**configs.NVFP4, "quantization_config": scheme}, *options)
+        check_equal(figures and figures["kv_dtype"], dtype, bits, kind, options, error)
+        check(figures is not None or "give --dtype" in error, error)
+    for config, parameters in [(configs.ERNIE, 21.83), (configs.APERTUS, 8.05),
+                               (configs.OURO, 2.67)]:
+        figures, error = size(path, config)
+        check_equal(round(figures["parameters"] / 1e9, 2), parameters, config["model_type"], error)
+    # four passes multiply a token with the same weights, and all but the embedding are read again
+    check_equal(figures["active_parameters"],
+                4 * 48 * (4 * 2048 * 2048 + 3 * 2048 * 5632) + 2048 * 49152)
+    figures, error = size(path, {**configs.ERNIE, "moe_num_experts": [64, 64]})
+    check_equal(figures["parameters"], None, "experts of two kinds", error)
+    # blocks of a layer group hold as many layers of each kind as have the same bytes
+    figures, error = size(path, configs.GEMMA4_31B, "--memory", "100GiB", "--weights", "31GB")
+    check_equal([(group["layers"], group["layer_groups"], group["bytes_per_token"])
+                 for group in figures["groups"]], [(10, 1, 81920), (50, 7, 819200)], error)
+    check_equal((figures["bytes_per_block"], figures["layers_per_group"], figures["padded_layers"]),
+                (16 * 8192 * 16, 16, 18), error)
+    # the figure of a public catalogue, with windows of whole blocks: 8,192 tokens, one more block
+    check_equal(figures["bytes_per_sequence"], 8192 * 81920 + 65 * 16 * 819200)
+    check_equal((figures["full_kv_heads"], figures["full_head_dim"]), (4, 512))
+    text = run("size", "--model-config", path, "--memory", "100GiB", "--weights", "31GB")
+    for line in text.stdout.decode().splitlines()[1:]:
+        check(len(line) <= 80, "wider than 80 columns:", line)
+    check("of 16 or 8 layers: 1 full, 7 windowed" in text.stdout.decode(), text.stdout.decode())
+
+
+def main():
+    with directory() as folder:
+        path = os.path.join(folder, "config.json")
+        check_models(path)
+        check_wrong(path)
+        check_files(path)
+        check_figures(path)
+    finish()
+
+
+main()
