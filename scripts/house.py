@@ -18,10 +18,10 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (97212, 82000),
-    "lines in libkvpager": (32195, 30500),
-    "lines in test": (161827, 115000),
-    "lines in test, python/tests and fuzz": (182193, 132000),
+    "lines in src": (97205, 82000),
+    "lines in libkvpager": (32188, 30500),
+    "lines in test": (161880, 115000),
+    "lines in test, python/tests and fuzz": (182246, 132000),
     "exported functions": (297, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

@@ -362,7 +362,7 @@ typedef struct kvp_sched_limit {
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
  *          out_limit    written on KVP_OK, KVP_E_TOO_LONG and KVP_E_NEVER; may be NULL
- * Returns: KVP_OK; KVP_E_ARG also for what kvp_cache_can_open refuses in the prompt, and for
+ * Returns: KVP_OK; KVP_E_ARG also for what kvp_prompt_check refuses in the prompt, and for
  *          n_samples above max_running. With several samples, also for n_samples x layer groups
  *          above max_copies of the cache (samples that are forked copy a block of each group at
  *          once); KVP_E_HANDLE for the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS:

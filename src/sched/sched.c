@@ -346,13 +346,6 @@ static int submission_is_sound(const kvp_sched *sched, const kvp_submission *sub
            submission->max_new_tokens >= 1 && (submission->flags & ~KNOWN_FLAGS) == 0;
 }
 
-/* What the cache says of the prompt itself; whether it has room for it now does not matter. */
-static kvp_status check_prompt(kvp_sched *sched, const kvp_submission *submission)
-{
-    kvp_admission ignored;
-    return kvp_cache_can_open(sched->cache, submission->ns, submission->prompt, &ignored);
-}
-
 static uint64_t count_needed_pages(const kvp_submission *submission, uint32_t n_samples)
 {
     const uint64_t S = KVPI_PAGE_TOKENS;
@@ -421,7 +414,7 @@ static kvp_status submit(kvp_sched *sched, const kvp_submission *submission,
                          kvp_request *out_request, kvp_sched_limit *out_limit)
 {
     const uint32_t n_samples = submission->n_samples ? submission->n_samples : 1;
-    kvp_status status = check_prompt(sched, submission);
+    kvp_status status = kvp_prompt_check(sched->cache, submission->ns, submission->prompt, NULL);
     if (status == KVP_OK || status == KVP_E_TOO_LONG) {
         const kvp_status lengths = check_lengths(sched, submission, n_samples, out_limit);
         status = lengths != KVP_OK ? lengths : status;

@@ -1,7 +1,11 @@
 /* The scheduler with a host tier when far more is asked for than there is room for, for a long
  * time: nothing that comes in goes out in the same step, every request finishes, KV is always its
- * own. */
+ * own. And what admission costs: one walk of the prompt. */
 #include "sched_world.h"
+
+#include <stdlib.h>
+
+#include "oplog/replay.h"
 
 struct load {
     sched_world s;
@@ -104,8 +108,48 @@ static void test_overload_finishes(void **state)
     overload(KVP_STEPS_OVERLAPPED, KVP_PREEMPT_CHEAPER, 12);
 }
 
+/* A prompt is walked when it is opened, and not before: neither to be submitted nor, where nothing
+ * is promised to others, to be admitted. */
+static void test_one_walk_an_admission(void **state)
+{
+    (void)state;
+    const kvp_config cache_config = config_of(4, 4, 16);
+    const kvp_sched_config config = sched_config_of(8, 64);
+    struct kvpi_oplog_memory log = {0};
+    const kvp_sink sink = {.write = kvpi_oplog_memory_write, .context = &log};
+    uint32_t n_opens = 0, n_asked = 0;
+    sched_world s = {0};
+    kvp_oplog *reader;
+    kvp_record record;
+    kvp_step step;
+    int end = 0;
+    assert_ok(kvp_cache_create(&cache_config, NULL, 0, &s.w.cache));
+    assert_ok(kvp_cache_record_start(s.w.cache, &sink));
+    assert_ok(kvp_ns_open(s.w.cache, "", 0, &s.w.ns));
+    assert_ok(kvp_sched_create(&config, s.w.cache, NULL, 0, &s.sched));
+    (void)submit(&s, 1, 6, 2);
+    (void)submit(&s, 1, 7, 2);
+    assert_ok(kvp_sched_step(s.sched, &step));
+    assert_int_equal(step.n_admitted, 2);
+    assert_ok(kvp_cache_record_stop(s.w.cache));
+    assert_ok(kvp_oplog_open(log.bytes, log.n_bytes, &reader));
+    while (kvp_oplog_next(reader, &record, &end) == KVP_OK && !end) {
+        n_opens += record.call.op == KVP_CALL_OPEN;
+        n_asked += record.call.op == KVP_CALL_CAN_OPEN || record.call.op == KVP_CALL_MATCH;
+    }
+    assert_int_equal(n_opens, 2);
+    assert_int_equal(n_asked, 0);
+    kvp_oplog_close(reader);
+    kvp_sched_destroy(s.sched);
+    kvp_cache_destroy(s.w.cache);
+    free(log.bytes);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overload_finishes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_overload_finishes),
+        cmocka_unit_test(test_one_walk_an_admission),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
