@@ -115,7 +115,7 @@ def missing_test(root, names, test):
         return None if names.fullmatch(test) else f"ctest has no {test}"
     if not os.path.isfile(os.path.join(root, path)):
         return f"there is no {path}"
-    found = re.search(rf"\bcmocka_unit_test\({re.escape(function)}\)", read(root, path))
+    found = re.search(rf"^TEST(_WITH)?\({re.escape(function)}\b", read(root, path), re.M)
     return None if found else f"{path} does not run {function}"
 
 
@@ -267,7 +267,7 @@ tested a b c 2
 
 def plant(root, text):
     files = {LIST: text, "src/x.c": 'X(E_ARG, 1) why("field", "not "\n    "with c");',
-             "test/unit/test_x.c": "cmocka_unit_test(test_both)", PAGE: page(Table(text))}
+             "test/unit/test_x.c": "TEST(test_both)", PAGE: page(Table(text))}
     for path, content in files.items():
         os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
         with open(os.path.join(root, path), "w", encoding="utf-8") as file:

@@ -111,7 +111,7 @@ int cross_run(const struct CMUnitTest *tests, size_t n, CMFixtureFunction begin,
     static const char *const words[] = {"ok", "FAILED", "skipped"};
     void *group = NULL;
     int n_failed = run_fixture(begin, &group) != 0;
-    for (size_t i = 0; i < n && n_failed < 100; i++) {
+    for (size_t i = 0; i < n && tests[i].name != NULL && n_failed < 100; i++) {
         void *state = group;
         const int outcome = run_test(&tests[i], &state);
         (void)printf("%-8s%s\n", words[outcome], tests[i].name);

@@ -17,20 +17,12 @@ struct CMUnitTest {
     CMFixtureFunction teardown;
 };
 
-#define cmocka_unit_test(f)                                                                        \
-    {                                                                                              \
-#f, f, NULL, NULL                                                                          \
-    }
-#define cmocka_unit_test_teardown(f, teardown)                                                     \
-    {                                                                                              \
-#f, f, NULL, teardown                                                                      \
-    }
 #define cmocka_unit_test_setup_teardown(f, setup, teardown)                                        \
     {                                                                                              \
 #f, f, setup, teardown                                                                     \
     }
 
-/* How many failed: the program's status. */
+/* How many failed: the program's status. A test without a name ends the list. */
 #define cmocka_run_group_tests(tests, begin, end)                                                  \
     cross_run(tests, sizeof(tests) / sizeof((tests)[0]), begin, end)
 

@@ -293,9 +293,8 @@ static int tear_down(void **state)
 
 /* ------------------------------------------------------------------------------ what comes back */
 
-static void test_restart(void **state)
+TEST_WITH(test_restart, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, 40);
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40 - 3 * RECORD);
@@ -313,9 +312,8 @@ static void test_restart(void **state)
 }
 
 /* A window is the most that a record has, down to one token, whose state cannot grow. */
-static void test_window(void **state)
+TEST_WITH(test_window, set_up, tear_down)
 {
-    (void)state;
     setting s = usual;
     s.host_blocks = 64; /* half of them may be lent: all of a prompt */
     for (s.window = 1; s.window <= RECORD + 1; s.window++) {
@@ -330,9 +328,8 @@ static void test_window(void **state)
 }
 
 /* The engine ends with the step that computed the last record. */
-static void test_end(void **state)
+TEST_WITH(test_end, set_up, tear_down)
 {
-    (void)state;
     const int32_t sampled[1] = {0};
     kvp_step step;
     kvp_llama *engine = make(&usual);
@@ -345,9 +342,8 @@ static void test_end(void **state)
 }
 
 /* Computed in chunks, and longer in the second engine: what is missing is written behind. */
-static void test_longer(void **state)
+TEST_WITH(test_longer, set_up, tear_down)
 {
-    (void)state;
     setting chunks = usual;
     chunks.step_tokens = 7;
     fill(&chunks, 1, 2 * RECORD + 3);
@@ -359,9 +355,8 @@ static void test_longer(void **state)
     assert_int_equal(compute_again(&chunks, 1, 3 * RECORD + 3), 3);
 }
 
-static void test_evicted(void **state)
+TEST_WITH(test_evicted, set_up, tear_down)
 {
-    (void)state;
     setting cold;
     kvp_llama *engine = make_cold(&cold);
     assert_int_equal(ask(engine, &cold, 0, 40), 40 - 3 * RECORD);
@@ -371,9 +366,8 @@ static void test_evicted(void **state)
 }
 
 /* More records in one step than are written at once, and the sequence ends with it. */
-static void test_many(void **state)
+TEST_WITH(test_many, set_up, tear_down)
 {
-    (void)state;
     enum { MOST = 32, N = MOST + 3 };
     setting large = usual;
     large.blocks = N * PIECE + 1;
@@ -387,9 +381,8 @@ static void test_many(void **state)
 }
 
 /* Two requests with one prefix, and one with another. */
-static void test_shared(void **state)
+TEST_WITH(test_shared, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, RECORD + 2);
     fill(&usual, 500, RECORD + 2);
     kvp_llama *engine = make(&usual);
@@ -404,9 +397,8 @@ static void test_shared(void **state)
 }
 
 /* Host memory for one of three records. */
-static void test_part(void **state)
+TEST_WITH(test_part, set_up, tear_down)
 {
-    (void)state;
     setting narrow = usual;
     narrow.lent_blocks = PIECE;
     narrow.max_loads = 1;
@@ -423,9 +415,8 @@ static void test_part(void **state)
 
 /* ---------------------------------------------------------------------------- what does not */
 
-static void test_others(void **state)
+TEST_WITH(test_others, set_up, tear_down)
 {
-    (void)state;
     static struct llama_adapter_lora adapter = {.shift = 1000};
     setting other = usual;
     fill(&usual, 1, 40);
@@ -455,9 +446,8 @@ static void test_others(void **state)
 }
 
 /* Keys, what must not be cached, and namespaces without a name. */
-static void test_not_stored(void **state)
+TEST_WITH(test_not_stored, set_up, tear_down)
 {
-    (void)state;
     int32_t tokens[40];
     const kvp_key key = {.begin = 3, .end = 5, .n_bytes = 1, .bytes = "k"};
     const kvp_range secret = {0, 40};
@@ -490,9 +480,8 @@ static void test_not_stored(void **state)
 }
 
 /* The namespace gets another adapter: what it is known by is to be said anew. */
-static void test_adapter(void **state)
+TEST_WITH(test_adapter, set_up, tear_down)
 {
-    (void)state;
     static struct llama_adapter_lora adapter = {.shift = 1000};
     setting other = usual;
     kvp_ns ns;
@@ -508,9 +497,8 @@ static void test_adapter(void **state)
 
 /* ----------------------------------------------------------------------------------- slow disks */
 
-static void test_slow(void **state)
+TEST_WITH(test_slow, set_up, tear_down)
 {
-    (void)state;
     setting cold;
     kvp_llama *engine = make_cold(&cold);
     uint32_t n_slow = 0;
@@ -527,9 +515,8 @@ static void test_slow(void **state)
 }
 
 /* Putting back counts, too. */
-static void test_slow_host(void **state)
+TEST_WITH(test_slow_host, set_up, tear_down)
 {
-    (void)state;
     for (int32_t i = 0; i < 3; i++)
         fill(&usual, 1000 * i, 40);
     kvp_llama *engine = make(&usual);
@@ -546,9 +533,8 @@ static void test_slow_host(void **state)
 }
 
 /* The clock jumps: requests do not wait longer, and what comes later is cached. */
-static void test_late(void **state)
+TEST_WITH(test_late, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, 40);
     kvp_llama *engine = make(&usual);
     (void)submit(engine, &usual, 1, 40);
@@ -559,9 +545,8 @@ static void test_late(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void test_aborted(void **state)
+TEST_WITH(test_aborted, set_up, tear_down)
 {
-    (void)state;
     kvp_step step;
     fill(&usual, 1, 40);
     kvp_llama *engine = make(&usual);
@@ -584,9 +569,8 @@ static void test_aborted(void **state)
 
 /* -------------------------------------------------------------------------------- failing disks */
 
-static void test_damaged(void **state)
+TEST_WITH(test_damaged, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, 40);
     walk(change_slabs);
     kvp_llama *engine = make(&usual);
@@ -597,17 +581,15 @@ static void test_damaged(void **state)
     assert_int_equal(compute_again(&usual, 1, 40), 4); /* it was written anew */
 }
 
-static void test_cut(void **state)
+TEST_WITH(test_cut, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, 40);
     walk(cut_slabs);
     assert_int_equal(compute_again(&usual, 1, 40), 40);
 }
 
-static void test_full(void **state)
+TEST_WITH(test_full, set_up, tear_down)
 {
-    (void)state;
     setting small = usual;
     small.size_kib = 20; /* of two records */
     kvp_llama *engine = make(&small);
@@ -617,9 +599,8 @@ static void test_full(void **state)
 }
 
 /* Files vanish below an engine that runs. */
-static void test_gone(void **state)
+TEST_WITH(test_gone, set_up, tear_down)
 {
-    (void)state;
     setting cold;
     kvp_llama *engine = make_cold(&cold);
     walk(cut_slabs);
@@ -632,9 +613,8 @@ static void test_gone(void **state)
 }
 
 /* llama.cpp refuses the first record that it is given: the disk is left alone. */
-static void test_refused_state(void **state)
+TEST_WITH(test_refused_state, set_up, tear_down)
 {
-    (void)state;
     fill(&usual, 1, 40);
     kvp_llama *engine = make(&usual);
     fake_refuse_state(1);
@@ -662,9 +642,8 @@ static void refuse(const setting *s, kvp_status status, const char *field)
     kvp_llama_destroy(engine);
 }
 
-static void test_refusals(void **state)
+TEST_WITH(test_refusals, set_up, tear_down)
 {
-    (void)state;
     setting wrong = usual;
     kvp_why why;
     kvp_llama_disk_config config;
@@ -716,9 +695,8 @@ static bool aborts_nth(void *n_left)
 }
 
 /* A folder that cannot be one; a model that cannot be computed; every allocation. */
-static void test_open_failures(void **state)
+TEST_WITH(test_open_failures, set_up, tear_down)
 {
-    (void)state;
     char url[128];
     kvp_why why;
     kvp_llama_disk_config config;
@@ -747,9 +725,8 @@ static void test_open_failures(void **state)
 }
 
 /* Each allocation fails once. (A store can do without some.) */
-static void test_no_memory(void **state)
+TEST_WITH(test_no_memory, set_up, tear_down)
 {
-    (void)state;
     kvp_why why;
     uint32_t n_refused = 0;
     for (uint32_t n = 1, is_over = 0; !is_over; n++) {
@@ -769,32 +746,4 @@ static void test_no_memory(void **state)
     assert_true(n_refused > 20);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_restart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_window, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_longer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_evicted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_many, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_part, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_others, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_not_stored, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_adapter, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_slow, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_slow_host, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_late, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_aborted, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_damaged, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_cut, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_full, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_gone, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refused_state, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_refusals, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_open_failures, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_memory, set_up, tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -132,9 +132,8 @@ static uint64_t run_prompt(kvp_llama *engine, int32_t first, uint32_t n)
     return check(engine).decoded_tokens - before;
 }
 
-static void without_flash_attention_there_is_none(void **state)
+TEST(without_flash_attention_there_is_none)
 {
-    (void)state;
     kvp_why why;
     kvp_stats stats;
     kvp_llama *engine = make(20, 0, &why);
@@ -146,9 +145,8 @@ static void without_flash_attention_there_is_none(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void pieces_need_cells(void **state)
+TEST(pieces_need_cells)
 {
-    (void)state;
     kvp_llama_config config;
     kvp_llama *engine;
     kvp_why why;
@@ -168,9 +166,8 @@ static void pieces_need_cells(void **state)
     assert_string_equal(why.field, "block_tokens");
 }
 
-static void neighbours_go_together(void **state)
+TEST(neighbours_go_together)
 {
-    (void)state;
     kvp_llama *engine = make(20, 0, NULL);
     const uint64_t got = fake_states_got, set = fake_states_set;
     assert_int_equal(run_prompt(engine, 100, 5 * S), 5 * S);
@@ -187,9 +184,8 @@ static void neighbours_go_together(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void pieces_are_freed_with_their_last_block(void **state)
+TEST(pieces_are_freed_with_their_last_block)
 {
-    (void)state;
     kvp_llama *engine = make(4, 0, NULL); /* three blocks */
     (void)run_prompt(engine, 100, 3 * S);
     (void)run_prompt(engine, 200, ALL);
@@ -204,9 +200,8 @@ static void pieces_are_freed_with_their_last_block(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void what_is_slow_does_not_come_back(void **state)
+TEST(what_is_slow_does_not_come_back)
 {
-    (void)state;
     kvp_llama *engine = make(20, 0, NULL);
     each_put = 1000000;
     (void)run_prompt(engine, 100, 5 * S);
@@ -224,9 +219,8 @@ static void what_is_slow_does_not_come_back(void **state)
 }
 
 /* All blocks go to the host and come back from there in one step, and none is lost. */
-static void a_step_may_exchange_all_blocks(void **state)
+TEST(a_step_may_exchange_all_blocks)
 {
-    (void)state;
     enum { MANY = 100, HALF = MANY / 2 * S };
     kvp_llama *engine = make_of(MANY, 4 * MANY, 0, NULL);
     kvp_stats stats;
@@ -246,9 +240,8 @@ static void a_step_may_exchange_all_blocks(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void requests_are_swapped(void **state)
+TEST(requests_are_swapped)
 {
-    (void)state;
     kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
     kvp_sched_stats stats;
     submit(engine, 100, 2 * S + 1, 2 * S);
@@ -282,9 +275,8 @@ static uint32_t copies_on_write(const kvp_llama *engine)
 
 /* Two samples that share a partly filled block are swapped out, and come back: one gets a block of
  * its own in the plan that brings both. */
-static void samples_come_back_with_a_block_of_their_own(void **state)
+TEST(samples_come_back_with_a_block_of_their_own)
 {
-    (void)state;
     kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
     kvp_sched *sched = kvp_llama_sched(engine);
     const kvp_request request = submit_samples(engine, 100, S + 1, S, 2);
@@ -301,9 +293,8 @@ static void samples_come_back_with_a_block_of_their_own(void **state)
 
 /* The same with a block that is still on the device: the first sample has computed all of it again,
  * the second one has been forked at the prompt's end, inside it. */
-static void samples_come_back_to_a_block_that_is_there(void **state)
+TEST(samples_come_back_to_a_block_that_is_there)
 {
-    (void)state;
     kvp_llama *engine = make(20, KVP_PREEMPT_CHEAPER, NULL);
     kvp_sched *sched = kvp_llama_sched(engine);
     const kvp_request request = submit_samples(engine, 100, S + 2, S, 2);
@@ -325,9 +316,8 @@ static void samples_come_back_to_a_block_that_is_there(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void a_copied_block_that_is_replaced_is_found(void **state)
+TEST(a_copied_block_that_is_replaced_is_found)
 {
-    (void)state;
     kvp_llama *engine = make(20, 0, NULL);
     kvp_violation violation;
     kvp_copy copies[2] = {{.src_block = 3, .dst_block = 4, .n_tokens = 2},
@@ -341,19 +331,4 @@ static void a_copied_block_that_is_replaced_is_found(void **state)
     kvp_llama_destroy(engine);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_flash_attention_there_is_none),
-        cmocka_unit_test(pieces_need_cells),
-        cmocka_unit_test(neighbours_go_together),
-        cmocka_unit_test(pieces_are_freed_with_their_last_block),
-        cmocka_unit_test(what_is_slow_does_not_come_back),
-        cmocka_unit_test(a_step_may_exchange_all_blocks),
-        cmocka_unit_test(requests_are_swapped),
-        cmocka_unit_test(samples_come_back_with_a_block_of_their_own),
-        cmocka_unit_test(samples_come_back_to_a_block_that_is_there),
-        cmocka_unit_test(a_copied_block_that_is_replaced_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

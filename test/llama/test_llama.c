@@ -79,9 +79,8 @@ static void refuse(const struct llama_model *model, const struct llama_context_p
     assert_non_null(strstr(why.text, word));
 }
 
-static void models_are_refused_by_name(void **state)
+TEST(models_are_refused_by_name)
 {
-    (void)state;
     struct llama_context_params params = llama_context_default_params();
     kvp_why why;
     const struct {
@@ -105,9 +104,8 @@ static void models_are_refused_by_name(void **state)
     assert_int_equal(kvp_llama_check_model(&plain, NULL, NULL), KVP_E_ARG);
 }
 
-static void contexts_are_refused_by_name(void **state)
+TEST(contexts_are_refused_by_name)
 {
-    (void)state;
     const struct llama_model windowed = {.n_swa = 512, .architecture = "gemma3"};
     struct llama_context_params params = llama_context_default_params();
     kvp_why why;
@@ -125,9 +123,8 @@ static void contexts_are_refused_by_name(void **state)
     refuse(&plain, &params, "ctx_other", "another context");
 }
 
-static void windows_limit_configurations(void **state)
+TEST(windows_limit_configurations)
 {
-    (void)state;
     kvp_llama *engine = NULL;
     kvp_why why;
     kvp_llama_config config, good;
@@ -152,9 +149,8 @@ static void windows_limit_configurations(void **state)
 
 /* S = 4, and a window of 12: 11 tokens need one id, 12 two. What a closed sequence leaves in its id
  * needs a second one only if it is as long. */
-static void long_ids_have_second_ones(void **state)
+TEST(long_ids_have_second_ones)
 {
-    (void)state;
     kvp_llama *engine;
     kvp_llama_config config;
     struct llama_model windowed = {.n_swa = 12, .architecture = "gemma3"};
@@ -201,9 +197,8 @@ static struct llama_context_params other_defaults(void)
     return params;
 }
 
-static void another_libllama_is_refused(void **state)
+TEST(another_libllama_is_refused)
 {
-    (void)state;
     kvp_why why;
     longer_params (*function)(void) = longer_defaults;
     kvpi_models_defaults longer;
@@ -223,9 +218,8 @@ static void another_libllama_is_refused(void **state)
 #endif
 }
 
-static void configurations_are_refused_by_name(void **state)
+TEST(configurations_are_refused_by_name)
 {
-    (void)state;
     kvp_llama *engine = NULL;
     kvp_why why;
     kvp_llama_config config, good;
@@ -255,9 +249,8 @@ static void configurations_are_refused_by_name(void **state)
     assert_null(engine);
 }
 
-static void caches_and_schedulers_are_prepared(void **state)
+TEST(caches_and_schedulers_are_prepared)
 {
-    (void)state;
     kvp_llama *engine = NULL;
     kvp_why why;
     kvp_llama_config config;
@@ -311,9 +304,8 @@ static void caches_and_schedulers_are_prepared(void **state)
 
 /* ---------------------------------------------------------------------------- ids and keepers */
 
-static void keepers_are_packed(void **state)
+TEST(keepers_are_packed)
 {
-    (void)state;
     kvp_llama *engine = make(16, 2, 128);
     const kvpi_ids *ids = &engine->ids;
     (void)run_prompt(engine, 100, 2 * S); /* blocks 0, 1 */
@@ -332,9 +324,8 @@ static void keepers_are_packed(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void without_ids_the_oldest_keeper_is_emptied(void **state)
+TEST(without_ids_the_oldest_keeper_is_emptied)
 {
-    (void)state;
     kvp_llama *engine = make(5, 1, 128); /* 4 ids, 2 of them for keepers */
     (void)run_prompt(engine, 100, 2 * S);
     (void)run_prompt(engine, 200, 2 * S);
@@ -350,9 +341,8 @@ static void without_ids_the_oldest_keeper_is_emptied(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void evicted_blocks_leave_their_keeper(void **state)
+TEST(evicted_blocks_leave_their_keeper)
 {
-    (void)state;
     kvp_llama *engine = make(16, 2, 4 * S);
     (void)run_prompt(engine, 100, 3 * S);
     (void)run_prompt(engine, 200, 3 * S); /* takes one free block and two of the first prompt's */
@@ -363,9 +353,8 @@ static void evicted_blocks_leave_their_keeper(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void idle_cells_are_limited(void **state)
+TEST(idle_cells_are_limited)
 {
-    (void)state;
     kvp_llama_config config;
     kvp_llama *engine;
     kvp_step step;
@@ -398,9 +387,8 @@ static float logit_of(int32_t first, uint32_t n, int32_t shift)
     return fake_logit(kv, 0);
 }
 
-static void adapters_have_decodes_of_their_own(void **state)
+TEST(adapters_have_decodes_of_their_own)
 {
-    (void)state;
     static struct llama_adapter_lora a = {.shift = 1000}, by_token = {.n_invocation_tokens = 2};
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6}, sampled[4] = {0};
     kvp_llama *engine = make(16, 3, 128);
@@ -456,9 +444,8 @@ void *__wrap_calloc(size_t n, size_t n_bytes)
     return fails_at > 0 && --fails_at == 0 ? NULL : __real_calloc(n, n_bytes);
 }
 
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
-    (void)state;
     kvp_llama *engine = NULL;
     kvp_llama_config config;
     kvp_status status = KVP_E_NO_MEMORY;
@@ -477,9 +464,8 @@ static void every_allocation_may_fail(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void a_failed_decode_leaves_nothing(void **state)
+TEST(a_failed_decode_leaves_nothing)
 {
-    (void)state;
     static const int32_t results[] = {2, -3};
     static const kvp_status statuses[] = {KVP_E_AGAIN, KVP_E_IO};
     const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -510,9 +496,8 @@ static void a_failed_decode_leaves_nothing(void **state)
     kvp_llama_destroy(engine);
 }
 
-static void the_audit_sees_what_llama_has(void **state)
+TEST(the_audit_sees_what_llama_has)
 {
-    (void)state;
     kvp_llama *engine = make(16, 2, 128);
     kvp_violation violation;
     (void)run_prompt(engine, 100, 2 * S);
@@ -533,24 +518,4 @@ static void the_audit_sees_what_llama_has(void **state)
     kvp_llama_destroy(NULL);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_are_refused_by_name),
-        cmocka_unit_test(contexts_are_refused_by_name),
-        cmocka_unit_test(windows_limit_configurations),
-        cmocka_unit_test(long_ids_have_second_ones),
-        cmocka_unit_test(another_libllama_is_refused),
-        cmocka_unit_test(configurations_are_refused_by_name),
-        cmocka_unit_test(caches_and_schedulers_are_prepared),
-        cmocka_unit_test(keepers_are_packed),
-        cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
-        cmocka_unit_test(evicted_blocks_leave_their_keeper),
-        cmocka_unit_test(idle_cells_are_limited),
-        cmocka_unit_test(adapters_have_decodes_of_their_own),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(a_failed_decode_leaves_nothing),
-        cmocka_unit_test(the_audit_sees_what_llama_has),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

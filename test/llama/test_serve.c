@@ -122,7 +122,7 @@ static void feed(const unsigned char *bytes, size_t n, const kvpi_stops *stops)
     kvpi_text_free(&text);
 }
 
-static void text_is_whole_and_stops(void **state)
+TEST(text_is_whole_and_stops)
 {
     static const unsigned char some[] = {'a',  'a',  'b',  0xC3, 0xA9, 0xE2, 0x82, 0xAC,
                                          0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0xF4, 0x90};
@@ -144,7 +144,7 @@ static struct llama_model plain = {.architecture = "llama"};
 
 /* What the limits allow is what kvp_sched_submit takes, and one more is not, but for the arena,
  * whose pages are counted on the safe side. */
-static void limits_are_the_schedulers(void **state)
+TEST(limits_are_the_schedulers)
 {
     static int32_t tokens[4096];
     (void)state;
@@ -213,7 +213,7 @@ static void limits_are_the_schedulers(void **state)
         assert_memory_equal(why, begin, sizeof(begin) - 1);                                        \
     } while (0)
 
-static void options_are_llama_servers(void **state)
+TEST(options_are_llama_servers)
 {
     kvpi_options options;
     char why[200];
@@ -265,7 +265,7 @@ static void options_are_llama_servers(void **state)
     assert_string_equal(why, "--wat is no option of kvpager-serve (--help)");
 }
 
-static void sizes_have_units(void **state)
+TEST(sizes_have_units)
 {
     kvpi_options options;
     char why[200];
@@ -329,7 +329,7 @@ static int load(int are_inside, const char *path, const char *flash)
     return status == 0 ? (int)options.flash_attn : -100;
 }
 
-static void back_ends_are_loaded(void **state)
+TEST(back_ends_are_loaded)
 {
     static const char path[] = "test_serve.backend", other[] = "test_serve.other-backend";
     (void)state;
@@ -350,12 +350,4 @@ static void back_ends_are_loaded(void **state)
     (void)remove(other);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_whole_and_stops),   cmocka_unit_test(limits_are_the_schedulers),
-        cmocka_unit_test(options_are_llama_servers), cmocka_unit_test(sizes_have_units),
-        cmocka_unit_test(back_ends_are_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

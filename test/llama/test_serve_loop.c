@@ -95,9 +95,8 @@ static uint32_t take_ends(kvpi_job *job)
 }
 
 /* A queue of one place, and one client after the other. */
-static void the_place_is_free_before_the_last_bytes_are_there(void **state)
+TEST(the_place_is_free_before_the_last_bytes_are_there)
 {
-    (void)state;
     start(1, NULL);
     for (uint32_t i = 0; i < CHAIN; i++) {
         n_samples[i] = 1 + i % 3;
@@ -116,9 +115,8 @@ static void the_place_is_free_before_the_last_bytes_are_there(void **state)
 }
 
 /* An answer that lacks a piece (no memory for it) has no end, and nobody waits for one. */
-static void nobody_waits_for_a_closed_job(void **state)
+TEST(nobody_waits_for_a_closed_job)
 {
-    (void)state;
     kvpi_job *job = kvpi_job_new(1);
     assert_non_null(job);
     const kvpi_piece token = {.token = 'a', .n_bytes = 1};
@@ -173,7 +171,7 @@ static size_t save_some(uint8_t *out_bytes, size_t capacity)
 
 /* Each seventh byte is wrong once: the server starts, with two places for tenants, and new ones get
  * in. So it does if the namespace of the empty salt is lost, and two others have its place. */
-static void the_server_starts_with_any_damage(void **state)
+TEST(the_server_starts_with_any_damage)
 {
     static uint8_t bytes[1 << 14];
     uint32_t n_refused = 0, n_without = 0;
@@ -214,7 +212,7 @@ static void read_identity(const char *path, char *out_identity)
 }
 
 /* The first and the last byte count, also of a large file, and every file of the weights. */
-static void the_weights_are_compared(void **state)
+TEST(the_weights_are_compared)
 {
     enum { N = 5000001 };
     static uint8_t bytes[N];
@@ -252,9 +250,8 @@ static void the_weights_are_compared(void **state)
     (void)remove(second);
 }
 
-static void limits_of_windows_name_the_option(void **state)
+TEST(limits_of_windows_name_the_option)
 {
-    (void)state;
     char why_option[200];
     kvp_why why;
     static char program[] = "x", name[] = "-m", parallel[] = "-np", n[] = "64";
@@ -270,14 +267,7 @@ static void limits_of_windows_name_the_option(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_place_is_free_before_the_last_bytes_are_there),
-        cmocka_unit_test(nobody_waits_for_a_closed_job),
-        cmocka_unit_test(the_server_starts_with_any_damage),
-        cmocka_unit_test(the_weights_are_compared),
-        cmocka_unit_test(limits_of_windows_name_the_option),
-    };
     (void)snprintf(weights, sizeof weights, "test_serve_loop.%d.gguf", (int)getpid());
     (void)snprintf(snapshot_path, sizeof snapshot_path, "test_serve_loop.%d", (int)getpid());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -143,9 +143,8 @@ static void note_name(void *context, const void *name, size_t name_bytes)
     memcpy(&names[n + name_bytes], ";", 2);
 }
 
-static void what_is_saved_is_restored(void **state)
+TEST(what_is_saved_is_restored)
 {
-    (void)state;
     char names[16] = "";
     kvp_llama_restored restored = {.tell = note_name, .context = names};
     kvp_why why;
@@ -178,9 +177,8 @@ static void refuse(kvp_llama *engine, const char *model, kvp_status status, cons
     assert_int_equal(fake_used(kvp_llama_context(engine)), 0);
 }
 
-static void others_are_refused_with_a_sentence(void **state)
+TEST(others_are_refused_with_a_sentence)
 {
-    (void)state;
     kvp_llama *engine = make();
     save_some();
     refuse(engine, "other weights", KVP_E_MISMATCH, "another model");
@@ -228,9 +226,8 @@ static void load_damaged(void)
     kvp_llama_destroy(engine);
 }
 
-static void every_damaged_byte_is_noticed(void **state)
+TEST(every_damaged_byte_is_noticed)
 {
-    (void)state;
     save_some();
     const size_t n = read_file();
     for (size_t i = 0; i < n; i++) {
@@ -241,9 +238,8 @@ static void every_damaged_byte_is_noticed(void **state)
     }
 }
 
-static void every_cut_is_noticed(void **state)
+TEST(every_cut_is_noticed)
 {
-    (void)state;
     save_some();
     const size_t n = read_file();
     for (size_t i = 0; i < n; i++) {
@@ -252,9 +248,8 @@ static void every_cut_is_noticed(void **state)
     }
 }
 
-static void refused_states_are_dropped(void **state)
+TEST(refused_states_are_dropped)
 {
-    (void)state;
     static const uint32_t blocks[] = {3, 2, 2}; /* of the records, oldest first */
     save_some();
     for (uint32_t i = 0; i < 3; i++) {
@@ -270,9 +265,8 @@ static void refused_states_are_dropped(void **state)
     }
 }
 
-static void a_full_disk_leaves_the_old_file(void **state)
+TEST(a_full_disk_leaves_the_old_file)
 {
-    (void)state;
     struct rlimit limit, small;
     kvp_why why;
     save_some();
@@ -301,17 +295,9 @@ static void a_full_disk_leaves_the_old_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_is_restored),
-        cmocka_unit_test(others_are_refused_with_a_sentence),
-        cmocka_unit_test(every_damaged_byte_is_noticed),
-        cmocka_unit_test(every_cut_is_noticed),
-        cmocka_unit_test(refused_states_are_dropped),
-        cmocka_unit_test(a_full_disk_leaves_the_old_file),
-    };
     (void)snprintf(path, sizeof path, "test_llama_snapshot.%d", (int)getpid());
     (void)signal(SIGXFSZ, SIG_IGN);
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     (void)remove(path);
     return failed;
 }

@@ -68,17 +68,15 @@ static int set_up(void **state)
     return 0;
 }
 
-static void slots_are_the_server_s(void **state)
+TEST_WITH(slots_are_the_server_s, set_up, NULL)
 {
-    (void)state;
     for (unsigned tag = 0; tag < 600; tag += 7)
         assert_int_equal(kvpi_map_slot(tag),
                          ask(&cluster.servers[0], "CLUSTER KEYSLOT kvp1:{%u}:x", tag));
 }
 
-static void records_are_spread(void **state)
+TEST_WITH(records_are_spread, set_up, NULL)
 {
-    (void)state;
     for (int seed = 0; seed < CLUSTER_SERVERS; seed += 3) { /* a primary, the replica */
         set_up(NULL);
         kvp_store *store = open_on(seed);
@@ -107,9 +105,8 @@ static void records_are_spread(void **state)
 }
 
 /* Of KVP_STORE_KEYS_MAX keys each is asked for once, of the server that has it. */
-static void all_keys_at_once(void **state)
+TEST_WITH(all_keys_at_once, set_up, NULL)
 {
-    (void)state;
     static kvp_digest keys[KVP_STORE_KEYS_MAX];
     static uint64_t bits[KVP_STORE_KEYS_MAX / 64];
     kvp_store *store = open_on(1);
@@ -146,9 +143,8 @@ static void all_keys_at_once(void **state)
 }
 
 /* Moves one slot in the steps that operators' tools take; the store is in use all the time. */
-static void a_slot_moves(void **state)
+TEST_WITH(a_slot_moves, set_up, NULL)
 {
-    (void)state;
     kvp_store *store = open_on(0);
     kvp_store *other = open_on(2);
     struct record *record = &records[0];
@@ -189,9 +185,8 @@ static void a_slot_moves(void **state)
 
 /* An account that may not ask who has which slot: what the URL's server does not have is missed, at
  * once. One that may not ask for INFO does not know that there is a cluster until it is told. */
-static void rights_in_a_cluster(void **state)
+TEST_WITH(rights_in_a_cluster, set_up, NULL)
 {
-    (void)state;
     static const char *const rights[] = {"+info", "+cluster|slots"};
     for (int lacks = 0; lacks < 2; lacks++) {
         for (int i = 0; i < CLUSTER_SERVERS; i++)
@@ -226,9 +221,8 @@ static void rights_in_a_cluster(void **state)
 
 /* With cluster-require-full-coverage yes, which is the servers' default, one dead server without a
  * replica stops all others: everything is a miss, and nothing hangs. */
-static void a_cluster_that_requires_full_coverage(void **state)
+TEST_WITH(a_cluster_that_requires_full_coverage, set_up, NULL)
 {
-    (void)state;
     static const char *const options[] = {"--cluster-require-full-coverage", "yes", NULL};
     struct real_cluster strict;
     start_cluster(&strict, CLUSTER_PRIMARIES, options);
@@ -263,9 +257,8 @@ static void a_cluster_that_requires_full_coverage(void **state)
 
 /* The first server dies: its keys are misses, the others' are not touched; then its replica takes
  * its place. Last: the cluster is another one afterwards. */
-static void a_server_is_killed(void **state)
+TEST_WITH(a_server_is_killed, set_up, NULL)
 {
-    (void)state;
     kvp_store *store = open_on(0);
     for (unsigned i = 0; i < RECORDS; i++)
         assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
@@ -305,16 +298,7 @@ int main(void)
         return 77;
     }
     start_cluster(&cluster, CLUSTER_SERVERS, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(slots_are_the_server_s, set_up),
-        cmocka_unit_test_setup(records_are_spread, set_up),
-        cmocka_unit_test_setup(all_keys_at_once, set_up),
-        cmocka_unit_test_setup(a_slot_moves, set_up),
-        cmocka_unit_test_setup(rights_in_a_cluster, set_up),
-        cmocka_unit_test_setup(a_cluster_that_requires_full_coverage, set_up),
-        cmocka_unit_test_setup(a_server_is_killed, set_up),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     stop_cluster(&cluster);
     return failed;
 }

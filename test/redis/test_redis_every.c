@@ -96,9 +96,8 @@ static int run(const kvp_store_config *config)
     return 1;
 }
 
-static void every_allocation_fails_once(void **state)
+TEST(every_allocation_fails_once)
 {
-    (void)state;
     unsigned n_runs = 0;
     unsigned n_opened = 0;
     char url[140];
@@ -130,8 +129,7 @@ int main(void)
     for (unsigned i = 0; i < RECORDS; i++)
         make_record(&records[i], 1, i, i > 0 ? &records[i - 1] : NULL);
     start_server(&server, NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation_fails_once)};
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     stop_server(&server);
     return failed;
 }

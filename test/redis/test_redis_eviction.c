@@ -413,9 +413,8 @@ static int run_seeds(void)
     return is_bad;
 }
 
-static void prefixes_outlive_eviction(void **state)
+TEST(prefixes_outlive_eviction)
 {
-    (void)state;
     run_seed(1);
     for (unsigned k = 0; k < n_kinds; k++)
         printf("%s: %.3f usable, %.3f of maxmemory, fullest server %.3f\n", kinds[k].name,
@@ -463,6 +462,5 @@ int main(int argc, char **argv)
         n_kinds = KINDS;
         return run_seeds();
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(prefixes_outlive_eviction)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -287,9 +287,8 @@ static uint32_t expected_of(enum mode mode)
                                                                           : KVP_STORE_FAILED;
 }
 
-static void every_answer_is_a_miss(void **state)
+TEST(every_answer_is_a_miss)
 {
-    (void)state;
     struct record record;
     make_record(&record, 1, 0, NULL);
     for (int mode = 0; mode < MODES; mode++) {
@@ -305,9 +304,8 @@ static void every_answer_is_a_miss(void **state)
 }
 
 /* A miss costs one round trip: one command, one answer. */
-static void a_miss_is_one_command(void **state)
+TEST(a_miss_is_one_command)
 {
-    (void)state;
     struct record record;
     make_record(&record, 1, 0, NULL);
     atomic_store(&fake.mode, NOTHING);
@@ -318,9 +316,8 @@ static void a_miss_is_one_command(void **state)
     kvp_store_close(store);
 }
 
-static void other_answers_to_other_commands(void **state)
+TEST(other_answers_to_other_commands)
 {
-    (void)state;
     struct record record;
     make_record(&record, 1, 0, NULL);
     for (int mode = GARBAGE; mode < MODES; mode++) {
@@ -346,9 +343,8 @@ static void other_answers_to_other_commands(void **state)
 }
 
 /* The connection is closed while a batch is on its way: no signal, and the batch ends. */
-static void closed_in_a_batch(void **state)
+TEST(closed_in_a_batch)
 {
-    (void)state;
     static kvp_digest keys[KVP_STORE_KEYS_MAX];
     static uint64_t bits[KVP_STORE_KEYS_MAX / 64];
     for (unsigned i = 0; i < KVP_STORE_KEYS_MAX; i++)
@@ -364,9 +360,8 @@ static void closed_in_a_batch(void **state)
 
 /* Maps that are none, or not whole: what is asked for goes to the server of the URL, or is missed.
  * A server that sends everybody away is asked three times. */
-static void maps_that_lie(void **state)
+TEST(maps_that_lie)
 {
-    (void)state;
     static const char *const maps[] = {
         "*0\r\n",
         "*-1\r\n",
@@ -440,9 +435,8 @@ static kvp_status walk_fake(struct seen *out_seen, char *out_why, size_t why_byt
 }
 
 /* A list that is none, or never ends, is an error. Names that are not ours are left alone. */
-static void scans_that_lie(void **state)
+TEST(scans_that_lie)
 {
-    (void)state;
     static const struct {
         const char *answer;
         const char *words;
@@ -488,9 +482,8 @@ static void scans_that_lie(void **state)
 
 /* What a server says of an error is shown to operators: as text, whatever it is. Its version, if it
  * cannot do what this library needs. */
-static void words_are_text(void **state)
+TEST(words_are_text)
 {
-    (void)state;
     kvp_store_config config;
     kvp_store *store = NULL;
     char url[100];
@@ -564,9 +557,8 @@ static void work_until_done(kvp_store *store, uint32_t n, kvp_store_done *out_do
 /* The server answers within the time that a connection gives it: those that wait for the connection
  * end when their own time is over, and so does the one that was asked late. It is not the server's
  * fault: it is asked again at once. */
-static void a_queue_ends_in_time(void **state)
+TEST(a_queue_ends_in_time)
 {
-    (void)state;
     enum { N = 6 };
     static uint8_t kv[N][BLOCKS][BLOCK_BYTES];
     static struct record record;
@@ -597,9 +589,8 @@ static void a_queue_ends_in_time(void **state)
 }
 
 /* A server that has had its time is left alone, and what waits for it does not wait any longer. */
-static void a_silent_server_is_left_alone(void **state)
+TEST(a_silent_server_is_left_alone)
 {
-    (void)state;
     static struct record record;
     kvp_store_done done[2];
     uint64_t bits[2];
@@ -635,9 +626,8 @@ static void a_silent_server_is_left_alone(void **state)
 }
 
 /* What is bad is read a second time, and what has moved is asked for again, in the same time. */
-static void second_tries_end_in_time(void **state)
+TEST(second_tries_end_in_time)
 {
-    (void)state;
     static struct record record;
     make_record(&record, 1, 0, NULL);
     for (int moved = 0; moved < 2; moved++) {
@@ -671,9 +661,8 @@ static void second_tries_end_in_time(void **state)
 }
 
 /* A store that nobody answers is opened all the same: the server may come later. */
-static void nobody_there(void **state)
+TEST(nobody_there)
 {
-    (void)state;
     struct record record;
     make_record(&record, 1, 0, NULL);
     kvp_store_config config = config_of("redis://127.0.0.1:1?timeout=1s");
@@ -686,9 +675,8 @@ static void nobody_there(void **state)
 }
 
 /* What the URL may be, and what is said of one that tells everybody everything. */
-static void urls(void **state)
+TEST(urls)
 {
-    (void)state;
     static const char *const wrong[] = {
         "redis:",           "redis:/host",
         "redis://",         "redis://:1",
@@ -739,19 +727,5 @@ int main(void)
     pthread_t thread;
     if (pthread_create(&thread, NULL, serve, NULL) != 0)
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_is_a_miss),
-        cmocka_unit_test(a_miss_is_one_command),
-        cmocka_unit_test(other_answers_to_other_commands),
-        cmocka_unit_test(closed_in_a_batch),
-        cmocka_unit_test(maps_that_lie),
-        cmocka_unit_test(scans_that_lie),
-        cmocka_unit_test(words_are_text),
-        cmocka_unit_test(a_queue_ends_in_time),
-        cmocka_unit_test(a_silent_server_is_left_alone),
-        cmocka_unit_test(second_tries_end_in_time),
-        cmocka_unit_test(nobody_there),
-        cmocka_unit_test(urls),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -103,9 +103,8 @@ static int set_up(void **state)
     return !ask(&server, "FLUSHALL");
 }
 
-static void what_was_put_comes_back(void **state)
+TEST_WITH(what_was_put_comes_back, set_up, NULL)
 {
-    (void)state;
     for (uint32_t threads = 0; threads < 2; threads++) {
         ask(&server, "FLUSHALL");
         char name[KVPI_AGES_NAME];
@@ -133,9 +132,8 @@ static void what_was_put_comes_back(void **state)
 }
 
 /* From 64 KiB to 2 MiB, on both sides of what an allocator has blocks for. */
-static void a_record_fits_its_memory(void **state)
+TEST_WITH(a_record_fits_its_memory, set_up, NULL)
 {
-    (void)state;
     static const size_t sizes[] = {32768,  32769,  40000,  65536,  98304,   100000, 131072,
                                    262144, 262143, 300000, 524288, 1048576, 819200};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -158,9 +156,8 @@ static void a_record_fits_its_memory(void **state)
 }
 
 /* Somebody changed a record: it is found, said by its reason, and dropped. */
-static void what_is_damaged_is_dropped(void **state)
+TEST_WITH(what_is_damaged_is_dropped, set_up, NULL)
 {
-    (void)state;
     static const struct {
         const char *change;
         uint32_t reason;
@@ -198,9 +195,8 @@ static void what_is_damaged_is_dropped(void **state)
 
 /* Two engines ask at the same time and send the same record: it is there once, whole, and the
  * second one hears that it was known. */
-static void two_that_send_at_once(void **state)
+TEST_WITH(two_that_send_at_once, set_up, NULL)
 {
-    (void)state;
     kvp_store *stores[2] = {open_at(server.url, 0), open_at(server.url, 0)};
     const struct record *record = record_of(1);
     unsigned n_known = 0;
@@ -245,9 +241,8 @@ static unsigned fill(const struct real_server *of, kvp_store *store, unsigned *o
 }
 
 /* At maxmemory, eight engines put what is there, and read it. Nothing is evicted for that. */
-static void what_is_there_evicts_nothing(void **state)
+TEST_WITH(what_is_there_evicts_nothing, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     static const char *const options[] = {
         "--maxmemory", "80mb", "--maxmemory-policy", "volatile-ttl", "--maxmemory-samples",
@@ -303,9 +298,8 @@ static void what_is_there_evicts_nothing(void **state)
 }
 
 /* The rights that docs/STORES.md names are enough, and what is missing is said. */
-static void rights(void **state)
+TEST_WITH(rights, set_up, NULL)
 {
-    (void)state;
     static const char *const names[] = {"+hmget",   "+multi",  "+hset", "+exec",
                                         "+pexpire", "+exists", "+info", "+unlink"};
     enum { N = sizeof names / sizeof *names };
@@ -344,15 +338,7 @@ int main(int argc, char **argv)
     }
     is_measuring = argc > 1 && strcmp(argv[1], "--measure") == 0;
     start_server(&server, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_was_put_comes_back, set_up),
-        cmocka_unit_test_setup(a_record_fits_its_memory, set_up),
-        cmocka_unit_test_setup(what_is_damaged_is_dropped, set_up),
-        cmocka_unit_test_setup(two_that_send_at_once, set_up),
-        cmocka_unit_test_setup(what_is_there_evicts_nothing, set_up),
-        cmocka_unit_test_setup(rights, set_up),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     stop_server(&server);
     return failed;
 }

@@ -125,9 +125,8 @@ static uint32_t work(kvp_store *store, kvp_store_done *out_done, uint32_t capaci
 
 /* While the name of one server is looked up, the other one answers. What waits for the name has its
  * own time, and no longer; there is one look-up, however many wait. */
-static void a_slow_name_delays_nobody(void **state)
+TEST(a_slow_name_delays_nobody)
 {
-    (void)state;
     struct record near;
     struct record far;
     kvp_store_done done[4];
@@ -163,9 +162,8 @@ static void a_slow_name_delays_nobody(void **state)
 
 /* The opening waits no longer than for a server; what was looked up for it in vain is looked up
  * anew. */
-static void the_opening_waits_for_a_name_in_time(void **state)
+TEST(the_opening_waits_for_a_name_in_time)
 {
-    (void)state;
     struct record record;
     kvp_store_done done;
     record_of(&record, 0);
@@ -184,9 +182,8 @@ static void the_opening_waits_for_a_name_in_time(void **state)
 }
 
 /* A look-up may outlive the store that began it. */
-static void a_store_is_closed_during_a_look_up(void **state)
+TEST(a_store_is_closed_during_a_look_up)
 {
-    (void)state;
     struct record far;
     kvp_store_done done;
     record_of(&far, 1);
@@ -200,9 +197,8 @@ static void a_store_is_closed_during_a_look_up(void **state)
     let_go();
 }
 
-static void what_cannot_be_looked_up_is_away(void **state)
+TEST(what_cannot_be_looked_up_is_away)
 {
-    (void)state;
     struct record far;
     kvp_store_done done;
     record_of(&far, 1);
@@ -225,9 +221,8 @@ static void what_cannot_be_looked_up_is_away(void **state)
 
 /* Of two addresses the second is used: at once if the first refuses, with the next attempt if the
  * connection is not made. */
-static void another_address_may_do(void **state)
+TEST(another_address_may_do)
 {
-    (void)state;
     struct record far;
     kvp_store_done done;
     record_of(&far, 1);
@@ -247,9 +242,8 @@ static void another_address_may_do(void **state)
 }
 
 /* The statistics tell for how long the store is away: as long as all of its servers are. */
-static void a_store_is_away_with_its_last_server(void **state)
+TEST(a_store_is_away_with_its_last_server)
 {
-    (void)state;
     struct record near;
     struct record far;
     kvp_store_done done;
@@ -279,9 +273,8 @@ static void a_store_is_away_with_its_last_server(void **state)
 }
 
 /* However many names a map has, there are only so many threads; then there are threads again. */
-static void there_are_only_so_many_threads(void **state)
+TEST(there_are_only_so_many_threads)
 {
-    (void)state;
     static struct kvpi_lookup lookups[KVPI_LOOKUP_THREADS + 1];
     const struct kvpi_place_of_server place = {.host = "slow.test", .port = 1};
     struct kvpi_lookup *last = &lookups[KVPI_LOOKUP_THREADS];
@@ -304,9 +297,8 @@ static void there_are_only_so_many_threads(void **state)
 
 /* The store's own thread is woken when a look-up in another one has ended: nothing else would, for
  * an hour. */
-static void the_end_of_a_look_up_wakes_the_store(void **state)
+TEST(the_end_of_a_look_up_wakes_the_store)
 {
-    (void)state;
     struct record near;
     struct record far;
     record_of(&near, 0);
@@ -339,15 +331,5 @@ int main(void)
     net.connect = connect_unless_refused;
     net.connected = connect_later;
     net.read = read_unless_refused;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_name_delays_nobody),
-        cmocka_unit_test(the_opening_waits_for_a_name_in_time),
-        cmocka_unit_test(a_store_is_closed_during_a_look_up),
-        cmocka_unit_test(what_cannot_be_looked_up_is_away),
-        cmocka_unit_test(another_address_may_do),
-        cmocka_unit_test(a_store_is_away_with_its_last_server),
-        cmocka_unit_test(there_are_only_so_many_threads),
-        cmocka_unit_test(the_end_of_a_look_up_wakes_the_store),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -86,9 +86,8 @@ static void expect_text(const char *words)
         fail_msg("%s: no \"%s\"", text, words);
 }
 
-static void a_store_under_trouble(void **state)
+TEST(a_store_under_trouble)
 {
-    (void)state;
     static const char *const options[] = {"--maxmemory", "64mb", "--maxmemory-policy",
                                           "volatile-ttl", NULL};
     world_options its;
@@ -144,6 +143,5 @@ int main(void)
         puts("skipped: there is no redis-server (Debian: redis-tools)");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_store_under_trouble)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -14,9 +14,8 @@ static uint32_t drop(kvp_store *store, const struct record *record)
 }
 
 /* What each error means for a get, a put and a batch. The connection stays, whatever it is. */
-static void errors_are_answers(void **state)
+TEST(errors_are_answers)
 {
-    (void)state;
     static const struct {
         const char *said;
         uint32_t get;
@@ -63,9 +62,8 @@ static void errors_are_answers(void **state)
 
 /* Four errors in a row, and the server is left alone: for 0.1 s, then twice as long each time, up
  * to 60 s; one success, and all is as before. */
-static void pauses_double(void **state)
+TEST(pauses_double)
 {
-    (void)state;
     struct record record;
     uint64_t pause = SECOND / 10;
     make_record(&record, 1, 0, NULL);
@@ -96,9 +94,8 @@ static void pauses_double(void **state)
 }
 
 /* A record that is bad is read twice and dropped once; one that is not there is asked for once. */
-static void what_a_get_costs(void **state)
+TEST(what_a_get_costs)
 {
-    (void)state;
     struct record record;
     make_record(&record, 1, 0, NULL);
     kvp_store *store = open_in_memory(ONE_SERVER, &redis_server_net, 0, NULL);
@@ -118,9 +115,8 @@ static void what_a_get_costs(void **state)
 }
 
 /* A hit renews the record and its ancestors, each once a minute. */
-static void hits_renew_once_a_minute(void **state)
+TEST(hits_renew_once_a_minute)
 {
-    (void)state;
     struct record chain[3];
     for (unsigned i = 0; i < 3; i++)
         make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
@@ -139,9 +135,8 @@ static void hits_renew_once_a_minute(void **state)
 }
 
 /* While all keys have moved to where they are not, maps are read once in 0.1 s. */
-static void maps_are_read_at_intervals(void **state)
+TEST(maps_are_read_at_intervals)
 {
-    (void)state;
     struct record record;
     record_of(&record, 1);
     kvp_store *store =
@@ -174,9 +169,8 @@ static void maps_are_read_at_intervals(void **state)
 
 /* Of what a server says of its memory, a share: so many records are read at once. What asks only
  * whether they are there does not wait for them. */
-static void records_under_way_have_a_share_of_memory(void **state)
+TEST(records_under_way_have_a_share_of_memory)
 {
-    (void)state;
     enum { N = 6, RECORD = 4096 + BLOCKS * BLOCK_BYTES };
     static const struct {
         uint64_t memory;
@@ -211,9 +205,8 @@ static void records_under_way_have_a_share_of_memory(void **state)
 }
 
 /* An open store does not evict. */
-static void nothing_is_evicted(void **state)
+TEST(nothing_is_evicted)
 {
-    (void)state;
     const kvp_store_match all = {.written_before = UINT64_MAX};
     struct record record;
     make_record(&record, 1, 0, NULL);
@@ -225,16 +218,4 @@ static void nothing_is_evicted(void **state)
     kvp_store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_answers),
-        cmocka_unit_test(pauses_double),
-        cmocka_unit_test(what_a_get_costs),
-        cmocka_unit_test(hits_renew_once_a_minute),
-        cmocka_unit_test(maps_are_read_at_intervals),
-        cmocka_unit_test(nothing_is_evicted),
-        cmocka_unit_test(records_under_way_have_a_share_of_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

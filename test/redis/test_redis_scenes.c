@@ -349,17 +349,15 @@ static void play_row(const char *command, enum call call, unsigned n_least)
     }
 }
 
-static void what_is_asked_of_sockets(void **state)
+TEST(what_is_asked_of_sockets)
 {
-    (void)state;
     static const unsigned n_least[CALLS] = {1, 1, 20, 15};
     for (int call = 0; call < CALLS; call++)
         play_row(NULL, (enum call)call, n_least[call]);
 }
 
-static void what_the_server_answers(void **state)
+TEST(what_the_server_answers)
 {
-    (void)state;
     static const struct {
         const char *command;
         unsigned n_least;
@@ -385,9 +383,8 @@ static void what_the_server_answers(void **state)
 }
 
 /* Time goes back, jumps, or stands still between any two operations. */
-static void the_clock(void **state)
+TEST(the_clock)
 {
-    (void)state;
     static const int64_t jumps[] = {-3600, -1, 3600, 8 * 86400};
     for (unsigned i = 0; i < sizeof jumps / sizeof *jumps; i++)
         for (int at = 0; at < CHAIN; at++) {
@@ -408,9 +405,8 @@ static void the_clock(void **state)
 }
 
 /* Time that an operation waits before it is begun is of its deadline. */
-static void the_queue_counts(void **state)
+TEST(the_queue_counts)
 {
-    (void)state;
     static uint8_t kv[BLOCKS][BLOCK_BYTES];
     void *blocks[BLOCKS] = {kv[0], kv[1]};
     for (int kind = 0; kind < 4; kind++) {
@@ -449,9 +445,8 @@ static void the_queue_counts(void **state)
 
 /* So many hits renew at once, over a connection that is slow, that a put behind them has as much
  * before it as a connection takes. */
-static void many_renewals_before_a_put(void **state)
+TEST(many_renewals_before_a_put)
 {
-    (void)state;
     enum { N = 9 };
     static struct record records[N];
     static struct record child;
@@ -495,14 +490,7 @@ int main(void)
 {
     for (unsigned i = 0; i <= CHAIN; i++)
         make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_asked_of_sockets),
-        cmocka_unit_test(what_the_server_answers),
-        cmocka_unit_test(the_clock),
-        cmocka_unit_test(the_queue_counts),
-        cmocka_unit_test(many_renewals_before_a_put),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     printf("the longest operation took %u ms of %u\n", (unsigned)worst_ms, (unsigned)TIMEOUT_MS);
     return failed;
 }

@@ -34,9 +34,8 @@ static void name_of(const struct record *record, uint32_t tags, char out_name[KV
     kvpi_ages_close(&ages);
 }
 
-static void what_was_put_comes_back(void **state)
+TEST_WITH(what_was_put_comes_back, set_up, NULL)
 {
-    (void)state;
     for (uint32_t threads = 0; threads < 2; threads++) {
         ask(&server, "FLUSHALL");
         kvp_store_config config = config_of(server.url);
@@ -64,9 +63,8 @@ static void what_was_put_comes_back(void **state)
     }
 }
 
-static void two_stores_share_and_models_do_not(void **state)
+TEST_WITH(two_stores_share_and_models_do_not, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *one = open_store(&config);
     kvp_store *two = open_store(&config);
@@ -107,9 +105,8 @@ static void name_in(const kvp_digest *fingerprint, const kvp_digest *key,
 
 /* A model that differs in one field of the fingerprint neither finds what another has written, even
  * by the same key, nor takes it for its own if somebody gives it the name of one of its records. */
-static void one_field_of_the_fingerprint_shares_nothing(void **state)
+TEST_WITH(one_field_of_the_fingerprint_shares_nothing, set_up, NULL)
 {
-    (void)state;
     kvp_fingerprint_input others[INPUT_OTHERS];
     const kvp_fingerprint_input same = input_fingerprint();
     const kvp_digest print = fingerprint_of(&same);
@@ -142,9 +139,8 @@ static void one_field_of_the_fingerprint_shares_nothing(void **state)
 }
 
 /* Over many connections at once, more than there are: each ends once, and with its own bytes. */
-static void many_at_once(void **state)
+TEST_WITH(many_at_once, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *store = open_store(&config);
     struct record many[32];
@@ -180,9 +176,8 @@ static void many_at_once(void **state)
 }
 
 /* What somebody writes to a record is found, said by its reason, and dropped. */
-static void what_is_damaged_is_dropped(void **state)
+TEST_WITH(what_is_damaged_is_dropped, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *store = open_store(&config);
     static const struct {
@@ -217,9 +212,8 @@ static void what_is_damaged_is_dropped(void **state)
 }
 
 /* Another identity's record under this key, as a collision or an attacker would have it. */
-static void a_foreign_record_is_not_read(void **state)
+TEST_WITH(a_foreign_record_is_not_read, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *store = open_store(&config);
     char name[KVPI_AGES_NAME];
@@ -233,9 +227,8 @@ static void a_foreign_record_is_not_read(void **state)
     kvp_store_close(store);
 }
 
-static void a_secret_refuses_what_others_wrote(void **state)
+TEST_WITH(a_secret_refuses_what_others_wrote, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *other = open_store(&config);
     config.secret = "0123456789abcdef";
@@ -251,9 +244,8 @@ static void a_secret_refuses_what_others_wrote(void **state)
 }
 
 /* Children expire before their parents, from the start on and after hits in any order. */
-static void no_child_outlives_its_parent(void **state)
+TEST_WITH(no_child_outlives_its_parent, set_up, NULL)
 {
-    (void)state;
     kvp_store_config config = config_of(server.url);
     kvp_store *store = open_store(&config);
     char names[RECORDS][KVPI_AGES_NAME];
@@ -285,9 +277,8 @@ static uint64_t late_clock(void *context)
 }
 
 /* A record that was written so long ago is not served, and goes; hits do not make it younger. */
-static void what_is_too_old_is_not_served(void **state)
+TEST_WITH(what_is_too_old_is_not_served, set_up, NULL)
 {
-    (void)state;
     char url[140];
     uint64_t now = UINT64_C(1700000000) * 1000000000;
     snprintf(url, sizeof url, "%s?max_age=2h", server.url);
@@ -309,9 +300,8 @@ static void what_is_too_old_is_not_served(void **state)
     kvp_store_close(store);
 }
 
-static void a_server_that_goes_and_comes(void **state)
+TEST_WITH(a_server_that_goes_and_comes, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     start_server(&own, NULL);
     char url[140];
@@ -340,9 +330,8 @@ static void a_server_that_goes_and_comes(void **state)
 }
 
 /* The server stops with everything open: it is there, and says nothing. */
-static void a_server_that_stops_answering(void **state)
+TEST_WITH(a_server_that_stops_answering, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     start_server(&own, NULL);
     char url[140];
@@ -363,9 +352,8 @@ static void a_server_that_stops_answering(void **state)
     stop_server(&own);
 }
 
-static void a_full_server_refuses(void **state)
+TEST_WITH(a_full_server_refuses, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy", "noeviction",
                                           NULL};
@@ -399,9 +387,8 @@ static void a_full_server_refuses(void **state)
     stop_server(&own);
 }
 
-static void a_wrong_password_is_said(void **state)
+TEST_WITH(a_wrong_password_is_said, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     static const char *const options[] = {"--user",  "default",   "off",      "--user", "kv",
                                           "on",      ">right@:/", "~kvp1:*",  "+get",   "+set",
@@ -446,9 +433,8 @@ static void describe(const kvp_store *store, char out_text[300])
 
 /* The password is another one while the store is open: what it is asked is told by the server, and
  * with the old one again all is well. */
-static void a_password_that_changes(void **state)
+TEST_WITH(a_password_that_changes, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     start_server(&own, NULL);
     char url[200];
@@ -484,9 +470,8 @@ static int count_of(const char *text, const char *part)
 }
 
 /* Every right but get and set can be missing: it is said once, and the rest works. */
-static void missing_rights_are_said(void **state)
+TEST_WITH(missing_rights_are_said, set_up, NULL)
 {
-    (void)state;
     static const char *const rights[] = {"+info", "+pexpire", "+exists", "+unlink"};
     for (unsigned without = 0; without < 4; without++) {
         struct real_server own = {0};
@@ -526,9 +511,8 @@ static void missing_rights_are_said(void **state)
 }
 
 /* What would let prefixes go to waste, or the machine run full. */
-static void a_server_that_is_not_set_up_for_it_is_said(void **state)
+TEST_WITH(a_server_that_is_not_set_up_for_it_is_said, set_up, NULL)
 {
-    (void)state;
     static const struct {
         const char *policy;
         const char *memory;
@@ -557,9 +541,8 @@ static void a_server_that_is_not_set_up_for_it_is_said(void **state)
 }
 
 /* Statistics are those of the servers, at most ten seconds old when an operation ends. */
-static void statistics_are_the_server_s(void **state)
+TEST_WITH(statistics_are_the_server_s, set_up, NULL)
 {
-    (void)state;
     struct real_server own = {0};
     static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy",
                                           "allkeys-random", NULL};
@@ -599,9 +582,8 @@ static void statistics_are_the_server_s(void **state)
 }
 
 /* Through the library that kvp_store_open loads, and in another database. */
-static void by_its_url(void **state)
+TEST_WITH(by_its_url, set_up, NULL)
 {
-    (void)state;
     char url[140];
     snprintf(url, sizeof url, "%s/3?tags=16&connections=2", server.url);
     kvp_store_config config = config_of(url);
@@ -628,27 +610,7 @@ int main(void)
         return 77;
     }
     start_server(&server, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(what_was_put_comes_back, set_up),
-        cmocka_unit_test_setup(two_stores_share_and_models_do_not, set_up),
-        cmocka_unit_test_setup(one_field_of_the_fingerprint_shares_nothing, set_up),
-        cmocka_unit_test_setup(many_at_once, set_up),
-        cmocka_unit_test_setup(what_is_damaged_is_dropped, set_up),
-        cmocka_unit_test_setup(a_foreign_record_is_not_read, set_up),
-        cmocka_unit_test_setup(a_secret_refuses_what_others_wrote, set_up),
-        cmocka_unit_test_setup(no_child_outlives_its_parent, set_up),
-        cmocka_unit_test_setup(what_is_too_old_is_not_served, set_up),
-        cmocka_unit_test_setup(a_server_that_goes_and_comes, set_up),
-        cmocka_unit_test_setup(a_server_that_stops_answering, set_up),
-        cmocka_unit_test_setup(a_full_server_refuses, set_up),
-        cmocka_unit_test_setup(a_wrong_password_is_said, set_up),
-        cmocka_unit_test_setup(a_password_that_changes, set_up),
-        cmocka_unit_test_setup(missing_rights_are_said, set_up),
-        cmocka_unit_test_setup(a_server_that_is_not_set_up_for_it_is_said, set_up),
-        cmocka_unit_test_setup(statistics_are_the_server_s, set_up),
-        cmocka_unit_test_setup(by_its_url, set_up),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     stop_server(&server);
     return failed;
 }

@@ -117,9 +117,8 @@ static void use(const char *url)
     }
 }
 
-static void what_was_put_comes_back(void **state)
+TEST(what_was_put_comes_back)
 {
-    (void)state;
     char url[300];
     snprintf(url, sizeof url, "%s?ca=%s/ca.crt", server.url, folder);
     use(url);
@@ -131,9 +130,8 @@ static void what_was_put_comes_back(void **state)
 }
 
 /* Records that fill the buffers of the system many times over, all at once. */
-static void large_ones(void **state)
+TEST(large_ones)
 {
-    (void)state;
     enum { LARGE = 1 << 20, N = 16 };
     char url[300];
     snprintf(url, sizeof url, "%s?ca=%s/ca.crt&connections=4", server.url, folder);
@@ -169,9 +167,8 @@ static void large_ones(void **state)
     kvp_store_close(store);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     expect_refused("the certificate is refused: hostname mismatch", "%s?ca=%s/ca.crt", foreign.url,
                    folder);
     expect_refused("the certificate is refused: hostname mismatch", "%s?ca=%s/ca.crt&name=other",
@@ -202,9 +199,8 @@ static void what_does_not_fit_is_refused(void **state)
     }
 }
 
-static void files_that_are_none(void **state)
+TEST(files_that_are_none)
 {
-    (void)state;
     static const struct {
         const char *options;
         const char *words;
@@ -229,9 +225,8 @@ static void files_that_are_none(void **state)
 }
 
 /* A server that dies while a record is on its way, and one that stops. */
-static void a_server_that_goes(void **state)
+TEST(a_server_that_goes)
 {
-    (void)state;
     struct real_server own = {0};
     struct record record;
     make_record(&record, 1, 0, NULL);
@@ -282,9 +277,8 @@ static kvp_store *open_tls_cluster(const struct real_cluster *cluster, const cha
 
 /* Records of all three servers come back, over TLS alone, and a map of names that no certificate
  * has leads nowhere. */
-static void a_cluster(void **state)
+TEST(a_cluster)
 {
-    (void)state;
     enum { N = 15 };
     static struct record records[N];
     struct real_cluster cluster;
@@ -310,9 +304,8 @@ static void a_cluster(void **state)
     stop_cluster(&cluster);
 }
 
-static void without_secret_it_is_said(void **state)
+TEST(without_secret_it_is_said)
 {
-    (void)state;
     char why[300];
     char text[300];
     kvp_store *store;
@@ -343,13 +336,7 @@ int main(void)
     start_tls(&server, "server", "no");
     start_tls(&strict, "server", "yes");
     start_tls(&foreign, "foreign", "no");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_put_comes_back),      cmocka_unit_test(large_ones),
-        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(files_that_are_none),
-        cmocka_unit_test(a_server_that_goes),           cmocka_unit_test(a_cluster),
-        cmocka_unit_test(without_secret_it_is_said),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = run_all_tests(NULL, NULL);
     stop_server(&server);
     stop_server(&strict);
     stop_server(&foreign);

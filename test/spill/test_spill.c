@@ -4,9 +4,8 @@
 #include "liar.h"
 #include "scenes.h"
 
-static void comes_back_after_a_restart(void **state)
+TEST(comes_back_after_a_restart)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -30,9 +29,8 @@ static void comes_back_after_a_restart(void **state)
     close_world(&w);
 }
 
-static void only_what_is_hit_is_written(void **state)
+TEST(only_what_is_hit_is_written)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -51,9 +49,8 @@ static void only_what_is_hit_is_written(void **state)
     close_world(&w);
 }
 
-static void decisions_are_those_of_the_comment(void **state)
+TEST(decisions_are_those_of_the_comment)
 {
-    (void)state;
     kvp_spill_question q = {.struct_size = sizeof q,
                             .bytes = UINT64_C(4096) * 128 * 1024,
                             .load_bytes_s = UINT64_C(1000000000),
@@ -88,9 +85,8 @@ static void decisions_are_those_of_the_comment(void **state)
     assert_int_equal(kvp_spill_decide(&q, &n), KVP_E_ARG);
 }
 
-static void a_part_is_loaded_in_the_time_that_is_left(void **state)
+TEST(a_part_is_loaded_in_the_time_that_is_left)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -121,9 +117,8 @@ static void a_part_is_loaded_in_the_time_that_is_left(void **state)
 }
 
 /* What was hit has nodes already: only the rest of the prompt needs some. */
-static void a_load_waits_for_the_nodes_that_it_needs_only(void **state)
+TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -139,9 +134,8 @@ static void a_load_waits_for_the_nodes_that_it_needs_only(void **state)
     close_world(&w);
 }
 
-static void sharers_wait_for_one_load(void **state)
+TEST(sharers_wait_for_one_load)
 {
-    (void)state;
     const int is_aborted = *state != NULL;
     world_options options;
     world_line line;
@@ -169,7 +163,7 @@ static void sharers_wait_for_one_load(void **state)
     close_world(&w);
 }
 
-static void sharers_are_not_aborted(void **state)
+TEST(sharers_are_not_aborted)
 {
     static int aborted;
     (void)state;
@@ -177,9 +171,8 @@ static void sharers_are_not_aborted(void **state)
     sharers_wait_for_one_load(&flag);
 }
 
-static void a_request_that_is_over_leaves_nothing(void **state)
+TEST(a_request_that_is_over_leaves_nothing)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answers[8];
@@ -208,9 +201,8 @@ static void a_request_that_is_over_leaves_nothing(void **state)
     close_world(&w);
 }
 
-static void what_is_over_a_budget_is_left_out(void **state)
+TEST(what_is_over_a_budget_is_left_out)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -236,9 +228,8 @@ static void what_is_over_a_budget_is_left_out(void **state)
 }
 
 /* What is wrong is noticed while the store writes it. */
-static void what_is_invalidated_is_taken_back(void **state)
+TEST(what_is_invalidated_is_taken_back)
 {
-    (void)state;
     world_options options;
     kvp_spill_answer answers[8];
     kvp_open_info info;
@@ -261,9 +252,8 @@ static void what_is_invalidated_is_taken_back(void **state)
     close_world(&w);
 }
 
-static void an_epoch_hides_what_was_before(void **state)
+TEST(an_epoch_hides_what_was_before)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answers[8];
@@ -284,9 +274,8 @@ static void an_epoch_hides_what_was_before(void **state)
     close_world(&w);
 }
 
-static void a_window_needs_its_end_only(void **state)
+TEST(a_window_needs_its_end_only)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -303,9 +292,8 @@ static void a_window_needs_its_end_only(void **state)
     close_world(&w);
 }
 
-static void a_chunk_needs_none_before_it(void **state)
+TEST(a_chunk_needs_none_before_it)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -322,9 +310,8 @@ static void a_chunk_needs_none_before_it(void **state)
 }
 
 /* Copies into the host blocks that a load takes are in a plan that has not run. */
-static void reads_wait_for_copies(void **state)
+TEST(reads_wait_for_copies)
 {
-    (void)state;
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[32];
     int32_t blocks[32];
@@ -364,9 +351,8 @@ static void reads_wait_for_copies(void **state)
 }
 
 /* What is hot is on the device only, and the engine has never reported it. */
-static void the_last_flush_writes_what_is_cached(void **state)
+TEST(the_last_flush_writes_what_is_cached)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -388,9 +374,8 @@ static void the_last_flush_writes_what_is_cached(void **state)
 }
 
 /* Each transfer fails once: the request computes, and nothing else happens. */
-static void a_transfer_that_fails_costs_a_computation(void **state)
+TEST(a_transfer_that_fails_costs_a_computation)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 18; n++) {
         world_options options;
         world_line line;
@@ -452,9 +437,8 @@ kvp_status __wrap_kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uin
 }
 
 /* The last of 8 puts. What the store does not have, or may not have, is offered again. */
-static void each_answer_of_a_put_is_counted_once(void **state)
+TEST(each_answer_of_a_put_is_counted_once)
 {
-    (void)state;
     static const struct {
         uint32_t result, written, known, failed, again;
     } cases[] = {{KVP_STORE_OK, 8, 0, 0, 0},
@@ -491,9 +475,8 @@ static void each_answer_of_a_put_is_counted_once(void **state)
 }
 
 /* What is offered to it costs digests and copies, and is refused. */
-static void a_store_that_refuses_all_is_left_alone(void **state)
+TEST(a_store_that_refuses_all_is_left_alone)
 {
-    (void)state;
     world_options options;
     world w;
     memset(&liar, 0, sizeof liar);
@@ -529,9 +512,8 @@ static void a_store_that_refuses_all_is_left_alone(void **state)
 }
 
 /* A short queue: those behind the record that fails are not out yet, and are given up. */
-static void what_has_lost_its_parent_is_given_up(void **state)
+TEST(what_has_lost_its_parent_is_given_up)
 {
-    (void)state;
     world_options options;
     world w;
     memset(&liar, 0, sizeof liar);
@@ -590,9 +572,8 @@ static void close_broken(world *w)
 
 /* Each answer of a run, a question, 8 reads, 8 writes and a sync, comes twice, never, or with the
  * number of nobody. A request is answered once all the same, and what is read is right. */
-static void an_answer_that_is_not_due_is_refused(void **state)
+TEST(an_answer_that_is_not_due_is_refused)
 {
-    (void)state;
     for (int how = TWICE; how <= STRAY; how++) {
         for (uint32_t n = 1; n <= 20; n++) {
             world_options options;
@@ -670,9 +651,8 @@ static void assert_moves_are_refused(kvp_spill_config config)
     }
 }
 
-static void creating_fails_whole_or_not(void **state)
+TEST(creating_fails_whole_or_not)
 {
-    (void)state;
     world_options options;
     kvp_spill *spill = NULL;
     char why[100];
@@ -716,9 +696,8 @@ static void creating_fails_whole_or_not(void **state)
     close_world(&w);
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     world_options options;
     kvp_spill_answer answer;
     kvp_ns third = {0};
@@ -746,31 +725,4 @@ static void wrong_calls_are_refused(void **state)
     close_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decisions_are_those_of_the_comment),
-        cmocka_unit_test(a_part_is_loaded_in_the_time_that_is_left),
-        cmocka_unit_test(a_load_waits_for_the_nodes_that_it_needs_only),
-        cmocka_unit_test(sharers_wait_for_one_load),
-        cmocka_unit_test(sharers_are_not_aborted),
-        cmocka_unit_test(a_request_that_is_over_leaves_nothing),
-        cmocka_unit_test(what_is_over_a_budget_is_left_out),
-        cmocka_unit_test(what_is_invalidated_is_taken_back),
-        cmocka_unit_test(an_epoch_hides_what_was_before),
-        cmocka_unit_test(a_window_needs_its_end_only),
-        cmocka_unit_test(a_chunk_needs_none_before_it),
-        cmocka_unit_test(reads_wait_for_copies),
-        cmocka_unit_test(the_last_flush_writes_what_is_cached),
-        cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
-        cmocka_unit_test(each_answer_of_a_put_is_counted_once),
-        cmocka_unit_test(a_store_that_refuses_all_is_left_alone),
-        cmocka_unit_test(what_has_lost_its_parent_is_given_up),
-        cmocka_unit_test(an_answer_that_is_not_due_is_refused),
-        cmocka_unit_test(creating_fails_whole_or_not),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(comes_back_after_a_restart),
-        cmocka_unit_test(only_what_is_hit_is_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

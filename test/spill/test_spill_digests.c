@@ -71,9 +71,8 @@ static void comes_back(world *w, const world_line *line, uint32_t n_tokens)
     close_seq(w, compute_open(w, line, n_tokens < line->n_tokens ? n_tokens : line->n_tokens));
 }
 
-static void each_block_is_digested_once(void **state)
+TEST(each_block_is_digested_once)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -98,9 +97,8 @@ static void each_block_is_digested_once(void **state)
 }
 
 /* What finds no place is offered again when there is one, without digests. */
-static void what_was_left_out_is_written_later(void **state)
+TEST(what_was_left_out_is_written_later)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -128,9 +126,8 @@ static void what_was_left_out_is_written_later(void **state)
 }
 
 /* The same sequence, and partly the same blocks, but other tokens. */
-static void other_tokens_have_other_digests(void **state)
+TEST(other_tokens_have_other_digests)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -150,9 +147,8 @@ static void other_tokens_have_other_digests(void **state)
 }
 
 /* Blocks that were evicted have other content: their digests are not believed any more. */
-static void evicted_blocks_are_digested_anew(void **state)
+TEST(evicted_blocks_are_digested_anew)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -170,9 +166,8 @@ static void evicted_blocks_are_digested_anew(void **state)
 }
 
 /* A digest begins with the epoch. */
-static void an_epoch_has_its_own_digests(void **state)
+TEST(an_epoch_has_its_own_digests)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -190,9 +185,8 @@ static void an_epoch_has_its_own_digests(void **state)
 }
 
 /* Blocks in a window are seen while they are in the row. */
-static void windows_are_digested_once(void **state)
+TEST(windows_are_digested_once)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -213,9 +207,8 @@ static void windows_are_digested_once(void **state)
 /* Two prefixes with one hash: it finds the blocks of either. The index of the cache has few bits,
  * and `collide_with` makes whole hashes equal. A suffix that was computed behind one of them is
  * never served behind the other, nor the prefix for the other. */
-static void one_hash_is_no_proof(void **state)
+TEST(one_hash_is_no_proof)
 {
-    (void)state;
     enum { PREFIX = 8, ALL = 24 };
     for (int through = 0; through < 2; through++) {
         world_options options;
@@ -253,16 +246,4 @@ static void one_hash_is_no_proof(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_block_is_digested_once),
-        cmocka_unit_test(what_was_left_out_is_written_later),
-        cmocka_unit_test(other_tokens_have_other_digests),
-        cmocka_unit_test(evicted_blocks_are_digested_anew),
-        cmocka_unit_test(an_epoch_has_its_own_digests),
-        cmocka_unit_test(windows_are_digested_once),
-        cmocka_unit_test(one_hash_is_no_proof),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -49,9 +49,8 @@ static void assert_part_comes_back(world *w, const world_line *line, uint64_t ta
     world_settle(w);
 }
 
-static void a_store_that_is_away_is_told_again(void **state)
+TEST(a_store_that_is_away_is_told_again)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -82,9 +81,8 @@ static void a_store_that_is_away_is_told_again(void **state)
 }
 
 /* A server does not look for parents: what was written behind a record stays there. */
-static void all_records_of_the_prompt_are_dropped(void **state)
+TEST(all_records_of_the_prompt_are_dropped)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -105,9 +103,8 @@ static void all_records_of_the_prompt_are_dropped(void **state)
 }
 
 /* What is behind a record that is to be dropped is not loaded, though the cache has the record. */
-static void what_is_behind_it_is_hidden(void **state)
+TEST(what_is_behind_it_is_hidden)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -137,9 +134,8 @@ static void work(world *w, int n_rounds)
 }
 
 /* It is told again and again, and leaves room in a short queue for the sync. */
-static void a_flush_ends_beside_a_drop_that_fails(void **state)
+TEST(a_flush_ends_beside_a_drop_that_fails)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -158,9 +154,8 @@ static void a_flush_ends_beside_a_drop_that_fails(void **state)
 }
 
 /* What was not made sure of is told, and the next flush may be. */
-static void a_flush_that_is_not_synced_fails(void **state)
+TEST(a_flush_that_is_not_synced_fails)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -180,9 +175,8 @@ static void a_flush_that_is_not_synced_fails(void **state)
 
 /* A put that is on its way when its record is dropped takes effect after the drop, and is seen
  * before it has ended. */
-static void a_put_that_overtakes_its_drop_is_hidden(void **state)
+TEST(a_put_that_overtakes_its_drop_is_hidden)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -222,9 +216,8 @@ static void a_put_that_overtakes_its_drop_is_hidden(void **state)
 }
 
 /* What a load brings whose record is dropped meanwhile is not believed. */
-static void a_load_of_what_is_dropped_is_void(void **state)
+TEST(a_load_of_what_is_dropped_is_void)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answers[8];
@@ -244,9 +237,8 @@ static void a_load_of_what_is_dropped_is_void(void **state)
 }
 
 /* What is to be dropped while a drop is out is told behind it. */
-static void a_drop_waits_for_the_one_before(void **state)
+TEST(a_drop_waits_for_the_one_before)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -268,9 +260,8 @@ static void a_drop_waits_for_the_one_before(void **state)
 }
 
 /* A drop that has failed is tried once more when the spill stops. */
-static void the_last_chance_of_a_drop(void **state)
+TEST(the_last_chance_of_a_drop)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -285,9 +276,8 @@ static void the_last_chance_of_a_drop(void **state)
     close_world(&w);
 }
 
-static void what_is_too_much_is_refused(void **state)
+TEST(what_is_too_much_is_refused)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -339,9 +329,8 @@ static void lose(world *w, const world_line *line, uint32_t record)
 
 /* The store has lost the second half of a chain, the cache has three quarters of it. A hit writes
  * all that is lost, not a record more each time. */
-static void what_the_store_has_lost_is_written_again(void **state)
+TEST(what_the_store_has_lost_is_written_again)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -363,9 +352,8 @@ static void what_the_store_has_lost_is_written_again(void **state)
 }
 
 /* Nobody asks for what is cached. When the store has lost more than half, all may be lost. */
-static void what_is_hot_is_written_again(void **state)
+TEST(what_is_hot_is_written_again)
 {
-    (void)state;
     for (uint32_t record = 4; record <= 6; record += 2) {
         world_options options;
         world w;
@@ -383,21 +371,4 @@ static void what_is_hot_is_written_again(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_store_that_is_away_is_told_again),
-        cmocka_unit_test(all_records_of_the_prompt_are_dropped),
-        cmocka_unit_test(what_is_behind_it_is_hidden),
-        cmocka_unit_test(a_put_that_overtakes_its_drop_is_hidden),
-        cmocka_unit_test(a_flush_ends_beside_a_drop_that_fails),
-        cmocka_unit_test(a_flush_that_is_not_synced_fails),
-        cmocka_unit_test(a_load_of_what_is_dropped_is_void),
-        cmocka_unit_test(a_drop_waits_for_the_one_before),
-        cmocka_unit_test(the_last_chance_of_a_drop),
-        cmocka_unit_test(what_is_too_much_is_refused),
-        cmocka_unit_test(what_the_store_has_lost_is_written_again),
-        cmocka_unit_test(what_is_hot_is_written_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

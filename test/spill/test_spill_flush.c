@@ -76,9 +76,8 @@ static void be_late_after_each_call(uint32_t max_ops)
     assert_true(n_late >= 5 && n_part >= 2);
 }
 
-static void the_time_is_over_after_each_call(void **state)
+TEST(the_time_is_over_after_each_call)
 {
-    (void)state;
     slowness = 0;
     be_late_after_each_call(1);
     slowness = 5;
@@ -88,9 +87,8 @@ static void the_time_is_over_after_each_call(void **state)
 }
 
 /* What is stopped is over: the next one begins with what is cached then. */
-static void a_flush_that_is_stopped(void **state)
+TEST(a_flush_that_is_stopped)
 {
-    (void)state;
     for (uint32_t n_calls = 0; n_calls < 12; n_calls++) {
         world_options options;
         world_line lines[2];
@@ -112,9 +110,8 @@ static void a_flush_that_is_stopped(void **state)
 }
 
 /* What has no place now is offered again, and is not counted as left out. */
-static void there_is_room_for_one_write(void **state)
+TEST(there_is_room_for_one_write)
 {
-    (void)state;
     for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
         world_options options;
         world_line lines[2];
@@ -138,12 +135,4 @@ static void there_is_room_for_one_write(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_is_over_after_each_call),
-        cmocka_unit_test(a_flush_that_is_stopped),
-        cmocka_unit_test(there_is_room_for_one_write),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

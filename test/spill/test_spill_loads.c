@@ -3,9 +3,8 @@
 #include "scenes.h"
 
 /* From then on waiting costs more than a computation. */
-static void without_a_deadline_it_waits_as_long_as_computing_takes(void **state)
+TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answer, answers[8];
@@ -33,9 +32,8 @@ static void without_a_deadline_it_waits_as_long_as_computing_takes(void **state)
 }
 
 /* Nobody waits for the load any more: what is not on its way is not read. */
-static void what_all_have_aborted_is_not_read(void **state)
+TEST(what_all_have_aborted_is_not_read)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answers[8];
@@ -57,9 +55,8 @@ static void what_all_have_aborted_is_not_read(void **state)
 }
 
 /* The same when the other one was answered, because its time was over. */
-static void what_all_have_given_up_is_not_read(void **state)
+TEST(what_all_have_given_up_is_not_read)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_spill_answer answer, answers[8];
@@ -96,9 +93,8 @@ static void what_all_have_given_up_is_not_read(void **state)
 }
 
 /* Blocks that are to stay free are no room: as much is loaded as fits beside them. */
-static void a_load_leaves_the_spare_blocks(void **state)
+TEST(a_load_leaves_the_spare_blocks)
 {
-    (void)state;
     for (uint32_t spare = 24; spare <= 48; spare += 8) {
         world_options options;
         world_line line;
@@ -122,9 +118,8 @@ static void a_load_leaves_the_spare_blocks(void **state)
 
 /* A prompt of which nothing can be cached, because a token near its begin must not be, is not asked
  * for. */
-static void tokens_that_must_not_be_cached_are_not_asked_for(void **state)
+TEST(tokens_that_must_not_be_cached_are_not_asked_for)
 {
-    (void)state;
     static const int32_t uncached[] = {700, 5, 90, 6}; /* in any order */
     static const struct {
         int32_t token;
@@ -151,9 +146,8 @@ static void tokens_that_must_not_be_cached_are_not_asked_for(void **state)
 }
 
 /* What is looked at of a prompt ends inside a key's tokens: that is loaded all the same. */
-static void a_key_goes_on_behind_what_is_looked_at(void **state)
+TEST(a_key_goes_on_behind_what_is_looked_at)
 {
-    (void)state;
     for (uint32_t begin = 20; begin <= 36; begin += 4) {
         world_options options;
         world w;
@@ -179,9 +173,8 @@ static void a_key_goes_on_behind_what_is_looked_at(void **state)
 
 /* A window keeps the first tokens, too: a prefix can be had if their record is in the store, or in
  * the cache with what was hit. */
-static void what_a_window_keeps_at_the_begin_is_needed(void **state)
+TEST(what_a_window_keeps_at_the_begin_is_needed)
 {
-    (void)state;
     enum { SINKS_RECORD = 2, ALL = 14 }; /* the put of the first record of group 1 */
     static const struct {
         uint32_t sink_tokens; /* of group 1, which keeps the last 10 besides */
@@ -228,9 +221,8 @@ static void what_a_window_keeps_at_the_begin_is_needed(void **state)
 
 /* Half of the host may be lent, which is no room for two loads. A request waits for what another
  * one of the spill holds, and not for what others hold. */
-static void a_load_waits_for_room_that_will_come(void **state)
+TEST(a_load_waits_for_room_that_will_come)
 {
-    (void)state;
     world_options options;
     world_line line;
     kvp_cold_cursor cursor = {0};
@@ -267,9 +259,8 @@ static void a_load_waits_for_room_that_will_come(void **state)
 }
 
 /* What a prompt may not hit is not asked for. */
-static void what_cannot_be_hit_is_not_loaded(void **state)
+TEST(what_cannot_be_hit_is_not_loaded)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -302,18 +293,4 @@ static void what_cannot_be_hit_is_not_loaded(void **state)
     close_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_deadline_it_waits_as_long_as_computing_takes),
-        cmocka_unit_test(what_all_have_aborted_is_not_read),
-        cmocka_unit_test(what_all_have_given_up_is_not_read),
-        cmocka_unit_test(a_load_leaves_the_spare_blocks),
-        cmocka_unit_test(what_a_window_keeps_at_the_begin_is_needed),
-        cmocka_unit_test(tokens_that_must_not_be_cached_are_not_asked_for),
-        cmocka_unit_test(a_key_goes_on_behind_what_is_looked_at),
-        cmocka_unit_test(a_load_waits_for_room_that_will_come),
-        cmocka_unit_test(what_cannot_be_hit_is_not_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -41,9 +41,8 @@ static void offer_mirrored(world *w, const world_line *line, uint32_t first, uin
 
 /* Of a record one block has a copy already, of a chain the last record: nothing is written before
  * the copies of all its blocks have run, nor before the record before it. */
-static void a_record_waits_for_all_its_copies(void **state)
+TEST(a_record_waits_for_all_its_copies)
 {
-    (void)state;
     for (uint32_t n_first = 1; n_first <= 3; n_first++) {
         world_options options;
         kvp_spill_answer answers[8];
@@ -69,9 +68,8 @@ static void a_record_waits_for_all_its_copies(void **state)
 }
 
 /* As the first block, and the last, of a record. */
-static void a_record_waits_for_its_first_copy(void **state)
+TEST(a_record_waits_for_its_first_copy)
 {
-    (void)state;
     for (uint32_t block = 0; block < 2; block++) {
         world_options options;
         kvp_spill_answer answers[8];
@@ -95,9 +93,8 @@ static void a_record_waits_for_its_first_copy(void **state)
 
 /* The put of a record's parent fails, and another record takes its place before the child is looked
  * at: that is no parent of it. The store would not notice. */
-static void anothers_place_is_no_parent(void **state)
+TEST(anothers_place_is_no_parent)
 {
-    (void)state;
     enum { OPS = 3 };
     world_options options;
     kvp_spill_answer answers[8];
@@ -151,9 +148,8 @@ static void anothers_place_is_no_parent(void **state)
 
 /* A put that the store does not even take costs that record and those behind it, and holds up no
  * other. */
-static void a_put_that_is_not_taken_is_given_up(void **state)
+TEST(a_put_that_is_not_taken_is_given_up)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 4; n++) {
         world_options options;
         kvp_stats stats;
@@ -180,9 +176,8 @@ static void a_put_that_is_not_taken_is_given_up(void **state)
 }
 
 /* A second, then twice as long each time, but never more than 64. */
-static void a_store_that_refuses_all_is_asked_again(void **state)
+TEST(a_store_that_refuses_all_is_asked_again)
 {
-    (void)state;
     static const uint64_t rests[] = {1, 2, 4, 8, 16, 32, 64, 64, 64};
     const uint64_t half = UINT64_C(500000000);
     world_options options;
@@ -214,9 +209,8 @@ static void a_store_that_refuses_all_is_asked_again(void **state)
 }
 
 /* What waits to be written of a namespace goes with its epoch, and nothing else does. */
-static void another_epoch_gives_up_its_own_puts(void **state)
+TEST(another_epoch_gives_up_its_own_puts)
 {
-    (void)state;
     world_options options;
     world w;
     world_defaults(&options);
@@ -237,15 +231,4 @@ static void another_epoch_gives_up_its_own_puts(void **state)
     close_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_waits_for_all_its_copies),
-        cmocka_unit_test(a_record_waits_for_its_first_copy),
-        cmocka_unit_test(anothers_place_is_no_parent),
-        cmocka_unit_test(a_put_that_is_not_taken_is_given_up),
-        cmocka_unit_test(a_store_that_refuses_all_is_asked_again),
-        cmocka_unit_test(another_epoch_gives_up_its_own_puts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

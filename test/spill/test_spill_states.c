@@ -35,9 +35,8 @@ static uint64_t open_seqs(const world *w)
 
 /* ------------------------------------------------------------------------------- what is loaded */
 
-static void a_state_comes_back_after_a_restart(void **state)
+TEST(a_state_comes_back_after_a_restart)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -61,9 +60,8 @@ static void a_state_comes_back_after_a_restart(void **state)
 }
 
 /* KV behind the state is not read: nobody could hit it. */
-static void a_load_ends_at_the_deepest_state(void **state)
+TEST(a_load_ends_at_the_deepest_state)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -79,9 +77,8 @@ static void a_load_ends_at_the_deepest_state(void **state)
     close_world(&w);
 }
 
-static void kv_without_a_state_is_nothing(void **state)
+TEST(kv_without_a_state_is_nothing)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -98,9 +95,8 @@ static void kv_without_a_state_is_nothing(void **state)
 }
 
 /* The cache has the KV still, and other prompts took the slot of the state. */
-static void a_state_comes_to_its_kv(void **state)
+TEST(a_state_comes_to_its_kv)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -128,9 +124,8 @@ static void a_state_comes_to_its_kv(void **state)
 }
 
 /* In a group with a window the state depends on no record. */
-static void a_state_of_windows_stands_alone(void **state)
+TEST(a_state_of_windows_stands_alone)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -148,9 +143,8 @@ static void a_state_of_windows_stands_alone(void **state)
 }
 
 /* 256 bytes of KV and 24 of a state for 32 tokens: with the state, loading is slower. */
-static void the_bytes_of_a_state_count(void **state)
+TEST(the_bytes_of_a_state_count)
 {
-    (void)state;
     for (uint64_t rate = 270; rate <= 290; rate += 20) {
         world_options options;
         world w;
@@ -170,9 +164,8 @@ static void the_bytes_of_a_state_count(void **state)
 }
 
 /* A state waits for KV that another request loads, in whatever order the reads end. */
-static void a_state_waits_for_the_kv_of_others(void **state)
+TEST(a_state_waits_for_the_kv_of_others)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         world_options options;
         world_line line;
@@ -203,9 +196,8 @@ static void a_state_waits_for_the_kv_of_others(void **state)
 }
 
 /* 11 puts, and 7 gets. What a state depends on is written again. */
-static void a_transfer_that_fails_costs_a_computation(void **state)
+TEST(a_transfer_that_fails_costs_a_computation)
 {
-    (void)state;
     uint64_t n_failed = 0;
     for (uint32_t n = 1; n <= 64 / RECORD + 3 + 48 / RECORD + 1; n++) {
         world_options options;
@@ -231,9 +223,8 @@ static void a_transfer_that_fails_costs_a_computation(void **state)
 
 /* ------------------------------------------------------------------------------ what is written */
 
-static void only_a_state_that_is_hit_is_written(void **state)
+TEST(only_a_state_that_is_hit_is_written)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -251,9 +242,8 @@ static void only_a_state_that_is_hit_is_written(void **state)
 }
 
 /* A sequence holds the slot until the copy has run, and no longer. */
-static void a_slot_is_held_until_it_is_copied(void **state)
+TEST(a_slot_is_held_until_it_is_copied)
 {
-    (void)state;
     world_options options;
     kvp_spill_answer answers[8];
     kvp_open_info info;
@@ -300,9 +290,8 @@ static void a_slot_is_held_until_it_is_copied(void **state)
 }
 
 /* Before its copy runs, or while the store writes it. */
-static void an_invalidated_state_is_not_kept(void **state)
+TEST(an_invalidated_state_is_not_kept)
 {
-    (void)state;
     for (int is_late = 0; is_late < 2; is_late++) {
         world_options options;
         kvp_spill_answer answers[8];
@@ -331,9 +320,8 @@ static void an_invalidated_state_is_not_kept(void **state)
 }
 
 /* What is left out is offered again when it is hit. */
-static void a_state_without_a_place_is_left_out(void **state)
+TEST(a_state_without_a_place_is_left_out)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -357,9 +345,8 @@ static void a_state_without_a_place_is_left_out(void **state)
 }
 
 /* The engine has all sequences: KV is written, states are not. */
-static void a_state_takes_no_sequence_that_is_not_there(void **state)
+TEST(a_state_takes_no_sequence_that_is_not_there)
 {
-    (void)state;
     world_options options;
     kvp_open_info info;
     kvp_seq seqs[15];
@@ -384,9 +371,8 @@ static void a_state_takes_no_sequence_that_is_not_there(void **state)
     close_world(&w);
 }
 
-static void a_state_over_the_budget_is_left_out(void **state)
+TEST(a_state_over_the_budget_is_left_out)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -408,9 +394,8 @@ static void flush_states(world *w)
 }
 
 /* No sequence is open by then. */
-static void the_last_flush_writes_states(void **state)
+TEST(the_last_flush_writes_states)
 {
-    (void)state;
     world_options options;
     world w;
     begin(&options);
@@ -435,9 +420,8 @@ static void the_last_flush_writes_states(void **state)
 /* --------------------------------------------------------------------------- what must not come */
 
 /* KV and states were wrong from token 40 on. What is computed again is stored, and comes back. */
-static void a_drop_takes_states(void **state)
+TEST(a_drop_takes_states)
 {
-    (void)state;
     for (int is_flat = 0; is_flat < 2; is_flat++) {
         world_options options;
         world w;
@@ -467,9 +451,8 @@ static void a_drop_takes_states(void **state)
 }
 
 /* A state of other tokens goes on behind KV that is dropped: with the KV it goes, too. */
-static void a_state_goes_with_its_kv(void **state)
+TEST(a_state_goes_with_its_kv)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -492,9 +475,8 @@ static void a_state_goes_with_its_kv(void **state)
     close_world(&w);
 }
 
-static void an_epoch_hides_states(void **state)
+TEST(an_epoch_hides_states)
 {
-    (void)state;
     world_options options;
     world_line line;
     world w;
@@ -525,9 +507,8 @@ static int move_nothing(void *engine, const kvp_spill_record *record)
     return 0;
 }
 
-static void overlapped_steps_are_refused(void **state)
+TEST(overlapped_steps_are_refused)
 {
-    (void)state;
     world_options options;
     kvp_spill *spill = NULL;
     char why[160];
@@ -567,9 +548,8 @@ static void overlapped_steps_are_refused(void **state)
     close_world(&w);
 }
 
-static void wrong_calls_are_refused(void **state)
+TEST(wrong_calls_are_refused)
 {
-    (void)state;
     world_options options;
     kvp_copy copies[2];
     uint32_t n = 7;
@@ -603,9 +583,8 @@ static void wrong_calls_are_refused(void **state)
 }
 
 /* Copies come in pieces, each once, and not before a plan was taken. */
-static void copies_are_given_once(void **state)
+TEST(copies_are_given_once)
 {
-    (void)state;
     world_options options;
     kvp_open_info info;
     kvp_copy copies[4];
@@ -641,30 +620,4 @@ static void copies_are_given_once(void **state)
     close_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_state_comes_back_after_a_restart),
-        cmocka_unit_test(a_load_ends_at_the_deepest_state),
-        cmocka_unit_test(kv_without_a_state_is_nothing),
-        cmocka_unit_test(a_state_comes_to_its_kv),
-        cmocka_unit_test(a_state_of_windows_stands_alone),
-        cmocka_unit_test(the_bytes_of_a_state_count),
-        cmocka_unit_test(a_state_waits_for_the_kv_of_others),
-        cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
-        cmocka_unit_test(only_a_state_that_is_hit_is_written),
-        cmocka_unit_test(a_slot_is_held_until_it_is_copied),
-        cmocka_unit_test(an_invalidated_state_is_not_kept),
-        cmocka_unit_test(a_state_without_a_place_is_left_out),
-        cmocka_unit_test(a_state_takes_no_sequence_that_is_not_there),
-        cmocka_unit_test(a_state_over_the_budget_is_left_out),
-        cmocka_unit_test(the_last_flush_writes_states),
-        cmocka_unit_test(a_drop_takes_states),
-        cmocka_unit_test(a_state_goes_with_its_kv),
-        cmocka_unit_test(an_epoch_hides_states),
-        cmocka_unit_test(overlapped_steps_are_refused),
-        cmocka_unit_test(wrong_calls_are_refused),
-        cmocka_unit_test(copies_are_given_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

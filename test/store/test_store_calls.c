@@ -726,9 +726,8 @@ static void run_faults(unsigned scene, unsigned call, uint64_t made, unsigned n_
     }
 }
 
-static void test_each_call_in_each_scene(void **state)
+TEST(test_each_call_in_each_scene)
 {
-    (void)state;
     for (unsigned scene = 0; scene < SCENES; scene++) {
         fault.kind = NONE;
         fault.n = 0;
@@ -775,8 +774,7 @@ int main(int argc, char **argv)
         n_between = strtoull(argv[1], NULL, 10);
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r % DEPTH, r / DEPTH % 2);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_call_in_each_scene)};
-    const int result = cmocka_run_group_tests(tests, NULL, NULL);
+    const int result = run_all_tests(NULL, NULL);
     if (with_table)
         print_table();
     return result;

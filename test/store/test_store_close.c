@@ -150,9 +150,8 @@ static void close_once(uint64_t seed, int *has_failed)
 
 /* Each call of a close fails once, and then the power may be lost: nothing is left open, no spare
  * log is left, and the next start has the same records. */
-static void test_a_close_that_fails(void **state)
+TEST(test_a_close_that_fails)
 {
-    (void)state;
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r, 0);
     for (fails_call = 0; fails_call < CALLS; fails_call++) {
@@ -168,9 +167,8 @@ static void test_a_close_that_fails(void **state)
 
 /* A home, a slab or a log whose name could not be synced: a sync fails until it is, and what was
  * put before one that succeeds is there after a loss of power. */
-static void test_names_that_cannot_be_synced(void **state)
+TEST(test_names_that_cannot_be_synced)
 {
-    (void)state;
     int has_failed = 1;
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r, 0);
@@ -221,9 +219,8 @@ static int note_sync_directory(void *context, const char *path)
 }
 
 /* A new directory is nothing without its name in the one above. */
-static void test_names_that_are_synced(void **state)
+TEST(test_names_that_are_synced)
 {
-    (void)state;
     record_make(records, 0, 0, 0);
     begin(1);
     disk.sync_directory = note_sync_directory;
@@ -239,9 +236,8 @@ static void test_names_that_are_synced(void **state)
 }
 
 /* Also of a slot that has none now: what may still lie there is of an older generation. */
-static void test_generations_rise_over_starts(void **state)
+TEST(test_generations_rise_over_starts)
 {
-    (void)state;
     record_make(records, 0, 0, 0);
     begin(1);
     for (uint32_t generation = 1; generation <= 4; generation++) {
@@ -273,9 +269,8 @@ static uint64_t count_damaged(void)
 }
 
 /* A start that finds entries damaged writes the log anew: they are not read, and told, for ever. */
-static void test_a_damaged_entry_goes_with_the_start(void **state)
+TEST(test_a_damaged_entry_goes_with_the_start)
 {
-    (void)state;
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r, 0);
     begin(1);
@@ -297,9 +292,8 @@ static void test_a_damaged_entry_goes_with_the_start(void **state)
 }
 
 /* What is dropped while it is written is not there after a start, however the two ended. */
-static void test_what_is_dropped_while_it_is_written(void **state)
+TEST(test_what_is_dropped_while_it_is_written)
 {
-    (void)state;
     record_make(records, 0, 0, 0);
     begin(1);
     kvp_store *store = open_store();
@@ -320,15 +314,4 @@ static void test_what_is_dropped_while_it_is_written(void **state)
     end();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_close_that_fails),
-        cmocka_unit_test(test_names_that_cannot_be_synced),
-        cmocka_unit_test(test_names_that_are_synced),
-        cmocka_unit_test(test_a_damaged_entry_goes_with_the_start),
-        cmocka_unit_test(test_what_is_dropped_while_it_is_written),
-        cmocka_unit_test(test_generations_rise_over_starts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -252,9 +252,8 @@ static int run(uint64_t stop, int power_lost)
     return stopped;
 }
 
-static void test_killed_at_every_operation(void **state)
+TEST(test_killed_at_every_operation)
 {
-    (void)state;
     for (with_queue = 0; with_queue < 2; with_queue++) {
         n_served = 0;
         uint64_t stop = 0;
@@ -266,9 +265,8 @@ static void test_killed_at_every_operation(void **state)
     with_queue = 0;
 }
 
-static void test_power_lost_at_every_operation(void **state)
+TEST(test_power_lost_at_every_operation)
 {
-    (void)state;
     for (with_queue = 0; with_queue < 2; with_queue++) {
         n_served = 0;
         uint64_t stop = 0;
@@ -310,9 +308,8 @@ static uint32_t lose_but(uint32_t grain, unsigned n_puts, uint64_t kept, uint64_
 }
 
 /* Whatever the disk has kept of what was not synced: every subset. */
-static void test_every_subset_of_what_was_not_synced(void **state)
+TEST(test_every_subset_of_what_was_not_synced)
 {
-    (void)state;
     for (int coarse = 0; coarse < 2; coarse++) {
         const uint32_t grain = coarse ? 4096 : 512;
         const unsigned n_puts = coarse ? 3 : 1;
@@ -328,9 +325,8 @@ static void test_every_subset_of_what_was_not_synced(void **state)
 
 /* The same on a disk that is full all the time: what the log needs has room, or does not begin,
  * and a drop is never forgotten. */
-static void test_stopped_at_every_operation_on_a_full_disk(void **state)
+TEST(test_stopped_at_every_operation_on_a_full_disk)
 {
-    (void)state;
     for (int power_lost = 0; power_lost < 2; power_lost++) {
         room = 5 * (SLOT + 256) + 3000;
         n_served = 0;
@@ -345,9 +341,8 @@ static void test_stopped_at_every_operation_on_a_full_disk(void **state)
 }
 
 /* Opening a store that has records, stopped at every operation, takes none of them away. */
-static void test_an_opening_that_is_cut_short_loses_nothing(void **state)
+TEST(test_an_opening_that_is_cut_short_loses_nothing)
 {
-    (void)state;
     for (int power_lost = 0; power_lost < 2; power_lost++) {
         int done = 0;
         for (uint64_t stop = 0; !done; stop++) {
@@ -406,9 +401,8 @@ static kvp_store_stats stats_of(kvp_store *store)
 }
 
 /* The fault that no checksum finds: whole records in each other's slots. */
-static void test_two_slots_that_are_swapped_are_misses(void **state)
+TEST(test_two_slots_that_are_swapped_are_misses)
 {
-    (void)state;
     kvp_store *store = open_with(1);
     uint8_t first[SLOT];
     assert_true(sim_disk_peek(sim, slab_path, 0, first, SLOT));
@@ -428,9 +422,8 @@ static void test_two_slots_that_are_swapped_are_misses(void **state)
     sim_disk_destroy(sim);
 }
 
-static void test_an_older_record_of_the_slot_is_a_miss(void **state)
+TEST(test_an_older_record_of_the_slot_is_a_miss)
 {
-    (void)state;
     kvp_store *store = open_with(1);
     uint8_t older[SLOT];
     assert_true(sim_disk_peek(sim, slab_path, 0, older, SLOT));
@@ -447,9 +440,8 @@ static void test_an_older_record_of_the_slot_is_a_miss(void **state)
     sim_disk_destroy(sim);
 }
 
-static void test_a_damaged_log_loses_no_more_than_it_must(void **state)
+TEST(test_a_damaged_log_loses_no_more_than_it_must)
 {
-    (void)state;
     for (unsigned damaged = 0; damaged < DEPTH; damaged++) {
         kvp_store *store = open_with(DEPTH);
         sim_disk_stop_after(sim, 0);
@@ -470,9 +462,8 @@ static void test_a_damaged_log_loses_no_more_than_it_must(void **state)
 
 /* Drops that the log lost: a slot has another record by now, and what needed the one before it in
  * this slot is gone. */
-static void test_a_child_of_a_replaced_parent_is_gone(void **state)
+TEST(test_a_child_of_a_replaced_parent_is_gone)
 {
-    (void)state;
     kvp_store *store = open_with(2);
     for (unsigned r = 2 * DEPTH; r < RECORDS; r += DEPTH) {
         kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
@@ -514,9 +505,8 @@ static int sync_but_one(void *context, int file)
 }
 
 /* Each sync of a file fails once: the next one makes sure of all, by either engine. */
-static void test_what_was_not_synced_is_synced_again(void **state)
+TEST(test_what_was_not_synced_is_synced_again)
 {
-    (void)state;
     for (unsigned run = 0; run < 2 * (DEPTH + 1); run++) {
         with_queue = run > DEPTH;
         sim = sim_disk_create(seed + run);
@@ -547,9 +537,8 @@ static void test_what_was_not_synced_is_synced_again(void **state)
     with_queue = 0;
 }
 
-static void test_a_damaged_header_of_the_log_begins_anew(void **state)
+TEST(test_a_damaged_header_of_the_log_begins_anew)
 {
-    (void)state;
     kvp_store *store = open_with(DEPTH);
     kvp_store_close(store);
     assert_true(sim_disk_poke(sim, log_path, 30, "\xFF", 1));
@@ -562,9 +551,8 @@ static void test_a_damaged_header_of_the_log_begins_anew(void **state)
     sim_disk_destroy(sim);
 }
 
-static void test_any_log_can_be_read(void **state)
+TEST(test_any_log_can_be_read)
 {
-    (void)state;
     random_state = seed + 99;
     for (int round = 0; round < 300; round++) {
         kvp_store *store = open_with(DEPTH);
@@ -584,9 +572,8 @@ static void test_any_log_can_be_read(void **state)
     }
 }
 
-static void test_every_write_that_fails_is_a_failed_put(void **state)
+TEST(test_every_write_that_fails_is_a_failed_put)
 {
-    (void)state;
     for (uint64_t n = 1; n <= 2 * DEPTH; n++) {
         sim = sim_disk_create(seed);
         disk = sim_disk_interface(sim);
@@ -619,20 +606,5 @@ int main(int argc, char **argv)
     if (argc > 2)
         stride = strtoull(argv[2], NULL, 10);
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_at_every_operation),
-        cmocka_unit_test(test_power_lost_at_every_operation),
-        cmocka_unit_test(test_every_subset_of_what_was_not_synced),
-        cmocka_unit_test(test_stopped_at_every_operation_on_a_full_disk),
-        cmocka_unit_test(test_an_opening_that_is_cut_short_loses_nothing),
-        cmocka_unit_test(test_two_slots_that_are_swapped_are_misses),
-        cmocka_unit_test(test_an_older_record_of_the_slot_is_a_miss),
-        cmocka_unit_test(test_a_damaged_log_loses_no_more_than_it_must),
-        cmocka_unit_test(test_a_child_of_a_replaced_parent_is_gone),
-        cmocka_unit_test(test_what_was_not_synced_is_synced_again),
-        cmocka_unit_test(test_a_damaged_header_of_the_log_begins_anew),
-        cmocka_unit_test(test_any_log_can_be_read),
-        cmocka_unit_test(test_every_write_that_fails_is_a_failed_put),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

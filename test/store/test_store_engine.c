@@ -207,9 +207,8 @@ static kvp_store_stats stats_of(const kvp_store *store)
 
 /* ------------------------------------------------------------------------------- what it may do */
 
-static void test_any_order_and_any_pieces(void **state)
+TEST(test_any_order_and_any_pieces)
 {
-    (void)state;
     uint64_t n_short = 0;
     uint64_t n_again = 0;
     uint64_t n_out_of_order = 0;
@@ -244,9 +243,8 @@ static void test_any_order_and_any_pieces(void **state)
     assert_true(n_stray > rounds);
 }
 
-static void test_each_submission_fails_once(void **state)
+TEST(test_each_submission_fails_once)
 {
-    (void)state;
     static const int errors[] = {EINTR, EAGAIN, EBUSY, EPERM, ENOSYS, EBADF, ENOMEM};
     for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++) {
         const int passes = e < 3;
@@ -270,9 +268,8 @@ static void test_each_submission_fails_once(void **state)
 }
 
 /* A queue that takes nothing more, though it says "later": it is not waited for without end. */
-static void test_a_queue_that_never_takes_anything_is_given_up(void **state)
+TEST(test_a_queue_that_never_takes_anything_is_given_up)
 {
-    (void)state;
     begin_world(1, ODD);
     queue.fail_submit = 10;
     queue.submit_error = EAGAIN;
@@ -284,9 +281,8 @@ static void test_a_queue_that_never_takes_anything_is_given_up(void **state)
     end_world(store);
 }
 
-static void test_each_completion_fails_once(void **state)
+TEST(test_each_completion_fails_once)
 {
-    (void)state;
     static const int32_t answers[] = {-EIO, -ENOSPC, -ECANCELED, 0};
     for (unsigned a = 0; a < sizeof answers / sizeof *answers; a++) {
         for (uint64_t n = 1; n <= 2 * RECORDS; n++) {
@@ -309,9 +305,8 @@ static void test_each_completion_fails_once(void **state)
 }
 
 /* A sync that failed has made nothing sure: the next one does it all. */
-static void test_each_sync_that_fails_is_made_good(void **state)
+TEST(test_each_sync_that_fails_is_made_good)
 {
-    (void)state;
     begin_world(0, ODD);
     kvp_store *store = open_store();
     move_all(store, 1);
@@ -343,9 +338,8 @@ static void test_each_sync_that_fails_is_made_good(void **state)
 }
 
 /* What never gets on ends. */
-static void test_a_transfer_that_never_moves_fails(void **state)
+TEST(test_a_transfer_that_never_moves_fails)
 {
-    (void)state;
     static const int32_t answers[] = {-EAGAIN, -EINTR, 1};
     for (unsigned a = 0; a < sizeof answers / sizeof *answers; a++) {
         begin_world(1, PAGE);
@@ -381,9 +375,8 @@ static void expect_threads(int error, const char *part)
     end_world(store);
 }
 
-static void test_without_a_queue_threads_do_it(void **state)
+TEST(test_without_a_queue_threads_do_it)
 {
-    (void)state;
     expect_threads(ENOSYS, "the kernel has none");
     expect_threads(EPERM, "forbids");
     expect_threads(ENOTSUP, "built without liburing");
@@ -391,9 +384,8 @@ static void test_without_a_queue_threads_do_it(void **state)
     expect_threads(EMFILE, strerror(EMFILE));
 }
 
-static void test_the_choice_is_one_of_three(void **state)
+TEST(test_the_choice_is_one_of_three)
 {
-    (void)state;
     begin_world(0, ODD);
     kvp_store *store = NULL;
     char why[300];
@@ -410,9 +402,8 @@ static void test_the_choice_is_one_of_three(void **state)
     end_world(store);
 }
 
-static void test_memory_that_is_not_registered_is_said(void **state)
+TEST(test_memory_that_is_not_registered_is_said)
 {
-    (void)state;
     begin_world(1, ODD);
     queue.fix_error = ENOMEM;
     kvp_store *store = open_store();
@@ -423,9 +414,8 @@ static void test_memory_that_is_not_registered_is_said(void **state)
     end_world(store);
 }
 
-static void test_a_file_system_that_refuses_direct_is_said(void **state)
+TEST(test_a_file_system_that_refuses_direct_is_said)
 {
-    (void)state;
     begin_world(0, ODD);
     kvp_store *store = open_store();
     assert_int_equal(move_all(store, 1), RECORDS);
@@ -435,9 +425,8 @@ static void test_a_file_system_that_refuses_direct_is_said(void **state)
 }
 
 /* One that lets a file be opened so, and then says EINVAL to each transfer. */
-static void test_a_transfer_that_is_refused_direct_goes_buffered(void **state)
+TEST(test_a_transfer_that_is_refused_direct_goes_buffered)
 {
-    (void)state;
     for (uint64_t n = 1; n <= RECORDS; n += 8) {
         begin_world(1, n % 2 ? PAGE : ODD);
         queue.fail_result = n;
@@ -464,18 +453,5 @@ int main(int argc, char **argv)
     if (argc > 2)
         rounds = (unsigned)strtoul(argv[2], NULL, 10);
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_order_and_any_pieces),
-        cmocka_unit_test(test_each_submission_fails_once),
-        cmocka_unit_test(test_a_queue_that_never_takes_anything_is_given_up),
-        cmocka_unit_test(test_each_completion_fails_once),
-        cmocka_unit_test(test_each_sync_that_fails_is_made_good),
-        cmocka_unit_test(test_a_transfer_that_never_moves_fails),
-        cmocka_unit_test(test_without_a_queue_threads_do_it),
-        cmocka_unit_test(test_the_choice_is_one_of_three),
-        cmocka_unit_test(test_memory_that_is_not_registered_is_said),
-        cmocka_unit_test(test_a_file_system_that_refuses_direct_is_said),
-        cmocka_unit_test(test_a_transfer_that_is_refused_direct_goes_buffered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -204,9 +204,8 @@ static int has_engine(const char *engine)
     return has;
 }
 
-static void test_each_allocation_fails(void **state)
+TEST(test_each_allocation_fails)
 {
-    (void)state;
     for (unsigned e = 0; e < 2; e++) {
         int is_reached = has_engine(engines[e]);
         uint32_t n = 0;
@@ -226,9 +225,8 @@ static void test_each_allocation_fails(void **state)
 }
 
 /* A stack that cannot be made leaves its stores alone; once it is there, it takes no memory. */
-static void test_each_allocation_of_a_stack_fails(void **state)
+TEST(test_each_allocation_of_a_stack_fails)
 {
-    (void)state;
     const kvp_store_config config = record_config("memory:?size=1MiB");
     kvp_store *stores[2];
     kvp_store *stack = NULL;
@@ -262,9 +260,8 @@ static void test_each_allocation_of_a_stack_fails(void **state)
     kvp_store_close(stack);
 }
 
-static void test_each_transfer_fails(void **state)
+TEST(test_each_transfer_fails)
 {
-    (void)state;
     for (unsigned e = 0; e < 2; e++) {
         int is_reached = 1;
         uint64_t n = 0;
@@ -291,10 +288,5 @@ int main(void)
              access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "", (long)getpid());
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r, 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_allocation_fails),
-        cmocka_unit_test(test_each_allocation_of_a_stack_fails),
-        cmocka_unit_test(test_each_transfer_fails),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -55,9 +55,8 @@ static void change_header(unsigned at, unsigned n_bytes, uint64_t value, int wit
     assert_true(sim_disk_poke(sim, LOG, 0, header, sizeof header));
 }
 
-static void test_headers(void **state)
+TEST(test_headers)
 {
-    (void)state;
     static const struct {
         unsigned at;
         unsigned n_bytes;
@@ -104,9 +103,8 @@ static void test_headers(void **state)
 /* ------------------------------------------------------------------------------ calls that fail */
 
 /* What fails leaves no file behind, and nothing open. */
-static void test_a_log_that_cannot_be_made(void **state)
+TEST(test_a_log_that_cannot_be_made)
 {
-    (void)state;
     struct kvpi_log log;
     begin();
     sim_disk_limit(sim, 1000);
@@ -129,9 +127,8 @@ static int count_reserve(void *context, int file, uint64_t bytes)
 }
 
 /* A disk that cannot is asked once for each log. */
-static void test_a_disk_that_reserves_nothing(void **state)
+TEST(test_a_disk_that_reserves_nothing)
 {
-    (void)state;
     struct kvpi_log log;
     begin();
     sim_disk_refuse_reserve(sim);
@@ -204,9 +201,8 @@ static int read_log(struct kvpi_log *log, uint64_t from, uint64_t *out_next)
 }
 
 /* An entry that could not be written is as if it had not been: the next one takes its place. */
-static void test_an_entry_that_is_not_written(void **state)
+TEST(test_an_entry_that_is_not_written)
 {
-    (void)state;
     struct kvpi_log log = begin_log();
     uint64_t next;
     append(&log, 0, 3);
@@ -224,9 +220,8 @@ static void test_an_entry_that_is_not_written(void **state)
 
 /* Gathered ones are written when the buffer is full, and by the flush: a failure of either is told
  * by that call. */
-static void test_entries_that_are_gathered(void **state)
+TEST(test_entries_that_are_gathered)
 {
-    (void)state;
     for (unsigned fails = 0; fails <= 3; fails++) { /* 0: none; the n-th write */
         static uint8_t buffer[KVPI_LOG_BUFFER];
         struct kvpi_log log = begin_log();
@@ -263,9 +258,8 @@ static int fail_read(void *context, int file, const struct kvpi_span *spans, uin
 
 /* Who reads on after a failure misses nothing, and who has read more than there is by now (the log
  * is another one, or was cut) reads nothing. */
-static void test_entries_that_cannot_be_read(void **state)
+TEST(test_entries_that_cannot_be_read)
 {
-    (void)state;
     struct kvpi_log log = begin_log();
     uint64_t next;
     append(&log, 0, ENTRIES);
@@ -386,9 +380,8 @@ static void append_line(struct kvpi_log *log, const struct line *line)
     assert_int_equal(kvpi_log_append(log, &entry), 0);
 }
 
-static void test_what_a_log_says(void **state)
+TEST(test_what_a_log_says)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(logs); i++) {
         struct kvpi_log log = begin_log();
         struct kvpi_index index;
@@ -447,9 +440,8 @@ static int open_slabs(struct kvpi_slabs *slabs, uint32_t n_slots, int writable)
     return kvpi_slabs_open(slabs, &disk, "/kv", &of, writable);
 }
 
-static void test_how_long_slabs_are(void **state)
+TEST(test_how_long_slabs_are)
 {
-    (void)state;
     static const struct {
         uint64_t slot_bytes;
         uint32_t n_slots;
@@ -470,9 +462,8 @@ static void test_how_long_slabs_are(void **state)
 
 /* What is there when files have any length: what is whole, up to the length of a slab; a writer
  * gives each but the last its full length. */
-static void test_slabs_of_any_length(void **state)
+TEST(test_slabs_of_any_length)
 {
-    (void)state;
     static const struct {
         uint64_t bytes[3];  /* of the slabs */
         uint32_t n_read;    /* slots that a reader finds */
@@ -511,9 +502,8 @@ static void test_slabs_of_any_length(void **state)
 }
 
 /* A reader sees what the writer adds, in whatever pieces. */
-static void test_slabs_that_grow(void **state)
+TEST(test_slabs_that_grow)
 {
-    (void)state;
     struct kvpi_slabs slabs;
     begin();
     make_slab(0, 0);
@@ -532,9 +522,8 @@ static void test_slabs_that_grow(void **state)
 }
 
 /* A smaller size: all slabs behind it go. */
-static void test_slabs_behind_the_size(void **state)
+TEST(test_slabs_behind_the_size)
 {
-    (void)state;
     for (uint32_t n_slots = 2; n_slots <= 6; n_slots += 2) {
         struct kvpi_slabs slabs;
         begin();
@@ -553,9 +542,8 @@ static void test_slabs_behind_the_size(void **state)
 }
 
 /* The disk stops at each call of an opening: what was opened before is closed. */
-static void test_slabs_that_cannot_be_opened(void **state)
+TEST(test_slabs_that_cannot_be_opened)
 {
-    (void)state;
     int is_open = 0;
     for (uint64_t n = 0; n < 20; n++) {
         for (int writable = 0; writable < 2; writable++) {
@@ -587,9 +575,8 @@ static int allot_some(void *context, int file, uint64_t bytes)
 
 /* A slab on a disk with less room: whole slots that it was given are taken, be the disk full or at
  * its quota; if there is none, the file goes, and the store has what it had. */
-static void test_slabs_that_cannot_grow(void **state)
+TEST(test_slabs_that_cannot_grow)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EDQUOT, EIO};
     for (size_t i = 0; i < COUNT(errors); i++) {
         for (allotted = 0; allotted <= SLAB; allotted += SLOT / 2) {
@@ -611,9 +598,8 @@ static void test_slabs_that_cannot_grow(void **state)
 }
 
 /* A writer of a full disk starts with what there is: the slab before a cut one stays the last. */
-static void test_slabs_of_a_full_disk(void **state)
+TEST(test_slabs_of_a_full_disk)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EDQUOT, EIO};
     for (size_t i = 0; i < COUNT(errors); i++) {
         struct kvpi_slabs slabs;
@@ -643,9 +629,8 @@ static int fail_sync(void *context, int file)
 }
 
 /* A sync that fails says so, and what it has not done the next one does. */
-static void test_slabs_that_cannot_be_synced(void **state)
+TEST(test_slabs_that_cannot_be_synced)
 {
-    (void)state;
     for (fails_sync = 1; fails_sync <= 3; fails_sync++) {
         struct kvpi_slabs slabs;
         begin();
@@ -667,24 +652,4 @@ static void test_slabs_that_cannot_be_synced(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_a_log_that_cannot_be_made),
-        cmocka_unit_test(test_a_disk_that_reserves_nothing),
-        cmocka_unit_test(test_an_entry_that_is_not_written),
-        cmocka_unit_test(test_entries_that_are_gathered),
-        cmocka_unit_test(test_entries_that_cannot_be_read),
-        cmocka_unit_test(test_what_a_log_says),
-        cmocka_unit_test(test_how_long_slabs_are),
-        cmocka_unit_test(test_slabs_of_any_length),
-        cmocka_unit_test(test_slabs_that_grow),
-        cmocka_unit_test(test_slabs_behind_the_size),
-        cmocka_unit_test(test_slabs_that_cannot_be_opened),
-        cmocka_unit_test(test_slabs_that_cannot_grow),
-        cmocka_unit_test(test_slabs_of_a_full_disk),
-        cmocka_unit_test(test_slabs_that_cannot_be_synced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

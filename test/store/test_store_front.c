@@ -133,18 +133,16 @@ static void round_trip(kvp_store *store)
     check_sum(stats.put_ns, stats.put_sum_ns);
 }
 
-static void test_records_come_back(void **state)
+TEST(test_records_come_back)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     kvp_store *store = open_store(&config);
     round_trip(store);
     kvp_store_close(store);
 }
 
-static void test_records_come_back_by_a_thread(void **state)
+TEST(test_records_come_back_by_a_thread)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     config.threads = 1;
     kvp_store *store = open_store(&config);
@@ -153,9 +151,8 @@ static void test_records_come_back_by_a_thread(void **state)
     kvp_store_close(store);
 }
 
-static void test_a_secret_guards_records(void **state)
+TEST(test_a_secret_guards_records)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     config.secret = "0123456789abcdef";
     config.secret_bytes = 16;
@@ -165,9 +162,8 @@ static void test_a_secret_guards_records(void **state)
 }
 
 /* The key finds it, its header says that it is another one's: two records with one digest. */
-static void test_a_record_of_another_identity_is_bad(void **state)
+TEST(test_a_record_of_another_identity_is_bad)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     kvp_store *store = open_store(&config);
     struct record record;
@@ -184,9 +180,8 @@ static void test_a_record_of_another_identity_is_bad(void **state)
     kvp_store_close(store);
 }
 
-static void test_the_limit_holds_and_leaves_go_first(void **state)
+TEST(test_the_limit_holds_and_leaves_go_first)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     kvp_store *store = open_store(&config);
     struct record chain[9];
@@ -207,9 +202,8 @@ static void test_the_limit_holds_and_leaves_go_first(void **state)
 
 /* ------------------------------------------------------------------------------------ the queue */
 
-static void test_a_full_queue_says_again(void **state)
+TEST(test_a_full_queue_says_again)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     config.max_ops = 8;
     kvp_store *store = open_store(&config);
@@ -248,9 +242,8 @@ static void test_a_full_queue_says_again(void **state)
     kvp_store_close(store);
 }
 
-static void test_close_ends_what_is_on_its_way(void **state)
+TEST(test_close_ends_what_is_on_its_way)
 {
-    (void)state;
     for (uint32_t threads = 0; threads < 2; threads++) {
         kvp_store_config config = config_of(url_8);
         config.threads = threads;
@@ -277,9 +270,8 @@ static void refuse_open(const kvp_store_config *config, const char *field)
     assert_non_null(strstr(why, field));
 }
 
-static void test_open_names_what_is_wrong(void **state)
+TEST(test_open_names_what_is_wrong)
 {
-    (void)state;
     kvp_store_config config;
 #define REFUSE(member, value, name)                                                                \
     do {                                                                                           \
@@ -324,9 +316,8 @@ static void test_open_names_what_is_wrong(void **state)
     assert_int_equal(kvp_store_open(&config, NULL, NULL, 0), KVP_E_ARG);
 }
 
-static void test_records_that_do_not_fit_are_refused(void **state)
+TEST(test_records_that_do_not_fit_are_refused)
 {
-    (void)state;
     kvp_store_config config = config_of(url_8);
     kvp_store *store = open_store(&config);
     struct record good;
@@ -376,9 +367,8 @@ static void test_records_that_do_not_fit_are_refused(void **state)
     kvp_store_close(store);
 }
 
-static void test_the_size_of_a_record_is_chosen(void **state)
+TEST(test_the_size_of_a_record_is_chosen)
 {
-    (void)state;
     static const struct {
         uint64_t block_bytes;
         uint32_t blocks;
@@ -393,19 +383,4 @@ static void test_the_size_of_a_record_is_chosen(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_records_come_back),
-        cmocka_unit_test(test_records_come_back_by_a_thread),
-        cmocka_unit_test(test_a_secret_guards_records),
-        cmocka_unit_test(test_a_record_of_another_identity_is_bad),
-        cmocka_unit_test(test_the_limit_holds_and_leaves_go_first),
-        cmocka_unit_test(test_a_full_queue_says_again),
-        cmocka_unit_test(test_close_ends_what_is_on_its_way),
-        cmocka_unit_test(test_open_names_what_is_wrong),
-        cmocka_unit_test(test_records_that_do_not_fit_are_refused),
-        cmocka_unit_test(test_the_size_of_a_record_is_chosen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -135,9 +135,8 @@ static void put_all_once(kvp_store *store, uint32_t expected)
 /* ------------------------------------------------------------------------------- how much of it */
 
 /* Room for less than a slab, which has eight slots here: the store has what there is room for. */
-static void test_a_disk_smaller_than_a_slab_stores(void **state)
+TEST(test_a_disk_smaller_than_a_slab_stores)
 {
-    (void)state;
     for (uint64_t slots = 0; slots < 30; slots++) {
         for (int tells = 0; tells < 2; tells++) {
             begin(slots * SHARE + 1500);
@@ -168,9 +167,8 @@ static void test_a_disk_smaller_than_a_slab_stores(void **state)
 }
 
 /* The last slab is short; another writer reads all that is in it, also what is added later. */
-static void test_a_short_slab_is_read_by_others(void **state)
+TEST(test_a_short_slab_is_read_by_others)
 {
-    (void)state;
     begin(11 * SHARE + 1500);
     kvp_store *store = open_store(NULL, 64);
     for (unsigned r = 0; r < 11; r++)
@@ -245,9 +243,8 @@ static uint64_t count_operations(uint64_t size_slots, uint64_t room, int tells)
 
 /* Four seconds of puts, a millisecond each: the disk is asked once a second, and tried after one
  * second, and after two more. Else a put costs what it costs at the store's own limit. */
-static void test_a_full_disk_is_asked_seldom(void **state)
+TEST(test_a_full_disk_is_asked_seldom)
 {
-    (void)state;
     const uint64_t at_limit = count_operations(SLOTS, UINT64_MAX, 1);
     assert_int_equal(asked.rooms + asked.allots, 0);
     const uint64_t room = SLOTS * SHARE + 1500;
@@ -262,9 +259,8 @@ static void test_a_full_disk_is_asked_seldom(void **state)
 }
 
 /* No room below `size`, because another writer has it: all directories are looked at, as seldom. */
-static void test_a_limit_that_others_fill_is_asked_seldom(void **state)
+TEST(test_a_limit_that_others_fill_is_asked_seldom)
 {
-    (void)state;
     begin(UINT64_MAX);
     kvp_store *other = open_store(NULL, 16);
     put_all_once(other, KVP_STORE_OK);
@@ -286,9 +282,8 @@ static void test_a_limit_that_others_fill_is_asked_seldom(void **state)
 }
 
 /* The log finds no room: what would make some is not tried with each put. */
-static void test_a_log_without_room_is_patient(void **state)
+TEST(test_a_log_without_room_is_patient)
 {
-    (void)state;
     begin(UINT64_MAX);
     kvp_store *store = open_store(NULL, 16);
     put_all_once(store, KVP_STORE_OK);
@@ -320,9 +315,8 @@ static void test_a_log_without_room_is_patient(void **state)
 /* ---------------------------------------------------------------------- full, freed, full again */
 
 /* Each time it becomes full, and each time it goes on, one line says so. */
-static void test_what_happened_is_said_in_a_line(void **state)
+TEST(test_what_happened_is_said_in_a_line)
 {
-    (void)state;
     begin(4 * SHARE + 1500);
     kvp_store *store = open_store(NULL, 64);
     for (unsigned r = 0; r < 4; r++)
@@ -361,9 +355,8 @@ static int fail_allot(void *context, int file, uint64_t bytes)
     return EIO;
 }
 
-static void test_a_disk_that_fails_is_not_called_full(void **state)
+TEST(test_a_disk_that_fails_is_not_called_full)
 {
-    (void)state;
     begin(UINT64_MAX);
     kvp_store *store = open_store(NULL, 64);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
@@ -378,9 +371,8 @@ static void test_a_disk_that_fails_is_not_called_full(void **state)
 
 /* Slab 1 of 4 loses a slot: with room it gets it back, without it is the last one that is used.
  * What is behind the cut is gone, and nothing fails. */
-static void test_a_slab_that_was_cut(void **state)
+TEST(test_a_slab_that_was_cut)
 {
-    (void)state;
     for (int has_room = 0; has_room < 2; has_room++) {
         begin(UINT64_MAX);
         kvp_store *store = open_store(NULL, 16); /* two slots a slab */
@@ -407,9 +399,8 @@ static void test_a_slab_that_was_cut(void **state)
 }
 
 /* The last slab, by a part of a slot: what is whole is there, and the rest is used again. */
-static void test_a_last_slab_that_was_cut(void **state)
+TEST(test_a_last_slab_that_was_cut)
 {
-    (void)state;
     for (uint64_t bytes = 0; bytes <= 2 * SLOT; bytes += SLOT / 2) {
         begin(UINT64_MAX);
         kvp_store *store = open_store(NULL, 16);
@@ -429,9 +420,8 @@ static void test_a_last_slab_that_was_cut(void **state)
 
 /* The room changes at random, the process is killed or the power lost: what was synced, and was not
  * evicted since, is served. */
-static void test_nothing_synced_is_lost(void **state)
+TEST(test_nothing_synced_is_lost)
 {
-    (void)state;
     uint64_t n_kept = 0;
     for (unsigned round = 0; round < 200; round++) {
         begin(UINT64_MAX);
@@ -512,9 +502,8 @@ static void put_all(kvp_store *store)
 }
 
 /* The log shares the disk with the slabs: however much room there is, and wherever it ends. */
-static void test_a_disk_of_any_size_can_be_full(void **state)
+TEST(test_a_disk_of_any_size_can_be_full)
 {
-    (void)state;
     unsigned n_sizes = 0;
     unsigned n_full = 0;
     for (uint64_t room = 0; room < 17 * SHARE; room += room % 3 ? 401 : 1207) {
@@ -555,9 +544,8 @@ static void test_a_disk_of_any_size_can_be_full(void **state)
 }
 
 /* Something else fills the disk while the store is used: what it has set aside is enough. */
-static void test_a_disk_that_others_fill(void **state)
+TEST(test_a_disk_that_others_fill)
 {
-    (void)state;
     begin(UINT64_MAX);
     kvp_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 7; r++)
@@ -590,9 +578,8 @@ static void test_a_disk_that_others_fill(void **state)
 }
 
 /* Where no room can be set aside, a log that finds none fails puts; reads go on. */
-static void test_a_disk_that_sets_no_room_aside(void **state)
+TEST(test_a_disk_that_sets_no_room_aside)
 {
-    (void)state;
     begin(UINT64_MAX);
     sim_disk_refuse_reserve(sim);
     kvp_store *store = open_store(NULL, 16);
@@ -643,9 +630,8 @@ static void fill_mounted(uint64_t bytes)
     kvp_store_close(store);
 }
 
-static void test_a_real_disk_that_is_full(void **state)
+TEST(test_a_real_disk_that_is_full)
 {
-    (void)state;
     for (unsigned kib = 96; kib < 300; kib += 20) {
         char options[40];
         snprintf(options, sizeof options, "size=%uk,mode=0700", kib);
@@ -657,9 +643,8 @@ static void test_a_real_disk_that_is_full(void **state)
 }
 
 /* ext4 on a file: an extent for each write that is not reserved would take room, too. */
-static void test_a_real_disk_with_extents_that_is_full(void **state)
+TEST(test_a_real_disk_with_extents_that_is_full)
 {
-    (void)state;
     char command[400];
     snprintf(mounted, sizeof mounted, "store_full_XXXXXX");
     assert_non_null(mkdtemp(mounted));
@@ -695,22 +680,5 @@ int main(void)
     /* What is mounted goes with this process, whatever becomes of it. */
     if (unshare(CLONE_NEWNS) == 0)
         (void)mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_disk_smaller_than_a_slab_stores),
-        cmocka_unit_test(test_a_short_slab_is_read_by_others),
-        cmocka_unit_test(test_a_full_disk_is_asked_seldom),
-        cmocka_unit_test(test_a_limit_that_others_fill_is_asked_seldom),
-        cmocka_unit_test(test_a_log_without_room_is_patient),
-        cmocka_unit_test(test_what_happened_is_said_in_a_line),
-        cmocka_unit_test(test_a_disk_that_fails_is_not_called_full),
-        cmocka_unit_test(test_a_slab_that_was_cut),
-        cmocka_unit_test(test_a_last_slab_that_was_cut),
-        cmocka_unit_test(test_nothing_synced_is_lost),
-        cmocka_unit_test(test_a_disk_of_any_size_can_be_full),
-        cmocka_unit_test(test_a_disk_that_others_fill),
-        cmocka_unit_test(test_a_disk_that_sets_no_room_aside),
-        cmocka_unit_test(test_a_real_disk_that_is_full),
-        cmocka_unit_test(test_a_real_disk_with_extents_that_is_full),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

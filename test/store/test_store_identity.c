@@ -60,18 +60,16 @@ static kvp_fingerprint_input full_input(void)
 
 /* -------------------------------------------------------------------------------------- vectors */
 
-static void test_fingerprints_equal_the_vectors(void **state)
+TEST(test_fingerprints_equal_the_vectors)
 {
-    (void)state;
     kvp_fingerprint_input plain = input_fingerprint();
     kvp_fingerprint_input full = full_input();
     assert_memory_equal(print_of(&plain).bytes, FINGERPRINT_PLAIN, 32);
     assert_memory_equal(print_of(&full).bytes, FINGERPRINT_FULL, 32);
 }
 
-static void test_a_fingerprint_of_states_equals_the_vector(void **state)
+TEST(test_a_fingerprint_of_states_equals_the_vector)
 {
-    (void)state;
     kvp_fingerprint_input plain = input_fingerprint();
     const kvp_digest without = print_of(&plain);
     kvp_digest print = without;
@@ -82,9 +80,8 @@ static void test_a_fingerprint_of_states_equals_the_vector(void **state)
     assert_memory_not_equal(print.bytes, other.bytes, 32);
 }
 
-static void test_fingerprints_of_states_are_refused(void **state)
+TEST(test_fingerprints_of_states_are_refused)
 {
-    (void)state;
     static const kvp_digest none;
     kvp_digest print = input_digest(1);
     kvp_digest out = input_digest(2);
@@ -101,9 +98,8 @@ static void test_fingerprints_of_states_are_refused(void **state)
     assert_memory_equal(&out, &before, sizeof out);
 }
 
-static void test_roots_and_keys_equal_the_vectors(void **state)
+TEST(test_roots_and_keys_equal_the_vectors)
 {
-    (void)state;
     kvp_fingerprint_input plain = input_fingerprint();
     kvp_fingerprint_input full = full_input();
     kvp_digest print = print_of(&plain);
@@ -127,9 +123,8 @@ static void test_roots_and_keys_equal_the_vectors(void **state)
     assert_true(number == expected);
 }
 
-static void test_chains_equal_the_vectors(void **state)
+TEST(test_chains_equal_the_vectors)
 {
-    (void)state;
     kvp_digest parent;
     memcpy(parent.bytes, ROOT, 32);
     int32_t tokens[INPUT_TOKENS];
@@ -154,9 +149,8 @@ static void test_chains_equal_the_vectors(void **state)
 
 /* ------------------------------------------------------------------------------------ one field */
 
-static void test_one_field_of_a_fingerprint_changes_it(void **state)
+TEST(test_one_field_of_a_fingerprint_changes_it)
 {
-    (void)state;
     const kvp_fingerprint_input same = input_fingerprint();
     kvp_fingerprint_input other[INPUT_OTHERS];
     const size_t n = input_other_fingerprints(other);
@@ -186,9 +180,8 @@ static kvp_identity identity_for(const kvp_fingerprint_input *input, const int32
 }
 
 /* The same through a store: what another model has stored is no hit. */
-static void test_one_field_changed_is_no_hit(void **state)
+TEST(test_one_field_changed_is_no_hit)
 {
-    (void)state;
     static const int32_t tokens[4] = {1, 2, 3, 4};
     const kvp_fingerprint_input same = input_fingerprint();
     kvp_fingerprint_input other[INPUT_OTHERS];
@@ -233,9 +226,8 @@ static void refuse(const kvp_fingerprint_input *input, const char *field)
     assert_memory_equal(digest.bytes, input_digest(77).bytes, 32);
 }
 
-static void test_a_wrong_field_is_named(void **state)
+TEST(test_a_wrong_field_is_named)
 {
-    (void)state;
     const kvp_fingerprint_input good = input_fingerprint();
     kvp_fingerprint_input bad;
     char text[300];
@@ -272,9 +264,8 @@ static void test_a_wrong_field_is_named(void **state)
 
 /* --------------------------------------------------------------------------------------- chains */
 
-static void test_a_chain_may_be_continued(void **state)
+TEST(test_a_chain_may_be_continued)
 {
-    (void)state;
     kvp_digest root = input_digest(3);
     int32_t tokens[INPUT_TOKENS];
     input_tokens(tokens);
@@ -295,9 +286,8 @@ static void test_a_chain_may_be_continued(void **state)
     }
 }
 
-static void test_prefix_key_and_position_change_a_digest(void **state)
+TEST(test_prefix_key_and_position_change_a_digest)
 {
-    (void)state;
     kvp_digest root = input_digest(3);
     int32_t tokens[INPUT_TOKENS];
     input_tokens(tokens);
@@ -324,9 +314,8 @@ static void test_prefix_key_and_position_change_a_digest(void **state)
     }
 }
 
-static void test_calls_refuse_what_is_wrong(void **state)
+TEST(test_calls_refuse_what_is_wrong)
 {
-    (void)state;
     kvp_digest digest = input_digest(3);
     kvp_digest out;
     kvp_slice slice = {.n_layers = 1, .n_heads = 1};
@@ -367,20 +356,4 @@ static void test_calls_refuse_what_is_wrong(void **state)
     assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fingerprints_equal_the_vectors),
-        cmocka_unit_test(test_a_fingerprint_of_states_equals_the_vector),
-        cmocka_unit_test(test_fingerprints_of_states_are_refused),
-        cmocka_unit_test(test_roots_and_keys_equal_the_vectors),
-        cmocka_unit_test(test_chains_equal_the_vectors),
-        cmocka_unit_test(test_one_field_of_a_fingerprint_changes_it),
-        cmocka_unit_test(test_one_field_changed_is_no_hit),
-        cmocka_unit_test(test_a_wrong_field_is_named),
-        cmocka_unit_test(test_a_chain_may_be_continued),
-        cmocka_unit_test(test_prefix_key_and_position_change_a_digest),
-        cmocka_unit_test(test_calls_refuse_what_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, open_digester, close_digester);
-}
+TEST_MAIN(open_digester, close_digester)

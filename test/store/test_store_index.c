@@ -150,9 +150,8 @@ static void compare(const struct kvpi_index *index)
     }
 }
 
-static void test_random_calls_agree_with_a_slow_index(void **state)
+TEST(test_random_calls_agree_with_a_slow_index)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
         memset(records, 0, sizeof records);
@@ -206,9 +205,8 @@ static void expect_victim(struct kvpi_index *index, uint32_t entry)
 }
 
 /* Two chains a0 a1 a2 and b0 b1; the first is older, and its middle is used again. */
-static void test_the_coldest_leaf_goes_first(void **state)
+TEST(test_the_coldest_leaf_goes_first)
 {
-    (void)state;
     struct kvpi_index index;
     assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
     kvpi_index_free(&index, SLOTS);
@@ -229,9 +227,8 @@ static void test_the_coldest_leaf_goes_first(void **state)
     kvpi_index_close(&index);
 }
 
-static void test_a_slot_is_retired_before_its_generation_wraps(void **state)
+TEST(test_a_slot_is_retired_before_its_generation_wraps)
 {
-    (void)state;
     struct kvpi_index index;
     assert_int_equal(kvpi_index_open(&index, 1), KVP_OK);
     kvpi_index_free(&index, 1);
@@ -247,9 +244,8 @@ static void test_a_slot_is_retired_before_its_generation_wraps(void **state)
 }
 
 /* Identifiers of namespaces are given back, and a namespace too many is refused. */
-static void test_namespaces_come_and_go(void **state)
+TEST(test_namespaces_come_and_go)
 {
-    (void)state;
     struct kvpi_spaces spaces;
     assert_int_equal(kvpi_spaces_open(&spaces, 3), KVP_OK);
     for (int round = 0; round < 3; round++) {
@@ -272,9 +268,8 @@ static void test_namespaces_come_and_go(void **state)
 }
 
 /* What was marked is not found, and its children stay until the sweep; so do their slots. */
-static void test_marked_entries_wait_for_the_sweep(void **state)
+TEST(test_marked_entries_wait_for_the_sweep)
 {
-    (void)state;
     struct kvpi_index index;
     assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
     kvpi_index_free(&index, SLOTS);
@@ -303,21 +298,9 @@ static void test_marked_entries_wait_for_the_sweep(void **state)
     kvpi_index_close(&index);
 }
 
-static void test_an_entry_is_small(void **state)
+TEST(test_an_entry_is_small)
 {
-    (void)state;
     assert_true(sizeof(struct kvpi_entry) + sizeof(uint32_t) <= 48);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_calls_agree_with_a_slow_index),
-        cmocka_unit_test(test_the_coldest_leaf_goes_first),
-        cmocka_unit_test(test_a_slot_is_retired_before_its_generation_wraps),
-        cmocka_unit_test(test_namespaces_come_and_go),
-        cmocka_unit_test(test_marked_entries_wait_for_the_sweep),
-        cmocka_unit_test(test_an_entry_is_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

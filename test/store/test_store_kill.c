@@ -196,9 +196,8 @@ static void remove_directory(void)
     assert_int_equal(system(command), 0);
 }
 
-static void test_what_has_ended_is_served_after_a_kill(void **state)
+TEST(test_what_has_ended_is_served_after_a_kill)
 {
-    (void)state;
     unsigned n_ended = 0;
     for (unsigned round = 0; round < 2 * rounds; round++) {
         engine = round % 2 ? "threads" : "auto";
@@ -219,9 +218,8 @@ static void test_what_has_ended_is_served_after_a_kill(void **state)
 
 /* A second engine beside the first has a directory of its own, and reads the first one's records,
  * also those that come later. What the first drops is a miss for the second. */
-static void test_two_writers_read_each_other(void **state)
+TEST(test_two_writers_read_each_other)
 {
-    (void)state;
     kvp_store *first = open_store();
     kvp_store *second = open_store();
     char path[160];
@@ -275,9 +273,8 @@ static void expect_refusal(const char *url, const char *part)
     assert_non_null(strstr(why, part));
 }
 
-static void test_a_wrong_place_is_named(void **state)
+TEST(test_a_wrong_place_is_named)
 {
-    (void)state;
     expect_refusal("file:?size=1GiB", "needs a directory");
     expect_refusal("file:/tmp/kv", "size is missing");
     expect_refusal("file:/tmp/kv?size=2000000GiB", "expected room for 1 to 2^31-1 records");
@@ -294,10 +291,5 @@ int main(int argc, char **argv)
         random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
     snprintf(directory, sizeof directory, "store_kill_%ld", (long)getpid());
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_has_ended_is_served_after_a_kill),
-        cmocka_unit_test(test_two_writers_read_each_other),
-        cmocka_unit_test(test_a_wrong_place_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -128,9 +128,8 @@ static void end(kvp_store *store)
 /* ------------------------------------------------------------------------------------------ age */
 
 /* Record n is written at minute n: at minute 10 + n it is gone, a second before it is there. */
-static void test_nothing_is_served_past_its_age(void **state)
+TEST(test_nothing_is_served_past_its_age)
 {
-    (void)state;
     for (int variant = 0; variant < 4; variant++) {
         const int on_disk = variant > 0;
         kvp_store *store = begin(on_disk, "&max_age=10m");
@@ -159,9 +158,8 @@ static void test_nothing_is_served_past_its_age(void **state)
 }
 
 /* An age that is set later holds for what was written before. A clock that went back harms none. */
-static void test_an_age_holds_from_the_start_on(void **state)
+TEST(test_an_age_holds_from_the_start_on)
 {
-    (void)state;
     for (int killed = 0; killed < 2; killed++) {
         kvp_store *store = begin(1, "");
         for (unsigned r = 0; r < DEPTH; r++, now_s += MINUTE)
@@ -178,9 +176,8 @@ static void test_an_age_holds_from_the_start_on(void **state)
 }
 
 /* Another writer's record is too old as one's own is: for a get, for the question, as a parent. */
-static void test_an_age_holds_for_another_writers_records(void **state)
+TEST(test_an_age_holds_for_another_writers_records)
 {
-    (void)state;
     kvp_store *other = begin(1, "");
     assert_int_equal(put(other, 0), KVP_STORE_OK);
     kvp_store *store = open_store(1, "&max_age=10m");
@@ -201,9 +198,8 @@ static void test_an_age_holds_for_another_writers_records(void **state)
 }
 
 /* A start with a smaller size keeps to it, before it has anything: what another model left goes. */
-static void test_a_start_keeps_to_its_size(void **state)
+TEST(test_a_start_keeps_to_its_size)
 {
-    (void)state;
     static const char left[] = "/kv/01080f161d242b32/w0/log";
     for (unsigned slots = 8; slots <= 64; slots += 56) {
         kvp_store *store = begin(1, "");
@@ -224,9 +220,8 @@ static void test_a_start_keeps_to_its_size(void **state)
 
 /* ---------------------------------------------------------------------------------------- quota */
 
-static void test_a_namespace_keeps_to_its_quota(void **state)
+TEST(test_a_namespace_keeps_to_its_quota)
 {
-    (void)state;
     for (int on_disk = 0; on_disk < 2; on_disk++) {
         kvp_store *store = begin(on_disk, "&quota=40960"); /* five slots */
         for (unsigned r = 0; r < RECORDS; r++) {
@@ -246,9 +241,8 @@ static void test_a_namespace_keeps_to_its_quota(void **state)
 }
 
 /* One chain fills the quota: nothing of it can go for its next record. */
-static void test_a_chain_longer_than_its_quota_ends(void **state)
+TEST(test_a_chain_longer_than_its_quota_ends)
 {
-    (void)state;
     for (int on_disk = 0; on_disk < 2; on_disk++) {
         kvp_store *store = begin(on_disk, "&quota=16384");
         assert_int_equal(put(store, 0), KVP_STORE_OK);
@@ -259,9 +253,8 @@ static void test_a_chain_longer_than_its_quota_ends(void **state)
     }
 }
 
-static void test_a_lower_quota_holds_from_the_start_on(void **state)
+TEST(test_a_lower_quota_holds_from_the_start_on)
 {
-    (void)state;
     for (int killed = 0; killed < 2; killed++) {
         kvp_store *store = begin(1, "");
         for (unsigned r = 0; r < RECORDS; r++)
@@ -275,9 +268,8 @@ static void test_a_lower_quota_holds_from_the_start_on(void **state)
     }
 }
 
-static void test_a_parent_of_another_namespace_is_none(void **state)
+TEST(test_a_parent_of_another_namespace_is_none)
 {
-    (void)state;
     kvp_store *store = begin(0, "");
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     kvp_identity other = records[1].identity;
@@ -296,9 +288,8 @@ static uint64_t evict(kvp_store *store, kvp_store_match match)
     return there(store);
 }
 
-static void test_operators_evict_by_namespace_and_age(void **state)
+TEST(test_operators_evict_by_namespace_and_age)
 {
-    (void)state;
     for (int on_disk = 0; on_disk < 2; on_disk++) {
         for (int killed = 0; killed < 2; killed++) {
             kvp_store *store = begin(on_disk, "");
@@ -375,9 +366,8 @@ static int has_home(unsigned model)
 }
 
 /* Room is made of what nobody has open, opened longest ago first; then of the writer's own. */
-static void test_directories_without_a_writer_go_first(void **state)
+TEST(test_directories_without_a_writer_go_first)
 {
-    (void)state;
     enum { OLD = 1, OLDER = 2, LIVES = 3, GROWS = 4, MANY = 16 };
     sim = sim_disk_create(1);
     disk = sim_disk_interface(sim);
@@ -431,9 +421,8 @@ static int list_seen(void *context, const char *path, kvpi_disk_entry_fn entry, 
 
 /* What of another model cannot be seen for a moment may be anything: nothing grows meanwhile,
  * whichever model it is, and whatever of it. */
-static void test_what_cannot_be_seen_counts(void **state)
+TEST(test_what_cannot_be_seen_counts)
 {
-    (void)state;
     enum { MODELS = 3, MANY = 16 };
     for (unsigned model = 1; model <= MODELS; model++) {
         for (int slabs = 0; slabs < 2; slabs++) {
@@ -469,9 +458,8 @@ static void test_what_cannot_be_seen_counts(void **state)
 
 /* A directory of another version, or that cannot be listed, stays as it is: the store takes the
  * next one. */
-static void test_what_is_not_known_stays(void **state)
+TEST(test_what_is_not_known_stays)
 {
-    (void)state;
     for (int is_listed = 0; is_listed < 2; is_listed++) {
         kvp_store *store = begin(1, "");
         assert_int_equal(put(store, 0), KVP_STORE_OK);
@@ -494,9 +482,8 @@ static void test_what_is_not_known_stays(void **state)
 
 /* When it was opened is written down at the start: a disk that has no room for that keeps nobody
  * out, one that fails does. */
-static void test_a_start_that_cannot_be_noted(void **state)
+TEST(test_a_start_that_cannot_be_noted)
 {
-    (void)state;
     static const int errors[] = {ENOSPC, EDQUOT, EIO};
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         kvp_store *store = begin(1, "");
@@ -514,9 +501,8 @@ static void test_a_start_that_cannot_be_noted(void **state)
 }
 
 /* Records of another form are another writer's, though their slots have the same length. */
-static void test_another_form_is_another_directory(void **state)
+TEST(test_another_form_is_another_directory)
 {
-    (void)state;
     static const struct {
         uint64_t block_bytes;
         uint32_t record_blocks;
@@ -554,21 +540,5 @@ static void test_another_form_is_another_directory(void **state)
 int main(void)
 {
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_served_past_its_age),
-        cmocka_unit_test(test_an_age_holds_from_the_start_on),
-        cmocka_unit_test(test_an_age_holds_for_another_writers_records),
-        cmocka_unit_test(test_a_start_keeps_to_its_size),
-        cmocka_unit_test(test_a_namespace_keeps_to_its_quota),
-        cmocka_unit_test(test_a_chain_longer_than_its_quota_ends),
-        cmocka_unit_test(test_a_lower_quota_holds_from_the_start_on),
-        cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
-        cmocka_unit_test(test_operators_evict_by_namespace_and_age),
-        cmocka_unit_test(test_directories_without_a_writer_go_first),
-        cmocka_unit_test(test_what_cannot_be_seen_counts),
-        cmocka_unit_test(test_what_is_not_known_stays),
-        cmocka_unit_test(test_a_start_that_cannot_be_noted),
-        cmocka_unit_test(test_another_form_is_another_directory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -153,9 +153,8 @@ static void scan(uint32_t depth)
     scan_with(&options);
 }
 
-static void test_a_scan_tells_what_is_there(void **state)
+TEST(test_a_scan_tells_what_is_there)
 {
-    (void)state;
     for (int in_use = 1; in_use >= 0; in_use--) {
         kvp_store *store = begin(6, 0);
         if (!in_use)
@@ -236,9 +235,8 @@ static void expect_bad(uint32_t reason, int in_header)
     assert_int_equal(seen.n_found[KVP_FOUND_UNREAD], 3);
 }
 
-static void test_a_verification_names_every_fault(void **state)
+TEST(test_a_verification_names_every_fault)
 {
-    (void)state;
     for (int in_use = 0; in_use < 2; in_use++) {
         static const struct {
             uint64_t offset;
@@ -262,9 +260,8 @@ static void test_a_verification_names_every_fault(void **state)
 }
 
 /* A whole record of the right slot, generation, minute and namespace, of other tokens. */
-static void test_another_identity_in_the_slot_is_found(void **state)
+TEST(test_another_identity_in_the_slot_is_found)
 {
-    (void)state;
     uint8_t other[SLOT];
     kvp_store *store = begin(0, 0);
     const uint64_t space = records[DEPTH].identity.space;
@@ -284,9 +281,8 @@ static void test_another_identity_in_the_slot_is_found(void **state)
     sim_disk_destroy(sim);
 }
 
-static void test_codes_are_verified_with_the_secret(void **state)
+TEST(test_codes_are_verified_with_the_secret)
 {
-    (void)state;
     for (int has_secret = 0; has_secret < 2; has_secret++) {
         kvp_store_close(begin(3, has_secret));
         kvp_store_scan_options options = options_of(KVP_SCAN_PAYLOADS);
@@ -302,9 +298,8 @@ static void test_codes_are_verified_with_the_secret(void **state)
 }
 
 /* What a writer replaces between the reading of the log and that of the slots is not bad. */
-static void test_a_record_that_is_replaced_meanwhile_is_not_bad(void **state)
+TEST(test_a_record_that_is_replaced_meanwhile_is_not_bad)
 {
-    (void)state;
     kvp_store *store = begin(3, 0);
     seen.changed = store;
     scan(KVP_SCAN_PAYLOADS);
@@ -319,9 +314,8 @@ static void test_a_record_that_is_replaced_meanwhile_is_not_bad(void **state)
     sim_disk_destroy(sim);
 }
 
-static void test_a_foreign_log_is_told(void **state)
+TEST(test_a_foreign_log_is_told)
 {
-    (void)state;
     static const struct {
         uint64_t offset;
         kvp_status status;
@@ -385,9 +379,8 @@ static int read_in_trouble(void *context, int file, const struct kvpi_span *span
 
 /* Each call for the log fails once: it is opened, measured, its header read, measured, its entries
  * read. Three calls before that count bytes. */
-static void test_why_a_log_cannot_be_read_is_told(void **state)
+TEST(test_why_a_log_cannot_be_read_is_told)
 {
-    (void)state;
     static const int errors[] = {EACCES, ESTALE, EIO, ENXIO, EISDIR};
     kvp_store_close(begin(3, 0));
     trouble.real = disk;
@@ -407,9 +400,8 @@ static void test_why_a_log_cannot_be_read_is_told(void **state)
 }
 
 /* An entry of the log that is damaged is counted; its record, and what needs it, are not there. */
-static void test_damaged_entries_are_counted(void **state)
+TEST(test_damaged_entries_are_counted)
 {
-    (void)state;
     kvp_store_close(begin(3, 0));
     flip("log", 64 + 52 + 20);
     scan(KVP_SCAN_RECORDS);
@@ -429,9 +421,8 @@ static kvp_store_cleaned clean(kvp_store_match match)
     return cleaned;
 }
 
-static void test_cleaning_drops_what_matches(void **state)
+TEST(test_cleaning_drops_what_matches)
 {
-    (void)state;
     for (int killed = 0; killed < 2; killed++) {
         kvp_store *store = begin(RECORDS, 0);
         const kvp_store_match all = {.written_before = UINT64_MAX};
@@ -464,9 +455,8 @@ static void test_cleaning_drops_what_matches(void **state)
 }
 
 /* The disk stops at any operation of a cleaning: the next start has what is whole, and no more. */
-static void test_a_cleaning_that_is_cut_short_harms_nothing(void **state)
+TEST(test_a_cleaning_that_is_cut_short_harms_nothing)
 {
-    (void)state;
     int done = 0;
     for (uint64_t stop = 0; !done; stop++) {
         kvp_store *store = begin(RECORDS, 0);
@@ -492,9 +482,8 @@ static void test_a_cleaning_that_is_cut_short_harms_nothing(void **state)
 
 /* ---------------------------------------------------------------------------------------- URLs */
 
-static void test_urls_and_options_are_checked(void **state)
+TEST(test_urls_and_options_are_checked)
 {
-    (void)state;
     static const struct {
         const char *url;
         const char *part;
@@ -534,9 +523,8 @@ static void test_urls_and_options_are_checked(void **state)
 
 /* ---------------------------------------------------------------------------------- Prometheus */
 
-static void test_statistics_as_prometheus_reads_them(void **state)
+TEST(test_statistics_as_prometheus_reads_them)
 {
-    (void)state;
     kvp_store *store = begin(3, 0);
     assert_true(there(store) == 7);
     kvp_store_stats stats;
@@ -614,19 +602,5 @@ int main(int argc, char **argv)
     make_records();
     if (argc > 2 && strcmp(argv[1], "--write") == 0)
         return write_store(argv[2], argc > 3);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_scan_tells_what_is_there),
-        cmocka_unit_test(test_a_verification_names_every_fault),
-        cmocka_unit_test(test_another_identity_in_the_slot_is_found),
-        cmocka_unit_test(test_codes_are_verified_with_the_secret),
-        cmocka_unit_test(test_a_record_that_is_replaced_meanwhile_is_not_bad),
-        cmocka_unit_test(test_a_foreign_log_is_told),
-        cmocka_unit_test(test_why_a_log_cannot_be_read_is_told),
-        cmocka_unit_test(test_damaged_entries_are_counted),
-        cmocka_unit_test(test_cleaning_drops_what_matches),
-        cmocka_unit_test(test_a_cleaning_that_is_cut_short_harms_nothing),
-        cmocka_unit_test(test_urls_and_options_are_checked),
-        cmocka_unit_test(test_statistics_as_prometheus_reads_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

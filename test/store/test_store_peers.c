@@ -145,9 +145,8 @@ static uint32_t get(unsigned w, unsigned r)
 
 /* ---------------------------------------------------------------------------------- one by one */
 
-static void test_a_record_of_another_writer_is_a_parent(void **state)
+TEST(test_a_record_of_another_writer_is_a_parent)
 {
-    (void)state;
     begin(ROOMY);
     assert_int_equal(put(1, 1), KVP_STORE_NO_PARENT);
     assert_int_equal(put(0, 0), KVP_STORE_OK);
@@ -173,9 +172,8 @@ static void test_a_record_of_another_writer_is_a_parent(void **state)
 
 /* The clock of a writer stands still, also over starts: each log that it writes is another one to
  * those who follow it. */
-static void test_a_clock_that_stands_still(void **state)
+TEST(test_a_clock_that_stands_still)
 {
-    (void)state;
     with_still_clock = 0;
     begin(12);
     for (unsigned i = 0; i < 400; i++) {
@@ -196,9 +194,8 @@ static void test_a_clock_that_stands_still(void **state)
 }
 
 /* Its digests would be others: it is no parent. */
-static void test_a_parent_of_another_namespace_is_none(void **state)
+TEST(test_a_parent_of_another_namespace_is_none)
 {
-    (void)state;
     begin(ROOMY);
     assert_int_equal(put(0, 0), KVP_STORE_OK);
     assert_int_equal(have(1, 0), 1);
@@ -212,9 +209,8 @@ static void test_a_parent_of_another_namespace_is_none(void **state)
 
 /* A record whose parent went with another writer is never served for another, takes no part in what
  * comes after, and is reached again once its parent is written again. */
-static void test_the_parent_vanishes(void **state)
+TEST(test_the_parent_vanishes)
 {
-    (void)state;
     begin(ROOMY);
     assert_int_equal(put(0, 0), KVP_STORE_OK);
     assert_int_equal(put(0, 1), KVP_STORE_OK);
@@ -234,9 +230,8 @@ static void test_the_parent_vanishes(void **state)
 }
 
 /* What is behind a key goes with it, whoever has the key; also after a start. */
-static void test_a_drop_takes_what_is_behind_another_writers_record(void **state)
+TEST(test_a_drop_takes_what_is_behind_another_writers_record)
 {
-    (void)state;
     for (int again = 0; again < 2; again++) {
         begin(ROOMY);
         assert_int_equal(put(0, 0), KVP_STORE_OK);
@@ -276,9 +271,8 @@ static void take_record(void *context, const kvp_store_record *record)
     n_first += record->parent == UINT32_MAX;
 }
 
-static void test_a_scan_finds_it_good(void **state)
+TEST(test_a_scan_finds_it_good)
 {
-    (void)state;
     begin(ROOMY);
     assert_int_equal(put(0, 0), KVP_STORE_OK);
     assert_int_equal(put(1, 1), KVP_STORE_OK);
@@ -355,9 +349,8 @@ static int knows(const struct kvpi_peers *peers, uint32_t number)
 }
 
 /* Nobody waits for all of it: it is read in pieces, one after the other, without a pause. */
-static void test_a_long_log_is_read_in_pieces(void **state)
+TEST(test_a_long_log_is_read_in_pieces)
 {
-    (void)state;
     enum { LONG = 5 * KVPI_PEERS_PIECE + 7 };
     static struct kvpi_peers peers;
     begin_empty();
@@ -375,9 +368,8 @@ static void test_a_long_log_is_read_in_pieces(void **state)
 }
 
 /* No log makes a reader ask for more memory than its length explains. */
-static void test_a_log_that_claims_many_slots(void **state)
+TEST(test_a_log_that_claims_many_slots)
 {
-    (void)state;
     static struct kvpi_peers peers;
     kvp_store_scan_options options;
     kvp_store_cleaned cleaned;
@@ -406,9 +398,8 @@ static void test_a_log_that_claims_many_slots(void **state)
 }
 
 /* A writer that has more records by now than its reader made room for. */
-static void test_a_log_that_grows_is_read_anew(void **state)
+TEST(test_a_log_that_grows_is_read_anew)
 {
-    (void)state;
     enum { LATER = 300000 };
     static struct kvpi_peers peers;
     begin_empty();
@@ -469,9 +460,8 @@ static void start_again(int killed)
         open_store(w);
 }
 
-static void test_random_with_room_for_all(void **state)
+TEST(test_random_with_room_for_all)
 {
-    (void)state;
     random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
     memset(is_own, 0, sizeof is_own);
     begin(ROOMY);
@@ -508,9 +498,8 @@ static void test_random_with_room_for_all(void **state)
 
 /* Evictions, quotas of room, and directories that go for another: what a put says fits to what a
  * look said just before, and nobody reads foreign KV. */
-static void test_random_with_little_room(void **state)
+TEST(test_random_with_little_room)
 {
-    (void)state;
     random_state = seed * UINT64_C(0xD1342543DE82EF95);
     begin(20);
     uint64_t n_results[KVP_STORE_CLOSED + 1] = {0};
@@ -552,18 +541,5 @@ int main(int argc, char **argv)
     if (argc > 2)
         n_operations = strtoull(argv[2], NULL, 10);
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_record_of_another_writer_is_a_parent),
-        cmocka_unit_test(test_a_clock_that_stands_still),
-        cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
-        cmocka_unit_test(test_the_parent_vanishes),
-        cmocka_unit_test(test_a_drop_takes_what_is_behind_another_writers_record),
-        cmocka_unit_test(test_a_scan_finds_it_good),
-        cmocka_unit_test(test_a_long_log_is_read_in_pieces),
-        cmocka_unit_test(test_a_log_that_claims_many_slots),
-        cmocka_unit_test(test_a_log_that_grows_is_read_anew),
-        cmocka_unit_test(test_random_with_room_for_all),
-        cmocka_unit_test(test_random_with_little_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -273,9 +273,8 @@ static void run(unsigned rate)
     kvp_store_close(store);
 }
 
-static void test_nobody_reads_foreign_kv(void **state)
+TEST(test_nobody_reads_foreign_kv)
 {
-    (void)state;
     random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
     for (unsigned round = 0; round < 4; round++) {
         static const unsigned rates[] = {0, 10, 100, 400};
@@ -303,6 +302,5 @@ int main(int argc, char **argv)
     if (argc > 2)
         n_operations = strtoull(argv[2], NULL, 10);
     make_records();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_reads_foreign_kv)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -58,9 +58,8 @@ static enum kvpi_record_fault check(const struct fixture *f)
 
 /* -------------------------------------------------------------------------------------- vectors */
 
-static void test_a_header_equals_the_vector(void **state)
+TEST(test_a_header_equals_the_vector)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     assert_int_equal(kvpi_record_header_bytes(INPUT_TOKENS, kvpi_identity_key_bytes(&f.identity)),
@@ -87,9 +86,8 @@ static void make_engine_fixture(struct fixture *f, struct kvpi_mac *mac)
         KVP_OK);
 }
 
-static void test_a_header_with_a_code_equals_the_vector(void **state)
+TEST(test_a_header_with_a_code_equals_the_vector)
 {
-    (void)state;
     uint8_t secret[32];
     input_pattern(secret, sizeof secret, 8);
     struct kvpi_mac mac;
@@ -130,9 +128,8 @@ static enum kvpi_record_fault check_state(const struct fixture *f, uint64_t payl
                                     HEADER_BYTES);
 }
 
-static void test_a_header_of_a_state_equals_the_vector(void **state)
+TEST(test_a_header_of_a_state_equals_the_vector)
 {
-    (void)state;
     struct fixture f;
     make_state_fixture(&f);
     assert_memory_equal(f.header, HEADER_STATE, sizeof HEADER_STATE);
@@ -143,9 +140,8 @@ static void test_a_header_of_a_state_equals_the_vector(void **state)
 }
 
 /* In everything but their kind alike, and yet neither is taken for the other. */
-static void test_a_state_is_no_kv_and_kv_is_no_state(void **state)
+TEST(test_a_state_is_no_kv_and_kv_is_no_state)
 {
-    (void)state;
     struct fixture f;
     make_state_fixture(&f);
     f.identity.kind = KVP_IDENTITY_TOKENS;
@@ -157,9 +153,8 @@ static void test_a_state_is_no_kv_and_kv_is_no_state(void **state)
 
 /* --------------------------------------------------------------------------------------- damage */
 
-static void test_every_bit_of_a_header_is_guarded(void **state)
+TEST(test_every_bit_of_a_header_is_guarded)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     for (size_t bit = 0; bit < sizeof HEADER_TOKENS * 8; bit++) {
@@ -170,9 +165,8 @@ static void test_every_bit_of_a_header_is_guarded(void **state)
     assert_int_equal(check(&f), KVPI_RECORD_GOOD);
 }
 
-static void test_every_bit_of_a_payload_is_guarded(void **state)
+TEST(test_every_bit_of_a_payload_is_guarded)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     for (size_t bit = 0; bit < PAYLOAD_BYTES * 8; bit++) {
@@ -185,9 +179,8 @@ static void test_every_bit_of_a_payload_is_guarded(void **state)
     assert_int_equal(kvpi_record_check_payload(f.header, swapped, 2, NULL), KVPI_RECORD_PAYLOAD);
 }
 
-static void test_any_bytes_are_no_record(void **state)
+TEST(test_any_bytes_are_no_record)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     uint64_t random = 88172645463325252u;
@@ -222,9 +215,8 @@ static void expect_other(const struct fixture *f, const kvp_identity *identity)
         KVPI_RECORD_IDENTITY);
 }
 
-static void test_one_field_of_an_identity_is_another_record(void **state)
+TEST(test_one_field_of_an_identity_is_another_record)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     kvp_identity other;
@@ -281,9 +273,8 @@ static void test_one_field_of_an_identity_is_another_record(void **state)
     expect_other(&f, &other);
 }
 
-static void test_a_right_record_in_a_wrong_place_is_bad(void **state)
+TEST(test_a_right_record_in_a_wrong_place_is_bad)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     struct kvpi_place place = f.place;
@@ -304,9 +295,8 @@ static void test_a_right_record_in_a_wrong_place_is_bad(void **state)
         KVPI_RECORD_LENGTH);
 }
 
-static void test_another_version_is_told_apart(void **state)
+TEST(test_another_version_is_told_apart)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     f.header[8] = 2;
@@ -314,9 +304,8 @@ static void test_another_version_is_told_apart(void **state)
 }
 
 /* The flag of the other byte order, under a checksum that fits. */
-static void test_another_byte_order_is_told_apart(void **state)
+TEST(test_another_byte_order_is_told_apart)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     f.header[20] ^= KVPI_RECORD_BIG_ENDIAN;
@@ -332,9 +321,8 @@ static void test_another_byte_order_is_told_apart(void **state)
     assert_int_equal(check(&f), KVPI_RECORD_VERSION_);
 }
 
-static void test_a_head_can_be_read_without_an_identity(void **state)
+TEST(test_a_head_can_be_read_without_an_identity)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     struct kvpi_record_head head;
@@ -357,9 +345,8 @@ static void test_a_head_can_be_read_without_an_identity(void **state)
 
 /* ------------------------------------------------------------------------------------- refusals */
 
-static void test_wrong_identities_are_refused(void **state)
+TEST(test_wrong_identities_are_refused)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     assert_true(kvpi_identity_valid(&f.identity));
@@ -387,9 +374,8 @@ static void test_wrong_identities_are_refused(void **state)
 #undef REFUSE
 }
 
-static void test_a_small_header_is_refused(void **state)
+TEST(test_a_small_header_is_refused)
 {
-    (void)state;
     struct fixture f;
     make_fixture(&f);
     static int32_t tokens[64 * 16];
@@ -401,32 +387,11 @@ static void test_a_small_header_is_refused(void **state)
     assert_int_equal(kvpi_record_header_bytes(64 * 16, 0), 2 * HEADER_BYTES);
 }
 
-static void test_faults_have_names(void **state)
+TEST(test_faults_have_names)
 {
-    (void)state;
     assert_string_equal(kvpi_record_fault_name(KVPI_RECORD_GOOD), "good");
     assert_string_equal(kvpi_record_fault_name(KVPI_RECORD_CODE), "code");
     assert_string_equal(kvpi_record_fault_name(KVPI_RECORD_FAULTS), "?");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_header_equals_the_vector),
-        cmocka_unit_test(test_a_header_with_a_code_equals_the_vector),
-        cmocka_unit_test(test_a_header_of_a_state_equals_the_vector),
-        cmocka_unit_test(test_a_state_is_no_kv_and_kv_is_no_state),
-        cmocka_unit_test(test_every_bit_of_a_header_is_guarded),
-        cmocka_unit_test(test_every_bit_of_a_payload_is_guarded),
-        cmocka_unit_test(test_any_bytes_are_no_record),
-        cmocka_unit_test(test_one_field_of_an_identity_is_another_record),
-        cmocka_unit_test(test_a_right_record_in_a_wrong_place_is_bad),
-        cmocka_unit_test(test_another_version_is_told_apart),
-        cmocka_unit_test(test_another_byte_order_is_told_apart),
-        cmocka_unit_test(test_a_head_can_be_read_without_an_identity),
-        cmocka_unit_test(test_wrong_identities_are_refused),
-        cmocka_unit_test(test_a_small_header_is_refused),
-        cmocka_unit_test(test_faults_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

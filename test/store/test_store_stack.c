@@ -258,9 +258,8 @@ static kvp_store_stats stats_of(const kvp_store *store)
 
 /* --------------------------------------------------------------------------------------- scenes */
 
-static void test_a_put_goes_to_each_store(void **state)
+TEST(test_a_put_goes_to_each_store)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
     assert_int_equal(put(stores[1], 0), KVP_STORE_OK);
     kvp_store *stack = open_stack(stores, 2);
@@ -285,9 +284,8 @@ static void test_a_put_goes_to_each_store(void **state)
     kvp_store_close(stack);
 }
 
-static void test_a_farther_hit_comes_nearer(void **state)
+TEST(test_a_farther_hit_comes_nearer)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
     for (unsigned r = 0; r < 3; r++)
         assert_int_equal(put(stores[2], r), KVP_STORE_OK);
@@ -308,9 +306,8 @@ static void test_a_farther_hit_comes_nearer(void **state)
     kvp_store_close(stack);
 }
 
-static void test_a_failing_store_costs_nothing(void **state)
+TEST(test_a_failing_store_costs_nothing)
 {
-    (void)state;
     for (unsigned failing = 0; failing < 2; failing++) {
         kvp_store *stores[] = {open_liar(failing == 0 ? 1000 : 0, ALL, 0),
                                open_liar(failing == 1 ? 1000 : 0, ALL, 0)};
@@ -336,9 +333,8 @@ static void test_a_failing_store_costs_nothing(void **state)
     }
 }
 
-static void test_what_is_written_nearer_has_a_budget(void **state)
+TEST(test_what_is_written_nearer_has_a_budget)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
     for (unsigned c = 0; c < CHAINS; c++)
         assert_int_equal(put(stores[1], c * DEPTH), KVP_STORE_OK);
@@ -366,9 +362,8 @@ static void test_what_is_written_nearer_has_a_budget(void **state)
 }
 
 /* A farther store is asked for what is lacking, whoever asks at the same time. */
-static void test_have_is_the_union(void **state)
+TEST(test_have_is_the_union)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
     for (unsigned r = 0; r < 4; r++)
         for (unsigned i = r == 3 ? 1 : 0; i < 2; i++)
@@ -392,9 +387,8 @@ static void test_have_is_the_union(void **state)
     kvp_store_close(stack);
 }
 
-static void test_wrong_stacks_are_refused(void **state)
+TEST(test_wrong_stacks_are_refused)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 0), open_liar(0, ALL, 0)};
     kvp_store *stack = NULL;
     kvp_store *inner = open_stack(stores, 1);
@@ -432,9 +426,8 @@ static void test_wrong_stacks_are_refused(void **state)
 }
 
 /* Nor does it keep a look, and what another store has is not put there. */
-static void test_a_store_that_fails_is_not_believed(void **state)
+TEST(test_a_store_that_fails_is_not_believed)
 {
-    (void)state;
     for (unsigned at = 0; at < 2; at++) {
         kvp_store *stores[2];
         stores[at] = open_over(&server_backend, "server:", 0);
@@ -457,9 +450,8 @@ static void test_a_store_that_fails_is_not_believed(void **state)
 }
 
 /* A stack has as many places as the store that has fewest, and closes each store. */
-static void test_no_store_of_a_stack_is_full(void **state)
+TEST(test_no_store_of_a_stack_is_full)
 {
-    (void)state;
     kvp_store *stores[2];
     for (unsigned i = 0; i < 2; i++) {
         most_ops = i == 0 ? OPS : 2;
@@ -477,9 +469,8 @@ static void test_no_store_of_a_stack_is_full(void **state)
     assert_int_equal(n_servers, 0);
 }
 
-static void test_threads_work_as_one(void **state)
+TEST(test_threads_work_as_one)
 {
-    (void)state;
     kvp_store *stores[] = {open_liar(0, ALL, 1), open_liar(0, ALL, 1)};
     for (unsigned r = 0; r < DEPTH; r++)
         assert_int_equal(put(stores[1], r), KVP_STORE_OK);
@@ -623,9 +614,8 @@ static void get_some(kvp_store *stack, int there[STORES][RECORDS])
     }
 }
 
-static void test_a_model_knows_who_has_what(void **state)
+TEST(test_a_model_knows_who_has_what)
 {
-    (void)state;
     static int there[STORES][RECORDS];
     for (unsigned round = 0; round < n_operations / 300; round++) {
         kvp_store *stores[STORES];
@@ -721,9 +711,8 @@ static void run(unsigned rate, int with_server)
     kvp_store_close(stack);
 }
 
-static void test_nobody_reads_foreign_kv(void **state)
+TEST(test_nobody_reads_foreign_kv)
 {
-    (void)state;
     static const unsigned rates[] = {0, 10, 100, 400};
     for (unsigned round = 0; round < 8; round++) {
         const int with_server = round > 3;
@@ -744,18 +733,5 @@ int main(int argc, char **argv)
         n_operations = strtoull(argv[2], NULL, 10);
     random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
     make_records();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_put_goes_to_each_store),
-        cmocka_unit_test(test_a_farther_hit_comes_nearer),
-        cmocka_unit_test(test_a_failing_store_costs_nothing),
-        cmocka_unit_test(test_what_is_written_nearer_has_a_budget),
-        cmocka_unit_test(test_have_is_the_union),
-        cmocka_unit_test(test_wrong_stacks_are_refused),
-        cmocka_unit_test(test_a_store_that_fails_is_not_believed),
-        cmocka_unit_test(test_no_store_of_a_stack_is_full),
-        cmocka_unit_test(test_threads_work_as_one),
-        cmocka_unit_test(test_a_model_knows_who_has_what),
-        cmocka_unit_test(test_nobody_reads_foreign_kv),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

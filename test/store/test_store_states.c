@@ -74,21 +74,18 @@ static void store_and_start(uint32_t n, int pressed)
     kvp_store_close(store);
 }
 
-static void test_a_state_comes_back_after_a_start(void **state)
+TEST_WITH(test_a_state_comes_back_after_a_start, begin_test, end_test)
 {
-    (void)state;
     store_and_start(2 * RECORD + 3, 0);
 }
 
-static void test_a_state_is_held_until_the_store_has_read_it(void **state)
+TEST_WITH(test_a_state_is_held_until_the_store_has_read_it, begin_test, end_test)
 {
-    (void)state;
     store_and_start(RECORD + 3, 1);
 }
 
-static void test_kv_without_a_state_is_no_hit(void **state)
+TEST_WITH(test_kv_without_a_state_is_no_hit, begin_test, end_test)
 {
-    (void)state;
     kvp_open_info info;
     struct chain chain;
     kvp_store *store = open_file(STATE_BYTES);
@@ -123,9 +120,8 @@ static uint32_t get(kvp_store *store, const kvp_identity *identity)
 }
 
 /* A record under the right key that is not the one: of KV, of other tokens, of another place. */
-static void test_what_is_not_the_state_is_not_served(void **state)
+TEST_WITH(test_what_is_not_the_state_is_not_served, begin_test, end_test)
 {
-    (void)state;
     for (int which = 0; which < 3; which++) {
         kvp_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
         struct chain chain;
@@ -154,9 +150,8 @@ static void test_what_is_not_the_state_is_not_served(void **state)
 }
 
 /* A slot of another size is another form of store: its records are not looked at. */
-static void test_a_state_of_another_size_is_not_served(void **state)
+TEST_WITH(test_a_state_of_another_size_is_not_served, begin_test, end_test)
 {
-    (void)state;
     kvp_store *store = open_file(STATE_BYTES);
     start_engine(&engine);
     const int32_t *tokens = leave_stored(store, RECORD + 3, 0);
@@ -235,9 +230,8 @@ static int remove_file(const char *path, const struct stat *stat, int kind, stru
 }
 
 /* On the real disk: operators see states, and one that is damaged or cut off is not served. */
-static void test_a_damaged_state_is_not_served(void **state)
+TEST_WITH(test_a_damaged_state_is_not_served, begin_test, end_test)
 {
-    (void)state;
     for (is_cut = 0; is_cut < 2; is_cut++) {
         char url[100];
         uint8_t right[STATE_BYTES];
@@ -279,9 +273,8 @@ static void test_a_damaged_state_is_not_served(void **state)
 }
 
 /* A state that a farther store has comes, and is written to the nearer one. */
-static void test_a_stack_has_states(void **state)
+TEST_WITH(test_a_stack_has_states, begin_test, end_test)
 {
-    (void)state;
     kvp_store *stores[2];
     kvp_store *stack;
     kvp_store_stack_config config;
@@ -311,9 +304,8 @@ static void test_a_stack_has_states(void **state)
     kvp_store_close(stack);
 }
 
-static void test_arguments_of_states_are_checked(void **state)
+TEST_WITH(test_arguments_of_states_are_checked, begin_test, end_test)
 {
-    (void)state;
     kvp_store *store = open_store(&kvpi_memory_backend, "memory:?size=1MiB", STATE_BYTES);
     struct chain chain;
     int32_t tokens[RECORD] = {1};
@@ -372,9 +364,8 @@ static void serve_one(kvp_store *store, int is_true)
 }
 
 /* The process is killed at any write, or ends; cache and store are made anew. */
-static void test_random_requests_and_kills(void **state)
+TEST_WITH(test_random_requests_and_kills, begin_test, end_test)
 {
-    (void)state;
     n_recalled = n_served = 0;
     for (unsigned round = 0; round < n_rounds; round++) {
         kvp_store *store = open_file(STATE_BYTES);
@@ -396,9 +387,8 @@ static void test_random_requests_and_kills(void **state)
 }
 
 /* The store lies, or has no room. Requests are served, with right KV and states. */
-static void test_random_requests_over_a_liar(void **state)
+TEST_WITH(test_random_requests_over_a_liar, begin_test, end_test)
 {
-    (void)state;
     memset(n_faults, 0, sizeof n_faults);
     for (unsigned pass = 0; pass < 3; pass++) {
         static const char *const urls[] = {"liar:?size=1MiB", "liar:?size=1MiB",
@@ -425,21 +415,5 @@ int main(int argc, char **argv)
         seed = strtoull(argv[1], NULL, 10);
     if (argc > 2)
         n_rounds = (unsigned)strtoul(argv[2], NULL, 10);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_state_comes_back_after_a_start, begin_test,
-                                        end_test),
-        cmocka_unit_test_setup_teardown(test_a_state_is_held_until_the_store_has_read_it,
-                                        begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_kv_without_a_state_is_no_hit, begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_what_is_not_the_state_is_not_served, begin_test,
-                                        end_test),
-        cmocka_unit_test_setup_teardown(test_a_state_of_another_size_is_not_served, begin_test,
-                                        end_test),
-        cmocka_unit_test_setup_teardown(test_a_damaged_state_is_not_served, begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_a_stack_has_states, begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_arguments_of_states_are_checked, begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_random_requests_and_kills, begin_test, end_test),
-        cmocka_unit_test_setup_teardown(test_random_requests_over_a_liar, begin_test, end_test),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -270,27 +270,23 @@ static void scene_no_locked_memory(void)
     kvp_store_close(store);
 }
 
-static void test_io_uring_that_is_not_permitted(void **state)
+TEST(test_io_uring_that_is_not_permitted)
 {
-    (void)state;
     run_scene(scene_not_permitted);
 }
 
-static void test_io_uring_that_is_hidden(void **state)
+TEST(test_io_uring_that_is_hidden)
 {
-    (void)state;
     run_scene(scene_hidden);
 }
 
-static void test_io_uring_that_is_forbidden_later(void **state)
+TEST(test_io_uring_that_is_forbidden_later)
 {
-    (void)state;
     run_scene(scene_forbidden_later);
 }
 
-static void test_no_memory_may_be_locked(void **state)
+TEST(test_no_memory_may_be_locked)
 {
-    (void)state;
     run_scene(scene_no_locked_memory);
 }
 
@@ -335,9 +331,8 @@ static void scene_signals(void)
     kvp_store_close(store);
 }
 
-static void test_threads_take_no_signals(void **state)
+TEST(test_threads_take_no_signals)
 {
-    (void)state;
     run_scene(scene_signals);
 }
 
@@ -375,15 +370,13 @@ static void scene_tmpfs(void)
     use_mounted("tmpfs"); /* Linux 6.6 and newer take the flag */
 }
 
-static void test_a_file_system_without_direct_io(void **state)
+TEST(test_a_file_system_without_direct_io)
 {
-    (void)state;
     run_scene(scene_ramfs);
 }
 
-static void test_a_file_system_in_memory(void **state)
+TEST(test_a_file_system_in_memory)
 {
-    (void)state;
     run_scene(scene_tmpfs);
 }
 
@@ -407,9 +400,8 @@ static void scene_anywhere(void)
     }
 }
 
-static void test_blocks_that_lie_anywhere(void **state)
+TEST(test_blocks_that_lie_anywhere)
 {
-    (void)state;
     run_scene(scene_anywhere);
 }
 
@@ -609,27 +601,23 @@ static void scene_killed_while_writing(void)
         skip_scene("the write was not under way yet when the process was killed");
 }
 
-static void test_a_process_that_is_killed_while_it_writes(void **state)
+TEST(test_a_process_that_is_killed_while_it_writes)
 {
-    (void)state;
     run_scene(scene_killed_while_writing);
 }
 
-static void test_a_write_that_lands_soon_is_waited_for(void **state)
+TEST(test_a_write_that_lands_soon_is_waited_for)
 {
-    (void)state;
     run_scene(scene_landed_soon);
 }
 
-static void test_a_write_that_does_not_land_is_kept_away_from(void **state)
+TEST(test_a_write_that_does_not_land_is_kept_away_from)
 {
-    (void)state;
     run_scene(scene_not_landed);
 }
 
-static void test_writes_go_by_the_descriptor_that_is_locked(void **state)
+TEST(test_writes_go_by_the_descriptor_that_is_locked)
 {
-    (void)state;
     run_scene(scene_same_descriptor);
 }
 
@@ -672,9 +660,8 @@ static void scene_modes(void)
     kvp_store_close(store);
 }
 
-static void test_only_the_owner_may_read(void **state)
+TEST(test_only_the_owner_may_read)
 {
-    (void)state;
     run_scene(scene_modes);
 }
 
@@ -719,30 +706,13 @@ static void scene_links(void)
     }
 }
 
-static void test_links_are_not_followed(void **state)
+TEST(test_links_are_not_followed)
 {
-    (void)state;
     run_scene(scene_links);
 }
 
 int main(void)
 {
     snprintf(directory, sizeof directory, "store_system_%ld", (long)getpid());
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_io_uring_that_is_not_permitted),
-        cmocka_unit_test(test_io_uring_that_is_hidden),
-        cmocka_unit_test(test_io_uring_that_is_forbidden_later),
-        cmocka_unit_test(test_no_memory_may_be_locked),
-        cmocka_unit_test(test_threads_take_no_signals),
-        cmocka_unit_test(test_a_file_system_without_direct_io),
-        cmocka_unit_test(test_a_file_system_in_memory),
-        cmocka_unit_test(test_blocks_that_lie_anywhere),
-        cmocka_unit_test(test_a_write_that_lands_soon_is_waited_for),
-        cmocka_unit_test(test_a_write_that_does_not_land_is_kept_away_from),
-        cmocka_unit_test(test_writes_go_by_the_descriptor_that_is_locked),
-        cmocka_unit_test(test_a_process_that_is_killed_while_it_writes),
-        cmocka_unit_test(test_only_the_owner_may_read),
-        cmocka_unit_test(test_links_are_not_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -139,9 +139,8 @@ static void end(kvp_store *store)
 /* --------------------------------------------------------------------------------- a bad place */
 
 /* 16 slots, two a slab: slot 0 of a slab fails. */
-static void test_a_slot_that_cannot_be_written_is_retired(void **state)
+TEST(test_a_slot_that_cannot_be_written_is_retired)
 {
-    (void)state;
     begin();
     kvp_store *store = open_store(NULL, 16);
     fault.slot = 0;
@@ -164,9 +163,8 @@ static void test_a_slot_that_cannot_be_written_is_retired(void **state)
     end(store);
 }
 
-static void test_a_slot_that_cannot_be_read_is_retired(void **state)
+TEST(test_a_slot_that_cannot_be_read_is_retired)
 {
-    (void)state;
     begin();
     kvp_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 2; r++)
@@ -187,9 +185,8 @@ static void test_a_slot_that_cannot_be_read_is_retired(void **state)
 }
 
 /* A disk that is gone for a while: an eighth of the slots at most is not used afterwards. */
-static void test_not_every_slot_is_retired(void **state)
+TEST(test_not_every_slot_is_retired)
 {
-    (void)state;
     begin();
     kvp_store *store = open_store(NULL, 16);
     fault.slot = 0;
@@ -222,9 +219,8 @@ static void unmount(void)
     rmdir(mounted);
 }
 
-static void test_a_place_that_is_read_only_is_refused(void **state)
+TEST(test_a_place_that_is_read_only_is_refused)
 {
-    (void)state;
     begin();
     kvp_store *store = open_store(NULL, 16);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
@@ -248,9 +244,8 @@ static void count_record(void *context, const kvp_store_record *record)
 }
 
 /* No store opens there, and operators can look all the same. */
-static void test_a_real_place_that_is_read_only(void **state)
+TEST(test_a_real_place_that_is_read_only)
 {
-    (void)state;
     const char *path = mount_tmpfs("size=4m,mode=0700");
     if (!path)
         skip();
@@ -277,9 +272,8 @@ static void test_a_real_place_that_is_read_only(void **state)
 }
 
 /* The second half of a slab is gone, as after a copy that was cut short. */
-static void test_a_slab_that_is_cut(void **state)
+TEST(test_a_slab_that_is_cut)
 {
-    (void)state;
     char directory[64];
     char slab[160];
     char command[200];
@@ -306,9 +300,8 @@ static void test_a_slab_that_is_cut(void **state)
 /* ---------------------------------------------------------------------- other versions, writers */
 
 /* A directory of another version is left as it is, and the next one is taken. */
-static void test_another_version_is_left_alone(void **state)
+TEST(test_another_version_is_left_alone)
 {
-    (void)state;
     begin();
     kvp_store *store = open_store(NULL, 64);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
@@ -335,14 +328,5 @@ int main(void)
     /* What is mounted goes with this process, whatever becomes of it. */
     if (unshare(CLONE_NEWNS) == 0)
         (void)mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_slot_that_cannot_be_written_is_retired),
-        cmocka_unit_test(test_a_slot_that_cannot_be_read_is_retired),
-        cmocka_unit_test(test_not_every_slot_is_retired),
-        cmocka_unit_test(test_a_place_that_is_read_only_is_refused),
-        cmocka_unit_test(test_a_real_place_that_is_read_only),
-        cmocka_unit_test(test_a_slab_that_is_cut),
-        cmocka_unit_test(test_another_version_is_left_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -12,9 +12,8 @@
 
 /* -------------------------------------------------------------------------------------- showing */
 
-static void test_passwords_and_secrets_are_not_shown(void **state)
+TEST(test_passwords_and_secrets_are_not_shown)
 {
-    (void)state;
     static const struct {
         const char *url;
         const char *shown;
@@ -64,9 +63,8 @@ static void test_passwords_and_secrets_are_not_shown(void **state)
 }
 
 /* Whatever is wrong with a URL, what is said has no password in it. */
-static void test_messages_show_no_password(void **state)
+TEST(test_messages_show_no_password)
 {
-    (void)state;
     static const char *const wrong[] = {
         "redis//kv:hush@host",
         "hush@host",
@@ -155,9 +153,8 @@ static uint32_t look_with(const char *secret)
     return found;
 }
 
-static void test_a_secret_in_a_file_is_that_of_the_configuration(void **state)
+TEST(test_a_secret_in_a_file_is_that_of_the_configuration)
 {
-    (void)state;
     static const char *const texts[] = {SECRET, SECRET "\n", " \t" SECRET "\r\n"};
     char why[300];
     kvp_store *store;
@@ -186,9 +183,8 @@ static void test_a_secret_in_a_file_is_that_of_the_configuration(void **state)
     kvp_store_close(store);
 }
 
-static void test_what_others_may_read_is_no_secret(void **state)
+TEST(test_what_others_may_read_is_no_secret)
 {
-    (void)state;
     char long_text[1100];
     memset(long_text, 'x', sizeof long_text - 1);
     long_text[sizeof long_text - 1] = 0;
@@ -235,13 +231,4 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passwords_and_secrets_are_not_shown),
-        cmocka_unit_test(test_messages_show_no_password),
-        cmocka_unit_test(test_a_secret_in_a_file_is_that_of_the_configuration),
-        cmocka_unit_test(test_what_others_may_read_is_no_secret),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_MAIN(make_folder, remove_folder)

@@ -47,18 +47,16 @@ static void check_case(uint64_t seed)
     attn_end(&world);
 }
 
-static void test_random_cases_against_the_oracle(void **state)
+TEST_WITH(test_random_cases_against_the_oracle, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= CASES; attn_running_case++)
         check_case(attn_running_case);
     attn_running_case = 0;
 }
 
 /* Each format by itself, on sequences that have everything: shared blocks, trees, windows. */
-static void test_every_format_against_the_oracle(void **state)
+TEST_WITH(test_every_format_against_the_oracle, NULL, attn_name_the_case)
 {
-    (void)state;
     for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
         for (attn_running_case = 1; attn_running_case <= 40; attn_running_case++) {
             uint64_t random = 1000 + attn_running_case;
@@ -120,9 +118,8 @@ static void check_chunks(attn_world *world)
 }
 
 /* A prompt in one piece, or in chunks whose lists end with the chunk. */
-static void test_chunks_give_the_same_bits(void **state)
+TEST_WITH(test_chunks_give_the_same_bits, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 150; attn_running_case++) {
         uint64_t random = 7000 + attn_running_case;
         attn_world world;
@@ -143,9 +140,8 @@ static void test_chunks_give_the_same_bits(void **state)
 }
 
 /* Appending in chunks leaves the same bytes, scales included. */
-static void test_appended_chunks_leave_the_same_bytes(void **state)
+TEST_WITH(test_appended_chunks_leave_the_same_bytes, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 60; attn_running_case++) {
         uint64_t random = 9000 + attn_running_case;
         attn_world whole, chunks;
@@ -175,9 +171,8 @@ static void test_appended_chunks_leave_the_same_bytes(void **state)
 /* ----------------------------------------------------------------------------------- the window */
 
 /* A window is the same as a mask that hides what lies outside it. */
-static void test_a_window_is_a_mask(void **state)
+TEST_WITH(test_a_window_is_a_mask, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 100; attn_running_case++) {
         uint64_t random = 11000 + attn_running_case;
         attn_world world;
@@ -213,9 +208,8 @@ static void test_a_window_is_a_mask(void **state)
 }
 
 /* Decode: lists that end exactly at the window need no window besides. */
-static void test_exact_lists_need_no_window(void **state)
+TEST_WITH(test_exact_lists_need_no_window, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 60; attn_running_case++) {
         uint64_t random = 13000 + attn_running_case;
         attn_world world;
@@ -261,9 +255,8 @@ static attn_params plain_params(uint32_t rope_mode)
 }
 
 /* With equal positions it does not matter when K is turned, but for one rounding to f32. */
-static void test_turning_at_write_is_turning_at_read(void **state)
+TEST(test_turning_at_write_is_turning_at_read)
 {
-    (void)state;
     const attn_params at_write = plain_params(KVP_ROPE_AT_WRITE);
     const attn_params at_read = plain_params(KVP_ROPE_AT_READ);
     attn_world worlds[2];
@@ -291,9 +284,8 @@ static void test_turning_at_write_is_turning_at_read(void **state)
 }
 
 /* Turned at read, a long sequence in a window is the same as the short one that is left of it. */
-static void test_positions_in_a_window_are_those_of_what_is_left(void **state)
+TEST(test_positions_in_a_window_are_those_of_what_is_left)
 {
-    (void)state;
     enum { LONG = 60, SINKS = 3, RECENT = 7 };
     const attn_params params = plain_params(KVP_ROPE_AT_READ);
     const size_t k_row = 2 * 16, v_row = 2 * 12;
@@ -321,17 +313,4 @@ static void test_positions_in_a_window_are_those_of_what_is_left(void **state)
     attn_end(&rest);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_random_cases_against_the_oracle, attn_name_the_case),
-        cmocka_unit_test_teardown(test_every_format_against_the_oracle, attn_name_the_case),
-        cmocka_unit_test_teardown(test_chunks_give_the_same_bits, attn_name_the_case),
-        cmocka_unit_test_teardown(test_appended_chunks_leave_the_same_bytes, attn_name_the_case),
-        cmocka_unit_test_teardown(test_a_window_is_a_mask, attn_name_the_case),
-        cmocka_unit_test_teardown(test_exact_lists_need_no_window, attn_name_the_case),
-        cmocka_unit_test(test_turning_at_write_is_turning_at_read),
-        cmocka_unit_test(test_positions_in_a_window_are_those_of_what_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

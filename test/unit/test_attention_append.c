@@ -93,9 +93,8 @@ static void check_nothing_else_is_written(attn_world *world)
         assert_int_equal(world->memory[i], 0xFF);
 }
 
-static void test_every_type_and_layout(void **state)
+TEST(test_every_type_and_layout)
 {
-    (void)state;
     static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
     for (uint32_t i = 0; i < 5 * ATTENTION_ORDERS; i++) {
         uint64_t random = 100 + i;
@@ -117,9 +116,8 @@ static void test_every_type_and_layout(void **state)
     }
 }
 
-static void test_random_ropes(void **state)
+TEST(test_random_ropes)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         uint64_t random = seed;
         attn_world world;
@@ -178,9 +176,8 @@ static void run_tiny(struct tiny *tiny, const int64_t *slots, const int32_t *pos
     assert_int_equal(kvp_append_run(&tiny->append, scratch, n_bytes), KVP_OK);
 }
 
-static void test_slots_say_where(void **state)
+TEST(test_slots_say_where)
 {
-    (void)state;
     struct tiny tiny;
     begin(&tiny);
     run_tiny(&tiny, (const int64_t[]){7, KVP_NO_SLOT, 2}, NULL);
@@ -195,9 +192,8 @@ static void test_slots_say_where(void **state)
 }
 
 /* Whatever the first token is; a block that is nobody's lies before and after the layer's. */
-static void test_tokens_without_a_slot_are_written_nowhere(void **state)
+TEST(test_tokens_without_a_slot_are_written_nowhere)
 {
-    (void)state;
     for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
         struct tiny tiny;
         if (!kvp_attention_has(impl))
@@ -216,9 +212,8 @@ static void test_tokens_without_a_slot_are_written_nowhere(void **state)
 }
 
 /* A quarter turn for each position: (1, 0) at 1 is (0, 1); (0, 1) at 2 is (0, -1). */
-static void test_a_quarter_turn(void **state)
+TEST(test_a_quarter_turn)
 {
-    (void)state;
     struct tiny tiny;
     const double frequency = 1.57079632679489661923;
     begin(&tiny);
@@ -232,9 +227,8 @@ static void test_a_quarter_turn(void **state)
 }
 
 /* Stored as it comes when it is to be turned at read. */
-static void test_turned_at_read_is_stored_as_it_comes(void **state)
+TEST(test_turned_at_read_is_stored_as_it_comes)
 {
-    (void)state;
     struct tiny tiny;
     begin(&tiny);
     tiny.append.rope.mode = KVP_ROPE_AT_READ;
@@ -243,9 +237,8 @@ static void test_turned_at_read_is_stored_as_it_comes(void **state)
 }
 
 /* One K with gaps between tokens: a slice of a fused [T, K and V] tensor. */
-static void test_strides_of_a_fused_tensor(void **state)
+TEST(test_strides_of_a_fused_tensor)
 {
-    (void)state;
     struct tiny tiny;
     const float fused[3][4] = {{1, 2, 3, 9}, {4, 5, 6, 9}, {7, 8, 0, 9}};
     const int64_t slots[] = {2, 3, 4};
@@ -259,9 +252,8 @@ static void test_strides_of_a_fused_tensor(void **state)
     assert_true(tiny.k[2][0][0] == 7 && tiny.k[2][0][1] == 8 && tiny.v[2][0][0] == 0);
 }
 
-static void test_no_tokens(void **state)
+TEST(test_no_tokens)
 {
-    (void)state;
     struct tiny tiny;
     begin(&tiny);
     assert_int_equal(kvp_append_run(&tiny.append, NULL, 0), KVP_OK);
@@ -289,9 +281,8 @@ static void test_no_tokens(void **state)
         assert_memory_equal(&tiny, &before, sizeof tiny);                                          \
     } while (0)
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     static const int64_t good_slots[] = {2, 3, 4};
     static const int32_t good_positions[] = {0, 1, 2};
     _Alignas(KVP_SCRATCH_ALIGN) unsigned char memory[512];
@@ -357,18 +348,4 @@ static void test_refusals(void **state)
     REFUSED(KVP_E_ARG, (void)0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_type_and_layout),
-        cmocka_unit_test(test_random_ropes),
-        cmocka_unit_test(test_slots_say_where),
-        cmocka_unit_test(test_tokens_without_a_slot_are_written_nowhere),
-        cmocka_unit_test(test_a_quarter_turn),
-        cmocka_unit_test(test_turned_at_read_is_stored_as_it_comes),
-        cmocka_unit_test(test_strides_of_a_fused_tensor),
-        cmocka_unit_test(test_no_tokens),
-        cmocka_unit_test(test_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

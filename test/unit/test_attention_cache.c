@@ -249,9 +249,8 @@ static void open_in(struct model *model, const int32_t *tokens, uint32_t n_token
 }
 
 /* Prompts that share one block, and two; then decoding, then a fork in the middle of a block. */
-static void test_shared_prefixes_and_forks(void **state)
+TEST(test_shared_prefixes_and_forks)
 {
-    (void)state;
     static struct model model;
     static const int32_t prompts[4][11] = {
         {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
@@ -305,9 +304,8 @@ static void test_shared_prefixes_and_forks(void **state)
 }
 
 /* An aligned prompt that is cached whole: its last token is computed, its KV is not written. */
-static void test_a_full_hit_writes_nothing(void **state)
+TEST(test_a_full_hit_writes_nothing)
 {
-    (void)state;
     static struct model model;
     static const int32_t prompt[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     begin(&model, 20);
@@ -320,11 +318,4 @@ static void test_a_full_hit_writes_nothing(void **state)
     end(&model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shared_prefixes_and_forks),
-        cmocka_unit_test(test_a_full_hit_writes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

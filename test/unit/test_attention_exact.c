@@ -18,9 +18,8 @@ static void assert_close(double found, double expected, double off)
         fail_msg("found %.17g, expected %.17g", found, expected);
 }
 
-static void test_frequencies(void **state)
+TEST(test_frequencies)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(rope_vectors); i++) {
         const rope_vector *vector = &rope_vectors[i];
         double found[64], magnitude;
@@ -37,9 +36,8 @@ static void test_frequencies(void **state)
     }
 }
 
-static void test_frequencies_refused(void **state)
+TEST(test_frequencies_refused)
 {
-    (void)state;
     kvp_rope rope;
     double found[8] = {7};
     uint32_t n_pairs = 99;
@@ -98,9 +96,8 @@ static void load_vector(attn_world *world, const attention_vector *vector)
     attn_append_all(world);
 }
 
-static void test_attention_vectors(void **state)
+TEST(test_attention_vectors)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(attention_vectors); i++) {
         const attention_vector *vector = &attention_vectors[i];
         attn_world world;
@@ -186,9 +183,8 @@ static void expect_tiny(struct tiny *tiny, double out, double sum)
     assert_close(exp(tiny->lse[0]), sum, 1e-6 * sum);
 }
 
-static void test_by_hand(void **state)
+TEST(test_by_hand)
 {
-    (void)state;
     const float sink = logf(6.0f);
     const int32_t first_two[] = {2}, nothing[] = {0};
     struct tiny tiny;
@@ -217,9 +213,8 @@ static void test_by_hand(void **state)
     expect_tiny(&tiny, (90.0 + 9.0 * a + 0.9 * b) / (1 + a + b), 1 + a + b);
 }
 
-static void test_nothing_to_see(void **state)
+TEST(test_nothing_to_see)
 {
-    (void)state;
     const int32_t nothing[] = {0};
     _Alignas(KVP_SCRATCH_ALIGN) unsigned char scratch[1024];
     struct tiny tiny;
@@ -233,9 +228,8 @@ static void test_nothing_to_see(void **state)
 }
 
 /* What is not there does not hurt, what is broken shows. */
-static void test_infinities_and_nan(void **state)
+TEST(test_infinities_and_nan)
 {
-    (void)state;
     _Alignas(KVP_SCRATCH_ALIGN) unsigned char scratch[1024];
     struct tiny tiny;
     make_tiny(&tiny);
@@ -378,9 +372,8 @@ static void check_all_parts(void)
         check_parts(seed % 2 == 0, seed);
 }
 
-static void test_parts_merge_to_the_whole_in_any_order(void **state)
+TEST(test_parts_merge_to_the_whole_in_any_order)
 {
-    (void)state;
     with_every_merge(check_all_parts);
 }
 
@@ -418,9 +411,8 @@ static void check_merge_by_hand(void)
     assert_true(isnan(out) && isnan(lse));
 }
 
-static void test_merge_by_hand(void **state)
+TEST(test_merge_by_hand)
 {
-    (void)state;
     with_every_merge(check_merge_by_hand);
 }
 
@@ -445,9 +437,8 @@ static void test_merge_by_hand(void **state)
         assert_true(out[0] == 5);                                                                  \
     } while (0)
 
-static void test_merge_refused(void **state)
+TEST(test_merge_refused)
 {
-    (void)state;
     static const float values[4] = {1, 2, 3, 4};
     assert_int_equal(kvp_merge_run(NULL), KVP_E_ARG);
     kvp_merge_init(NULL);
@@ -467,18 +458,4 @@ static void test_merge_refused(void **state)
     MERGE_REFUSED(m->out.token_stride = SIZE_MAX);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_frequencies_refused),
-        cmocka_unit_test(test_attention_vectors),
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_nothing_to_see),
-        cmocka_unit_test(test_infinities_and_nan),
-        cmocka_unit_test(test_parts_merge_to_the_whole_in_any_order),
-        cmocka_unit_test(test_merge_by_hand),
-        cmocka_unit_test(test_merge_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

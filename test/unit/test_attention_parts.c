@@ -174,9 +174,8 @@ static void begin_means(attn_world *world, const attn_wish *wish, uint32_t causa
 }
 
 /* Six keys, queries at 4 and 5, which see three keys each. */
-static void test_mean_of_a_window(void **state)
+TEST(test_mean_of_a_window)
 {
-    (void)state;
     static const attn_wish wish = {.n_tokens = 6, .n_queries = 2, .recent = 3};
     const struct cuts cuts = {.n_parts = 2, .ends = {{1, 2}}};
     attn_world world;
@@ -216,9 +215,8 @@ static void expect_mean(const attn_meta *meta, uint32_t query)
 }
 
 /* Queries anywhere, in any order: before a part, in it, behind it. */
-static void test_positions_in_any_order(void **state)
+TEST_WITH(test_positions_in_any_order, NULL, attn_name_the_case)
 {
-    (void)state;
     uint64_t random = 5;
     for (attn_running_case = 1; attn_running_case <= 200; attn_running_case++) {
         const attn_wish wish = {.n_tokens = 40 + attn_draw(&random, 24),
@@ -282,9 +280,8 @@ static void check_windows(uint32_t type, uint32_t sinks)
     attn_running_case = 0;
 }
 
-static void test_every_window_and_cut(void **state)
+TEST_WITH(test_every_window_and_cut, NULL, attn_name_the_case)
 {
-    (void)state;
     static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
     for (uint32_t i = 0; i < 5; i++) {
         for (uint32_t sinks = 0; sinks <= TOKENS; sinks += sinks < 5 ? 1 : 3)
@@ -308,9 +305,8 @@ static struct cuts draw_cuts(attn_world *world)
     return cuts;
 }
 
-static void test_random_batches(void **state)
+TEST_WITH(test_random_batches, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 300; attn_running_case++) {
         uint64_t random = attn_running_case;
         attn_world world;
@@ -436,9 +432,8 @@ static void null_between_windows_that_rise(attn_meta *meta)
     meta->blocks[0][1] = KVP_NULL_BLOCK;
 }
 
-static void test_positions_are_needed(void **state)
+TEST(test_positions_are_needed)
 {
-    (void)state;
     for (uint32_t impl = KVP_ATTENTION_REFERENCE; impl <= KVP_ATTENTION_NEON; impl++) {
         if (impl != KVP_ATTENTION_REFERENCE && !attn_impls_has(impl))
             continue;
@@ -461,15 +456,8 @@ static void test_positions_are_needed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mean_of_a_window),
-        cmocka_unit_test_teardown(test_positions_in_any_order, attn_name_the_case),
-        cmocka_unit_test_teardown(test_every_window_and_cut, attn_name_the_case),
-        cmocka_unit_test_teardown(test_random_batches, attn_name_the_case),
-        cmocka_unit_test(test_positions_are_needed),
-    };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)
         return status;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

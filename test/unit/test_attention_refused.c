@@ -70,9 +70,8 @@ static int end(void **state)
     return 0;
 }
 
-static void test_options(void **state)
+TEST_WITH(test_options, begin, end)
 {
-    (void)state;
     size_t n_bytes;
     assert_int_equal(kvp_attention_run(NULL, NULL, 0), KVP_E_ARG);
     assert_int_equal(kvp_attention_bytes(NULL, &n_bytes), KVP_E_ARG);
@@ -106,9 +105,8 @@ static void test_options(void **state)
     REFUSED(ATTENTION_DENSE, (layer->v.base = NULL, a->v_size = 7));
 }
 
-static void test_defaults(void **state)
+TEST(test_defaults)
 {
-    (void)state;
     kvp_attention attention;
     kvp_append append;
     kvp_merge merge;
@@ -128,10 +126,8 @@ static void test_defaults(void **state)
     assert_int_equal(merge.struct_size, sizeof merge);
 }
 
-static void test_tensors(void **state)
-
+TEST_WITH(test_tensors, begin, end)
 {
-    (void)state;
     REFUSED(ATTENTION_CSR, a->q.data = NULL);
     REFUSED(ATTENTION_CSR, a->q.data = (const float *)((const char *)a->q.data + 1));
     REFUSED(ATTENTION_CSR, a->q.token_stride = SIZE_MAX / 8);
@@ -148,9 +144,8 @@ static void test_tensors(void **state)
     RUN(ATTENTION_CSR, KVP_OK, (a->lse.token_stride = 1, a->lse.head_stride = a->n_tokens));
 }
 
-static void test_scratch(void **state)
+TEST_WITH(test_scratch, begin, end)
 {
-    (void)state;
     size_t n_bytes = 77;
     RUN(ATTENTION_CSR, KVP_E_TOO_SMALL, m->scratch_bytes--);
     RUN(ATTENTION_CSR, KVP_E_TOO_SMALL, m->scratch_bytes = 0);
@@ -170,9 +165,8 @@ static void test_scratch(void **state)
     attn_forget(meta);
 }
 
-static void test_queries(void **state)
+TEST_WITH(test_queries, begin, end)
 {
-    (void)state;
     REFUSED(ATTENTION_CSR, a->query_start = NULL);
     REFUSED(ATTENTION_CSR, a->query_start = (const int32_t *)((const char *)a->query_start + 1));
     REFUSED(ATTENTION_CSR, m->query_start[0] = 1);
@@ -186,9 +180,8 @@ static void test_queries(void **state)
                             m->query_start[3] = 2)); /* two queries, one key */
 }
 
-static void test_dense_lists(void **state)
+TEST_WITH(test_dense_lists, begin, end)
 {
-    (void)state;
     int32_t ones[3 * ATTENTION_MAX_TOKENS];
     REFUSED(ATTENTION_DENSE, a->n_levels = 0);
     REFUSED(ATTENTION_DENSE, a->levels = NULL);
@@ -217,9 +210,8 @@ static void test_dense_lists(void **state)
     RUN(ATTENTION_DENSE, KVP_OK, m->blocks[0][2 * ATTENTION_MAX_TOKENS + 2] = KVP_NULL_BLOCK);
 }
 
-static void test_csr_lists(void **state)
+TEST_WITH(test_csr_lists, begin, end)
 {
-    (void)state;
     REFUSED(ATTENTION_CSR, l->row_start = NULL);
     REFUSED(ATTENTION_CSR, l->last_len = NULL);
     REFUSED(ATTENTION_CSR, l->lengths = m->lengths);
@@ -234,9 +226,8 @@ static void test_csr_lists(void **state)
             (m->row_start[0][1] = 0, m->last_len[0][0] = 1)); /* empty, with a length */
 }
 
-static void test_cascades(void **state)
+TEST_WITH(test_cascades, begin, end)
 {
-    (void)state;
     RUN(ATTENTION_CASCADE, KVP_OK, (void)0);
     REFUSED(ATTENTION_CASCADE, m->order[0] = m->order[1]);          /* no permutation */
     REFUSED(ATTENTION_CSR, (a->order = m->order, m->order[2] = 2)); /* 0, 0, 2 */
@@ -255,9 +246,8 @@ static void test_cascades(void **state)
                                    (const int32_t *)((const char *)m->level_query_start[1] + 2));
 }
 
-static void test_windows(void **state)
+TEST_WITH(test_windows, begin, end)
 {
-    (void)state;
     RUN(ATTENTION_DROPPED, KVP_OK, (void)0);
     REFUSED(ATTENTION_DROPPED, a->window.sink_len = NULL); /* all three, or none */
     REFUSED(ATTENTION_DROPPED, a->window.window_offset = NULL);
@@ -287,9 +277,8 @@ static void make_tree_of(attn_meta *m, int32_t n)
     m->attention.tree.n_tokens = (uint32_t)n;
 }
 
-static void test_trees(void **state)
+TEST_WITH(test_trees, begin, end)
 {
-    (void)state;
     RUN(ATTENTION_CSR, KVP_OK, (void)0);
     REFUSED(ATTENTION_CSR, a->tree.start = NULL);
     REFUSED(ATTENTION_CSR, a->tree.intervals = NULL); /* uncommitted tokens, and no mask */
@@ -317,9 +306,8 @@ static void test_trees(void **state)
 }
 
 /* A batch may be empty, and sequences in it may have nothing to ask; their lists do not matter. */
-static void test_empty_batches(void **state)
+TEST_WITH(test_empty_batches, begin, end)
 {
-    (void)state;
     RUN(ATTENTION_CSR, KVP_OK,
         (a->n_seqs = 0, l->n_rows = 0, a->tree.start = NULL, a->tree.intervals = NULL));
     RUN(ATTENTION_CSR, KVP_OK,
@@ -332,9 +320,8 @@ static void test_empty_batches(void **state)
 }
 
 /* Sizes that no memory has: refused, or too long, but never a small number. */
-static void test_sizes_that_overflow(void **state)
+TEST_WITH(test_sizes_that_overflow, begin, end)
 {
-    (void)state;
     attn_how how = attn_how_of(world, ATTENTION_CSR);
     attn_meta *meta = attn_describe(world, &how);
     kvp_layer layer = world->layer;
@@ -369,21 +356,4 @@ static void test_sizes_that_overflow(void **state)
     attn_forget(meta);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_options, begin, end),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test_setup_teardown(test_tensors, begin, end),
-        cmocka_unit_test_setup_teardown(test_scratch, begin, end),
-        cmocka_unit_test_setup_teardown(test_queries, begin, end),
-        cmocka_unit_test_setup_teardown(test_dense_lists, begin, end),
-        cmocka_unit_test_setup_teardown(test_csr_lists, begin, end),
-        cmocka_unit_test_setup_teardown(test_cascades, begin, end),
-        cmocka_unit_test_setup_teardown(test_windows, begin, end),
-        cmocka_unit_test_setup_teardown(test_trees, begin, end),
-        cmocka_unit_test_setup_teardown(test_empty_batches, begin, end),
-        cmocka_unit_test_setup_teardown(test_sizes_that_overflow, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

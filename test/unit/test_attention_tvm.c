@@ -42,9 +42,8 @@ static double distance(const attn_meta *a, const attn_meta *b, uint32_t seq)
 
 /* Defect 5: in a batch with trees at different depths of the prefix, TVM runs the shallow one
  * without its mask, and siblings see each other. */
-static void test_defect_5_trees_at_different_depths(void **state)
+TEST(test_defect_5_trees_at_different_depths)
 {
-    (void)state;
     attn_world world;
     const attn_params params = params_of(2, 1, 4);
     attn_begin(&world, &params, 40, 1);
@@ -78,9 +77,8 @@ static void test_defect_5_trees_at_different_depths(void **state)
 /* Defect 13: TVM counts a layer's window from each block of a forked sequence, so that the end of
  * the shared prefix is seen besides. Prefix 16, suffix 9, R = 8: the suffix's last eight, nothing
  * else. */
-static void test_defect_13_a_window_over_a_forked_prefix(void **state)
+TEST(test_defect_13_a_window_over_a_forked_prefix)
 {
-    (void)state;
     attn_world world;
     const attn_params params = params_of(1, 2, 4);
     attn_begin(&world, &params, 40, 2);
@@ -108,9 +106,8 @@ static void test_defect_13_a_window_over_a_forked_prefix(void **state)
 }
 
 /* TVM's kernels were wrong for 28 query heads: only 32 were tested. */
-static void test_head_counts_that_are_no_powers_of_two(void **state)
+TEST(test_head_counts_that_are_no_powers_of_two)
 {
-    (void)state;
     static const uint32_t counts[][2] = {{4, 7}, {1, 28}, {3, 5}, {7, 1}, {5, 6}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         attn_world world;
@@ -126,9 +123,8 @@ static void test_head_counts_that_are_no_powers_of_two(void **state)
 }
 
 /* TVM turned the keys of windowed layers with a base of its own, whatever the model's. */
-static void test_windows_turn_with_the_model_s_base(void **state)
+TEST(test_windows_turn_with_the_model_s_base)
 {
-    (void)state;
     for (uint32_t mode = KVP_ROPE_AT_WRITE; mode <= KVP_ROPE_AT_READ; mode++) {
         attn_world world, other;
         attn_params params = params_of(2, 2, 4);
@@ -153,9 +149,8 @@ static void test_windows_turn_with_the_model_s_base(void **state)
 }
 
 /* TVM merges a prefix only for neighbours in the batch; whoever stands between must not matter. */
-static void test_sharers_need_not_be_neighbours(void **state)
+TEST(test_sharers_need_not_be_neighbours)
 {
-    (void)state;
     attn_world world;
     const attn_params params = params_of(2, 2, 4);
     attn_begin(&world, &params, 60, 11);
@@ -175,14 +170,4 @@ static void test_sharers_need_not_be_neighbours(void **state)
     attn_end(&world);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defect_5_trees_at_different_depths),
-        cmocka_unit_test(test_defect_13_a_window_over_a_forked_prefix),
-        cmocka_unit_test(test_head_counts_that_are_no_powers_of_two),
-        cmocka_unit_test(test_windows_turn_with_the_model_s_base),
-        cmocka_unit_test(test_sharers_need_not_be_neighbours),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -172,7 +172,7 @@ static world token_major(uint32_t k_bytes, uint32_t v_bytes)
     return w;
 }
 
-static void test_side_by_side(void **state)
+TEST(test_side_by_side)
 {
     static const uint32_t bytes[] = {64, 128, 192, 256, 320, 512};
     (void)state;
@@ -182,7 +182,7 @@ static void test_side_by_side(void **state)
     }
 }
 
-static void test_apart(void **state)
+TEST(test_apart)
 {
     static const uint32_t bytes[] = {64, 128, 192, 256, 320, 448, 512};
     (void)state;
@@ -195,9 +195,8 @@ static void test_apart(void **state)
 }
 
 /* K and V have different strides from head to head: pieces are cut anew for each. */
-static void test_sizes_differ(void **state)
+TEST(test_sizes_differ)
 {
-    (void)state;
     world w = token_major(384, 256);
     run(&w);
     expect_all(&w, 80, 0);
@@ -208,9 +207,8 @@ static void test_sizes_differ(void **state)
 }
 
 /* Rows behind the last key are read, and so asked for, as the first one's. */
-static void test_tile_with_few_keys(void **state)
+TEST(test_tile_with_few_keys)
 {
-    (void)state;
     world w = token_major(256, 256);
     w.n_keys[0] = 64;
     w.n_keys[1] = 20;
@@ -221,17 +219,15 @@ static void test_tile_with_few_keys(void **state)
 }
 
 /* V lies in K, or is made from it: nothing of its own is asked for. */
-static void test_without_v(void **state)
+TEST(test_without_v)
 {
-    (void)state;
     world w = block_major(1152, 0);
     w.v = w.k;
     expect_all(&w, 80, 0);
 }
 
-static void test_a_head_early(void **state)
+TEST(test_a_head_early)
 {
-    (void)state;
     world w = block_major(256, 256);
     w.order = KVPI_EARLY;
     expect_all(&w, 512, 0);
@@ -259,7 +255,7 @@ static void expect_in_order(world w)
     }
 }
 
-static void test_in_order(void **state)
+TEST(test_in_order)
 {
     static const uint32_t bytes[] = {64, 128, 192, 256, 320, 512};
     (void)state;
@@ -275,7 +271,7 @@ static void test_in_order(void **state)
 }
 
 /* Rows are apart, or the last tile's are: there are no lines in a row to ask for. */
-static void test_in_order_where_there_is_one(void **state)
+TEST(test_in_order_where_there_is_one)
 {
     static const uint32_t bytes[] = {64, 128, 192, 256, 320, 448, 512};
     (void)state;
@@ -294,9 +290,8 @@ static void test_in_order_where_there_is_one(void **state)
 }
 
 /* Nothing lies as it is used: what is asked for instead is there already. */
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
-    (void)state;
     world w = block_major(256, 256);
     w.k_bytes = w.v_bytes = 0;
     run(&w);
@@ -305,14 +300,4 @@ static void test_nothing(void **state)
     assert_int_equal(seen.n_used, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_sizes_differ), cmocka_unit_test(test_tile_with_few_keys),
-        cmocka_unit_test(test_without_v),    cmocka_unit_test(test_a_head_early),
-        cmocka_unit_test(test_in_order),     cmocka_unit_test(test_in_order_where_there_is_one),
-        cmocka_unit_test(test_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -86,7 +86,7 @@ static void check_case(uint64_t seed, kvp_attention_team *team)
     attn_end(&world);
 }
 
-static void test_random_cases_against_the_reference(void **state)
+TEST_WITH(test_random_cases_against_the_reference, NULL, attn_name_the_case)
 {
     kvp_attention_team *team = NULL;
     (void)state;
@@ -136,9 +136,8 @@ static void check_shared_queries(uint64_t seed)
     attn_end(&world);
 }
 
-static void test_queries_in_a_shared_row_see_what_is_before_them(void **state)
+TEST_WITH(test_queries_in_a_shared_row_see_what_is_before_them, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 50; attn_running_case++)
         check_shared_queries(attn_running_case);
     attn_running_case = 0;
@@ -223,9 +222,8 @@ static void check_row_across_rows(uint64_t seed)
     attn_end(&world);
 }
 
-static void test_a_row_for_sequences_of_two_rows_of_the_level_before(void **state)
+TEST_WITH(test_a_row_for_sequences_of_two_rows_of_the_level_before, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 100; attn_running_case++)
         check_row_across_rows(attn_running_case);
     attn_running_case = 0;
@@ -261,9 +259,8 @@ static void check_append(uint64_t seed)
     attn_end(&expected);
 }
 
-static void test_append_is_the_reference_bit_for_bit(void **state)
+TEST_WITH(test_append_is_the_reference_bit_for_bit, NULL, attn_name_the_case)
 {
-    (void)state;
     for (attn_running_case = 1; attn_running_case <= 600; attn_running_case++)
         check_append(attn_running_case);
     attn_running_case = 0;
@@ -271,16 +268,8 @@ static void test_append_is_the_reference_bit_for_bit(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, attn_name_the_case),
-        cmocka_unit_test_teardown(test_queries_in_a_shared_row_see_what_is_before_them,
-                                  attn_name_the_case),
-        cmocka_unit_test_teardown(test_a_row_for_sequences_of_two_rows_of_the_level_before,
-                                  attn_name_the_case),
-        cmocka_unit_test_teardown(test_random_cases_against_the_reference, attn_name_the_case),
-    };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)
         return status;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -264,7 +264,7 @@ enum { N_TYPES = 1, MOST_TOKENS = 300 };
 enum { N_TYPES = sizeof types / sizeof *types, MOST_TOKENS = 1 << 20 };
 #endif
 
-static void test_shapes_against_the_reference(void **state)
+TEST(test_shapes_against_the_reference)
 {
     kvp_attention_team *team = NULL;
     (void)state;
@@ -287,7 +287,7 @@ static struct shape one_sequence(uint32_t n_tokens, uint32_t n_queries)
 }
 
 /* Nothing is infinite on the way that is not at its end. */
-static void test_large_elements(void **state)
+TEST(test_large_elements)
 {
     const struct shape few = one_sequence(200, 1), many = one_sequence(200, 20);
     kvp_attention_team *team = NULL;
@@ -307,7 +307,7 @@ static void test_large_elements(void **state)
 
 /* All weights are 1, which every type can tell: out is the mean, and lse shows whether queries that
  * are longer than their keys' elements count in full. */
-static void test_equal_scores(void **state)
+TEST(test_equal_scores)
 {
     const struct shape few = one_sequence(300, 1), many = one_sequence(300, 20);
     (void)state;
@@ -326,7 +326,7 @@ static void test_equal_scores(void **state)
 
 /* A key weighs 500 times as much as each other one, and has nothing to say: all that comes out are
  * the small weights. */
-static void test_small_weights(void **state)
+TEST(test_small_weights)
 {
     const struct shape few = one_sequence(64, 1), many = one_sequence(64, 20);
     const float zeros[128] = {0};
@@ -365,7 +365,7 @@ static void fill_rising(struct batch *b, float step)
 }
 
 /* What weights are relative to changes a little, a lot or never from tile to tile. */
-static void test_rising_and_falling_scores(void **state)
+TEST(test_rising_and_falling_scores)
 {
     const struct shape few = one_sequence(700, 1), many = one_sequence(700, 20);
     static const float steps[] = {0.0005f, 0.005f, 0.05f, 0.5f, -0.0005f, -0.05f};
@@ -381,7 +381,7 @@ static void test_rising_and_falling_scores(void **state)
     }
 }
 
-static void test_teams(void **state)
+TEST(test_teams)
 {
     kvp_attention_team *team = NULL;
     (void)state;
@@ -403,7 +403,7 @@ static void run_backwards(void *pool, kvp_attention_work work, void *data, uint3
     ((uint32_t *)pool)[1] = n;
 }
 
-static void test_wrapped_teams(void **state)
+TEST(test_wrapped_teams)
 {
     kvp_attention_team *team = NULL;
     uint32_t runs[2] = {0, 0}; /* how many, and the shares of the last one */
@@ -421,9 +421,8 @@ static void test_wrapped_teams(void **state)
     kvp_attention_team_destroy(team);
 }
 
-static void test_implementations(void **state)
+TEST(test_implementations)
 {
-    (void)state;
     assert_true(kvp_attention_has(KVP_ATTENTION_AUTO));
     assert_true(kvp_attention_has(KVP_ATTENTION_REFERENCE));
     assert_true(kvp_attention_has(KVP_ATTENTION_PORTABLE));
@@ -438,7 +437,7 @@ static void test_implementations(void **state)
 }
 
 /* No two implementations give the same bits. */
-static void test_the_default_is_the_fastest(void **state)
+TEST(test_the_default_is_the_fastest)
 {
     const struct shape shape = one_sequence(300, 20);
     struct batch b;
@@ -457,19 +456,8 @@ static void test_the_default_is_the_fastest(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes_against_the_reference),
-        cmocka_unit_test(test_large_elements),
-        cmocka_unit_test(test_equal_scores),
-        cmocka_unit_test(test_small_weights),
-        cmocka_unit_test(test_rising_and_falling_scores),
-        cmocka_unit_test(test_teams),
-        cmocka_unit_test(test_wrapped_teams),
-        cmocka_unit_test(test_implementations),
-        cmocka_unit_test(test_the_default_is_the_fastest),
-    };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)
         return status;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

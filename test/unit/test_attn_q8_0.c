@@ -220,7 +220,7 @@ static void expect(const struct batch *b, const float *found, uint32_t impl)
         fail_msg("off by %g of %g, implementation %u", off, largest, (unsigned)impl);
 }
 
-static void test_every_implementation(void **state)
+TEST(test_every_implementation)
 {
     kvp_attention_team *team = NULL;
     (void)state;
@@ -249,7 +249,7 @@ static void test_every_implementation(void **state)
 }
 
 /* K that is turned when it is read goes another way. */
-static void test_turned_keys(void **state)
+TEST(test_turned_keys)
 {
     struct batch b;
     (void)state;
@@ -273,7 +273,7 @@ static void test_turned_keys(void **state)
     end_batch(&b);
 }
 
-static void test_layers_are_read(void **state)
+TEST(test_layers_are_read)
 {
     struct batch b;
     float values[256];
@@ -298,7 +298,7 @@ static void refuse(const struct batch *b, const kvp_layer *layer, const char *fi
     assert_string_equal(why.field, field);
 }
 
-static void test_layers_that_cannot_be(void **state)
+TEST(test_layers_that_cannot_be)
 {
     struct batch b;
     float scale = 1.0f;
@@ -328,7 +328,7 @@ static void test_layers_that_cannot_be(void **state)
     end_batch(&b);
 }
 
-static void test_nothing_writes_it(void **state)
+TEST(test_nothing_writes_it)
 {
     struct batch b;
     float values[128] = {0};
@@ -358,13 +358,8 @@ static void test_nothing_writes_it(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_implementation), cmocka_unit_test(test_turned_keys),
-        cmocka_unit_test(test_layers_are_read),      cmocka_unit_test(test_layers_that_cannot_be),
-        cmocka_unit_test(test_nothing_writes_it),
-    };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)
         return status;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -4,9 +4,8 @@
 #include "mocka.h"
 #include "base/base.h"
 
-static void test_arrays_follow_each_other_on_cache_lines(void **state)
+TEST(test_arrays_follow_each_other_on_cache_lines)
 {
-    (void)state;
     struct kvpi_layout layout = {0, 0};
     assert_int_equal(kvpi_layout_take(&layout, 3, 5), 0);
     assert_int_equal(kvpi_layout_take(&layout, 1, 65), 64);
@@ -17,9 +16,8 @@ static void test_arrays_follow_each_other_on_cache_lines(void **state)
     assert_false(layout.overflow);
 }
 
-static void test_a_layout_that_overflows_says_so_and_stays_where_it_was(void **state)
+TEST(test_a_layout_that_overflows_says_so_and_stays_where_it_was)
 {
-    (void)state;
     const struct {
         size_t before;
         size_t n;
@@ -43,9 +41,8 @@ static void test_a_layout_that_overflows_says_so_and_stays_where_it_was(void **s
     assert_false(largest.overflow);
 }
 
-static void test_mapped_memory_is_zero_and_can_be_written(void **state)
+TEST(test_mapped_memory_is_zero_and_can_be_written)
 {
-    (void)state;
     const size_t n = 3u << 20;
     uint8_t *memory = kvpi_map(n);
     assert_non_null(memory);
@@ -57,15 +54,13 @@ static void test_mapped_memory_is_zero_and_can_be_written(void **state)
     kvpi_unmap(memory, n);
 }
 
-static void test_a_size_that_nobody_has_maps_to_null(void **state)
+TEST(test_a_size_that_nobody_has_maps_to_null)
 {
-    (void)state;
     assert_null(kvpi_map(SIZE_MAX / 16 * 15));
 }
 
-static void test_65535_numbers_of_caches_differ_and_none_is_zero(void **state)
+TEST(test_65535_numbers_of_caches_differ_and_none_is_zero)
 {
-    (void)state;
     static uint8_t seen[65536];
     for (int round = 0; round < 3; round++) {
         memset(seen, 0, sizeof(seen));
@@ -78,9 +73,8 @@ static void test_65535_numbers_of_caches_differ_and_none_is_zero(void **state)
     }
 }
 
-static void test_ceil_div_rounds_up(void **state)
+TEST(test_ceil_div_rounds_up)
 {
-    (void)state;
     assert_int_equal(kvpi_ceil_div(0, 16), 0);
     assert_int_equal(kvpi_ceil_div(1, 16), 1);
     assert_int_equal(kvpi_ceil_div(16, 16), 1);
@@ -88,9 +82,8 @@ static void test_ceil_div_rounds_up(void **state)
     assert_int_equal(kvpi_ceil_div(INT32_MAX, 1), INT32_MAX);
 }
 
-static void test_min_max_and_at(void **state)
+TEST(test_min_max_and_at)
 {
-    (void)state;
     int32_t numbers[4] = {0, 0, 7, 0};
     assert_int_equal(kvpi_min_u32(3, UINT32_MAX), 3);
     assert_int_equal(kvpi_min_u32(UINT32_MAX, 3), 3);
@@ -99,26 +92,12 @@ static void test_min_max_and_at(void **state)
     assert_int_equal(*(int32_t *)kvpi_at(numbers, 8), 7);
 }
 
-static void test_counters_count(void **state)
+TEST(test_counters_count)
 {
-    (void)state;
     uint64_t counter = 5;
     kvpi_count(&counter, 3);
     kvpi_uncount(&counter, 1);
     assert_int_equal(kvpi_read(&counter), 7);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_arrays_follow_each_other_on_cache_lines),
-        cmocka_unit_test(test_a_layout_that_overflows_says_so_and_stays_where_it_was),
-        cmocka_unit_test(test_mapped_memory_is_zero_and_can_be_written),
-        cmocka_unit_test(test_a_size_that_nobody_has_maps_to_null),
-        cmocka_unit_test(test_65535_numbers_of_caches_differ_and_none_is_zero),
-        cmocka_unit_test(test_ceil_div_rounds_up),
-        cmocka_unit_test(test_min_max_and_at),
-        cmocka_unit_test(test_counters_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -2,7 +2,7 @@
 #include "mocka.h"
 #include "base/bytes.h"
 
-static void fixed_numbers_are_little_endian(void **state)
+TEST(fixed_numbers_are_little_endian)
 {
     uint8_t at[8] = {0};
     (void)state;
@@ -18,9 +18,8 @@ static void fixed_numbers_are_little_endian(void **state)
 }
 
 /* Every power of two and its neighbours, with every length of the buffer. */
-static void varints_come_back(void **state)
+TEST(varints_come_back)
 {
-    (void)state;
     for (unsigned bit = 0; bit < 64; bit++) {
         for (unsigned near = 0; near < 3; near++) {
             const uint64_t value = (UINT64_C(1) << bit) + near - 1;
@@ -40,7 +39,7 @@ static void varints_come_back(void **state)
     }
 }
 
-static void larger_than_the_field(void **state)
+TEST(larger_than_the_field)
 {
     uint8_t bytes[KVPI_VARINT_BYTES];
     const uint8_t *at = bytes;
@@ -61,7 +60,7 @@ static void refuse(const uint8_t *bytes, size_t n)
     assert_ptr_equal(at, bytes);
 }
 
-static void one_value_has_one_form(void **state)
+TEST(one_value_has_one_form)
 {
     static const uint8_t zero_in_two[] = {0x80, 0x00};
     static const uint8_t one_in_three[] = {0x81, 0x80, 0x00};
@@ -75,13 +74,4 @@ static void one_value_has_one_form(void **state)
     refuse(eleven, sizeof(eleven));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fixed_numbers_are_little_endian),
-        cmocka_unit_test(varints_come_back),
-        cmocka_unit_test(larger_than_the_field),
-        cmocka_unit_test(one_value_has_one_form),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

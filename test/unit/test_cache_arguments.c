@@ -195,9 +195,8 @@ enum {
     NS_CALLS = sizeof(ns_calls) / sizeof(*ns_calls)
 };
 
-static void test_every_call_refuses_every_bad_sequence(void **state)
+TEST(test_every_call_refuses_every_bad_sequence)
 {
-    (void)state;
     world w = small_world(15);
     world other = small_world(15);
     struct call c = call_on(&w);
@@ -215,9 +214,8 @@ static void test_every_call_refuses_every_bad_sequence(void **state)
     end_world(&w);
 }
 
-static void test_every_call_refuses_every_bad_namespace(void **state)
+TEST(test_every_call_refuses_every_bad_namespace)
 {
-    (void)state;
     world w = small_world(15);
     world other = small_world(15);
     struct call c = call_on(&w);
@@ -235,9 +233,8 @@ static void test_every_call_refuses_every_bad_namespace(void **state)
     end_world(&w);
 }
 
-static void test_every_call_works_with_good_handles(void **state)
+TEST(test_every_call_works_with_good_handles)
 {
-    (void)state;
     world w = small_world(31);
     struct call c = call_on(&w);
     for (size_t i = 0; i < SEQ_CALLS; i++) {
@@ -265,9 +262,8 @@ static void expect_list(const struct named_call *named, struct call *c, int32_t 
     close_seq(c->w, seq);
 }
 
-static void test_every_changing_call_starts_the_list_of_evicted_blocks_anew(void **state)
+TEST(test_every_changing_call_starts_the_list_of_evicted_blocks_anew)
 {
-    (void)state;
     world w = small_world(9);
     struct call c = call_on(&w);
     assert_ok(kvp_seq_extend(w.cache, c.seq, NULL, 0, 8)); /* so that no call but open takes */
@@ -280,9 +276,8 @@ static void test_every_changing_call_starts_the_list_of_evicted_blocks_anew(void
     end_world(&w);
 }
 
-static void test_every_call_refuses_no_cache(void **state)
+TEST(test_every_call_refuses_no_cache)
 {
-    (void)state;
     world w = small_world(15);
     struct call c = call_on(&w);
     c.cache = NULL;
@@ -316,9 +311,8 @@ static void test_every_call_refuses_no_cache(void **state)
     end_world(&w);
 }
 
-static void test_reading_calls_refuse_missing_outputs(void **state)
+TEST(test_reading_calls_refuse_missing_outputs)
 {
-    (void)state;
     world w = small_world(15);
     struct call c = call_on(&w);
     kvp_cache *cache = w.cache;
@@ -360,9 +354,8 @@ static void expect_bad_prompt(struct call *c)
     assert_status(KVP_E_ARG, kvp_cache_can_open(c->cache, c->ns, &c->prompt, &admission));
 }
 
-static void test_prompts_refuse_missing_pointers(void **state)
+TEST(test_prompts_refuse_missing_pointers)
 {
-    (void)state;
     world w = small_world(15);
     struct call c = call_on(&w);
     const kvp_prompt good = c.prompt;
@@ -395,9 +388,8 @@ static void expect_bad_batch(struct call *c, kvp_batch batch)
     assert_status(KVP_E_ARG, kvp_cache_can_extend(c->cache, &batch, &admission));
 }
 
-static void test_batches_refuse_missing_pointers(void **state)
+TEST(test_batches_refuse_missing_pointers)
 {
-    (void)state;
     world w = small_world(15);
     struct call c = call_on(&w);
     kvp_admission admission;
@@ -423,9 +415,8 @@ static void test_batches_refuse_missing_pointers(void **state)
     end_world(&w);
 }
 
-static void test_other_calls_refuse_missing_pointers(void **state)
+TEST(test_other_calls_refuse_missing_pointers)
 {
-    (void)state;
     world w = small_world(15);
     struct call c = call_on(&w);
     kvp_cache *cache = w.cache;
@@ -458,18 +449,4 @@ static void test_other_calls_refuse_missing_pointers(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_call_refuses_every_bad_sequence),
-        cmocka_unit_test(test_every_call_refuses_every_bad_namespace),
-        cmocka_unit_test(test_every_call_works_with_good_handles),
-        cmocka_unit_test(test_every_changing_call_starts_the_list_of_evicted_blocks_anew),
-        cmocka_unit_test(test_every_call_refuses_no_cache),
-        cmocka_unit_test(test_reading_calls_refuse_missing_outputs),
-        cmocka_unit_test(test_prompts_refuse_missing_pointers),
-        cmocka_unit_test(test_batches_refuse_missing_pointers),
-        cmocka_unit_test(test_other_calls_refuse_missing_pointers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -22,9 +22,8 @@ static struct trio make_trio(uint32_t usable)
     return t;
 }
 
-static void test_without_counts_each_gets_one_token(void **state)
+TEST(test_without_counts_each_gets_one_token)
 {
-    (void)state;
     struct trio t = make_trio(15);
     const int32_t tokens[B] = {3, 103, 203};
     kvp_batch batch = batch_of(t.seqs, NULL, B);
@@ -37,9 +36,8 @@ static void test_without_counts_each_gets_one_token(void **state)
     end_world(&t.w);
 }
 
-static void test_counts_cut_the_tokens_and_blocks_go_out_in_order(void **state)
+TEST(test_counts_cut_the_tokens_and_blocks_go_out_in_order)
 {
-    (void)state;
     struct trio t = make_trio(15);
     const uint32_t n[B] = {5, 0, 2};
     const int32_t tokens[] = {3, 4, 5, 6, 7, 203, 204};
@@ -60,9 +58,8 @@ static void test_counts_cut_the_tokens_and_blocks_go_out_in_order(void **state)
     end_world(&t.w);
 }
 
-static void test_all_or_nothing_names_the_first_at_which_blocks_run_out(void **state)
+TEST(test_all_or_nothing_names_the_first_at_which_blocks_run_out)
 {
-    (void)state;
     struct trio t = make_trio(5); /* two are free */
     const uint32_t n[B] = {5, 5, 5};
     kvp_batch batch = batch_of(t.seqs, n, B);
@@ -80,9 +77,8 @@ static void test_all_or_nothing_names_the_first_at_which_blocks_run_out(void **s
     end_world(&t.w);
 }
 
-static void test_never_tells_the_largest_excess_of_one_sequence(void **state)
+TEST(test_never_tells_the_largest_excess_of_one_sequence)
 {
-    (void)state;
     struct trio t = make_trio(5);
     const uint32_t n[B] = {1, 21, 25};
     kvp_batch batch = batch_of(t.seqs, n, B);
@@ -94,9 +90,8 @@ static void test_never_tells_the_largest_excess_of_one_sequence(void **state)
     end_world(&t.w);
 }
 
-static void test_each_for_itself_changes_those_that_fit(void **state)
+TEST(test_each_for_itself_changes_those_that_fit)
 {
-    (void)state;
     struct trio t = make_trio(5);
     kvp_status statuses[5];
     const kvp_seq seqs[] = {t.seqs[0], {77}, t.seqs[1], t.seqs[2]};
@@ -122,9 +117,8 @@ static void test_each_for_itself_changes_those_that_fit(void **state)
     end_world(&t.w);
 }
 
-static void test_each_for_itself_gives_every_kind_of_status(void **state)
+TEST(test_each_for_itself_gives_every_kind_of_status)
 {
-    (void)state;
     struct trio t = make_trio(15);
     kvp_status statuses[B];
     const uint32_t n[B] = {1, 1, 300};
@@ -149,9 +143,8 @@ static void test_each_for_itself_gives_every_kind_of_status(void **state)
     end_world(&t.w);
 }
 
-static void test_fill_many_fills_each_for_itself_too(void **state)
+TEST(test_fill_many_fills_each_for_itself_too)
 {
-    (void)state;
     struct trio t = make_trio(15);
     kvp_status statuses[B];
     const uint32_t n[B] = {2, 2, 2};
@@ -182,9 +175,8 @@ static void test_fill_many_fills_each_for_itself_too(void **state)
     end_world(&t.w);
 }
 
-static void test_a_fill_takes_values_and_no_reserve(void **state)
+TEST(test_a_fill_takes_values_and_no_reserve)
 {
-    (void)state;
     struct trio t = make_trio(15);
     const uint32_t none[B] = {0, 0, 0};
     const uint32_t one[B] = {0, 1, 0};
@@ -203,9 +195,8 @@ static void test_a_fill_takes_values_and_no_reserve(void **state)
 }
 
 /* What is checked first: a bad handle anywhere, a sequence named twice, then each in order. */
-static void test_the_order_of_the_checks(void **state)
+TEST(test_the_order_of_the_checks)
 {
-    (void)state;
     struct trio t = make_trio(15);
     const uint32_t n[B] = {1, 300, 1};
     const int32_t bad[302] = {-1};
@@ -228,9 +219,8 @@ static void test_the_order_of_the_checks(void **state)
     end_world(&t.w);
 }
 
-static void test_asking_leaves_the_last_shortage_alone(void **state)
+TEST(test_asking_leaves_the_last_shortage_alone)
 {
-    (void)state;
     struct trio t = make_trio(3);
     kvp_admission a = {77, 77, 77, 77, 77};
     const uint32_t n[B] = {5, 300, 1};
@@ -248,9 +238,8 @@ static void test_asking_leaves_the_last_shortage_alone(void **state)
     end_world(&t.w);
 }
 
-static void test_unknown_flags_are_refused(void **state)
+TEST(test_unknown_flags_are_refused)
 {
-    (void)state;
     struct trio t = make_trio(15);
     kvp_status statuses[B];
     kvp_batch batch = batch_of(t.seqs, NULL, B);
@@ -273,9 +262,8 @@ static void test_unknown_flags_are_refused(void **state)
     end_world(&t.w);
 }
 
-static void test_a_large_batch_of_decoding_sequences(void **state)
+TEST(test_a_large_batch_of_decoding_sequences)
 {
-    (void)state;
     enum { MANY = 64, STEPS = 40 };
     kvp_config config = config_of(16, 16, 400);
     config.max_seqs = MANY;
@@ -303,21 +291,4 @@ static void test_a_large_batch_of_decoding_sequences(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_counts_each_gets_one_token),
-        cmocka_unit_test(test_counts_cut_the_tokens_and_blocks_go_out_in_order),
-        cmocka_unit_test(test_all_or_nothing_names_the_first_at_which_blocks_run_out),
-        cmocka_unit_test(test_never_tells_the_largest_excess_of_one_sequence),
-        cmocka_unit_test(test_each_for_itself_changes_those_that_fit),
-        cmocka_unit_test(test_each_for_itself_gives_every_kind_of_status),
-        cmocka_unit_test(test_fill_many_fills_each_for_itself_too),
-        cmocka_unit_test(test_a_fill_takes_values_and_no_reserve),
-        cmocka_unit_test(test_the_order_of_the_checks),
-        cmocka_unit_test(test_asking_leaves_the_last_shortage_alone),
-        cmocka_unit_test(test_unknown_flags_are_refused),
-        cmocka_unit_test(test_a_large_batch_of_decoding_sequences),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

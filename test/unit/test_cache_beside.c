@@ -255,7 +255,7 @@ static int has_met_all(const engine *e)
     return 1;
 }
 
-static void test_work_beside_the_writer(void **state)
+TEST(test_work_beside_the_writer)
 {
     static engine e;
     static void *(*const others[])(void *) = {hash, attend, use_others, copy};
@@ -327,7 +327,7 @@ static void *read_all(void *context)
     return NULL;
 }
 
-static void test_reads_beside_reads(void **state)
+TEST(test_reads_beside_reads)
 {
     enum { READERS = 4 };
     kvp_config config = tiers_config(S, S, USABLE, HOST);
@@ -351,10 +351,6 @@ static void test_reads_beside_reads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_work_beside_the_writer),
-        cmocka_unit_test(test_reads_beside_reads),
-    };
     (void)ints(0); /* fill the table before there are threads */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -413,9 +413,8 @@ static void b1_mark(struct scene *s)
     block(s, 0)->refs |= KVPI_REFS_MARKED;
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {b2_sum, "B2", 1},
         {b2_nodes_used, "B2", 1},
@@ -486,9 +485,8 @@ static void test_every_planted_fault_is_named(void **state)
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
-static void test_the_audit_changes_nothing(void **state)
+TEST(test_the_audit_changes_nothing)
 {
-    (void)state;
     struct scene scene;
     make_scene(&scene);
     char *before = malloc(scene.w.arena_bytes);
@@ -505,9 +503,8 @@ static void test_the_audit_changes_nothing(void **state)
     end_world(&scene.w);
 }
 
-static void test_levels_are_1_to_3(void **state)
+TEST(test_levels_are_1_to_3)
 {
-    (void)state;
     world w = small_world(7);
     kvp_violation violation;
     memset(&violation, 0xA5, sizeof(violation));
@@ -522,9 +519,8 @@ static void test_levels_are_1_to_3(void **state)
     end_world(&w);
 }
 
-static void test_the_public_call_reports_a_corrupt_cache(void **state)
+TEST(test_the_public_call_reports_a_corrupt_cache)
 {
-    (void)state;
 #if KVP_CHECK >= 2
     print_message("skipped: at this check level the library stops at a broken cache\n");
     skip();
@@ -542,13 +538,4 @@ static void test_the_public_call_reports_a_corrupt_cache(void **state)
 #endif
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_planted_fault_is_named),
-        cmocka_unit_test(test_the_audit_changes_nothing),
-        cmocka_unit_test(test_levels_are_1_to_3),
-        cmocka_unit_test(test_the_public_call_reports_a_corrupt_cache),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

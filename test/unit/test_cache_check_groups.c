@@ -74,9 +74,8 @@ static void n3_block_of_another_group(struct scene *s)
         (uint32_t)s->rows[0][2];
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {m2_tree_too_large, "M2 a tree has no slots", 3},
         {m2_tree_without_slots, "M2 a tree has no slots", 3},
@@ -89,10 +88,4 @@ static void test_every_planted_fault_is_named(void **state)
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_planted_fault_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -126,9 +126,8 @@ static void l3_beyond_the_limit(struct scene *s)
     s->lending->limit = 2;
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {l2_no_node, "L2 a block of a load is not its alone", 3},
         {l2_held_besides, "L2 a block of a load is not its alone", 3},
@@ -194,9 +193,8 @@ static void slots_beyond_the_limit(struct scene *s)
     s->lending->slot_limit = 0;
 }
 
-static void test_every_planted_fault_of_a_slot_is_named(void **state)
+TEST(test_every_planted_fault_of_a_slot_is_named)
 {
-    (void)state;
     const struct {
         void (*plant)(struct scene *scene);
         const char *detail;
@@ -219,11 +217,4 @@ static void test_every_planted_fault_of_a_slot_is_named(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_planted_fault_is_named),
-        cmocka_unit_test(test_every_planted_fault_of_a_slot_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -111,9 +111,8 @@ static void k3_no_such_node_before(struct scene *s)
     s->kin[s->second].before = UINT32_MAX;
 }
 
-static void test_what_is_planted_is_found(void **state)
+TEST(test_what_is_planted_is_found)
 {
-    (void)state;
     const struct planted faults[] = {
         {k1_lost_and_not_marked, "K1", 3},
         {k1_without_a_block_and_not_marked, "K1", 3},
@@ -132,10 +131,4 @@ static void test_what_is_planted_is_found(void **state)
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_planted_is_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

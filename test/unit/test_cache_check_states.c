@@ -177,9 +177,8 @@ static void make_swapped_scene(struct scene *scene)
     assert_ok(kvp_seq_swap_out(scene->cache, &seq, 1, NULL));
 }
 
-static void test_faults_on_the_host_are_named(void **state)
+TEST(test_faults_on_the_host_are_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {s6_writes_on_the_host, "S6 a sequence on the host writes a slot", 3},
         {s6_reads_a_checkpoint_there, "S6 a sequence on the host writes a slot", 3},
@@ -190,9 +189,8 @@ static void test_faults_on_the_host_are_named(void **state)
     assert_planted(&scene, make_swapped_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {s2_no_such_slot, "S2 a sequence's slot is none", 3},
         {s2_no_such_slot_to_write, "S2 a sequence's slot is none", 3},
@@ -210,9 +208,8 @@ static void test_every_planted_fault_is_named(void **state)
     assert_planted(&scene, make_scene, faults, sizeof(faults) / sizeof(*faults));
 }
 
-static void test_faults_in_who_owns_slots_are_named(void **state)
+TEST(test_faults_in_who_owns_slots_are_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {q1_reads_anothers_slot, "Q1 a slot counts for another namespace", 3},
         {q1_writes_anothers_slot, "Q1 a slot counts for another namespace", 3},
@@ -275,9 +272,8 @@ static void b2_one_parked_more(struct scene *s)
     s->cache->states.pool.n_parked++;
 }
 
-static void test_faults_of_steps_are_named(void **state)
+TEST(test_faults_of_steps_are_named)
 {
-    (void)state;
     const char *s7 = "S7 a slot of a step that is out is none, or is of no use";
     const struct planted faults[] = {
         {s7_a_checkpoint, s7, 3},
@@ -341,9 +337,8 @@ static void x3_a_checkpoint(struct scene *s)
     kvpi_states_attach(s->cache, s->nodes[1], s->state->read);
 }
 
-static void test_faults_of_arrivals_are_named(void **state)
+TEST(test_faults_of_arrivals_are_named)
 {
-    (void)state;
     const char *x3 = "X3 a state is awaited that no copy brings, or that is hit";
     const struct planted faults[] = {
         {x3_of_a_plan_without_the_copy, x3, 3},
@@ -403,9 +398,8 @@ static void q1_anothers_slot_in_the_ring(struct scene *s)
     give_away(s, s->state->ring[1]);
 }
 
-static void test_faults_of_rings_are_named(void **state)
+TEST(test_faults_of_rings_are_named)
 {
-    (void)state;
     const char *s9 = "S9 a ring has a slot that is none, or has too many";
     const struct planted faults[] = {
         {s9_a_checkpoint, s9, 3},
@@ -421,9 +415,8 @@ static void test_faults_of_rings_are_named(void **state)
 
 /* ------------------------------------------------------------------------------------ arguments */
 
-static void test_wrong_arguments(void **state)
+TEST(test_wrong_arguments)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 6;
     world w = make_world(&config);
@@ -460,16 +453,4 @@ static void test_wrong_arguments(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_planted_fault_is_named),
-        cmocka_unit_test(test_faults_on_the_host_are_named),
-        cmocka_unit_test(test_faults_in_who_owns_slots_are_named),
-        cmocka_unit_test(test_faults_of_steps_are_named),
-        cmocka_unit_test(test_faults_of_arrivals_are_named),
-        cmocka_unit_test(test_faults_of_rings_are_named),
-        cmocka_unit_test(test_wrong_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -70,9 +70,8 @@ static struct kvpi_copy *first_copy(const struct scene *s)
 
 /* Of an arena from elsewhere that is looked at first: a tier is the device, or the host without
  * slots to write. */
-static void test_tiers_that_are_none(void **state)
+TEST(test_tiers_that_are_none)
 {
-    (void)state;
     static const struct {
         uint16_t tier;
         uint32_t exclusive;
@@ -249,9 +248,8 @@ static void x2_onto_itself(struct scene *s)
     first_copy(s)->src_tier = first_copy(s)->dst_tier;
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     const struct planted faults[] = {
         {b2_host_sum, "B2", 1},
         {b2_parked_sum, "B2", 1},
@@ -286,9 +284,8 @@ static void test_every_planted_fault_is_named(void **state)
 }
 
 /* The cache adds the counts up first; a pool by itself knows how many are parked. */
-static void test_a_pool_counts_what_is_parked(void **state)
+TEST(test_a_pool_counts_what_is_parked)
 {
-    (void)state;
     struct scene scene;
     uint64_t block;
     const char *detail;
@@ -301,9 +298,8 @@ static void test_a_pool_counts_what_is_parked(void **state)
     end_world(&scene.w);
 }
 
-static void test_the_audit_changes_nothing(void **state)
+TEST(test_the_audit_changes_nothing)
 {
-    (void)state;
     struct scene scene;
     make_scene(&scene);
     char *before = malloc(scene.w.arena_bytes);
@@ -315,13 +311,4 @@ static void test_the_audit_changes_nothing(void **state)
     end_world(&scene.w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiers_that_are_none),
-        cmocka_unit_test(test_every_planted_fault_is_named),
-        cmocka_unit_test(test_a_pool_counts_what_is_parked),
-        cmocka_unit_test(test_the_audit_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -39,9 +39,8 @@ static void check_kept(uint32_t size, uint32_t R)
     end_world(&w);
 }
 
-static void test_what_is_kept_at_every_edge(void **state)
+TEST(test_what_is_kept_at_every_edge)
 {
-    (void)state;
     for (uint32_t size = 1; size <= 5; size++) {
         for (uint32_t R = 1; R <= 2 * size + 3; R++) {
             check_kept(size, R);
@@ -50,9 +49,8 @@ static void test_what_is_kept_at_every_edge(void **state)
 }
 
 /* R = 6, S = 4, the figure of windows.h. */
-static void test_the_example_of_the_header(void **state)
+TEST(test_the_example_of_the_header)
 {
-    (void)state;
     const kvp_window window = {KVP_CHUNKED, 6};
     const kvp_config config = groups_config(S, 15, &window, 1);
     world w = make_world(&config);
@@ -69,9 +67,8 @@ static void test_the_example_of_the_header(void **state)
     end_world(&w);
 }
 
-static void test_a_chunk_longer_than_the_sequence_drops_nothing(void **state)
+TEST(test_a_chunk_longer_than_the_sequence_drops_nothing)
 {
-    (void)state;
     const uint32_t lengths[] = {61, 64, UINT32_MAX};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
         world w = window_world(15, KVP_CHUNKED, lengths[i]);
@@ -85,9 +82,8 @@ static void test_a_chunk_longer_than_the_sequence_drops_nothing(void **state)
 /* ----------------------------------------------------------------------------------------- hits */
 
 /* Chunks of 8: with blocks of chunk 0 gone from its group, prompts hit what ends behind it. */
-static void test_a_hit_needs_only_its_last_chunk(void **state)
+TEST(test_a_hit_needs_only_its_last_chunk)
 {
-    (void)state;
     world w = chunk_world(14, 8);
     kvp_open_info info;
     const kvp_seq first = open_seq(&w, ints(0), 24, NULL);
@@ -111,9 +107,8 @@ static void test_a_hit_needs_only_its_last_chunk(void **state)
     end_world(&w);
 }
 
-static void test_a_hit_up_to_a_chunk_takes_nothing_of_the_group(void **state)
+TEST(test_a_hit_up_to_a_chunk_takes_nothing_of_the_group)
 {
-    (void)state;
     world w = chunk_world(20, 8);
     kvp_open_info info;
     leave_cached(&w, ints(0), 16);
@@ -154,9 +149,8 @@ static void check_back(uint32_t n, uint32_t at, uint32_t R)
     end_world(&w);
 }
 
-static void test_forks_and_cuts_at_every_place(void **state)
+TEST(test_forks_and_cuts_at_every_place)
 {
-    (void)state;
     for (uint32_t R = 1; R <= 11; R++) {
         for (uint32_t n = 14; n <= 18; n++) {
             for (uint32_t at = 0; at <= n; at++) {
@@ -168,9 +162,8 @@ static void test_forks_and_cuts_at_every_place(void **state)
 
 /* --------------------------------------------------------------------------- a sequence's own */
 
-static void test_a_sequence_can_have_chunks_of_its_own(void **state)
+TEST(test_a_sequence_can_have_chunks_of_its_own)
 {
-    (void)state;
     world w = window_world(31, 0, 0);
     const kvp_seq seq = open_done(&w, ints(0), LENGTH);
     assert_released(set_window(&w, 0, seq, KVP_CHUNKED, 10), 0, 5); /* 25, run again, sees 20 */
@@ -183,9 +176,8 @@ static void test_a_sequence_can_have_chunks_of_its_own(void **state)
 }
 
 /* A sink, and what of a new chunk lies before tokens that are gone, is of no use. */
-static void test_what_lies_before_a_dropped_entry_goes_too(void **state)
+TEST(test_what_lies_before_a_dropped_entry_goes_too)
 {
-    (void)state;
     world w = window_world(31, 4, 1);
     const kvp_seq seq = open_done(&w, ints(0), 14);
     assert_dropped(&w, 0, seq, 1, 3);
@@ -198,9 +190,8 @@ static void test_what_lies_before_a_dropped_entry_goes_too(void **state)
 }
 
 /* Chunks and a window of as many tokens differ, from the first query on that does not see all. */
-static void test_what_is_computed_with_other_chunks_is_private(void **state)
+TEST(test_what_is_computed_with_other_chunks_is_private)
 {
-    (void)state;
     world w = window_world(15, KVP_CHUNKED, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 24, NULL);
     assert_int_equal(info_of(&w, seq).public_tokens, 24);
@@ -213,9 +204,8 @@ static void test_what_is_computed_with_other_chunks_is_private(void **state)
 
 /* -------------------------------------------------------------------------------------- refused */
 
-static void test_chunks_of_no_tokens_are_refused(void **state)
+TEST(test_chunks_of_no_tokens_are_refused)
 {
-    (void)state;
     const kvp_window empty = {KVP_CHUNKED, 0};
     kvp_config config = groups_config(S, 15, &empty, 1);
     kvp_why why;
@@ -227,19 +217,4 @@ static void test_chunks_of_no_tokens_are_refused(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_kept_at_every_edge),
-        cmocka_unit_test(test_the_example_of_the_header),
-        cmocka_unit_test(test_a_chunk_longer_than_the_sequence_drops_nothing),
-        cmocka_unit_test(test_a_hit_needs_only_its_last_chunk),
-        cmocka_unit_test(test_a_hit_up_to_a_chunk_takes_nothing_of_the_group),
-        cmocka_unit_test(test_forks_and_cuts_at_every_place),
-        cmocka_unit_test(test_a_sequence_can_have_chunks_of_its_own),
-        cmocka_unit_test(test_what_lies_before_a_dropped_entry_goes_too),
-        cmocka_unit_test(test_what_is_computed_with_other_chunks_is_private),
-        cmocka_unit_test(test_chunks_of_no_tokens_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -13,9 +13,8 @@ static kvp_config keep_config(uint32_t S, uint32_t U, uint32_t usable)
 
 /* -------------------------------------------------------------------------------------- sealing */
 
-static void test_only_full_units_up_to_n_are_sealed(void **state)
+TEST(test_only_full_units_up_to_n_are_sealed)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 11, NULL);
@@ -34,9 +33,8 @@ static void test_only_full_units_up_to_n_are_sealed(void **state)
     end_world(&w);
 }
 
-static void test_a_commit_of_what_is_computed_does_nothing(void **state)
+TEST(test_a_commit_of_what_is_computed_does_nothing)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_unchanged(&w, assert_ok(kvp_seq_commit(w.cache, seq, 10)));
@@ -47,9 +45,8 @@ static void test_a_commit_of_what_is_computed_does_nothing(void **state)
     end_world(&w);
 }
 
-static void test_slots_that_were_never_writable_are_not_committed(void **state)
+TEST(test_slots_that_were_never_writable_are_not_committed)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
@@ -60,9 +57,8 @@ static void test_slots_that_were_never_writable_are_not_committed(void **state)
     end_world(&w);
 }
 
-static void test_an_unfilled_value_is_not_sealed_until_it_is_known(void **state)
+TEST(test_an_unfilled_value_is_not_sealed_until_it_is_known)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 2);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 7, 0));
@@ -78,9 +74,8 @@ static void test_an_unfilled_value_is_not_sealed_until_it_is_known(void **state)
 
 /* ---------------------------------------------------------------------------------------- adopt */
 
-static void test_adopt_switches_the_row_and_releases_ours(void **state)
+TEST(test_adopt_switches_the_row_and_releases_ours)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
@@ -100,9 +95,8 @@ static void test_adopt_switches_the_row_and_releases_ours(void **state)
     end_world(&w);
 }
 
-static void test_adopt_holds_a_block_that_is_only_cached(void **state)
+TEST(test_adopt_holds_a_block_that_is_only_cached)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     leave_cached(&w, ints(0), 4); /* computed and left by another, meanwhile */
@@ -113,9 +107,8 @@ static void test_adopt_holds_a_block_that_is_only_cached(void **state)
     end_world(&w);
 }
 
-static void test_adopt_waits_for_the_last_unit_of_the_block(void **state)
+TEST(test_adopt_waits_for_the_last_unit_of_the_block)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     const kvp_seq first = open_seq(&w, ints(0), 4, NULL);
@@ -131,9 +124,8 @@ static void test_adopt_waits_for_the_last_unit_of_the_block(void **state)
     end_world(&w);
 }
 
-static void test_a_unit_of_a_fork_is_sealed_once(void **state)
+TEST(test_a_unit_of_a_fork_is_sealed_once)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 4);
@@ -149,9 +141,8 @@ static void test_a_unit_of_a_fork_is_sealed_once(void **state)
 
 /* ----------------------------------------------------------------------------------------- keep */
 
-static void test_keep_leaves_the_row_and_keeps_a_duplicate(void **state)
+TEST(test_keep_leaves_the_row_and_keeps_a_duplicate)
 {
-    (void)state;
     const kvp_config config = keep_config(4, 4, 15);
     world w = make_world(&config);
     (void)open_done(&w, ints(0), 4);
@@ -169,9 +160,8 @@ static void test_keep_leaves_the_row_and_keeps_a_duplicate(void **state)
     end_world(&w);
 }
 
-static void test_the_oldest_duplicate_takes_the_place_of_an_evicted_block(void **state)
+TEST(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block)
 {
-    (void)state;
     const kvp_config config = keep_config(4, 4, 3);
     world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
@@ -195,9 +185,8 @@ static void test_the_oldest_duplicate_takes_the_place_of_an_evicted_block(void *
     end_world(&w);
 }
 
-static void test_a_duplicate_that_is_released_takes_no_place(void **state)
+TEST(test_a_duplicate_that_is_released_takes_no_place)
 {
-    (void)state;
     const kvp_config config = keep_config(4, 4, 2);
     world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
@@ -214,9 +203,8 @@ static void test_a_duplicate_that_is_released_takes_no_place(void **state)
 
 /* ------------------------------------------------------------------------------- many at a time */
 
-static void test_commit_many_goes_in_order_and_is_all_or_nothing(void **state)
+TEST(test_commit_many_goes_in_order_and_is_all_or_nothing)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 8, NULL), open_seq(&w, ints(0), 8, NULL),
                             open_seq(&w, ints(100), 4, NULL)};
@@ -232,9 +220,8 @@ static void test_commit_many_goes_in_order_and_is_all_or_nothing(void **state)
     end_world(&w);
 }
 
-static void test_commit_many_checks_handles_then_names_then_values_then_states(void **state)
+TEST(test_commit_many_checks_handles_then_names_then_values_then_states)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 4);
     const kvp_seq b = open_seq(&w, ints(100), 4, NULL);
@@ -256,9 +243,8 @@ static void test_commit_many_checks_handles_then_names_then_values_then_states(v
 
 /* ----------------------------------------------------------------------------------- invalidate */
 
-static void test_invalidate_takes_back_what_was_computed(void **state)
+TEST(test_invalidate_takes_back_what_was_computed)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 11);
@@ -285,9 +271,8 @@ static void test_invalidate_takes_back_what_was_computed(void **state)
     end_world(&w);
 }
 
-static void test_invalidate_at_the_end_or_after_what_is_computed(void **state)
+TEST(test_invalidate_at_the_end_or_after_what_is_computed)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL));
@@ -300,9 +285,8 @@ static void test_invalidate_at_the_end_or_after_what_is_computed(void **state)
     end_world(&w);
 }
 
-static void test_cached_blocks_that_lose_their_last_unit_become_free_in_row_order(void **state)
+TEST(test_cached_blocks_that_lose_their_last_unit_become_free_in_row_order)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL));
@@ -319,9 +303,8 @@ static void test_cached_blocks_that_lose_their_last_unit_become_free_in_row_orde
     end_world(&w);
 }
 
-static void test_children_of_a_withdrawn_unit_cannot_be_reached(void **state)
+TEST(test_children_of_a_withdrawn_unit_cannot_be_reached)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     leave_cached(&w, ints(0), 12); /* somebody else went on from there */
@@ -334,9 +317,8 @@ static void test_children_of_a_withdrawn_unit_cannot_be_reached(void **state)
     end_world(&w);
 }
 
-static void test_duplicates_lose_the_content_too(void **state)
+TEST(test_duplicates_lose_the_content_too)
 {
-    (void)state;
     const kvp_config config = keep_config(4, 4, 15);
     world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(0), 4);
@@ -356,9 +338,8 @@ static void test_duplicates_lose_the_content_too(void **state)
     end_world(&w);
 }
 
-static void test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places(void **state)
+TEST(test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places)
 {
-    (void)state;
     world w = small_world(31);
     const kvp_seq a = open_done(&w, ints(0), 12);
     const kvp_seq b = fork_seq(&w, a, 12);
@@ -390,9 +371,8 @@ static void test_sequences_that_share_blocks_are_reported_in_the_order_of_their_
     end_world(&w);
 }
 
-static void test_a_list_that_is_too_small_is_not_written(void **state)
+TEST(test_a_list_that_is_too_small_is_not_written)
 {
-    (void)state;
     world w = small_world(31);
     const kvp_seq a = open_done(&w, ints(0), 8);
     (void)fork_seq(&w, a, 8);
@@ -405,30 +385,4 @@ static void test_a_list_that_is_too_small_is_not_written(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_full_units_up_to_n_are_sealed),
-        cmocka_unit_test(test_a_commit_of_what_is_computed_does_nothing),
-        cmocka_unit_test(test_slots_that_were_never_writable_are_not_committed),
-        cmocka_unit_test(test_an_unfilled_value_is_not_sealed_until_it_is_known),
-        cmocka_unit_test(test_adopt_switches_the_row_and_releases_ours),
-        cmocka_unit_test(test_adopt_holds_a_block_that_is_only_cached),
-        cmocka_unit_test(test_adopt_waits_for_the_last_unit_of_the_block),
-        cmocka_unit_test(test_a_unit_of_a_fork_is_sealed_once),
-        cmocka_unit_test(test_keep_leaves_the_row_and_keeps_a_duplicate),
-        cmocka_unit_test(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block),
-        cmocka_unit_test(test_a_duplicate_that_is_released_takes_no_place),
-        cmocka_unit_test(test_commit_many_goes_in_order_and_is_all_or_nothing),
-        cmocka_unit_test(test_commit_many_checks_handles_then_names_then_values_then_states),
-        cmocka_unit_test(test_invalidate_takes_back_what_was_computed),
-        cmocka_unit_test(test_invalidate_at_the_end_or_after_what_is_computed),
-        cmocka_unit_test(test_cached_blocks_that_lose_their_last_unit_become_free_in_row_order),
-        cmocka_unit_test(test_children_of_a_withdrawn_unit_cannot_be_reached),
-        cmocka_unit_test(test_duplicates_lose_the_content_too),
-        cmocka_unit_test(
-            test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places),
-        cmocka_unit_test(test_a_list_that_is_too_small_is_not_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

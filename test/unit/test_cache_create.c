@@ -11,9 +11,8 @@
 /* Up to the end of its last field: what fills the struct up after that is nobody's. */
 #define CONFIG_BYTES (offsetof(kvp_config, max_events) + sizeof(uint32_t))
 
-static void test_the_defaults_are_those_of_the_header(void **state)
+TEST(test_the_defaults_are_those_of_the_header)
 {
-    (void)state;
     kvp_config config;
     memset(&config, 0xA5, sizeof(config));
     kvp_config_init(&config);
@@ -71,9 +70,8 @@ static kvp_config with_field(const struct field *field)
     return config;
 }
 
-static void test_every_field_out_of_range_is_refused(void **state)
+TEST(test_every_field_out_of_range_is_refused)
 {
-    (void)state;
     static const struct field fields[] = {
         FIELD(block_tokens, 0),
         FIELD(block_tokens, 65537),
@@ -111,9 +109,8 @@ static void test_every_field_out_of_range_is_refused(void **state)
     }
 }
 
-static void test_every_field_at_its_bound_is_taken(void **state)
+TEST(test_every_field_at_its_bound_is_taken)
 {
-    (void)state;
     static const struct field fields[] = {
         FIELD(block_tokens, 65536),
         FIELD(unit_tokens, 0),
@@ -150,9 +147,8 @@ static void test_every_field_at_its_bound_is_taken(void **state)
     }
 }
 
-static void test_the_watermark_is_a_fraction(void **state)
+TEST(test_the_watermark_is_a_fraction)
 {
-    (void)state;
     const struct {
         double watermark;
         kvp_status status;
@@ -166,9 +162,8 @@ static void test_the_watermark_is_a_fraction(void **state)
     }
 }
 
-static void test_another_struct_size_is_refused(void **state)
+TEST(test_another_struct_size_is_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.struct_size--;
     expect_config(&config, KVP_E_ARG);
@@ -177,9 +172,8 @@ static void test_another_struct_size_is_refused(void **state)
     expect_config(NULL, KVP_E_ARG);
 }
 
-static void test_too_many_units_for_32_bits_are_refused(void **state)
+TEST(test_too_many_units_for_32_bits_are_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 1, 7);
     config.n_blocks = 1u << 30;
     expect_config(&config, KVP_E_ARG);
@@ -187,9 +181,8 @@ static void test_too_many_units_for_32_bits_are_refused(void **state)
     expect_taken(&config);
 }
 
-static void test_the_configuration_reads_back_resolved(void **state)
+TEST(test_the_configuration_reads_back_resolved)
 {
-    (void)state;
     static const int32_t set[] = {9, 3, 7};
     kvp_config config = config_of(4, 0, 7);
     config.max_copies = 0;
@@ -221,9 +214,8 @@ static void test_the_configuration_reads_back_resolved(void **state)
     end_world(&w);
 }
 
-static void test_a_host_tier_gives_the_plan_room_for_every_block(void **state)
+TEST(test_a_host_tier_gives_the_plan_room_for_every_block)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.host_blocks = 2;
     world w = make_world(&config);
@@ -239,9 +231,8 @@ static void test_a_host_tier_gives_the_plan_room_for_every_block(void **state)
 }
 
 /* Units that lost their blocks keep their nodes while what follows them is cached on some tier. */
-static void test_a_host_tier_gives_a_node_more_for_every_four_units(void **state)
+TEST(test_a_host_tier_gives_a_node_more_for_every_four_units)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.host_blocks = 401;
@@ -254,9 +245,8 @@ static void test_a_host_tier_gives_a_node_more_for_every_four_units(void **state
 }
 
 /* And more of them with states: what lies behind an evicted checkpoint stays longer. */
-static void test_states_give_a_node_more_for_every_unit(void **state)
+TEST(test_states_give_a_node_more_for_every_unit)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.state_slots = 2;
@@ -268,9 +258,8 @@ static void test_states_give_a_node_more_for_every_unit(void **state)
     end_world(&w);
 }
 
-static void test_the_largest_pool_gets_as_many_nodes_as_there_can_be(void **state)
+TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
 {
-    (void)state;
     kvp_config config = config_of(4, 1, 7);
     if (SIZE_MAX == UINT32_MAX) {
         skip();
@@ -285,9 +274,8 @@ static void test_the_largest_pool_gets_as_many_nodes_as_there_can_be(void **stat
     assert_int_equal(few, most);
 }
 
-static void test_the_largest_pool_gets_as_many_copies_as_there_can_be(void **state)
+TEST(test_the_largest_pool_gets_as_many_copies_as_there_can_be)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     if (SIZE_MAX == UINT32_MAX) {
         skip();
@@ -305,9 +293,8 @@ static void test_the_largest_pool_gets_as_many_copies_as_there_can_be(void **sta
 
 /* ------------------------------------------------------------------------------------ the arena */
 
-static void test_cache_bytes_is_exactly_what_create_takes(void **state)
+TEST(test_cache_bytes_is_exactly_what_create_takes)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 7);
     size_t bytes;
     kvp_cache *cache = NULL;
@@ -328,9 +315,8 @@ static void test_cache_bytes_is_exactly_what_create_takes(void **state)
     free(arena);
 }
 
-static void test_a_misaligned_arena_is_refused(void **state)
+TEST(test_a_misaligned_arena_is_refused)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     size_t bytes;
     kvp_cache *cache = NULL;
@@ -344,18 +330,16 @@ static void test_a_misaligned_arena_is_refused(void **state)
     free(arena);
 }
 
-static void test_missing_pointers_are_refused(void **state)
+TEST(test_missing_pointers_are_refused)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     assert_status(KVP_E_ARG, kvp_cache_bytes(&config, NULL));
     assert_status(KVP_E_ARG, kvp_cache_create(&config, NULL, 0, NULL));
     kvp_cache_destroy(NULL);
 }
 
-static void test_an_arena_that_the_system_does_not_have_is_no_memory(void **state)
+TEST(test_an_arena_that_the_system_does_not_have_is_no_memory)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     kvp_cache *cache = NULL;
     size_t bytes;
@@ -382,9 +366,8 @@ static void use_a_little(world *w)
     leave_cached(w, ints(100), 12);
 }
 
-static void test_a_mapped_arena_does_the_same_as_the_callers(void **state)
+TEST(test_a_mapped_arena_does_the_same_as_the_callers)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     world mapped = w;
@@ -405,9 +388,8 @@ static void test_a_mapped_arena_does_the_same_as_the_callers(void **state)
     end_world(&w);
 }
 
-static void test_a_handle_of_another_cache_is_refused_though_all_else_is_equal(void **state)
+TEST(test_a_handle_of_another_cache_is_refused_though_all_else_is_equal)
 {
-    (void)state;
     world a = small_world(7);
     world b = small_world(7);
     const kvp_seq of_a = open_done(&a, ints(0), 4);
@@ -431,9 +413,8 @@ static world copy_world(const world *w)
     return copy;
 }
 
-static void test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles(void **state)
+TEST(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     leave_cached(&w, ints(100), 12);
@@ -462,9 +443,8 @@ static void test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles(void **s
     end_world(&w);
 }
 
-static void test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own(void **state)
+TEST(test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world mapped;
     assert_ok(kvp_cache_bytes(&config, &mapped.arena_bytes));
@@ -490,9 +470,8 @@ static int count_write(void *context, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-static void test_a_recording_does_not_go_along_with_a_copy(void **state)
+TEST(test_a_recording_does_not_go_along_with_a_copy)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     int n_writes = 0;
     const kvp_sink sink = {&n_writes, count_write};
@@ -519,9 +498,8 @@ static void test_a_recording_does_not_go_along_with_a_copy(void **state)
 
 /* ---------------------------------------------------------------------------------------- reset */
 
-static void test_reset_closes_and_drops_everything(void **state)
+TEST(test_reset_closes_and_drops_everything)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 7);
     world w = make_world(&config);
     kvp_copy copies[1];
@@ -558,9 +536,8 @@ static void test_reset_closes_and_drops_everything(void **state)
     end_world(&w);
 }
 
-static void test_reset_empties_the_list_of_evicted_blocks(void **state)
+TEST(test_reset_empties_the_list_of_evicted_blocks)
 {
-    (void)state;
     world w = small_world(1);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 4);
@@ -571,9 +548,8 @@ static void test_reset_empties_the_list_of_evicted_blocks(void **state)
     end_world(&w);
 }
 
-static void test_reset_with_every_namespace_open_and_no_node_to_spare(void **state)
+TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 3);
     config.max_namespaces = 3;
     config.n_nodes = 4;
@@ -589,33 +565,4 @@ static void test_reset_with_every_namespace_open_and_no_node_to_spare(void **sta
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_defaults_are_those_of_the_header),
-        cmocka_unit_test(test_every_field_out_of_range_is_refused),
-        cmocka_unit_test(test_every_field_at_its_bound_is_taken),
-        cmocka_unit_test(test_the_watermark_is_a_fraction),
-        cmocka_unit_test(test_another_struct_size_is_refused),
-        cmocka_unit_test(test_too_many_units_for_32_bits_are_refused),
-        cmocka_unit_test(test_the_configuration_reads_back_resolved),
-        cmocka_unit_test(test_a_host_tier_gives_the_plan_room_for_every_block),
-        cmocka_unit_test(test_a_host_tier_gives_a_node_more_for_every_four_units),
-        cmocka_unit_test(test_states_give_a_node_more_for_every_unit),
-        cmocka_unit_test(test_the_largest_pool_gets_as_many_nodes_as_there_can_be),
-        cmocka_unit_test(test_the_largest_pool_gets_as_many_copies_as_there_can_be),
-        cmocka_unit_test(test_cache_bytes_is_exactly_what_create_takes),
-        cmocka_unit_test(test_a_misaligned_arena_is_refused),
-        cmocka_unit_test(test_missing_pointers_are_refused),
-        cmocka_unit_test(test_an_arena_that_the_system_does_not_have_is_no_memory),
-        cmocka_unit_test(test_a_mapped_arena_does_the_same_as_the_callers),
-        cmocka_unit_test(test_a_handle_of_another_cache_is_refused_though_all_else_is_equal),
-        cmocka_unit_test(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles),
-        cmocka_unit_test(test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own),
-        cmocka_unit_test(test_a_recording_does_not_go_along_with_a_copy),
-        cmocka_unit_test(test_reset_closes_and_drops_everything),
-        cmocka_unit_test(test_reset_empties_the_list_of_evicted_blocks),
-        cmocka_unit_test(test_reset_with_every_namespace_open_and_no_node_to_spare),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -21,9 +21,8 @@ static uint32_t drop(world *w, uint32_t tier, const int32_t *blocks, uint32_t n_
     drop(w, KVP_HOST, (const int32_t[]){__VA_ARGS__},                                              \
          sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t))
 
-static void test_cached_blocks_become_free_and_are_taken_first(void **state)
+TEST(test_cached_blocks_become_free_and_are_taken_first)
 {
-    (void)state;
     world w = small_world(6);
     leave_cached(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 4, 3, 2, 1);
@@ -51,9 +50,8 @@ static void test_cached_blocks_become_free_and_are_taken_first(void **state)
 }
 
 /* Block 3 was behind block 2; when 2 is computed again, 3 is hit again. */
-static void test_what_is_behind_a_dropped_block_waits_for_it(void **state)
+TEST(test_what_is_behind_a_dropped_block_waits_for_it)
 {
-    (void)state;
     world w = small_world(6);
     leave_cached(&w, ints(0), 12);
     assert_int_equal(drop_device(&w, 2), 1);
@@ -64,9 +62,8 @@ static void test_what_is_behind_a_dropped_block_waits_for_it(void **state)
     end_world(&w);
 }
 
-static void test_held_blocks_keep_their_content(void **state)
+TEST(test_held_blocks_keep_their_content)
 {
-    (void)state;
     world w = small_world(6);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     leave_cached(&w, ints(100), 4);
@@ -84,9 +81,8 @@ static void test_held_blocks_keep_their_content(void **state)
 }
 
 /* Two sequences computed the same; with KVP_KEEP the second one's block is a duplicate. */
-static void test_a_duplicate_takes_the_place(void **state)
+TEST(test_a_duplicate_takes_the_place)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 6);
     config.commit_policy = KVP_KEEP;
     config.max_events = 16;
@@ -107,9 +103,8 @@ static void test_a_duplicate_takes_the_place(void **state)
     end_world(&w);
 }
 
-static void test_each_unit_is_told(void **state)
+TEST(test_each_unit_is_told)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 4); /* two units a block */
     config.max_events = 16;
     world w = make_world(&config);
@@ -127,9 +122,8 @@ static void test_each_unit_is_told(void **state)
     end_world(&w);
 }
 
-static void test_each_tier_by_itself_and_nothing_is_kept(void **state)
+TEST(test_each_tier_by_itself_and_nothing_is_kept)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w); /* host blocks 1 and 2 have it */
@@ -151,9 +145,8 @@ static void test_each_tier_by_itself_and_nothing_is_kept(void **state)
 }
 
 /* A device block that nobody reads yet, and that the plan was to fill. */
-static void test_a_copy_into_a_dropped_block_is_not_made(void **state)
+TEST(test_a_copy_into_a_dropped_block_is_not_made)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
@@ -167,9 +160,8 @@ static void test_a_copy_into_a_dropped_block_is_not_made(void **state)
     end_world(&w);
 }
 
-static void test_a_parked_block_is_free_when_its_steps_are_done(void **state)
+TEST(test_a_parked_block_is_free_when_its_steps_are_done)
 {
-    (void)state;
     world w = steps_world(3, 0);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     pass_step(&w);
@@ -189,9 +181,8 @@ static void test_a_parked_block_is_free_when_its_steps_are_done(void **state)
     end_world(&w);
 }
 
-static void test_quotas_count_it_no_longer(void **state)
+TEST(test_quotas_count_it_no_longer)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 4);
     config.quotas = 1;
     world w = make_world(&config);
@@ -204,9 +195,8 @@ static void test_quotas_count_it_no_longer(void **state)
     end_world(&w);
 }
 
-static void test_what_a_store_reads_stays(void **state)
+TEST(test_what_a_store_reads_stays)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_loads = 1;
     world w = make_world(&config);
@@ -223,9 +213,8 @@ static void test_what_a_store_reads_stays(void **state)
 }
 
 /* A prompt is hit as far as every group has it, so one group's block is enough. */
-static void test_one_group_loses_its_block(void **state)
+TEST(test_one_group_loses_its_block)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 8);
     config.n_groups = 2;
     world w = make_world(&config);
@@ -238,9 +227,8 @@ static void test_one_group_loses_its_block(void **state)
     end_world(&w);
 }
 
-static void test_what_is_refused_changes_nothing(void **state)
+TEST(test_what_is_refused_changes_nothing)
 {
-    (void)state;
     world w = tiers_world(3, 3);
     uint32_t n = 77;
     leave_cached(&w, ints(0), 12);
@@ -266,21 +254,4 @@ static void test_what_is_refused_changes_nothing(void **state)
     end_world(&plain);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cached_blocks_become_free_and_are_taken_first),
-        cmocka_unit_test(test_what_is_behind_a_dropped_block_waits_for_it),
-        cmocka_unit_test(test_held_blocks_keep_their_content),
-        cmocka_unit_test(test_a_duplicate_takes_the_place),
-        cmocka_unit_test(test_each_unit_is_told),
-        cmocka_unit_test(test_each_tier_by_itself_and_nothing_is_kept),
-        cmocka_unit_test(test_a_copy_into_a_dropped_block_is_not_made),
-        cmocka_unit_test(test_a_parked_block_is_free_when_its_steps_are_done),
-        cmocka_unit_test(test_quotas_count_it_no_longer),
-        cmocka_unit_test(test_what_a_store_reads_stays),
-        cmocka_unit_test(test_one_group_loses_its_block),
-        cmocka_unit_test(test_what_is_refused_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

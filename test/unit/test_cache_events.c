@@ -103,9 +103,8 @@ static uint64_t skip_all(const world *w, uint64_t from)
 
 /* --------------------------------------------------------------------------- stored and removed */
 
-static void test_a_unit_is_stored_when_it_is_sealed(void **state)
+TEST(test_a_unit_is_stored_when_it_is_sealed)
 {
-    (void)state;
     world w = events_world(15, 0);
     kvp_hash chain[4];
     uint64_t from = 1;
@@ -123,9 +122,8 @@ static void test_a_unit_is_stored_when_it_is_sealed(void **state)
     end_world(&w);
 }
 
-static void test_who_shares_what_is_there_tells_nothing(void **state)
+TEST(test_who_shares_what_is_there_tells_nothing)
 {
-    (void)state;
     world w = events_world(15, 0);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -141,9 +139,8 @@ static void test_who_shares_what_is_there_tells_nothing(void **state)
     end_world(&w);
 }
 
-static void test_a_unit_is_removed_when_it_is_evicted(void **state)
+TEST(test_a_unit_is_removed_when_it_is_evicted)
 {
-    (void)state;
     world w = events_world(2, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -156,9 +153,8 @@ static void test_a_unit_is_removed_when_it_is_evicted(void **state)
     end_world(&w);
 }
 
-static void test_each_tier_has_its_events(void **state)
+TEST(test_each_tier_has_its_events)
 {
-    (void)state;
     world w = events_world(15, 15);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -179,9 +175,8 @@ static void test_each_tier_has_its_events(void **state)
     end_world(&w);
 }
 
-static void test_a_duplicate_that_takes_the_place_is_not_told(void **state)
+TEST(test_a_duplicate_that_takes_the_place_is_not_told)
 {
-    (void)state;
     kvp_config config = events_config(2, 0);
     config.commit_policy = KVP_KEEP;
     world w = make_world(&config);
@@ -203,9 +198,8 @@ static void test_a_duplicate_that_takes_the_place_is_not_told(void **state)
     end_world(&w);
 }
 
-static void test_what_is_written_over_is_removed(void **state)
+TEST(test_what_is_written_over_is_removed)
 {
-    (void)state;
     world w = events_world(15, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -221,9 +215,8 @@ static void test_what_is_written_over_is_removed(void **state)
 
 /* Somebody else's units behind a withdrawn one stay in the set, and their hashes are those of the
  * units that are computed anew: one element, until the last of both goes. */
-static void test_equal_hashes_are_one_element(void **state)
+TEST(test_equal_hashes_are_one_element)
 {
-    (void)state;
     world w = events_world(7, 0);
     kvp_hash chain[4];
     chain_of("", 0, 3, chain);
@@ -250,9 +243,8 @@ static void test_equal_hashes_are_one_element(void **state)
     end_world(&w);
 }
 
-static void test_with_overlapped_steps_it_is_told_when_the_step_takes_effect(void **state)
+TEST(test_with_overlapped_steps_it_is_told_when_the_step_takes_effect)
 {
-    (void)state;
     kvp_config config = events_config(15, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
     world w = make_world(&config);
@@ -275,9 +267,8 @@ static void test_with_overlapped_steps_it_is_told_when_the_step_takes_effect(voi
     end_world(&w);
 }
 
-static void test_a_failed_step_tells_nothing(void **state)
+TEST(test_a_failed_step_tells_nothing)
 {
-    (void)state;
     kvp_config config = events_config(15, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
     world w = make_world(&config);
@@ -292,9 +283,8 @@ static void test_a_failed_step_tells_nothing(void **state)
 
 /* -------------------------------------------------------------------------------------- cleared */
 
-static void test_a_flush_clears_and_what_goes_later_is_silent(void **state)
+TEST(test_a_flush_clears_and_what_goes_later_is_silent)
 {
-    (void)state;
     world w = events_world(2, 2);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -311,18 +301,16 @@ static void test_a_flush_clears_and_what_goes_later_is_silent(void **state)
     end_world(&w);
 }
 
-static void test_a_flush_of_nothing_clears_nothing(void **state)
+TEST(test_a_flush_of_nothing_clears_nothing)
 {
-    (void)state;
     world w = events_world(2, 0);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     expect_none(&w, 1);
     end_world(&w);
 }
 
-static void test_a_flush_without_a_new_root_clears_as_well(void **state)
+TEST(test_a_flush_without_a_new_root_clears_as_well)
 {
-    (void)state;
     kvp_config config = events_config(4, 0);
     config.n_nodes = 5;
     world w = make_world(&config);
@@ -339,9 +327,8 @@ static void test_a_flush_without_a_new_root_clears_as_well(void **state)
     end_world(&w);
 }
 
-static void test_the_same_hashes_are_stored_anew_though_flushed_ones_wait(void **state)
+TEST(test_the_same_hashes_are_stored_anew_though_flushed_ones_wait)
 {
-    (void)state;
     world w = events_world(4, 0);
     kvp_hash chain[3];
     chain_of("", 0, 2, chain);
@@ -356,9 +343,8 @@ static void test_the_same_hashes_are_stored_anew_though_flushed_ones_wait(void *
     end_world(&w);
 }
 
-static void test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told(void **state)
+TEST(test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told)
 {
-    (void)state;
     world w = events_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -372,9 +358,8 @@ static void test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told(vo
     end_world(&w);
 }
 
-static void test_each_namespace_is_cleared_by_its_root(void **state)
+TEST(test_each_namespace_is_cleared_by_its_root)
 {
-    (void)state;
     world w = events_world(15, 0);
     const kvp_prompt prompt = prompt_of(ints(0), 4);
     kvp_hash mine[2];
@@ -399,9 +384,8 @@ static void test_each_namespace_is_cleared_by_its_root(void **state)
     end_world(&w);
 }
 
-static void test_reset_clears_everything(void **state)
+TEST(test_reset_clears_everything)
 {
-    (void)state;
     world w = events_world(7, 7);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     kvp_hash chain[3];
@@ -418,9 +402,8 @@ static void test_reset_clears_everything(void **state)
 
 /* ---------------------------------------------------------------------------- reading, the ring */
 
-static void test_only_the_newest_events_are_remembered(void **state)
+TEST(test_only_the_newest_events_are_remembered)
 {
-    (void)state;
     kvp_config config = events_config(15, 0);
     config.max_events = 4;
     world w = make_world(&config);
@@ -446,9 +429,8 @@ static void test_only_the_newest_events_are_remembered(void **state)
     end_world(&w);
 }
 
-static void test_reading_takes_nothing_away(void **state)
+TEST(test_reading_takes_nothing_away)
 {
-    (void)state;
     world w = events_world(15, 0);
     kvp_event events[8];
     kvp_event again[8];
@@ -470,9 +452,8 @@ static void test_reading_takes_nothing_away(void **state)
     end_world(&w);
 }
 
-static void test_tokens_stand_at_their_events_place(void **state)
+TEST(test_tokens_stand_at_their_events_place)
 {
-    (void)state;
     world w = events_world(2, 0);
     kvp_event events[8];
     int32_t tokens[32];
@@ -488,9 +469,8 @@ static void test_tokens_stand_at_their_events_place(void **state)
     end_world(&w);
 }
 
-static void test_without_events_there_is_nothing_to_read(void **state)
+TEST(test_without_events_there_is_nothing_to_read)
 {
-    (void)state;
     world w = small_world(7);
     kvp_event event;
     uint32_t n = 77;
@@ -503,9 +483,8 @@ static void test_without_events_there_is_nothing_to_read(void **state)
     end_world(&w);
 }
 
-static void test_a_snapshot_lists_the_set_from_the_root_on(void **state)
+TEST(test_a_snapshot_lists_the_set_from_the_root_on)
 {
-    (void)state;
     world w = events_world(15, 15);
     kvp_event events[6];
     int32_t tokens[24];
@@ -535,9 +514,8 @@ static void test_a_snapshot_lists_the_set_from_the_root_on(void **state)
     end_world(&w);
 }
 
-static void test_a_snapshot_asks_for_room(void **state)
+TEST(test_a_snapshot_asks_for_room)
 {
-    (void)state;
     world w = events_world(15, 0);
     kvp_event events[2] = {{.number = 77}, {.number = 77}};
     uint32_t n = 77;
@@ -556,31 +534,4 @@ static void test_a_snapshot_asks_for_room(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_unit_is_stored_when_it_is_sealed),
-        cmocka_unit_test(test_who_shares_what_is_there_tells_nothing),
-        cmocka_unit_test(test_a_unit_is_removed_when_it_is_evicted),
-        cmocka_unit_test(test_each_tier_has_its_events),
-        cmocka_unit_test(test_a_duplicate_that_takes_the_place_is_not_told),
-        cmocka_unit_test(test_what_is_written_over_is_removed),
-        cmocka_unit_test(test_equal_hashes_are_one_element),
-        cmocka_unit_test(test_with_overlapped_steps_it_is_told_when_the_step_takes_effect),
-        cmocka_unit_test(test_a_failed_step_tells_nothing),
-        cmocka_unit_test(test_a_flush_clears_and_what_goes_later_is_silent),
-        cmocka_unit_test(test_a_flush_of_nothing_clears_nothing),
-        cmocka_unit_test(test_a_flush_without_a_new_root_clears_as_well),
-        cmocka_unit_test(test_the_same_hashes_are_stored_anew_though_flushed_ones_wait),
-        cmocka_unit_test(test_what_is_sealed_after_a_flush_cannot_be_found_and_is_not_told),
-        cmocka_unit_test(test_each_namespace_is_cleared_by_its_root),
-        cmocka_unit_test(test_reset_clears_everything),
-        cmocka_unit_test(test_only_the_newest_events_are_remembered),
-        cmocka_unit_test(test_reading_takes_nothing_away),
-        cmocka_unit_test(test_tokens_stand_at_their_events_place),
-        cmocka_unit_test(test_without_events_there_is_nothing_to_read),
-        cmocka_unit_test(test_a_snapshot_lists_the_set_from_the_root_on),
-        cmocka_unit_test(test_a_snapshot_asks_for_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

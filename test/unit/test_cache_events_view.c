@@ -159,9 +159,8 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
 
 /* ----------------------------------------------------------------------------------- some calls */
 
-static void test_what_is_kept_goes_from_one_tier_to_the_other(void **state)
+TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
 {
-    (void)state;
     world w = events_world(1, 1);
     kvp_hash first[2];
     kvp_hash second[2];
@@ -182,9 +181,8 @@ static void test_what_is_kept_goes_from_one_tier_to_the_other(void **state)
     end_world(&w);
 }
 
-static void test_what_is_withdrawn_is_removed_from_both_tiers(void **state)
+TEST(test_what_is_withdrawn_is_removed_from_both_tiers)
 {
-    (void)state;
     world w = events_world(15, 15);
     kvp_hash chain[3];
     struct view v = {.next = 1};
@@ -203,9 +201,8 @@ static void test_what_is_withdrawn_is_removed_from_both_tiers(void **state)
     end_world(&w);
 }
 
-static void test_a_reader_that_fell_behind_goes_on_from_a_snapshot(void **state)
+TEST(test_a_reader_that_fell_behind_goes_on_from_a_snapshot)
 {
-    (void)state;
     kvp_config config = events_config(5, 3);
     config.max_events = 8;
     world w = make_world(&config);
@@ -232,9 +229,8 @@ static void test_a_reader_that_fell_behind_goes_on_from_a_snapshot(void **state)
 }
 
 /* What is restored is stored: a reader of the new cache has the set of the old one. */
-static void test_readers_are_told_what_is_restored(void **state)
+TEST(test_readers_are_told_what_is_restored)
 {
-    (void)state;
     const kvp_config config = events_config(5, 3);
     world w = make_world(&config);
     static struct view v;
@@ -305,9 +301,8 @@ static void use_drawn(struct drawn *d, kvp_seq *seq)
     }
 }
 
-static void test_whoever_applies_the_events_has_the_set(void **state)
+TEST(test_whoever_applies_the_events_has_the_set)
 {
-    (void)state;
     for (uint32_t turn = 0; turn < 16; turn++) {
         static struct view v;
         kvp_config config = tiers_config(4, turn % 2 ? 4 : 2, 6, turn % 4 < 2 ? 4 : 0);
@@ -338,14 +333,4 @@ static void test_whoever_applies_the_events_has_the_set(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_kept_goes_from_one_tier_to_the_other),
-        cmocka_unit_test(test_what_is_withdrawn_is_removed_from_both_tiers),
-        cmocka_unit_test(test_a_reader_that_fell_behind_goes_on_from_a_snapshot),
-        cmocka_unit_test(test_readers_are_told_what_is_restored),
-        cmocka_unit_test(test_whoever_applies_the_events_has_the_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,9 +6,8 @@
 
 /* -------------------------------------------------------------------------------------- growing */
 
-static void test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewer(void **state)
+TEST(test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewer)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 3, NULL);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(3), 1, 0));
@@ -24,9 +23,8 @@ static void test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewe
     end_world(&w);
 }
 
-static void test_reserved_slots_are_written_without_another_block(void **state)
+TEST(test_reserved_slots_are_written_without_another_block)
 {
-    (void)state;
     world w = small_world(15);
     int64_t slots[6];
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -42,9 +40,8 @@ static void test_reserved_slots_are_written_without_another_block(void **state)
     end_world(&w);
 }
 
-static void test_a_new_block_is_taken_in_the_sequences_class(void **state)
+TEST(test_a_new_block_is_taken_in_the_sequences_class)
 {
-    (void)state;
     world w = small_world(15);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.retention = 5;
@@ -57,9 +54,8 @@ static void test_a_new_block_is_taken_in_the_sequences_class(void **state)
     end_world(&w);
 }
 
-static void test_growth_that_does_not_fit_says_what_is_missing(void **state)
+TEST(test_growth_that_does_not_fit_says_what_is_missing)
 {
-    (void)state;
     world w = small_world(4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq other = open_seq(&w, ints(100), 4, NULL);
@@ -74,9 +70,8 @@ static void test_growth_that_does_not_fit_says_what_is_missing(void **state)
     end_world(&w);
 }
 
-static void test_tokens_end_at_max_seq_tokens(void **state)
+TEST(test_tokens_end_at_max_seq_tokens)
 {
-    (void)state;
     world w = small_world(100);
     const kvp_seq seq = open_seq(&w, ints(0), 250, NULL);
     const uint32_t cases[][2] = {{7, 0},          {0, 7},          {6, 1},
@@ -91,9 +86,8 @@ static void test_tokens_end_at_max_seq_tokens(void **state)
     end_world(&w);
 }
 
-static void test_negative_ids_are_refused_everywhere(void **state)
+TEST(test_negative_ids_are_refused_everywhere)
 {
-    (void)state;
     world w = small_world(15);
     int32_t tokens[6] = {1, 2, 3, 4, 5, -1};
     kvp_seq seq;
@@ -112,9 +106,8 @@ static void test_negative_ids_are_refused_everywhere(void **state)
 
 /* -------------------------------------------------------------------------------- copy-on-write */
 
-static void test_a_shared_block_is_copied_up_to_the_tokens_before_the_call(void **state)
+TEST(test_a_shared_block_is_copied_up_to_the_tokens_before_the_call)
 {
-    (void)state;
     world w = small_world(15);
     kvp_copy copies[2];
     const kvp_seq parent = open_done(&w, ints(0), 7);
@@ -129,9 +122,8 @@ static void test_a_shared_block_is_copied_up_to_the_tokens_before_the_call(void 
     end_world(&w);
 }
 
-static void test_a_shared_block_without_computed_tokens_is_replaced_without_a_copy(void **state)
+TEST(test_a_shared_block_without_computed_tokens_is_replaced_without_a_copy)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -147,9 +139,8 @@ static void test_a_shared_block_without_computed_tokens_is_replaced_without_a_co
     end_world(&w);
 }
 
-static void test_computed_units_of_a_copied_block_are_duplicates_in_the_new_one(void **state)
+TEST(test_computed_units_of_a_copied_block_are_duplicates_in_the_new_one)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 3);
     world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 4);
@@ -164,9 +155,8 @@ static void test_computed_units_of_a_copied_block_are_duplicates_in_the_new_one(
     end_world(&w);
 }
 
-static void test_writing_over_sealed_slots_detaches_their_units(void **state)
+TEST(test_writing_over_sealed_slots_detaches_their_units)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -182,9 +172,8 @@ static void test_writing_over_sealed_slots_detaches_their_units(void **state)
     end_world(&w);
 }
 
-static void test_a_duplicate_takes_the_place_of_what_is_written_over(void **state)
+TEST(test_a_duplicate_takes_the_place_of_what_is_written_over)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.commit_policy = KVP_KEEP;
     world w = make_world(&config);
@@ -204,9 +193,8 @@ static void test_a_duplicate_takes_the_place_of_what_is_written_over(void **stat
     end_world(&w);
 }
 
-static void test_a_full_plan_refuses_a_copy(void **state)
+TEST(test_a_full_plan_refuses_a_copy)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -227,9 +215,8 @@ static void test_a_full_plan_refuses_a_copy(void **state)
 }
 
 /* Of j sequences of a batch that share a block with h holders, j copy if h > j, else j - 1. */
-static void test_copies_of_a_batch_are_counted_exactly(void **state)
+TEST(test_copies_of_a_batch_are_counted_exactly)
 {
-    (void)state;
     for (uint32_t h = 1; h <= 5; h++) {
         for (uint32_t j = 1; j <= h; j++) {
             world w = small_world(15);
@@ -253,9 +240,8 @@ static void test_copies_of_a_batch_are_counted_exactly(void **state)
     }
 }
 
-static void test_can_extend_and_extend_agree(void **state)
+TEST(test_can_extend_and_extend_agree)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 10);
     config.max_seq_tokens = 48;
     world w = make_world(&config);
@@ -308,9 +294,8 @@ static void test_can_extend_and_extend_agree(void **state)
 
 /* ----------------------------------------------------------------------- values that come later */
 
-static void test_tokens_without_values_become_units_when_they_are_filled(void **state)
+TEST(test_tokens_without_values_become_units_when_they_are_filled)
 {
-    (void)state;
     world w = small_world(15);
     int32_t tokens[9];
     const kvp_seq seq = open_done(&w, ints(0), 3);
@@ -338,9 +323,8 @@ static void test_tokens_without_values_become_units_when_they_are_filled(void **
     end_world(&w);
 }
 
-static void test_a_fill_adopts_as_a_commit_does(void **state)
+TEST(test_a_fill_adopts_as_a_commit_does)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
@@ -355,9 +339,8 @@ static void test_a_fill_adopts_as_a_commit_does(void **state)
 
 /* -------------------------------------------------------------------------------- no nodes left */
 
-static void test_without_nodes_everything_works_but_tokens_are_not_kept(void **state)
+TEST(test_without_nodes_everything_works_but_tokens_are_not_kept)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.n_nodes = 6; /* the root, and five units */
     world w = make_world(&config);
@@ -387,9 +370,8 @@ static void test_without_nodes_everything_works_but_tokens_are_not_kept(void **s
     end_world(&w);
 }
 
-static void test_a_unit_that_finds_no_node_while_decoding_is_not_kept(void **state)
+TEST(test_a_unit_that_finds_no_node_while_decoding_is_not_kept)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.n_nodes = 5;
     world w = make_world(&config);
@@ -404,27 +386,4 @@ static void test_a_unit_that_finds_no_node_while_decoding_is_not_kept(void **sta
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewer),
-        cmocka_unit_test(test_reserved_slots_are_written_without_another_block),
-        cmocka_unit_test(test_a_new_block_is_taken_in_the_sequences_class),
-        cmocka_unit_test(test_growth_that_does_not_fit_says_what_is_missing),
-        cmocka_unit_test(test_tokens_end_at_max_seq_tokens),
-        cmocka_unit_test(test_negative_ids_are_refused_everywhere),
-        cmocka_unit_test(test_a_shared_block_is_copied_up_to_the_tokens_before_the_call),
-        cmocka_unit_test(test_a_shared_block_without_computed_tokens_is_replaced_without_a_copy),
-        cmocka_unit_test(test_computed_units_of_a_copied_block_are_duplicates_in_the_new_one),
-        cmocka_unit_test(test_writing_over_sealed_slots_detaches_their_units),
-        cmocka_unit_test(test_a_duplicate_takes_the_place_of_what_is_written_over),
-        cmocka_unit_test(test_a_full_plan_refuses_a_copy),
-        cmocka_unit_test(test_copies_of_a_batch_are_counted_exactly),
-        cmocka_unit_test(test_can_extend_and_extend_agree),
-        cmocka_unit_test(test_tokens_without_values_become_units_when_they_are_filled),
-        cmocka_unit_test(test_a_fill_adopts_as_a_commit_does),
-        cmocka_unit_test(test_without_nodes_everything_works_but_tokens_are_not_kept),
-        cmocka_unit_test(test_a_unit_that_finds_no_node_while_decoding_is_not_kept),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -104,9 +104,8 @@ static void expect_same_run(const observed *a, const observed *b)
     assert_memory_equal(a->bytes, b->bytes, sizeof(kvp_stats));
 }
 
-static void test_a_sink_that_refuses_any_write_affects_no_call(void **state)
+TEST(test_a_sink_that_refuses_any_write_affects_no_call)
 {
-    (void)state;
     struct refusing never = {.refuse_at = SIZE_MAX};
     kvp_status stop;
     observed expected = run_recorded(&never, &stop);
@@ -124,9 +123,8 @@ static void test_a_sink_that_refuses_any_write_affects_no_call(void **state)
     drop_observed(&expected);
 }
 
-static void test_a_refused_header_leaves_the_cache_ready_to_record(void **state)
+TEST(test_a_refused_header_leaves_the_cache_ready_to_record)
 {
-    (void)state;
     struct refusing r = {.refuse_at = 0};
     struct refusing never = {.refuse_at = SIZE_MAX};
     const kvp_sink sink = {&never, write_until};
@@ -141,9 +139,8 @@ static void test_a_refused_header_leaves_the_cache_ready_to_record(void **state)
     end_world(&w);
 }
 
-static void test_destroy_ends_a_recording_that_runs(void **state)
+TEST(test_destroy_ends_a_recording_that_runs)
 {
-    (void)state;
     struct refusing never = {.refuse_at = SIZE_MAX};
     world w = make_recorded(&never);
     record_calls(&w);
@@ -154,9 +151,8 @@ static void test_destroy_ends_a_recording_that_runs(void **state)
     assert_true(never.n_writes >= n_writes);
 }
 
-static void test_a_system_without_memory_is_no_memory(void **state)
+TEST(test_a_system_without_memory_is_no_memory)
 {
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     print_message("skipped: sanitizers need the address space\n");
     skip();
@@ -182,13 +178,4 @@ static void test_a_system_without_memory_is_no_memory(void **state)
 #endif
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_sink_that_refuses_any_write_affects_no_call),
-        cmocka_unit_test(test_a_refused_header_leaves_the_cache_ready_to_record),
-        cmocka_unit_test(test_destroy_ends_a_recording_that_runs),
-        cmocka_unit_test(test_a_system_without_memory_is_no_memory),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

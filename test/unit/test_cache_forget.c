@@ -16,9 +16,8 @@ static kvp_status forget(world *w, const int32_t *tokens, uint32_t n, uint32_t f
     return status;
 }
 
-static void test_what_comes_before_and_beside_stays(void **state)
+TEST(test_what_comes_before_and_beside_stays)
 {
-    (void)state;
     world w = small_world(15);
     const int32_t beside[8] = {0, 1, 2, 3, 100, 101, 102, 103};
     leave_cached(&w, ints(0), 12);
@@ -42,9 +41,8 @@ static void test_what_comes_before_and_beside_stays(void **state)
     end_world(&w);
 }
 
-static void test_the_shortest_prompt_hides_what_continues_it(void **state)
+TEST(test_the_shortest_prompt_hides_what_continues_it)
 {
-    (void)state;
     world w = small_world(7);
     leave_cached(&w, ints(0), 16);
     assert_ok(forget(&w, ints(0), 8, 4));
@@ -55,9 +53,8 @@ static void test_the_shortest_prompt_hides_what_continues_it(void **state)
     end_world(&w);
 }
 
-static void test_an_open_sequence_goes_on_and_publishes_nothing_of_it(void **state)
+TEST(test_an_open_sequence_goes_on_and_publishes_nothing_of_it)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_ok(forget(&w, ints(0), 8, 4));
@@ -72,9 +69,8 @@ static void test_an_open_sequence_goes_on_and_publishes_nothing_of_it(void **sta
     end_world(&w);
 }
 
-static void test_both_tiers_forget(void **state)
+TEST(test_both_tiers_forget)
 {
-    (void)state;
     world w = tiers_world(3, 7);
     leave_cached(&w, ints(0), 12);
     kvp_prompt prompt = prompt_of(NULL, 0);
@@ -89,9 +85,8 @@ static void test_both_tiers_forget(void **state)
     end_world(&w);
 }
 
-static void test_a_gap_does_not_save_what_comes_after_it(void **state)
+TEST(test_a_gap_does_not_save_what_comes_after_it)
 {
-    (void)state;
     world w = small_world(3);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     const kvp_range first = {0, 4}, last = {8, 12};
@@ -106,9 +101,8 @@ static void test_a_gap_does_not_save_what_comes_after_it(void **state)
     end_world(&w);
 }
 
-static void test_without_room_for_what_is_not_cached_nothing_changes(void **state)
+TEST(test_without_room_for_what_is_not_cached_nothing_changes)
 {
-    (void)state;
     world w = small_world(4);
     leave_cached(&w, ints(0), 4);
     (void)open_done(&w, ints(100), 12);
@@ -118,15 +112,4 @@ static void test_without_room_for_what_is_not_cached_nothing_changes(void **stat
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_comes_before_and_beside_stays),
-        cmocka_unit_test(test_the_shortest_prompt_hides_what_continues_it),
-        cmocka_unit_test(test_an_open_sequence_goes_on_and_publishes_nothing_of_it),
-        cmocka_unit_test(test_both_tiers_forget),
-        cmocka_unit_test(test_a_gap_does_not_save_what_comes_after_it),
-        cmocka_unit_test(test_without_room_for_what_is_not_cached_nothing_changes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

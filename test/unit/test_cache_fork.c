@@ -5,9 +5,8 @@
 
 /* ----------------------------------------------------------------------------------------- fork */
 
-static void test_a_fork_takes_no_block_and_shares_the_partly_filled_one(void **state)
+TEST(test_a_fork_takes_no_block_and_shares_the_partly_filled_one)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const uint64_t taken = stats_of(&w).taken_blocks;
@@ -21,9 +20,8 @@ static void test_a_fork_takes_no_block_and_shares_the_partly_filled_one(void **s
     end_world(&w);
 }
 
-static void test_a_child_is_its_parent_cut_to_at(void **state)
+TEST(test_a_child_is_its_parent_cut_to_at)
 {
-    (void)state;
     world w = small_world(31);
     kvp_prompt prompt = prompt_of(ints(0), 9);
     prompt.retention = 3;
@@ -57,9 +55,8 @@ static void test_a_child_is_its_parent_cut_to_at(void **state)
     end_world(&w);
 }
 
-static void test_parent_and_child_go_apart_by_copy_on_write(void **state)
+TEST(test_parent_and_child_go_apart_by_copy_on_write)
 {
-    (void)state;
     world w = small_world(15);
     kvp_copy copies[2];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -79,9 +76,8 @@ static void test_parent_and_child_go_apart_by_copy_on_write(void **state)
     end_world(&w);
 }
 
-static void test_slots_of_the_parent_keep_their_meaning(void **state)
+TEST(test_slots_of_the_parent_keep_their_meaning)
 {
-    (void)state;
     world w = small_world(15);
     int64_t before[3];
     int64_t after[3];
@@ -97,9 +93,8 @@ static void test_slots_of_the_parent_keep_their_meaning(void **state)
     end_world(&w);
 }
 
-static void test_only_computed_tokens_with_values_can_be_forked(void **state)
+TEST(test_only_computed_tokens_with_values_can_be_forked)
 {
-    (void)state;
     world w = small_world(15);
     kvp_seq child = {77};
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
@@ -117,9 +112,8 @@ static void test_only_computed_tokens_with_values_can_be_forked(void **state)
     end_world(&w);
 }
 
-static void test_a_fork_needs_a_sequence(void **state)
+TEST(test_a_fork_needs_a_sequence)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.max_seqs = 2;
     world w = make_world(&config);
@@ -133,9 +127,8 @@ static void test_a_fork_needs_a_sequence(void **state)
     end_world(&w);
 }
 
-static void test_a_fork_lives_on_without_its_parent(void **state)
+TEST(test_a_fork_lives_on_without_its_parent)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq child = fork_seq(&w, parent, 10);
@@ -150,9 +143,8 @@ static void test_a_fork_lives_on_without_its_parent(void **state)
 
 /* ------------------------------------------------------------------------------------- truncate */
 
-static void test_truncate_releases_what_lies_after_reserved_blocks_too(void **state)
+TEST(test_truncate_releases_what_lies_after_reserved_blocks_too)
 {
-    (void)state;
     world w = small_world(15);
     kvp_released released;
     kvp_prompt prompt = prompt_of(ints(0), 14);
@@ -176,9 +168,8 @@ static void test_truncate_releases_what_lies_after_reserved_blocks_too(void **st
     end_world(&w);
 }
 
-static void test_truncate_to_every_length_and_on_again(void **state)
+TEST(test_truncate_to_every_length_and_on_again)
 {
-    (void)state;
     for (uint32_t U = 1; U <= 4; U *= 2) {
         const kvp_config config = config_of(4, U, 31);
         world w = make_world(&config);
@@ -198,9 +189,8 @@ static void test_truncate_to_every_length_and_on_again(void **state)
     }
 }
 
-static void test_truncate_inside_a_block_without_releasing_keeps_the_rows_version(void **state)
+TEST(test_truncate_inside_a_block_without_releasing_keeps_the_rows_version)
 {
-    (void)state;
     world w = small_world(15);
     kvp_released released = {7, 7};
     const kvp_seq seq = open_done(&w, ints(0), 7);
@@ -218,9 +208,8 @@ static void test_truncate_inside_a_block_without_releasing_keeps_the_rows_versio
     end_world(&w);
 }
 
-static void test_truncate_drops_unknown_values_first(void **state)
+TEST(test_truncate_drops_unknown_values_first)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 3);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 5, 0));
@@ -236,9 +225,8 @@ static void test_truncate_drops_unknown_values_first(void **state)
 
 /* ---------------------------------------------------------------------------------------- close */
 
-static void test_close_releases_the_last_block_of_the_row_first(void **state)
+TEST(test_close_releases_the_last_block_of_the_row_first)
 {
-    (void)state;
     world w = small_world(6);
     const kvp_seq seq = open_seq(&w, ints(0), 19, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
@@ -251,9 +239,8 @@ static void test_close_releases_the_last_block_of_the_row_first(void **state)
     end_world(&w);
 }
 
-static void test_a_closed_sequences_place_is_used_again_and_its_handle_is_not(void **state)
+TEST(test_a_closed_sequences_place_is_used_again_and_its_handle_is_not)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq first = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_close(w.cache, first, NULL));
@@ -266,9 +253,8 @@ static void test_a_closed_sequences_place_is_used_again_and_its_handle_is_not(vo
     end_world(&w);
 }
 
-static void test_everything_closed_leaves_no_node_without_a_block(void **state)
+TEST(test_everything_closed_leaves_no_node_without_a_block)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 7);
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
@@ -282,9 +268,8 @@ static void test_everything_closed_leaves_no_node_without_a_block(void **state)
 }
 
 /* A copy that waits for a block which becomes free is taken out of the plan. */
-static void test_a_closed_sequences_copy_leaves_the_plan(void **state)
+TEST(test_a_closed_sequences_copy_leaves_the_plan)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -301,24 +286,4 @@ static void test_a_closed_sequences_copy_leaves_the_plan(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_fork_takes_no_block_and_shares_the_partly_filled_one),
-        cmocka_unit_test(test_a_child_is_its_parent_cut_to_at),
-        cmocka_unit_test(test_parent_and_child_go_apart_by_copy_on_write),
-        cmocka_unit_test(test_slots_of_the_parent_keep_their_meaning),
-        cmocka_unit_test(test_only_computed_tokens_with_values_can_be_forked),
-        cmocka_unit_test(test_a_fork_needs_a_sequence),
-        cmocka_unit_test(test_a_fork_lives_on_without_its_parent),
-        cmocka_unit_test(test_truncate_releases_what_lies_after_reserved_blocks_too),
-        cmocka_unit_test(test_truncate_to_every_length_and_on_again),
-        cmocka_unit_test(test_truncate_inside_a_block_without_releasing_keeps_the_rows_version),
-        cmocka_unit_test(test_truncate_drops_unknown_values_first),
-        cmocka_unit_test(test_close_releases_the_last_block_of_the_row_first),
-        cmocka_unit_test(test_a_closed_sequences_place_is_used_again_and_its_handle_is_not),
-        cmocka_unit_test(test_everything_closed_leaves_no_node_without_a_block),
-        cmocka_unit_test(test_a_closed_sequences_copy_leaves_the_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

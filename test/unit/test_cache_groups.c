@@ -28,9 +28,8 @@ static kvp_status try_config(kvp_config *config)
     return kvp_cache_bytes(config, &n_bytes);
 }
 
-static void test_which_groups_may_be_configured(void **state)
+TEST(test_which_groups_may_be_configured)
 {
-    (void)state;
     kvp_config config;
     kvp_config_init(&config);
     assert_int_equal(config.n_groups, 1);
@@ -53,9 +52,8 @@ static void test_which_groups_may_be_configured(void **state)
     assert_status(KVP_E_ARG, try_config(&config));
 }
 
-static void test_a_group_that_is_not_there(void **state)
+TEST(test_a_group_that_is_not_there)
 {
-    (void)state;
     world w = two_world(15, 0);
     const int32_t *row = NULL;
     uint32_t n = 77;
@@ -76,9 +74,8 @@ static void test_a_group_that_is_not_there(void **state)
 
 /* ------------------------------------------------------------------------ rows, takes, releases */
 
-static void test_takes_go_entry_by_entry_and_releases_backwards(void **state)
+TEST(test_takes_go_entry_by_entry_and_releases_backwards)
 {
-    (void)state;
     world w = two_world(9, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_row_in(&w, 0, seq, 1, 3, 5);
@@ -102,9 +99,8 @@ static void test_takes_go_entry_by_entry_and_releases_backwards(void **state)
     end_world(&w);
 }
 
-static void test_a_class_is_of_an_entrys_blocks_in_all_groups(void **state)
+TEST(test_a_class_is_of_an_entrys_blocks_in_all_groups)
 {
-    (void)state;
     world w = two_world(9, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 2));
@@ -115,9 +111,8 @@ static void test_a_class_is_of_an_entrys_blocks_in_all_groups(void **state)
     end_world(&w);
 }
 
-static void test_entries_of_several_windows_are_dropped_backwards_together(void **state)
+TEST(test_entries_of_several_windows_are_dropped_backwards_together)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 8}, {4, 4}, {0, 4}};
     const kvp_config config = groups_config(4, 15, windows, 3);
     world w = make_world(&config);
@@ -131,9 +126,8 @@ static void test_entries_of_several_windows_are_dropped_backwards_together(void 
     end_world(&w);
 }
 
-static void test_slots_are_of_the_groups_blocks(void **state)
+TEST(test_slots_are_of_the_groups_blocks)
 {
-    (void)state;
     world w = two_world(15, 0);
     int64_t slots[6];
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
@@ -144,9 +138,8 @@ static void test_slots_are_of_the_groups_blocks(void **state)
     end_world(&w);
 }
 
-static void test_as_many_groups_as_there_may_be(void **state)
+TEST(test_as_many_groups_as_there_may_be)
 {
-    (void)state;
     const kvp_window windows[KVP_GROUPS_MAX] = {{0, 0}, {0, 1}, {0, 2}, {0, 3},
                                                 {0, 4}, {0, 5}, {1, 1}, {5, 1}};
     const kvp_config config = groups_config(4, 24, windows, KVP_GROUPS_MAX);
@@ -166,9 +159,8 @@ static void test_as_many_groups_as_there_may_be(void **state)
     end_world(&w);
 }
 
-static void test_every_group_may_slide(void **state)
+TEST(test_every_group_may_slide)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 4}, {2, 3}};
     const kvp_config config = groups_config(4, 5, windows, 2);
     world w = make_world(&config);
@@ -183,9 +175,8 @@ static void test_every_group_may_slide(void **state)
 
 /* ----------------------------------------------------------------------------- sealing, sharing */
 
-static void test_a_node_has_a_block_of_every_group(void **state)
+TEST(test_a_node_has_a_block_of_every_group)
 {
-    (void)state;
     kvp_config config = two_groups(15, 0);
     config.unit_tokens = 2;
     world w = make_world(&config);
@@ -207,9 +198,8 @@ static void test_a_node_has_a_block_of_every_group(void **state)
     end_world(&w);
 }
 
-static void test_a_row_switches_in_the_groups_that_have_the_block(void **state)
+TEST(test_a_row_switches_in_the_groups_that_have_the_block)
 {
-    (void)state;
     world w = two_world(15, 0);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
@@ -231,9 +221,8 @@ static void test_a_row_switches_in_the_groups_that_have_the_block(void **state)
     end_world(&w);
 }
 
-static void test_duplicates_are_of_a_group(void **state)
+TEST(test_duplicates_are_of_a_group)
 {
-    (void)state;
     kvp_config config = two_groups(9, 0);
     config.commit_policy = KVP_KEEP;
     world w = make_world(&config);
@@ -253,9 +242,8 @@ static void test_duplicates_are_of_a_group(void **state)
     end_world(&w);
 }
 
-static void test_copy_on_write_copies_every_group(void **state)
+TEST(test_copy_on_write_copies_every_group)
 {
-    (void)state;
     kvp_config config = two_groups(15, 0);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -282,9 +270,8 @@ static void test_copy_on_write_copies_every_group(void **state)
 }
 
 /* The block of one group may be shared when that of the other is not. */
-static void test_copy_on_write_copies_only_what_is_shared(void **state)
+TEST(test_copy_on_write_copies_only_what_is_shared)
 {
-    (void)state;
     world w = two_world(15, 0);
     const uint32_t one = 1;
     const kvp_seq parent = open_done(&w, ints(0), 12);
@@ -300,9 +287,8 @@ static void test_copy_on_write_copies_only_what_is_shared(void **state)
     end_world(&w);
 }
 
-static void test_an_invalidation_withdraws_every_group(void **state)
+TEST(test_an_invalidation_withdraws_every_group)
 {
-    (void)state;
     world w = two_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_queue(&w, 0, 7, 8, 9, 4, 2);
@@ -314,9 +300,8 @@ static void test_an_invalidation_withdraws_every_group(void **state)
     end_world(&w);
 }
 
-static void test_a_step_fails_in_one_group(void **state)
+TEST(test_a_step_fails_in_one_group)
 {
-    (void)state;
     kvp_config config = two_groups(16, 15);
     config.steps = KVP_STEPS_OVERLAPPED;
     world w = make_world(&config);
@@ -345,9 +330,8 @@ static void test_a_step_fails_in_one_group(void **state)
 
 /* --------------------------------------------------------------------------- the host, and swap */
 
-static void test_what_is_evicted_is_kept_for_its_group(void **state)
+TEST(test_what_is_evicted_is_kept_for_its_group)
 {
-    (void)state;
     world w = two_world(7, 7);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 8);
@@ -369,9 +353,8 @@ static void test_what_is_evicted_is_kept_for_its_group(void **state)
     end_world(&w);
 }
 
-static void test_the_list_of_evicted_blocks_names_the_group(void **state)
+TEST(test_the_list_of_evicted_blocks_names_the_group)
 {
-    (void)state;
     world w = two_world(4, 0);
     const kvp_evicted *evicted;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -392,9 +375,8 @@ static void test_the_list_of_evicted_blocks_names_the_group(void **state)
     end_world(&w);
 }
 
-static void test_a_sequence_is_swapped_in_all_groups(void **state)
+TEST(test_a_sequence_is_swapped_in_all_groups)
 {
-    (void)state;
     world w = two_world(10, 9);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_row_in(&w, 0, seq, 1, 3, 5);
@@ -418,9 +400,8 @@ static void test_a_sequence_is_swapped_in_all_groups(void **state)
 
 /* Two sequences that share a partly filled block and are about to write it: one copies, in both
  * groups. */
-static void test_room_after_a_swap_is_of_all_groups(void **state)
+TEST(test_room_after_a_swap_is_of_all_groups)
 {
-    (void)state;
     world w = two_world(10, 9);
     kvp_seq seqs[2];
     seqs[0] = open_done(&w, ints(0), 6);
@@ -439,9 +420,8 @@ static void test_room_after_a_swap_is_of_all_groups(void **state)
     end_world(&w);
 }
 
-static void test_blocks_are_found_on_the_other_tier_for_each_group(void **state)
+TEST(test_blocks_are_found_on_the_other_tier_for_each_group)
 {
-    (void)state;
     world w = two_world(9, 9);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     (void)swap_out(&w, &seq, 1);
@@ -487,9 +467,8 @@ static void expect_set(world *w, int device0, int device1, int host0, int host1)
     assert_int_equal(counts[0][0] | counts[0][1] | counts[1][0] | counts[1][1], 0);
 }
 
-static void test_events_are_of_a_group(void **state)
+TEST(test_events_are_of_a_group)
 {
-    (void)state;
     kvp_config config = two_groups(9, 9);
     config.max_events = 64;
     world w = make_world(&config);
@@ -513,9 +492,8 @@ static void test_events_are_of_a_group(void **state)
 
 /* ------------------------------------------------------------------------------------ admission */
 
-static void test_admission_counts_the_blocks_of_all_groups(void **state)
+TEST(test_admission_counts_the_blocks_of_all_groups)
 {
-    (void)state;
     world w = two_world(9, 0);
     kvp_seq seq = {77};
     kvp_prompt prompt = prompt_of(ints(0), 16);
@@ -541,9 +519,8 @@ static void test_admission_counts_the_blocks_of_all_groups(void **state)
     end_world(&w);
 }
 
-static void test_never_counts_what_is_not_null(void **state)
+TEST(test_never_counts_what_is_not_null)
 {
-    (void)state;
     kvp_config config = two_groups(7, 0);
     config.watermark = 0.15; /* one block */
     world w = make_world(&config);
@@ -567,9 +544,8 @@ static void test_never_counts_what_is_not_null(void **state)
     end_world(&w);
 }
 
-static void test_an_extend_of_many_is_all_or_nothing_in_all_groups(void **state)
+TEST(test_an_extend_of_many_is_all_or_nothing_in_all_groups)
 {
-    (void)state;
     world w = two_world(9, 0);
     const uint32_t n_tokens[] = {1, 1};
     kvp_status statuses[2];
@@ -591,33 +567,4 @@ static void test_an_extend_of_many_is_all_or_nothing_in_all_groups(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_which_groups_may_be_configured),
-        cmocka_unit_test(test_a_group_that_is_not_there),
-        cmocka_unit_test(test_takes_go_entry_by_entry_and_releases_backwards),
-        cmocka_unit_test(test_a_class_is_of_an_entrys_blocks_in_all_groups),
-        cmocka_unit_test(test_entries_of_several_windows_are_dropped_backwards_together),
-        cmocka_unit_test(test_slots_are_of_the_groups_blocks),
-        cmocka_unit_test(test_as_many_groups_as_there_may_be),
-        cmocka_unit_test(test_every_group_may_slide),
-        cmocka_unit_test(test_a_node_has_a_block_of_every_group),
-        cmocka_unit_test(test_a_row_switches_in_the_groups_that_have_the_block),
-        cmocka_unit_test(test_duplicates_are_of_a_group),
-        cmocka_unit_test(test_copy_on_write_copies_every_group),
-        cmocka_unit_test(test_copy_on_write_copies_only_what_is_shared),
-        cmocka_unit_test(test_an_invalidation_withdraws_every_group),
-        cmocka_unit_test(test_a_step_fails_in_one_group),
-        cmocka_unit_test(test_what_is_evicted_is_kept_for_its_group),
-        cmocka_unit_test(test_the_list_of_evicted_blocks_names_the_group),
-        cmocka_unit_test(test_a_sequence_is_swapped_in_all_groups),
-        cmocka_unit_test(test_room_after_a_swap_is_of_all_groups),
-        cmocka_unit_test(test_blocks_are_found_on_the_other_tier_for_each_group),
-        cmocka_unit_test(test_events_are_of_a_group),
-        cmocka_unit_test(test_admission_counts_the_blocks_of_all_groups),
-        cmocka_unit_test(test_never_counts_what_is_not_null),
-        cmocka_unit_test(test_an_extend_of_many_is_all_or_nothing_in_all_groups),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -28,9 +28,8 @@ static const int32_t *parting(uint32_t n)
     return tokens;
 }
 
-static void test_each_group_copies_its_units(void **state)
+TEST(test_each_group_copies_its_units)
 {
-    (void)state;
     const kvp_config config = inside_config(15, 8);
     world w = make_world(&config);
     kvp_open_info info;
@@ -53,9 +52,8 @@ static void test_each_group_copies_its_units(void **state)
 }
 
 /* The window keeps nothing of the entries before, and the entry that the hit ends in. */
-static void test_a_window_drops_what_lies_before(void **state)
+TEST(test_a_window_drops_what_lies_before)
 {
-    (void)state;
     const kvp_config config = inside_config(15, 2);
     world w = make_world(&config);
     kvp_open_info info;
@@ -71,9 +69,8 @@ static void test_a_window_drops_what_lies_before(void **state)
     end_world(&w);
 }
 
-static void test_sources_go_to_the_tail(void **state)
+TEST(test_sources_go_to_the_tail)
 {
-    (void)state;
     const kvp_config config = inside_config(8, 8);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
@@ -87,9 +84,8 @@ static void test_sources_go_to_the_tail(void **state)
 }
 
 /* One group has the units on the device, the other one on the host. */
-static void test_a_source_may_be_on_the_host(void **state)
+TEST(test_a_source_may_be_on_the_host)
 {
-    (void)state;
     kvp_config config = inside_config(5, 8);
     config.host_blocks = 5;
     world w = make_world(&config);
@@ -122,9 +118,8 @@ static void test_a_source_may_be_on_the_host(void **state)
 }
 
 /* Each group's source counts, if it is cached. Without room for both the hit ends before. */
-static void test_without_room_for_all_sources_the_hit_is_cut(void **state)
+TEST(test_without_room_for_all_sources_the_hit_is_cut)
 {
-    (void)state;
     const kvp_config config = inside_config(5, 8);
     world w = make_world(&config);
     kvp_open_info info;
@@ -151,9 +146,8 @@ static void test_without_room_for_all_sources_the_hit_is_cut(void **state)
 }
 
 /* What a hit that is cut held, and what the shorter one holds instead, is put back by a refusal. */
-static void test_a_refusal_after_a_cut_changes_nothing(void **state)
+TEST(test_a_refusal_after_a_cut_changes_nothing)
 {
-    (void)state;
     const kvp_config config = inside_config(8, 4);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
@@ -172,9 +166,8 @@ static void test_a_refusal_after_a_cut_changes_nothing(void **state)
 
 /* The hit of 10 needs entry 1 of the window only. The one of 8, to which it is cut, needs entry 0,
  * too. */
-static void test_a_cut_hit_is_judged_anew(void **state)
+TEST(test_a_cut_hit_is_judged_anew)
 {
-    (void)state;
     const kvp_config config = inside_config(6, 6);
     world w = make_world(&config);
     kvp_open_info info;
@@ -191,9 +184,8 @@ static void test_a_cut_hit_is_judged_anew(void **state)
     end_world(&w);
 }
 
-static void test_a_full_plan_refuses_all_copies(void **state)
+TEST(test_a_full_plan_refuses_all_copies)
 {
-    (void)state;
     kvp_config config = inside_config(15, 8);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -211,9 +203,8 @@ static void test_a_full_plan_refuses_all_copies(void **state)
 }
 
 /* A plan that could never hold the copies of all groups: hits are of whole blocks. */
-static void test_a_plan_of_one_copy_has_no_hits_inside(void **state)
+TEST(test_a_plan_of_one_copy_has_no_hits_inside)
 {
-    (void)state;
     kvp_config config = inside_config(15, 8);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -225,9 +216,8 @@ static void test_a_plan_of_one_copy_has_no_hits_inside(void **state)
 }
 
 /* The rest is received: the window will not keep the entry that the hit ends in. */
-static void test_what_is_not_kept_when_the_rest_is_there_is_not_copied(void **state)
+TEST(test_what_is_not_kept_when_the_rest_is_there_is_not_copied)
 {
-    (void)state;
     const kvp_config config = inside_config(15, 4);
     world w = make_world(&config);
     kvp_open_info info;
@@ -245,9 +235,8 @@ static void test_what_is_not_kept_when_the_rest_is_there_is_not_copied(void **st
 }
 
 /* A group that lacks a unit inside the block ends the hit at the unit before. */
-static void test_a_group_may_end_the_hit_inside_a_block(void **state)
+TEST(test_a_group_may_end_the_hit_inside_a_block)
 {
-    (void)state;
     const kvp_config config = inside_config(15, 8);
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
@@ -279,9 +268,8 @@ static void leave_kept(world *w, const uint32_t *ends, uint32_t n)
     close_seq(w, seq);
 }
 
-static void test_a_checkpoint_inside_a_block_is_hit(void **state)
+TEST(test_a_checkpoint_inside_a_block_is_hit)
 {
-    (void)state;
     kvp_config config = inside_config(23, 4);
     config.state_slots = 8;
     world w = make_world(&config);
@@ -303,9 +291,8 @@ static void test_a_checkpoint_inside_a_block_is_hit(void **state)
 }
 
 /* No room for the sources of 10: 8 has no state, and so 4 is hit; not 6, which has sources, too. */
-static void test_a_cut_hit_ends_at_a_checkpoint(void **state)
+TEST(test_a_cut_hit_ends_at_a_checkpoint)
 {
-    (void)state;
     kvp_config config = inside_config(9, 8);
     config.state_slots = 8;
     world w = make_world(&config);
@@ -324,22 +311,4 @@ static void test_a_cut_hit_ends_at_a_checkpoint(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_group_copies_its_units),
-        cmocka_unit_test(test_a_window_drops_what_lies_before),
-        cmocka_unit_test(test_sources_go_to_the_tail),
-        cmocka_unit_test(test_a_source_may_be_on_the_host),
-        cmocka_unit_test(test_without_room_for_all_sources_the_hit_is_cut),
-        cmocka_unit_test(test_a_refusal_after_a_cut_changes_nothing),
-        cmocka_unit_test(test_a_cut_hit_is_judged_anew),
-        cmocka_unit_test(test_a_full_plan_refuses_all_copies),
-        cmocka_unit_test(test_a_plan_of_one_copy_has_no_hits_inside),
-        cmocka_unit_test(test_what_is_not_kept_when_the_rest_is_there_is_not_copied),
-        cmocka_unit_test(test_a_group_may_end_the_hit_inside_a_block),
-        cmocka_unit_test(test_a_checkpoint_inside_a_block_is_hit),
-        cmocka_unit_test(test_a_cut_hit_ends_at_a_checkpoint),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -272,52 +272,45 @@ static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, u
     check_every_way(&scene);
 }
 
-static void test_every_way_of_full_attention_and_a_window(void **state)
+TEST(test_every_way_of_full_attention_and_a_window)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     check_windows(windows, KVP_FULL_HIT_SHARE, 0);
 }
 
-static void test_every_way_of_two_windows(void **state)
+TEST(test_every_way_of_two_windows)
 {
-    (void)state;
     const kvp_window windows[] = {{4, 1}, {0, 6}};
     check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 0);
 }
 
-static void test_every_way_of_full_attention_and_chunks_of_a_block(void **state)
+TEST(test_every_way_of_full_attention_and_chunks_of_a_block)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {KVP_CHUNKED, 4}};
     check_windows(windows, KVP_FULL_HIT_SHARE, 0);
 }
 
 /* Of 5 tokens, a chunk begins inside a block; of 8, at every second one. */
-static void test_every_way_of_two_lengths_of_chunks(void **state)
+TEST(test_every_way_of_two_lengths_of_chunks)
 {
-    (void)state;
     const kvp_window windows[] = {{KVP_CHUNKED, 5}, {KVP_CHUNKED, 8}};
     check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 0);
 }
 
-static void test_every_way_of_chunks_and_a_window_with_little_room(void **state)
+TEST(test_every_way_of_chunks_and_a_window_with_little_room)
 {
-    (void)state;
     const kvp_window windows[] = {{KVP_CHUNKED, 6}, {5, 2}};
     check_windows(windows, KVP_FULL_HIT_SHARE, 3);
 }
 
-static void test_every_way_with_little_room_in_the_plan(void **state)
+TEST(test_every_way_with_little_room_in_the_plan)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 3}, {5, 2}};
     check_windows(windows, KVP_FULL_HIT_SHARE, 3);
 }
 
-static void test_every_way_of_two_full_groups_with_little_room(void **state)
+TEST(test_every_way_of_two_full_groups_with_little_room)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 0}};
     check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 3);
 }
@@ -334,23 +327,20 @@ static void check_inside(const kvp_window windows[GROUPS], uint32_t full_hit, ui
     check_every_way(&scene);
 }
 
-static void test_every_way_inside_of_full_attention_and_a_window(void **state)
+TEST(test_every_way_inside_of_full_attention_and_a_window)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 3}};
     check_inside(windows, KVP_FULL_HIT_SHARE, 0);
 }
 
-static void test_every_way_inside_of_a_window_and_chunks(void **state)
+TEST(test_every_way_inside_of_a_window_and_chunks)
 {
-    (void)state;
     const kvp_window windows[] = {{3, 2}, {KVP_CHUNKED, 6}};
     check_inside(windows, KVP_FULL_HIT_RECOMPUTE, 0);
 }
 
-static void test_every_way_inside_with_little_room_in_the_plan(void **state)
+TEST(test_every_way_inside_with_little_room_in_the_plan)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     check_inside(windows, KVP_FULL_HIT_RECOMPUTE, 3);
 }
@@ -364,9 +354,8 @@ static world two_world(uint32_t usable)
     return make_world(&config);
 }
 
-static void test_a_full_hit_is_shared_and_its_last_token_run_again(void **state)
+TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
 {
-    (void)state;
     world w = two_world(9);
     kvp_open_info info;
     int64_t slot;
@@ -386,9 +375,8 @@ static void test_a_full_hit_is_shared_and_its_last_token_run_again(void **state)
 }
 
 /* At 8 the window {0, 1} needs nothing of 8 tokens; the last one, run again, needs entry 1. */
-static void test_a_full_hit_keeps_what_its_last_token_sees(void **state)
+TEST(test_a_full_hit_keeps_what_its_last_token_sees)
 {
-    (void)state;
     world w = window_world(9, 0, 1);
     leave_cached(&w, ints(0), 8);
     assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9, 2, 1);
@@ -404,9 +392,8 @@ static void test_a_full_hit_keeps_what_its_last_token_sees(void **state)
     end_world(&w);
 }
 
-static void test_a_full_hit_is_computed_again_where_it_must_be(void **state)
+TEST(test_a_full_hit_is_computed_again_where_it_must_be)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
@@ -425,9 +412,8 @@ static void test_a_full_hit_is_computed_again_where_it_must_be(void **state)
 
 /* The plan has room for two copies at a time: three of the prefix of 12 are too many, two of the
  * prefix of 16 are not, though it is longer. */
-static void test_a_longer_prefix_may_need_fewer_copies(void **state)
+TEST(test_a_longer_prefix_may_need_fewer_copies)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
@@ -462,9 +448,8 @@ static void test_a_longer_prefix_may_need_fewer_copies(void **state)
     end_world(&w);
 }
 
-static void test_why_the_path_ended(void **state)
+TEST(test_why_the_path_ended)
 {
-    (void)state;
     world w = two_world(15);
     const kvp_range uncached = {6, 7};
     kvp_open_info info;
@@ -490,9 +475,8 @@ static void test_why_the_path_ended(void **state)
 }
 
 /* Units of one entry may be in different blocks: the deepest one's block has them all. */
-static void test_an_entry_with_a_gap_inside_is_hit_up_to_it(void **state)
+TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.unit_tokens = 2;
@@ -511,9 +495,8 @@ static void test_an_entry_with_a_gap_inside_is_hit_up_to_it(void **state)
     end_world(&w);
 }
 
-static void test_parked_blocks_are_hit_for_nothing(void **state)
+TEST(test_parked_blocks_are_hit_for_nothing)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.steps = KVP_STEPS_OVERLAPPED;
@@ -532,9 +515,8 @@ static void test_parked_blocks_are_hit_for_nothing(void **state)
 }
 
 /* What a refused open held goes back to where it stood, in every queue. */
-static void test_a_refused_open_puts_its_hits_back(void **state)
+TEST(test_a_refused_open_puts_its_hits_back)
 {
-    (void)state;
     const kvp_window windows[] = {{4, 4}, {0, 0}};
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
@@ -559,9 +541,8 @@ static void test_a_refused_open_puts_its_hits_back(void **state)
 }
 
 /* The watermark is for when something is held: what the open itself holds does not count. */
-static void test_hits_hold_nothing_for_the_watermark(void **state)
+TEST(test_hits_hold_nothing_for_the_watermark)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.watermark = 0.25; /* two blocks */
@@ -574,9 +555,8 @@ static void test_hits_hold_nothing_for_the_watermark(void **state)
     end_world(&w);
 }
 
-static void test_hits_on_the_host_come_back_entry_by_entry(void **state)
+TEST(test_hits_on_the_host_come_back_entry_by_entry)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
@@ -594,9 +574,8 @@ static void test_hits_on_the_host_come_back_entry_by_entry(void **state)
     end_world(&w);
 }
 
-static void test_hits_are_retained_and_released_like_any_blocks(void **state)
+TEST(test_hits_are_retained_and_released_like_any_blocks)
 {
-    (void)state;
     world w = two_world(9);
     leave_cached(&w, ints(0), 12); /* 4 2 | 6 5 3 1 */
     kvp_prompt prompt = prompt_of(ints(0), 13);
@@ -610,9 +589,8 @@ static void test_hits_are_retained_and_released_like_any_blocks(void **state)
 }
 
 /* Full attention beside K = 2, R = 9: of 23 tokens, q = 22 keeps entries 0 and from 3 on. */
-static void test_a_received_prompt_has_no_blocks_for_what_windows_drop(void **state)
+TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 11);
     config.n_groups = 2;
     config.groups[1] = (kvp_window){2, 9};
@@ -637,31 +615,4 @@ static void test_a_received_prompt_has_no_blocks_for_what_windows_drop(void **st
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way_of_full_attention_and_a_window),
-        cmocka_unit_test(test_every_way_of_two_windows),
-        cmocka_unit_test(test_every_way_of_full_attention_and_chunks_of_a_block),
-        cmocka_unit_test(test_every_way_of_two_lengths_of_chunks),
-        cmocka_unit_test(test_every_way_of_chunks_and_a_window_with_little_room),
-        cmocka_unit_test(test_every_way_with_little_room_in_the_plan),
-        cmocka_unit_test(test_every_way_of_two_full_groups_with_little_room),
-        cmocka_unit_test(test_every_way_inside_of_full_attention_and_a_window),
-        cmocka_unit_test(test_every_way_inside_of_a_window_and_chunks),
-        cmocka_unit_test(test_every_way_inside_with_little_room_in_the_plan),
-        cmocka_unit_test(test_a_full_hit_is_shared_and_its_last_token_run_again),
-        cmocka_unit_test(test_a_full_hit_keeps_what_its_last_token_sees),
-        cmocka_unit_test(test_a_full_hit_is_computed_again_where_it_must_be),
-        cmocka_unit_test(test_a_longer_prefix_may_need_fewer_copies),
-        cmocka_unit_test(test_why_the_path_ended),
-        cmocka_unit_test(test_an_entry_with_a_gap_inside_is_hit_up_to_it),
-        cmocka_unit_test(test_parked_blocks_are_hit_for_nothing),
-        cmocka_unit_test(test_a_refused_open_puts_its_hits_back),
-        cmocka_unit_test(test_hits_hold_nothing_for_the_watermark),
-        cmocka_unit_test(test_hits_on_the_host_come_back_entry_by_entry),
-        cmocka_unit_test(test_hits_are_retained_and_released_like_any_blocks),
-        cmocka_unit_test(test_a_received_prompt_has_no_blocks_for_what_windows_drop),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -17,9 +17,8 @@ static world kept_tail(uint32_t lost)
     return w;
 }
 
-static void test_a_match_tells_the_tiers_apart(void **state)
+TEST(test_a_match_tells_the_tiers_apart)
 {
-    (void)state;
     world w = kept_tail(2); /* 3 is host 1, 2 is host 2 */
     const kvp_open_info info = match(&w, ints(0), 14);
     const kvp_open_info expected = {.cached_tokens = 12,
@@ -34,9 +33,8 @@ static void test_a_match_tells_the_tiers_apart(void **state)
     end_world(&w);
 }
 
-static void test_a_prompt_gets_its_blocks_back_from_the_host(void **state)
+TEST(test_a_prompt_gets_its_blocks_back_from_the_host)
 {
-    (void)state;
     world w = kept_tail(2);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 12, &info);
@@ -60,9 +58,8 @@ static void test_a_prompt_gets_its_blocks_back_from_the_host(void **state)
     end_world(&w);
 }
 
-static void test_a_host_block_in_the_middle_is_copied_alone(void **state)
+TEST(test_a_host_block_in_the_middle_is_copied_alone)
 {
-    (void)state;
     world w = tiers_world(3, 7);
     kvp_open_info info;
     const kvp_seq whole = open_done(&w, ints(0), 12);
@@ -81,9 +78,8 @@ static void test_a_host_block_in_the_middle_is_copied_alone(void **state)
     end_world(&w);
 }
 
-static void test_a_hit_on_the_host_costs_a_taken_block(void **state)
+TEST(test_a_hit_on_the_host_costs_a_taken_block)
 {
-    (void)state;
     world w = kept_tail(2);
     kvp_prompt prompt = prompt_of(ints(0), 12);
     assert_admission(can_open(&w, &prompt), KVP_ADMIT_OK, 3, 3, 0);
@@ -100,9 +96,8 @@ static void test_a_hit_on_the_host_costs_a_taken_block(void **state)
     end_world(&w);
 }
 
-static void test_device_only_ends_the_hit_where_the_host_begins(void **state)
+TEST(test_device_only_ends_the_hit_where_the_host_begins)
 {
-    (void)state;
     world w = kept_tail(2);
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 12);
@@ -121,9 +116,8 @@ static void test_device_only_ends_the_hit_where_the_host_begins(void **state)
     end_world(&w);
 }
 
-static void test_device_only_takes_what_the_device_has(void **state)
+TEST(test_device_only_takes_what_the_device_has)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
@@ -134,9 +128,8 @@ static void test_device_only_takes_what_the_device_has(void **state)
     end_world(&w);
 }
 
-static void test_no_match_takes_nothing_from_the_host(void **state)
+TEST(test_no_match_takes_nothing_from_the_host)
 {
-    (void)state;
     world w = kept_tail(3);
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 12);
@@ -149,9 +142,8 @@ static void test_no_match_takes_nothing_from_the_host(void **state)
     end_world(&w);
 }
 
-static void test_more_hits_than_the_plan_ever_has_room_for_are_given_up(void **state)
+TEST(test_more_hits_than_the_plan_ever_has_room_for_are_given_up)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -170,9 +162,8 @@ static void test_more_hits_than_the_plan_ever_has_room_for_are_given_up(void **s
     end_world(&w);
 }
 
-static void test_a_plan_that_is_full_now_refuses_the_open(void **state)
+TEST(test_a_plan_that_is_full_now_refuses_the_open)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -198,9 +189,8 @@ static void test_a_plan_that_is_full_now_refuses_the_open(void **state)
     end_world(&w);
 }
 
-static void test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well(void **state)
+TEST(test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 7, 7);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
     world w = make_world(&config);
@@ -214,9 +204,8 @@ static void test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well(void *
     end_world(&w);
 }
 
-static void test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it(void **state)
+TEST(test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it)
 {
-    (void)state;
     world w = tiers_world(7, 7);
     kvp_open_info info;
     const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -233,9 +222,8 @@ static void test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it(void **
     end_world(&w);
 }
 
-static void test_an_open_keeps_room_in_the_plan_for_its_own_copies(void **state)
+TEST(test_an_open_keeps_room_in_the_plan_for_its_own_copies)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 4;
     world w = make_world(&config);
@@ -250,9 +238,8 @@ static void test_an_open_keeps_room_in_the_plan_for_its_own_copies(void **state)
     end_world(&w);
 }
 
-static void test_another_namespace_gets_nothing_from_the_host(void **state)
+TEST(test_another_namespace_gets_nothing_from_the_host)
 {
-    (void)state;
     world w = kept_tail(3);
     kvp_ns other;
     kvp_open_info info;
@@ -266,9 +253,8 @@ static void test_another_namespace_gets_nothing_from_the_host(void **state)
 }
 
 /* What comes from the host is taken before what must make way for it is kept there. */
-static void test_sources_are_held_while_what_makes_way_is_kept(void **state)
+TEST(test_sources_are_held_while_what_makes_way_is_kept)
 {
-    (void)state;
     world w = tiers_world(2, 2);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
@@ -285,9 +271,8 @@ static void test_sources_are_held_while_what_makes_way_is_kept(void **state)
 
 /* -------------------------------------------------------------------------------- smaller units */
 
-static void test_a_hit_inside_a_block_is_copied_from_the_host(void **state)
+TEST(test_a_hit_inside_a_block_is_copied_from_the_host)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 7, 7);
     world w = make_world(&config);
     kvp_open_info info;
@@ -309,9 +294,8 @@ static void test_a_hit_inside_a_block_is_copied_from_the_host(void **state)
     end_world(&w);
 }
 
-static void test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing(void **state)
+TEST(test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 7, 7);
     world w = make_world(&config);
     const kvp_prompt prompt = prompt_of(ints(0), 7);
@@ -324,9 +308,8 @@ static void test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing(void **st
     end_world(&w);
 }
 
-static void test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there(void **state)
+TEST(test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 7, 7);
     world w = make_world(&config);
     kvp_open_info info;
@@ -345,9 +328,8 @@ static void test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there(void 
 
 /* The device has a block with the first unit only; the host has both. The whole block comes back,
  * the first unit a duplicate in it. */
-static void test_units_that_the_device_has_are_duplicates_in_what_comes_back(void **state)
+TEST(test_units_that_the_device_has_are_duplicates_in_what_comes_back)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 7, 7);
     world w = make_world(&config);
     kvp_open_info info;
@@ -375,9 +357,8 @@ static void test_units_that_the_device_has_are_duplicates_in_what_comes_back(voi
 
 /* -------------------------------------------------------------------------------------- reading */
 
-static void test_blocks_of_the_host_are_numbered_on_their_own(void **state)
+TEST(test_blocks_of_the_host_are_numbered_on_their_own)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     kvp_block_info info;
     int32_t tokens[4];
@@ -400,28 +381,4 @@ static void test_blocks_of_the_host_are_numbered_on_their_own(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_match_tells_the_tiers_apart),
-        cmocka_unit_test(test_a_prompt_gets_its_blocks_back_from_the_host),
-        cmocka_unit_test(test_a_host_block_in_the_middle_is_copied_alone),
-        cmocka_unit_test(test_a_hit_on_the_host_costs_a_taken_block),
-        cmocka_unit_test(test_device_only_ends_the_hit_where_the_host_begins),
-        cmocka_unit_test(test_device_only_takes_what_the_device_has),
-        cmocka_unit_test(test_no_match_takes_nothing_from_the_host),
-        cmocka_unit_test(test_more_hits_than_the_plan_ever_has_room_for_are_given_up),
-        cmocka_unit_test(test_a_plan_that_is_full_now_refuses_the_open),
-        cmocka_unit_test(test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well),
-        cmocka_unit_test(test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it),
-        cmocka_unit_test(test_an_open_keeps_room_in_the_plan_for_its_own_copies),
-        cmocka_unit_test(test_another_namespace_gets_nothing_from_the_host),
-        cmocka_unit_test(test_sources_are_held_while_what_makes_way_is_kept),
-        cmocka_unit_test(test_a_hit_inside_a_block_is_copied_from_the_host),
-        cmocka_unit_test(test_the_hosts_block_of_a_hit_inside_a_block_costs_nothing),
-        cmocka_unit_test(test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there),
-        cmocka_unit_test(test_units_that_the_device_has_are_duplicates_in_what_comes_back),
-        cmocka_unit_test(test_blocks_of_the_host_are_numbered_on_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

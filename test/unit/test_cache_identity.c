@@ -45,9 +45,8 @@ static void cache_prompt(world *w, const kvp_prompt *prompt)
 /* ----------------------------------------------------------------------------------------- keys */
 
 /* An image over tokens 6 to 13 touches units 1 to 3, with offsets 2, -2 and -6. */
-static void test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_it(void **state)
+TEST(test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_it)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     const kvp_key cat = key_of(IMAGE, 6, 14, "cat");
@@ -74,9 +73,8 @@ static void test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_
     end_world(&w);
 }
 
-static void test_offsets_say_which_part_of_an_image_a_unit_has(void **state)
+TEST(test_offsets_say_which_part_of_an_image_a_unit_has)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     int32_t zeros[16] = {0}; /* all units have equal tokens */
@@ -92,9 +90,8 @@ static void test_offsets_say_which_part_of_an_image_a_unit_has(void **state)
     end_world(&w);
 }
 
-static void test_tenants_share_the_prompt_before_their_adapters(void **state)
+TEST(test_tenants_share_the_prompt_before_their_adapters)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     const kvp_key a = key_of(ADAPTER, 8, 16, "a");
@@ -109,9 +106,8 @@ static void test_tenants_share_the_prompt_before_their_adapters(void **state)
     end_world(&w);
 }
 
-static void test_types_and_orders_of_two_keys_never_collide(void **state)
+TEST(test_types_and_orders_of_two_keys_never_collide)
 {
-    (void)state;
     kvp_config config = keyed_config(4, 4);
     config.test_hash_bits = 1;
     world w = make_world(&config);
@@ -135,9 +131,8 @@ static void test_types_and_orders_of_two_keys_never_collide(void **state)
     end_world(&w);
 }
 
-static void test_keys_of_extend_and_fill_make_the_same_units(void **state)
+TEST(test_keys_of_extend_and_fill_make_the_same_units)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 2);
     world w = make_world(&config);
     const kvp_key image = key_of(IMAGE, 3, 7, "cat");
@@ -165,9 +160,8 @@ static void test_keys_of_extend_and_fill_make_the_same_units(void **state)
     end_world(&w);
 }
 
-static void test_truncate_inside_a_unit_keeps_the_keys_that_begin_before(void **state)
+TEST(test_truncate_inside_a_unit_keeps_the_keys_that_begin_before)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     const kvp_key keys[] = {key_of(IMAGE, 1, 2, "a"), key_of(IMAGE, 3, 4, "b")};
@@ -188,9 +182,8 @@ static void test_truncate_inside_a_unit_keeps_the_keys_that_begin_before(void **
     end_world(&w);
 }
 
-static void test_more_keys_than_a_unit_may_have_are_refused(void **state)
+TEST(test_more_keys_than_a_unit_may_have_are_refused)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4); /* two */
     world w = make_world(&config);
     kvp_seq seq;
@@ -218,9 +211,8 @@ static void test_more_keys_than_a_unit_may_have_are_refused(void **state)
     end_world(&w);
 }
 
-static void test_keys_that_are_not_well_formed_are_refused(void **state)
+TEST(test_keys_that_are_not_well_formed_are_refused)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     static const char bytes[KVP_KEY_MAX_BYTES + 1] = "x";
@@ -249,9 +241,8 @@ static void test_keys_that_are_not_well_formed_are_refused(void **state)
     end_world(&w);
 }
 
-static void test_keys_of_an_extend_lie_inside_its_tokens_and_belong_to_one_sequence(void **state)
+TEST(test_keys_of_an_extend_lie_inside_its_tokens_and_belong_to_one_sequence)
 {
-    (void)state;
     const kvp_config config = keyed_config(4, 4);
     world w = make_world(&config);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 4, NULL), open_seq(&w, ints(0), 4, NULL)};
@@ -290,9 +281,8 @@ static void hash_prompt(const kvp_prompt *prompt, uint32_t U, kvp_hash *out)
     assert_ok(kvp_hash_units(&input, &root, out));
 }
 
-static void test_given_hashes_do_what_our_own_do(void **state)
+TEST(test_given_hashes_do_what_our_own_do)
 {
-    (void)state;
     for (uint32_t n_keys = 0; n_keys <= 1; n_keys++) {
         const kvp_config config = keyed_config(4, 4);
         world w = make_world(&config);
@@ -312,9 +302,8 @@ static void test_given_hashes_do_what_our_own_do(void **state)
     }
 }
 
-static void test_a_wrong_first_or_last_hash_is_refused(void **state)
+TEST(test_a_wrong_first_or_last_hash_is_refused)
 {
-    (void)state;
     world w = small_world(15);
     kvp_prompt prompt = prompt_of(ints(0), 17);
     kvp_hash hashes[MAX_HASHES];
@@ -337,9 +326,8 @@ static void test_a_wrong_first_or_last_hash_is_refused(void **state)
     end_world(&w);
 }
 
-static void test_a_wrong_hash_between_costs_hits_and_never_correctness(void **state)
+TEST(test_a_wrong_hash_between_costs_hits_and_never_correctness)
 {
-    (void)state;
     world w = small_world(31);
     kvp_prompt prompt = prompt_of(ints(0), 20);
     const kvp_prompt plain = prompt;
@@ -363,9 +351,8 @@ static void test_a_wrong_hash_between_costs_hits_and_never_correctness(void **st
 }
 
 /* As many as a configuration may allow, and no more. */
-static void test_64_keys_of_a_unit_can_be_hashed_and_65_cannot(void **state)
+TEST(test_64_keys_of_a_unit_can_be_hashed_and_65_cannot)
 {
-    (void)state;
     kvp_key keys[65];
     kvp_hash hashes[2] = {{{77}}, {{77}}};
     kvp_hash root;
@@ -381,9 +368,8 @@ static void test_64_keys_of_a_unit_can_be_hashed_and_65_cannot(void **state)
     assert_ok(kvp_hash_units(&input, &root, hashes));
 }
 
-static void test_hashes_of_another_root_are_refused(void **state)
+TEST(test_hashes_of_another_root_are_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.hash_seed = 1;
     world w = make_world(&config);
@@ -398,9 +384,8 @@ static void test_hashes_of_another_root_are_refused(void **state)
 
 /* ---------------------------------------------------------------------- what must not be cached */
 
-static void test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private(void **state)
+TEST(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private)
 {
-    (void)state;
     static const int32_t few[] = {9};
     static const int32_t many[] = {9, 900, 3000, 901, 77777, 902, 903, 904, 905, 906};
     for (int large = 0; large <= 1; large++) {
@@ -427,9 +412,8 @@ static void test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private(
     }
 }
 
-static void test_every_id_of_a_large_set_is_found(void **state)
+TEST(test_every_id_of_a_large_set_is_found)
 {
-    (void)state;
     int32_t set[33];
     for (int32_t i = 0; i < 33; i++) {
         set[i] = 7 * ((i * 5) % 33); /* in no order */
@@ -450,9 +434,8 @@ static void test_every_id_of_a_large_set_is_found(void **state)
     }
 }
 
-static void test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on(void **state)
+TEST(test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on)
 {
-    (void)state;
     world w = small_world(31);
     const kvp_range ranges[] = {{13, 14}, {6, 7}, {40, 41}};
     kvp_prompt prompt = prompt_of(ints(0), 16);
@@ -473,9 +456,8 @@ static void test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on(void **
     end_world(&w);
 }
 
-static void test_a_range_ahead_of_the_tokens_holds_when_they_are_reached(void **state)
+TEST(test_a_range_ahead_of_the_tokens_holds_when_they_are_reached)
 {
-    (void)state;
     world w = small_world(31);
     const kvp_range ahead = {9, 10};
     kvp_prompt prompt = prompt_of(ints(0), 6);
@@ -501,9 +483,8 @@ static void test_a_range_ahead_of_the_tokens_holds_when_they_are_reached(void **
     end_world(&w);
 }
 
-static void test_what_is_public_already_cannot_be_uncached(void **state)
+TEST(test_what_is_public_already_cannot_be_uncached)
 {
-    (void)state;
     world w = small_world(31);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     assert_unchanged(&w,
@@ -515,28 +496,4 @@ static void test_what_is_public_already_cannot_be_uncached(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_unit_that_an_image_touches_and_all_that_follow_depend_on_it),
-        cmocka_unit_test(test_offsets_say_which_part_of_an_image_a_unit_has),
-        cmocka_unit_test(test_tenants_share_the_prompt_before_their_adapters),
-        cmocka_unit_test(test_types_and_orders_of_two_keys_never_collide),
-        cmocka_unit_test(test_keys_of_extend_and_fill_make_the_same_units),
-        cmocka_unit_test(test_truncate_inside_a_unit_keeps_the_keys_that_begin_before),
-        cmocka_unit_test(test_more_keys_than_a_unit_may_have_are_refused),
-        cmocka_unit_test(test_keys_that_are_not_well_formed_are_refused),
-        cmocka_unit_test(test_keys_of_an_extend_lie_inside_its_tokens_and_belong_to_one_sequence),
-        cmocka_unit_test(test_given_hashes_do_what_our_own_do),
-        cmocka_unit_test(test_a_wrong_first_or_last_hash_is_refused),
-        cmocka_unit_test(test_a_wrong_hash_between_costs_hits_and_never_correctness),
-        cmocka_unit_test(test_64_keys_of_a_unit_can_be_hashed_and_65_cannot),
-        cmocka_unit_test(test_hashes_of_another_root_are_refused),
-        cmocka_unit_test(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private),
-        cmocka_unit_test(test_every_id_of_a_large_set_is_found),
-        cmocka_unit_test(test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on),
-        cmocka_unit_test(test_a_range_ahead_of_the_tokens_holds_when_they_are_reached),
-        cmocka_unit_test(test_what_is_public_already_cannot_be_uncached),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -23,9 +23,8 @@ static uint32_t count_evicted(const world *w)
     return evicted_of(w, &evicted);
 }
 
-static void test_what_the_device_evicts_is_kept_on_the_host(void **state)
+TEST(test_what_the_device_evicts_is_kept_on_the_host)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 8);
@@ -47,9 +46,8 @@ static void test_what_the_device_evicts_is_kept_on_the_host(void **state)
     end_world(&w);
 }
 
-static void test_nothing_is_kept_when_the_configuration_says_so(void **state)
+TEST(test_nothing_is_kept_when_the_configuration_says_so)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.keep_evicted = 0;
     world w = make_world(&config);
@@ -64,9 +62,8 @@ static void test_nothing_is_kept_when_the_configuration_says_so(void **state)
     end_world(&w);
 }
 
-static void test_without_a_host_tier_nothing_is_wanted_there(void **state)
+TEST(test_without_a_host_tier_nothing_is_wanted_there)
 {
-    (void)state;
     world w = small_world(2);
     leave_cached(&w, ints(0), 8);
     (void)open_seq(&w, ints(100), 8, NULL);
@@ -78,9 +75,8 @@ static void test_without_a_host_tier_nothing_is_wanted_there(void **state)
     end_world(&w);
 }
 
-static void test_what_the_host_has_is_not_copied_again(void **state)
+TEST(test_what_the_host_has_is_not_copied_again)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
@@ -96,9 +92,8 @@ static void test_what_the_host_has_is_not_copied_again(void **state)
 }
 
 /* The first block of three came back to the device alone, and leaves it again. */
-static void test_what_the_host_has_goes_last_there_when_the_device_evicts_it(void **state)
+TEST(test_what_the_host_has_goes_last_there_when_the_device_evicts_it)
 {
-    (void)state;
     world w = tiers_world(3, 5);
     leave_cached(&w, ints(0), 12);
     wipe_device(&w); /* host 1, 2 and 3 have the third block, the second and the first */
@@ -115,9 +110,8 @@ static void test_what_the_host_has_goes_last_there_when_the_device_evicts_it(voi
     end_world(&w);
 }
 
-static void test_what_a_flush_made_unreachable_is_not_kept(void **state)
+TEST(test_what_a_flush_made_unreachable_is_not_kept)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     leave_cached(&w, ints(0), 8);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -130,9 +124,8 @@ static void test_what_a_flush_made_unreachable_is_not_kept(void **state)
 }
 
 /* No node is free for a new root: what was cached is private from there on. */
-static void test_what_a_flush_without_a_new_root_made_private_is_not_kept(void **state)
+TEST(test_what_a_flush_without_a_new_root_made_private_is_not_kept)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 4);
     config.n_nodes = 5;
     world w = make_world(&config);
@@ -145,9 +138,8 @@ static void test_what_a_flush_without_a_new_root_made_private_is_not_kept(void *
     end_world(&w);
 }
 
-static void test_a_closed_namespaces_blocks_are_not_kept(void **state)
+TEST(test_a_closed_namespaces_blocks_are_not_kept)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     kvp_ns other;
     kvp_seq seq;
@@ -163,9 +155,8 @@ static void test_a_closed_namespaces_blocks_are_not_kept(void **state)
     end_world(&w);
 }
 
-static void test_nothing_is_kept_when_swapped_sequences_hold_the_whole_host(void **state)
+TEST(test_nothing_is_kept_when_swapped_sequences_hold_the_whole_host)
 {
-    (void)state;
     world w = tiers_world(3, 2);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     swap_out(&w, &seq, 1);
@@ -181,9 +172,8 @@ static void test_nothing_is_kept_when_swapped_sequences_hold_the_whole_host(void
 }
 
 /* 2 x (copies that wait + those that the call will still add) < max_copies. */
-static void test_half_of_the_plan_is_for_what_is_kept(void **state)
+TEST(test_half_of_the_plan_is_for_what_is_kept)
 {
-    (void)state;
     static const uint32_t kept[] = {0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5};
     for (uint32_t max_copies = 1; max_copies < 12; max_copies++) {
         kvp_config config = tiers_config(4, 4, 5, 15);
@@ -198,9 +188,8 @@ static void test_half_of_the_plan_is_for_what_is_kept(void **state)
     }
 }
 
-static void test_copies_that_wait_and_copies_to_come_leave_less_room_to_keep(void **state)
+TEST(test_copies_that_wait_and_copies_to_come_leave_less_room_to_keep)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 6, 15);
     config.max_copies = 6;
     world w = make_world(&config);
@@ -217,9 +206,8 @@ static void test_copies_that_wait_and_copies_to_come_leave_less_room_to_keep(voi
     end_world(&w);
 }
 
-static void test_copies_that_were_to_come_and_came_count_once(void **state)
+TEST(test_copies_that_were_to_come_and_came_count_once)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 6, 15);
     config.max_copies = 7;
     world w = make_world(&config);
@@ -234,9 +222,8 @@ static void test_copies_that_were_to_come_and_came_count_once(void **state)
     end_world(&w);
 }
 
-static void test_each_for_itself_counts_its_own_copies_to_come(void **state)
+TEST(test_each_for_itself_counts_its_own_copies_to_come)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 6, 15);
     config.max_copies = 6;
     world w = make_world(&config);
@@ -255,9 +242,8 @@ static void test_each_for_itself_counts_its_own_copies_to_come(void **state)
     end_world(&w);
 }
 
-static void test_a_kept_block_has_its_retention_class(void **state)
+TEST(test_a_kept_block_has_its_retention_class)
 {
-    (void)state;
     world w = tiers_world(1, 4);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.retention = 3;
@@ -270,9 +256,8 @@ static void test_a_kept_block_has_its_retention_class(void **state)
     end_world(&w);
 }
 
-static void test_only_sealed_slots_are_kept(void **state)
+TEST(test_only_sealed_slots_are_kept)
 {
-    (void)state;
     const kvp_config config = tiers_config(6, 2, 1, 4);
     world w = make_world(&config);
     int32_t tokens[6];
@@ -289,9 +274,8 @@ static void test_only_sealed_slots_are_kept(void **state)
 }
 
 /* A block with the second unit only, the first one being another's: both are kept. */
-static void test_units_before_the_deepest_are_kept_with_it(void **state)
+TEST(test_units_before_the_deepest_are_kept_with_it)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 2, 4);
     world w = make_world(&config);
     const kvp_seq first = open_done(&w, ints(0), 2);
@@ -308,9 +292,8 @@ static void test_units_before_the_deepest_are_kept_with_it(void **state)
 }
 
 /* Units that another block of the host has are duplicates in the kept one, and take its place. */
-static void test_units_that_the_host_has_are_duplicates_in_the_kept_block(void **state)
+TEST(test_units_that_the_host_has_are_duplicates_in_the_kept_block)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 2, 4);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 2); /* block 1, the first unit only */
@@ -333,9 +316,8 @@ static void test_units_that_the_host_has_are_duplicates_in_the_kept_block(void *
     end_world(&w);
 }
 
-static void test_the_host_block_that_makes_way_stands_before_the_device_block(void **state)
+TEST(test_the_host_block_that_makes_way_stands_before_the_device_block)
 {
-    (void)state;
     world w = tiers_world(1, 1);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 4);
@@ -356,9 +338,8 @@ static void test_the_host_block_that_makes_way_stands_before_the_device_block(vo
     end_world(&w);
 }
 
-static void test_the_copy_into_an_evicted_host_block_leaves_the_plan(void **state)
+TEST(test_the_copy_into_an_evicted_host_block_leaves_the_plan)
 {
-    (void)state;
     world w = tiers_world(1, 1);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
@@ -370,9 +351,8 @@ static void test_the_copy_into_an_evicted_host_block_leaves_the_plan(void **stat
 }
 
 /* The copy that brought the content runs before the copy that keeps it. */
-static void test_what_a_waiting_copy_brought_is_kept_by_a_copy_after_it(void **state)
+TEST(test_what_a_waiting_copy_brought_is_kept_by_a_copy_after_it)
 {
-    (void)state;
     world w = tiers_world(3, 4);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -385,9 +365,8 @@ static void test_what_a_waiting_copy_brought_is_kept_by_a_copy_after_it(void **s
     end_world(&w);
 }
 
-static void test_the_host_evicts_what_was_kept_first(void **state)
+TEST(test_the_host_evicts_what_was_kept_first)
 {
-    (void)state;
     world w = tiers_world(1, 3);
     for (int32_t i = 0; i < 5; i++) {
         leave_cached(&w, ints(100 * i), 4);
@@ -401,9 +380,8 @@ static void test_the_host_evicts_what_was_kept_first(void **state)
     end_world(&w);
 }
 
-static void test_one_call_may_evict_all_there_is_on_both_tiers(void **state)
+TEST(test_one_call_may_evict_all_there_is_on_both_tiers)
 {
-    (void)state;
     world w = tiers_world(4, 4);
     leave_cached(&w, ints(0), 16);
     leave_cached(&w, ints(100), 16);
@@ -418,31 +396,4 @@ static void test_one_call_may_evict_all_there_is_on_both_tiers(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_the_device_evicts_is_kept_on_the_host),
-        cmocka_unit_test(test_nothing_is_kept_when_the_configuration_says_so),
-        cmocka_unit_test(test_without_a_host_tier_nothing_is_wanted_there),
-        cmocka_unit_test(test_what_the_host_has_is_not_copied_again),
-        cmocka_unit_test(test_what_the_host_has_goes_last_there_when_the_device_evicts_it),
-        cmocka_unit_test(test_what_a_flush_made_unreachable_is_not_kept),
-        cmocka_unit_test(test_what_a_flush_without_a_new_root_made_private_is_not_kept),
-        cmocka_unit_test(test_a_closed_namespaces_blocks_are_not_kept),
-        cmocka_unit_test(test_nothing_is_kept_when_swapped_sequences_hold_the_whole_host),
-        cmocka_unit_test(test_half_of_the_plan_is_for_what_is_kept),
-        cmocka_unit_test(test_copies_that_wait_and_copies_to_come_leave_less_room_to_keep),
-        cmocka_unit_test(test_copies_that_were_to_come_and_came_count_once),
-        cmocka_unit_test(test_each_for_itself_counts_its_own_copies_to_come),
-        cmocka_unit_test(test_a_kept_block_has_its_retention_class),
-        cmocka_unit_test(test_only_sealed_slots_are_kept),
-        cmocka_unit_test(test_units_before_the_deepest_are_kept_with_it),
-        cmocka_unit_test(test_units_that_the_host_has_are_duplicates_in_the_kept_block),
-        cmocka_unit_test(test_the_host_block_that_makes_way_stands_before_the_device_block),
-        cmocka_unit_test(test_the_copy_into_an_evicted_host_block_leaves_the_plan),
-        cmocka_unit_test(test_what_a_waiting_copy_brought_is_kept_by_a_copy_after_it),
-        cmocka_unit_test(test_the_host_evicts_what_was_kept_first),
-        cmocka_unit_test(test_one_call_may_evict_all_there_is_on_both_tiers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

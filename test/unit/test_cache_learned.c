@@ -31,9 +31,8 @@ static world learned_world(uint32_t usable)
 
 /* ----------------------------------------------------------------------------------------- uses */
 
-static void test_only_closes_of_requests_count(void **state)
+TEST(test_only_closes_of_requests_count)
 {
-    (void)state;
     world w = learned_world(16);
     const kvp_seq a = open_done(&w, ints(0), 10); /* two full blocks, and a part of one */
     const kvp_seq fork = fork_seq(&w, a, 10);
@@ -56,9 +55,8 @@ static void test_only_closes_of_requests_count(void **state)
     end_world(&w);
 }
 
-static void test_a_reset_forgets_all_but_the_counters(void **state)
+TEST(test_a_reset_forgets_all_but_the_counters)
 {
-    (void)state;
     world w = learned_world(16);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(0), 8);
@@ -72,9 +70,8 @@ static void test_a_reset_forgets_all_but_the_counters(void **state)
 }
 
 /* A sequence that is swapped out when it is closed: its device blocks were left before. */
-static void test_a_close_on_the_host_is_no_use(void **state)
+TEST(test_a_close_on_the_host_is_no_use)
 {
-    (void)state;
     kvp_config config = learned_config(8);
     config.host_blocks = 9;
     world w = make_world(&config);
@@ -87,9 +84,8 @@ static void test_a_close_on_the_host_is_no_use(void **state)
 }
 
 /* Of six blocks a running request holds four that it did not hit: LRU would have two for others. */
-static void test_lru_has_no_room_for_what_is_held(void **state)
+TEST(test_lru_has_no_room_for_what_is_held)
 {
-    (void)state;
     for (int held = 0; held <= 1; held++) {
         world w = learned_world(6);
         const kvp_seq running = held ? open_done(&w, ints(500), 16) : (kvp_seq){0};
@@ -107,9 +103,8 @@ static void test_lru_has_no_room_for_what_is_held(void **state)
 }
 
 /* A request that comes back: opened with 8 tokens of prompt, and 32 that it generated before. */
-static void test_what_is_behind_the_prompt_is_output(void **state)
+TEST(test_what_is_behind_the_prompt_is_output)
 {
-    (void)state;
     for (uint32_t told = 0; told <= 1; told++) {
         world w = learned_world(16);
         const struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
@@ -130,9 +125,8 @@ static void test_what_is_behind_the_prompt_is_output(void **state)
     }
 }
 
-static void test_where_a_prompt_cannot_end(void **state)
+TEST(test_where_a_prompt_cannot_end)
 {
-    (void)state;
     world w = learned_world(16);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_status(KVP_E_ARG, kvp_seq_prompt_end(NULL, seq, 1));
@@ -159,9 +153,8 @@ static kvp_policy_info learned_info(const world *w)
 }
 
 /* Content of 4 blocks comes back at one age, and no other: it is in the table, in its class. */
-static void test_what_was_learned_can_be_read(void **state)
+TEST(test_what_was_learned_can_be_read)
 {
-    (void)state;
     world w = learned_world(64); /* C: a bin of 32 references is C/2 */
     kvp_policy_class table;
     for (uint32_t i = 0; i < 40; i++) {
@@ -194,9 +187,8 @@ static void test_what_was_learned_can_be_read(void **state)
     end_world(&w);
 }
 
-static void test_why_it_is_lru(void **state)
+TEST(test_why_it_is_lru)
 {
-    (void)state;
     world w = learned_world(64);
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
     assert_int_equal(learned_info(&w).entry_blocks, 1);
@@ -234,9 +226,8 @@ static void test_why_it_is_lru(void **state)
     end_world(&w);
 }
 
-static void test_reads_that_are_refused(void **state)
+TEST(test_reads_that_are_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     world lru = make_world(&config), w = learned_world(7);
     kvp_policy_info info;
@@ -257,9 +248,8 @@ static void test_reads_that_are_refused(void **state)
 
 /* A window of its own drops the first block, which is released before what continues it: it stands
  * first in the queue, and is no leaf. */
-static void test_what_is_continued_stays(void **state)
+TEST(test_what_is_continued_stays)
 {
-    (void)state;
     world w = learned_world(4);
     const kvp_seq a = open_done(&w, ints(0), 12); /* blocks 1, 2, 3 */
     assert_ok(kvp_seq_window(w.cache, a, 0, (kvp_window){0, 4}, NULL));
@@ -275,9 +265,8 @@ static void test_what_is_continued_stays(void **state)
 }
 
 /* The class that goes first has only blocks that others continue: its oldest goes all the same. */
-static void test_a_take_never_fails_for_lack_of_leaves(void **state)
+TEST(test_a_take_never_fails_for_lack_of_leaves)
 {
-    (void)state;
     world w = learned_world(3);
     const kvp_seq a = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_retain(w.cache, a, (kvp_range){8, 12}, 3));
@@ -293,9 +282,8 @@ static void test_a_take_never_fails_for_lack_of_leaves(void **state)
 }
 
 /* A refused open holds and lets go: nothing may show of it, though the ends of classes change. */
-static void test_a_refused_open_leaves_no_trace(void **state)
+TEST(test_a_refused_open_leaves_no_trace)
 {
-    (void)state;
     world w = learned_world(6);
     leave_cached(&w, ints(0), 8);
     leave_cached(&w, ints(100), 8);
@@ -333,9 +321,8 @@ static uint32_t hits_of_a_scan(uint32_t policy)
 
 /* Of 47 prompts between two uses, 31 can stay beside the one that is used: the optimum, of many
  * rounds. */
-static void test_a_scan_that_does_not_fit(void **state)
+TEST(test_a_scan_that_does_not_fit)
 {
-    (void)state;
     const uint32_t optimum = 20 * 48 * 2 * 31 / 47;
     assert_int_equal(hits_of_a_scan(KVP_POLICY_LRU), 0);
     assert_in_range(hits_of_a_scan(KVP_POLICY_LEARNED), optimum * 9 / 10, 20 * 32 * 2);
@@ -343,9 +330,8 @@ static void test_a_scan_that_does_not_fit(void **state)
 
 /* ------------------------------------------------------------------------- copies and snapshots */
 
-static void test_a_snapshot_brings_blocks_in_their_order(void **state)
+TEST(test_a_snapshot_brings_blocks_in_their_order)
 {
-    (void)state;
     const kvp_config config = learned_config(6);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
@@ -385,9 +371,8 @@ static int read_world(void *context, uint64_t offset, void *out_bytes, size_t n_
 }
 
 /* Another process sees it whole, and sees damage. */
-static void test_it_can_be_inspected(void **state)
+TEST(test_it_can_be_inspected)
 {
-    (void)state;
     world w = learned_world(8);
     leave_cached(&w, ints(0), 12);
     const kvp_arena_source source = {&w, w.arena_bytes, read_world};
@@ -420,9 +405,8 @@ static void test_it_can_be_inspected(void **state)
         assert_int_equal(kvpi_audit((w)->cache, 3, NULL), 1);                                      \
     } while (0)
 
-static void test_the_audit_sees_what_is_wrong(void **state)
+TEST(test_the_audit_sees_what_is_wrong)
 {
-    (void)state;
     world w = learned_world(8);
     leave_cached(&w, ints(0), 12); /* blocks 1, 2, 3 */
     const kvp_seq held = open_done(&w, ints(100), 8);
@@ -454,9 +438,8 @@ static void test_the_audit_sees_what_is_wrong(void **state)
 }
 
 /* Foreign bytes: the sizes by which everything else would be found. */
-static void test_foreign_sizes_are_not_believed(void **state)
+TEST(test_foreign_sizes_are_not_believed)
 {
-    (void)state;
     world w = learned_world(8);
     leave_cached(&w, ints(0), 12);
     struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
@@ -484,26 +467,4 @@ static void test_foreign_sizes_are_not_believed(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_closes_of_requests_count),
-        cmocka_unit_test(test_a_reset_forgets_all_but_the_counters),
-        cmocka_unit_test(test_a_close_on_the_host_is_no_use),
-        cmocka_unit_test(test_lru_has_no_room_for_what_is_held),
-        cmocka_unit_test(test_what_is_behind_the_prompt_is_output),
-        cmocka_unit_test(test_where_a_prompt_cannot_end),
-        cmocka_unit_test(test_what_was_learned_can_be_read),
-        cmocka_unit_test(test_why_it_is_lru),
-        cmocka_unit_test(test_reads_that_are_refused),
-        cmocka_unit_test(test_what_is_continued_stays),
-        cmocka_unit_test(test_a_take_never_fails_for_lack_of_leaves),
-        cmocka_unit_test(test_a_refused_open_leaves_no_trace),
-        cmocka_unit_test(test_a_scan_that_does_not_fit),
-        cmocka_unit_test(test_a_snapshot_brings_blocks_in_their_order),
-        cmocka_unit_test(test_it_can_be_inspected),
-        cmocka_unit_test(test_the_audit_sees_what_is_wrong),
-        cmocka_unit_test(test_foreign_sizes_are_not_believed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -30,9 +30,8 @@ static uint64_t hits_of(uint32_t policy, uint32_t keep, uint64_t *n_kept)
 }
 
 /* 93 blocks in turn, and room for 48: LRU loses each before it comes back. */
-static void test_both_tiers_hit_what_lru_loses(void **state)
+TEST(test_both_tiers_hit_what_lru_loses)
 {
-    (void)state;
     uint64_t kept_by_lru, kept, kept_once;
     assert_int_equal(hits_of(KVP_POLICY_LRU, KVP_EVICTED_KEEP, &kept_by_lru), 0);
     const uint64_t learned = hits_of(KVP_POLICY_LEARNED, KVP_EVICTED_KEEP, &kept);
@@ -79,9 +78,8 @@ static uint64_t hits_of_new_habits(uint32_t policy, uint32_t usable)
 
 /* The host has no guard: LRU hits all of it after a round. What is lost is bounded by what is
  * learned anew, each time that habits change. */
-static void test_new_habits_cost_hits(void **state)
+TEST(test_new_habits_cost_hits)
 {
-    (void)state;
     for (uint32_t usable = 40; usable <= 160; usable *= 2) {
         const uint64_t all = 2 * 39 * (usable * 9 / 10);
         const uint64_t learned = hits_of_new_habits(KVP_POLICY_LEARNED, usable);
@@ -91,9 +89,8 @@ static void test_new_habits_cost_hits(void **state)
     }
 }
 
-static void test_a_host_block_is_as_old_as_its_content(void **state)
+TEST(test_a_host_block_is_as_old_as_its_content)
 {
-    (void)state;
     const kvp_config config = host_config(2, 4);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
@@ -118,9 +115,8 @@ static void test_a_host_block_is_as_old_as_its_content(void **state)
 }
 
 /* The prefix of what the host has goes there, whatever it is worth. */
-static void test_what_the_host_continues_is_copied(void **state)
+TEST(test_what_the_host_continues_is_copied)
 {
-    (void)state;
     kvp_config config = host_config(24, 24);
     config.keep_evicted = KVP_EVICTED_KEEP_ONCE;
     kvp_cache *cache = NULL;
@@ -135,9 +131,8 @@ static void test_what_the_host_continues_is_copied(void **state)
     kvp_cache_destroy(cache);
 }
 
-static void test_a_snapshot_has_both_tiers(void **state)
+TEST(test_a_snapshot_has_both_tiers)
 {
-    (void)state;
     kvp_config config = host_config(24, 24);
     kvp_cache *cache = NULL, *again = NULL;
     uint64_t before = 0, n_hits = 0, n_again = 0;
@@ -164,14 +159,4 @@ static void test_a_snapshot_has_both_tiers(void **state)
     snap_drop(&saved);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_tiers_hit_what_lru_loses),
-        cmocka_unit_test(test_new_habits_cost_hits),
-        cmocka_unit_test(test_a_host_block_is_as_old_as_its_content),
-        cmocka_unit_test(test_what_the_host_continues_is_copied),
-        cmocka_unit_test(test_a_snapshot_has_both_tiers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -29,9 +29,8 @@ static void run_plan(world *w)
 
 /* ---------------------------------------------------------------------------------------- loads */
 
-static void test_a_load_is_found_when_it_is_done_and_not_before(void **state)
+TEST(test_a_load_is_found_when_it_is_done_and_not_before)
 {
-    (void)state;
     world w = lend_world(4, 7);
     kvp_load load;
     kvp_loaded loaded;
@@ -60,9 +59,8 @@ static void test_a_load_is_found_when_it_is_done_and_not_before(void **state)
 }
 
 /* A router sees what a load brings as it sees what a commit brings, and on the host tier. */
-static void test_a_load_is_told_when_it_is_done(void **state)
+TEST(test_a_load_is_told_when_it_is_done)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 7);
     config.max_loads = 2;
     config.max_events = 16;
@@ -100,9 +98,8 @@ static void test_a_load_is_told_when_it_is_done(void **state)
     end_world(&w);
 }
 
-static void test_what_is_there_or_comes_is_not_loaded_twice(void **state)
+TEST(test_what_is_there_or_comes_is_not_loaded_twice)
 {
-    (void)state;
     world w = lend_world(4, 12);
     kvp_load load;
     kvp_loaded loaded;
@@ -129,9 +126,8 @@ static void test_what_is_there_or_comes_is_not_loaded_twice(void **state)
     end_world(&w);
 }
 
-static void test_a_load_waits_for_copies_that_use_its_blocks(void **state)
+TEST(test_a_load_waits_for_copies_that_use_its_blocks)
 {
-    (void)state;
     kvp_load load;
     int32_t blocks[1];
     kvp_open_info info;
@@ -159,9 +155,8 @@ static void test_a_load_waits_for_copies_that_use_its_blocks(void **state)
     end_world(&w);
 }
 
-static void test_what_was_flushed_meanwhile_is_dropped(void **state)
+TEST(test_what_was_flushed_meanwhile_is_dropped)
 {
-    (void)state;
     world w = lend_world(4, 7);
     kvp_load load;
     kvp_loaded loaded;
@@ -179,9 +174,8 @@ static void test_what_was_flushed_meanwhile_is_dropped(void **state)
     end_world(&w);
 }
 
-static void test_loads_that_are_refused_change_nothing(void **state)
+TEST(test_loads_that_are_refused_change_nothing)
 {
-    (void)state;
     world w = lend_world(8, 7); /* 3 may be lent */
     kvp_prompt prompt = prompt_of(ints(0), 16);
     int32_t blocks[4] = {7, 7, 7, 7};
@@ -223,9 +217,8 @@ static void test_loads_that_are_refused_change_nothing(void **state)
     end_world(&w);
 }
 
-static void test_a_swap_finds_what_a_load_must_spare(void **state)
+TEST(test_a_swap_finds_what_a_load_must_spare)
 {
-    (void)state;
     world w = lend_world(8, 7);
     kvp_load load;
     int32_t blocks[3];
@@ -243,9 +236,8 @@ static void test_a_swap_finds_what_a_load_must_spare(void **state)
 
 /* --------------------------------------------------------------------------- lent, and mirrored */
 
-static void test_lent_blocks_stay(void **state)
+TEST(test_lent_blocks_stay)
 {
-    (void)state;
     world w = lend_world(8, 3); /* 1 may be lent */
     int32_t host[2];
     kvp_mirrored mirrored;
@@ -276,9 +268,8 @@ static void test_lent_blocks_stay(void **state)
 }
 
 /* A block that a store reads is saved as others are; one that it fills has no content yet. */
-static void test_a_snapshot_of_what_is_lent(void **state)
+TEST(test_a_snapshot_of_what_is_lent)
 {
-    (void)state;
     world w = lend_world(8, 7);
     int32_t host[2], blocks[2];
     kvp_load load;
@@ -311,9 +302,8 @@ static void test_a_snapshot_of_what_is_lent(void **state)
     end_world(&w);
 }
 
-static void test_a_mirror_keeps_both_when_its_step_is_done(void **state)
+TEST(test_a_mirror_keeps_both_when_its_step_is_done)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 8, 4);
     config.max_loads = 1;
     world w = make_world(&config);
@@ -343,9 +333,8 @@ static void test_a_mirror_keeps_both_when_its_step_is_done(void **state)
     end_world(&w);
 }
 
-static void test_an_invalidation_shows_in_the_generation(void **state)
+TEST(test_an_invalidation_shows_in_the_generation)
 {
-    (void)state;
     world w = lend_world(4, 4);
     int32_t host[1];
     kvp_block_origin before, after;
@@ -365,9 +354,8 @@ static void test_an_invalidation_shows_in_the_generation(void **state)
 }
 
 /* A block of a namespace that was closed counts for nobody, also when it is put back. */
-static void test_a_refusal_puts_back_what_nobody_owns(void **state)
+TEST(test_a_refusal_puts_back_what_nobody_owns)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 4);
     config.max_loads = 1;
     config.quotas = 1;
@@ -393,9 +381,8 @@ static void test_a_refusal_puts_back_what_nobody_owns(void **state)
 
 /* ----------------------------------------------------------------- the cold end, and what it is */
 
-static void test_the_cold_end_in_pieces_and_whole(void **state)
+TEST(test_the_cold_end_in_pieces_and_whole)
 {
-    (void)state;
     world w = lend_world(8, 4);
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[8];
@@ -440,9 +427,8 @@ static void test_the_cold_end_in_pieces_and_whole(void **state)
     end_world(&w);
 }
 
-static void test_an_origin_gives_the_prompt_back(void **state)
+TEST(test_an_origin_gives_the_prompt_back)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 2, 8, 4);
     config.max_unit_keys = 3;
     config.max_loads = 1;
@@ -491,9 +477,8 @@ static void test_an_origin_gives_the_prompt_back(void **state)
 
 /* ------------------------------------------------------------------------------- configurations */
 
-static void test_what_is_refused_without_loads(void **state)
+TEST(test_what_is_refused_without_loads)
 {
-    (void)state;
     world w = tiers_world(4, 200);
     kvp_load load;
     int32_t blocks[1];
@@ -530,24 +515,4 @@ static void test_what_is_refused_without_loads(void **state)
     assert_string_equal(why.field, "max_loads");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_load_is_found_when_it_is_done_and_not_before),
-        cmocka_unit_test(test_a_load_is_told_when_it_is_done),
-        cmocka_unit_test(test_what_is_there_or_comes_is_not_loaded_twice),
-        cmocka_unit_test(test_a_load_waits_for_copies_that_use_its_blocks),
-        cmocka_unit_test(test_what_was_flushed_meanwhile_is_dropped),
-        cmocka_unit_test(test_loads_that_are_refused_change_nothing),
-        cmocka_unit_test(test_a_swap_finds_what_a_load_must_spare),
-        cmocka_unit_test(test_lent_blocks_stay),
-        cmocka_unit_test(test_a_snapshot_of_what_is_lent),
-        cmocka_unit_test(test_a_mirror_keeps_both_when_its_step_is_done),
-        cmocka_unit_test(test_an_invalidation_shows_in_the_generation),
-        cmocka_unit_test(test_a_refusal_puts_back_what_nobody_owns),
-        cmocka_unit_test(test_the_cold_end_in_pieces_and_whole),
-        cmocka_unit_test(test_an_origin_gives_the_prompt_back),
-        cmocka_unit_test(test_what_is_refused_without_loads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -23,9 +23,8 @@ static world full_world(kvp_seq *out_seq)
     return w;
 }
 
-static void test_reads_refuse_what_is_missing(void **state)
+TEST(test_reads_refuse_what_is_missing)
 {
-    (void)state;
     kvp_seq seq;
     world w = full_world(&seq);
     kvp_cold_cursor cursor = {0};
@@ -67,9 +66,8 @@ static void test_reads_refuse_what_is_missing(void **state)
     end_world(&w);
 }
 
-static void test_calls_refuse_what_is_missing(void **state)
+TEST(test_calls_refuse_what_is_missing)
 {
-    (void)state;
     kvp_seq seq;
     world w = full_world(&seq);
     const kvp_prompt prompt = prompt_of(ints(100), 8);
@@ -102,9 +100,8 @@ static void test_calls_refuse_what_is_missing(void **state)
     end_world(&w);
 }
 
-static void test_capacity_0_asks_for_numbers(void **state)
+TEST(test_capacity_0_asks_for_numbers)
 {
-    (void)state;
     kvp_seq seq;
     world w = full_world(&seq);
     uint32_t n;
@@ -130,9 +127,8 @@ static void test_capacity_0_asks_for_numbers(void **state)
 }
 
 /* Keys that begin at one token, and differ in type, length or bytes, go on for themselves. */
-static void test_keys_that_are_nearly_the_same(void **state)
+TEST(test_keys_that_are_nearly_the_same)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 2, 8, 4);
     config.max_unit_keys = 5;
     world w = make_world(&config);
@@ -166,9 +162,8 @@ static void test_keys_that_are_nearly_the_same(void **state)
     end_world(&w);
 }
 
-static void test_a_block_is_lent_so_often_and_not_more_often(void **state)
+TEST(test_a_block_is_lent_so_often_and_not_more_often)
 {
-    (void)state;
     enum { OFTEN = 1 << 20 };
     kvp_seq seq;
     world w = full_world(&seq);
@@ -186,14 +181,4 @@ static void test_a_block_is_lent_so_often_and_not_more_often(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_refuse_what_is_missing),
-        cmocka_unit_test(test_calls_refuse_what_is_missing),
-        cmocka_unit_test(test_capacity_0_asks_for_numbers),
-        cmocka_unit_test(test_keys_that_are_nearly_the_same),
-        cmocka_unit_test(test_a_block_is_lent_so_often_and_not_more_often),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

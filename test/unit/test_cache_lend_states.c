@@ -58,9 +58,8 @@ static kvp_loaded end_state(const world *w, uint64_t number, int whole)
 
 /* ---------------------------------------------------------------------------------------- hits */
 
-static void test_a_state_is_hit_when_it_is_done_and_not_before(void **state)
+TEST(test_a_state_is_hit_when_it_is_done_and_not_before)
 {
-    (void)state;
     world w = loads_world(20, 0);
     kvp_copy copies[8];
     int32_t slot = 99;
@@ -99,9 +98,8 @@ static void test_a_state_is_hit_when_it_is_done_and_not_before(void **state)
     end_world(&w);
 }
 
-static void test_a_state_that_is_not_whole_is_none(void **state)
+TEST(test_a_state_that_is_not_whole_is_none)
 {
-    (void)state;
     world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
@@ -117,9 +115,8 @@ static void test_a_state_that_is_not_whole_is_none(void **state)
     end_world(&w);
 }
 
-static void test_a_state_without_its_kv_is_dropped(void **state)
+TEST(test_a_state_without_its_kv_is_dropped)
 {
-    (void)state;
     world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 1);
@@ -131,9 +128,8 @@ static void test_a_state_without_its_kv_is_dropped(void **state)
     end_world(&w);
 }
 
-static void test_who_computed_the_state_meanwhile_keeps_it(void **state)
+TEST(test_who_computed_the_state_meanwhile_keeps_it)
 {
-    (void)state;
     world w = loads_world(20, 0);
     kvp_load load;
     int32_t slot;
@@ -148,9 +144,8 @@ static void test_who_computed_the_state_meanwhile_keeps_it(void **state)
     end_world(&w);
 }
 
-static void test_what_is_flushed_is_not_kept(void **state)
+TEST(test_what_is_flushed_is_not_kept)
 {
-    (void)state;
     world w = loads_world(20, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
@@ -163,9 +158,8 @@ static void test_what_is_flushed_is_not_kept(void **state)
 
 /* ---------------------------------------------------------------------------------------- room */
 
-static void test_a_state_evicts_another_or_is_dropped(void **state)
+TEST(test_a_state_evicts_another_or_is_dropped)
 {
-    (void)state;
     world w = loads_world(40, 0);
     int32_t slot;
     /* A checkpoint nobody holds, and the other slots held. */
@@ -184,9 +178,8 @@ static void test_a_state_evicts_another_or_is_dropped(void **state)
     end_world(&w);
 }
 
-static void test_no_slot_of_the_device_is_available(void **state)
+TEST(test_no_slot_of_the_device_is_available)
 {
-    (void)state;
     world w = loads_world(40, 0);
     int32_t slot;
     bring_kv(&w, 0, 2);
@@ -198,9 +191,8 @@ static void test_no_slot_of_the_device_is_available(void **state)
     end_world(&w);
 }
 
-static void test_the_plan_is_full(void **state)
+TEST(test_the_plan_is_full)
 {
-    (void)state;
     world w = loads_world(20, 2);
     int32_t slots[3];
     uint64_t numbers[3];
@@ -214,9 +206,8 @@ static void test_the_plan_is_full(void **state)
     end_world(&w);
 }
 
-static void test_a_load_waits_for_copies_of_its_slot(void **state)
+TEST(test_a_load_waits_for_copies_of_its_slot)
 {
-    (void)state;
     world w = loads_world(20, 0);
     kvp_load load;
     int32_t slot;
@@ -249,9 +240,8 @@ static void test_a_load_waits_for_copies_of_its_slot(void **state)
 
 /* ------------------------------------------------------------------------------------ refusals */
 
-static void test_what_is_no_load_of_a_state(void **state)
+TEST(test_what_is_no_load_of_a_state)
 {
-    (void)state;
     world w = loads_world(20, 0);
     kvp_load load;
     int32_t blocks[4];
@@ -276,9 +266,8 @@ static void test_what_is_no_load_of_a_state(void **state)
     end_world(&w);
 }
 
-static void test_the_host_has_no_slot(void **state)
+TEST(test_the_host_has_no_slot)
 {
-    (void)state;
     world w = loads_world(40, 0);
     kvp_load load;
     int32_t slot;
@@ -456,9 +445,8 @@ static void run_step(struct engine *e)
     }
 }
 
-static void test_loaded_states_are_those_of_all_tokens_before(void **state)
+TEST(test_loaded_states_are_those_of_all_tokens_before)
 {
-    (void)state;
     static struct engine e;
     kvp_config config = tiers_config(4, 4, 60, 80);
     config.max_loads = LOADS + 1;
@@ -483,21 +471,4 @@ static void test_loaded_states_are_those_of_all_tokens_before(void **state)
     end_world(&e.w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_state_is_hit_when_it_is_done_and_not_before),
-        cmocka_unit_test(test_a_state_that_is_not_whole_is_none),
-        cmocka_unit_test(test_a_state_without_its_kv_is_dropped),
-        cmocka_unit_test(test_who_computed_the_state_meanwhile_keeps_it),
-        cmocka_unit_test(test_what_is_flushed_is_not_kept),
-        cmocka_unit_test(test_a_state_evicts_another_or_is_dropped),
-        cmocka_unit_test(test_no_slot_of_the_device_is_available),
-        cmocka_unit_test(test_the_plan_is_full),
-        cmocka_unit_test(test_a_load_waits_for_copies_of_its_slot),
-        cmocka_unit_test(test_what_is_no_load_of_a_state),
-        cmocka_unit_test(test_the_host_has_no_slot),
-        cmocka_unit_test(test_loaded_states_are_those_of_all_tokens_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

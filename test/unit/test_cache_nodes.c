@@ -24,9 +24,8 @@ static uint64_t unkept(const world *w)
     return stats_of(w).unkept_units;
 }
 
-static void test_cached_blocks_go_for_the_nodes_of_new_units(void **state)
+TEST(test_cached_blocks_go_for_the_nodes_of_new_units)
 {
-    (void)state;
     world w = units_world(9, 4);
     leave_cached(&w, ints(0), 16);
     kvp_open_info info;
@@ -46,9 +45,8 @@ static void test_cached_blocks_go_for_the_nodes_of_new_units(void **state)
     end_world(&w);
 }
 
-static void test_units_that_fill_later_get_nodes_as_well(void **state)
+TEST(test_units_that_fill_later_get_nodes_as_well)
 {
-    (void)state;
     world w = units_world(15, 6);
     leave_cached(&w, ints(0), 16);
     const kvp_seq a = open_done(&w, ints(100), 7);
@@ -70,9 +68,8 @@ static void test_units_that_fill_later_get_nodes_as_well(void **state)
     end_world(&w);
 }
 
-static void test_private_units_get_nodes_as_well(void **state)
+TEST(test_private_units_get_nodes_as_well)
 {
-    (void)state;
     world w = units_world(9, 2);
     leave_cached(&w, ints(0), 8);
     kvp_prompt prompt = prompt_of(ints(100), 8);
@@ -85,9 +82,8 @@ static void test_private_units_get_nodes_as_well(void **state)
     end_world(&w);
 }
 
-static void test_what_is_held_stays_and_its_nodes_with_it(void **state)
+TEST(test_what_is_held_stays_and_its_nodes_with_it)
 {
-    (void)state;
     world w = units_world(9, 3);
     const kvp_seq held = open_done(&w, ints(0), 8);
     leave_cached(&w, ints(50), 4);
@@ -101,9 +97,8 @@ static void test_what_is_held_stays_and_its_nodes_with_it(void **state)
 }
 
 /* What was copied from is held by nobody when nodes are made. */
-static void test_sources_of_copies_can_go(void **state)
+TEST(test_sources_of_copies_can_go)
 {
-    (void)state;
     const kvp_config config = units_config(config_of(8, 4, 9), 3);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 12); /* blocks 1 and 2 */
@@ -119,9 +114,8 @@ static void test_sources_of_copies_can_go(void **state)
     end_world(&w);
 }
 
-static void test_the_host_goes_first_and_gets_nothing(void **state)
+TEST(test_the_host_goes_first_and_gets_nothing)
 {
-    (void)state;
     const kvp_config config = units_config(tiers_config(4, 4, 6, 6), 4);
     world w = make_world(&config);
     const kvp_evicted *evicted;
@@ -144,9 +138,8 @@ static void test_the_host_goes_first_and_gets_nothing(void **state)
 }
 
 /* A window of one unit: the last one of a path keeps the nodes of all before it. */
-static void test_a_unit_costs_so_many_evictions_at_most(void **state)
+TEST(test_a_unit_costs_so_many_evictions_at_most)
 {
-    (void)state;
     kvp_config config = units_config(groups_config(1, 1200, &(kvp_window){0, 2}, 1), 1100);
     config.max_seq_tokens = 1200;
     world w = make_world(&config);
@@ -181,9 +174,8 @@ static uint32_t take_turn(world *w, const int32_t *tokens, uint32_t n_prompt, ui
 
 /* One conversation after the other, with few slots: each leaves nodes without block before the end
  * of its answer. */
-static void test_conversations_do_not_use_nodes_up(void **state)
+TEST(test_conversations_do_not_use_nodes_up)
 {
-    (void)state;
     kvp_config config = units_config(config_of(4, 4, 60), 60);
     config.state_slots = 4;
     world w = make_world(&config);
@@ -197,9 +189,8 @@ static void test_conversations_do_not_use_nodes_up(void **state)
 }
 
 /* The state after the second unit is kept, whose KV is written over. */
-static void test_a_checkpoint_without_block_goes_last(void **state)
+TEST(test_a_checkpoint_without_block_goes_last)
 {
-    (void)state;
     kvp_config config = units_config(config_of(8, 4, 9), 4);
     config.state_slots = 6;
     world w = make_world(&config);
@@ -228,9 +219,8 @@ static void test_a_checkpoint_without_block_goes_last(void **state)
 }
 
 /* Four units are cached: two of the load's path, which are the coldest, and two others. */
-static void test_loads_get_nodes_as_well(void **state)
+TEST(test_loads_get_nodes_as_well)
 {
-    (void)state;
     kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
     config.max_loads = 1;
     config.lent_blocks = 8;
@@ -270,9 +260,8 @@ static void refuse_load(world *w, uint32_t n_units, uint32_t n_evicted)
     assert_int_equal(load.number, 0);
 }
 
-static void test_loads_without_nodes_are_refused(void **state)
+TEST(test_loads_without_nodes_are_refused)
 {
-    (void)state;
     kvp_config config = units_config(tiers_config(4, 4, 9, 8), 4);
     config.max_loads = 1;
     config.lent_blocks = 8;
@@ -285,20 +274,4 @@ static void test_loads_without_nodes_are_refused(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cached_blocks_go_for_the_nodes_of_new_units),
-        cmocka_unit_test(test_units_that_fill_later_get_nodes_as_well),
-        cmocka_unit_test(test_private_units_get_nodes_as_well),
-        cmocka_unit_test(test_what_is_held_stays_and_its_nodes_with_it),
-        cmocka_unit_test(test_sources_of_copies_can_go),
-        cmocka_unit_test(test_the_host_goes_first_and_gets_nothing),
-        cmocka_unit_test(test_a_unit_costs_so_many_evictions_at_most),
-        cmocka_unit_test(test_conversations_do_not_use_nodes_up),
-        cmocka_unit_test(test_a_checkpoint_without_block_goes_last),
-        cmocka_unit_test(test_loads_get_nodes_as_well),
-        cmocka_unit_test(test_loads_without_nodes_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

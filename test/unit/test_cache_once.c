@@ -27,9 +27,8 @@ static void assert_host_has(const world *w, uint64_t n_cached, uint64_t n_free)
     assert_int_equal(stats_of(w).host_free_blocks, n_free);
 }
 
-static void test_a_prompt_takes_its_blocks_off_the_host(void **state)
+TEST(test_a_prompt_takes_its_blocks_off_the_host)
 {
-    (void)state;
     world w = once_world(3, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 12);
     wipe_device(&w); /* host 1, 2 and 3 have the third block, the second and the first */
@@ -50,9 +49,8 @@ static void test_a_prompt_takes_its_blocks_off_the_host(void **state)
     end_world(&w);
 }
 
-static void test_a_host_block_that_is_read_by_the_plan_is_written_after_that(void **state)
+TEST(test_a_host_block_that_is_read_by_the_plan_is_written_after_that)
 {
-    (void)state;
     world w = once_world(2, 1, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 4);
     wipe_device(&w);
@@ -71,9 +69,8 @@ static void test_a_host_block_that_is_read_by_the_plan_is_written_after_that(voi
     end_world(&w);
 }
 
-static void test_content_stays_on_the_host_until_its_copy_is_done(void **state)
+TEST(test_content_stays_on_the_host_until_its_copy_is_done)
 {
-    (void)state;
     world w = once_world(2, 4, KVP_STEPS_OVERLAPPED);
     leave_cached(&w, ints(0), 4);
     (void)done_step(&w, begin_step(&w));
@@ -98,9 +95,8 @@ static void test_content_stays_on_the_host_until_its_copy_is_done(void **state)
     end_world(&w);
 }
 
-static void test_what_is_computed_again_leaves_the_host(void **state)
+TEST(test_what_is_computed_again_leaves_the_host)
 {
-    (void)state;
     world w = once_world(2, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w);
@@ -117,9 +113,8 @@ static void test_what_is_computed_again_leaves_the_host(void **state)
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_leaves_nothing_that_the_device_has(void **state)
+TEST(test_a_swapped_sequence_leaves_nothing_that_the_device_has)
 {
-    (void)state;
     world w = once_world(4, 4, KVP_STEPS_ORDERED);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
@@ -134,9 +129,8 @@ static void test_a_swapped_sequence_leaves_nothing_that_the_device_has(void **st
     end_world(&w);
 }
 
-static void test_the_audit_finds_content_that_is_kept_twice(void **state)
+TEST(test_the_audit_finds_content_that_is_kept_twice)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
@@ -152,9 +146,8 @@ static void test_the_audit_finds_content_that_is_kept_twice(void **state)
     end_world(&w);
 }
 
-static void test_there_is_no_mirror(void **state)
+TEST(test_there_is_no_mirror)
 {
-    (void)state;
     world w = once_world(2, 4, KVP_STEPS_ORDERED);
     leave_cached(&w, ints(0), 4);
     const int32_t block = 1;
@@ -163,16 +156,4 @@ static void test_there_is_no_mirror(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_prompt_takes_its_blocks_off_the_host),
-        cmocka_unit_test(test_a_host_block_that_is_read_by_the_plan_is_written_after_that),
-        cmocka_unit_test(test_content_stays_on_the_host_until_its_copy_is_done),
-        cmocka_unit_test(test_what_is_computed_again_leaves_the_host),
-        cmocka_unit_test(test_a_swapped_sequence_leaves_nothing_that_the_device_has),
-        cmocka_unit_test(test_the_audit_finds_content_that_is_kept_twice),
-        cmocka_unit_test(test_there_is_no_mirror),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

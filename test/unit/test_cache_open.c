@@ -5,9 +5,8 @@
 
 /* ----------------------------------------------------------------------------------------- hits */
 
-static void test_the_example_of_the_header(void **state)
+TEST(test_the_example_of_the_header)
 {
-    (void)state;
     world w = small_world(15);
     kvp_open_info info;
     leave_cached(&w, ints(1), 8);
@@ -26,9 +25,8 @@ static void test_the_example_of_the_header(void **state)
     end_world(&w);
 }
 
-static void test_a_new_prompt_takes_blocks_in_row_order(void **state)
+TEST(test_a_new_prompt_takes_blocks_in_row_order)
 {
-    (void)state;
     world w = small_world(15);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 9, &info);
@@ -50,9 +48,8 @@ static void test_a_new_prompt_takes_blocks_in_row_order(void **state)
     end_world(&w);
 }
 
-static void test_an_empty_prompt_takes_nothing_and_a_reserve_takes_its_blocks(void **state)
+TEST(test_an_empty_prompt_takes_nothing_and_a_reserve_takes_its_blocks)
 {
-    (void)state;
     world w = small_world(15);
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(NULL, 0);
@@ -72,9 +69,8 @@ static void test_an_empty_prompt_takes_nothing_and_a_reserve_takes_its_blocks(vo
     end_world(&w);
 }
 
-static void test_a_full_hit_takes_nothing_and_its_last_token_is_not_written(void **state)
+TEST(test_a_full_hit_takes_nothing_and_its_last_token_is_not_written)
 {
-    (void)state;
     world w = small_world(7);
     kvp_open_info info;
     int64_t slot;
@@ -90,9 +86,8 @@ static void test_a_full_hit_takes_nothing_and_its_last_token_is_not_written(void
     end_world(&w);
 }
 
-static void test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_token(void **state)
+TEST(test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_token)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 15);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
     world w = make_world(&config);
@@ -113,9 +108,8 @@ static void test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_tok
     end_world(&w);
 }
 
-static void test_a_hit_ends_where_the_prefix_does(void **state)
+TEST(test_a_hit_ends_where_the_prefix_does)
 {
-    (void)state;
     world w = small_world(15);
     int32_t other[12];
     leave_cached(&w, ints(0), 12);
@@ -131,9 +125,8 @@ static void test_a_hit_ends_where_the_prefix_does(void **state)
 
 /* More units than a look-ahead: nodes of the path are named by those above them, and where prompts
  * part the names lead the wrong way. Tokens decide all the same. */
-static void test_long_prompts_that_part_are_hit_whichever_was_opened_last(void **state)
+TEST(test_long_prompts_that_part_are_hit_whichever_was_opened_last)
 {
-    (void)state;
     enum { N = 200, PARTS = 4 };
     const uint32_t parts_at[PARTS] = {200, 150, 72, 3}; /* tokens shared with the first */
     world w = small_world(250);
@@ -162,9 +155,8 @@ static void test_long_prompts_that_part_are_hit_whichever_was_opened_last(void *
     end_world(&w);
 }
 
-static void test_a_unit_that_is_still_computed_stops_the_match(void **state)
+TEST(test_a_unit_that_is_still_computed_stops_the_match)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -174,9 +166,8 @@ static void test_a_unit_that_is_still_computed_stops_the_match(void **state)
     end_world(&w);
 }
 
-static void test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match(void **state)
+TEST(test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match)
 {
-    (void)state;
     world w = small_world(3);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 1));
@@ -191,9 +182,8 @@ static void test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match
     end_world(&w);
 }
 
-static void test_no_match_computes_everything(void **state)
+TEST(test_no_match_computes_everything)
 {
-    (void)state;
     world w = small_world(15);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
@@ -208,9 +198,8 @@ static void test_no_match_computes_everything(void **state)
     end_world(&w);
 }
 
-static void test_without_prefix_cache_nothing_is_matched_or_published(void **state)
+TEST(test_without_prefix_cache_nothing_is_matched_or_published)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.prefix_cache = 0;
     world w = make_world(&config);
@@ -224,9 +213,8 @@ static void test_without_prefix_cache_nothing_is_matched_or_published(void **sta
     end_world(&w);
 }
 
-static void test_a_match_says_what_open_then_does(void **state)
+TEST(test_a_match_says_what_open_then_does)
 {
-    (void)state;
     const kvp_config config = config_of(8, 2, 31);
     world w = make_world(&config);
     uint64_t random = 5;
@@ -252,9 +240,8 @@ static void test_a_match_says_what_open_then_does(void **state)
 
 /* -------------------------------------------------------------------------- hits inside a block */
 
-static void test_a_hit_inside_a_block_is_copied(void **state)
+TEST(test_a_hit_inside_a_block_is_copied)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     kvp_open_info info;
@@ -277,9 +264,8 @@ static void test_a_hit_inside_a_block_is_copied(void **state)
     end_world(&w);
 }
 
-static void test_the_source_of_a_copy_goes_to_the_tail(void **state)
+TEST(test_the_source_of_a_copy_goes_to_the_tail)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 4);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
@@ -293,9 +279,8 @@ static void test_the_source_of_a_copy_goes_to_the_tail(void **state)
 
 /* One block cached, two free: the copy and its source both fit, or, with one block more to take,
  * they do not. */
-static void test_a_hit_inside_a_block_without_room_is_given_up(void **state)
+TEST(test_a_hit_inside_a_block_without_room_is_given_up)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 3);
     world w = make_world(&config);
     kvp_open_info info;
@@ -326,9 +311,8 @@ static void test_a_hit_inside_a_block_without_room_is_given_up(void **state)
     end_world(&w);
 }
 
-static void test_a_held_source_needs_no_room(void **state)
+TEST(test_a_held_source_needs_no_room)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 2);
     world w = make_world(&config);
     kvp_open_info info;
@@ -340,9 +324,8 @@ static void test_a_held_source_needs_no_room(void **state)
     end_world(&w);
 }
 
-static void test_a_full_plan_refuses_a_hit_inside_a_block(void **state)
+TEST(test_a_full_plan_refuses_a_hit_inside_a_block)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 15);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -363,9 +346,8 @@ static void test_a_full_plan_refuses_a_hit_inside_a_block(void **state)
 
 /* ------------------------------------------------------------------------------------ admission */
 
-static void test_admission_counts_what_leaves_the_queue(void **state)
+TEST(test_admission_counts_what_leaves_the_queue)
 {
-    (void)state;
     world w = small_world(7);
     leave_cached(&w, ints(0), 8);
     const kvp_seq holder = open_seq(&w, ints(0), 4, NULL);
@@ -381,9 +363,8 @@ static void test_admission_counts_what_leaves_the_queue(void **state)
     end_world(&w);
 }
 
-static void test_later_says_how_many_blocks_are_missing_and_never_by_how_many(void **state)
+TEST(test_later_says_how_many_blocks_are_missing_and_never_by_how_many)
 {
-    (void)state;
     world w = small_world(4);
     kvp_seq out = {77};
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
@@ -413,9 +394,8 @@ static void test_later_says_how_many_blocks_are_missing_and_never_by_how_many(vo
     end_world(&w);
 }
 
-static void test_the_watermark_counts_while_a_block_is_held(void **state)
+TEST(test_the_watermark_counts_while_a_block_is_held)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 9);
     config.watermark = 0.25; /* floor(2.25) = 2 blocks */
     world w = make_world(&config);
@@ -438,9 +418,8 @@ static void test_the_watermark_counts_while_a_block_is_held(void **state)
     end_world(&w);
 }
 
-static void test_an_open_succeeds_exactly_when_can_open_says_so(void **state)
+TEST(test_an_open_succeeds_exactly_when_can_open_says_so)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 12);
     config.watermark = 0.2;
     world w = make_world(&config);
@@ -475,9 +454,8 @@ static void test_an_open_succeeds_exactly_when_can_open_says_so(void **state)
     end_world(&w);
 }
 
-static void test_no_sequence_to_spare_is_refused(void **state)
+TEST(test_no_sequence_to_spare_is_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.max_seqs = 1;
     world w = make_world(&config);
@@ -496,9 +474,8 @@ static void test_no_sequence_to_spare_is_refused(void **state)
     end_world(&w);
 }
 
-static void test_tokens_and_reserve_end_at_max_seq_tokens(void **state)
+TEST(test_tokens_and_reserve_end_at_max_seq_tokens)
 {
-    (void)state;
     world w = small_world(100);
     kvp_open_info info;
     kvp_admission admission;
@@ -524,9 +501,8 @@ static void test_tokens_and_reserve_end_at_max_seq_tokens(void **state)
 
 /* ------------------------------------------------------------------------------- what it evicts */
 
-static void test_victims_are_listed_in_order_with_their_deepest_hash(void **state)
+TEST(test_victims_are_listed_in_order_with_their_deepest_hash)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 3);
     world w = make_world(&config);
     kvp_open_info info;
@@ -556,9 +532,8 @@ static void test_victims_are_listed_in_order_with_their_deepest_hash(void **stat
     end_world(&w);
 }
 
-static void test_hits_are_held_before_blocks_are_taken(void **state)
+TEST(test_hits_are_held_before_blocks_are_taken)
 {
-    (void)state;
     world w = small_world(3);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
@@ -571,9 +546,8 @@ static void test_hits_are_held_before_blocks_are_taken(void **state)
 }
 
 /* The hits are held while the call looks; that does not bring the watermark into force. */
-static void test_its_own_hits_are_not_held_for_the_watermark(void **state)
+TEST(test_its_own_hits_are_not_held_for_the_watermark)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 4);
     config.watermark = 0.5;
     world w = make_world(&config);
@@ -584,35 +558,4 @@ static void test_its_own_hits_are_not_held_for_the_watermark(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_example_of_the_header),
-        cmocka_unit_test(test_a_new_prompt_takes_blocks_in_row_order),
-        cmocka_unit_test(test_an_empty_prompt_takes_nothing_and_a_reserve_takes_its_blocks),
-        cmocka_unit_test(test_a_full_hit_takes_nothing_and_its_last_token_is_not_written),
-        cmocka_unit_test(test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_token),
-        cmocka_unit_test(test_a_hit_ends_where_the_prefix_does),
-        cmocka_unit_test(test_long_prompts_that_part_are_hit_whichever_was_opened_last),
-        cmocka_unit_test(test_a_unit_that_is_still_computed_stops_the_match),
-        cmocka_unit_test(test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match),
-        cmocka_unit_test(test_no_match_computes_everything),
-        cmocka_unit_test(test_without_prefix_cache_nothing_is_matched_or_published),
-        cmocka_unit_test(test_a_match_says_what_open_then_does),
-        cmocka_unit_test(test_a_hit_inside_a_block_is_copied),
-        cmocka_unit_test(test_the_source_of_a_copy_goes_to_the_tail),
-        cmocka_unit_test(test_a_hit_inside_a_block_without_room_is_given_up),
-        cmocka_unit_test(test_a_held_source_needs_no_room),
-        cmocka_unit_test(test_a_full_plan_refuses_a_hit_inside_a_block),
-        cmocka_unit_test(test_admission_counts_what_leaves_the_queue),
-        cmocka_unit_test(test_later_says_how_many_blocks_are_missing_and_never_by_how_many),
-        cmocka_unit_test(test_the_watermark_counts_while_a_block_is_held),
-        cmocka_unit_test(test_an_open_succeeds_exactly_when_can_open_says_so),
-        cmocka_unit_test(test_no_sequence_to_spare_is_refused),
-        cmocka_unit_test(test_tokens_and_reserve_end_at_max_seq_tokens),
-        cmocka_unit_test(test_victims_are_listed_in_order_with_their_deepest_hash),
-        cmocka_unit_test(test_hits_are_held_before_blocks_are_taken),
-        cmocka_unit_test(test_its_own_hits_are_not_held_for_the_watermark),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -27,9 +27,8 @@ int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*ch
 }
 
 /* The first cache of all: later ones find the handler there. */
-static void test_without_a_fork_handler_there_is_no_cache(void **state)
+TEST(test_without_a_fork_handler_there_is_no_cache)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 3);
     kvp_cache *cache = NULL;
     is_refused = 1;
@@ -42,7 +41,7 @@ static void test_without_a_fork_handler_there_is_no_cache(void **state)
 
 /* ------------------------------------------------------------------------------------- the mark */
 
-static void test_a_mark_that_is_there_is_not_put_again(void **state)
+TEST(test_a_mark_that_is_there_is_not_put_again)
 {
     int (*const marks[])(uint64_t *) = {kvpi_mark_plain, kvpi_mark_exact};
     (void)state;
@@ -55,9 +54,8 @@ static void test_a_mark_that_is_there_is_not_put_again(void **state)
     }
 }
 
-static void test_a_mark_is_seen_by_calls_and_not_by_reads(void **state)
+TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_ns ns;
@@ -162,9 +160,8 @@ static int in_child(int (*run)(world *, kvp_seq), world *w, kvp_seq seq)
     return line;
 }
 
-static void test_a_child_is_refused_and_the_parent_goes_on(void **state)
+TEST(test_a_child_is_refused_and_the_parent_goes_on)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_int_equal(in_child(refused_in_child, &w, seq), 0);
@@ -183,9 +180,8 @@ static arena shared_arena(const kvp_config *config)
     return a;
 }
 
-static void test_a_child_that_destroys_leaves_a_shared_cache_alone(void **state)
+TEST(test_a_child_that_destroys_leaves_a_shared_cache_alone)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     arena a = shared_arena(&config);
     kvp_arena_report report;
@@ -245,9 +241,8 @@ static arena left_inside(const kvp_config *config)
     return a;
 }
 
-static void test_a_cache_whose_owner_died_in_a_call_is_taken_over(void **state)
+TEST(test_a_cache_whose_owner_died_in_a_call_is_taken_over)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     arena a = left_inside(&config);
     kvp_arena_report report;
@@ -278,9 +273,8 @@ static void test_a_cache_whose_owner_died_in_a_call_is_taken_over(void **state)
     munmap(a.bytes, a.n);
 }
 
-static void test_a_cache_that_does_not_hold_is_refused_still(void **state)
+TEST(test_a_cache_that_does_not_hold_is_refused_still)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     arena a = left_inside(&config);
     kvp_violation violation;
@@ -301,9 +295,8 @@ static void test_a_cache_that_does_not_hold_is_refused_still(void **state)
     munmap(a.bytes, a.n);
 }
 
-static void test_what_is_no_cache_is_not_taken_over(void **state)
+TEST(test_what_is_no_cache_is_not_taken_over)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     arena a = arena_of(&config);
     kvp_cache *cache = a.cache;
@@ -321,9 +314,8 @@ static void test_what_is_no_cache_is_not_taken_over(void **state)
     arena_drop(&a);
 }
 
-static void test_one_that_is_not_inside_and_does_not_hold_is_as_before(void **state)
+TEST(test_one_that_is_not_inside_and_does_not_hold_is_as_before)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_violation violation;
@@ -355,9 +347,8 @@ static void *flush_once(void *context)
     return NULL;
 }
 
-static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
+TEST(test_a_thread_that_ends_in_a_call_ends_the_recording)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     arena a = arena_of(&config);
     world w = {.cache = a.cache};
@@ -394,9 +385,8 @@ static void change_and_go_on(int number)
     (void)kvp_seq_extend(midst.cache, midst.seq, ints(6), 1, 0);
 }
 
-static void test_a_change_in_the_midst_of_a_read_is_noticed(void **state)
+TEST(test_a_change_in_the_midst_of_a_read_is_noticed)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 7);
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     kvp_cache *planned;
@@ -431,9 +421,8 @@ static void test_a_change_in_the_midst_of_a_read_is_noticed(void **state)
 
 /* ------------------------------------------------------------------- sequences that nobody owns */
 
-static void test_open_sequences_are_listed_and_closed(void **state)
+TEST(test_open_sequences_are_listed_and_closed)
 {
-    (void)state;
     world w = small_world(15);
     kvp_seq seqs[3] = {{77}, {77}, {77}};
     uint32_t n = 77;
@@ -467,20 +456,6 @@ static void test_open_sequences_are_listed_and_closed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_a_fork_handler_there_is_no_cache),
-        cmocka_unit_test(test_a_mark_that_is_there_is_not_put_again),
-        cmocka_unit_test(test_a_mark_is_seen_by_calls_and_not_by_reads),
-        cmocka_unit_test(test_a_child_is_refused_and_the_parent_goes_on),
-        cmocka_unit_test(test_a_child_that_destroys_leaves_a_shared_cache_alone),
-        cmocka_unit_test(test_a_cache_whose_owner_died_in_a_call_is_taken_over),
-        cmocka_unit_test(test_a_cache_that_does_not_hold_is_refused_still),
-        cmocka_unit_test(test_what_is_no_cache_is_not_taken_over),
-        cmocka_unit_test(test_one_that_is_not_inside_and_does_not_hold_is_as_before),
-        cmocka_unit_test(test_a_thread_that_ends_in_a_call_ends_the_recording),
-        cmocka_unit_test(test_a_change_in_the_midst_of_a_read_is_noticed),
-        cmocka_unit_test(test_open_sequences_are_listed_and_closed),
-    };
     (void)ints(0); /* fill the table before there are children */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -44,9 +44,8 @@ static void set_quota(const struct tenants *t, kvp_ns ns, uint32_t tier, uint32_
 
 /* ---------------------------------------------------------------------------------- what counts */
 
-static void test_a_block_counts_once_from_take_to_free(void **state)
+TEST(test_a_block_counts_once_from_take_to_free)
 {
-    (void)state;
     const kvp_config config = tenants_config(12, 0);
     struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_in(&t, t.a, 0, 10); /* two full blocks, and a part of one */
@@ -70,9 +69,8 @@ static void test_a_block_counts_once_from_take_to_free(void **state)
     end_world(&t.w);
 }
 
-static void test_calls_that_are_refused(void **state)
+TEST(test_calls_that_are_refused)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     const kvp_ns none = {0};
@@ -109,9 +107,8 @@ static void test_calls_that_are_refused(void **state)
 /* ------------------------------------------------------------------------------- who goes first */
 
 /* a has what it wants, b sweeps: without a quota it evicts a. */
-static void test_a_noisy_namespace_lives_on_its_own_blocks(void **state)
+TEST(test_a_noisy_namespace_lives_on_its_own_blocks)
 {
-    (void)state;
     for (uint32_t quota = 3; quota <= 4; quota++) {
         const kvp_config config = tenants_config(8, 0);
         struct tenants t = make_tenants(&config);
@@ -128,9 +125,8 @@ static void test_a_noisy_namespace_lives_on_its_own_blocks(void **state)
 }
 
 /* It may have more as long as nobody needs it; then it is the first to give, down to its quota. */
-static void test_what_is_borrowed_goes_first(void **state)
+TEST(test_what_is_borrowed_goes_first)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 2); /* the oldest */
@@ -147,9 +143,8 @@ static void test_what_is_borrowed_goes_first(void **state)
     end_world(&t.w);
 }
 
-static void test_namespaces_that_are_over_take_turns(void **state)
+TEST(test_namespaces_that_are_over_take_turns)
 {
-    (void)state;
     const kvp_config config = tenants_config(9, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.w.ns, 300, 1);
@@ -175,9 +170,8 @@ static void test_namespaces_that_are_over_take_turns(void **state)
 
 /* Of its own blocks, the lowest class first, and what is cached in others' classes stays. */
 /* More than fit in a word of the bits that say who is over: behind the last one comes the first. */
-static void test_turns_go_round_many_namespaces(void **state)
+TEST(test_turns_go_round_many_namespaces)
 {
-    (void)state;
     kvp_config config = tenants_config(4, 0);
     config.max_namespaces = 70;
     struct tenants t = make_tenants(&config);
@@ -201,9 +195,8 @@ static void test_turns_go_round_many_namespaces(void **state)
     end_world(&t.w);
 }
 
-static void test_retention_classes_order_what_is_its_own(void **state)
+TEST(test_retention_classes_order_what_is_its_own)
 {
-    (void)state;
     const kvp_config config = tenants_config(6, 0);
     struct tenants t = make_tenants(&config);
     const kvp_seq high = open_in(&t, t.b, 0, 8);
@@ -222,9 +215,8 @@ static void test_retention_classes_order_what_is_its_own(void **state)
 }
 
 /* All that it has is held: a quota makes no call fail. */
-static void test_a_quota_refuses_nothing(void **state)
+TEST(test_a_quota_refuses_nothing)
 {
-    (void)state;
     const kvp_config config = tenants_config(6, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 3);
@@ -243,9 +235,8 @@ static void test_a_quota_refuses_nothing(void **state)
 }
 
 /* Hits are held as they are matched; an open that is refused puts all of it back. */
-static void test_a_refused_open_changes_nothing(void **state)
+TEST(test_a_refused_open_changes_nothing)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.b, 100, 3);
@@ -263,9 +254,8 @@ static void test_a_refused_open_changes_nothing(void **state)
 
 /* ---------------------------------------------------------------------------- flush, close, new */
 
-static void test_a_flush_leaves_the_count_and_goes_first(void **state)
+TEST(test_a_flush_leaves_the_count_and_goes_first)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 3);
@@ -279,9 +269,8 @@ static void test_a_flush_leaves_the_count_and_goes_first(void **state)
     end_world(&t.w);
 }
 
-static void test_a_closed_namespace_counts_for_nobody(void **state)
+TEST(test_a_closed_namespace_counts_for_nobody)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     kvp_ns c;
@@ -305,9 +294,8 @@ static void test_a_closed_namespace_counts_for_nobody(void **state)
 
 /* ---------------------------------------------------------------------------------------- tiers */
 
-static void test_a_swapped_sequence_counts_on_the_host(void **state)
+TEST(test_a_swapped_sequence_counts_on_the_host)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 8);
     struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_in(&t, t.a, 0, 10);
@@ -320,9 +308,8 @@ static void test_a_swapped_sequence_counts_on_the_host(void **state)
 }
 
 /* What is evicted is kept for the namespace that had it, at the cost of its own. */
-static void test_kept_content_has_the_hosts_quota(void **state)
+TEST(test_kept_content_has_the_hosts_quota)
 {
-    (void)state;
     const kvp_config config = tenants_config(4, 4);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 4);
@@ -339,9 +326,8 @@ static void test_kept_content_has_the_hosts_quota(void **state)
     end_world(&t.w);
 }
 
-static void test_nothing_is_kept_at_the_cost_of_who_is_not_over(void **state)
+TEST(test_nothing_is_kept_at_the_cost_of_who_is_not_over)
 {
-    (void)state;
     const kvp_config config = tenants_config(4, 2);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 4);
@@ -361,9 +347,8 @@ static void test_nothing_is_kept_at_the_cost_of_who_is_not_over(void **state)
     end_world(&t.w);
 }
 
-static void test_parked_content_counts_and_cannot_go(void **state)
+TEST(test_parked_content_counts_and_cannot_go)
 {
-    (void)state;
     kvp_config config = tenants_config(6, 0);
     config.steps = KVP_STEPS_OVERLAPPED;
     struct tenants t = make_tenants(&config);
@@ -382,9 +367,8 @@ static void test_parked_content_counts_and_cannot_go(void **state)
 
 /* ------------------------------------------------------------------------------------ snapshots */
 
-static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
+TEST(test_restored_blocks_count_and_quotas_are_set_again)
 {
-    (void)state;
     const kvp_config config = tenants_config(8, 0);
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.b, 100, 2);
@@ -553,9 +537,8 @@ static void q4_number(struct tenants *t)
     quotas_of(t)->n_over++;
 }
 
-static void test_every_planted_fault_is_named(void **state)
+TEST(test_every_planted_fault_is_named)
 {
-    (void)state;
     static const struct {
         void (*plant)(struct tenants *t);
         int level;
@@ -595,9 +578,8 @@ static void test_every_planted_fault_is_named(void **state)
 }
 
 /* Rings of an arena from elsewhere are looked at before they are followed. */
-static void test_rings_that_lead_outside_are_not_followed(void **state)
+TEST(test_rings_that_lead_outside_are_not_followed)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         struct tenants t = make_scene(4);
         struct kvpi_owned *owned = kvpi_owned(quotas_of(&t), first_of(&t, 1));
@@ -616,27 +598,4 @@ static void test_rings_that_lead_outside_are_not_followed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_block_counts_once_from_take_to_free),
-        cmocka_unit_test(test_calls_that_are_refused),
-        cmocka_unit_test(test_a_noisy_namespace_lives_on_its_own_blocks),
-        cmocka_unit_test(test_what_is_borrowed_goes_first),
-        cmocka_unit_test(test_namespaces_that_are_over_take_turns),
-        cmocka_unit_test(test_turns_go_round_many_namespaces),
-        cmocka_unit_test(test_retention_classes_order_what_is_its_own),
-        cmocka_unit_test(test_a_quota_refuses_nothing),
-        cmocka_unit_test(test_a_refused_open_changes_nothing),
-        cmocka_unit_test(test_a_flush_leaves_the_count_and_goes_first),
-        cmocka_unit_test(test_a_closed_namespace_counts_for_nobody),
-        cmocka_unit_test(test_a_swapped_sequence_counts_on_the_host),
-        cmocka_unit_test(test_kept_content_has_the_hosts_quota),
-        cmocka_unit_test(test_nothing_is_kept_at_the_cost_of_who_is_not_over),
-        cmocka_unit_test(test_parked_content_counts_and_cannot_go),
-        cmocka_unit_test(test_restored_blocks_count_and_quotas_are_set_again),
-        cmocka_unit_test(test_every_planted_fault_is_named),
-        cmocka_unit_test(test_rings_that_lead_outside_are_not_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

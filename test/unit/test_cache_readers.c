@@ -112,9 +112,8 @@ static void churn_seq(shared *s, uint64_t tag)
     close_seq(&s->w, seq); /* the next one has its place */
 }
 
-static void test_counts_are_of_one_moment(void **state)
+TEST(test_counts_are_of_one_moment)
 {
-    (void)state;
     const kvp_config config = config_of(S, S, 31);
     static shared s;
     s.w = make_world(&config);
@@ -122,9 +121,8 @@ static void test_counts_are_of_one_moment(void **state)
     end_world(&s.w);
 }
 
-static void test_counts_while_a_call_is_inside(void **state)
+TEST(test_counts_while_a_call_is_inside)
 {
-    (void)state;
     world w = small_world(7);
     kvp_seq_info info;
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -198,9 +196,8 @@ static void churn_events(shared *s, uint64_t turn)
     leave_cached(&s->w, tokens, SEQ_TOKENS);
 }
 
-static void test_events_are_whole(void **state)
+TEST(test_events_are_whole)
 {
-    (void)state;
     kvp_config config = config_of(S, S, 15);
     static shared s;
     config.max_events = RING;
@@ -209,9 +206,8 @@ static void test_events_are_whole(void **state)
     end_world(&s.w);
 }
 
-static void test_an_event_that_is_written_over_is_not_read(void **state)
+TEST(test_an_event_that_is_written_over_is_not_read)
 {
-    (void)state;
     kvp_config config = config_of(S, S, 15);
     kvp_event events[RING];
     uint32_t n = 77;
@@ -245,9 +241,8 @@ static int count_bytes(void *context, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-static void test_they_are_not_recorded(void **state)
+TEST(test_they_are_not_recorded)
 {
-    (void)state;
     kvp_config config = config_of(S, S, 15);
     kvp_cache *cache;
     kvp_event event;
@@ -270,13 +265,6 @@ static void test_they_are_not_recorded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts_are_of_one_moment),
-        cmocka_unit_test(test_counts_while_a_call_is_inside),
-        cmocka_unit_test(test_events_are_whole),
-        cmocka_unit_test(test_an_event_that_is_written_over_is_not_read),
-        cmocka_unit_test(test_they_are_not_recorded),
-    };
     (void)ints(0); /* fill the table before there are threads */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

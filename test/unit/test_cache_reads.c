@@ -4,9 +4,8 @@
 
 #include "world.h"
 
-static void test_slots_of_computed_tokens_are_none_and_the_rest_are_distinct(void **state)
+TEST(test_slots_of_computed_tokens_are_none_and_the_rest_are_distinct)
 {
-    (void)state;
     world w = small_world(15);
     int64_t slots[12];
     leave_cached(&w, ints(0), 4);
@@ -25,9 +24,8 @@ static void test_slots_of_computed_tokens_are_none_and_the_rest_are_distinct(voi
     end_world(&w);
 }
 
-static void test_slots_outside_the_row_or_not_writable_are_refused(void **state)
+TEST(test_slots_outside_the_row_or_not_writable_are_refused)
 {
-    (void)state;
     world w = small_world(15);
     int64_t slots[9] = {77};
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
@@ -48,9 +46,8 @@ static void test_slots_outside_the_row_or_not_writable_are_refused(void **state)
 }
 
 /* M1, T3: no slot that may be written belongs to two sequences. */
-static void test_writable_slots_of_all_sequences_are_distinct(void **state)
+TEST(test_writable_slots_of_all_sequences_are_distinct)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 40);
     world w = make_world(&config);
     uint64_t random = 9;
@@ -86,9 +83,8 @@ static void test_writable_slots_of_all_sequences_are_distinct(void **state)
     end_world(&w);
 }
 
-static void test_tokens_read_back_from_anywhere(void **state)
+TEST(test_tokens_read_back_from_anywhere)
 {
-    (void)state;
     for (uint32_t U = 1; U <= 4; U *= 2) {
         const kvp_config config = config_of(4, U, 15);
         world w = make_world(&config);
@@ -107,9 +103,8 @@ static void test_tokens_read_back_from_anywhere(void **state)
     }
 }
 
-static void test_tokens_of_a_blocks_place_in_the_row(void **state)
+TEST(test_tokens_of_a_blocks_place_in_the_row)
 {
-    (void)state;
     world w = small_world(15);
     int32_t tokens[4] = {77, 77, 77, 77};
     uint32_t n = 77;
@@ -130,9 +125,8 @@ static void test_tokens_of_a_blocks_place_in_the_row(void **state)
     end_world(&w);
 }
 
-static void test_only_group_0_exists(void **state)
+TEST(test_only_group_0_exists)
 {
-    (void)state;
     world w = small_world(7);
     const int32_t *row;
     uint32_t n;
@@ -149,9 +143,8 @@ static void test_only_group_0_exists(void **state)
 
 /* --------------------------------------------------------------------------------------- blocks */
 
-static void test_a_block_through_its_life(void **state)
+TEST(test_a_block_through_its_life)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 2);
     world w = make_world(&config);
     kvp_block_info info = block_of(&w, 0);
@@ -187,9 +180,8 @@ static void test_a_block_through_its_life(void **state)
     end_world(&w);
 }
 
-static void test_tokens_of_a_blocks_content(void **state)
+TEST(test_tokens_of_a_blocks_content)
 {
-    (void)state;
     const kvp_config config = config_of(6, 2, 7);
     world w = make_world(&config);
     int32_t tokens[6];
@@ -217,9 +209,8 @@ static void test_tokens_of_a_blocks_content(void **state)
 
 /* Only the last unit of a block is attached to it, the one before to another block: all tokens up
  * to it are valid, and are read. */
-static void test_sealed_tokens_reach_over_units_attached_elsewhere(void **state)
+TEST(test_sealed_tokens_reach_over_units_attached_elsewhere)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 7);
     world w = make_world(&config);
     int32_t tokens[4];
@@ -240,9 +231,8 @@ static void test_sealed_tokens_reach_over_units_attached_elsewhere(void **state)
 
 /* ------------------------------------------------------------------------------------ retention */
 
-static void test_lower_classes_are_evicted_first(void **state)
+TEST(test_lower_classes_are_evicted_first)
 {
-    (void)state;
     world w = small_world(3);
     const uint32_t classes[] = {7, 1, 4};
     const kvp_evicted *evicted;
@@ -261,9 +251,8 @@ static void test_lower_classes_are_evicted_first(void **state)
     end_world(&w);
 }
 
-static void test_retain_sets_the_class_of_the_blocks_a_range_touches(void **state)
+TEST(test_retain_sets_the_class_of_the_blocks_a_range_touches)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 15);
     const uint32_t expected[][4] = {{0, 6, 6, 0}, {2, 6, 6, 0}, {2, 6, 6, 3}};
@@ -292,9 +281,8 @@ static void test_retain_sets_the_class_of_the_blocks_a_range_touches(void **stat
     end_world(&w);
 }
 
-static void test_the_last_sharer_to_set_a_class_wins(void **state)
+TEST(test_the_last_sharer_to_set_a_class_wins)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 4);
     const kvp_seq b = open_seq(&w, ints(0), 4, NULL);
@@ -312,9 +300,8 @@ static void test_the_last_sharer_to_set_a_class_wins(void **state)
 
 /* ------------------------------------------------------------------------------------- the plan */
 
-static void test_a_plan_is_asked_for_taken_and_empty(void **state)
+TEST(test_a_plan_is_asked_for_taken_and_empty)
 {
-    (void)state;
     world w = small_world(15);
     kvp_copy copies[3];
     uint32_t n = 77;
@@ -338,9 +325,8 @@ static void test_a_plan_is_asked_for_taken_and_empty(void **state)
     end_world(&w);
 }
 
-static void test_a_copy_of_a_copy_is_in_the_next_phase(void **state)
+TEST(test_a_copy_of_a_copy_is_in_the_next_phase)
 {
-    (void)state;
     world w = small_world(15);
     kvp_copy copies[2];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -358,9 +344,8 @@ static void test_a_copy_of_a_copy_is_in_the_next_phase(void **state)
 
 /* ------------------------------------------------------------------------------------- counters */
 
-static void test_stats_count_what_happened(void **state)
+TEST(test_stats_count_what_happened)
 {
-    (void)state;
     world w = small_world(3);
     kvp_stats s = stats_of(&w);
     assert_int_equal(s.usable_blocks, 3);
@@ -393,9 +378,8 @@ static void test_stats_count_what_happened(void **state)
     end_world(&w);
 }
 
-static void test_collisions_of_hashes_are_counted(void **state)
+TEST(test_collisions_of_hashes_are_counted)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.test_hash_bits = 1;
     world w = make_world(&config);
@@ -409,9 +393,8 @@ static void test_collisions_of_hashes_are_counted(void **state)
     end_world(&w);
 }
 
-static void test_no_shortage_before_the_first_failure(void **state)
+TEST(test_no_shortage_before_the_first_failure)
 {
-    (void)state;
     world w = small_world(3);
     assert_shortage(&w, KVP_OK, 0, 0);
     (void)open_seq(&w, ints(0), 4, NULL);
@@ -419,9 +402,8 @@ static void test_no_shortage_before_the_first_failure(void **state)
     end_world(&w);
 }
 
-static void test_blocks_for_tokens_and_for_append(void **state)
+TEST(test_blocks_for_tokens_and_for_append)
 {
-    (void)state;
     assert_int_equal(kvp_blocks_for_tokens(16, 0), 0);
     assert_int_equal(kvp_blocks_for_tokens(16, 1), 1);
     assert_int_equal(kvp_blocks_for_tokens(16, 16), 1);
@@ -435,27 +417,4 @@ static void test_blocks_for_tokens_and_for_append(void **state)
     assert_int_equal(kvp_blocks_for_append(0, 5, 5, 5), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots_of_computed_tokens_are_none_and_the_rest_are_distinct),
-        cmocka_unit_test(test_slots_outside_the_row_or_not_writable_are_refused),
-        cmocka_unit_test(test_writable_slots_of_all_sequences_are_distinct),
-        cmocka_unit_test(test_tokens_read_back_from_anywhere),
-        cmocka_unit_test(test_tokens_of_a_blocks_place_in_the_row),
-        cmocka_unit_test(test_only_group_0_exists),
-        cmocka_unit_test(test_a_block_through_its_life),
-        cmocka_unit_test(test_tokens_of_a_blocks_content),
-        cmocka_unit_test(test_sealed_tokens_reach_over_units_attached_elsewhere),
-        cmocka_unit_test(test_lower_classes_are_evicted_first),
-        cmocka_unit_test(test_retain_sets_the_class_of_the_blocks_a_range_touches),
-        cmocka_unit_test(test_the_last_sharer_to_set_a_class_wins),
-        cmocka_unit_test(test_a_plan_is_asked_for_taken_and_empty),
-        cmocka_unit_test(test_a_copy_of_a_copy_is_in_the_next_phase),
-        cmocka_unit_test(test_stats_count_what_happened),
-        cmocka_unit_test(test_collisions_of_hashes_are_counted),
-        cmocka_unit_test(test_no_shortage_before_the_first_failure),
-        cmocka_unit_test(test_blocks_for_tokens_and_for_append),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -12,9 +12,8 @@ static uint32_t reclaim(world *w, uint32_t n_blocks)
     return n;
 }
 
-static void test_the_coldest_are_free_where_they_stand(void **state)
+TEST(test_the_coldest_are_free_where_they_stand)
 {
-    (void)state;
     world w = small_world(6);
     leave_cached(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 4, 3, 2, 1);
@@ -43,9 +42,8 @@ static void test_the_coldest_are_free_where_they_stand(void **state)
 }
 
 /* What is released without content meanwhile stands before what was reclaimed. */
-static void test_later_ones_stand_behind(void **state)
+TEST(test_later_ones_stand_behind)
 {
-    (void)state;
     world w = small_world(6);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 3), 1); /* 5 6 4 | 3 2 1 */
@@ -64,9 +62,8 @@ static void test_later_ones_stand_behind(void **state)
     end_world(&w);
 }
 
-static void test_takes_get_what_they_would_have_got(void **state)
+TEST(test_takes_get_what_they_would_have_got)
 {
-    (void)state;
     world plain = small_world(9);
     world ahead = small_world(9);
     world *const worlds[] = {&plain, &ahead};
@@ -94,9 +91,8 @@ static void test_takes_get_what_they_would_have_got(void **state)
     end_world(&ahead);
 }
 
-static void test_lower_classes_first_and_all_in_class_0(void **state)
+TEST(test_lower_classes_first_and_all_in_class_0)
 {
-    (void)state;
     world w = small_world(4);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.retention = 5;
@@ -116,9 +112,8 @@ static void test_lower_classes_first_and_all_in_class_0(void **state)
     end_world(&w);
 }
 
-static void test_none_is_free_before(void **state)
+TEST(test_none_is_free_before)
 {
-    (void)state;
     world w = small_world(4);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 2), 2);
@@ -133,9 +128,8 @@ static void test_none_is_free_before(void **state)
     end_world(&w);
 }
 
-static void test_each_unit_is_told(void **state)
+TEST(test_each_unit_is_told)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 4);
     config.max_events = 16;
     world w = make_world(&config);
@@ -153,9 +147,8 @@ static void test_each_unit_is_told(void **state)
     end_world(&w);
 }
 
-static void test_what_the_host_should_keep_is_kept(void **state)
+TEST(test_what_the_host_should_keep_is_kept)
 {
-    (void)state;
     world w = tiers_world(4, 4);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(reclaim(&w, 2), 2);
@@ -171,9 +164,8 @@ static void test_what_the_host_should_keep_is_kept(void **state)
 }
 
 /* The plan has room for four copies, and two of them stay for steps. */
-static void test_half_of_the_plan_is_left(void **state)
+TEST(test_half_of_the_plan_is_left)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 6, 6);
     config.max_copies = 4;
     world w = make_world(&config);
@@ -192,9 +184,8 @@ static void test_half_of_the_plan_is_left(void **state)
 }
 
 /* Content that the host has needs no copy, so a full plan does not matter. */
-static void test_what_the_host_has_needs_no_plan(void **state)
+TEST(test_what_the_host_has_needs_no_plan)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 8);
     config.max_copies = 2;
     world w = make_world(&config);
@@ -211,9 +202,8 @@ static void test_what_the_host_has_needs_no_plan(void **state)
     end_world(&w);
 }
 
-static void test_parked_blocks_are_passed_over(void **state)
+TEST(test_parked_blocks_are_passed_over)
 {
-    (void)state;
     world w = steps_world(3, 0);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     pass_step(&w);
@@ -227,9 +217,8 @@ static void test_parked_blocks_are_passed_over(void **state)
     end_world(&w);
 }
 
-static void test_who_is_over_a_quota_gives_first(void **state)
+TEST(test_who_is_over_a_quota_gives_first)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 5);
     config.quotas = 1;
     world w = make_world(&config);
@@ -253,9 +242,8 @@ static void test_who_is_over_a_quota_gives_first(void **state)
     end_world(&w);
 }
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
-    (void)state;
     world w = small_world(4);
     uint32_t n = 77;
     leave_cached(&w, ints(0), 16);
@@ -267,21 +255,4 @@ static void test_arguments(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_coldest_are_free_where_they_stand),
-        cmocka_unit_test(test_later_ones_stand_behind),
-        cmocka_unit_test(test_takes_get_what_they_would_have_got),
-        cmocka_unit_test(test_lower_classes_first_and_all_in_class_0),
-        cmocka_unit_test(test_none_is_free_before),
-        cmocka_unit_test(test_each_unit_is_told),
-        cmocka_unit_test(test_what_the_host_should_keep_is_kept),
-        cmocka_unit_test(test_half_of_the_plan_is_left),
-        cmocka_unit_test(test_what_the_host_has_needs_no_plan),
-        cmocka_unit_test(test_parked_blocks_are_passed_over),
-        cmocka_unit_test(test_who_is_over_a_quota_gives_first),
-        cmocka_unit_test(test_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -30,9 +30,8 @@ static kvp_shortage fall_short(world *w)
         assert_int_equal(stats_of(w).refused, refused_);                                           \
     } while (0)
 
-static void test_what_ordered_caches_are_asked(void **state)
+TEST(test_what_ordered_caches_are_asked)
 {
-    (void)state;
     static const int32_t parents[] = {-1, 0, 0};
     const uint32_t three = 3;
     kvp_config config = tiers_config(4, 4, 15, 15);
@@ -79,9 +78,8 @@ static void test_what_ordered_caches_are_asked(void **state)
     end_world(&w);
 }
 
-static void test_what_overlapped_caches_are_asked(void **state)
+TEST(test_what_overlapped_caches_are_asked)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut = {77};
     kvp_copy copy = {.src_block = 77};
@@ -103,9 +101,8 @@ static void test_what_overlapped_caches_are_asked(void **state)
     end_world(&w);
 }
 
-static void test_a_buffer_of_no_bytes_is_measured(void **state)
+TEST(test_a_buffer_of_no_bytes_is_measured)
 {
-    (void)state;
     _Alignas(KVP_META_ALIGN) char buffer[KVP_META_ALIGN];
     const kvp_meta_sizes sizes = {.n_seqs = 2, .n_tokens = 5, .n_entries = 3, .max_blocks = 2};
     kvp_meta_csr csr = {.struct_size = sizeof csr};
@@ -124,12 +121,4 @@ static void test_a_buffer_of_no_bytes_is_measured(void **state)
     assert_status(KVP_E_TOO_SMALL, kvp_meta_place_csr(&csr, &sizes, buffer, 1, &with_none));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_ordered_caches_are_asked),
-        cmocka_unit_test(test_what_overlapped_caches_are_asked),
-        cmocka_unit_test(test_a_buffer_of_no_bytes_is_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

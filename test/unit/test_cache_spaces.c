@@ -35,9 +35,8 @@ static kvp_seq open_in(world *w, kvp_ns ns, const int32_t *tokens, uint32_t n)
     return seq;
 }
 
-static void test_a_name_that_is_open_gives_the_same_handle(void **state)
+TEST(test_a_name_that_is_open_gives_the_same_handle)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_ns first = open_ns(&w, "llama", 5);
     assert_int_equal(open_ns(&w, "llama", 5).bits, first.bits);
@@ -51,9 +50,8 @@ static void test_a_name_that_is_open_gives_the_same_handle(void **state)
     end_world(&w);
 }
 
-static void test_names_are_compared_byte_by_byte(void **state)
+TEST(test_names_are_compared_byte_by_byte)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.max_namespaces = 8;
     world w = make_world(&config);
@@ -80,9 +78,8 @@ static void test_names_are_compared_byte_by_byte(void **state)
     end_world(&w);
 }
 
-static void test_all_open_is_refused_until_one_is_closed(void **state)
+TEST(test_all_open_is_refused_until_one_is_closed)
 {
-    (void)state;
     world w = small_world(7); /* four namespaces */
     const kvp_ns b = open_ns(&w, "b", 1);
     (void)open_ns(&w, "c", 1);
@@ -100,9 +97,8 @@ static void test_all_open_is_refused_until_one_is_closed(void **state)
     end_world(&w);
 }
 
-static void test_without_a_node_for_its_root_a_namespace_does_not_open(void **state)
+TEST(test_without_a_node_for_its_root_a_namespace_does_not_open)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.max_namespaces = 2;
     config.n_nodes = 3;
@@ -120,9 +116,8 @@ static void test_without_a_node_for_its_root_a_namespace_does_not_open(void **st
     end_world(&w);
 }
 
-static void test_two_namespaces_share_nothing(void **state)
+TEST(test_two_namespaces_share_nothing)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_ns other = open_ns(&w, "other", 5);
     const kvp_seq ours = open_done(&w, ints(0), 8);
@@ -144,9 +139,8 @@ static void test_two_namespaces_share_nothing(void **state)
 }
 
 /* Not even when all hashes are equal. */
-static void test_two_namespaces_share_nothing_with_no_bit_of_the_hash(void **state)
+TEST(test_two_namespaces_share_nothing_with_no_bit_of_the_hash)
 {
-    (void)state;
     for (uint32_t bits = 1; bits <= 2; bits++) {
         kvp_config config = config_of(4, 4, 15);
         config.test_hash_bits = bits;
@@ -161,10 +155,8 @@ static void test_two_namespaces_share_nothing_with_no_bit_of_the_hash(void **sta
     }
 }
 
-static void test_a_flushed_namespace_has_nothing_cached_and_its_blocks_go_in_their_turn(
-    void **state)
+TEST(test_a_flushed_namespace_has_nothing_cached_and_its_blocks_go_in_their_turn)
 {
-    (void)state;
     world w = small_world(3);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 8);
@@ -182,9 +174,8 @@ static void test_a_flushed_namespace_has_nothing_cached_and_its_blocks_go_in_the
     end_world(&w);
 }
 
-static void test_a_flush_of_nothing_does_nothing(void **state)
+TEST(test_a_flush_of_nothing_does_nothing)
 {
-    (void)state;
     world w = small_world(3);
     const uint64_t nodes = stats_of(&w).nodes_used;
     assert_unchanged(&w, assert_ok(kvp_ns_flush(w.cache, w.ns)));
@@ -192,9 +183,8 @@ static void test_a_flush_of_nothing_does_nothing(void **state)
     end_world(&w);
 }
 
-static void test_open_sequences_go_on_after_a_flush_unseen(void **state)
+TEST(test_open_sequences_go_on_after_a_flush_unseen)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -210,9 +200,8 @@ static void test_open_sequences_go_on_after_a_flush_unseen(void **state)
     end_world(&w);
 }
 
-static void test_a_close_flushes_and_a_reopened_name_begins_empty(void **state)
+TEST(test_a_close_flushes_and_a_reopened_name_begins_empty)
 {
-    (void)state;
     world w = small_world(7);
     kvp_open_info info;
     const kvp_ns ns = open_ns(&w, "tenant", 6);
@@ -231,9 +220,8 @@ static void test_a_close_flushes_and_a_reopened_name_begins_empty(void **state)
 
 /* --------------------------------------------------------------------- flush without a new root */
 
-static void test_without_a_node_a_flush_takes_the_first_units_away(void **state)
+TEST(test_without_a_node_a_flush_takes_the_first_units_away)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_namespaces = 1;
     config.n_nodes = 4;
@@ -256,9 +244,8 @@ static void test_without_a_node_a_flush_takes_the_first_units_away(void **state)
     end_world(&w);
 }
 
-static void test_private_for_good_holds_for_children_too(void **state)
+TEST(test_private_for_good_holds_for_children_too)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_namespaces = 1;
     config.n_nodes = 3;
@@ -274,9 +261,8 @@ static void test_private_for_good_holds_for_children_too(void **state)
 
 /* -------------------------------------------------------------------------------------- handles */
 
-static void test_a_place_is_retired_at_its_last_generation(void **state)
+TEST(test_a_place_is_retired_at_its_last_generation)
 {
-    (void)state;
     world w = small_world(7);
     struct kvpi_space *spaces = kvpi_at(w.cache, w.cache->spaces_at);
     const uint64_t last = kvpi_handle_last_generation(w.cache->space_bits);
@@ -294,9 +280,8 @@ static void test_a_place_is_retired_at_its_last_generation(void **state)
     end_world(&w);
 }
 
-static void test_made_up_handles_are_refused(void **state)
+TEST(test_made_up_handles_are_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     config.max_namespaces = 3; /* places take 2 bits: a fourth can be named */
     world w = make_world(&config);
@@ -310,24 +295,4 @@ static void test_made_up_handles_are_refused(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_name_that_is_open_gives_the_same_handle),
-        cmocka_unit_test(test_names_are_compared_byte_by_byte),
-        cmocka_unit_test(test_all_open_is_refused_until_one_is_closed),
-        cmocka_unit_test(test_without_a_node_for_its_root_a_namespace_does_not_open),
-        cmocka_unit_test(test_two_namespaces_share_nothing),
-        cmocka_unit_test(test_two_namespaces_share_nothing_with_no_bit_of_the_hash),
-        cmocka_unit_test(
-            test_a_flushed_namespace_has_nothing_cached_and_its_blocks_go_in_their_turn),
-        cmocka_unit_test(test_a_flush_of_nothing_does_nothing),
-        cmocka_unit_test(test_open_sequences_go_on_after_a_flush_unseen),
-        cmocka_unit_test(test_a_close_flushes_and_a_reopened_name_begins_empty),
-        cmocka_unit_test(test_without_a_node_a_flush_takes_the_first_units_away),
-        cmocka_unit_test(test_private_for_good_holds_for_children_too),
-        cmocka_unit_test(test_a_place_is_retired_at_its_last_generation),
-        cmocka_unit_test(test_made_up_handles_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

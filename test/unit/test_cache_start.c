@@ -46,9 +46,8 @@ static void play_untouched(uint64_t start)
     end_world(&w);
 }
 
-static void test_a_block_that_was_never_left_is_not_touched(void **state)
+TEST(test_a_block_that_was_never_left_is_not_touched)
 {
-    (void)state;
     at_corners(play_untouched);
 }
 
@@ -80,9 +79,8 @@ static void play_cut_writer(uint64_t start)
     }
 }
 
-static void test_a_block_that_a_cut_writer_left_is_copied_until_its_step_is_done(void **state)
+TEST(test_a_block_that_a_cut_writer_left_is_copied_until_its_step_is_done)
 {
-    (void)state;
     at_corners(play_cut_writer);
 }
 
@@ -105,9 +103,8 @@ static void play_many_steps(uint64_t start)
     end_world(&w);
 }
 
-static void test_a_block_is_not_touched_by_steps_of_long_ago(void **state)
+TEST(test_a_block_is_not_touched_by_steps_of_long_ago)
 {
-    (void)state;
     at_corners(play_many_steps);
 }
 
@@ -127,9 +124,8 @@ static void play_arrival(uint64_t start)
     end_world(&w);
 }
 
-static void test_what_a_copy_brings_is_awaited_until_its_step_takes_effect(void **state)
+TEST(test_what_a_copy_brings_is_awaited_until_its_step_takes_effect)
 {
-    (void)state;
     at_corners(play_arrival);
 }
 
@@ -154,9 +150,8 @@ static void play_failure(uint64_t start)
     end_world(&w);
 }
 
-static void test_a_failed_step_takes_back_what_its_copies_were_to_bring(void **state)
+TEST(test_a_failed_step_takes_back_what_its_copies_were_to_bring)
 {
-    (void)state;
     at_corners(play_failure);
 }
 
@@ -184,9 +179,8 @@ static void play_tree(uint64_t start)
     end_world(&w);
 }
 
-static void test_a_tree_is_in_flight_until_its_step_is_done(void **state)
+TEST(test_a_tree_is_in_flight_until_its_step_is_done)
 {
-    (void)state;
     at_corners(play_tree);
 }
 
@@ -212,9 +206,8 @@ static void play_failed_tree(uint64_t start)
     }
 }
 
-static void test_a_tree_is_lost_with_its_step(void **state)
+TEST(test_a_tree_is_lost_with_its_step)
 {
-    (void)state;
     at_corners(play_failed_tree);
 }
 
@@ -245,9 +238,8 @@ static void play_events(uint64_t start)
     end_world(&w);
 }
 
-static void test_events_are_numbered_on(void **state)
+TEST(test_events_are_numbered_on)
 {
-    (void)state;
     at_corners(play_events);
 }
 
@@ -273,9 +265,8 @@ static void play_handles(uint64_t start)
     end_world(&w);
 }
 
-static void test_closed_handles_stay_stale(void **state)
+TEST(test_closed_handles_stay_stale)
 {
-    (void)state;
     at_corners(play_handles);
 }
 
@@ -284,16 +275,5 @@ int main(void)
     if (!start_at(1)) {
         return 0; /* a library without checks cannot */
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_block_that_was_never_left_is_not_touched),
-        cmocka_unit_test(test_a_block_that_a_cut_writer_left_is_copied_until_its_step_is_done),
-        cmocka_unit_test(test_a_block_is_not_touched_by_steps_of_long_ago),
-        cmocka_unit_test(test_what_a_copy_brings_is_awaited_until_its_step_takes_effect),
-        cmocka_unit_test(test_a_failed_step_takes_back_what_its_copies_were_to_bring),
-        cmocka_unit_test(test_a_tree_is_in_flight_until_its_step_is_done),
-        cmocka_unit_test(test_a_tree_is_lost_with_its_step),
-        cmocka_unit_test(test_events_are_numbered_on),
-        cmocka_unit_test(test_closed_handles_stay_stale),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

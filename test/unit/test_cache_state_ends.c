@@ -29,9 +29,8 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
     assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
 }
 
-static void test_the_end_of_a_prompt_is_where_its_units_end(void **state)
+TEST(test_the_end_of_a_prompt_is_where_its_units_end)
 {
-    (void)state;
     uint32_t n_cut = 0;
     for (uint32_t n = 3; n < 12; n++) {
         world w = short_world(n);
@@ -47,9 +46,8 @@ static void test_the_end_of_a_prompt_is_where_its_units_end(void **state)
     assert_true(n_cut > 2);
 }
 
-static void test_a_branch_is_no_end_behind_the_last(void **state)
+TEST(test_a_branch_is_no_end_behind_the_last)
 {
-    (void)state;
     uint32_t n_branches = 0;
     for (uint32_t n = 4; n < 13; n++) {
         world w = short_world(n);
@@ -74,11 +72,4 @@ static void test_a_branch_is_no_end_behind_the_last(void **state)
     assert_in_range(n_branches, 1, 8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_end_of_a_prompt_is_where_its_units_end),
-        cmocka_unit_test(test_a_branch_is_no_end_behind_the_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

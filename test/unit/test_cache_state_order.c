@@ -56,9 +56,8 @@ static void evict(world *w, uint32_t n)
 }
 
 /* A conversation that goes on needs the last one only: those before keep their places. */
-static void test_checkpoints_on_the_way_are_not_renewed(void **state)
+TEST(test_checkpoints_on_the_way_are_not_renewed)
 {
-    (void)state;
     world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
@@ -78,9 +77,8 @@ static void test_checkpoints_on_the_way_are_not_renewed(void **state)
 }
 
 /* What has two others beside the path goes last, also if it was not read. */
-static void test_a_place_where_paths_part_is_renewed(void **state)
+TEST(test_a_place_where_paths_part_is_renewed)
 {
-    (void)state;
     world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
@@ -100,9 +98,8 @@ static void test_a_place_where_paths_part_is_renewed(void **state)
 }
 
 /* One is not enough: an answer that later prompts lack leaves one beside each turn. */
-static void test_one_other_beside_the_path_renews_nothing(void **state)
+TEST(test_one_other_beside_the_path_renews_nothing)
 {
-    (void)state;
     world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
@@ -116,9 +113,8 @@ static void test_one_other_beside_the_path_renews_nothing(void **state)
 }
 
 /* What leaves the path further down is for the place there. */
-static void test_others_count_for_the_nearest_one_above(void **state)
+TEST(test_others_count_for_the_nearest_one_above)
 {
-    (void)state;
     world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
@@ -138,9 +134,8 @@ static void test_others_count_for_the_nearest_one_above(void **state)
 }
 
 /* A close that made and read nothing renews the last one that its path has. */
-static void test_a_path_that_ends_above_renews_its_own_last_one(void **state)
+TEST(test_a_path_that_ends_above_renews_its_own_last_one)
 {
-    (void)state;
     world w = order_world();
     serve(&w, "a");
     serve(&w, "abc");
@@ -154,9 +149,8 @@ static void test_a_path_that_ends_above_renews_its_own_last_one(void **state)
 
 /* A long path, with a checkpoint every few units: each comes and goes at the cost of the units up
  * to the one before the last, whatever their depth. */
-static void test_an_eviction_costs_no_more_than_making_it_did(void **state)
+TEST(test_an_eviction_costs_no_more_than_making_it_did)
 {
-    (void)state;
     enum { UNITS = 512, EVERY = 8, N = UNITS / EVERY };
     kvp_config config = config_of(4, 4, UNITS + 2 * N);
     config.max_seq_tokens = 4 * UNITS + 4;
@@ -184,15 +178,4 @@ static void test_an_eviction_costs_no_more_than_making_it_did(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkpoints_on_the_way_are_not_renewed),
-        cmocka_unit_test(test_a_place_where_paths_part_is_renewed),
-        cmocka_unit_test(test_one_other_beside_the_path_renews_nothing),
-        cmocka_unit_test(test_others_count_for_the_nearest_one_above),
-        cmocka_unit_test(test_a_path_that_ends_above_renews_its_own_last_one),
-        cmocka_unit_test(test_an_eviction_costs_no_more_than_making_it_did),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

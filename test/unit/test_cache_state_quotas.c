@@ -60,9 +60,8 @@ static void set_quota(const struct tenants *t, kvp_ns ns, uint32_t n_slots)
 
 /* ---------------------------------------------------------------------------------- what counts */
 
-static void test_a_slot_counts_once_from_take_to_free(void **state)
+TEST(test_a_slot_counts_once_from_take_to_free)
 {
-    (void)state;
     const kvp_config config = slots_config(12, 8, 6);
     struct tenants t = make_tenants(&config);
     const kvp_seq seq = open_kept(&t, t.a, 0, 8); /* reads a checkpoint, has one to write */
@@ -91,9 +90,8 @@ static void test_a_slot_counts_once_from_take_to_free(void **state)
     end_world(&t.w);
 }
 
-static void test_calls_that_are_refused(void **state)
+TEST(test_calls_that_are_refused)
 {
-    (void)state;
     const kvp_config config = slots_config(8, 4, 4);
     struct tenants t = make_tenants(&config);
     set_quota(&t, t.a, 3);
@@ -128,9 +126,8 @@ static void test_calls_that_are_refused(void **state)
 /* ------------------------------------------------------------------------------- who goes first */
 
 /* a has two checkpoints; b has many prompts. Without a quota its checkpoints evict a's. */
-static void test_a_noisy_namespace_lives_on_its_own_slots(void **state)
+TEST(test_a_noisy_namespace_lives_on_its_own_slots)
 {
-    (void)state;
     for (uint32_t quota = 2; quota <= 3; quota++) {
         const kvp_config config = slots_config(40, 5, 0);
         struct tenants t = make_tenants(&config);
@@ -149,9 +146,8 @@ static void test_a_noisy_namespace_lives_on_its_own_slots(void **state)
 }
 
 /* Those who are over give first, in turns, and only down to their quotas. */
-static void test_what_is_borrowed_goes_first(void **state)
+TEST(test_what_is_borrowed_goes_first)
 {
-    (void)state;
     const kvp_config config = slots_config(40, 8, 0);
     struct tenants t = make_tenants(&config);
     leave_kept(&t, t.w.ns, 0, 4); /* the oldest */
@@ -181,9 +177,8 @@ static void test_what_is_borrowed_goes_first(void **state)
 }
 
 /* A namespace that has its quota takes its own oldest checkpoint, not the oldest of all. */
-static void test_a_full_namespace_takes_its_own(void **state)
+TEST(test_a_full_namespace_takes_its_own)
 {
-    (void)state;
     const kvp_config config = slots_config(40, 5, 0);
     struct tenants t = make_tenants(&config);
     for (int32_t i = 0; i < 4; i++) {
@@ -201,9 +196,8 @@ static void test_a_full_namespace_takes_its_own(void **state)
 }
 
 /* A quota refuses nothing: with all its slots held, a namespace takes from the queue. */
-static void test_a_full_namespace_takes_others(void **state)
+TEST(test_a_full_namespace_takes_others)
 {
-    (void)state;
     const kvp_config config = slots_config(40, 3, 0);
     struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 4);
@@ -224,9 +218,8 @@ static void test_a_full_namespace_takes_others(void **state)
 
 /* The blocks that a checkpoint alone made reachable go first in the queue of all, and in that of
  * their namespace: whoever is over gives them first. */
-static void test_what_is_unreachable_is_given_first(void **state)
+TEST(test_what_is_unreachable_is_given_first)
 {
-    (void)state;
     const kvp_config config = slots_config(6, 2, 0);
     struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 4); /* block 1 */
@@ -248,9 +241,8 @@ static void test_what_is_unreachable_is_given_first(void **state)
 
 /* ------------------------------------------------------------------------------------ snapshots */
 
-static void test_restored_checkpoints_count(void **state)
+TEST(test_restored_checkpoints_count)
 {
-    (void)state;
     const kvp_config config = slots_config(12, 6, 0);
     struct tenants t = make_tenants(&config);
     leave_kept(&t, t.a, 0, 8);
@@ -290,9 +282,8 @@ static struct kvpi_quotas *slot_quotas(const struct tenants *t)
     return &t->w.cache->states.pool.quotas;
 }
 
-static void test_planted_faults_are_named(void **state)
+TEST(test_planted_faults_are_named)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         kvp_seq seq;
         kvp_violation violation;
@@ -319,9 +310,8 @@ static void test_planted_faults_are_named(void **state)
     }
 }
 
-static void test_rings_that_lead_outside_are_not_followed(void **state)
+TEST(test_rings_that_lead_outside_are_not_followed)
 {
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         kvp_seq seq;
         kvp_violation violation;
@@ -336,19 +326,4 @@ static void test_rings_that_lead_outside_are_not_followed(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_slot_counts_once_from_take_to_free),
-        cmocka_unit_test(test_calls_that_are_refused),
-        cmocka_unit_test(test_a_noisy_namespace_lives_on_its_own_slots),
-        cmocka_unit_test(test_what_is_borrowed_goes_first),
-        cmocka_unit_test(test_a_full_namespace_takes_its_own),
-        cmocka_unit_test(test_a_full_namespace_takes_others),
-        cmocka_unit_test(test_what_is_unreachable_is_given_first),
-        cmocka_unit_test(test_restored_checkpoints_count),
-        cmocka_unit_test(test_planted_faults_are_named),
-        cmocka_unit_test(test_rings_that_lead_outside_are_not_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

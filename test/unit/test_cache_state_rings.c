@@ -73,9 +73,8 @@ static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *wri
 
 /* ------------------------------------------------------------------------------ taken, and kept */
 
-static void test_each_token_has_a_slot(void **state)
+TEST(test_each_token_has_a_slot)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_int_equal(free_slots(&w), 8);
@@ -90,9 +89,8 @@ static void test_each_token_has_a_slot(void **state)
     end_world(&w);
 }
 
-static void test_all_or_none_of_the_drafts_are_accepted(void **state)
+TEST(test_all_or_none_of_the_drafts_are_accepted)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 3));
@@ -110,9 +108,8 @@ static void test_all_or_none_of_the_drafts_are_accepted(void **state)
 }
 
 /* Drafts that are taken back before the commit leave the states of those before. */
-static void test_truncate_first(void **state)
+TEST(test_truncate_first)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 5));
@@ -129,9 +126,8 @@ static void test_truncate_first(void **state)
 }
 
 /* A step that reads a checkpoint leaves it alone. */
-static void test_a_checkpoint_is_read(void **state)
+TEST(test_a_checkpoint_is_read)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     uint32_t outcome;
@@ -151,9 +147,8 @@ static void test_a_checkpoint_is_read(void **state)
 }
 
 /* With more tokens a ring grows; without the flag they share the slot to write. */
-static void test_more_tokens(void **state)
+TEST(test_more_tokens)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 2));
@@ -172,9 +167,8 @@ static void test_more_tokens(void **state)
     end_world(&w);
 }
 
-static void test_a_failed_step_and_a_close_release_it(void **state)
+TEST(test_a_failed_step_and_a_close_release_it)
 {
-    (void)state;
     world w = ring_world(10);
     kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 4));
@@ -192,9 +186,8 @@ static void test_a_failed_step_and_a_close_release_it(void **state)
 }
 
 /* Nothing is taken back from n_tokens on: a step that writes the ring goes on. */
-static void test_an_invalidate_from_the_end_leaves_it(void **state)
+TEST(test_an_invalidate_from_the_end_leaves_it)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, 4));
@@ -208,9 +201,8 @@ static void test_an_invalidate_from_the_end_leaves_it(void **state)
 }
 
 /* On the way to the host and back the ring is lost, and the tokens are not. */
-static void test_swap(void **state)
+TEST(test_swap)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 32);
     config.state_slots = 10;
     config.host_blocks = 16;
@@ -231,9 +223,8 @@ static void test_swap(void **state)
 }
 
 /* A fork reads what its parent reads, and has no part in the ring. */
-static void test_fork(void **state)
+TEST(test_fork)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seq = begin(&w);
     uint32_t outcome;
@@ -251,9 +242,8 @@ static void test_fork(void **state)
 
 /* ------------------------------------------------------------------------------------ admission */
 
-static void test_slots_are_counted(void **state)
+TEST(test_slots_are_counted)
 {
-    (void)state;
     world w = ring_world(7); /* 6 usable */
     const kvp_seq seqs[2] = {begin(&w), open_seq(&w, ints(100), 1, NULL)};
     assert_ok(kvp_seq_commit(w.cache, seqs[1], 1));
@@ -284,9 +274,8 @@ static void test_slots_are_counted(void **state)
 
 /* ------------------------------------------------------------------------------------- refusals */
 
-static void test_at_most_seventeen(void **state)
+TEST(test_at_most_seventeen)
 {
-    (void)state;
     world w = ring_world(40);
     const kvp_seq seq = begin(&w);
     assert_ok(extend(&w, seq, MOST));
@@ -304,9 +293,8 @@ static void test_at_most_seventeen(void **state)
 }
 
 /* No token more, when all are computed, and one more without counts: neither needs a ring. */
-static void test_none_and_one(void **state)
+TEST(test_none_and_one)
 {
-    (void)state;
     world w = ring_world(40);
     const kvp_seq seq = begin(&w);
     const kvp_batch one_each = ring_batch(&seq, 1, NULL);
@@ -332,9 +320,8 @@ static void expect_wrong(const kvp_config *config)
     end_world(&w);
 }
 
-static void test_the_flag_is_refused(void **state)
+TEST(test_the_flag_is_refused)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 16);
     expect_wrong(&config); /* no states */
     world w = ring_world(8);
@@ -352,9 +339,8 @@ static void test_the_flag_is_refused(void **state)
     end_world(&w);
 }
 
-static void test_metadata_is_refused(void **state)
+TEST(test_metadata_is_refused)
 {
-    (void)state;
     world w = ring_world(10);
     const kvp_seq seqs[2] = {begin(&w), open_seq(&w, NULL, 0, NULL)};
     int32_t read[2] = {-5, -5};
@@ -380,23 +366,4 @@ static void test_metadata_is_refused(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_token_has_a_slot),
-        cmocka_unit_test(test_all_or_none_of_the_drafts_are_accepted),
-        cmocka_unit_test(test_truncate_first),
-        cmocka_unit_test(test_a_checkpoint_is_read),
-        cmocka_unit_test(test_more_tokens),
-        cmocka_unit_test(test_a_failed_step_and_a_close_release_it),
-        cmocka_unit_test(test_an_invalidate_from_the_end_leaves_it),
-        cmocka_unit_test(test_swap),
-        cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_slots_are_counted),
-        cmocka_unit_test(test_at_most_seventeen),
-        cmocka_unit_test(test_none_and_one),
-        cmocka_unit_test(test_the_flag_is_refused),
-        cmocka_unit_test(test_metadata_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

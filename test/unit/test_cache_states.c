@@ -34,9 +34,8 @@ static void leave_kept(world *w, const int32_t *tokens, uint32_t n, uint32_t kep
 
 /* ----------------------------------------------------------------------------- reads and writes */
 
-static void test_a_step_reads_one_slot_and_writes_one(void **state)
+TEST(test_a_step_reads_one_slot_and_writes_one)
 {
-    (void)state;
     world w = state_world(8, 5);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     assert_slots(&w, seq, 0, 1);
@@ -62,9 +61,8 @@ static void test_a_step_reads_one_slot_and_writes_one(void **state)
     end_world(&w);
 }
 
-static void test_an_empty_sequence_takes_a_slot_when_it_grows(void **state)
+TEST(test_an_empty_sequence_takes_a_slot_when_it_grows)
 {
-    (void)state;
     world w = state_world(8, 3);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     assert_slots(&w, seq, 0, 0);
@@ -78,9 +76,8 @@ static void test_an_empty_sequence_takes_a_slot_when_it_grows(void **state)
 
 /* ----------------------------------------------------------------------------------------- hits */
 
-static void test_a_hit_reads_the_checkpoint_and_copies_nothing(void **state)
+TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
 {
-    (void)state;
     world w = state_world(16, 8);
     kvp_open_info info;
     leave_kept(&w, ints(0), 9, 2);
@@ -109,9 +106,8 @@ static void test_a_hit_reads_the_checkpoint_and_copies_nothing(void **state)
     end_world(&w);
 }
 
-static void test_a_hit_ends_at_a_checkpoint(void **state)
+TEST(test_a_hit_ends_at_a_checkpoint)
 {
-    (void)state;
     world w = state_world(16, 8);
     leave_kept(&w, ints(0), 17, 1);
     kvp_open_info info = match(&w, ints(0), 17);
@@ -130,9 +126,8 @@ static void test_a_hit_ends_at_a_checkpoint(void **state)
     end_world(&w);
 }
 
-static void test_a_hit_may_end_inside_a_block(void **state)
+TEST(test_a_hit_may_end_inside_a_block)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 8);
     config.state_slots = 8;
     world w = make_world(&config);
@@ -152,9 +147,8 @@ static void test_a_hit_may_end_inside_a_block(void **state)
 }
 
 /* No room for the source: the hit goes back to a whole block that has a checkpoint, or further. */
-static void test_a_hit_inside_a_block_that_does_not_fit(void **state)
+TEST(test_a_hit_inside_a_block_that_does_not_fit)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 4);
     config.state_slots = 8;
     world w = make_world(&config);
@@ -175,9 +169,8 @@ static void test_a_hit_inside_a_block_that_does_not_fit(void **state)
     end_world(&w);
 }
 
-static void test_hits_of_several_groups_end_at_any_unit(void **state)
+TEST(test_hits_of_several_groups_end_at_any_unit)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 32);
     config.state_slots = 8;
     config.n_groups = 2;
@@ -196,9 +189,8 @@ static void test_hits_of_several_groups_end_at_any_unit(void **state)
 }
 
 /* Hits of several groups end at any unit, and so do chunks. */
-static void test_chunks_end_where_hits_do(void **state)
+TEST(test_chunks_end_where_hits_do)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 32);
     config.state_slots = 8;
     config.n_groups = 2;
@@ -218,9 +210,8 @@ static void test_chunks_end_where_hits_do(void **state)
     end_world(&w);
 }
 
-static void test_open_names_where_chunks_should_end(void **state)
+TEST(test_open_names_where_chunks_should_end)
 {
-    (void)state;
     world w = state_world(32, 16);
     int32_t other[21];
     leave_cached(&w, ints(0), 21);
@@ -246,9 +237,8 @@ static void test_open_names_where_chunks_should_end(void **state)
 
 /* ---------------------------------------------------------------------------------- checkpoints */
 
-static void test_a_checkpoint_without_a_slot_is_skipped(void **state)
+TEST(test_a_checkpoint_without_a_slot_is_skipped)
 {
-    (void)state;
     world w = state_world(8, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -260,9 +250,8 @@ static void test_a_checkpoint_without_a_slot_is_skipped(void **state)
     end_world(&w);
 }
 
-static void test_a_checkpoint_that_nobody_could_reach_is_skipped(void **state)
+TEST(test_a_checkpoint_that_nobody_could_reach_is_skipped)
 {
-    (void)state;
     world w = state_world(16, 8);
     kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -282,9 +271,8 @@ static void test_a_checkpoint_that_nobody_could_reach_is_skipped(void **state)
 }
 
 /* A sequence that alone reads what others read before, and has another slot to write. */
-static void test_a_checkpoint_beside_a_slot_to_write(void **state)
+TEST(test_a_checkpoint_beside_a_slot_to_write)
 {
-    (void)state;
     world w = state_world(16, 3);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     const kvp_seq child = fork_seq(&w, seq, 4);
@@ -298,9 +286,8 @@ static void test_a_checkpoint_beside_a_slot_to_write(void **state)
     end_world(&w);
 }
 
-static void test_what_checkpoint_refuses(void **state)
+TEST(test_what_checkpoint_refuses)
 {
-    (void)state;
     world w = state_world(16, 8);
     uint32_t outcome;
     kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
@@ -327,9 +314,8 @@ static void test_what_checkpoint_refuses(void **state)
 }
 
 /* The checkpoint of a namespace that is closed goes, and its blocks go to the head of the queue. */
-static void test_blocks_of_a_closed_namespace_are_exposed(void **state)
+TEST(test_blocks_of_a_closed_namespace_are_exposed)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 3;
     config.quotas = 1;
@@ -350,9 +336,8 @@ static void test_blocks_of_a_closed_namespace_are_exposed(void **state)
 
 /* ----------------------------------------------------------------------------- ways back, forks */
 
-static void test_truncate_goes_back_to_a_checkpoint(void **state)
+TEST(test_truncate_goes_back_to_a_checkpoint)
 {
-    (void)state;
     world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 13, NULL);
     keep_at(&w, seq, 4);
@@ -372,9 +357,8 @@ static void test_truncate_goes_back_to_a_checkpoint(void **state)
     end_world(&w);
 }
 
-static void test_fork_needs_the_state(void **state)
+TEST(test_fork_needs_the_state)
 {
-    (void)state;
     world w = state_world(16, 8);
     kvp_seq child;
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
@@ -403,9 +387,8 @@ static void test_fork_needs_the_state(void **state)
     end_world(&w);
 }
 
-static void test_what_was_read_survives_a_failed_step(void **state)
+TEST(test_what_was_read_survives_a_failed_step)
 {
-    (void)state;
     world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     keep_at(&w, seq, 8);
@@ -421,9 +404,8 @@ static void test_what_was_read_survives_a_failed_step(void **state)
     end_world(&w);
 }
 
-static void test_a_state_that_was_written_over_is_lost(void **state)
+TEST(test_a_state_that_was_written_over_is_lost)
 {
-    (void)state;
     world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     keep_at(&w, seq, 4);
@@ -457,9 +439,8 @@ static void test_a_state_that_was_written_over_is_lost(void **state)
 
 /* ------------------------------------------------------------------------- admission, eviction */
 
-static void test_admission_counts_slots(void **state)
+TEST(test_admission_counts_slots)
 {
-    (void)state;
     world w = state_world(32, 4);
     kvp_seq seq;
     leave_kept(&w, ints(0), 5, 1); /* slot 1 is cached */
@@ -498,9 +479,8 @@ static void test_admission_counts_slots(void **state)
     end_world(&w);
 }
 
-static void test_the_last_checkpoint_of_a_row_goes_last(void **state)
+TEST(test_the_last_checkpoint_of_a_row_goes_last)
 {
-    (void)state;
     world w = state_world(32, 6);
     leave_kept(&w, ints(0), 13, 3);                    /* slots 1, 2, 3; 4 was written at last */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL); /* free ones first */
@@ -517,9 +497,8 @@ static void test_the_last_checkpoint_of_a_row_goes_last(void **state)
     end_world(&w);
 }
 
-static void test_a_block_takes_its_checkpoint_with_it(void **state)
+TEST(test_a_block_takes_its_checkpoint_with_it)
 {
-    (void)state;
     world w = state_world(4, 8);
     const kvp_evicted *evicted = NULL;
     leave_kept(&w, ints(0), 13, 3);                    /* 4 blocks; the last has no content */
@@ -535,9 +514,8 @@ static void test_a_block_takes_its_checkpoint_with_it(void **state)
     end_world(&w);
 }
 
-static void test_a_held_checkpoint_stays_with_its_node(void **state)
+TEST(test_a_held_checkpoint_stays_with_its_node)
 {
-    (void)state;
     world w = state_world(4, 8);
     leave_kept(&w, ints(0), 5, 1);
     const kvp_seq seq = open_seq(&w, ints(0), 5, NULL);
@@ -552,9 +530,8 @@ static void test_a_held_checkpoint_stays_with_its_node(void **state)
 }
 
 /* A checkpoint goes for its slot: blocks that lead to no other one go next. */
-static void test_blocks_without_a_state_go_first(void **state)
+TEST(test_blocks_without_a_state_go_first)
 {
-    (void)state;
     world w = state_world(9, 5);
     leave_kept(&w, ints(0), 8, 1);          /* blocks 1, 2; slot 1 after the first */
     leave_kept(&w, ints(50), 8, 2);         /* blocks 3, 4; slots 2 and 3 */
@@ -571,9 +548,8 @@ static void test_blocks_without_a_state_go_first(void **state)
     end_world(&w);
 }
 
-static void test_events_tell_checkpoints(void **state)
+TEST(test_events_tell_checkpoints)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 3;
     config.max_events = 16;
@@ -597,9 +573,8 @@ static void test_events_tell_checkpoints(void **state)
     end_world(&w);
 }
 
-static void test_reset_frees_slots(void **state)
+TEST(test_reset_frees_slots)
 {
-    (void)state;
     world w = state_world(8, 6);
     leave_kept(&w, ints(0), 5, 1);
     (void)open_seq(&w, ints(50), 1, NULL);
@@ -620,9 +595,8 @@ static void assert_wrong(const kvp_config *config, const char *field)
     assert_status(KVP_E_ARG, kvp_cache_create(config, NULL, 0, &cache));
 }
 
-static void test_what_it_cannot_be_combined_with(void **state)
+TEST(test_what_it_cannot_be_combined_with)
 {
-    (void)state;
     kvp_config base = config_of(4, 4, 8);
     kvp_config config;
     base.state_slots = 1;
@@ -668,35 +642,4 @@ static void test_what_it_cannot_be_combined_with(void **state)
     assert_wrong(&config, "policy");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_reads_one_slot_and_writes_one),
-        cmocka_unit_test(test_an_empty_sequence_takes_a_slot_when_it_grows),
-        cmocka_unit_test(test_a_hit_reads_the_checkpoint_and_copies_nothing),
-        cmocka_unit_test(test_a_hit_ends_at_a_checkpoint),
-        cmocka_unit_test(test_a_hit_may_end_inside_a_block),
-        cmocka_unit_test(test_a_hit_inside_a_block_that_does_not_fit),
-        cmocka_unit_test(test_hits_of_several_groups_end_at_any_unit),
-        cmocka_unit_test(test_chunks_end_where_hits_do),
-        cmocka_unit_test(test_open_names_where_chunks_should_end),
-        cmocka_unit_test(test_a_checkpoint_without_a_slot_is_skipped),
-        cmocka_unit_test(test_a_checkpoint_that_nobody_could_reach_is_skipped),
-        cmocka_unit_test(test_a_checkpoint_beside_a_slot_to_write),
-        cmocka_unit_test(test_what_checkpoint_refuses),
-        cmocka_unit_test(test_truncate_goes_back_to_a_checkpoint),
-        cmocka_unit_test(test_blocks_of_a_closed_namespace_are_exposed),
-        cmocka_unit_test(test_fork_needs_the_state),
-        cmocka_unit_test(test_what_was_read_survives_a_failed_step),
-        cmocka_unit_test(test_a_state_that_was_written_over_is_lost),
-        cmocka_unit_test(test_admission_counts_slots),
-        cmocka_unit_test(test_the_last_checkpoint_of_a_row_goes_last),
-        cmocka_unit_test(test_a_block_takes_its_checkpoint_with_it),
-        cmocka_unit_test(test_a_held_checkpoint_stays_with_its_node),
-        cmocka_unit_test(test_blocks_without_a_state_go_first),
-        cmocka_unit_test(test_events_tell_checkpoints),
-        cmocka_unit_test(test_reset_frees_slots),
-        cmocka_unit_test(test_what_it_cannot_be_combined_with),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -46,9 +46,8 @@ static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
     assert_int_equal(shortage.missing_blocks, missing);
 }
 
-static void test_out_and_in(void **state)
+TEST(test_out_and_in)
 {
-    (void)state;
     world w = host_world(8, 5, 3);
     kvp_copy copy[4];
     kvp_state_stats stats;
@@ -82,9 +81,8 @@ static void test_out_and_in(void **state)
 }
 
 /* Sequences that share a state share its copy, and then each needs a slot to write. */
-static void test_what_is_shared_is_copied_once(void **state)
+TEST(test_what_is_shared_is_copied_once)
 {
-    (void)state;
     world w = host_world(8, 6, 2);
     kvp_copy copy[4];
     kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
@@ -103,9 +101,8 @@ static void test_what_is_shared_is_copied_once(void **state)
 }
 
 /* A checkpoint that is there still is read where it is. */
-static void test_a_checkpoint_is_found(void **state)
+TEST(test_a_checkpoint_is_found)
 {
-    (void)state;
     world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     uint32_t outcome;
@@ -124,9 +121,8 @@ static void test_a_checkpoint_is_found(void **state)
 }
 
 /* The checkpoint that a sequence finds is no room for the slot that it writes. */
-static void test_a_found_checkpoint_is_not_available(void **state)
+TEST(test_a_found_checkpoint_is_not_available)
 {
-    (void)state;
     world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
@@ -147,9 +143,8 @@ static void test_a_found_checkpoint_is_not_available(void **state)
 }
 
 /* Neither way is begun without slots: the calls say which are missing, and nothing has changed. */
-static void test_slots_that_are_missing(void **state)
+TEST(test_slots_that_are_missing)
 {
-    (void)state;
     world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
@@ -176,9 +171,8 @@ static void test_slots_that_are_missing(void **state)
 }
 
 /* A copy into a slot that is free again is taken out of the plan. */
-static void test_copies_nobody_needs(void **state)
+TEST(test_copies_nobody_needs)
 {
-    (void)state;
     world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -190,9 +184,8 @@ static void test_copies_nobody_needs(void **state)
 
 /* A block that is kept on the host leaves its checkpoint where it is; the prompt hits both. When
  * the host loses the block, too, the checkpoint goes. */
-static void test_checkpoints_of_blocks_on_the_host(void **state)
+TEST(test_checkpoints_of_blocks_on_the_host)
 {
-    (void)state;
     world w = host_world(4, 6, 2);
     kvp_state_stats stats;
     kvp_open_info info;
@@ -220,9 +213,8 @@ static void test_checkpoints_of_blocks_on_the_host(void **state)
 }
 
 /* A hit ends inside a block that only the host has: what it needs of it is copied from there. */
-static void test_a_hit_inside_a_block_on_the_host(void **state)
+TEST(test_a_hit_inside_a_block_on_the_host)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 4);
     config.state_slots = 6;
     config.host_blocks = 9;
@@ -250,9 +242,8 @@ static void test_a_hit_inside_a_block_on_the_host(void **state)
 }
 
 /* The plan has room for fewer blocks than the prompt has on the host. */
-static void test_a_hit_that_the_plan_cuts(void **state)
+TEST(test_a_hit_that_the_plan_cuts)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 8;
     config.host_blocks = 32;
@@ -284,9 +275,8 @@ static void test_a_hit_that_the_plan_cuts(void **state)
 
 /* A hit inside a block that is given up ends at a checkpoint of fewer blocks: those behind it are
  * not copied from the host, and do not count. */
-static void test_host_tokens_of_a_hit_that_was_given_up(void **state)
+TEST(test_host_tokens_of_a_hit_that_was_given_up)
 {
-    (void)state;
     kvp_config config = config_of(8, 4, 4);
     config.state_slots = 8;
     config.host_blocks = 8;
@@ -321,9 +311,8 @@ static void test_host_tokens_of_a_hit_that_was_given_up(void **state)
 }
 
 /* A state that is lost stays lost on the host, and the sequence cannot come back. */
-static void test_a_lost_state(void **state)
+TEST(test_a_lost_state)
 {
-    (void)state;
     world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -337,20 +326,4 @@ static void test_a_lost_state(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out_and_in),
-        cmocka_unit_test(test_what_is_shared_is_copied_once),
-        cmocka_unit_test(test_a_checkpoint_is_found),
-        cmocka_unit_test(test_a_found_checkpoint_is_not_available),
-        cmocka_unit_test(test_slots_that_are_missing),
-        cmocka_unit_test(test_copies_nobody_needs),
-        cmocka_unit_test(test_checkpoints_of_blocks_on_the_host),
-        cmocka_unit_test(test_a_hit_inside_a_block_on_the_host),
-        cmocka_unit_test(test_a_hit_that_the_plan_cuts),
-        cmocka_unit_test(test_host_tokens_of_a_hit_that_was_given_up),
-        cmocka_unit_test(test_a_lost_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

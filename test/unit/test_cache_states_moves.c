@@ -95,9 +95,8 @@ static kvp_seq open_moved(world *w, uint32_t n)
     return seq;
 }
 
-static void test_a_state_moves_while_steps_are_out(void **state)
+TEST(test_a_state_moves_while_steps_are_out)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 8);
     const uint64_t before = begin_other(&w);
@@ -120,9 +119,8 @@ static void test_a_state_moves_while_steps_are_out(void **state)
 }
 
 /* One for the state, and one to write: though it is alone with what it reads. */
-static void test_the_way_back_takes_two_slots(void **state)
+TEST(test_the_way_back_takes_two_slots)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     kvp_seq others[7];
@@ -144,9 +142,8 @@ static void test_the_way_back_takes_two_slots(void **state)
 }
 
 /* The state after the computed tokens goes, not the one that a step leaves. */
-static void test_what_steps_leave_stays_behind(void **state)
+TEST(test_what_steps_leave_stays_behind)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 4);
     const uint32_t n = 5;
@@ -163,9 +160,8 @@ static void test_what_steps_leave_stays_behind(void **state)
     end_world(&w);
 }
 
-static void test_a_state_that_did_not_arrive_is_lost(void **state)
+TEST(test_a_state_that_did_not_arrive_is_lost)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 6);
     (void)swap_in(&w, &seq, 1, 1);
@@ -184,9 +180,8 @@ static void test_a_state_that_did_not_arrive_is_lost(void **state)
 }
 
 /* The KV was found on the device: only the state had to be copied. */
-static void test_kv_that_is_there_stays(void **state)
+TEST(test_kv_that_is_there_stays)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     assert_int_equal(swap_in(&w, &seq, 1, 0).copied_blocks, 0);
@@ -199,9 +194,8 @@ static void test_kv_that_is_there_stays(void **state)
 }
 
 /* What a later step would commit of it rests on the state; so does what the earlier one would. */
-static void test_commits_of_a_lost_state_are_dropped(void **state)
+TEST(test_commits_of_a_lost_state_are_dropped)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     const uint64_t before = begin_other(&w);
@@ -220,9 +214,8 @@ static void test_commits_of_a_lost_state_are_dropped(void **state)
 }
 
 /* A checkpoint that another sequence made in the meantime has the same state. */
-static void test_a_checkpoint_takes_the_place_of_a_lost_state(void **state)
+TEST(test_a_checkpoint_takes_the_place_of_a_lost_state)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 8);
     kvp_seq child;
@@ -238,9 +231,8 @@ static void test_a_checkpoint_takes_the_place_of_a_lost_state(void **state)
     end_world(&w);
 }
 
-static void test_no_checkpoint_of_what_is_not_there(void **state)
+TEST(test_no_checkpoint_of_what_is_not_there)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
@@ -255,9 +247,8 @@ static void test_no_checkpoint_of_what_is_not_there(void **state)
 }
 
 /* A state on the host that never came there: the sequence can only be closed. */
-static void test_a_state_that_did_not_leave_is_lost(void **state)
+TEST(test_a_state_that_did_not_leave_is_lost)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq other = open_seq(&w, ints(0), 9, NULL);
     assert_ok(kvp_seq_commit(w.cache, other, 9));
@@ -279,9 +270,8 @@ static void test_a_state_that_did_not_leave_is_lost(void **state)
 }
 
 /* With its KV the sequence loses all tokens: none of them needs a state. */
-static void test_nothing_is_left_of_a_sequence_that_did_not_leave(void **state)
+TEST(test_nothing_is_left_of_a_sequence_that_did_not_leave)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_computed(&w, 6);
     (void)swap_out(&w, &seq, 1);
@@ -296,9 +286,8 @@ static void test_nothing_is_left_of_a_sequence_that_did_not_leave(void **state)
 }
 
 /* Out, in, and out again before any of it has run: all rests on the first copy. */
-static void test_what_was_copied_on_is_lost_too(void **state)
+TEST(test_what_was_copied_on_is_lost_too)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
@@ -314,9 +303,8 @@ static void test_what_was_copied_on_is_lost_too(void **state)
 }
 
 /* A slot that was taken anew since has nothing of the copy that failed. */
-static void test_a_slot_that_was_taken_anew_is_good(void **state)
+TEST(test_a_slot_that_was_taken_anew_is_good)
 {
-    (void)state;
     world w = moving_world(0);
     const kvp_seq seq = open_moved(&w, 8);
     (void)swap_in(&w, &seq, 1, 0);
@@ -361,9 +349,8 @@ static uint32_t hit_of(world *w, const kvp_prompt *prompt)
     return info.hit_tokens;
 }
 
-static void test_a_loaded_state_is_hit_when_it_is_there(void **state)
+TEST(test_a_loaded_state_is_hit_when_it_is_there)
 {
-    (void)state;
     world w = moving_world(2);
     const kvp_prompt prompt = load_state(&w);
     assert_audited(&w);
@@ -382,9 +369,8 @@ static void test_a_loaded_state_is_hit_when_it_is_there(void **state)
     end_world(&w);
 }
 
-static void test_a_loaded_state_that_did_not_arrive_is_none(void **state)
+TEST(test_a_loaded_state_that_did_not_arrive_is_none)
 {
-    (void)state;
     world w = moving_world(2);
     const kvp_prompt prompt = load_state(&w);
     kvp_copy states[4];
@@ -400,9 +386,8 @@ static void test_a_loaded_state_that_did_not_arrive_is_none(void **state)
 /* ------------------------------------------------------------------------------------ evictions */
 
 /* A block that goes to the host leaves its checkpoint. With ordered steps it is there at once. */
-static void test_a_checkpoint_waits_for_its_block(void **state)
+TEST(test_a_checkpoint_waits_for_its_block)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 4, 9);
     config.state_slots = 9;
     config.host_state_slots = 5;
@@ -420,24 +405,4 @@ static void test_a_checkpoint_waits_for_its_block(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_state_moves_while_steps_are_out),
-        cmocka_unit_test(test_the_way_back_takes_two_slots),
-        cmocka_unit_test(test_what_steps_leave_stays_behind),
-        cmocka_unit_test(test_a_state_that_did_not_arrive_is_lost),
-        cmocka_unit_test(test_kv_that_is_there_stays),
-        cmocka_unit_test(test_commits_of_a_lost_state_are_dropped),
-        cmocka_unit_test(test_a_checkpoint_takes_the_place_of_a_lost_state),
-        cmocka_unit_test(test_no_checkpoint_of_what_is_not_there),
-        cmocka_unit_test(test_a_state_that_did_not_leave_is_lost),
-        cmocka_unit_test(test_nothing_is_left_of_a_sequence_that_did_not_leave),
-        cmocka_unit_test(test_what_was_copied_on_is_lost_too),
-        cmocka_unit_test(test_a_slot_that_was_taken_anew_is_good),
-        cmocka_unit_test(test_a_loaded_state_is_hit_when_it_is_there),
-        cmocka_unit_test(test_a_loaded_state_that_did_not_arrive_is_none),
-        cmocka_unit_test(test_a_checkpoint_waits_for_its_block),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -68,9 +68,8 @@ static world three_out(uint32_t state_slots, kvp_seq *out_seq)
     return w;
 }
 
-static void test_a_step_reads_what_the_one_before_it_leaves(void **state)
+TEST(test_a_step_reads_what_the_one_before_it_leaves)
 {
-    (void)state;
     world w = steps_of_states(4, 6);
     int32_t read = 77;
     int32_t write = 77;
@@ -96,9 +95,8 @@ static void test_a_step_reads_what_the_one_before_it_leaves(void **state)
     end_world(&w);
 }
 
-static void test_what_is_released_waits_for_the_steps(void **state)
+TEST(test_what_is_released_waits_for_the_steps)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(5, &seq);
     const kvp_prompt other = prompt_of(ints(100), 5);
@@ -114,9 +112,8 @@ static void test_what_is_released_waits_for_the_steps(void **state)
     end_world(&w);
 }
 
-static void test_slots_are_queued_in_the_order_of_their_release(void **state)
+TEST(test_slots_are_queued_in_the_order_of_their_release)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(5, &seq);
     close_seq(&w, seq); /* the slot that is written, those of steps 3 to 1 */
@@ -129,9 +126,8 @@ static void test_slots_are_queued_in_the_order_of_their_release(void **state)
     end_world(&w);
 }
 
-static void test_a_failed_step_goes_back_to_what_it_read(void **state)
+TEST(test_a_failed_step_goes_back_to_what_it_read)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     (void)done_step(&w, 1);
@@ -148,9 +144,8 @@ static void test_a_failed_step_goes_back_to_what_it_read(void **state)
     end_world(&w);
 }
 
-static void test_a_failure_leaves_what_earlier_steps_will_leave(void **state)
+TEST(test_a_failure_leaves_what_earlier_steps_will_leave)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     fail_step(&w, 3);
@@ -164,9 +159,8 @@ static void test_a_failure_leaves_what_earlier_steps_will_leave(void **state)
     end_world(&w);
 }
 
-static void test_a_dropped_commit_takes_no_slot(void **state)
+TEST(test_a_dropped_commit_takes_no_slot)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(8, &seq);
     const uint32_t n = 12;
@@ -179,9 +173,8 @@ static void test_a_dropped_commit_takes_no_slot(void **state)
     end_world(&w);
 }
 
-static void test_back_to_where_a_step_ends(void **state)
+TEST(test_back_to_where_a_step_ends)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     const uint32_t between[] = {1, 5, 7, 9, 11};
@@ -204,9 +197,8 @@ static void test_back_to_where_a_step_ends(void **state)
     end_world(&w);
 }
 
-static void test_back_to_nothing(void **state)
+TEST(test_back_to_nothing)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
@@ -215,9 +207,8 @@ static void test_back_to_nothing(void **state)
     end_world(&w);
 }
 
-static void test_an_invalidation_takes_back_what_steps_would_leave(void **state)
+TEST(test_an_invalidation_takes_back_what_steps_would_leave)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     (void)done_step(&w, 1);
@@ -233,9 +224,8 @@ static void test_an_invalidation_takes_back_what_steps_would_leave(void **state)
     end_world(&w);
 }
 
-static void test_in_what_order_steps_are_told(void **state)
+TEST(test_in_what_order_steps_are_told)
 {
-    (void)state;
     world w = steps_of_states(4, 8);
     const uint32_t counts[] = {8, 10, 12, 4};
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
@@ -265,9 +255,8 @@ static void test_in_what_order_steps_are_told(void **state)
     end_world(&w);
 }
 
-static void test_an_earlier_step_goes_no_further_than_a_later_one_began(void **state)
+TEST(test_an_earlier_step_goes_no_further_than_a_later_one_began)
 {
-    (void)state;
     world w = steps_of_states(4, 8);
     const uint32_t counts[] = {4, 8};
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
@@ -281,9 +270,8 @@ static void test_an_earlier_step_goes_no_further_than_a_later_one_began(void **s
     end_world(&w);
 }
 
-static void test_commits_outside_steps(void **state)
+TEST(test_commits_outside_steps)
 {
-    (void)state;
     world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
@@ -301,9 +289,8 @@ static void test_commits_outside_steps(void **state)
     end_world(&w);
 }
 
-static void test_a_checkpoint_needs_no_slot_and_waits_for_no_step(void **state)
+TEST(test_a_checkpoint_needs_no_slot_and_waits_for_no_step)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(5, &seq); /* all slots are held */
     (void)done_step(&w, 1);
@@ -324,9 +311,8 @@ static void test_a_checkpoint_needs_no_slot_and_waits_for_no_step(void **state)
     end_world(&w);
 }
 
-static void test_a_checkpoint_is_made_when_all_slots_are_held(void **state)
+TEST(test_a_checkpoint_is_made_when_all_slots_are_held)
 {
-    (void)state;
     world w = steps_of_states(4, 3);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     (void)begin(&w, seq, 4);
@@ -343,9 +329,8 @@ static void test_a_checkpoint_is_made_when_all_slots_are_held(void **state)
     end_world(&w);
 }
 
-static void test_a_cached_checkpoint_is_not_parked_by_a_close(void **state)
+TEST(test_a_cached_checkpoint_is_not_parked_by_a_close)
 {
-    (void)state;
     world w = steps_of_states(4, 6);
     const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
@@ -358,9 +343,8 @@ static void test_a_cached_checkpoint_is_not_parked_by_a_close(void **state)
     end_world(&w);
 }
 
-static void test_a_parked_checkpoint_is_hit(void **state)
+TEST(test_a_parked_checkpoint_is_hit)
 {
-    (void)state;
     world w = steps_of_states(4, 4);
     const kvp_seq seq = open_kept(&w, 6);
     kvp_block_info slot;
@@ -378,9 +362,8 @@ static void test_a_parked_checkpoint_is_hit(void **state)
     end_world(&w);
 }
 
-static void test_a_parked_checkpoint_is_withdrawn(void **state)
+TEST(test_a_parked_checkpoint_is_withdrawn)
 {
-    (void)state;
     world w = steps_of_states(4, 6);
     const kvp_seq seq = open_kept(&w, 9);
     grow(&w, seq, 0);
@@ -397,9 +380,8 @@ static void test_a_parked_checkpoint_is_withdrawn(void **state)
     end_world(&w);
 }
 
-static void test_forks_share_what_no_step_writes(void **state)
+TEST(test_forks_share_what_no_step_writes)
 {
-    (void)state;
     world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     (void)begin(&w, seq, 4);
@@ -420,9 +402,8 @@ static void test_forks_share_what_no_step_writes(void **state)
     end_world(&w);
 }
 
-static void test_a_copy_that_failed_takes_the_state_with_it(void **state)
+TEST(test_a_copy_that_failed_takes_the_state_with_it)
 {
-    (void)state;
     world w = steps_of_states(8, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
     kvp_seq cut[4];
@@ -441,9 +422,8 @@ static void test_a_copy_that_failed_takes_the_state_with_it(void **state)
     end_world(&w);
 }
 
-static void test_a_state_behind_a_failed_copy_is_lost(void **state)
+TEST(test_a_state_behind_a_failed_copy_is_lost)
 {
-    (void)state;
     world w = steps_of_states(8, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 14, NULL);
     (void)begin(&w, seq, 14);
@@ -460,9 +440,8 @@ static void test_a_state_behind_a_failed_copy_is_lost(void **state)
     end_world(&w);
 }
 
-static void test_a_reset_forgets_what_steps_would_leave(void **state)
+TEST(test_a_reset_forgets_what_steps_would_leave)
 {
-    (void)state;
     kvp_seq seq;
     world w = three_out(6, &seq);
     kvp_cache_reset(w.cache);
@@ -511,9 +490,8 @@ static world chain_out(uint32_t state_slots, kvp_seq *out_seq)
     return w;
 }
 
-static void test_a_chain_goes_on_with_what_was_accepted(void **state)
+TEST(test_a_chain_goes_on_with_what_was_accepted)
 {
-    (void)state;
     kvp_seq seq;
     world w = chain_out(8, &seq);
     assert_counts(&w, 3, 0, 4, 0);
@@ -533,9 +511,8 @@ static void test_a_chain_goes_on_with_what_was_accepted(void **state)
     end_world(&w);
 }
 
-static void test_a_chain_is_committed_when_its_step_is_over(void **state)
+TEST(test_a_chain_is_committed_when_its_step_is_over)
 {
-    (void)state;
     kvp_seq seq;
     world w = chain_out(8, &seq);
     (void)done_step(&w, 2);
@@ -548,9 +525,8 @@ static void test_a_chain_is_committed_when_its_step_is_over(void **state)
 }
 
 /* Which state it leaves is not known before its pass has run. */
-static void test_a_step_does_not_declare_a_chain(void **state)
+TEST(test_a_step_does_not_declare_a_chain)
 {
-    (void)state;
     kvp_seq seq;
     world w = chain_out(8, &seq);
     const uint32_t four = 4;
@@ -568,9 +544,8 @@ static void test_a_step_does_not_declare_a_chain(void **state)
     end_world(&w);
 }
 
-static void test_no_chain_behind_a_step(void **state)
+TEST(test_no_chain_behind_a_step)
 {
-    (void)state;
     world w = steps_of_states(4, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     (void)begin(&w, seq, 4);
@@ -591,9 +566,8 @@ static void test_no_chain_behind_a_step(void **state)
     end_world(&w);
 }
 
-static void test_a_chain_that_failed_runs_again(void **state)
+TEST(test_a_chain_that_failed_runs_again)
 {
-    (void)state;
     kvp_seq seq;
     world w = chain_out(8, &seq);
     fail_step(&w, 2);
@@ -614,9 +588,8 @@ static void test_a_chain_that_failed_runs_again(void **state)
     end_world(&w);
 }
 
-static void test_a_chain_is_closed_while_it_is_out(void **state)
+TEST(test_a_chain_is_closed_while_it_is_out)
 {
-    (void)state;
     kvp_seq seq;
     world w = chain_out(5, &seq);
     const kvp_seq child = fork_seq(&w, seq, 4);
@@ -630,36 +603,4 @@ static void test_a_chain_is_closed_while_it_is_out(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_reads_what_the_one_before_it_leaves),
-        cmocka_unit_test(test_what_is_released_waits_for_the_steps),
-        cmocka_unit_test(test_slots_are_queued_in_the_order_of_their_release),
-        cmocka_unit_test(test_a_failed_step_goes_back_to_what_it_read),
-        cmocka_unit_test(test_a_failure_leaves_what_earlier_steps_will_leave),
-        cmocka_unit_test(test_a_dropped_commit_takes_no_slot),
-        cmocka_unit_test(test_back_to_where_a_step_ends),
-        cmocka_unit_test(test_back_to_nothing),
-        cmocka_unit_test(test_an_invalidation_takes_back_what_steps_would_leave),
-        cmocka_unit_test(test_in_what_order_steps_are_told),
-        cmocka_unit_test(test_an_earlier_step_goes_no_further_than_a_later_one_began),
-        cmocka_unit_test(test_commits_outside_steps),
-        cmocka_unit_test(test_a_checkpoint_needs_no_slot_and_waits_for_no_step),
-        cmocka_unit_test(test_a_checkpoint_is_made_when_all_slots_are_held),
-        cmocka_unit_test(test_a_cached_checkpoint_is_not_parked_by_a_close),
-        cmocka_unit_test(test_a_parked_checkpoint_is_hit),
-        cmocka_unit_test(test_a_parked_checkpoint_is_withdrawn),
-        cmocka_unit_test(test_forks_share_what_no_step_writes),
-        cmocka_unit_test(test_a_copy_that_failed_takes_the_state_with_it),
-        cmocka_unit_test(test_a_state_behind_a_failed_copy_is_lost),
-        cmocka_unit_test(test_a_reset_forgets_what_steps_would_leave),
-        cmocka_unit_test(test_a_chain_goes_on_with_what_was_accepted),
-        cmocka_unit_test(test_a_chain_is_committed_when_its_step_is_over),
-        cmocka_unit_test(test_a_step_does_not_declare_a_chain),
-        cmocka_unit_test(test_no_chain_behind_a_step),
-        cmocka_unit_test(test_a_chain_that_failed_runs_again),
-        cmocka_unit_test(test_a_chain_is_closed_while_it_is_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -11,9 +11,8 @@ static uint32_t computed(const world *w, kvp_seq seq)
 
 /* -------------------------------------------------------------------------------------- commits */
 
-static void test_a_commit_takes_effect_with_its_step(void **state)
+TEST(test_a_commit_takes_effect_with_its_step)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
@@ -27,9 +26,8 @@ static void test_a_commit_takes_effect_with_its_step(void **state)
     end_world(&w);
 }
 
-static void test_steps_may_be_scheduled_ahead(void **state)
+TEST(test_steps_may_be_scheduled_ahead)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     commit_at(&w, begin_step(&w), seq, 8);
@@ -46,9 +44,8 @@ static void test_steps_may_be_scheduled_ahead(void **state)
     end_world(&w);
 }
 
-static void test_a_step_brings_its_copies_then_commits_then_queues_what_was_parked(void **state)
+TEST(test_a_step_brings_its_copies_then_commits_then_queues_what_was_parked)
 {
-    (void)state;
     world w = steps_world(15, 7);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     const kvp_seq a = open_done(&w, ints(0), 4);
@@ -70,9 +67,8 @@ static void test_a_step_brings_its_copies_then_commits_then_queues_what_was_park
     end_world(&w);
 }
 
-static void test_commits_of_a_step_go_in_the_order_given(void **state)
+TEST(test_commits_of_a_step_go_in_the_order_given)
 {
-    (void)state;
     for (int turn = 0; turn < 2; turn++) {
         world w = steps_world(15, 0);
         kvp_prompt prompt = prompt_of(ints(0), 4);
@@ -92,9 +88,8 @@ static void test_commits_of_a_step_go_in_the_order_given(void **state)
     }
 }
 
-static void test_a_commit_of_nothing_does_nothing(void **state)
+TEST(test_a_commit_of_nothing_does_nothing)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const uint32_t none = 0;
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
@@ -106,9 +101,8 @@ static void test_a_commit_of_nothing_does_nothing(void **state)
     end_world(&w);
 }
 
-static void test_finished_work_may_be_committed_before_its_step(void **state)
+TEST(test_finished_work_may_be_committed_before_its_step)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
@@ -120,9 +114,8 @@ static void test_finished_work_may_be_committed_before_its_step(void **state)
     end_world(&w);
 }
 
-static void test_a_closed_sequences_commit_is_left_out(void **state)
+TEST(test_a_closed_sequences_commit_is_left_out)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
@@ -135,9 +128,8 @@ static void test_a_closed_sequences_commit_is_left_out(void **state)
     end_world(&w);
 }
 
-static void test_a_truncated_sequences_commit_counts_up_to_there(void **state)
+TEST(test_a_truncated_sequences_commit_counts_up_to_there)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
@@ -149,9 +141,8 @@ static void test_a_truncated_sequences_commit_counts_up_to_there(void **state)
     end_world(&w);
 }
 
-static void test_an_invalidated_sequences_commit_counts_up_to_there(void **state)
+TEST(test_an_invalidated_sequences_commit_counts_up_to_there)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq seq = open_seq(&w, ints(0), 10, NULL);
     const uint64_t step = begin_step(&w);
@@ -162,9 +153,8 @@ static void test_an_invalidated_sequences_commit_counts_up_to_there(void **state
     end_world(&w);
 }
 
-static void test_a_swapped_sequences_commit_is_left_out(void **state)
+TEST(test_a_swapped_sequences_commit_is_left_out)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 4, 0));
@@ -177,9 +167,8 @@ static void test_a_swapped_sequences_commit_is_left_out(void **state)
     end_world(&w);
 }
 
-static void test_adopting_at_the_end_of_a_step_parks_for_those_that_are_out(void **state)
+TEST(test_adopting_at_the_end_of_a_step_parks_for_those_that_are_out)
 {
-    (void)state;
     world w = steps_world(7, 0);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
@@ -202,9 +191,8 @@ static void expect_commit(world *w, kvp_status expected, uint64_t step, const kv
                      assert_status(expected, kvp_step_commit(w->cache, step, seqs, n_tokens, 2)));
 }
 
-static void test_commits_that_are_refused(void **state)
+TEST(test_commits_that_are_refused)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq seqs[] = {open_seq(&w, ints(0), 8, NULL), open_seq(&w, ints(100), 8, NULL)};
     const kvp_seq twice[] = {seqs[0], seqs[0]};
@@ -245,9 +233,8 @@ static uint32_t fail_step(world *w, uint64_t step, kvp_seq seqs[4])
     return n;
 }
 
-static void test_a_failed_step_commits_nothing(void **state)
+TEST(test_a_failed_step_commits_nothing)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
@@ -262,9 +249,8 @@ static void test_a_failed_step_commits_nothing(void **state)
     end_world(&w);
 }
 
-static void test_later_commits_of_its_sequences_are_dropped_too(void **state)
+TEST(test_later_commits_of_its_sequences_are_dropped_too)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq a = open_seq(&w, ints(0), 9, NULL);
@@ -280,9 +266,8 @@ static void test_later_commits_of_its_sequences_are_dropped_too(void **state)
     end_world(&w);
 }
 
-static void test_earlier_commits_stand(void **state)
+TEST(test_earlier_commits_stand)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
@@ -294,9 +279,8 @@ static void test_earlier_commits_stand(void **state)
     end_world(&w);
 }
 
-static void test_a_failed_copy_on_write_cuts_the_writer(void **state)
+TEST(test_a_failed_copy_on_write_cuts_the_writer)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -314,9 +298,8 @@ static void test_a_failed_copy_on_write_cuts_the_writer(void **state)
     end_world(&w);
 }
 
-static void test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_filled(void **state)
+TEST(test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_filled)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -330,9 +313,8 @@ static void test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_fi
     end_world(&w);
 }
 
-static void test_a_failed_open_from_the_host_is_computed_after_all(void **state)
+TEST(test_a_failed_open_from_the_host_is_computed_after_all)
 {
-    (void)state;
     world w = steps_world(7, 7);
     kvp_seq cut[4];
     leave_cached(&w, ints(0), 8);
@@ -350,9 +332,8 @@ static void test_a_failed_open_from_the_host_is_computed_after_all(void **state)
     end_world(&w);
 }
 
-static void test_a_failed_swap_out_leaves_what_the_host_had(void **state)
+TEST(test_a_failed_swap_out_leaves_what_the_host_had)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq first = open_done(&w, ints(0), 4);
@@ -375,9 +356,8 @@ static void test_a_failed_swap_out_leaves_what_the_host_had(void **state)
     end_world(&w);
 }
 
-static void test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_places(void **state)
+TEST(test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_places)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut[4];
     uint32_t n = 77;
@@ -403,9 +383,8 @@ static void test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_pla
     end_world(&w);
 }
 
-static void test_nobody_need_be_told(void **state)
+TEST(test_nobody_need_be_told)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
@@ -415,9 +394,8 @@ static void test_nobody_need_be_told(void **state)
 }
 
 /* Out in one step, back in the next: the second copy carried what the first one never wrote. */
-static void test_later_copies_carry_the_failure_on(void **state)
+TEST(test_later_copies_carry_the_failure_on)
 {
-    (void)state;
     for (int begun = 0; begun < 2; begun++) {
         world w = steps_world(15, 15);
         kvp_seq cut[4];
@@ -438,9 +416,8 @@ static void test_later_copies_carry_the_failure_on(void **state)
     }
 }
 
-static void test_what_was_copied_before_the_failure_is_good(void **state)
+TEST(test_what_was_copied_before_the_failure_is_good)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -458,9 +435,8 @@ static void test_what_was_copied_before_the_failure_is_good(void **state)
     end_world(&w);
 }
 
-static void test_commits_before_the_failure_end_where_it_cut(void **state)
+TEST(test_commits_before_the_failure_end_where_it_cut)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -478,9 +454,8 @@ static void test_commits_before_the_failure_end_where_it_cut(void **state)
 }
 
 /* Declared for a step before it, though the tokens were computed already: the cut stands. */
-static void test_a_commit_before_the_failure_does_not_undo_the_cut(void **state)
+TEST(test_a_commit_before_the_failure_does_not_undo_the_cut)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -494,9 +469,8 @@ static void test_a_commit_before_the_failure_does_not_undo_the_cut(void **state)
     end_world(&w);
 }
 
-static void test_later_commits_of_those_that_are_cut_are_dropped_too(void **state)
+TEST(test_later_commits_of_those_that_are_cut_are_dropped_too)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -512,9 +486,8 @@ static void test_later_commits_of_those_that_are_cut_are_dropped_too(void **stat
 }
 
 /* A block of the host that two steps write, one after the other: only the first one failed. */
-static void test_what_is_copied_over_a_failed_copy_is_good(void **state)
+TEST(test_what_is_copied_over_a_failed_copy_is_good)
 {
-    (void)state;
     world w = steps_world(15, 1);
     kvp_seq cut[4];
     const kvp_seq a = open_done(&w, ints(0), 2);
@@ -532,9 +505,8 @@ static void test_what_is_copied_over_a_failed_copy_is_good(void **state)
     end_world(&w);
 }
 
-static void test_what_a_failed_step_should_have_kept_is_gone(void **state)
+TEST(test_what_a_failed_step_should_have_kept_is_gone)
 {
-    (void)state;
     world w = steps_world(1, 3);
     kvp_seq cut[4];
     leave_cached(&w, ints(0), 4);
@@ -548,9 +520,8 @@ static void test_what_a_failed_step_should_have_kept_is_gone(void **state)
 }
 
 /* Values that come while the copy of their KV is out: their unit is found when its step is done. */
-static void test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done(void **state)
+TEST(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done)
 {
-    (void)state;
     for (int fails = 0; fails < 2; fails++) {
         world w = steps_world(15, 15);
         kvp_seq cut[4];
@@ -574,9 +545,8 @@ static void test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_d
 }
 
 /* Committed too early: the tokens before them came with a copy that failed. */
-static void test_a_unit_that_a_failed_copy_is_part_of_is_not_found(void **state)
+TEST(test_a_unit_that_a_failed_copy_is_part_of_is_not_found)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -593,9 +563,8 @@ static void test_a_unit_that_a_failed_copy_is_part_of_is_not_found(void **state)
 }
 
 /* While an older step is out the failed one has no effect yet: nothing may wait for its copy. */
-static void test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once(void **state)
+TEST(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_seq cut[4];
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -614,9 +583,8 @@ static void test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once(void 
 }
 
 /* A copy of a copy fails, and then the first one: what was computed in its block since is good. */
-static void test_what_is_computed_anew_outlives_the_failure_before(void **state)
+TEST(test_what_is_computed_anew_outlives_the_failure_before)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 15, 0);
     config.commit_policy = KVP_KEEP;
     world w = make_world(&config);
@@ -643,9 +611,8 @@ static void test_what_is_computed_anew_outlives_the_failure_before(void **state)
     end_world(&w);
 }
 
-static void test_blocks_parked_for_a_failed_step_are_queued(void **state)
+TEST(test_blocks_parked_for_a_failed_step_are_queued)
 {
-    (void)state;
     world w = steps_world(7, 0);
     kvp_seq cut[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -661,9 +628,8 @@ static void test_blocks_parked_for_a_failed_step_are_queued(void **state)
 
 /* ---------------------------------------------------------------------------------------- reset */
 
-static void test_reset_forgets_the_steps_that_are_out(void **state)
+TEST(test_reset_forgets_the_steps_that_are_out)
 {
-    (void)state;
     world w = steps_world(7, 5);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq b = open_seq(&w, ints(100), 4, NULL);
@@ -690,43 +656,4 @@ static void test_reset_forgets_the_steps_that_are_out(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_commit_takes_effect_with_its_step),
-        cmocka_unit_test(test_steps_may_be_scheduled_ahead),
-        cmocka_unit_test(test_a_step_brings_its_copies_then_commits_then_queues_what_was_parked),
-        cmocka_unit_test(test_commits_of_a_step_go_in_the_order_given),
-        cmocka_unit_test(test_a_commit_of_nothing_does_nothing),
-        cmocka_unit_test(test_finished_work_may_be_committed_before_its_step),
-        cmocka_unit_test(test_a_closed_sequences_commit_is_left_out),
-        cmocka_unit_test(test_a_truncated_sequences_commit_counts_up_to_there),
-        cmocka_unit_test(test_an_invalidated_sequences_commit_counts_up_to_there),
-        cmocka_unit_test(test_a_swapped_sequences_commit_is_left_out),
-        cmocka_unit_test(test_adopting_at_the_end_of_a_step_parks_for_those_that_are_out),
-        cmocka_unit_test(test_commits_that_are_refused),
-        cmocka_unit_test(test_a_failed_step_commits_nothing),
-        cmocka_unit_test(test_later_commits_of_its_sequences_are_dropped_too),
-        cmocka_unit_test(test_earlier_commits_stand),
-        cmocka_unit_test(test_a_failed_copy_on_write_cuts_the_writer),
-        cmocka_unit_test(test_a_failed_swap_in_cuts_at_the_first_block_that_it_should_have_filled),
-        cmocka_unit_test(test_a_failed_open_from_the_host_is_computed_after_all),
-        cmocka_unit_test(test_a_failed_swap_out_leaves_what_the_host_had),
-        cmocka_unit_test(test_every_sequence_that_got_such_kv_is_cut_and_told_in_order_of_places),
-        cmocka_unit_test(test_nobody_need_be_told),
-        cmocka_unit_test(test_later_copies_carry_the_failure_on),
-        cmocka_unit_test(test_what_was_copied_before_the_failure_is_good),
-        cmocka_unit_test(test_commits_before_the_failure_end_where_it_cut),
-        cmocka_unit_test(test_a_commit_before_the_failure_does_not_undo_the_cut),
-        cmocka_unit_test(test_later_commits_of_those_that_are_cut_are_dropped_too),
-        cmocka_unit_test(test_what_is_copied_over_a_failed_copy_is_good),
-        cmocka_unit_test(test_what_a_failed_step_should_have_kept_is_gone),
-        cmocka_unit_test(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done),
-        cmocka_unit_test(test_a_unit_that_a_failed_copy_is_part_of_is_not_found),
-        cmocka_unit_test(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once),
-        cmocka_unit_test(test_what_is_computed_anew_outlives_the_failure_before),
-        cmocka_unit_test(test_blocks_parked_for_a_failed_step_are_queued),
-        cmocka_unit_test(test_reset_forgets_the_steps_that_are_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

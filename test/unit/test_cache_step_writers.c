@@ -12,9 +12,8 @@ static void expect_states(const world *w, uint32_t state, int32_t first, int32_t
 }
 
 /* The parent's block, which the child shares, holds a token of its that is not computed. */
-static void test_a_copy_of_what_is_still_being_computed_is_refused(void **state)
+TEST(test_a_copy_of_what_is_still_being_computed_is_refused)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_admission admission;
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -38,9 +37,8 @@ static void test_a_copy_of_what_is_still_being_computed_is_refused(void **state)
     end_world(&w);
 }
 
-static void test_a_copy_of_what_is_still_being_computed_can_wait_for_the_step(void **state)
+TEST(test_a_copy_of_what_is_still_being_computed_can_wait_for_the_step)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, parent, ints(6), 1, 0));
@@ -53,9 +51,8 @@ static void test_a_copy_of_what_is_still_being_computed_can_wait_for_the_step(vo
     end_world(&w);
 }
 
-static void test_who_shares_only_computed_tokens_may_copy_them(void **state)
+TEST(test_who_shares_only_computed_tokens_may_copy_them)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, parent, ints(6), 1, 0));
@@ -67,9 +64,8 @@ static void test_who_shares_only_computed_tokens_may_copy_them(void **state)
 }
 
 /* The block has one holder left, but the step that is out writes there for the one that left. */
-static void test_a_block_that_a_writer_has_left_is_copied_on_write(void **state)
+TEST(test_a_block_that_a_writer_has_left_is_copied_on_write)
 {
-    (void)state;
     static const uint32_t one = 1;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -86,9 +82,8 @@ static void test_a_block_that_a_writer_has_left_is_copied_on_write(void **state)
     end_world(&w);
 }
 
-static void test_a_block_that_a_writer_has_left_is_written_when_its_step_is_done(void **state)
+TEST(test_a_block_that_a_writer_has_left_is_written_when_its_step_is_done)
 {
-    (void)state;
     static const uint32_t one = 1;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -106,9 +101,8 @@ static void test_a_block_that_a_writer_has_left_is_written_when_its_step_is_done
 }
 
 /* Its slot was cut off, and the step may write it all the same. */
-static void test_a_writer_that_was_cut_before_it_left_is_one_too(void **state)
+TEST(test_a_writer_that_was_cut_before_it_left_is_one_too)
 {
-    (void)state;
     static const uint32_t one = 1;
     for (int invalidates = 0; invalidates < 2; invalidates++) {
         world w = steps_world(15, 0);
@@ -129,9 +123,8 @@ static void test_a_writer_that_was_cut_before_it_left_is_one_too(void **state)
     }
 }
 
-static void test_a_fork_of_a_writer_is_none(void **state)
+TEST(test_a_fork_of_a_writer_is_none)
 {
-    (void)state;
     static const uint32_t one = 1;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
@@ -144,9 +137,8 @@ static void test_a_fork_of_a_writer_is_none(void **state)
     end_world(&w);
 }
 
-static void test_in_a_batch_nobody_keeps_a_block_that_a_writer_leaves(void **state)
+TEST(test_in_a_batch_nobody_keeps_a_block_that_a_writer_leaves)
 {
-    (void)state;
     for (int writer_first = 0; writer_first < 2; writer_first++) {
         world w = steps_world(15, 0);
         kvp_prompt prompt = prompt_of(ints(0), 6);
@@ -167,9 +159,8 @@ static void test_in_a_batch_nobody_keeps_a_block_that_a_writer_leaves(void **sta
     }
 }
 
-static void test_steps_know_nothing_of_the_blocks_that_come_with_a_swap_in(void **state)
+TEST(test_steps_know_nothing_of_the_blocks_that_come_with_a_swap_in)
 {
-    (void)state;
     static const uint32_t one = 1;
     world w = steps_world(15, 15);
     const kvp_seq a = open_done(&w, ints(0), 6);
@@ -186,9 +177,8 @@ static void test_steps_know_nothing_of_the_blocks_that_come_with_a_swap_in(void 
 }
 
 /* The header's four beams again: nobody who moves was written for in the new blocks. */
-static void test_a_swap_in_while_a_step_is_out_copies_no_more_than_else(void **state)
+TEST(test_a_swap_in_while_a_step_is_out_copies_no_more_than_else)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_seq beams[4] = {open_done(&w, ints(0), 10)};
     for (int i = 1; i < 4; i++) {
@@ -208,9 +198,8 @@ static void test_a_swap_in_while_a_step_is_out_copies_no_more_than_else(void **s
 }
 
 /* A hit inside a block is copied from it: who copies held the block, and leaves it no writer. */
-static void test_a_prompt_that_copies_from_a_block_is_no_writer(void **state)
+TEST(test_a_prompt_that_copies_from_a_block_is_no_writer)
 {
-    (void)state;
     static const uint32_t one = 1;
     const kvp_config config = steps_config(4, 2, 15, 0);
     world w = make_world(&config);
@@ -223,20 +212,4 @@ static void test_a_prompt_that_copies_from_a_block_is_no_writer(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_copy_of_what_is_still_being_computed_is_refused),
-        cmocka_unit_test(test_a_copy_of_what_is_still_being_computed_can_wait_for_the_step),
-        cmocka_unit_test(test_who_shares_only_computed_tokens_may_copy_them),
-        cmocka_unit_test(test_a_block_that_a_writer_has_left_is_copied_on_write),
-        cmocka_unit_test(test_a_block_that_a_writer_has_left_is_written_when_its_step_is_done),
-        cmocka_unit_test(test_a_writer_that_was_cut_before_it_left_is_one_too),
-        cmocka_unit_test(test_a_fork_of_a_writer_is_none),
-        cmocka_unit_test(test_in_a_batch_nobody_keeps_a_block_that_a_writer_leaves),
-        cmocka_unit_test(test_steps_know_nothing_of_the_blocks_that_come_with_a_swap_in),
-        cmocka_unit_test(test_a_swap_in_while_a_step_is_out_copies_no_more_than_else),
-        cmocka_unit_test(test_a_prompt_that_copies_from_a_block_is_no_writer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -17,9 +17,8 @@ static uint32_t hit_tokens(world *w, const int32_t *tokens, uint32_t n)
 
 /* ---------------------------------------------------------------------------------------- begin */
 
-static void test_a_step_takes_the_plan_and_the_next_number(void **state)
+TEST(test_a_step_takes_the_plan_and_the_next_number)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -34,9 +33,8 @@ static void test_a_step_takes_the_plan_and_the_next_number(void **state)
     end_world(&w);
 }
 
-static void test_phases_count_from_0_in_each_step(void **state)
+TEST(test_phases_count_from_0_in_each_step)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 2);
     swap_out(&w, &seq, 1);
@@ -47,9 +45,8 @@ static void test_phases_count_from_0_in_each_step(void **state)
     end_world(&w);
 }
 
-static void test_ordered_caches_have_no_steps(void **state)
+TEST(test_ordered_caches_have_no_steps)
 {
-    (void)state;
     world w = small_world(15);
     kvp_copy copies[1];
     uint32_t n = 77;
@@ -65,9 +62,8 @@ static void test_ordered_caches_have_no_steps(void **state)
     end_world(&w);
 }
 
-static void test_overlapped_plans_are_taken_by_steps_only(void **state)
+TEST(test_overlapped_plans_are_taken_by_steps_only)
 {
-    (void)state;
     world w = steps_world(15, 0);
     kvp_copy copies[4];
     uint32_t n = 77;
@@ -77,9 +73,8 @@ static void test_overlapped_plans_are_taken_by_steps_only(void **state)
     end_world(&w);
 }
 
-static void test_too_small_an_array_begins_no_step(void **state)
+TEST(test_too_small_an_array_begins_no_step)
 {
-    (void)state;
     world w = steps_world(15, 15);
     kvp_copy copies[3];
     uint32_t n = 77;
@@ -103,9 +98,8 @@ static void test_too_small_an_array_begins_no_step(void **state)
     end_world(&w);
 }
 
-static void test_only_so_many_steps_are_out_noted_ones_too(void **state)
+TEST(test_only_so_many_steps_are_out_noted_ones_too)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 15, 0);
     config.max_steps_out = 2;
     world w = make_world(&config);
@@ -124,9 +118,8 @@ static void test_only_so_many_steps_are_out_noted_ones_too(void **state)
     end_world(&w);
 }
 
-static void test_a_step_is_reported_once(void **state)
+TEST(test_a_step_is_reported_once)
 {
-    (void)state;
     world w = steps_world(15, 0);
     uint64_t effective = 77;
     (void)begin_step(&w);
@@ -151,9 +144,8 @@ static void test_a_step_is_reported_once(void **state)
 
 /* -------------------------------------------------------------------------------------- parking */
 
-static void test_without_a_step_out_blocks_are_released_at_once(void **state)
+TEST(test_without_a_step_out_blocks_are_released_at_once)
 {
-    (void)state;
     world w = steps_world(7, 0);
     pass_step(&w);
     close_seq(&w, open_done(&w, ints(0), 10));
@@ -162,9 +154,8 @@ static void test_without_a_step_out_blocks_are_released_at_once(void **state)
     end_world(&w);
 }
 
-static void test_released_blocks_are_parked_while_a_step_is_out(void **state)
+TEST(test_released_blocks_are_parked_while_a_step_is_out)
 {
-    (void)state;
     world w = steps_world(7, 0);
     const kvp_seq a = open_done(&w, ints(0), 10);
     const kvp_seq b = open_done(&w, ints(100), 4);
@@ -188,9 +179,8 @@ static void test_released_blocks_are_parked_while_a_step_is_out(void **state)
     end_world(&w);
 }
 
-static void test_parked_blocks_are_not_available(void **state)
+TEST(test_parked_blocks_are_not_available)
 {
-    (void)state;
     world w = steps_world(7, 0);
     const kvp_prompt prompt = prompt_of(ints(200), 20);
     kvp_seq seq;
@@ -206,9 +196,8 @@ static void test_parked_blocks_are_not_available(void **state)
     end_world(&w);
 }
 
-static void test_blocks_stay_parked_until_every_step_that_was_out_is_reported(void **state)
+TEST(test_blocks_stay_parked_until_every_step_that_was_out_is_reported)
 {
-    (void)state;
     world w = steps_world(7, 0);
     const kvp_seq a = open_done(&w, ints(0), 4);
     const kvp_seq b = open_done(&w, ints(100), 4);
@@ -225,9 +214,8 @@ static void test_blocks_stay_parked_until_every_step_that_was_out_is_reported(vo
     end_world(&w);
 }
 
-static void test_a_step_that_is_only_noted_releases_nothing(void **state)
+TEST(test_a_step_that_is_only_noted_releases_nothing)
 {
-    (void)state;
     world w = steps_world(7, 0);
     const kvp_seq a = open_done(&w, ints(0), 4);
     (void)begin_step(&w);
@@ -240,9 +228,8 @@ static void test_a_step_that_is_only_noted_releases_nothing(void **state)
     end_world(&w);
 }
 
-static void test_a_parked_block_can_be_hit_and_costs_nothing(void **state)
+TEST(test_a_parked_block_can_be_hit_and_costs_nothing)
 {
-    (void)state;
     world w = steps_world(2, 0);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     const kvp_seq a = open_done(&w, ints(0), 8);
@@ -261,9 +248,8 @@ static void test_a_parked_block_can_be_hit_and_costs_nothing(void **state)
     end_world(&w);
 }
 
-static void test_parked_hits_are_not_held_for_the_watermark(void **state)
+TEST(test_parked_hits_are_not_held_for_the_watermark)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 4, 0);
     config.watermark = 0.5;
     world w = make_world(&config);
@@ -276,9 +262,8 @@ static void test_parked_hits_are_not_held_for_the_watermark(void **state)
     end_world(&w);
 }
 
-static void test_a_hit_block_parks_again_for_the_steps_out_then(void **state)
+TEST(test_a_hit_block_parks_again_for_the_steps_out_then)
 {
-    (void)state;
     world w = steps_world(3, 0);
     const kvp_seq a = open_done(&w, ints(0), 4);
     (void)begin_step(&w);
@@ -293,9 +278,8 @@ static void test_a_hit_block_parks_again_for_the_steps_out_then(void **state)
     end_world(&w);
 }
 
-static void test_a_parked_block_that_loses_its_content_stays_parked(void **state)
+TEST(test_a_parked_block_that_loses_its_content_stays_parked)
 {
-    (void)state;
     world w = steps_world(7, 0);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.flags = KVP_OPEN_NO_MATCH;
@@ -315,9 +299,8 @@ static void test_a_parked_block_that_loses_its_content_stays_parked(void **state
     end_world(&w);
 }
 
-static void test_the_generation_rises_when_a_block_parks_without_content(void **state)
+TEST(test_the_generation_rises_when_a_block_parks_without_content)
 {
-    (void)state;
     world w = steps_world(7, 0);
     const kvp_seq a = open_done(&w, ints(0), 6);
     (void)begin_step(&w);
@@ -329,9 +312,8 @@ static void test_the_generation_rises_when_a_block_parks_without_content(void **
     end_world(&w);
 }
 
-static void test_parked_blocks_go_to_the_tail_of_their_class(void **state)
+TEST(test_parked_blocks_go_to_the_tail_of_their_class)
 {
-    (void)state;
     world w = steps_world(3, 0);
     const kvp_seq a = open_done(&w, ints(0), 12);
     assert_ok(kvp_seq_retain(w.cache, a, (kvp_range){4, 8}, 3));
@@ -344,9 +326,8 @@ static void test_parked_blocks_go_to_the_tail_of_their_class(void **state)
     end_world(&w);
 }
 
-static void test_truncate_parks_and_adopt_parks(void **state)
+TEST(test_truncate_parks_and_adopt_parks)
 {
-    (void)state;
     world w = steps_world(7, 0);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.flags = KVP_OPEN_NO_MATCH;
@@ -363,9 +344,8 @@ static void test_truncate_parks_and_adopt_parks(void **state)
     end_world(&w);
 }
 
-static void test_swap_out_parks_on_the_device_and_never_on_the_host(void **state)
+TEST(test_swap_out_parks_on_the_device_and_never_on_the_host)
 {
-    (void)state;
     world w = steps_world(7, 7);
     const kvp_seq a = open_done(&w, ints(0), 6);
     (void)begin_step(&w);
@@ -383,9 +363,8 @@ static void test_swap_out_parks_on_the_device_and_never_on_the_host(void **state
 
 /* --------------------------------------------------------------------------- what a plan brings */
 
-static void test_what_a_plan_brings_counts_as_computed_at_once(void **state)
+TEST(test_what_a_plan_brings_counts_as_computed_at_once)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -398,9 +377,8 @@ static void test_what_a_plan_brings_counts_as_computed_at_once(void **state)
     end_world(&w);
 }
 
-static void test_what_swaps_out_is_found_on_the_host_when_its_step_is_done(void **state)
+TEST(test_what_swaps_out_is_found_on_the_host_when_its_step_is_done)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq a = open_done(&w, ints(0), 8);
     const kvp_seq b = fork_seq(&w, a, 8);
@@ -418,9 +396,8 @@ static void test_what_swaps_out_is_found_on_the_host_when_its_step_is_done(void 
     end_world(&w);
 }
 
-static void test_a_prompt_from_the_host_is_found_on_the_device_when_its_step_is_done(void **state)
+TEST(test_a_prompt_from_the_host_is_found_on_the_device_when_its_step_is_done)
 {
-    (void)state;
     world w = steps_world(7, 7);
     kvp_open_info info;
     const kvp_seq a = open_done(&w, ints(0), 8);
@@ -445,9 +422,8 @@ static void test_a_prompt_from_the_host_is_found_on_the_device_when_its_step_is_
     end_world(&w);
 }
 
-static void test_what_is_kept_is_held_by_its_copy_until_the_step_is_done(void **state)
+TEST(test_what_is_kept_is_held_by_its_copy_until_the_step_is_done)
 {
-    (void)state;
     world w = steps_world(1, 3);
     leave_cached(&w, ints(0), 4);
     const kvp_seq seq = open_seq(&w, ints(100), 4, NULL);
@@ -464,9 +440,8 @@ static void test_what_is_kept_is_held_by_its_copy_until_the_step_is_done(void **
     end_world(&w);
 }
 
-static void test_copies_take_effect_in_the_order_of_their_steps(void **state)
+TEST(test_copies_take_effect_in_the_order_of_their_steps)
 {
-    (void)state;
     world w = steps_world(2, 5);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
@@ -485,9 +460,8 @@ static void test_copies_take_effect_in_the_order_of_their_steps(void **state)
     end_world(&w);
 }
 
-static void test_what_was_released_by_then_is_left_out(void **state)
+TEST(test_what_was_released_by_then_is_left_out)
 {
-    (void)state;
     world w = steps_world(7, 7);
     const kvp_seq a = open_done(&w, ints(0), 8);
     swap_out(&w, &a, 1);
@@ -504,9 +478,8 @@ static void test_what_was_released_by_then_is_left_out(void **state)
     end_world(&w);
 }
 
-static void test_what_was_withdrawn_by_then_is_left_out(void **state)
+TEST(test_what_was_withdrawn_by_then_is_left_out)
 {
-    (void)state;
     world w = steps_world(7, 7);
     const kvp_seq a = open_done(&w, ints(0), 8);
     const kvp_seq b = fork_seq(&w, a, 8);
@@ -521,9 +494,8 @@ static void test_what_was_withdrawn_by_then_is_left_out(void **state)
     end_world(&w);
 }
 
-static void test_what_was_written_over_by_then_is_left_out(void **state)
+TEST(test_what_was_written_over_by_then_is_left_out)
 {
-    (void)state;
     world w = steps_world(7, 7);
     const kvp_seq a = open_done(&w, ints(0), 8);
     swap_out(&w, &a, 1);
@@ -543,9 +515,8 @@ static void test_what_was_written_over_by_then_is_left_out(void **state)
 }
 
 /* The host's only block, written by two steps for two sequences. */
-static void test_each_step_brings_its_own_copies(void **state)
+TEST(test_each_step_brings_its_own_copies)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 15, 1);
     config.keep_evicted = 0;
     world w = make_world(&config);
@@ -567,9 +538,8 @@ static void test_each_step_brings_its_own_copies(void **state)
     end_world(&w);
 }
 
-static void test_a_copy_into_a_freed_block_does_not_begin(void **state)
+TEST(test_a_copy_into_a_freed_block_does_not_begin)
 {
-    (void)state;
     world w = steps_world(15, 15);
     const kvp_seq a = open_done(&w, ints(0), 6);
     swap_out(&w, &a, 1);
@@ -580,9 +550,8 @@ static void test_a_copy_into_a_freed_block_does_not_begin(void **state)
 }
 
 /* The block was to get a copy, was freed, and taken anew: what is sealed there now is found. */
-static void test_a_block_taken_anew_awaits_nothing(void **state)
+TEST(test_a_block_taken_anew_awaits_nothing)
 {
-    (void)state;
     world w = steps_world(15, 0);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -596,9 +565,8 @@ static void test_a_block_taken_anew_awaits_nothing(void **state)
     end_world(&w);
 }
 
-static void test_copies_count_until_their_step_takes_effect(void **state)
+TEST(test_copies_count_until_their_step_takes_effect)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 15, 0);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -617,9 +585,8 @@ static void test_copies_count_until_their_step_takes_effect(void **state)
 }
 
 /* Half of the plan, those of steps that are out included, is for what is kept. */
-static void test_copies_that_are_out_leave_less_room_to_keep(void **state)
+TEST(test_copies_that_are_out_leave_less_room_to_keep)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 4, 7);
     config.max_copies = 4;
     world w = make_world(&config);
@@ -636,42 +603,4 @@ static void test_copies_that_are_out_leave_less_room_to_keep(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_takes_the_plan_and_the_next_number),
-        cmocka_unit_test(test_phases_count_from_0_in_each_step),
-        cmocka_unit_test(test_ordered_caches_have_no_steps),
-        cmocka_unit_test(test_overlapped_plans_are_taken_by_steps_only),
-        cmocka_unit_test(test_too_small_an_array_begins_no_step),
-        cmocka_unit_test(test_only_so_many_steps_are_out_noted_ones_too),
-        cmocka_unit_test(test_a_step_is_reported_once),
-        cmocka_unit_test(test_without_a_step_out_blocks_are_released_at_once),
-        cmocka_unit_test(test_released_blocks_are_parked_while_a_step_is_out),
-        cmocka_unit_test(test_parked_blocks_are_not_available),
-        cmocka_unit_test(test_blocks_stay_parked_until_every_step_that_was_out_is_reported),
-        cmocka_unit_test(test_a_step_that_is_only_noted_releases_nothing),
-        cmocka_unit_test(test_a_parked_block_can_be_hit_and_costs_nothing),
-        cmocka_unit_test(test_parked_hits_are_not_held_for_the_watermark),
-        cmocka_unit_test(test_a_hit_block_parks_again_for_the_steps_out_then),
-        cmocka_unit_test(test_a_parked_block_that_loses_its_content_stays_parked),
-        cmocka_unit_test(test_the_generation_rises_when_a_block_parks_without_content),
-        cmocka_unit_test(test_parked_blocks_go_to_the_tail_of_their_class),
-        cmocka_unit_test(test_truncate_parks_and_adopt_parks),
-        cmocka_unit_test(test_swap_out_parks_on_the_device_and_never_on_the_host),
-        cmocka_unit_test(test_what_a_plan_brings_counts_as_computed_at_once),
-        cmocka_unit_test(test_what_swaps_out_is_found_on_the_host_when_its_step_is_done),
-        cmocka_unit_test(test_a_prompt_from_the_host_is_found_on_the_device_when_its_step_is_done),
-        cmocka_unit_test(test_what_is_kept_is_held_by_its_copy_until_the_step_is_done),
-        cmocka_unit_test(test_copies_take_effect_in_the_order_of_their_steps),
-        cmocka_unit_test(test_what_was_released_by_then_is_left_out),
-        cmocka_unit_test(test_what_was_withdrawn_by_then_is_left_out),
-        cmocka_unit_test(test_what_was_written_over_by_then_is_left_out),
-        cmocka_unit_test(test_each_step_brings_its_own_copies),
-        cmocka_unit_test(test_a_copy_into_a_freed_block_does_not_begin),
-        cmocka_unit_test(test_a_block_taken_anew_awaits_nothing),
-        cmocka_unit_test(test_copies_count_until_their_step_takes_effect),
-        cmocka_unit_test(test_copies_that_are_out_leave_less_room_to_keep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

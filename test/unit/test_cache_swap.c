@@ -6,9 +6,8 @@
 
 /* ----------------------------------------------------------------------------------- one by one */
 
-static void test_swap_out_moves_what_is_computed_and_releases_the_rest(void **state)
+TEST(test_swap_out_moves_what_is_computed_and_releases_the_rest)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 10);
     prompt.reserve_tokens = 8;
@@ -21,9 +20,8 @@ static void test_swap_out_moves_what_is_computed_and_releases_the_rest(void **st
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked(void **state)
+TEST(test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     int32_t tokens[10];
     kvp_prompt prompt = prompt_of(ints(0), 10);
@@ -49,9 +47,8 @@ static void test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked(void **sta
     end_world(&w);
 }
 
-static void test_the_hosts_block_has_the_same_content(void **state)
+TEST(test_the_hosts_block_has_the_same_content)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     int32_t tokens[4];
     uint32_t n;
@@ -76,9 +73,8 @@ static void test_the_hosts_block_has_the_same_content(void **state)
     end_world(&w);
 }
 
-static void test_swap_in_copies_what_the_device_has_not(void **state)
+TEST(test_swap_in_copies_what_the_device_has_not)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -97,9 +93,8 @@ static void test_swap_in_copies_what_the_device_has_not(void **state)
     end_world(&w);
 }
 
-static void test_what_is_there_already_is_held_and_not_copied(void **state)
+TEST(test_what_is_there_already_is_held_and_not_copied)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_moved(swap_out(&w, &seq, 1), 2, 0, 0, 2);
@@ -116,9 +111,8 @@ static void test_what_is_there_already_is_held_and_not_copied(void **state)
     end_world(&w);
 }
 
-static void test_the_partly_filled_block_moves_with_its_fill_each_time(void **state)
+TEST(test_the_partly_filled_block_moves_with_its_fill_each_time)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -135,9 +129,8 @@ static void test_the_partly_filled_block_moves_with_its_fill_each_time(void **st
 }
 
 /* The way there and back in one plan: the second copy reads what the first one writes. */
-static void test_a_plan_that_goes_there_and_back_has_two_phases(void **state)
+TEST(test_a_plan_that_goes_there_and_back_has_two_phases)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
@@ -147,9 +140,8 @@ static void test_a_plan_that_goes_there_and_back_has_two_phases(void **state)
     end_world(&w);
 }
 
-static void test_tokens_that_were_not_committed_get_room_again(void **state)
+TEST(test_tokens_that_were_not_committed_get_room_again)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     int64_t slots[4];
     const int64_t expected[] = {10, 11, 12, 13};
@@ -167,9 +159,8 @@ static void test_tokens_that_were_not_committed_get_room_again(void **state)
     end_world(&w);
 }
 
-static void test_the_reserve_of_a_swap_in_is_there_for_the_next_extend(void **state)
+TEST(test_the_reserve_of_a_swap_in_is_there_for_the_next_extend)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     swap_out(&w, &seq, 1);
@@ -183,9 +174,8 @@ static void test_the_reserve_of_a_swap_in_is_there_for_the_next_extend(void **st
     end_world(&w);
 }
 
-static void test_nothing_computed_moves_nothing(void **state)
+TEST(test_nothing_computed_moves_nothing)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_seq(&w, NULL, 0, NULL), open_seq(&w, ints(0), 6, NULL)};
     assert_moved(swap_out(&w, seqs, 2), 0, 0, 2, 0);
@@ -199,9 +189,8 @@ static void test_nothing_computed_moves_nothing(void **state)
     end_world(&w);
 }
 
-static void test_computed_tokens_without_values_move_and_can_be_filled_later(void **state)
+TEST(test_computed_tokens_without_values_move_and_can_be_filled_later)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 4, 0));
@@ -224,9 +213,8 @@ static void open_three(world *w, kvp_seq seqs[3])
     seqs[2] = fork_seq(w, seqs[0], 9);
 }
 
-static void test_sharing_survives_there_and_back_in_one_call(void **state)
+TEST(test_sharing_survives_there_and_back_in_one_call)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
@@ -245,9 +233,8 @@ static void test_sharing_survives_there_and_back_in_one_call(void **state)
     end_world(&w);
 }
 
-static void test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has(void **state)
+TEST(test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
@@ -260,9 +247,8 @@ static void test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has(vo
     end_world(&w);
 }
 
-static void test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not(void **state)
+TEST(test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq seqs[3];
     open_three(&w, seqs);
@@ -281,9 +267,8 @@ static void test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not
     end_world(&w);
 }
 
-static void test_blocks_are_taken_in_the_order_of_the_sequences(void **state)
+TEST(test_blocks_are_taken_in_the_order_of_the_sequences)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq a = open_done(&w, ints(0), 8);   /* 1 2 */
     const kvp_seq b = open_done(&w, ints(100), 6); /* 3 4 */
@@ -298,9 +283,8 @@ static void test_blocks_are_taken_in_the_order_of_the_sequences(void **state)
     end_world(&w);
 }
 
-static void test_who_stays_keeps_the_blocks_and_they_are_found_on_the_way_back(void **state)
+TEST(test_who_stays_keeps_the_blocks_and_they_are_found_on_the_way_back)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq child = fork_seq(&w, parent, 10);
@@ -327,9 +311,8 @@ static void open_beams(world *w, kvp_seq beams[4])
     }
 }
 
-static void test_four_beams_need_three_blocks_and_six_with_a_reserve(void **state)
+TEST(test_four_beams_need_three_blocks_and_six_with_a_reserve)
 {
-    (void)state;
     world w;
     kvp_seq beams[4];
     open_beams(&w, beams);
@@ -349,9 +332,8 @@ static void test_four_beams_need_three_blocks_and_six_with_a_reserve(void **stat
     end_world(&w);
 }
 
-static void test_beams_swapped_in_by_two_copy_for_those_that_come(void **state)
+TEST(test_beams_swapped_in_by_two_copy_for_those_that_come)
 {
-    (void)state;
     world w;
     kvp_seq beams[4];
     open_beams(&w, beams);
@@ -369,9 +351,8 @@ static void test_beams_swapped_in_by_two_copy_for_those_that_come(void **state)
     end_world(&w);
 }
 
-static void test_copy_on_write_of_a_swap_in_is_exact_at_every_fill(void **state)
+TEST(test_copy_on_write_of_a_swap_in_is_exact_at_every_fill)
 {
-    (void)state;
     for (uint32_t n = 1; n <= 9; n++) {
         world w = tiers_world(31, 15);
         kvp_seq seqs[3] = {open_done(&w, ints(0), n)};
@@ -394,9 +375,8 @@ static void test_copy_on_write_of_a_swap_in_is_exact_at_every_fill(void **state)
 
 /* One has all of the block, the other six of its eight tokens: found for the first, it is for both,
  * and whoever is short of it copies to write. */
-static void test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first(void **state)
+TEST(test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first)
 {
-    (void)state;
     for (int whole_first = 0; whole_first < 2; whole_first++) {
         world w = tiers_world(15, 15);
         const kvp_seq whole = open_done(&w, ints(0), 8);
@@ -425,9 +405,8 @@ static void test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_firs
 
 /* -------------------------------------------------------------------------------- smaller units */
 
-static void test_units_inside_a_block_are_found_with_it(void **state)
+TEST(test_units_inside_a_block_are_found_with_it)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 15, 15);
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 7);
@@ -446,9 +425,8 @@ static void test_units_inside_a_block_are_found_with_it(void **state)
     end_world(&w);
 }
 
-static void test_a_full_block_of_units_is_found_by_its_last_one(void **state)
+TEST(test_a_full_block_of_units_is_found_by_its_last_one)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 15, 15);
     world w = make_world(&config);
     kvp_seq seq = open_done(&w, ints(0), 2);               /* 1 has the first unit */
@@ -465,9 +443,8 @@ static void test_a_full_block_of_units_is_found_by_its_last_one(void **state)
 
 /* ----------------------------------------------------------------------------- classes, numbers */
 
-static void test_blocks_keep_their_retention_class(void **state)
+TEST(test_blocks_keep_their_retention_class)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.retention = 3;
@@ -491,9 +468,8 @@ static void test_blocks_keep_their_retention_class(void **state)
     end_world(&w);
 }
 
-static void test_a_found_block_keeps_its_own_class(void **state)
+TEST(test_a_found_block_keeps_its_own_class)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 4);
     prompt.retention = 3;
@@ -507,9 +483,8 @@ static void test_a_found_block_keeps_its_own_class(void **state)
     end_world(&w);
 }
 
-static void test_generations_rise_where_content_is_lost(void **state)
+TEST(test_generations_rise_where_content_is_lost)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
@@ -522,9 +497,8 @@ static void test_generations_rise_where_content_is_lost(void **state)
     end_world(&w);
 }
 
-static void test_the_rows_version_rises_by_one_with_each_move(void **state)
+TEST(test_the_rows_version_rises_by_one_with_each_move)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_seq(&w, NULL, 0, NULL)};
     for (uint32_t i = 0; i < 6; i++) {
@@ -539,9 +513,8 @@ static void test_the_rows_version_rises_by_one_with_each_move(void **state)
     end_world(&w);
 }
 
-static void test_statistics_of_swaps(void **state)
+TEST(test_statistics_of_swaps)
 {
-    (void)state;
     world w = tiers_world(15, 7);
     kvp_seq seqs[3];
     open_three(&w, seqs);
@@ -578,36 +551,4 @@ static void test_statistics_of_swaps(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_swap_out_moves_what_is_computed_and_releases_the_rest),
-        cmocka_unit_test(test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked),
-        cmocka_unit_test(test_the_hosts_block_has_the_same_content),
-        cmocka_unit_test(test_swap_in_copies_what_the_device_has_not),
-        cmocka_unit_test(test_what_is_there_already_is_held_and_not_copied),
-        cmocka_unit_test(test_the_partly_filled_block_moves_with_its_fill_each_time),
-        cmocka_unit_test(test_a_plan_that_goes_there_and_back_has_two_phases),
-        cmocka_unit_test(test_tokens_that_were_not_committed_get_room_again),
-        cmocka_unit_test(test_the_reserve_of_a_swap_in_is_there_for_the_next_extend),
-        cmocka_unit_test(test_nothing_computed_moves_nothing),
-        cmocka_unit_test(test_computed_tokens_without_values_move_and_can_be_filled_later),
-        cmocka_unit_test(test_sharing_survives_there_and_back_in_one_call),
-        cmocka_unit_test(test_a_shared_block_is_copied_with_the_most_slots_that_anyone_has),
-        cmocka_unit_test(test_in_two_calls_sealed_blocks_stay_shared_and_unsealed_ones_do_not),
-        cmocka_unit_test(test_blocks_are_taken_in_the_order_of_the_sequences),
-        cmocka_unit_test(test_who_stays_keeps_the_blocks_and_they_are_found_on_the_way_back),
-        cmocka_unit_test(test_four_beams_need_three_blocks_and_six_with_a_reserve),
-        cmocka_unit_test(test_beams_swapped_in_by_two_copy_for_those_that_come),
-        cmocka_unit_test(test_copy_on_write_of_a_swap_in_is_exact_at_every_fill),
-        cmocka_unit_test(test_a_block_that_one_has_in_part_is_found_if_who_has_all_comes_first),
-        cmocka_unit_test(test_units_inside_a_block_are_found_with_it),
-        cmocka_unit_test(test_a_full_block_of_units_is_found_by_its_last_one),
-        cmocka_unit_test(test_blocks_keep_their_retention_class),
-        cmocka_unit_test(test_a_found_block_keeps_its_own_class),
-        cmocka_unit_test(test_generations_rise_where_content_is_lost),
-        cmocka_unit_test(test_the_rows_version_rises_by_one_with_each_move),
-        cmocka_unit_test(test_statistics_of_swaps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

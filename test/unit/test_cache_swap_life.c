@@ -6,9 +6,8 @@
 
 /* ---------------------------------------------------------------------------------------- close */
 
-static void test_a_swapped_sequence_can_be_closed(void **state)
+TEST(test_a_swapped_sequence_can_be_closed)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 14);
     swap_out(&w, &seq, 1);
@@ -22,9 +21,8 @@ static void test_a_swapped_sequence_can_be_closed(void **state)
     end_world(&w);
 }
 
-static void test_the_copy_of_a_block_that_became_free_leaves_the_plan(void **state)
+TEST(test_the_copy_of_a_block_that_became_free_leaves_the_plan)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     swap_out(&w, &seq, 1);
@@ -33,9 +31,8 @@ static void test_the_copy_of_a_block_that_became_free_leaves_the_plan(void **sta
     end_world(&w);
 }
 
-static void test_a_freed_block_takes_no_copy_into_its_namesake_along(void **state)
+TEST(test_a_freed_block_takes_no_copy_into_its_namesake_along)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 2);
     const kvp_seq child = fork_seq(&w, parent, 2);
@@ -47,9 +44,8 @@ static void test_a_freed_block_takes_no_copy_into_its_namesake_along(void **stat
     end_world(&w);
 }
 
-static void test_a_swapped_sharer_closed_leaves_the_others_theirs(void **state)
+TEST(test_a_swapped_sharer_closed_leaves_the_others_theirs)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 6)};
@@ -63,9 +59,8 @@ static void test_a_swapped_sharer_closed_leaves_the_others_theirs(void **state)
     end_world(&w);
 }
 
-static void test_closing_all_gives_every_block_of_both_tiers_back(void **state)
+TEST(test_closing_all_gives_every_block_of_both_tiers_back)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 7), open_done(&w, ints(100), 5)};
@@ -82,9 +77,8 @@ static void test_closing_all_gives_every_block_of_both_tiers_back(void **state)
 
 /* ----------------------------------------------------------------------------------- invalidate */
 
-static void test_invalidation_reports_a_swapped_sharer_and_takes_the_hosts_kv_too(void **state)
+TEST(test_invalidation_reports_a_swapped_sharer_and_takes_the_hosts_kv_too)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq sharers[2];
     uint32_t n = 77;
@@ -110,9 +104,8 @@ static void test_invalidation_reports_a_swapped_sharer_and_takes_the_hosts_kv_to
     end_world(&w);
 }
 
-static void test_equal_numbers_on_the_other_tier_are_no_sharing(void **state)
+TEST(test_equal_numbers_on_the_other_tier_are_no_sharing)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq shared[1];
     uint32_t n = 77;
@@ -127,9 +120,8 @@ static void test_equal_numbers_on_the_other_tier_are_no_sharing(void **state)
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_with_fewer_tokens_is_not_reported(void **state)
+TEST(test_a_swapped_sequence_with_fewer_tokens_is_not_reported)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_seq shared[1];
     uint32_t n = 77;
@@ -141,9 +133,8 @@ static void test_a_swapped_sequence_with_fewer_tokens_is_not_reported(void **sta
     end_world(&w);
 }
 
-static void test_a_withdrawn_unit_cached_on_the_host_becomes_free(void **state)
+TEST(test_a_withdrawn_unit_cached_on_the_host_becomes_free)
 {
-    (void)state;
     world w = tiers_world(15, 5);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     swap_out(&w, &seq, 1);
@@ -156,9 +147,8 @@ static void test_a_withdrawn_unit_cached_on_the_host_becomes_free(void **state)
     end_world(&w);
 }
 
-static void test_a_private_sequence_moves_all_by_copies(void **state)
+TEST(test_a_private_sequence_moves_all_by_copies)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL));
@@ -173,9 +163,8 @@ static void test_a_private_sequence_moves_all_by_copies(void **state)
 
 /* ------------------------------------------------------------------------- flush, spaces, reset */
 
-static void test_a_flush_leaves_a_swapped_sequence_undisturbed(void **state)
+TEST(test_a_flush_leaves_a_swapped_sequence_undisturbed)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     int32_t tokens[8];
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -193,9 +182,8 @@ static void test_a_flush_leaves_a_swapped_sequence_undisturbed(void **state)
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_outlives_its_namespace(void **state)
+TEST(test_a_swapped_sequence_outlives_its_namespace)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -206,9 +194,8 @@ static void test_a_swapped_sequence_outlives_its_namespace(void **state)
     end_world(&w);
 }
 
-static void test_reset_empties_both_tiers(void **state)
+TEST(test_reset_empties_both_tiers)
 {
-    (void)state;
     world w = tiers_world(7, 5);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 10), open_done(&w, ints(100), 4)};
     swap_out(&w, seqs, 2);
@@ -244,9 +231,8 @@ static world two_of_the_same(kvp_seq seqs[2])
     return w;
 }
 
-static void test_keep_has_duplicates_on_the_host_as_well(void **state)
+TEST(test_keep_has_duplicates_on_the_host_as_well)
 {
-    (void)state;
     kvp_seq seqs[2];
     world w = two_of_the_same(seqs);
     assert_moved(swap_out(&w, seqs, 2), 2, 0, 1, 1);
@@ -260,9 +246,8 @@ static void test_keep_has_duplicates_on_the_host_as_well(void **state)
     end_world(&w);
 }
 
-static void test_a_duplicate_on_the_host_takes_the_place_of_an_evicted_block(void **state)
+TEST(test_a_duplicate_on_the_host_takes_the_place_of_an_evicted_block)
 {
-    (void)state;
     kvp_seq seqs[2];
     world w = two_of_the_same(seqs);
     const kvp_seq filler = open_done(&w, ints(100), 56);
@@ -275,9 +260,8 @@ static void test_a_duplicate_on_the_host_takes_the_place_of_an_evicted_block(voi
     end_world(&w);
 }
 
-static void test_keep_in_two_calls_finds_what_the_first_one_brought(void **state)
+TEST(test_keep_in_two_calls_finds_what_the_first_one_brought)
 {
-    (void)state;
     kvp_seq seqs[2];
     world w = two_of_the_same(seqs);
     assert_moved(swap_out(&w, &seqs[0], 1), 1, 0, 0, 1);
@@ -287,9 +271,8 @@ static void test_keep_in_two_calls_finds_what_the_first_one_brought(void **state
     end_world(&w);
 }
 
-static void test_who_computed_the_same_meanwhile_shares_it(void **state)
+TEST(test_who_computed_the_same_meanwhile_shares_it)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_prompt prompt = prompt_of(ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -306,9 +289,8 @@ static void test_who_computed_the_same_meanwhile_shares_it(void **state)
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_does_not_disturb_a_sharer_that_writes(void **state)
+TEST(test_a_swapped_sequence_does_not_disturb_a_sharer_that_writes)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq parent = open_done(&w, ints(0), 6);
     const kvp_seq child = fork_seq(&w, parent, 6);
@@ -322,9 +304,8 @@ static void test_a_swapped_sequence_does_not_disturb_a_sharer_that_writes(void *
     end_world(&w);
 }
 
-static void test_truncate_and_fork_work_again_after_the_way_back(void **state)
+TEST(test_truncate_and_fork_work_again_after_the_way_back)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -340,9 +321,8 @@ static void test_truncate_and_fork_work_again_after_the_way_back(void **state)
 
 /* ------------------------------------------------------------------------------------- eviction */
 
-static void test_swap_out_evicts_on_the_host_and_tells(void **state)
+TEST(test_swap_out_evicts_on_the_host_and_tells)
 {
-    (void)state;
     world w = tiers_world(15, 2);
     const kvp_evicted *evicted;
     const kvp_seq a = open_done(&w, ints(0), 8);
@@ -366,9 +346,8 @@ static void test_swap_out_evicts_on_the_host_and_tells(void **state)
     end_world(&w);
 }
 
-static void test_found_blocks_are_held_before_others_are_taken(void **state)
+TEST(test_found_blocks_are_held_before_others_are_taken)
 {
-    (void)state;
     world w = tiers_world(15, 3);
     const kvp_seq a = open_done(&w, ints(0), 8);
     swap_out(&w, &a, 1);
@@ -385,9 +364,8 @@ static void test_found_blocks_are_held_before_others_are_taken(void **state)
 }
 
 /* Room on the device is made by evicting what the host then keeps, while we come from there. */
-static void test_swap_in_evicts_on_the_device_and_keeps_it_on_the_host(void **state)
+TEST(test_swap_in_evicts_on_the_device_and_keeps_it_on_the_host)
 {
-    (void)state;
     world w = tiers_world(2, 4);
     const kvp_evicted *evicted;
     const kvp_seq a = open_done(&w, ints(0), 8);
@@ -412,9 +390,8 @@ static void test_swap_in_evicts_on_the_device_and_keeps_it_on_the_host(void **st
 }
 
 /* The copies of the swap itself go before those that keep what it evicts. */
-static void test_swap_in_keeps_room_in_the_plan_for_its_own_copies(void **state)
+TEST(test_swap_in_keeps_room_in_the_plan_for_its_own_copies)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 4;
     world w = make_world(&config);
@@ -428,9 +405,8 @@ static void test_swap_in_keeps_room_in_the_plan_for_its_own_copies(void **state)
     end_world(&w);
 }
 
-static void test_copies_on_write_of_a_swap_in_count_as_its_own_copies(void **state)
+TEST(test_copies_on_write_of_a_swap_in_count_as_its_own_copies)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 3, 5);
     config.max_copies = 6;
     world w = make_world(&config);
@@ -446,9 +422,8 @@ static void test_copies_on_write_of_a_swap_in_count_as_its_own_copies(void **sta
 }
 
 /* The host is full of what swaps in: nothing can be kept, and the swap goes ahead. */
-static void test_swap_in_does_not_wait_for_room_to_keep(void **state)
+TEST(test_swap_in_does_not_wait_for_room_to_keep)
 {
-    (void)state;
     world w = tiers_world(2, 2);
     const kvp_seq a = open_done(&w, ints(0), 8);
     swap_out(&w, &a, 1);
@@ -461,34 +436,4 @@ static void test_swap_in_does_not_wait_for_room_to_keep(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_swapped_sequence_can_be_closed),
-        cmocka_unit_test(test_the_copy_of_a_block_that_became_free_leaves_the_plan),
-        cmocka_unit_test(test_a_freed_block_takes_no_copy_into_its_namesake_along),
-        cmocka_unit_test(test_a_swapped_sharer_closed_leaves_the_others_theirs),
-        cmocka_unit_test(test_closing_all_gives_every_block_of_both_tiers_back),
-        cmocka_unit_test(test_invalidation_reports_a_swapped_sharer_and_takes_the_hosts_kv_too),
-        cmocka_unit_test(test_equal_numbers_on_the_other_tier_are_no_sharing),
-        cmocka_unit_test(test_a_swapped_sequence_with_fewer_tokens_is_not_reported),
-        cmocka_unit_test(test_a_withdrawn_unit_cached_on_the_host_becomes_free),
-        cmocka_unit_test(test_a_private_sequence_moves_all_by_copies),
-        cmocka_unit_test(test_a_flush_leaves_a_swapped_sequence_undisturbed),
-        cmocka_unit_test(test_a_swapped_sequence_outlives_its_namespace),
-        cmocka_unit_test(test_reset_empties_both_tiers),
-        cmocka_unit_test(test_keep_has_duplicates_on_the_host_as_well),
-        cmocka_unit_test(test_a_duplicate_on_the_host_takes_the_place_of_an_evicted_block),
-        cmocka_unit_test(test_keep_in_two_calls_finds_what_the_first_one_brought),
-        cmocka_unit_test(test_who_computed_the_same_meanwhile_shares_it),
-        cmocka_unit_test(test_a_swapped_sequence_does_not_disturb_a_sharer_that_writes),
-        cmocka_unit_test(test_truncate_and_fork_work_again_after_the_way_back),
-        cmocka_unit_test(test_swap_out_evicts_on_the_host_and_tells),
-        cmocka_unit_test(test_found_blocks_are_held_before_others_are_taken),
-        cmocka_unit_test(test_swap_in_evicts_on_the_device_and_keeps_it_on_the_host),
-        cmocka_unit_test(test_swap_in_keeps_room_in_the_plan_for_its_own_copies),
-        cmocka_unit_test(test_copies_on_write_of_a_swap_in_count_as_its_own_copies),
-        cmocka_unit_test(test_swap_in_does_not_wait_for_room_to_keep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -42,9 +42,8 @@ static void expect_questions(world *w, kvp_status out, kvp_status in, const kvp_
 
 /* --------------------------------------------------------------------------------------- states */
 
-static void test_a_sequence_on_the_tier_that_it_would_move_to_is_refused(void **state)
+TEST(test_a_sequence_on_the_tier_that_it_would_move_to_is_refused)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)};
     swap_out(&w, &seqs[1], 1);
@@ -58,10 +57,8 @@ static void test_a_sequence_on_the_tier_that_it_would_move_to_is_refused(void **
     end_world(&w);
 }
 
-static void test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before_a_state(
-    void **state)
+TEST(test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before_a_state)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq closed = open_done(&w, ints(50), 6);
     close_seq(&w, closed);
@@ -81,9 +78,8 @@ static void test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before
     end_world(&w);
 }
 
-static void test_a_reserve_beyond_the_longest_sequence_is_too_long(void **state)
+TEST(test_a_reserve_beyond_the_longest_sequence_is_too_long)
 {
-    (void)state;
     world w = tiers_world(200, 15);
     kvp_admission admission;
     const kvp_seq seqs[] = {open_done(&w, ints(0), 4), open_done(&w, ints(100), 6)};
@@ -101,9 +97,8 @@ static void test_a_reserve_beyond_the_longest_sequence_is_too_long(void **state)
 
 /* --------------------------------------------------------------------------------------- blocks */
 
-static void test_too_few_blocks_on_the_host_are_told_with_their_tier(void **state)
+TEST(test_too_few_blocks_on_the_host_are_told_with_their_tier)
 {
-    (void)state;
     world w = tiers_world(15, 4);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_done(&w, ints(100), 10)};
     swap_out(&w, &seqs[0], 1);
@@ -119,9 +114,8 @@ static void test_too_few_blocks_on_the_host_are_told_with_their_tier(void **stat
     end_world(&w);
 }
 
-static void test_more_blocks_than_the_host_has_never_fit(void **state)
+TEST(test_more_blocks_than_the_host_has_never_fit)
 {
-    (void)state;
     world w = tiers_world(15, 4);
     const kvp_seq seqs[] = {open_done(&w, ints(0), 8), open_done(&w, ints(100), 12)};
     assert_admission(can_swap_out(&w, seqs, 2), KVP_ADMIT_NEVER, 5, 4, 1);
@@ -130,9 +124,8 @@ static void test_more_blocks_than_the_host_has_never_fit(void **state)
     end_world(&w);
 }
 
-static void test_shared_blocks_count_once(void **state)
+TEST(test_shared_blocks_count_once)
 {
-    (void)state;
     world w = tiers_world(15, 3);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 10), fork_seq(&w, parent, 5)};
@@ -141,9 +134,8 @@ static void test_shared_blocks_count_once(void **state)
     end_world(&w);
 }
 
-static void test_found_blocks_cost_only_when_nobody_holds_them(void **state)
+TEST(test_found_blocks_cost_only_when_nobody_holds_them)
 {
-    (void)state;
     world w = tiers_world(15, 4);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 8)};
@@ -154,9 +146,8 @@ static void test_found_blocks_cost_only_when_nobody_holds_them(void **state)
     end_world(&w);
 }
 
-static void test_found_blocks_count_for_never_though_somebody_holds_them(void **state)
+TEST(test_found_blocks_count_for_never_though_somebody_holds_them)
 {
-    (void)state;
     world w = tiers_world(15, 4);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq longer = fork_seq(&w, parent, 8);
@@ -171,9 +162,8 @@ static void test_found_blocks_count_for_never_though_somebody_holds_them(void **
     end_world(&w);
 }
 
-static void test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out(void **state)
+TEST(test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     const kvp_seq fresh = open_seq(&w, ints(100), 6, NULL);
@@ -186,9 +176,8 @@ static void test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out
     end_world(&w);
 }
 
-static void test_too_few_blocks_on_the_device_are_told_with_their_tier(void **state)
+TEST(test_too_few_blocks_on_the_device_are_told_with_their_tier)
 {
-    (void)state;
     world w = tiers_world(5, 15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     swap_out(&w, &seq, 1);
@@ -203,9 +192,8 @@ static void test_too_few_blocks_on_the_device_are_told_with_their_tier(void **st
 }
 
 /* What the sequences will have: entries of the row, reserve, and copies for those that write. */
-static void test_more_blocks_than_the_device_has_never_fit(void **state)
+TEST(test_more_blocks_than_the_device_has_never_fit)
 {
-    (void)state;
     world w = tiers_world(5, 15);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 10), fork_seq(&w, parent, 10)};
@@ -218,9 +206,8 @@ static void test_more_blocks_than_the_device_has_never_fit(void **state)
     end_world(&w);
 }
 
-static void test_the_watermark_is_kept_free_unless_nothing_is_held(void **state)
+TEST(test_the_watermark_is_kept_free_unless_nothing_is_held)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 10, 15);
     config.watermark = 0.2;
     world w = make_world(&config);
@@ -242,9 +229,8 @@ static void test_the_watermark_is_kept_free_unless_nothing_is_held(void **state)
 }
 
 /* For every number of blocks that somebody else holds, the answer is what the call does. */
-static void test_the_answer_is_what_the_call_does(void **state)
+TEST(test_the_answer_is_what_the_call_does)
 {
-    (void)state;
     for (uint32_t held = 0; held <= 9; held++) {
         for (uint32_t reserve = 0; reserve <= 8; reserve += 2) {
             kvp_config config = tiers_config(4, 4, 9, 5);
@@ -278,9 +264,8 @@ static void test_the_answer_is_what_the_call_does(void **state)
 
 /* ----------------------------------------------------------------------------------------- plan */
 
-static void test_a_plan_without_room_for_all_copies_refuses_the_swap(void **state)
+TEST(test_a_plan_without_room_for_all_copies_refuses_the_swap)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 15, 15);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -295,9 +280,8 @@ static void test_a_plan_without_room_for_all_copies_refuses_the_swap(void **stat
     end_world(&w);
 }
 
-static void test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too(void **state)
+TEST(test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 15, 15);
     config.max_copies = 3;
     world w = make_world(&config);
@@ -315,9 +299,8 @@ static void test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too(void **s
     end_world(&w);
 }
 
-static void test_blocks_go_before_the_plan(void **state)
+TEST(test_blocks_go_before_the_plan)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 15, 2);
     config.max_copies = 1;
     world w = make_world(&config);
@@ -390,9 +373,8 @@ static void expect_reads_refused(struct asked *a)
     assert_unchanged(a->w, refuse(kvp_seq_slots(a->w->cache, a->seqs[1], 0, 0, 0, slots), "slots"));
 }
 
-static void test_a_swapped_sequence_allows_no_other_call(void **state)
+TEST(test_a_swapped_sequence_allows_no_other_call)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     struct asked a = {&w, {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)}};
     swap_out(&w, &a.seqs[1], 1);
@@ -402,9 +384,8 @@ static void test_a_swapped_sequence_allows_no_other_call(void **state)
     end_world(&w);
 }
 
-static void test_each_for_itself_leaves_the_swapped_ones_out(void **state)
+TEST(test_each_for_itself_leaves_the_swapped_ones_out)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     kvp_status statuses[2] = {77, 77};
     const kvp_seq seqs[] = {open_done(&w, ints(0), 6), open_done(&w, ints(100), 6)};
@@ -422,9 +403,8 @@ static void test_each_for_itself_leaves_the_swapped_ones_out(void **state)
     end_world(&w);
 }
 
-static void test_values_go_before_the_state(void **state)
+TEST(test_values_go_before_the_state)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     const int32_t negative = -1;
@@ -437,29 +417,4 @@ static void test_values_go_before_the_state(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_sequence_on_the_tier_that_it_would_move_to_is_refused),
-        cmocka_unit_test(
-            test_a_bad_handle_goes_before_a_sequence_named_twice_and_that_before_a_state),
-        cmocka_unit_test(test_a_reserve_beyond_the_longest_sequence_is_too_long),
-        cmocka_unit_test(test_too_few_blocks_on_the_host_are_told_with_their_tier),
-        cmocka_unit_test(test_more_blocks_than_the_host_has_never_fit),
-        cmocka_unit_test(test_shared_blocks_count_once),
-        cmocka_unit_test(test_found_blocks_cost_only_when_nobody_holds_them),
-        cmocka_unit_test(test_found_blocks_count_for_never_though_somebody_holds_them),
-        cmocka_unit_test(test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out),
-        cmocka_unit_test(test_too_few_blocks_on_the_device_are_told_with_their_tier),
-        cmocka_unit_test(test_more_blocks_than_the_device_has_never_fit),
-        cmocka_unit_test(test_the_watermark_is_kept_free_unless_nothing_is_held),
-        cmocka_unit_test(test_the_answer_is_what_the_call_does),
-        cmocka_unit_test(test_a_plan_without_room_for_all_copies_refuses_the_swap),
-        cmocka_unit_test(test_copies_on_write_of_a_swap_in_need_room_in_the_plan_too),
-        cmocka_unit_test(test_blocks_go_before_the_plan),
-        cmocka_unit_test(test_a_swapped_sequence_allows_no_other_call),
-        cmocka_unit_test(test_each_for_itself_leaves_the_swapped_ones_out),
-        cmocka_unit_test(test_values_go_before_the_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -165,9 +165,8 @@ static void try_way(size_t kind, size_t i, uint32_t n, uint32_t from)
     end_world(&w);
 }
 
-static void test_nothing_that_was_taken_back_is_hit(void **state)
+TEST(test_nothing_that_was_taken_back_is_hit)
 {
-    (void)state;
     for (size_t kind = 0; kind < N_KINDS; kind++) {
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
             for (uint32_t n = kinds[kind].least + 1; n < N; n++) {
@@ -180,9 +179,8 @@ static void test_nothing_that_was_taken_back_is_hit(void **state)
 }
 
 /* With recurrent state a sequence goes back to ends of units only. */
-static void test_states_allow_no_cut_inside_a_unit(void **state)
+TEST(test_states_allow_no_cut_inside_a_unit)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.state_slots = 8;
     world w = make_world(&config);
@@ -202,9 +200,8 @@ static void test_states_allow_no_cut_inside_a_unit(void **state)
 
 /* ----------------------------------------------------------------------------------- what stays */
 
-static void test_what_was_cut_off_stays(void **state)
+TEST(test_what_was_cut_off_stays)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_truncate(w.cache, seq, 6, NULL));
@@ -221,9 +218,8 @@ static void test_what_was_cut_off_stays(void **state)
 }
 
 /* Nobody was ever cut in it: the sequence's first tokens are its own. */
-static void test_units_that_begin_alike_stay(void **state)
+TEST(test_units_that_begin_alike_stay)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(0), 6);
@@ -232,9 +228,8 @@ static void test_units_that_begin_alike_stay(void **state)
     end_world(&w);
 }
 
-static void test_of_a_unit_that_is_not_computed_nothing_is_known(void **state)
+TEST(test_of_a_unit_that_is_not_computed_nothing_is_known)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
@@ -247,9 +242,8 @@ static void test_of_a_unit_that_is_not_computed_nothing_is_known(void **state)
 
 /* -------------------------------------------------------------------------------------- sharers */
 
-static void test_whoever_has_the_unit_is_told_and_private(void **state)
+TEST(test_whoever_has_the_unit_is_told_and_private)
 {
-    (void)state;
     world w = small_world(15);
     kvp_seq told[4];
     uint32_t n;
@@ -271,9 +265,8 @@ static void test_whoever_has_the_unit_is_told_and_private(void **state)
 }
 
 /* Two units that were cut: the one with the lower hash goes first, so its block is taken last. */
-static void test_units_go_in_the_order_of_their_hashes(void **state)
+TEST(test_units_go_in_the_order_of_their_hashes)
 {
-    (void)state;
     for (int32_t i = 0; i < 8; i++) {
         world w = small_world(15);
         const int32_t units[2][4] = {{0, 1, 2, 300 + i}, {0, 1, 2, 400 + i}};
@@ -300,9 +293,8 @@ static void test_units_go_in_the_order_of_their_hashes(void **state)
 }
 
 /* All its keys begin behind `from`; KV up to there is the same. */
-static void test_keys_do_not_matter(void **state)
+TEST(test_keys_do_not_matter)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_unit_keys = 2;
     world w = make_world(&config);
@@ -320,9 +312,8 @@ static void test_keys_do_not_matter(void **state)
     end_world(&w);
 }
 
-static void test_events_tell_of_it(void **state)
+TEST(test_events_tell_of_it)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.max_events = 16;
     world w = make_world(&config);
@@ -340,18 +331,4 @@ static void test_events_tell_of_it(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_that_was_taken_back_is_hit),
-        cmocka_unit_test(test_states_allow_no_cut_inside_a_unit),
-        cmocka_unit_test(test_what_was_cut_off_stays),
-        cmocka_unit_test(test_units_that_begin_alike_stay),
-        cmocka_unit_test(test_of_a_unit_that_is_not_computed_nothing_is_known),
-        cmocka_unit_test(test_whoever_has_the_unit_is_told_and_private),
-        cmocka_unit_test(test_units_go_in_the_order_of_their_hashes),
-        cmocka_unit_test(test_keys_do_not_matter),
-        cmocka_unit_test(test_events_tell_of_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -152,9 +152,8 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     return 0;
 }
 
-static void test_a_call_from_inside_a_call_is_busy(void **state)
+TEST(test_a_call_from_inside_a_call_is_busy)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 15);
     struct caller c;
     memset(&c, 0, sizeof(c));
@@ -214,9 +213,8 @@ static void *flush_once(void *context)
     return &status;
 }
 
-static void test_a_call_of_a_second_thread_is_busy(void **state)
+TEST(test_a_call_of_a_second_thread_is_busy)
 {
-    (void)state;
     const kvp_config config = config_of(4, 4, 15);
     struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     const kvp_sink sink = {&gate, write_and_wait};
@@ -307,9 +305,8 @@ static void work(world *w, int32_t turn)
     }
 }
 
-static void test_counters_may_be_read_beside_a_running_call(void **state)
+TEST(test_counters_may_be_read_beside_a_running_call)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 20);
     world w = make_world(&config);
     struct reader reader = {.cache = w.cache};
@@ -336,9 +333,8 @@ static void *work_in_thread(void *context)
 }
 
 /* Exclusive access, not one thread: two threads in turn, and two caches at a time. */
-static void test_threads_may_take_turns_and_have_a_cache_each(void **state)
+TEST(test_threads_may_take_turns_and_have_a_cache_each)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 20);
     world worlds[2] = {make_world(&config), make_world(&config)};
     pthread_t threads[2];
@@ -356,12 +352,6 @@ static void test_threads_may_take_turns_and_have_a_cache_each(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_call_from_inside_a_call_is_busy),
-        cmocka_unit_test(test_a_call_of_a_second_thread_is_busy),
-        cmocka_unit_test(test_counters_may_be_read_beside_a_running_call),
-        cmocka_unit_test(test_threads_may_take_turns_and_have_a_cache_each),
-    };
     (void)ints(0); /* fill the table before there are threads */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -102,9 +102,8 @@ static const struct named_call calls[] = {
 
 enum { N_CALLS = sizeof(calls) / sizeof(*calls), SEQ_CALLS = 5 };
 
-static void test_every_call_refuses_every_bad_sequence(void **state)
+TEST(test_every_call_refuses_every_bad_sequence)
 {
-    (void)state;
     world w = make_full_world();
     world other = make_full_world();
     struct call c = call_on(&w);
@@ -123,9 +122,8 @@ static void test_every_call_refuses_every_bad_sequence(void **state)
     end_world(&w);
 }
 
-static void test_every_call_works_with_good_arguments(void **state)
+TEST(test_every_call_works_with_good_arguments)
 {
-    (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         world w = make_full_world();
         struct call c = call_on(&w);
@@ -134,9 +132,8 @@ static void test_every_call_works_with_good_arguments(void **state)
     }
 }
 
-static void test_every_call_refuses_no_cache(void **state)
+TEST(test_every_call_refuses_no_cache)
 {
-    (void)state;
     world w = make_full_world();
     struct call c = call_on(&w);
     c.cache = NULL;
@@ -147,9 +144,8 @@ static void test_every_call_refuses_no_cache(void **state)
 }
 
 /* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */
-static void test_changing_calls_start_the_list_of_evicted_blocks_anew(void **state)
+TEST(test_changing_calls_start_the_list_of_evicted_blocks_anew)
 {
-    (void)state;
     for (size_t i = 0; i < N_CALLS; i++) {
         const kvp_evicted *evicted;
         world w = make_full_world();
@@ -170,9 +166,8 @@ static void test_changing_calls_start_the_list_of_evicted_blocks_anew(void **sta
     }
 }
 
-static void test_swaps_refuse_missing_pointers(void **state)
+TEST(test_swaps_refuse_missing_pointers)
 {
-    (void)state;
     world w = make_full_world();
     struct call c = call_on(&w);
     kvp_admission admission;
@@ -187,9 +182,8 @@ static void test_swaps_refuse_missing_pointers(void **state)
     end_world(&w);
 }
 
-static void test_steps_refuse_missing_pointers(void **state)
+TEST(test_steps_refuse_missing_pointers)
 {
-    (void)state;
     world w = make_full_world();
     struct call c = call_on(&w);
     kvp_copy copies[4];
@@ -209,9 +203,8 @@ static void test_steps_refuse_missing_pointers(void **state)
     end_world(&w);
 }
 
-static void test_events_refuse_missing_pointers(void **state)
+TEST(test_events_refuse_missing_pointers)
 {
-    (void)state;
     world w = make_full_world();
     (void)call_on(&w);
     kvp_event events[4];
@@ -227,9 +220,8 @@ static void test_events_refuse_missing_pointers(void **state)
     end_world(&w);
 }
 
-static void test_no_sequences_are_nothing_to_do(void **state)
+TEST(test_no_sequences_are_nothing_to_do)
 {
-    (void)state;
     world w = make_full_world();
     struct call c = call_on(&w);
     kvp_swapped swapped = {77, 77, {77, 77}};
@@ -246,17 +238,4 @@ static void test_no_sequences_are_nothing_to_do(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_call_refuses_every_bad_sequence),
-        cmocka_unit_test(test_every_call_works_with_good_arguments),
-        cmocka_unit_test(test_every_call_refuses_no_cache),
-        cmocka_unit_test(test_changing_calls_start_the_list_of_evicted_blocks_anew),
-        cmocka_unit_test(test_swaps_refuse_missing_pointers),
-        cmocka_unit_test(test_steps_refuse_missing_pointers),
-        cmocka_unit_test(test_events_refuse_missing_pointers),
-        cmocka_unit_test(test_no_sequences_are_nothing_to_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

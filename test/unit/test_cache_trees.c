@@ -17,9 +17,8 @@ static const int32_t four_parents[] = {-1, 0, 0, 1};
 
 /* ------------------------------------------------------------------------------------------ add */
 
-static void test_nodes_have_the_slots_behind_the_tokens(void **state)
+TEST(test_nodes_have_the_slots_behind_the_tokens)
 {
-    (void)state;
     world w = tree_world(7, 8);
     int64_t slots[4];
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -40,9 +39,8 @@ static void test_nodes_have_the_slots_behind_the_tokens(void **state)
     end_world(&w);
 }
 
-static void test_nodes_are_added_in_rounds(void **state)
+TEST(test_nodes_are_added_in_rounds)
 {
-    (void)state;
     world w = tree_world(7, 8);
     kvp_slot_move moves[8];
     const int32_t tokens[] = {7, 8, 9, 5, 60, 61, 62, 63};
@@ -61,9 +59,8 @@ static void test_nodes_are_added_in_rounds(void **state)
     end_world(&w);
 }
 
-static void test_a_parent_comes_before_its_node(void **state)
+TEST(test_a_parent_comes_before_its_node)
 {
-    (void)state;
     world w = tree_world(7, 8);
     kvp_seq seqs[2];
     const uint32_t n_tokens[] = {2, 2};
@@ -85,9 +82,8 @@ static void test_a_parent_comes_before_its_node(void **state)
     end_world(&w);
 }
 
-static void test_what_an_extend_of_trees_refuses(void **state)
+TEST(test_what_an_extend_of_trees_refuses)
 {
-    (void)state;
     world w = tree_world(7, 4);
     const int32_t parents[] = {-1, 0};
     const int32_t negative[] = {3, -3};
@@ -121,9 +117,8 @@ static void test_what_an_extend_of_trees_refuses(void **state)
     end_world(&w);
 }
 
-static void test_a_tree_has_a_largest_size(void **state)
+TEST(test_a_tree_has_a_largest_size)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 7);
     const int32_t parents[] = {-1, -1, -1, -1, -1};
     config.max_tree_tokens = 4;
@@ -150,9 +145,8 @@ static void test_a_tree_has_a_largest_size(void **state)
     end_world(&w);
 }
 
-static void test_blocks_for_nodes_all_or_nothing(void **state)
+TEST(test_blocks_for_nodes_all_or_nothing)
 {
-    (void)state;
     world w = tree_world(5, 8);
     const int32_t parents[] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     uint32_t n_tokens[] = {5, 6};
@@ -181,9 +175,8 @@ static void test_blocks_for_nodes_all_or_nothing(void **state)
 }
 
 /* One each, when no counts are given; room behind the tree, when some is reserved. */
-static void test_counts_and_reserve_of_a_batch(void **state)
+TEST(test_counts_and_reserve_of_a_batch)
 {
-    (void)state;
     world w = tree_world(7, 8);
     kvp_seq seqs[2];
     const int32_t parents[] = {-1, -1};
@@ -201,9 +194,8 @@ static void test_counts_and_reserve_of_a_batch(void **state)
     end_world(&w);
 }
 
-static void test_a_tree_is_read(void **state)
+TEST(test_a_tree_is_read)
 {
-    (void)state;
     world w = tree_world(7, 8);
     int32_t nodes[4] = {77, 77, 77, 77};
     uint32_t n = 77;
@@ -230,9 +222,8 @@ static void test_a_tree_is_read(void **state)
 
 /* ------------------------------------------------------------------ beside what a sequence does */
 
-static void test_a_tree_is_no_part_of_the_sequence(void **state)
+TEST(test_a_tree_is_no_part_of_the_sequence)
 {
-    (void)state;
     world w = tree_world(7, 8);
     int32_t tokens[5];
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -252,9 +243,8 @@ static void test_a_tree_is_no_part_of_the_sequence(void **state)
     end_world(&w);
 }
 
-static void test_an_extend_without_tokens_reserves_behind_the_tree(void **state)
+TEST(test_an_extend_without_tokens_reserves_behind_the_tree)
 {
-    (void)state;
     world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -269,9 +259,8 @@ static void test_an_extend_without_tokens_reserves_behind_the_tree(void **state)
 }
 
 /* A tree may be added behind tokens that are not computed, or have no value; these go on. */
-static void test_commit_and_fill_work_before_the_tree(void **state)
+TEST(test_commit_and_fill_work_before_the_tree)
 {
-    (void)state;
     world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 3, 0));
@@ -287,9 +276,8 @@ static void test_commit_and_fill_work_before_the_tree(void **state)
     end_world(&w);
 }
 
-static void test_a_path_behind_uncomputed_tokens_is_not_accepted(void **state)
+TEST(test_a_path_behind_uncomputed_tokens_is_not_accepted)
 {
-    (void)state;
     world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     extend_seq(&w, seq, 1); /* has a value */
@@ -300,9 +288,8 @@ static void test_a_path_behind_uncomputed_tokens_is_not_accepted(void **state)
     end_world(&w);
 }
 
-static void test_an_accept_that_releases_no_block_keeps_the_rows_version(void **state)
+TEST(test_an_accept_that_releases_no_block_keeps_the_rows_version)
 {
-    (void)state;
     world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 3);
@@ -312,9 +299,8 @@ static void test_an_accept_that_releases_no_block_keeps_the_rows_version(void **
     end_world(&w);
 }
 
-static void test_nothing_may_be_accepted_at_any_time(void **state)
+TEST(test_nothing_may_be_accepted_at_any_time)
 {
-    (void)state;
     world w = tree_world(7, 8);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
@@ -365,9 +351,8 @@ static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
     end_world(&w);
 }
 
-static void test_each_leaf_of_the_example(void **state)
+TEST(test_each_leaf_of_the_example)
 {
-    (void)state;
     const kvp_slot_move third[] = {{12, 11}};  /* node 3, from position 8 to 7 */
     const kvp_slot_move second[] = {{11, 10}}; /* node 2, from position 7 to 6 */
     check_leaf(-1, NULL, 0, NULL, 0);
@@ -377,9 +362,8 @@ static void test_each_leaf_of_the_example(void **state)
     check_leaf(3, (const int32_t[]){7, 8, 5}, 3, third, 1);
 }
 
-static void test_a_path_moves_in_its_order(void **state)
+TEST(test_a_path_moves_in_its_order)
 {
-    (void)state;
     world w = tree_world(7, 8);
     kvp_slot_move moves[3];
     const int32_t tokens[] = {30, 31, 32, 33, 34};
@@ -397,9 +381,8 @@ static void test_a_path_moves_in_its_order(void **state)
     end_world(&w);
 }
 
-static void test_a_sequence_may_begin_with_a_tree(void **state)
+TEST(test_a_sequence_may_begin_with_a_tree)
 {
-    (void)state;
     world w = tree_world(7, 8);
     kvp_slot_move move;
     const int32_t parents[] = {-1, 0, 1, 2, 2};
@@ -415,9 +398,8 @@ static void test_a_sequence_may_begin_with_a_tree(void **state)
 }
 
 /* What is sealed is what was accepted, and nothing before that. */
-static void test_nodes_are_sealed_when_they_are_accepted(void **state)
+TEST(test_nodes_are_sealed_when_they_are_accepted)
 {
-    (void)state;
     world w = tree_world(9, 8);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5, 1};
     kvp_slot_move move;
@@ -439,9 +421,8 @@ static void test_nodes_are_sealed_when_they_are_accepted(void **state)
     end_world(&w);
 }
 
-static void test_an_accepted_unit_that_is_there_already_is_adopted(void **state)
+TEST(test_an_accepted_unit_that_is_there_already_is_adopted)
 {
-    (void)state;
     world w = tree_world(9, 8);
     const int32_t parents[] = {-1, -1, 1, 2, 3};
     const int32_t tokens[] = {99, 3, 4, 5, 6};
@@ -460,9 +441,8 @@ static void test_an_accepted_unit_that_is_there_already_is_adopted(void **state)
     end_world(&w);
 }
 
-static void test_accepted_tokens_that_must_not_be_cached(void **state)
+TEST(test_accepted_tokens_that_must_not_be_cached)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 9);
     const int32_t uncached = 5;
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5, 6};
@@ -513,9 +493,8 @@ static kvp_accept accept_many(const kvp_seq *seqs, const int32_t *leaves, uint32
                         .moves = moves};
 }
 
-static void test_any_of_them_are_accepted_in_any_order(void **state)
+TEST(test_any_of_them_are_accepted_in_any_order)
 {
-    (void)state;
     world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[4];
@@ -542,9 +521,8 @@ static void test_any_of_them_are_accepted_in_any_order(void **state)
     end_world(&w);
 }
 
-static void test_a_sequence_without_a_tree_is_left_as_it_is(void **state)
+TEST(test_a_sequence_without_a_tree_is_left_as_it_is)
 {
-    (void)state;
     world w = tree_world(31, 8);
     kvp_prompt prompt = prompt_of(ints(0), 5);
     prompt.reserve_tokens = 8;
@@ -557,9 +535,8 @@ static void test_a_sequence_without_a_tree_is_left_as_it_is(void **state)
     end_world(&w);
 }
 
-static void test_what_an_accept_refuses(void **state)
+TEST(test_what_an_accept_refuses)
 {
-    (void)state;
     world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[4];
@@ -591,9 +568,8 @@ static void test_what_an_accept_refuses(void **state)
     end_world(&w);
 }
 
-static void test_the_moves_must_all_fit(void **state)
+TEST(test_the_moves_must_all_fit)
 {
-    (void)state;
     world w = tree_world(31, 8);
     kvp_seq seqs[MANY];
     kvp_slot_move moves[2] = {{77, 77}, {77, 77}};
@@ -616,9 +592,8 @@ static void test_the_moves_must_all_fit(void **state)
     end_world(&w);
 }
 
-static void test_moves_are_listed_for_every_group(void **state)
+TEST(test_moves_are_listed_for_every_group)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 4}, {0, 0}};
     kvp_config config = groups_config(4, 31, windows, 3);
     kvp_slot_move moves[3 * 5];
@@ -640,34 +615,4 @@ static void test_moves_are_listed_for_every_group(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nodes_have_the_slots_behind_the_tokens),
-        cmocka_unit_test(test_nodes_are_added_in_rounds),
-        cmocka_unit_test(test_a_parent_comes_before_its_node),
-        cmocka_unit_test(test_what_an_extend_of_trees_refuses),
-        cmocka_unit_test(test_a_tree_has_a_largest_size),
-        cmocka_unit_test(test_blocks_for_nodes_all_or_nothing),
-        cmocka_unit_test(test_counts_and_reserve_of_a_batch),
-        cmocka_unit_test(test_a_tree_is_read),
-        cmocka_unit_test(test_a_tree_is_no_part_of_the_sequence),
-        cmocka_unit_test(test_an_extend_without_tokens_reserves_behind_the_tree),
-        cmocka_unit_test(test_commit_and_fill_work_before_the_tree),
-        cmocka_unit_test(test_a_path_behind_uncomputed_tokens_is_not_accepted),
-        cmocka_unit_test(test_an_accept_that_releases_no_block_keeps_the_rows_version),
-        cmocka_unit_test(test_nothing_may_be_accepted_at_any_time),
-        cmocka_unit_test(test_each_leaf_of_the_example),
-        cmocka_unit_test(test_a_path_moves_in_its_order),
-        cmocka_unit_test(test_a_sequence_may_begin_with_a_tree),
-        cmocka_unit_test(test_nodes_are_sealed_when_they_are_accepted),
-        cmocka_unit_test(test_an_accepted_unit_that_is_there_already_is_adopted),
-        cmocka_unit_test(test_accepted_tokens_that_must_not_be_cached),
-        cmocka_unit_test(test_any_of_them_are_accepted_in_any_order),
-        cmocka_unit_test(test_a_sequence_without_a_tree_is_left_as_it_is),
-        cmocka_unit_test(test_what_an_accept_refuses),
-        cmocka_unit_test(test_the_moves_must_all_fit),
-        cmocka_unit_test(test_moves_are_listed_for_every_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -23,9 +23,8 @@ static world tree_steps_world(uint32_t usable, uint32_t host)
 
 /* ---------------------------------------------------------------------------------------- forks */
 
-static void test_a_tree_behind_a_shared_block_copies_it_on_write(void **state)
+TEST(test_a_tree_behind_a_shared_block_copies_it_on_write)
 {
-    (void)state;
     world w = tree_world(7);
     kvp_slot_move moves[2];
     const kvp_seq parent = open_done(&w, ints(0), 5);
@@ -47,9 +46,8 @@ static void test_a_tree_behind_a_shared_block_copies_it_on_write(void **state)
     end_world(&w);
 }
 
-static void test_a_copy_that_waits_is_in_the_way_of_moves_only(void **state)
+TEST(test_a_copy_that_waits_is_in_the_way_of_moves_only)
 {
-    (void)state;
     world w = tree_world(9);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 4};
     const kvp_seq parent = open_done(&w, ints(0), 5);
@@ -68,9 +66,8 @@ static void test_a_copy_that_waits_is_in_the_way_of_moves_only(void **state)
 
 /* A sequence that went out and back twice in one plan has a block into which its first way back
  * copies, behind one that nothing waits for. */
-static void test_a_copy_that_waits_where_a_move_comes_from(void **state)
+TEST(test_a_copy_that_waits_where_a_move_comes_from)
 {
-    (void)state;
     const int32_t three_parents[] = {-1, 0, 0};
     kvp_config config = tiers_config(4, 4, 9, 9);
     config.max_tree_tokens = 3;
@@ -95,9 +92,8 @@ static void test_a_copy_that_waits_where_a_move_comes_from(void **state)
     end_world(&w);
 }
 
-static void test_a_fork_has_nothing_of_the_tree(void **state)
+TEST(test_a_fork_has_nothing_of_the_tree)
 {
-    (void)state;
     world w = tree_world(9);
     kvp_slot_move move;
     const kvp_seq parent = open_done(&w, ints(0), 5);
@@ -117,9 +113,8 @@ static void test_a_fork_has_nothing_of_the_tree(void **state)
 }
 
 /* The tree's first round is computed; its block is shared since, and a second round comes. */
-static void test_copy_on_write_takes_the_nodes_along(void **state)
+TEST(test_copy_on_write_takes_the_nodes_along)
 {
-    (void)state;
     world w = tree_world(9);
     const int32_t more[] = {1};
     const kvp_seq parent = open_done(&w, ints(0), 5);
@@ -134,9 +129,8 @@ static void test_copy_on_write_takes_the_nodes_along(void **state)
     end_world(&w);
 }
 
-static void test_copy_on_write_takes_blocks_of_nodes_alone_along(void **state)
+TEST(test_copy_on_write_takes_blocks_of_nodes_alone_along)
 {
-    (void)state;
     world w = tree_world(9);
     const kvp_seq parent = open_done(&w, ints(0), 4);
     const int32_t parents[] = {-1, 0, 1, 2};
@@ -152,9 +146,8 @@ static void test_copy_on_write_takes_blocks_of_nodes_alone_along(void **state)
 }
 
 /* Nodes go into slots that are sealed, when nobody else has the block: its unit is given up. */
-static void test_nodes_are_written_over_sealed_slots(void **state)
+TEST(test_nodes_are_written_over_sealed_slots)
 {
-    (void)state;
     world w = tree_world(9);
     const int32_t parents[] = {-1, -1};
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -170,9 +163,8 @@ static void test_nodes_are_written_over_sealed_slots(void **state)
     end_world(&w);
 }
 
-static void test_beside_ordinary_sequences(void **state)
+TEST(test_beside_ordinary_sequences)
 {
-    (void)state;
     world w = tree_world(15);
     kvp_seq seqs[2];
     seqs[0] = open_done(&w, ints(0), 5);
@@ -194,9 +186,8 @@ static void test_beside_ordinary_sequences(void **state)
 
 /* -------------------------------------------------------------------------------------- windows */
 
-static void test_a_window_drops_when_a_path_is_accepted(void **state)
+TEST(test_a_window_drops_when_a_path_is_accepted)
 {
-    (void)state;
     kvp_config config = groups_config(4, 9, &(kvp_window){0, 4}, 1);
     config.max_tree_tokens = 8;
     world w = make_world(&config);
@@ -220,9 +211,8 @@ static void test_a_window_drops_when_a_path_is_accepted(void **state)
     end_world(&w);
 }
 
-static void test_a_long_path_may_drop_what_it_was_moved_to(void **state)
+TEST(test_a_long_path_may_drop_what_it_was_moved_to)
 {
-    (void)state;
     kvp_config config = groups_config(4, 9, &(kvp_window){0, 1}, 1);
     config.max_tree_tokens = 12;
     world w = make_world(&config);
@@ -242,9 +232,8 @@ static void test_a_long_path_may_drop_what_it_was_moved_to(void **state)
     end_world(&w);
 }
 
-static void test_a_window_of_its_own_makes_what_is_accepted_private(void **state)
+TEST(test_a_window_of_its_own_makes_what_is_accepted_private)
 {
-    (void)state;
     world w = tree_world(9);
     const int32_t parents[] = {-1, 0, 1, 2, 3, 4, 5, 6};
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -267,9 +256,8 @@ static void expect_no_tree(const world *w, kvp_seq seq, uint32_t n_tokens)
     assert_int_equal(n, 0);
 }
 
-static void test_truncate_drops_the_tree_at_any_length(void **state)
+TEST(test_truncate_drops_the_tree_at_any_length)
 {
-    (void)state;
     for (uint32_t to = 0; to <= 5; to++) {
         world w = tree_world(9);
         kvp_released released;
@@ -288,9 +276,8 @@ static void test_truncate_drops_the_tree_at_any_length(void **state)
     }
 }
 
-static void test_invalidate_drops_the_tree(void **state)
+TEST(test_invalidate_drops_the_tree)
 {
-    (void)state;
     for (uint32_t from = 3; from <= 5; from++) {
         world w = tree_world(9);
         const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -305,9 +292,8 @@ static void test_invalidate_drops_the_tree(void **state)
     }
 }
 
-static void test_swap_and_close_drop_the_tree(void **state)
+TEST(test_swap_and_close_drop_the_tree)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 9, 9);
     config.max_tree_tokens = 8;
     world w = make_world(&config);
@@ -330,9 +316,8 @@ static void test_swap_and_close_drop_the_tree(void **state)
     end_world(&w);
 }
 
-static void test_a_reset_drops_trees(void **state)
+TEST(test_a_reset_drops_trees)
 {
-    (void)state;
     world w = tree_world(9);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -344,9 +329,8 @@ static void test_a_reset_drops_trees(void **state)
 
 /* ---------------------------------------------------------------------------------------- steps */
 
-static void test_a_path_is_accepted_when_its_step_is_over(void **state)
+TEST(test_a_path_is_accepted_when_its_step_is_over)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     kvp_slot_move move;
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -364,9 +348,8 @@ static void test_a_path_is_accepted_when_its_step_is_over(void **state)
     end_world(&w);
 }
 
-static void test_the_last_round_is_what_counts(void **state)
+TEST(test_the_last_round_is_what_counts)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     const int32_t second_parents[] = {1};
@@ -383,9 +366,8 @@ static void test_the_last_round_is_what_counts(void **state)
     end_world(&w);
 }
 
-static void test_a_tree_that_is_rejected_whole_waits_for_nothing(void **state)
+TEST(test_a_tree_that_is_rejected_whole_waits_for_nothing)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
@@ -416,16 +398,14 @@ static void check_rejected(int reported)
     end_world(&w);
 }
 
-static void test_a_rejected_tree_is_written_until_its_step_is_over(void **state)
+TEST(test_a_rejected_tree_is_written_until_its_step_is_over)
 {
-    (void)state;
     check_rejected(0);
     check_rejected(1);
 }
 
-static void test_what_is_accepted_is_found_and_released_as_ever(void **state)
+TEST(test_what_is_accepted_is_found_and_released_as_ever)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, ints(5), (const int32_t[]){-1, 0, 1, 2}, 4);
@@ -441,9 +421,8 @@ static void test_what_is_accepted_is_found_and_released_as_ever(void **state)
 }
 
 /* The nodes that a copy would take along are written by a step that is out. */
-static void test_nodes_in_flight_are_not_copied(void **state)
+TEST(test_nodes_in_flight_are_not_copied)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     const int32_t more[] = {1};
     const kvp_seq seq = open_done(&w, ints(0), 5);
@@ -499,17 +478,15 @@ static void fail_one(uint32_t failed, uint32_t n_lost)
     end_world(&w);
 }
 
-static void test_a_failed_step_drops_its_trees_and_later_ones(void **state)
+TEST(test_a_failed_step_drops_its_trees_and_later_ones)
 {
-    (void)state;
     fail_one(1, 2);
     fail_one(2, 1);
 }
 
 /* A step that fails cuts a sequence whose copy it had; its tree goes, though of no step yet. */
-static void test_a_sequence_that_is_cut_loses_its_tree(void **state)
+TEST(test_a_sequence_that_is_cut_loses_its_tree)
 {
-    (void)state;
     world w = tree_steps_world(9, 9);
     kvp_seq cut[1];
     uint32_t n;
@@ -530,9 +507,8 @@ static void test_a_sequence_that_is_cut_loses_its_tree(void **state)
 }
 
 /* The nodes were there, but the copy that should have taken them along has failed. */
-static void test_a_failed_copy_of_nodes_drops_the_tree(void **state)
+TEST(test_a_failed_copy_of_nodes_drops_the_tree)
 {
-    (void)state;
     world w = tree_steps_world(9, 0);
     kvp_seq cut[1];
     uint32_t n;
@@ -550,33 +526,4 @@ static void test_a_failed_copy_of_nodes_drops_the_tree(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_tree_behind_a_shared_block_copies_it_on_write),
-        cmocka_unit_test(test_a_copy_that_waits_is_in_the_way_of_moves_only),
-        cmocka_unit_test(test_a_copy_that_waits_where_a_move_comes_from),
-        cmocka_unit_test(test_a_fork_has_nothing_of_the_tree),
-        cmocka_unit_test(test_copy_on_write_takes_the_nodes_along),
-        cmocka_unit_test(test_copy_on_write_takes_blocks_of_nodes_alone_along),
-        cmocka_unit_test(test_nodes_are_written_over_sealed_slots),
-        cmocka_unit_test(test_beside_ordinary_sequences),
-        cmocka_unit_test(test_a_window_drops_when_a_path_is_accepted),
-        cmocka_unit_test(test_a_long_path_may_drop_what_it_was_moved_to),
-        cmocka_unit_test(test_a_window_of_its_own_makes_what_is_accepted_private),
-        cmocka_unit_test(test_truncate_drops_the_tree_at_any_length),
-        cmocka_unit_test(test_invalidate_drops_the_tree),
-        cmocka_unit_test(test_swap_and_close_drop_the_tree),
-        cmocka_unit_test(test_a_reset_drops_trees),
-        cmocka_unit_test(test_a_path_is_accepted_when_its_step_is_over),
-        cmocka_unit_test(test_the_last_round_is_what_counts),
-        cmocka_unit_test(test_a_tree_that_is_rejected_whole_waits_for_nothing),
-        cmocka_unit_test(test_a_rejected_tree_is_written_until_its_step_is_over),
-        cmocka_unit_test(test_what_is_accepted_is_found_and_released_as_ever),
-        cmocka_unit_test(test_nodes_in_flight_are_not_copied),
-        cmocka_unit_test(test_a_failed_step_drops_its_trees_and_later_ones),
-        cmocka_unit_test(test_a_sequence_that_is_cut_loses_its_tree),
-        cmocka_unit_test(test_a_failed_copy_of_nodes_drops_the_tree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

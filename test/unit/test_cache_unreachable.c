@@ -25,9 +25,8 @@ static world on_host(void)
     return w;
 }
 
-static void test_what_follows_a_lost_block_is_counted(void **state)
+TEST(test_what_follows_a_lost_block_is_counted)
 {
-    (void)state;
     world w = on_host();
     assert_int_equal(lost(&w), 0);
     drop_host(&w, 3); /* the second */
@@ -41,9 +40,8 @@ static void test_what_follows_a_lost_block_is_counted(void **state)
     end_world(&w);
 }
 
-static void test_what_follows_is_found_again_when_the_block_is_computed(void **state)
+TEST(test_what_follows_is_found_again_when_the_block_is_computed)
 {
-    (void)state;
     world w = on_host();
     drop_host(&w, 3);
     drop_host(&w, 4);
@@ -57,9 +55,8 @@ static void test_what_follows_is_found_again_when_the_block_is_computed(void **s
 }
 
 /* Two prompts with one first block: what follows it in both, or in one. */
-static void test_all_that_follows_is_counted_along_every_path(void **state)
+TEST(test_all_that_follows_is_counted_along_every_path)
 {
-    (void)state;
     world w = tiers_world(5, 9);
     const int32_t other[] = {0, 1, 2, 3, 50, 51, 52, 53, 54, 55, 56, 57};
     leave_cached(&w, ints(0), 12);
@@ -82,9 +79,8 @@ static void test_all_that_follows_is_counted_along_every_path(void **state)
 }
 
 /* The prefix goes first, because its retention class is lower, and is not kept. */
-static void test_the_device_keeps_nothing_that_has_lost_its_prefix(void **state)
+TEST(test_the_device_keeps_nothing_that_has_lost_its_prefix)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 2; /* half of it: one copy */
     world w = make_world(&config);
@@ -104,9 +100,8 @@ static void test_the_device_keeps_nothing_that_has_lost_its_prefix(void **state)
 }
 
 /* A tail is kept, and the half of the plan is full when its prefix goes. */
-static void test_a_full_plan_leaves_a_tail_without_its_prefix(void **state)
+TEST(test_a_full_plan_leaves_a_tail_without_its_prefix)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 2, 4);
     config.max_copies = 2;
     world w = make_world(&config);
@@ -118,9 +113,8 @@ static void test_a_full_plan_leaves_a_tail_without_its_prefix(void **state)
     end_world(&w);
 }
 
-static void test_a_prefix_on_its_way_to_the_host_is_on_no_tier(void **state)
+TEST(test_a_prefix_on_its_way_to_the_host_is_on_no_tier)
 {
-    (void)state;
     world w = steps_world(2, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t first = begin_step(&w);
@@ -137,9 +131,8 @@ static void test_a_prefix_on_its_way_to_the_host_is_on_no_tier(void **state)
     end_world(&w);
 }
 
-static void test_what_follows_a_prefix_on_its_way_is_kept(void **state)
+TEST(test_what_follows_a_prefix_on_its_way_is_kept)
 {
-    (void)state;
     world w = steps_world(2, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t first = begin_step(&w);
@@ -154,9 +147,8 @@ static void test_what_follows_a_prefix_on_its_way_is_kept(void **state)
     end_world(&w);
 }
 
-static void test_units_are_counted_and_not_blocks(void **state)
+TEST(test_units_are_counted_and_not_blocks)
 {
-    (void)state;
     const kvp_config config = tiers_config(4, 2, 4, 7);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
@@ -167,9 +159,8 @@ static void test_units_are_counted_and_not_blocks(void **state)
     end_world(&w);
 }
 
-static void test_nothing_is_counted_where_hits_do_not_need_whole_prefixes(void **state)
+TEST(test_nothing_is_counted_where_hits_do_not_need_whole_prefixes)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 7);
     config.groups[0].recent_tokens = 8;
     world w = make_world(&config);
@@ -181,18 +172,4 @@ static void test_nothing_is_counted_where_hits_do_not_need_whole_prefixes(void *
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_follows_a_lost_block_is_counted),
-        cmocka_unit_test(test_what_follows_is_found_again_when_the_block_is_computed),
-        cmocka_unit_test(test_all_that_follows_is_counted_along_every_path),
-        cmocka_unit_test(test_the_device_keeps_nothing_that_has_lost_its_prefix),
-        cmocka_unit_test(test_a_full_plan_leaves_a_tail_without_its_prefix),
-        cmocka_unit_test(test_a_prefix_on_its_way_to_the_host_is_on_no_tier),
-        cmocka_unit_test(test_what_follows_a_prefix_on_its_way_is_kept),
-        cmocka_unit_test(test_units_are_counted_and_not_blocks),
-        cmocka_unit_test(test_nothing_is_counted_where_hits_do_not_need_whole_prefixes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -42,9 +42,8 @@ static void check_kept(uint32_t S, uint32_t K, uint32_t R)
     end_world(&w);
 }
 
-static void test_what_is_kept_at_every_edge(void **state)
+TEST(test_what_is_kept_at_every_edge)
 {
-    (void)state;
     for (uint32_t S = 1; S <= 5; S++) {
         for (uint32_t K = 0; K <= S + 2; K++) {
             for (uint32_t R = 1; R <= 2 * S + 2; R++) {
@@ -54,9 +53,8 @@ static void test_what_is_kept_at_every_edge(void **state)
     }
 }
 
-static void test_the_example_of_the_header(void **state)
+TEST(test_the_example_of_the_header)
 {
-    (void)state;
     world w = window_world(7, 3, 6);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_row(&w, seq, 1, 0, 3, 4);
@@ -73,9 +71,8 @@ static void test_the_example_of_the_header(void **state)
     end_world(&w);
 }
 
-static void test_a_window_larger_than_the_sequence_drops_nothing(void **state)
+TEST(test_a_window_larger_than_the_sequence_drops_nothing)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 64},         {64, 1},
                                   {32, 32},        {UINT32_MAX - 1, 1},
                                   {0, UINT32_MAX}, {UINT32_MAX - 1, UINT32_MAX}};
@@ -91,9 +88,8 @@ static void test_a_window_larger_than_the_sequence_drops_nothing(void **state)
 
 /* --------------------------------------------------------------------- when, and in which order */
 
-static void test_a_chunk_has_all_its_blocks_until_its_commit(void **state)
+TEST(test_a_chunk_has_all_its_blocks_until_its_commit)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
     assert_row(&w, seq, 1, 2, 3, 4, 5);
@@ -110,9 +106,8 @@ static void test_a_chunk_has_all_its_blocks_until_its_commit(void **state)
     end_world(&w);
 }
 
-static void test_the_last_entry_is_released_first(void **state)
+TEST(test_the_last_entry_is_released_first)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     assert_row(&w, seq, 0, 0, 0, 0, 5);
@@ -127,9 +122,8 @@ static void test_the_last_entry_is_released_first(void **state)
     end_world(&w);
 }
 
-static void test_what_was_dropped_keeps_its_class(void **state)
+TEST(test_what_was_dropped_keeps_its_class)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){0, 4}, 3));
@@ -143,9 +137,8 @@ static void test_what_was_dropped_keeps_its_class(void **state)
     end_world(&w);
 }
 
-static void test_sealed_content_is_found_until_it_is_evicted(void **state)
+TEST(test_sealed_content_is_found_until_it_is_evicted)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_released(set_window(&w, 0, seq, 0, 4), 0, 3);
@@ -165,9 +158,8 @@ static void test_sealed_content_is_found_until_it_is_evicted(void **state)
     end_world(&w);
 }
 
-static void test_a_shared_block_stays_with_its_other_holder(void **state)
+TEST(test_a_shared_block_stays_with_its_other_holder)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq parent = open_done(&w, ints(0), 14);
     const kvp_seq child = fork_seq(&w, parent, 14);
@@ -183,9 +175,8 @@ static void test_a_shared_block_stays_with_its_other_holder(void **state)
     end_world(&w);
 }
 
-static void test_what_is_adopted_is_dropped_like_the_rest(void **state)
+TEST(test_what_is_adopted_is_dropped_like_the_rest)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq first = open_seq(&w, ints(0), 8, NULL);
     const kvp_seq second = open_seq(&w, ints(0), 8, NULL);
@@ -199,9 +190,8 @@ static void test_what_is_adopted_is_dropped_like_the_rest(void **state)
     end_world(&w);
 }
 
-static void test_values_that_come_after_the_drop_seal_what_is_there(void **state)
+TEST(test_values_that_come_after_the_drop_seal_what_is_there)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 12, 0));
@@ -215,9 +205,8 @@ static void test_values_that_come_after_the_drop_seal_what_is_there(void **state
     end_world(&w);
 }
 
-static void test_dropped_blocks_are_parked_while_a_step_is_out(void **state)
+TEST(test_dropped_blocks_are_parked_while_a_step_is_out)
 {
-    (void)state;
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.steps = KVP_STEPS_OVERLAPPED;
     world w = make_world(&config);
@@ -234,9 +223,8 @@ static void test_dropped_blocks_are_parked_while_a_step_is_out(void **state)
     end_world(&w);
 }
 
-static void test_a_steps_own_commit_parks_only_for_later_steps(void **state)
+TEST(test_a_steps_own_commit_parks_only_for_later_steps)
 {
-    (void)state;
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.steps = KVP_STEPS_OVERLAPPED;
     world w = make_world(&config);
@@ -285,9 +273,8 @@ static void check_left_block(int writes, int reported)
     end_world(&w);
 }
 
-static void test_a_block_left_to_others_is_written_by_them_in_a_copy(void **state)
+TEST(test_a_block_left_to_others_is_written_by_them_in_a_copy)
 {
-    (void)state;
     check_left_block(1, 0);
     check_left_block(1, 1);
     check_left_block(0, 0);
@@ -338,9 +325,8 @@ static void check_smallest_pool(uint32_t S, uint32_t K, uint32_t R, uint32_t n_t
     }
 }
 
-static void test_the_smallest_pool_that_holds_a_window_never_fills(void **state)
+TEST(test_the_smallest_pool_that_holds_a_window_never_fills)
 {
-    (void)state;
     for (uint32_t S = 1; S <= 5; S++) {
         for (uint32_t K = 0; K <= 6; K++) {
             for (uint32_t R = 1; R <= 11; R++) {
@@ -350,9 +336,8 @@ static void test_the_smallest_pool_that_holds_a_window_never_fills(void **state)
     }
 }
 
-static void test_it_does_not_in_ten_thousand_tokens(void **state)
+TEST(test_it_does_not_in_ten_thousand_tokens)
 {
-    (void)state;
     check_smallest_pool(1, 2, 3, 10000);
     check_smallest_pool(4, 0, 1, 10000);
     check_smallest_pool(4, 5, 6, 10000);
@@ -361,9 +346,8 @@ static void test_it_does_not_in_ten_thousand_tokens(void **state)
 
 /* ---------------------------------------------------------------------- a sequence's own window */
 
-static void test_a_window_switched_on_late_drops_at_once(void **state)
+TEST(test_a_window_switched_on_late_drops_at_once)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     const kvp_seq other = open_done(&w, ints(100), 4);
@@ -378,9 +362,8 @@ static void test_a_window_switched_on_late_drops_at_once(void **state)
     end_world(&w);
 }
 
-static void test_only_what_is_computed_is_dropped_by_a_late_window(void **state)
+TEST(test_only_what_is_computed_is_dropped_by_a_late_window)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
@@ -411,9 +394,8 @@ static void check_set(uint32_t computed, kvp_window window)
     end_world(&w);
 }
 
-static void test_a_window_can_be_set_at_every_place(void **state)
+TEST(test_a_window_can_be_set_at_every_place)
 {
-    (void)state;
     for (uint32_t computed = 0; computed <= 14; computed++) {
         for (uint32_t K = 0; K <= 9; K += 1 + K / 3) {
             for (uint32_t R = 1; R <= 9; R++) {
@@ -423,9 +405,8 @@ static void test_a_window_can_be_set_at_every_place(void **state)
     }
 }
 
-static void test_a_narrower_window_drops_more(void **state)
+TEST(test_a_narrower_window_drops_more)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     assert_released(set_window(&w, 0, seq, 8, 8), 0, 1);
@@ -451,9 +432,8 @@ static kvp_status try_window(world *w, kvp_seq seq, uint32_t K, uint32_t R)
     return status;
 }
 
-static void test_a_wider_window_needs_what_it_keeps(void **state)
+TEST(test_a_wider_window_needs_what_it_keeps)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 26);
     (void)set_window(&w, 0, seq, 4, 4);
@@ -473,9 +453,8 @@ static void test_a_wider_window_needs_what_it_keeps(void **state)
     end_world(&w);
 }
 
-static void test_back_to_full_attention_when_nothing_was_dropped(void **state)
+TEST(test_back_to_full_attention_when_nothing_was_dropped)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 9);
     (void)set_window(&w, 0, seq, 4, 12);
@@ -494,9 +473,8 @@ static void test_back_to_full_attention_when_nothing_was_dropped(void **state)
     end_world(&w);
 }
 
-static void test_what_a_call_for_a_window_refuses(void **state)
+TEST(test_what_a_call_for_a_window_refuses)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 7, 7);
     world w = make_world(&config);
     kvp_window_info info = {.dropped_end = 77};
@@ -549,9 +527,8 @@ static void check_private_from(kvp_window theirs, kvp_window own, uint32_t compu
     end_world(&w);
 }
 
-static void test_what_is_computed_with_another_window_is_private(void **state)
+TEST(test_what_is_computed_with_another_window_is_private)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 6}, {2, 5}, {4, 12}, {0, 1}, {20, 2}};
     const size_t n = sizeof(windows) / sizeof(*windows);
     for (size_t theirs = 0; theirs < n; theirs++) {
@@ -566,9 +543,8 @@ static void test_what_is_computed_with_another_window_is_private(void **state)
     }
 }
 
-static void test_nobody_hits_what_a_window_of_its_own_has_computed(void **state)
+TEST(test_nobody_hits_what_a_window_of_its_own_has_computed)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     (void)set_window(&w, 0, seq, 0, 4);
@@ -588,9 +564,8 @@ static void test_nobody_hits_what_a_window_of_its_own_has_computed(void **state)
 
 /* The group's window again: what was computed meanwhile is private for good. What lies before it
  * and is computed again has the KV that others have. */
-static void test_the_groups_window_again(void **state)
+TEST(test_the_groups_window_again)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq other = open_done(&w, ints(100), 12);
     assert_ok(try_window(&w, other, 0, 64)); /* hides nothing: private from 64 on */
@@ -610,9 +585,8 @@ static void test_the_groups_window_again(void **state)
     end_world(&w);
 }
 
-static void test_a_reset_forgets_windows(void **state)
+TEST(test_a_reset_forgets_windows)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 20);
     (void)set_window(&w, 0, seq, 0, 4);
@@ -628,35 +602,4 @@ static void test_a_reset_forgets_windows(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_kept_at_every_edge),
-        cmocka_unit_test(test_the_example_of_the_header),
-        cmocka_unit_test(test_a_window_larger_than_the_sequence_drops_nothing),
-        cmocka_unit_test(test_a_chunk_has_all_its_blocks_until_its_commit),
-        cmocka_unit_test(test_the_last_entry_is_released_first),
-        cmocka_unit_test(test_what_was_dropped_keeps_its_class),
-        cmocka_unit_test(test_sealed_content_is_found_until_it_is_evicted),
-        cmocka_unit_test(test_a_shared_block_stays_with_its_other_holder),
-        cmocka_unit_test(test_what_is_adopted_is_dropped_like_the_rest),
-        cmocka_unit_test(test_values_that_come_after_the_drop_seal_what_is_there),
-        cmocka_unit_test(test_dropped_blocks_are_parked_while_a_step_is_out),
-        cmocka_unit_test(test_a_steps_own_commit_parks_only_for_later_steps),
-        cmocka_unit_test(test_a_block_left_to_others_is_written_by_them_in_a_copy),
-        cmocka_unit_test(test_the_smallest_pool_that_holds_a_window_never_fills),
-        cmocka_unit_test(test_it_does_not_in_ten_thousand_tokens),
-        cmocka_unit_test(test_a_window_switched_on_late_drops_at_once),
-        cmocka_unit_test(test_only_what_is_computed_is_dropped_by_a_late_window),
-        cmocka_unit_test(test_a_window_can_be_set_at_every_place),
-        cmocka_unit_test(test_a_narrower_window_drops_more),
-        cmocka_unit_test(test_a_wider_window_needs_what_it_keeps),
-        cmocka_unit_test(test_back_to_full_attention_when_nothing_was_dropped),
-        cmocka_unit_test(test_what_a_call_for_a_window_refuses),
-        cmocka_unit_test(test_what_is_computed_with_another_window_is_private),
-        cmocka_unit_test(test_nobody_hits_what_a_window_of_its_own_has_computed),
-        cmocka_unit_test(test_the_groups_window_again),
-        cmocka_unit_test(test_a_reset_forgets_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

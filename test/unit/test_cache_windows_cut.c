@@ -76,9 +76,8 @@ static void check_fork(kvp_window window, uint32_t n, uint32_t at)
     end_world(&w);
 }
 
-static void test_fork_at_every_position(void **state)
+TEST(test_fork_at_every_position)
 {
-    (void)state;
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R++) {
             for (uint32_t n = 15; n <= 17; n++) {
@@ -90,9 +89,8 @@ static void test_fork_at_every_position(void **state)
     }
 }
 
-static void test_a_childs_row_has_only_what_it_keeps(void **state)
+TEST(test_a_childs_row_has_only_what_it_keeps)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     (void)set_window(&w, 0, parent, 0, 8);
@@ -109,9 +107,8 @@ static void test_a_childs_row_has_only_what_it_keeps(void **state)
     end_world(&w);
 }
 
-static void test_where_a_sequence_that_was_taken_back_can_be_forked(void **state)
+TEST(test_where_a_sequence_that_was_taken_back_can_be_forked)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq parent = open_seq(&w, ints(0), 16, NULL);
     (void)set_window(&w, 0, parent, 0, 4);
@@ -128,9 +125,8 @@ static void test_where_a_sequence_that_was_taken_back_can_be_forked(void **state
     end_world(&w);
 }
 
-static void test_what_was_dropped_goes_before_a_place_for_the_child(void **state)
+TEST(test_what_was_dropped_goes_before_a_place_for_the_child)
 {
-    (void)state;
     kvp_config config = groups_config(4, 7, &(kvp_window){0, 4}, 1);
     config.max_seqs = 1;
     world w = make_world(&config);
@@ -174,9 +170,8 @@ static void check_truncate(kvp_window window, int kind, uint32_t computed, uint3
     end_world(&w);
 }
 
-static void test_truncate_to_every_length(void **state)
+TEST(test_truncate_to_every_length)
 {
-    (void)state;
     const uint32_t computed[] = {18, 17, 13, 12};
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R += R > 5 ? 2 : 1) {
@@ -189,9 +184,8 @@ static void test_truncate_to_every_length(void **state)
     }
 }
 
-static void test_a_rolled_back_sequence_knows_what_it_dropped(void **state)
+TEST(test_a_rolled_back_sequence_knows_what_it_dropped)
 {
-    (void)state;
     world w = window_world(15, 4, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_row(&w, seq, 1, 0, 0, 4);
@@ -211,9 +205,8 @@ static void test_a_rolled_back_sequence_knows_what_it_dropped(void **state)
 }
 
 /* A drop at the end of a block, where nothing before the next query is seen: null entries only. */
-static void test_a_row_of_null_entries_goes_on(void **state)
+TEST(test_a_row_of_null_entries_goes_on)
 {
-    (void)state;
     world w = window_world(15, 0, 1);
     const kvp_seq seq = open_done(&w, ints(0), 12);
     assert_row(&w, seq, 0, 0, 0);
@@ -239,9 +232,8 @@ static world swap_world(uint32_t K, uint32_t R)
     return make_world(&config);
 }
 
-static void test_dropped_entries_are_not_swapped(void **state)
+TEST(test_dropped_entries_are_not_swapped)
 {
-    (void)state;
     world w = swap_world(4, 6);
     const kvp_seq seq = open_done(&w, ints(0), 18);
     assert_row(&w, seq, 1, 0, 0, 4, 5);
@@ -261,9 +253,8 @@ static void test_dropped_entries_are_not_swapped(void **state)
     end_world(&w);
 }
 
-static void test_what_one_sequence_dropped_is_swapped_for_another(void **state)
+TEST(test_what_one_sequence_dropped_is_swapped_for_another)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 7, 7);
     world w = make_world(&config);
     kvp_seq seqs[2];
@@ -284,9 +275,8 @@ static void test_what_one_sequence_dropped_is_swapped_for_another(void **state)
     end_world(&w);
 }
 
-static void test_a_swapped_sequence_that_needs_what_was_dropped_stays_out(void **state)
+TEST(test_a_swapped_sequence_that_needs_what_was_dropped_stays_out)
 {
-    (void)state;
     world w = swap_world(0, 4);
     kvp_admission admission;
     const kvp_seq seq = open_done(&w, ints(0), 16);
@@ -324,9 +314,8 @@ static void expect_stuck(world *w, kvp_seq seq, uint32_t n_computed)
     assert_int_equal(each, KVP_E_DROPPED);
 }
 
-static void test_a_sequence_taken_back_to_where_it_needs_what_was_dropped(void **state)
+TEST(test_a_sequence_taken_back_to_where_it_needs_what_was_dropped)
 {
-    (void)state;
     kvp_config config = groups_config(4, 15, &(kvp_window){0, 4}, 1);
     config.max_tree_tokens = 4;
     world w = make_world(&config);
@@ -343,9 +332,8 @@ static void test_a_sequence_taken_back_to_where_it_needs_what_was_dropped(void *
     end_world(&w);
 }
 
-static void test_a_narrower_window_sets_a_stuck_sequence_free(void **state)
+TEST(test_a_narrower_window_sets_a_stuck_sequence_free)
 {
-    (void)state;
     world w = window_world(15, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 14, NULL, 0, NULL));
@@ -358,9 +346,8 @@ static void test_a_narrower_window_sets_a_stuck_sequence_free(void **state)
     end_world(&w);
 }
 
-static void test_an_invalidation_takes_back_what_was_dropped_and_cached(void **state)
+TEST(test_an_invalidation_takes_back_what_was_dropped_and_cached)
 {
-    (void)state;
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 7, 3, 2, 1);
@@ -373,9 +360,8 @@ static void test_an_invalidation_takes_back_what_was_dropped_and_cached(void **s
     end_world(&w);
 }
 
-static void test_null_entries_are_not_shared(void **state)
+TEST(test_null_entries_are_not_shared)
 {
-    (void)state;
     world w = window_world(15, 0, 4);
     kvp_seq sharers[2];
     uint32_t n = 77;
@@ -390,9 +376,8 @@ static void test_null_entries_are_not_shared(void **state)
 }
 
 /* A step that should have brought a prefix from the host fails when part of it was dropped. */
-static void test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped(void **state)
+TEST(test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 7, 7);
     config.max_tree_tokens = 4;
     world w = make_world(&config);
@@ -419,9 +404,8 @@ static void test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped(voi
     end_world(&w);
 }
 
-static void test_what_a_window_dropped_is_not_cut_by_a_failed_copy(void **state)
+TEST(test_what_a_window_dropped_is_not_cut_by_a_failed_copy)
 {
-    (void)state;
     const kvp_config config = steps_config(4, 4, 7, 7);
     world w = make_world(&config);
     kvp_seq cut[2];
@@ -469,9 +453,8 @@ static void check_taken_back(int how, uint32_t to, kvp_window window)
     end_world(&w);
 }
 
-static void test_what_is_computed_again_under_a_window_is_private(void **state)
+TEST(test_what_is_computed_again_under_a_window_is_private)
 {
-    (void)state;
     for (int how = TRUNCATED; how <= FORKED; how++) {
         for (uint32_t to = 0; to <= 9; to++) { /* nothing is dropped yet */
             check_taken_back(how, to, (kvp_window){0, 6});
@@ -480,9 +463,8 @@ static void test_what_is_computed_again_under_a_window_is_private(void **state)
     }
 }
 
-static void test_a_failed_step_makes_it_private_too(void **state)
+TEST(test_a_failed_step_makes_it_private_too)
 {
-    (void)state;
     const kvp_config config = steps_config(4, 4, 7, 7);
     world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
@@ -499,9 +481,8 @@ static void test_a_failed_step_makes_it_private_too(void **state)
 }
 
 /* A private unit of equal tokens is not the public one. */
-static void test_a_private_unit_is_nobody_elses(void **state)
+TEST(test_a_private_unit_is_nobody_elses)
 {
-    (void)state;
     world w = small_world(15);
     kvp_seq sharers[1];
     uint32_t n = 77;
@@ -516,28 +497,4 @@ static void test_a_private_unit_is_nobody_elses(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fork_at_every_position),
-        cmocka_unit_test(test_a_childs_row_has_only_what_it_keeps),
-        cmocka_unit_test(test_where_a_sequence_that_was_taken_back_can_be_forked),
-        cmocka_unit_test(test_what_was_dropped_goes_before_a_place_for_the_child),
-        cmocka_unit_test(test_truncate_to_every_length),
-        cmocka_unit_test(test_a_rolled_back_sequence_knows_what_it_dropped),
-        cmocka_unit_test(test_a_row_of_null_entries_goes_on),
-        cmocka_unit_test(test_dropped_entries_are_not_swapped),
-        cmocka_unit_test(test_what_one_sequence_dropped_is_swapped_for_another),
-        cmocka_unit_test(test_a_swapped_sequence_that_needs_what_was_dropped_stays_out),
-        cmocka_unit_test(test_a_sequence_taken_back_to_where_it_needs_what_was_dropped),
-        cmocka_unit_test(test_a_narrower_window_sets_a_stuck_sequence_free),
-        cmocka_unit_test(test_an_invalidation_takes_back_what_was_dropped_and_cached),
-        cmocka_unit_test(test_null_entries_are_not_shared),
-        cmocka_unit_test(test_a_failed_step_leaves_a_sequence_that_needs_what_was_dropped),
-        cmocka_unit_test(test_what_a_window_dropped_is_not_cut_by_a_failed_copy),
-        cmocka_unit_test(test_what_is_computed_again_under_a_window_is_private),
-        cmocka_unit_test(test_a_failed_step_makes_it_private_too),
-        cmocka_unit_test(test_a_private_unit_is_nobody_elses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -34,15 +34,13 @@ static void agrees(kvpi_checksum_fn form)
     free(bytes);
 }
 
-static void as_it_is_used(void **state)
+TEST(as_it_is_used)
 {
-    (void)state;
     agrees(kvpi_checksum);
 }
 
-static void the_best_form(void **state)
+TEST(the_best_form)
 {
-    (void)state;
     if (!kvpi_checksum_wide()) {
         puts("skipped: this processor has no form of its own");
         skip();
@@ -51,9 +49,8 @@ static void the_best_form(void **state)
 }
 
 /* Where there is AVX-512 this one would never run. */
-static void avx2(void **state)
+TEST(avx2)
 {
-    (void)state;
     if (!kvpi_checksum_avx2() || !kvpi_checksum_wide()) {
         puts("skipped: no AVX2");
         skip();
@@ -61,12 +58,4 @@ static void avx2(void **state)
     agrees(kvpi_checksum_avx2());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_it_is_used),
-        cmocka_unit_test(the_best_form),
-        cmocka_unit_test(avx2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

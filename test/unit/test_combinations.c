@@ -124,9 +124,8 @@ static const char *refusal_of(char (*lines)[LINE], uint32_t n, const char *a, co
     return NULL;
 }
 
-static void test_exactly_these_pairs_are_refused(void **state)
+TEST(test_exactly_these_pairs_are_refused)
 {
-    (void)state;
     static char lines[REFUSALS][LINE];
     const uint32_t n = read_refusals(lines);
     uint32_t n_refused = 0;
@@ -154,10 +153,4 @@ static void test_exactly_these_pairs_are_refused(void **state)
     assert_int_equal(n_refused, n); /* each line is of two of these */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exactly_these_pairs_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -18,9 +18,8 @@ enum { N_CORNERS = sizeof(corners) / sizeof(*corners) };
 /* ------------------------------------------------------------------------------------ requests */
 
 /* Every place is used up once; no handle comes twice, and none finds what came later. */
-static void test_a_request_place_is_retired_before_its_generation_wraps(void **state)
+TEST(test_a_request_place_is_retired_before_its_generation_wraps)
 {
-    (void)state;
     enum { PLACES = 3, USES = 2 };
     const kvp_config config = config_of(4, 4, 15);
     kvp_sched_config sched_config = sched_config_of(2, 64);
@@ -50,9 +49,8 @@ static void test_a_request_place_is_retired_before_its_generation_wraps(void **s
 }
 
 /* Who came first is admitted first, over every corner. */
-static void test_requests_are_admitted_as_they_come(void **state)
+TEST(test_requests_are_admitted_as_they_come)
 {
-    (void)state;
     for (uint32_t c = 0; c < N_CORNERS; c++) {
         const kvp_config config = config_of(4, 4, 63);
         const kvp_sched_config sched_config = sched_config_of(1, 64);
@@ -76,9 +74,8 @@ static void test_requests_are_admitted_as_they_come(void **state)
 
 /* ------------------------------------------------------------------------------ worker messages */
 
-static void test_worker_messages_are_numbered_on(void **state)
+TEST(test_worker_messages_are_numbered_on)
 {
-    (void)state;
     enum { MESSAGES = 40 };
     static driver d;
     for (uint32_t c = 0; c < N_CORNERS; c++) {
@@ -123,9 +120,8 @@ static void pass_by(pair *p)
 }
 
 /* Three places on each side, each with two ids left: no id comes twice. */
-static void test_a_transfer_place_is_retired_before_its_generation_wraps(void **state)
+TEST(test_a_transfer_place_is_retired_before_its_generation_wraps)
 {
-    (void)state;
     enum { USES = 2, ALL = 3 * USES };
     const place_shape shape = small_place();
     uint64_t seen[2][ALL], id;
@@ -155,9 +151,8 @@ static void test_a_transfer_place_is_retired_before_its_generation_wraps(void **
 }
 
 /* KV moves under the last id of a place as under any. */
-static void test_the_last_transfer_of_a_place_is_complete(void **state)
+TEST(test_the_last_transfer_of_a_place_is_complete)
 {
-    (void)state;
     for (uint64_t start = KVPI_LAST_TRANSFER - 2; start < KVPI_LAST_TRANSFER; start++) {
         const place_shape shape = small_place();
         pair p = make_pair(&shape, &shape, 32);
@@ -176,17 +171,7 @@ static void test_the_last_transfer_of_a_place_is_complete(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_place_is_retired_before_its_generation_wraps),
-        cmocka_unit_test(test_requests_are_admitted_as_they_come),
-        cmocka_unit_test(test_worker_messages_are_numbered_on),
-        cmocka_unit_test(test_a_transfer_place_is_retired_before_its_generation_wraps),
-        cmocka_unit_test(test_the_last_transfer_of_a_place_is_complete),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
 
 #else
 

@@ -16,7 +16,7 @@ static void expect_json(json_t *figures, const char *expected)
     json_decref(figures);
 }
 
-static void test_order(void **state)
+TEST(test_order)
 {
     kvpi_figures figures = kvpi_figures_begin();
     (void)state;
@@ -36,7 +36,7 @@ static void test_order(void **state)
                 "\"ant\":0.5}");
 }
 
-static void test_null(void **state)
+TEST(test_null)
 {
     kvpi_figures figures = kvpi_figures_begin();
     (void)state;
@@ -50,9 +50,8 @@ static void test_null(void **state)
 }
 
 /* A figure that could not be made, at any depth, leaves no list; nor does what comes after it. */
-static void test_failed(void **state)
+TEST(test_failed)
 {
-    (void)state;
     for (int depth = 0; depth < 3; depth++) {
         kvpi_figures figures = kvpi_figures_begin();
         for (int i = 0; i < depth; i++)
@@ -83,7 +82,7 @@ static void expect_row(const json_t *figures, const char *value, const char *mea
     free(text);
 }
 
-static void test_rows(void **state)
+TEST(test_rows)
 {
     kvpi_figures figures = kvpi_figures_begin();
     (void)state;
@@ -110,13 +109,4 @@ static void test_rows(void **state)
     json_decref(list);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_null),
-        cmocka_unit_test(test_failed),
-        cmocka_unit_test(test_rows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -30,9 +30,8 @@ static kvp_hash parent_of(const chain_vector *vector)
     return parent;
 }
 
-static void test_roots_equal_the_golden_vectors(void **state)
+TEST(test_roots_equal_the_golden_vectors)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof root_vectors / sizeof *root_vectors; i++) {
         const root_vector *vector = &root_vectors[i];
         kvp_hash root = untouched;
@@ -44,9 +43,8 @@ static void test_roots_equal_the_golden_vectors(void **state)
     }
 }
 
-static void test_chains_equal_the_golden_vectors(void **state)
+TEST(test_chains_equal_the_golden_vectors)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof chain_vectors / sizeof *chain_vectors; i++) {
         const chain_vector *vector = &chain_vectors[i];
         kvp_hash_input input = input_of(vector);
@@ -63,9 +61,8 @@ static void test_chains_equal_the_golden_vectors(void **state)
 
 /* Cut after every unit: the last hash of one part is the parent of the next. A key that began in
  * an earlier part is passed again and keeps its (now negative) offset. */
-static void test_a_chain_can_be_continued_at_every_unit(void **state)
+TEST(test_a_chain_can_be_continued_at_every_unit)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof chain_vectors / sizeof *chain_vectors; i++) {
         const chain_vector *vector = &chain_vectors[i];
         uint32_t unit = vector->unit_tokens;
@@ -86,9 +83,8 @@ static void test_a_chain_can_be_continued_at_every_unit(void **state)
     }
 }
 
-static void test_the_parent_may_lie_just_before_the_output(void **state)
+TEST(test_the_parent_may_lie_just_before_the_output)
 {
-    (void)state;
     int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
     kvp_hash_input input = {.unit_tokens = 4, .n_tokens = 8, .tokens = tokens};
     kvp_hash root;
@@ -101,9 +97,8 @@ static void test_the_parent_may_lie_just_before_the_output(void **state)
     assert_memory_equal(hashes + 1, expected, sizeof expected);
 }
 
-static void test_a_tail_that_fills_no_unit_is_ignored(void **state)
+TEST(test_a_tail_that_fills_no_unit_is_ignored)
 {
-    (void)state;
     int32_t tokens[] = {1, 2, 3};
     kvp_hash_input input = {.unit_tokens = 4, .n_tokens = 3, .tokens = tokens};
     kvp_hash out = untouched;
@@ -123,9 +118,8 @@ static kvp_hash hash_with_key(uint32_t type, uint32_t begin, uint32_t end, const
     return out;
 }
 
-static void test_a_key_counts_by_type_offset_and_bytes_not_by_its_end(void **state)
+TEST(test_a_key_counts_by_type_offset_and_bytes_not_by_its_end)
 {
-    (void)state;
     kvp_hash key = hash_with_key(1, 1, 2, "a");
     kvp_hash longer = hash_with_key(1, 1, 4, "a");
     kvp_hash type = hash_with_key(2, 1, 2, "a");
@@ -139,9 +133,8 @@ static void test_a_key_counts_by_type_offset_and_bytes_not_by_its_end(void **sta
     assert_memory_not_equal(&key, &absent, sizeof key);
 }
 
-static void test_root_refuses_bad_arguments(void **state)
+TEST(test_root_refuses_bad_arguments)
 {
-    (void)state;
     char name[KVP_NAME_MAX_BYTES + 1] = {0};
     kvp_hash out = untouched;
     assert_int_equal(kvp_hash_root(0, 0, "x", 1, &out), KVP_E_ARG);
@@ -160,9 +153,8 @@ static void expect_refused(const kvp_hash_input *input)
     assert_memory_equal(&out[1], &untouched, sizeof untouched);
 }
 
-static void test_units_refuses_bad_sizes_and_null(void **state)
+TEST(test_units_refuses_bad_sizes_and_null)
 {
-    (void)state;
     int32_t tokens[8] = {0};
     kvp_hash out = untouched;
     const kvp_hash_input good = {.unit_tokens = 4, .n_tokens = 8, .tokens = tokens};
@@ -191,9 +183,8 @@ static void test_units_refuses_bad_sizes_and_null(void **state)
     assert_memory_equal(&out, &untouched, sizeof out);
 }
 
-static void test_units_refuses_bad_keys(void **state)
+TEST(test_units_refuses_bad_keys)
 {
-    (void)state;
     static const char bytes[KVP_KEY_MAX_BYTES + 1] = {0};
     int32_t tokens[8] = {0};
     kvp_key keys[2] = {{1, 0, 4, 1, bytes}, {1, 4, 8, 1, bytes}};
@@ -216,18 +207,4 @@ static void test_units_refuses_bad_keys(void **state)
     expect_refused(&input);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_roots_equal_the_golden_vectors),
-        cmocka_unit_test(test_chains_equal_the_golden_vectors),
-        cmocka_unit_test(test_a_chain_can_be_continued_at_every_unit),
-        cmocka_unit_test(test_the_parent_may_lie_just_before_the_output),
-        cmocka_unit_test(test_a_tail_that_fills_no_unit_is_ignored),
-        cmocka_unit_test(test_a_key_counts_by_type_offset_and_bytes_not_by_its_end),
-        cmocka_unit_test(test_root_refuses_bad_arguments),
-        cmocka_unit_test(test_units_refuses_bad_sizes_and_null),
-        cmocka_unit_test(test_units_refuses_bad_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -174,9 +174,8 @@ static uint64_t unreachable_in(const arena *a)
 }
 
 /* Blocks behind the last checkpoint are cached, and no prompt hits them. */
-static void test_blocks_without_a_checkpoint_are_counted(void **state)
+TEST(test_blocks_without_a_checkpoint_are_counted)
 {
-    (void)state;
     kvp_config config = config_of(4, 2, 20);
     config.state_slots = 3;
     arena a = arena_of(&config);
@@ -199,9 +198,8 @@ static void test_blocks_without_a_checkpoint_are_counted(void **state)
     arena_drop(&a);
 }
 
-static void test_it_tells_what_a_snapshot_would_hold(void **state)
+TEST(test_it_tells_what_a_snapshot_would_hold)
 {
-    (void)state;
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         const kvp_config config = snap_config(which);
         arena a = arena_of(&config);
@@ -222,9 +220,8 @@ static void test_it_tells_what_a_snapshot_would_hold(void **state)
 }
 
 /* Blocks of the host are not counted, and checkpoints of namespaces that are gone not told of. */
-static void test_checkpoints_of_namespaces_that_are_gone(void **state)
+TEST(test_checkpoints_of_namespaces_that_are_gone)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 20);
     config.state_slots = 4;
     config.host_blocks = 9;
@@ -249,9 +246,8 @@ static void test_checkpoints_of_namespaces_that_are_gone(void **state)
     arena_drop(&a);
 }
 
-static void test_calls_are_counted(void **state)
+TEST(test_calls_are_counted)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_PLAIN);
     arena a = arena_of(&config);
     kvp_arena_report report;
@@ -269,9 +265,8 @@ static void test_calls_are_counted(void **state)
     arena_drop(&a);
 }
 
-static void test_namespaces_that_are_gone(void **state)
+TEST(test_namespaces_that_are_gone)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_PLAIN);
     arena a = arena_of(&config);
     load_run run = run_begin(a.cache, 3);
@@ -317,9 +312,8 @@ static quotas_told quotas_of_arena(const arena *a)
 }
 
 /* A namespace that closes between two others leaves no gap in the numbers. */
-static void test_quotas_are_told(void **state)
+TEST(test_quotas_are_told)
 {
-    (void)state;
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         kvp_config config = snap_config(which);
         config.quotas = 1;
@@ -356,9 +350,8 @@ static void test_quotas_are_told(void **state)
 }
 
 /* Loads and lent blocks are part of what is audited. */
-static void test_what_is_lent(void **state)
+TEST(test_what_is_lent)
 {
-    (void)state;
     kvp_config config = tiers_config(4, 4, 4, 8);
     config.max_loads = 2;
     arena a = arena_of(&config);
@@ -415,9 +408,8 @@ static void note_nothing(void *context, const kvp_snapshot_item *item)
     *n += item->kind == KVP_SNAPSHOT_BLOCK;
 }
 
-static void test_an_owner_at_work_is_looked_at(void **state)
+TEST(test_an_owner_at_work_is_looked_at)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_GROUPS);
     size_t n;
     uint64_t n_blocks = 0;
@@ -470,9 +462,8 @@ static int read_and_work(void *context, uint64_t offset, void *out, size_t n)
 }
 
 /* Wherever a call comes between, figures are of one moment, and the rest is known not to be. */
-static void test_a_call_between_any_two_reads(void **state)
+TEST(test_a_call_between_any_two_reads)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_UNITS);
     arena a = arena_of(&config);
     load_run run = run_begin(a.cache, 9);
@@ -552,9 +543,8 @@ static int claim(const char *path, uint32_t n_blocks)
 }
 
 /* The copy takes what max_bytes allows, or nothing is told. */
-static void test_memory_for_the_copy(void **state)
+TEST(test_memory_for_the_copy)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_HOST);
     arena a = arena_of(&config);
     load_run run = run_begin(a.cache, 5);
@@ -583,21 +573,9 @@ static void test_memory_for_the_copy(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_tells_what_a_snapshot_would_hold),
-        cmocka_unit_test(test_blocks_without_a_checkpoint_are_counted),
-        cmocka_unit_test(test_checkpoints_of_namespaces_that_are_gone),
-        cmocka_unit_test(test_calls_are_counted),
-        cmocka_unit_test(test_namespaces_that_are_gone),
-        cmocka_unit_test(test_quotas_are_told),
-        cmocka_unit_test(test_what_is_lent),
-        cmocka_unit_test(test_an_owner_at_work_is_looked_at),
-        cmocka_unit_test(test_a_call_between_any_two_reads),
-        cmocka_unit_test(test_memory_for_the_copy),
-    };
     if (argc == 4 && strcmp(argv[1], "--claim") == 0)
         return claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
     if (argc == 4 && strcmp(argv[1], "--serve") == 0)
         return serve(argv[2], atoi(argv[3]));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -93,9 +93,8 @@ static int is_whole(const seen *s)
 
 /* ------------------------------------------------------------------------------------- damage */
 
-static void test_every_byte_of_the_header(void **state)
+TEST(test_every_byte_of_the_header)
 {
-    (void)state;
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         load_run run;
         arena a = full_arena(which, &run);
@@ -114,9 +113,8 @@ static void test_every_byte_of_the_header(void **state)
 }
 
 /* Numbers that point just outside, far outside, or back. */
-static void test_every_word_behind_it(void **state)
+TEST(test_every_word_behind_it)
 {
-    (void)state;
     static const uint32_t values[] = {0, 1, 29, 30, 31, 1u << 28, UINT32_MAX - 1, UINT32_MAX};
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         load_run run;
@@ -141,9 +139,8 @@ static void test_every_word_behind_it(void **state)
 
 /* A root that has a checkpoint, a parent that is no node, and a block, or none: then a checkpoint
  * less is told of. */
-static void test_a_root_with_a_checkpoint(void **state)
+TEST(test_a_root_with_a_checkpoint)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_STATES, &run);
     kvp_cache *cache = a.cache;
@@ -164,9 +161,8 @@ static void test_a_root_with_a_checkpoint(void **state)
     arena_drop(&a);
 }
 
-static void test_random_regions(void **state)
+TEST(test_random_regions)
 {
-    (void)state;
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         load_run run;
         arena a = full_arena(which, &run);
@@ -218,9 +214,8 @@ static uint32_t an_alive_node(const kvp_cache *cache)
     return i;
 }
 
-static void test_what_is_damaged_is_named(void **state)
+TEST(test_what_is_damaged_is_named)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_HOST, &run);
     kvp_cache *cache = a.cache;
@@ -252,9 +247,8 @@ static void test_what_is_damaged_is_named(void **state)
 }
 
 /* A full index, duplicates of nothing; and counts that are out of range while calls are made. */
-static void test_rings_that_are_none(void **state)
+TEST(test_rings_that_are_none)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_STATES, &run);
     struct kvpi_seq *seq = kvpi_seq_at(&a.cache->table, 0);
@@ -270,9 +264,8 @@ static void test_rings_that_are_none(void **state)
     arena_drop(&a);
 }
 
-static void test_damage_that_takes_more_than_a_word(void **state)
+TEST(test_damage_that_takes_more_than_a_word)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_UNITS, &run);
     const struct kvpi_prefix *prefix = &a.cache->prefix;
@@ -300,9 +293,8 @@ static void test_damage_that_takes_more_than_a_word(void **state)
 }
 
 /* Units that are awaited have no neighbours. */
-static void test_awaited_units_are_no_damage(void **state)
+TEST(test_awaited_units_are_no_damage)
 {
-    (void)state;
     const kvp_config config = steps_config(4, 2, 15, 0);
     arena a = arena_of(&config);
     world w = {.cache = a.cache};
@@ -318,9 +310,8 @@ static void test_awaited_units_are_no_damage(void **state)
 }
 
 /* Slots that steps leave states in, and slots that are parked. */
-static void test_slots_of_steps(void **state)
+TEST(test_slots_of_steps)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 15, 0);
     config.state_slots = 7;
     arena a = arena_of(&config);
@@ -346,9 +337,8 @@ static void test_slots_of_steps(void **state)
 }
 
 /* A copy that is in the plan, to the host and kept there until its step is done. */
-static void test_copies_of_no_blocks(void **state)
+TEST(test_copies_of_no_blocks)
 {
-    (void)state;
     const kvp_config config = steps_config(4, 4, 7, 5);
     arena a = arena_of(&config);
     world w = {.cache = a.cache};
@@ -379,9 +369,8 @@ static void test_copies_of_no_blocks(void **state)
 
 /* ----------------------------------------------------------------------------- cut and foreign */
 
-static void test_cut(void **state)
+TEST(test_cut)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_GROUPS, &run);
     const size_t n = a.n;
@@ -392,9 +381,8 @@ static void test_cut(void **state)
     arena_drop(&a);
 }
 
-static void test_what_is_no_arena_of_ours(void **state)
+TEST(test_what_is_no_arena_of_ours)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_PLAIN, &run);
     a.cache->layout++;
@@ -416,9 +404,8 @@ static void test_what_is_no_arena_of_ours(void **state)
     free(a.bytes);
 }
 
-static void test_an_owner_that_died_inside_a_call(void **state)
+TEST(test_an_owner_that_died_inside_a_call)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_PLAIN, &run);
     const uint64_t n = look(&a).n_told;
@@ -450,9 +437,8 @@ static int fail_later(void *context, uint64_t offset, void *out, size_t n)
     return 0;
 }
 
-static void test_any_read_may_fail(void **state)
+TEST(test_any_read_may_fail)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_HOST, &run);
     int at = 0;
@@ -470,9 +456,8 @@ static void test_any_read_may_fail(void **state)
     arena_drop(&a);
 }
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
-    (void)state;
     load_run run;
     arena a = full_arena(SNAP_PLAIN, &run);
     kvp_arena_report report;
@@ -491,24 +476,4 @@ static void test_arguments(void **state)
     arena_drop(&a);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_byte_of_the_header),
-        cmocka_unit_test(test_every_word_behind_it),
-        cmocka_unit_test(test_a_root_with_a_checkpoint),
-        cmocka_unit_test(test_random_regions),
-        cmocka_unit_test(test_what_is_damaged_is_named),
-        cmocka_unit_test(test_rings_that_are_none),
-        cmocka_unit_test(test_damage_that_takes_more_than_a_word),
-        cmocka_unit_test(test_awaited_units_are_no_damage),
-        cmocka_unit_test(test_slots_of_steps),
-        cmocka_unit_test(test_copies_of_no_blocks),
-        cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_what_is_no_arena_of_ours),
-        cmocka_unit_test(test_an_owner_that_died_inside_a_call),
-        cmocka_unit_test(test_any_read_may_fail),
-        cmocka_unit_test(test_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -7,7 +7,7 @@
 
 static const kvpi_load_level one = {.running = 1, .held_blocks = 10};
 
-static void test_begins_with_milliseconds(void **state)
+TEST(test_begins_with_milliseconds)
 {
     kvpi_load_timeline timeline;
     (void)state;
@@ -23,7 +23,7 @@ static void test_begins_with_milliseconds(void **state)
 }
 
 /* 3.5 ms from 1.5 ms on: half of one, three whole ones. */
-static void test_spans_are_divided(void **state)
+TEST(test_spans_are_divided)
 {
     kvpi_load_timeline timeline;
     (void)state;
@@ -41,7 +41,7 @@ static void test_spans_are_divided(void **state)
 }
 
 /* The last interval is as long as what of it there was. */
-static void test_mean_of_the_last_interval(void **state)
+TEST(test_mean_of_the_last_interval)
 {
     kvpi_load_timeline timeline;
     (void)state;
@@ -53,7 +53,7 @@ static void test_mean_of_the_last_interval(void **state)
     assert_true(kvpi_load_timeline_mean(&timeline, 1, MS).running == 0);
 }
 
-static void test_widths(void **state)
+TEST(test_widths)
 {
     static const uint64_t widths[] = {
         MS,       5 * MS,   10 * MS,   50 * MS,   100 * MS,  500 * MS,   S,
@@ -123,7 +123,7 @@ static void expect_sums(const kvpi_load_timeline *timeline, uint64_t n, double s
 }
 
 /* Twelve hours of spans and counts, in a clock of 77 ms, and earlier ones filled in late. */
-static void test_widening_loses_nothing(void **state)
+TEST(test_widening_loses_nothing)
 {
     static const kvpi_load_level levels = {1, 2, 3, 4, 5, 6, 7};
     kvpi_load_timeline timeline;
@@ -151,12 +151,4 @@ static void test_widening_loses_nothing(void **state)
     expect_sums(&timeline, n, (double)(end_ns + late_ns));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_begins_with_milliseconds),  cmocka_unit_test(test_spans_are_divided),
-        cmocka_unit_test(test_mean_of_the_last_interval), cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_widening_loses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

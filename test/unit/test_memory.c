@@ -46,9 +46,8 @@ static kvp_memory *create(const kvp_layout *layout)
 
 /* ----------------------------------------------------------------------------------- of its own */
 
-static void test_create(void **state)
+TEST(test_create)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_INT8, KVP_ORDER_VLLM_NHD);
     kvp_memory *memory = create(&layout);
     kvp_layout described;
@@ -85,9 +84,8 @@ static int follows_advice(void)
     return madvise(page, sizeof page, -1) != 0;
 }
 
-static void test_create_options(void **state)
+TEST(test_create_options)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_F16, KVP_ORDER_CPU);
     kvp_memory_options options;
     kvp_memory_info info;
@@ -136,9 +134,8 @@ static void test_create_options(void **state)
     assert_null(memory);
 }
 
-static void test_create_refusals(void **state)
+TEST(test_create_refusals)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_F16, KVP_ORDER_CPU);
     kvp_layout wrong = layout;
     kvp_memory_options options;
@@ -180,9 +177,8 @@ static void test_create_refusals(void **state)
 
 /* ------------------------------------------------------------------------------------- wrapped */
 
-static void test_wrap(void **state)
+TEST(test_wrap)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_F32, KVP_ORDER_VLLM_NHD);
     const size_t bytes = layout.k.tensor_bytes;
     unsigned char *space = calloc(L + 1, bytes);
@@ -215,9 +211,8 @@ static void test_wrap(void **state)
     free(space);
 }
 
-static void test_wrap_refusals(void **state)
+TEST(test_wrap_refusals)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_F16, KVP_ORDER_VLLM_NHD);
     const kvp_layout scaled = layout_of(KVP_INT8, KVP_ORDER_TENSORRT_LLM);
     const size_t bytes = layout.k.tensor_bytes;
@@ -275,9 +270,8 @@ static void fill(kvp_memory *memory, uint32_t v_size)
 }
 
 /* What was written is read, in every layout, and lies where the view says. */
-static void test_layers(void **state)
+TEST(test_layers)
 {
-    (void)state;
     static const char *const orders[] = {"2NSHD", "N2HSD", "NL2HSD", "NHDS", "HDNS", "LN2HSD"};
     float row[D];
     for (size_t i = 0; i < COUNT(orders); i++) {
@@ -318,9 +312,8 @@ static void test_layers(void **state)
     kvp_memory_destroy(memory);
 }
 
-static void test_layer_refusals(void **state)
+TEST(test_layer_refusals)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_BF16);
     layout.v.size = 0;
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_LATENT, NULL), KVP_OK);
@@ -355,9 +348,8 @@ static void test_layer_refusals(void **state)
 }
 
 /* A block's scale is set by its first token, and rises when a token needs it. */
-static void test_scales(void **state)
+TEST(test_scales)
 {
-    (void)state;
     const uint32_t types[] = {KVP_INT8, KVP_E4M3};
     for (size_t i = 0; i < COUNT(types); i++) {
         const float largest = i ? 448 : 127;
@@ -416,9 +408,8 @@ static void test_scales(void **state)
 
 /* --------------------------------------------------------------------------------------- gather */
 
-static void test_gather(void **state)
+TEST(test_gather)
 {
-    (void)state;
     const kvp_layout layout = layout_of(KVP_F32, KVP_ORDER_FLASHINFER_HND);
     kvp_memory *memory = create(&layout);
     const int32_t row[] = {4, KVP_NULL_BLOCK, 1};
@@ -488,9 +479,8 @@ static int are_equal(kvp_hash a, kvp_hash b)
 }
 
 /* The same KV gives the same checksum wherever it lies, and any other byte another one. */
-static void test_checksum(void **state)
+TEST(test_checksum)
 {
-    (void)state;
     static const char *const orders[] = {"2NSHD", "N2HSD", "NL2HSD", "NHDS", "HDNS"};
     const uint32_t types[] = {KVP_F32, KVP_F16, KVP_E4M3};
     for (size_t t = 0; t < COUNT(types); t++) {
@@ -544,9 +534,8 @@ static void test_checksum(void **state)
 
 /* Frozen: the bytes that memory.h lists for this block, hashed by xxh3_128 of
  * test/golden/make_hash_vectors.py. */
-static void test_checksum_vector(void **state)
+TEST(test_checksum_vector)
 {
-    (void)state;
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
         skip(); /* elements are hashed as they lie */
     }
@@ -559,15 +548,4 @@ static void test_checksum_vector(void **state)
     kvp_memory_destroy(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create),          cmocka_unit_test(test_create_options),
-        cmocka_unit_test(test_create_refusals), cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_wrap_refusals),   cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_layer_refusals),  cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_gather),          cmocka_unit_test(test_checksum),
-        cmocka_unit_test(test_checksum_vector),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -243,26 +243,17 @@ static void play_one(uint64_t seed, uint32_t unit_tokens, uint32_t policy)
     end_world(&play.w);
 }
 
-static void test_units_of_a_block(void **state)
+TEST(test_units_of_a_block)
 {
-    (void)state;
     play_one(1, S, KVP_ADOPT);
     play_one(2, S, KVP_KEEP);
 }
 
-static void test_smaller_units(void **state)
+TEST(test_smaller_units)
 {
-    (void)state;
     play_one(3, S / 2, KVP_ADOPT);
     play_one(4, 1, KVP_ADOPT);
     play_one(5, S / 2, KVP_KEEP);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units_of_a_block),
-        cmocka_unit_test(test_smaller_units),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

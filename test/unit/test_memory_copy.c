@@ -25,9 +25,8 @@ static uint32_t draw(uint64_t *state, uint32_t below)
 /* --------------------------------------------------------------------------- one range of bytes */
 
 /* Any length, any alignment; what lies beside the range stays. */
-static void test_streams(void **state)
+TEST(test_streams)
 {
-    (void)state;
     enum { ROOM = 4096 };
     static const char *const names[] = {"avx512", "avx2"};
     static unsigned char src[ROOM];
@@ -73,9 +72,8 @@ static void count_stream(unsigned char *dst, const unsigned char *src, size_t n,
 
 /* All bytes get to their places, joined or not, more ranges than are collected at a time; and what
  * lies ahead is asked for, but at the end of a collection. */
-static void test_chunks(void **state)
+TEST(test_chunks)
 {
-    (void)state;
     enum { RANGES = 1000, BYTES = 96 };
     static unsigned char src[2 * RANGES * BYTES];
     static unsigned char dst[2 * RANGES * BYTES];
@@ -251,9 +249,8 @@ enum { PAIR_STEP = 1 };
 #endif
 
 /* Two runs of the same plans, by one thread and by three, between any two layouts. */
-static void test_plans(void **state)
+TEST(test_plans)
 {
-    (void)state;
     uint32_t n_streamed_plans = 0;
     for (size_t i = 0; i < COUNT(orders) * COUNT(orders); i += PAIR_STEP) {
         struct side sides[2][2];
@@ -303,9 +300,8 @@ static void test_plans(void **state)
 /* ----------------------------------------------------------------------------------- moves */
 
 /* An accepted path of a tree, moved to the front, by one thread and by two; then a cycle. */
-static void test_moves(void **state)
+TEST(test_moves)
 {
-    (void)state;
     for (uint32_t run = 0; run < 2; run++) {
         struct side sides[2];
         kvp_slot_move moves[8 * S];
@@ -343,9 +339,8 @@ static void test_moves(void **state)
 
 /* -------------------------------------------------------------------------------- refusals */
 
-static void test_run_refusals(void **state)
+TEST(test_run_refusals)
 {
-    (void)state;
     struct side sides[2];
     uint64_t fence = 77;
     open_side(&sides[0], KVP_ORDER_TENSORRT_LLM, NULL);
@@ -414,9 +409,8 @@ static void test_run_refusals(void **state)
     kvp_memory_destroy(sides[1].memory);
 }
 
-static void test_create_refusals(void **state)
+TEST(test_create_refusals)
 {
-    (void)state;
     struct side sides[2];
     kvp_copier_config config;
     kvp_copier *copier = NULL;
@@ -510,9 +504,8 @@ static void test_create_refusals(void **state)
 }
 
 /* Two groups with layers of their own: the group of a copy chooses the memory. */
-static void test_groups(void **state)
+TEST(test_groups)
 {
-    (void)state;
     struct side groups[2];
     kvp_copier_config config;
     kvp_copier *copier;
@@ -543,9 +536,8 @@ static void test_groups(void **state)
 }
 
 /* Scales in one of the two tiers. */
-static void test_scales_in_one_tier(void **state)
+TEST(test_scales_in_one_tier)
 {
-    (void)state;
     for (uint32_t host_has = 0; host_has < 2; host_has++) {
         kvp_layout layout;
         kvp_memory *both[2];
@@ -572,9 +564,8 @@ static void test_scales_in_one_tier(void **state)
 
 /* As many moves as there may be, of rows of any length: the longest are of the first group, or of
  * the second; of K, or of V. */
-static void test_rows_of_any_length(void **state)
+TEST(test_rows_of_any_length)
 {
-    (void)state;
     enum { MOVES = 4 * S, LONG = 4096, SHORT = 2 };
     for (uint32_t longest = 0; longest < 4; longest++) {
         static float row[LONG];
@@ -621,18 +612,4 @@ static void test_rows_of_any_length(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_run_refusals),
-        cmocka_unit_test(test_create_refusals),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_rows_of_any_length),
-        cmocka_unit_test(test_scales_in_one_tier),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -88,9 +88,8 @@ static kvp_layout make_layout(void)
     return layout;
 }
 
-static void test_create(void **state)
+TEST(test_create)
 {
-    (void)state;
     const kvp_layout layout = make_layout();
     kvp_memory_options options;
     kvp_memory *memory = NULL;
@@ -114,9 +113,8 @@ static void test_create(void **state)
     fail_at = SIZE_MAX;
 }
 
-static void test_wrap(void **state)
+TEST(test_wrap)
 {
-    (void)state;
     static _Alignas(64) unsigned char space[2][2048];
     const kvp_layout layout = make_layout();
     void *const tensors[] = {space[0], space[1]};
@@ -133,9 +131,8 @@ static void test_wrap(void **state)
     fail_at = SIZE_MAX;
 }
 
-static void test_copier(void **state)
+TEST(test_copier)
 {
-    (void)state;
     const kvp_layout layout = make_layout();
     kvp_memory *tiers[2];
     kvp_copier_config config;
@@ -173,12 +170,4 @@ static void test_copier(void **state)
     kvp_memory_destroy(tiers[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create),
-        cmocka_unit_test(test_wrap),
-        cmocka_unit_test(test_copier),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -180,9 +180,8 @@ static void expect_everywhere(const kvp_layout *layout, struct in (*in)(struct a
                      layout->k.tensor_bytes);
 }
 
-static void test_orders(void **state)
+TEST(test_orders)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(known); i++) {
         kvp_layout layout = shape_of(KVP_BF16, D);
         assert_int_equal(kvp_layout_arrange(&layout, known[i].k_order, known[i].v_order), KVP_OK);
@@ -204,9 +203,8 @@ static struct in latent(struct at a)
     return (struct in){a.l, ((a.b * S + a.t) * H + a.h) * D + a.e};
 }
 
-static void test_latent(void **state)
+TEST(test_latent)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_BF16, 0);
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_LATENT, "nonsense"), KVP_OK);
     assert_int_equal(layout.n_tensors, L);
@@ -217,9 +215,8 @@ static void test_latent(void **state)
 }
 
 /* K and V of different sizes in one tensor: (N, S, H, [K 16 | V 8]). */
-static void test_sizes_differ_in_a_tensor(void **state)
+TEST(test_sizes_differ_in_a_tensor)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_F16, 8);
     assert_int_equal(kvp_layout_arrange(&layout, "NSH2D", NULL), KVP_OK);
     assert_int_equal(layout.k.head_stride, (16 + 8) * 2);
@@ -234,9 +231,8 @@ static void test_sizes_differ_in_a_tensor(void **state)
     assert_int_equal(layout.v.offset, 2);
 }
 
-static void test_header_example(void **state)
+TEST(test_header_example)
 {
-    (void)state;
     kvp_layout layout;
     kvp_layout_init(&layout);
     layout.type = KVP_BF16;
@@ -258,9 +254,8 @@ static void test_header_example(void **state)
 
 /* --------------------------------------------------------------------------------------- scales */
 
-static void test_scales(void **state)
+TEST(test_scales)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_INT8, D);
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_TENSORRT_LLM, NULL), KVP_OK);
     const kvp_layout without = layout;
@@ -298,9 +293,8 @@ static void test_scales(void **state)
 }
 
 /* An engine's own: a block is K, V, and the scales of both behind them. */
-static void test_scales_inside_blocks(void **state)
+TEST(test_scales_inside_blocks)
 {
-    (void)state;
     enum { DATA = S * H * D, BLOCK = 2 * DATA + 2 * H * 4 };
     kvp_layout layout = shape_of(KVP_E4M3, D);
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_FLASHINFER_HND, NULL), KVP_OK);
@@ -326,9 +320,8 @@ static void test_scales_inside_blocks(void **state)
 
 /* --------------------------------------------------------------------------------------- slices */
 
-static void test_slices(void **state)
+TEST(test_slices)
 {
-    (void)state;
     for (size_t i = 0; i < COUNT(known); i++) {
         kvp_layout whole = shape_of(KVP_E4M3, D);
         kvp_layout part;
@@ -359,9 +352,8 @@ static void test_slices(void **state)
     }
 }
 
-static void test_slice_refusals(void **state)
+TEST(test_slice_refusals)
 {
-    (void)state;
     kvp_layout whole = shape_of(KVP_BF16, D);
     kvp_layout part = shape_of(KVP_F32, 1);
     const kvp_layout before = part;
@@ -388,9 +380,8 @@ static void test_slice_refusals(void **state)
 
 /* ------------------------------------------------------------------------------------- refusals */
 
-static void test_order_refusals(void **state)
+TEST(test_order_refusals)
 {
-    (void)state;
     static const char *const wrong[] = {
         "",       "NSH",   "NSHDD",  "NSHDQ", "NSxHD",   "nshd", "NSHDxx",
         "22NSHD", "NLSHL", "N SHD2", "xNSHD", "NSHDL2S", "NSHx", "NL2HSDNL2",
@@ -419,9 +410,8 @@ static void test_order_refusals(void **state)
                      KVP_E_ARG);
 }
 
-static void test_too_large(void **state)
+TEST(test_too_large)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_F32, KVP_HEAD_SIZE_MAX);
     layout.k.size = KVP_HEAD_SIZE_MAX;
     layout.n_blocks = INT32_MAX;
@@ -450,9 +440,8 @@ static void test_too_large(void **state)
 }
 
 /* What each field may not be, and what is said about it. */
-static void test_check_refusals(void **state)
+TEST(test_check_refusals)
 {
-    (void)state;
     kvp_layout good = shape_of(KVP_INT8, D);
     kvp_layout layout;
     kvp_why why;
@@ -533,9 +522,8 @@ static void test_check_refusals(void **state)
 }
 
 /* What is legal though it looks odd: gaps, counts of 1 with any stride, tensors nobody lies in. */
-static void test_odd_and_right(void **state)
+TEST(test_odd_and_right)
 {
-    (void)state;
     kvp_layout layout = shape_of(KVP_BF16, D);
     layout.n_heads = 1;
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_FLASHINFER_NHD, NULL), KVP_OK);
@@ -584,9 +572,8 @@ static unsigned mark_part(const kvp_layout *layout, const kvp_part *part, uint8_
 
 /* K and V one in the other, with the same strides and any offsets: refused if, and only if, a byte
  * is of both. */
-static void test_parts_one_in_the_other(void **state)
+TEST(test_parts_one_in_the_other)
 {
-    (void)state;
     static uint8_t map[MAP_BYTES];
     unsigned n_right = 0;
     for (unsigned i = 0; i < MAPS; i++) {
@@ -622,22 +609,4 @@ static void test_parts_one_in_the_other(void **state)
     assert_true(n_right > MAPS / 20 && n_right < MAPS / 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_sizes_differ_in_a_tensor),
-        cmocka_unit_test(test_header_example),
-        cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_scales_inside_blocks),
-        cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_slice_refusals),
-        cmocka_unit_test(test_order_refusals),
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_check_refusals),
-        cmocka_unit_test(test_odd_and_right),
-        cmocka_unit_test(test_parts_one_in_the_other),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

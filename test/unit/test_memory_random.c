@@ -29,9 +29,8 @@ static void leave_input(int signal_number)
     raise(signal_number);
 }
 
-static void test_random_memory(void **state)
+TEST(test_random_memory)
 {
-    (void)state;
     const char *text = getenv("KVP_MEMORY_INPUTS");
     const long n_inputs = text != NULL ? strtol(text, NULL, 10) : N_INPUTS;
     uint64_t random = 4;
@@ -45,8 +44,4 @@ static void test_random_memory(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_memory)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -88,9 +88,8 @@ static kvp_memory *kv_memory(void)
 
 /* One plan copies KV and states, out and in again, between memories that lie differently. Nothing
  * else is touched, and what is compared does not depend on where a state lies. */
-static void test_copies(void **state)
+TEST(test_copies)
 {
-    (void)state;
     const kvp_layout layouts[2] = {state_layout(KVP_ORDER_APART_NHD),
                                    state_layout(KVP_ORDER_TENSORRT_LLM)};
     for (uint32_t n_threads = 1; n_threads <= 3; n_threads += 2) {
@@ -162,9 +161,8 @@ static void test_copies(void **state)
 }
 
 /* An engine's tensors need no alignment, and one part will do. The largest state is described. */
-static void test_layouts(void **state)
+TEST(test_layouts)
 {
-    (void)state;
     kvp_layout layout = state_layout(KVP_ORDER_APART_NHD);
     kvp_memory *memory;
     void *tensors[2 * LAYERS];
@@ -209,9 +207,8 @@ static void expect_refused(const kvp_layout *layout, const char *field, uint64_t
 }
 
 /* A state has no tokens and no values; sizes that only states may have are refused elsewhere. */
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     kvp_layout layout = state_layout(KVP_ORDER_APART_NHD);
     layout.block_tokens = 2;
     expect_refused(&layout, "block_tokens", 2, 1);
@@ -264,12 +261,4 @@ static void test_refused(void **state)
     kvp_memory_destroy(memory);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -59,9 +59,8 @@ static float read_one(uint32_t type, float scale, uint32_t code)
     return value;
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
-    (void)state;
     const size_t bytes[] = {0, 4, 2, 2, 1, 1, 0};
     for (uint32_t type = 0; type < COUNT(bytes); type++) {
         assert_int_equal(kvp_type_bytes(type), bytes[type]);
@@ -88,15 +87,13 @@ static void expect_vectors(void)
     }
 }
 
-static void test_vectors(void **state)
+TEST(test_vectors)
 {
-    (void)state;
     expect_vectors();
 }
 
-static void test_rounding_mode_does_not_matter(void **state)
+TEST(test_rounding_mode_does_not_matter)
 {
-    (void)state;
     const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
     for (size_t i = 0; i < COUNT(modes); i++) {
         assert_int_equal(fesetround(modes[i]), 0);
@@ -105,9 +102,8 @@ static void test_rounding_mode_does_not_matter(void **state)
     }
 }
 
-static void test_e4m3_values(void **state)
+TEST(test_e4m3_values)
 {
-    (void)state;
     for (uint32_t code = 0; code < COUNT(e4m3_values); code++) {
         assert_int_equal(bits_of(read_one(KVP_E4M3, 1, code)), e4m3_values[code]);
         assert_int_equal(bits_of(read_one(KVP_E4M3, 1, code | 0x80)),
@@ -117,9 +113,8 @@ static void test_e4m3_values(void **state)
 }
 
 /* By the formula: (-1)^s 2^(e-15) (1 + m / 1024), and 2^-14 m / 1024 for e = 0. */
-static void test_f16_values(void **state)
+TEST(test_f16_values)
 {
-    (void)state;
     for (uint32_t code = 0; code < 0x10000; code++) {
         const uint32_t e = code >> 10 & 31;
         const uint32_t m = code & 1023;
@@ -137,9 +132,8 @@ static void test_f16_values(void **state)
     }
 }
 
-static void test_bf16_values(void **state)
+TEST(test_bf16_values)
 {
-    (void)state;
     for (uint32_t code = 0; code < 0x10000; code++) {
         /* The floating-point unit of the first x86 processors makes every NaN a quiet one. */
         const uint32_t quiet = FLT_EVAL_METHOD == 2 && (code & 0x7FFF) > 0x7F80 ? 1u << 22 : 0;
@@ -167,9 +161,8 @@ static void expect_nearest(uint32_t type, uint32_t last, uint32_t sign)
     }
 }
 
-static void test_nearest(void **state)
+TEST(test_nearest)
 {
-    (void)state;
     expect_nearest(KVP_F16, 0x7BFF, 0x8000);
     expect_nearest(KVP_BF16, 0x7F7F, 0x8000);
     expect_nearest(KVP_E4M3, 0x7E, 0x80);
@@ -185,9 +178,8 @@ static void test_nearest(void **state)
     }
 }
 
-static void test_what_is_no_number(void **state)
+TEST(test_what_is_no_number)
 {
-    (void)state;
     assert_int_equal(write_one(KVP_F16, 1, INFINITY), 0x7C00);
     assert_int_equal(write_one(KVP_F16, 1, -INFINITY), 0xFC00);
     assert_int_equal(write_one(KVP_F16, 1, FLT_MAX), 0x7C00);
@@ -205,9 +197,8 @@ static void test_what_is_no_number(void **state)
     assert_int_equal(write_one(KVP_F32, 1, of_bits(payload)), payload);
 }
 
-static void test_scale_for(void **state)
+TEST(test_scale_for)
 {
-    (void)state;
     assert_true(kvp_type_scale(KVP_INT8, 127) == 1);
     assert_true(kvp_type_scale(KVP_INT8, -254) == 2);
     assert_true(kvp_type_scale(KVP_E4M3, 448) == 1);
@@ -223,9 +214,8 @@ static void test_scale_for(void **state)
     }
 }
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     float values[4] = {1, 2, 3, 4};
     uint32_t elements[4] = {9, 9, 9, 9};
     unsigned char *odd = (unsigned char *)elements + 1;
@@ -250,19 +240,4 @@ static void test_refusals(void **state)
     assert_int_equal(kvp_type_to_f32(KVP_F16, 1, NULL, 0, NULL), KVP_OK);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_rounding_mode_does_not_matter),
-        cmocka_unit_test(test_e4m3_values),
-        cmocka_unit_test(test_f16_values),
-        cmocka_unit_test(test_bf16_values),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_what_is_no_number),
-        cmocka_unit_test(test_scale_for),
-        cmocka_unit_test(test_refusals),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

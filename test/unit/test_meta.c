@@ -46,9 +46,8 @@ static kvp_meta_trtllm trtllm_in(struct arrays *a)
 /* ------------------------------------------------------------------------------- worked numbers */
 
 /* The header's example, with another row: 9 computed tokens, one more. */
-static void test_a_decoding_sequence_has_the_header_s_numbers(void **state)
+TEST(test_a_decoding_sequence_has_the_header_s_numbers)
 {
-    (void)state;
     world w = small_world(15);
     int32_t token = 5;
     leave_cached(&w, ints(0), 8); /* so that the row does not begin with block 1 */
@@ -78,9 +77,8 @@ static void test_a_decoding_sequence_has_the_header_s_numbers(void **state)
     end_world(&w);
 }
 
-static void test_a_full_hit_writes_no_slot(void **state)
+TEST(test_a_full_hit_writes_no_slot)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
@@ -97,9 +95,8 @@ static void test_a_full_hit_writes_no_slot(void **state)
     end_world(&w);
 }
 
-static void test_an_empty_sequence_is_an_empty_row(void **state)
+TEST(test_an_empty_sequence_is_an_empty_row)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seqs[2] = {open_seq(&w, NULL, 0, NULL), open_done(&w, ints(0), 3)};
     struct arrays a;
@@ -116,9 +113,8 @@ static void test_an_empty_sequence_is_an_empty_row(void **state)
 }
 
 /* A chunk of a prompt and a decode, one of them with computed tokens again. */
-static void test_dense_rows_are_padded(void **state)
+TEST(test_dense_rows_are_padded)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_seq(&w, ints(50), 3, NULL)};
     const uint32_t begin[2] = {4, 0}, n[2] = {2, 2};
@@ -146,9 +142,8 @@ static void test_dense_rows_are_padded(void **state)
     end_world(&w);
 }
 
-static void test_trtllm_offsets_count_layers_of_k_and_v(void **state)
+TEST(test_trtllm_offsets_count_layers_of_k_and_v)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     struct arrays a;
@@ -168,9 +163,8 @@ static void test_trtllm_offsets_count_layers_of_k_and_v(void **state)
 
 /* ----------------------------------------------------------------------------------- one buffer */
 
-static void test_one_buffer_is_cut_into_aligned_arrays(void **state)
+TEST(test_one_buffer_is_cut_into_aligned_arrays)
 {
-    (void)state;
     const kvp_meta_sizes sizes = {3, 5, 7, 4, 7, 0, 0};
     kvp_meta_csr csr = {.struct_size = sizeof csr};
     kvp_meta_dense dense = {.struct_size = sizeof dense};
@@ -224,9 +218,8 @@ static void assert_part_of(const struct arrays *some, const struct arrays *all)
     assert_true(n > 0);
 }
 
-static void test_arrays_that_are_not_given_are_not_filled(void **state)
+TEST(test_arrays_that_are_not_given_are_not_filled)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_done(&w, ints(50), 9)};
     const kvp_meta_batch batch = batch_for(seqs, 2);
@@ -251,9 +244,8 @@ static void test_arrays_that_are_not_given_are_not_filled(void **state)
 
 /* ------------------------------------------------------------------------------------- refusals */
 
-static void test_a_batch_is_all_or_nothing(void **state)
+TEST(test_a_batch_is_all_or_nothing)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 15);
     config.host_blocks = 8;
     world w = make_world(&config);
@@ -307,9 +299,8 @@ static void test_a_batch_is_all_or_nothing(void **state)
     end_world(&w);
 }
 
-static void test_asking_is_not_failing(void **state)
+TEST(test_asking_is_not_failing)
 {
-    (void)state;
     world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq twice[2] = {a, a};
@@ -330,9 +321,8 @@ static void apply(int32_t *row, uint32_t *n, const kvp_meta_delta *delta, uint32
     *n = delta->blocks[b];
 }
 
-static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
+TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
 {
-    (void)state;
     world w = small_world(31);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 5), open_done(&w, ints(50), 9)};
     int32_t copy[2][MAX_M];
@@ -381,19 +371,4 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_decoding_sequence_has_the_header_s_numbers),
-        cmocka_unit_test(test_a_full_hit_writes_no_slot),
-        cmocka_unit_test(test_an_empty_sequence_is_an_empty_row),
-        cmocka_unit_test(test_dense_rows_are_padded),
-        cmocka_unit_test(test_trtllm_offsets_count_layers_of_k_and_v),
-        cmocka_unit_test(test_one_buffer_is_cut_into_aligned_arrays),
-        cmocka_unit_test(test_arrays_that_are_not_given_are_not_filled),
-        cmocka_unit_test(test_a_batch_is_all_or_nothing),
-        cmocka_unit_test(test_asking_is_not_failing),
-        cmocka_unit_test(test_deltas_keep_a_copy_of_rows_up_to_date),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

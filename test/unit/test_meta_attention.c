@@ -269,9 +269,8 @@ static void check_cascade(struct model *m)
     attend(m, &attention, "cascade");
 }
 
-static void test_attention_takes_metadata_as_it_is(void **state)
+TEST(test_attention_takes_metadata_as_it_is)
 {
-    (void)state;
     static struct model m;
     uint32_t n_checked = 0, n_left_out = 0, n_with_nodes = 0;
     for (uint32_t turn = 0; turn < 150; turn++) {
@@ -310,10 +309,4 @@ static void test_attention_takes_metadata_as_it_is(void **state)
     assert_true(n_checked > 300 && n_left_out > 100 && n_with_nodes > 200);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention_takes_metadata_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -379,9 +379,8 @@ static void compare_batch(world *w, const kvp_meta_batch *batch)
     compare_cascade(w, batch, 1 + meta_below(LEVELS));
 }
 
-static void test_random_batches_equal_the_slow_construction(void **state)
+TEST(test_random_batches_equal_the_slow_construction)
 {
-    (void)state;
     for (uint32_t turn = 0; turn < 500; turn++) {
         meta_seed(turn + 1);
         world w = meta_random_world();
@@ -408,10 +407,4 @@ static void test_random_batches_equal_the_slow_construction(void **state)
     assert_true(met.dropped > 30 && met.states > 30);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_batches_equal_the_slow_construction),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -46,9 +46,8 @@ static void end_scene(struct scene *s)
         memcpy(&(object), whole_, sizeof(object));                                                 \
     } while (0)
 
-static void test_a_batch(void **state)
+TEST(test_a_batch)
 {
-    (void)state;
     struct scene s;
     kvp_meta_sizes sizes;
     make_scene(&s);
@@ -62,9 +61,8 @@ static void test_a_batch(void **state)
     end_scene(&s);
 }
 
-static void test_dense(void **state)
+TEST(test_dense)
 {
-    (void)state;
     struct scene s;
     make_scene(&s);
     kvp_cache *cache = s.w.cache;
@@ -93,9 +91,8 @@ static void test_dense(void **state)
 }
 
 /* Nothing is placed, and nothing in the structs is changed. */
-static void test_places(void **state)
+TEST(test_places)
 {
-    (void)state;
     const kvp_meta_sizes sizes = {.n_seqs = 1};
     size_t n_bytes = 7;
     kvp_meta_csr c = {.struct_size = sizeof(c)};
@@ -124,9 +121,8 @@ static void test_places(void **state)
     assert_null(t.indptr);
 }
 
-static void test_trtllm(void **state)
+TEST(test_trtllm)
 {
-    (void)state;
     struct scene s;
     make_scene(&s);
     kvp_cache *cache = s.w.cache;
@@ -142,9 +138,8 @@ static void test_trtllm(void **state)
     end_scene(&s);
 }
 
-static void test_cascade(void **state)
+TEST(test_cascade)
 {
-    (void)state;
     struct scene s;
     make_scene(&s);
     kvp_cache *cache = s.w.cache;
@@ -173,9 +168,8 @@ static void test_cascade(void **state)
     end_scene(&s);
 }
 
-static void test_delta(void **state)
+TEST(test_delta)
 {
-    (void)state;
     struct scene s;
     make_scene(&s);
     kvp_cache *cache = s.w.cache;
@@ -207,12 +201,4 @@ static void test_delta(void **state)
     end_scene(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_batch), cmocka_unit_test(test_dense),
-        cmocka_unit_test(test_places),  cmocka_unit_test(test_trtllm),
-        cmocka_unit_test(test_cascade), cmocka_unit_test(test_delta),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -85,9 +85,8 @@ static int row_is(const uint8_t *mask, uint32_t row, const char *expected)
 
 /* ------------------------------------------------------------------------------ worked examples */
 
-static void test_the_header_s_example(void **state)
+TEST(test_the_header_s_example)
 {
-    (void)state;
     world w = tree_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1);
@@ -128,9 +127,8 @@ static void test_the_header_s_example(void **state)
 }
 
 /* A token that is not computed is run with its tree, in one step; or without, or the tree alone. */
-static void test_tokens_and_nodes_in_one_step(void **state)
+TEST(test_tokens_and_nodes_in_one_step)
 {
-    (void)state;
     world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(500), 1, 0));
@@ -165,9 +163,8 @@ static void test_tokens_and_nodes_in_one_step(void **state)
 }
 
 /* A draft model's rounds: each computes the nodes that are new, and sees all before them. */
-static void test_rounds_compute_their_own_nodes(void **state)
+TEST(test_rounds_compute_their_own_nodes)
 {
-    (void)state;
     world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(add_nodes(&w, seq, (const int32_t[]){-1, -1}, 2));
@@ -203,9 +200,8 @@ static void test_rounds_compute_their_own_nodes(void **state)
 
 /* K = 2, R = 4: a node at depth d hides what lies 4 before tokens + d, nodes of its path too, and
  * never the sinks. */
-static void test_windows_count_depth(void **state)
+TEST(test_windows_count_depth)
 {
-    (void)state;
     kvp_config config = tree_config();
     config.groups[0] = (kvp_window){2, 4};
     world w = make_world(&config);
@@ -245,9 +241,8 @@ static void test_windows_count_depth(void **state)
 }
 
 /* Prefill, tree, decode, tree, an empty sequence: in any order, each by itself. */
-static void test_trees_mix_with_everything(void **state)
+TEST(test_trees_mix_with_everything)
 {
-    (void)state;
     world w = tree_world();
     kvp_seq seqs[5] = {open_seq(&w, ints(100), 6, NULL), example_seq(&w),
                        open_done(&w, ints(200), 3), open_done(&w, ints(300), 2),
@@ -294,9 +289,8 @@ static void test_trees_mix_with_everything(void **state)
 }
 
 /* A chain as deep as can be: what follows parents one by one must not take the square of it. */
-static void test_a_chain_of_65536(void **state)
+TEST(test_a_chain_of_65536)
 {
-    (void)state;
     enum { N = 65536 };
     kvp_config config = config_of(16, 16, N / 16 + 4);
     config.max_seq_tokens = N + 64;
@@ -341,9 +335,8 @@ static void test_a_chain_of_65536(void **state)
 
 /* -------------------------------------------------------------------------------------- refused */
 
-static void test_bad_input(void **state)
+TEST(test_bad_input)
 {
-    (void)state;
     world w = tree_world();
     const kvp_seq seqs[2] = {open_done(&w, ints(100), 8), example_seq(&w)};
     kvp_meta_batch batch = batch_for(seqs, 2);
@@ -386,9 +379,8 @@ static void test_bad_input(void **state)
 }
 
 /* Bytes that mask_indptr cannot count: refused where a mask is wanted, and only there. */
-static void test_a_mask_too_long(void **state)
+TEST(test_a_mask_too_long)
 {
-    (void)state;
     enum { N = 150000 };
     kvp_config config = config_of(64, 64, N / 64 + 8);
     config.max_seq_tokens = N;
@@ -411,9 +403,8 @@ static void test_a_mask_too_long(void **state)
     end_world(&w);
 }
 
-static void test_a_buffer_for_trees(void **state)
+TEST(test_a_buffer_for_trees)
 {
-    (void)state;
     kvp_meta_sizes sizes = {3, 20, 7, 4, 7, 9, 65};
     kvp_meta_tree tree = {.struct_size = sizeof tree};
     size_t n_bytes = 0;
@@ -438,18 +429,4 @@ static void test_a_buffer_for_trees(void **state)
     free(buffer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_header_s_example),
-        cmocka_unit_test(test_tokens_and_nodes_in_one_step),
-        cmocka_unit_test(test_rounds_compute_their_own_nodes),
-        cmocka_unit_test(test_windows_count_depth),
-        cmocka_unit_test(test_trees_mix_with_everything),
-        cmocka_unit_test(test_a_chain_of_65536),
-        cmocka_unit_test(test_bad_input),
-        cmocka_unit_test(test_a_mask_too_long),
-        cmocka_unit_test(test_a_buffer_for_trees),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -71,9 +71,8 @@ static kvp_seq example_seq(world *w)
 
 /* ------------------------------------------------------------------------------ worked examples */
 
-static void test_the_header_s_example(void **state)
+TEST(test_the_header_s_example)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
@@ -108,9 +107,8 @@ static void test_the_header_s_example(void **state)
 
 /* Chunks of 6 tokens, the example of windows.h: the query at 17 sees 12 .. 17, one at 18 only
  * itself. What a step lists follows from its first query. */
-static void test_the_header_s_example_of_chunks(void **state)
+TEST(test_the_header_s_example_of_chunks)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 63);
     config.groups[0] = (kvp_window){KVP_CHUNKED, 6};
     world w = make_world(&config);
@@ -142,9 +140,8 @@ static void test_the_header_s_example_of_chunks(void **state)
 }
 
 /* The same sequence in the group without a window: CSR, and zeros. */
-static void test_without_a_window_it_is_csr(void **state)
+TEST(test_without_a_window_it_is_csr)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 0);
@@ -165,9 +162,8 @@ static void test_without_a_window_it_is_csr(void **state)
 }
 
 /* Shorter than its sinks, and within K + R: nothing is left out, the map is the identity. */
-static void test_a_window_that_hides_nothing(void **state)
+TEST(test_a_window_that_hides_nothing)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seqs[2] = {open_seq(&w, ints(0), 2, NULL), open_done(&w, ints(100), 8)};
     assert_ok(kvp_seq_extend(w.cache, seqs[1], ints(500), 1, 0)); /* 9 = K + R */
@@ -190,9 +186,8 @@ static void test_a_window_that_hides_nothing(void **state)
 
 /* A chunk of 6 from position 17 on: the list is what its first query sees, to the chunk's end. What
  * is not dropped yet, but behind the window already, is left out just the same. */
-static void test_a_chunk_is_listed_for_its_first_query(void **state)
+TEST(test_a_chunk_is_listed_for_its_first_query)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = open_done(&w, ints(0), 17);
     const uint32_t begin = 20;
@@ -222,9 +217,8 @@ static void test_a_chunk_is_listed_for_its_first_query(void **state)
 }
 
 /* R = 1, no sinks, a length of whole blocks and no query: the next one will see itself alone. */
-static void test_a_list_may_be_empty(void **state)
+TEST(test_a_list_may_be_empty)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 63);
     config.groups[0] = (kvp_window){0, 1};
     world w = make_world(&config);
@@ -245,9 +239,8 @@ static void test_a_list_may_be_empty(void **state)
 
 /* ----------------------------------------------------------------------- nulls in other formats */
 
-static void test_rows_keep_dropped_entries_in_place(void **state)
+TEST(test_rows_keep_dropped_entries_in_place)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
@@ -279,9 +272,8 @@ static void test_rows_keep_dropped_entries_in_place(void **state)
 
 /* A delta is of rows, so it is given also where a step would be refused; a drop raises the row's
  * version, so the row comes whole. */
-static void test_deltas_have_dropped_entries(void **state)
+TEST(test_deltas_have_dropped_entries)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = open_done(&w, ints(0), 13);
     kvp_meta_sizes sizes;
@@ -307,9 +299,8 @@ static void test_deltas_have_dropped_entries(void **state)
 }
 
 /* Two prompts with 16 tokens in common, K = 9, S = 4: two blocks lie wholly in the sinks. */
-static void test_a_cascade_shares_sinks_only(void **state)
+TEST(test_a_cascade_shares_sinks_only)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
     config.groups[1] = (kvp_window){9, 30};
@@ -343,9 +334,8 @@ static void test_a_cascade_shares_sinks_only(void **state)
 
 /* -------------------------------------------------------------------------------------- refused */
 
-static void test_a_step_that_needs_what_was_dropped_is_refused(void **state)
+TEST(test_a_step_that_needs_what_was_dropped_is_refused)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seqs[2] = {open_seq(&w, ints(100), 3, NULL), example_seq(&w)};
     kvp_meta_sizes sizes;
@@ -381,9 +371,8 @@ static void test_a_step_that_needs_what_was_dropped_is_refused(void **state)
     end_world(&w);
 }
 
-static void test_groups_that_are_not_there(void **state)
+TEST(test_groups_that_are_not_there)
 {
-    (void)state;
     world w = example_world();
     const kvp_seq seq = example_seq(&w);
     struct lists l;
@@ -419,9 +408,8 @@ static void test_groups_that_are_not_there(void **state)
     end_world(&w);
 }
 
-static void test_a_buffer_for_windowed_lists(void **state)
+TEST(test_a_buffer_for_windowed_lists)
 {
-    (void)state;
     const kvp_meta_sizes sizes = {3, 5, 40, 20, 7, 0, 0};
     kvp_meta_windowed windowed = {.struct_size = sizeof windowed};
     size_t n_bytes = 0;
@@ -443,21 +431,4 @@ static void test_a_buffer_for_windowed_lists(void **state)
     free(buffer);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_header_s_example),
-        cmocka_unit_test(test_the_header_s_example_of_chunks),
-        cmocka_unit_test(test_without_a_window_it_is_csr),
-        cmocka_unit_test(test_a_window_that_hides_nothing),
-        cmocka_unit_test(test_a_chunk_is_listed_for_its_first_query),
-        cmocka_unit_test(test_a_list_may_be_empty),
-        cmocka_unit_test(test_rows_keep_dropped_entries_in_place),
-        cmocka_unit_test(test_deltas_have_dropped_entries),
-        cmocka_unit_test(test_a_cascade_shares_sinks_only),
-        cmocka_unit_test(test_a_step_that_needs_what_was_dropped_is_refused),
-        cmocka_unit_test(test_groups_that_are_not_there),
-        cmocka_unit_test(test_a_buffer_for_windowed_lists),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

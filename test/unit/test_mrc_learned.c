@@ -119,9 +119,8 @@ static void expect_loop(uint32_t n_loop, uint32_t n_request)
     assert_true(found.learned >= found.optimum * 9 / 10);
 }
 
-static void test_loop(void **state)
+TEST(test_loop)
 {
-    (void)state;
     expect_loop(3 * C / 2, 1);
     expect_loop(3 * C / 2, 5);
     expect_loop(3 * C / 2, 50);
@@ -133,7 +132,7 @@ static void test_loop(void **state)
 }
 
 /* New blocks, and one of the last 0.9 C at random: there is nothing to learn. */
-static void test_recency(void **state)
+TEST(test_recency)
 {
     uint64_t random = 3;
     (void)state;
@@ -153,7 +152,7 @@ static void test_recency(void **state)
 
 /* Two moods, each as long as it takes to learn it. What is new comes back at once or never, and
  * what is old at random; or what is new comes back when LRU nearly has forgotten it. */
-static void test_turncoat(void **state)
+TEST(test_turncoat)
 {
     const uint32_t fresh[2] = {682, 446}, again[2] = {919, 701}, later[2] = {3, 590},
                    old[2] = {659, 865};
@@ -221,9 +220,8 @@ static void add_moods(uint64_t *random, const struct habits *habits, uint32_t n)
     }
 }
 
-static void test_moods(void **state)
+TEST(test_moods)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         uint64_t random = seed;
         const struct habits habits = draw_habits(&random);
@@ -277,9 +275,8 @@ static void expect_promise_of_cache(void)
     expect_promise(found);
 }
 
-static void test_cache_loop(void **state)
+TEST(test_cache_loop)
 {
-    (void)state;
     begin(CORE_TOKENS);
     for (uint32_t i = 0; i < CORE_REQUESTS; i++) {
         add(i % (3 * C / 2), 1);
@@ -289,7 +286,7 @@ static void test_cache_loop(void **state)
     assert_true(learned > refs.n_refs / (IS_AUDITED ? 16 : 4));
 }
 
-static void test_cache_recency(void **state)
+TEST(test_cache_recency)
 {
     uint64_t random = 3;
     uint32_t newest = 0;
@@ -310,7 +307,7 @@ static double margin(struct figures found)
 
 /* The worst habits that a search finds in the simulation: drawn, then changed mood by mood for as
  * long as that makes them worse. */
-static void test_cache_searched(void **state)
+TEST(test_cache_searched)
 {
     uint64_t random = 99;
     /* The moods of test_turncoat. */
@@ -365,7 +362,7 @@ static void add_branch(uint64_t *random)
 }
 
 /* Until it has seen twice its size, the policy is LRU, exactly. */
-static void test_cold(void **state)
+TEST(test_cold)
 {
     uint64_t random = 5, all = 0;
     (void)state;
@@ -388,13 +385,4 @@ static void test_cold(void **state)
     assert_true(all > 300); /* evictions did cost hits */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop),           cmocka_unit_test(test_recency),
-        cmocka_unit_test(test_turncoat),       cmocka_unit_test(test_moods),
-        cmocka_unit_test(test_cache_loop),     cmocka_unit_test(test_cache_recency),
-        cmocka_unit_test(test_cache_searched), cmocka_unit_test(test_cold),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -149,9 +149,8 @@ static uint32_t draw(uint32_t *state, uint32_t below)
 
 /* Hits taken out of the queue's middle leave the order of the rest as it was. The oracle is an
  * array of block ids, head first. */
-static void test_defect_1_hits_from_the_middle_keep_the_order_of_the_rest(void **state)
+TEST(test_defect_1_hits_from_the_middle_keep_the_order_of_the_rest)
 {
-    (void)state;
     enum { USABLE = 64 };
     fixture f = set_up(USABLE);
     int32_t queue[USABLE];
@@ -258,9 +257,8 @@ static int max_pages_of_a_hit(uint32_t usable)
     return most;
 }
 
-static void test_defect_1_a_hit_touches_no_more_memory_in_a_large_pool(void **state)
+TEST(test_defect_1_a_hit_touches_no_more_memory_in_a_large_pool)
 {
-    (void)state;
     if (KVP_CHECK > 0)
         skip(); /* the audit after each call touches everything */
     int small = max_pages_of_a_hit(1024);
@@ -273,9 +271,8 @@ static void test_defect_1_a_hit_touches_no_more_memory_in_a_large_pool(void **st
 
 /* ------------------------------------------------------------------------------------- defect 2 */
 
-static void test_defect_2_an_evicted_block_leaves_nothing_behind(void **state)
+TEST(test_defect_2_an_evicted_block_leaves_nothing_behind)
 {
-    (void)state;
     enum { USABLE = 8, PROMPTS = 1000 };
     fixture f = set_up(USABLE);
     for (int32_t i = 0; i < PROMPTS; i++) {
@@ -302,9 +299,8 @@ static void test_defect_2_an_evicted_block_leaves_nothing_behind(void **state)
 }
 
 /* What it led to: the map's entry for old content names a block that holds new content. */
-static void test_defect_2_old_content_is_computed_anew_after_its_block_was_reused(void **state)
+TEST(test_defect_2_old_content_is_computed_anew_after_its_block_was_reused)
 {
-    (void)state;
     fixture f = set_up(1);
     kvp_open_info info;
     for (int turn = 0; turn < 3; turn++) {
@@ -325,9 +321,8 @@ static void test_defect_2_old_content_is_computed_anew_after_its_block_was_reuse
 
 /* ------------------------------------------------------------------------------------- defect 3 */
 
-static void test_defect_3_partial_blocks_are_counted_at_every_length(void **state)
+TEST(test_defect_3_partial_blocks_are_counted_at_every_length)
 {
-    (void)state;
     enum { USABLE = 8, LONGEST = 5 * S };
     for (uint32_t n = 1; n <= LONGEST; n++) {
         fixture f = set_up(USABLE);
@@ -352,9 +347,8 @@ static void test_defect_3_partial_blocks_are_counted_at_every_length(void **stat
 
 /* ------------------------------------------------------------------------------------- defect 4 */
 
-static void test_defect_4_every_appended_token_is_counted(void **state)
+TEST(test_defect_4_every_appended_token_is_counted)
 {
-    (void)state;
     enum { PROMPT = 3, APPENDED = 40 };
     fixture f = set_up(16);
     const int32_t tokens[PROMPT] = {1, 2, 3};
@@ -429,9 +423,8 @@ static void expect_equal_rows(const fixture *a, kvp_seq of_a, const fixture *b, 
     assert_memory_equal(row_a, row_b, n_a * sizeof *row_a);
 }
 
-static void test_defect_5_colliding_hashes_never_share_a_wrong_block(void **state)
+TEST(test_defect_5_colliding_hashes_never_share_a_wrong_block)
 {
-    (void)state;
     enum { OPEN = 8 };
     static content written[D5_USABLE + 1];
     memset(written, 0, sizeof written);
@@ -472,9 +465,8 @@ static void test_defect_5_colliding_hashes_never_share_a_wrong_block(void **stat
 /* The case itself. Two first units whose hashes are equal as far as look-ups see, followed by the
  * same second unit: nano-vllm compares the second unit's tokens only, and serves the other
  * prefix's KV. */
-static void test_defect_5_a_collision_in_the_first_unit_does_not_carry_to_the_second(void **state)
+TEST(test_defect_5_a_collision_in_the_first_unit_does_not_carry_to_the_second)
 {
-    (void)state;
     enum { FIRST_UNITS = 17 }; /* of 4 bits there are 16: two of them are equal */
     kvp_config config = config_of(2 * FIRST_UNITS);
     config.test_hash_bits = 4;
@@ -499,9 +491,8 @@ static void test_defect_5_a_collision_in_the_first_unit_does_not_carry_to_the_se
 
 /* ------------------------------------------------------------------------------------- defect 6 */
 
-static void test_defect_6_nothing_is_shared_before_it_is_computed(void **state)
+TEST(test_defect_6_nothing_is_shared_before_it_is_computed)
 {
-    (void)state;
     fixture f = set_up(8);
     const int32_t tokens[2 * S] = {1, 2, 3, 4, 5, 6, 7, 8};
     kvp_open_info info;
@@ -529,9 +520,8 @@ static void test_defect_6_nothing_is_shared_before_it_is_computed(void **state)
 }
 
 /* An engine that commits when it schedules takes the commit back when the step fails. */
-static void test_defect_6_a_failed_step_takes_its_commit_back(void **state)
+TEST(test_defect_6_a_failed_step_takes_its_commit_back)
 {
-    (void)state;
     fixture f = set_up(8);
     const int32_t tokens[2 * S] = {1, 2, 3, 4, 5, 6, 7, 8};
     kvp_open_info info;
@@ -596,9 +586,8 @@ static void expect_admission(fixture *f, uint32_t n_tokens, uint32_t verdict, ui
     expect_whole(f);
 }
 
-static void test_defect_7_an_open_that_does_not_fit_says_how_many_blocks_are_missing(void **state)
+TEST(test_defect_7_an_open_that_does_not_fit_says_how_many_blocks_are_missing)
 {
-    (void)state;
     fixture f = set_up(8);
     expect_admission(&f, 8 * S, KVP_ADMIT_OK, 0);
     expect_admission(&f, 8 * S + 1, KVP_ADMIT_NEVER, 1);
@@ -614,9 +603,8 @@ static void test_defect_7_an_open_that_does_not_fit_says_how_many_blocks_are_mis
     tear_down(&f);
 }
 
-static void test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing(void **state)
+TEST(test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing)
 {
-    (void)state;
     fixture f = set_up(3);
     const int32_t tokens[S] = {1, 2, 3, 4};
     const int32_t others[2 * S] = {5, 6, 7, 8, 9, 10, 11, 12};
@@ -647,21 +635,4 @@ static void test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing(v
     tear_down(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defect_1_hits_from_the_middle_keep_the_order_of_the_rest),
-        cmocka_unit_test(test_defect_1_a_hit_touches_no_more_memory_in_a_large_pool),
-        cmocka_unit_test(test_defect_2_an_evicted_block_leaves_nothing_behind),
-        cmocka_unit_test(test_defect_2_old_content_is_computed_anew_after_its_block_was_reused),
-        cmocka_unit_test(test_defect_3_partial_blocks_are_counted_at_every_length),
-        cmocka_unit_test(test_defect_4_every_appended_token_is_counted),
-        cmocka_unit_test(test_defect_5_colliding_hashes_never_share_a_wrong_block),
-        cmocka_unit_test(test_defect_5_a_collision_in_the_first_unit_does_not_carry_to_the_second),
-        cmocka_unit_test(test_defect_6_nothing_is_shared_before_it_is_computed),
-        cmocka_unit_test(test_defect_6_a_failed_step_takes_its_commit_back),
-        cmocka_unit_test(test_defect_7_an_open_that_does_not_fit_says_how_many_blocks_are_missing),
-        cmocka_unit_test(test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -461,9 +461,8 @@ static void check_record(kvp_oplog *log, uint32_t op, kvp_status status)
     }
 }
 
-static void test_round_trip_of_every_call(void **state)
+TEST(test_round_trip_of_every_call)
 {
-    (void)state;
     struct sample_log made;
     sample_write_all(&made);
     kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
@@ -481,9 +480,8 @@ static void test_round_trip_of_every_call(void **state)
     free(made.memory.bytes);
 }
 
-static void test_configuration(void **state)
+TEST(test_configuration)
 {
-    (void)state;
     struct sample_log made;
     sample_begin(&made);
     sample_end(&made);
@@ -506,9 +504,8 @@ static void test_configuration(void **state)
 }
 
 /* Pointers given with nothing behind them, and not given: two things. */
-static void test_null_and_none_differ(void **state)
+TEST(test_null_and_none_differ)
 {
-    (void)state;
     struct sample_log made;
     kvp_record record;
     int at_end;
@@ -553,9 +550,8 @@ static void test_null_and_none_differ(void **state)
 
 /* The arrays of a tree, each given or not; no nodes, with a pointer or without; more room than can
  * be needed. */
-static void test_trees_have_what_was_asked_for(void **state)
+TEST(test_trees_have_what_was_asked_for)
 {
-    (void)state;
     struct sample_log made;
     kvp_record record;
     int at_end;
@@ -598,9 +594,8 @@ static void test_trees_have_what_was_asked_for(void **state)
 }
 
 /* The caller's array as it was where an event has no tokens: nothing of it may be in a log. */
-static void test_tokens_that_no_event_has_are_not_looked_at(void **state)
+TEST(test_tokens_that_no_event_has_are_not_looked_at)
 {
-    (void)state;
     struct sample_log made[2];
     int32_t tokens[SAMPLE_EVENTS * SAMPLE_U];
     memcpy(tokens, sample_event_tokens, sizeof tokens);
@@ -624,9 +619,8 @@ static void test_tokens_that_no_event_has_are_not_looked_at(void **state)
 }
 
 /* Arrays longer than the writer's buffer go past it, in order. */
-static void test_long_arrays(void **state)
+TEST(test_long_arrays)
 {
-    (void)state;
     enum { N = 100000 };
     struct sample_log made;
     kvp_record record;
@@ -685,9 +679,8 @@ static void test_long_arrays(void **state)
 }
 
 /* A cache with recurrent state writes the next version. */
-static void test_a_log_with_states(void **state)
+TEST(test_a_log_with_states)
 {
-    (void)state;
     static const uint8_t kept[] = {60, 0x81, 0x80, 0x40, 0, KVP_CHECKPOINT_MADE};
     static const uint8_t refused[] = {60, 0x81, 0x80, 0x40, 3};
     kvp_config config = sample_config(), read; /* what is read belongs to the log */
@@ -745,9 +738,8 @@ static void test_a_log_with_states(void **state)
 
 /* --------------------------------------------------------------------------------------- frozen */
 
-static void test_the_bytes_are_frozen(void **state)
+TEST(test_the_bytes_are_frozen)
 {
-    (void)state;
     static const uint8_t extend[] = {6, 0x81, 0x80, 0x40, 5, 1, 3, 1,    0, 0, 0, 2,
                                      0, 0,    0,    3,    0, 0, 0, 0x80, 0, 0, 0, 0};
     static const uint8_t swap_in[] = {35, 1, 0x81, 0x80, 0x40, 5, 0, 0xac, 2, 2, 4, 0xf1, 0xa2, 4};
@@ -778,17 +770,4 @@ static void test_the_bytes_are_frozen(void **state)
     free(made.memory.bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip_of_every_call),
-        cmocka_unit_test(test_configuration),
-        cmocka_unit_test(test_null_and_none_differ),
-        cmocka_unit_test(test_trees_have_what_was_asked_for),
-        cmocka_unit_test(test_tokens_that_no_event_has_are_not_looked_at),
-        cmocka_unit_test(test_long_arrays),
-        cmocka_unit_test(test_a_log_with_states),
-        cmocka_unit_test(test_the_bytes_are_frozen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

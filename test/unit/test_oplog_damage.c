@@ -33,9 +33,8 @@ static uint8_t *copy_of(const uint8_t *bytes, size_t n_bytes)
     return copy;
 }
 
-static void test_cut_at_every_byte(void **state)
+TEST(test_cut_at_every_byte)
 {
-    (void)state;
     struct sample_log made;
     sample_begin(&made);
     size_t header_bytes = made.memory.n_bytes;
@@ -70,9 +69,8 @@ static void test_cut_at_every_byte(void **state)
     free(made.memory.bytes);
 }
 
-static void test_flipped_bytes(void **state)
+TEST(test_flipped_bytes)
 {
-    (void)state;
     static const uint8_t masks[] = {0x01, 0x02, 0x10, 0x40, 0x80, 0xff};
     struct sample_log made;
     sample_write_all(&made);
@@ -113,9 +111,8 @@ static void expect_damage(const char *record, size_t n_bytes, size_t at)
 
 #define EXPECT_DAMAGE(record, at) expect_damage(record, sizeof(record) - 1, at)
 
-static void test_hostile_bytes(void **state)
+TEST(test_hostile_bytes)
 {
-    (void)state;
     EXPECT_DAMAGE("\0", 0);                                               /* no call 0 */
     EXPECT_DAMAGE("\x3d", 0);                                             /* 61 is in no log */
     EXPECT_DAMAGE("\x02\x80", 1);                                         /* a varint that is cut */
@@ -145,9 +142,8 @@ static void test_hostile_bytes(void **state)
     EXPECT_DAMAGE("\x2a\x01\x08\x00\x00\x00", 0);                 /* events_read */
 }
 
-static void test_a_damaged_log_is_read_again_from_its_start(void **state)
+TEST(test_a_damaged_log_is_read_again_from_its_start)
 {
-    (void)state;
     struct sample_log made;
     kvp_status status;
     sample_write_all(&made);
@@ -163,9 +159,8 @@ static void test_a_damaged_log_is_read_again_from_its_start(void **state)
     free(made.memory.bytes);
 }
 
-static void test_header_is_looked_at(void **state)
+TEST(test_header_is_looked_at)
 {
-    (void)state;
     struct sample_log made;
     kvp_oplog *log = NULL;
     sample_begin(&made);
@@ -222,9 +217,8 @@ static int write_short(void *context, const void *bytes, size_t n_bytes)
     return kvpi_oplog_memory_write(&sink->memory, bytes, n_bytes);
 }
 
-static void test_a_sink_that_refuses_ends_the_recording(void **state)
+TEST(test_a_sink_that_refuses_ends_the_recording)
 {
-    (void)state;
     struct sample_log whole;
     sample_write_all(&whole);
     for (size_t limit = 0; limit < whole.memory.n_bytes; limit++) {
@@ -259,9 +253,8 @@ static int refuse_one(void *context, const void *bytes, size_t n_bytes)
     return sink->limit-- == 0 ? 1 : kvpi_oplog_memory_write(&sink->memory, bytes, n_bytes);
 }
 
-static void test_a_record_has_no_hole(void **state)
+TEST(test_a_record_has_no_hole)
 {
-    (void)state;
     static int32_t tokens[1000];
     kvp_prompt prompt = sample_prompt();
     prompt.tokens = tokens;
@@ -284,9 +277,8 @@ static void test_a_record_has_no_hole(void **state)
 }
 
 /* A call whose number is behind those of calls that are in no log: whole, and cut. */
-static void test_a_call_behind_those_that_are_in_no_log(void **state)
+TEST(test_a_call_behind_those_that_are_in_no_log)
 {
-    (void)state;
     static const uint8_t told[] = {66, 0x81, 0x80, 0x40, 5, 0};
     kvp_record record;
     kvp_status status;
@@ -310,17 +302,4 @@ static void test_a_call_behind_those_that_are_in_no_log(void **state)
     free(made.memory.bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_flipped_bytes),
-        cmocka_unit_test(test_hostile_bytes),
-        cmocka_unit_test(test_a_damaged_log_is_read_again_from_its_start),
-        cmocka_unit_test(test_header_is_looked_at),
-        cmocka_unit_test(test_a_sink_that_refuses_ends_the_recording),
-        cmocka_unit_test(test_a_record_has_no_hole),
-        cmocka_unit_test(test_a_call_behind_those_that_are_in_no_log),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -13,9 +13,8 @@
 #include "oplog/oplog.h"
 #include "oplog/replay.h"
 
-static void test_recorded_runs_replay_bit_for_bit(void **state)
+TEST(test_recorded_runs_replay_bit_for_bit)
 {
-    (void)state;
     static struct oplog_driver d;
     uint32_t n_ok[OPLOG_DRIVE_CALLS + 1] = {0};
     uint32_t n_moves = 0, n_dropped = 0;
@@ -69,16 +68,14 @@ static void alter_results(uint64_t seed)
     oplog_drive_end(&d);
 }
 
-static void test_altered_results_are_found(void **state)
+TEST(test_altered_results_are_found)
 {
-    (void)state;
     for (uint64_t seed = 2; seed <= 4; seed++)
         alter_results(seed);
 }
 
-static void test_a_cut_log_replays_as_far_as_it_goes(void **state)
+TEST(test_a_cut_log_replays_as_far_as_it_goes)
 {
-    (void)state;
     static struct oplog_driver d;
     oplog_drive_run(&d, 5, 60);
     d.log.n_bytes -= 1;
@@ -158,9 +155,8 @@ static void hostile_calls_on(const kvp_config *config)
     kvpi_oplog_replay_end(&replay);
 }
 
-static void test_hostile_calls_are_harmless(void **state)
+TEST(test_hostile_calls_are_harmless)
 {
-    (void)state;
     for (uint64_t seed = 2; seed <= 4; seed++) {
         kvp_config config = oplog_drive_config(seed);
         hostile_calls_on(&config);
@@ -185,11 +181,5 @@ int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "--write") == 0)
         return write_log(argv);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_runs_replay_bit_for_bit),
-        cmocka_unit_test(test_altered_results_are_found),
-        cmocka_unit_test(test_a_cut_log_replays_as_far_as_it_goes),
-        cmocka_unit_test(test_hostile_calls_are_harmless),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -35,16 +35,14 @@ static void rerun_everything(uint64_t seed)
     oplog_drive_end(&d);
 }
 
-static void test_a_rerun_of_everything_is_the_same_log(void **state)
+TEST(test_a_rerun_of_everything_is_the_same_log)
 {
-    (void)state;
     for (uint64_t seed = 6; seed <= 8; seed++)
         rerun_everything(seed);
 }
 
-static void test_a_rerun_of_some_is_a_log(void **state)
+TEST(test_a_rerun_of_some_is_a_log)
 {
-    (void)state;
     static struct oplog_driver d;
     struct kvpi_oplog_rerun rerun;
     oplog_drive_run(&d, 8, 400);
@@ -81,9 +79,8 @@ static uint64_t append(struct oplog_driver *d, kvp_call call)
 
 /* Without the first open, the second sequence gets its place and handle. The rerun follows it, and
  * leaves out what the first one did. */
-static void test_a_rerun_follows_handles(void **state)
+TEST(test_a_rerun_follows_handles)
 {
-    (void)state;
     static struct oplog_driver d;
     static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8};
     kvp_config config = oplog_drive_small();
@@ -139,9 +136,8 @@ static void test_a_rerun_follows_handles(void **state)
 }
 
 /* The same in every call that names several sequences: the first one is taken out. */
-static void test_a_rerun_follows_handles_of_many(void **state)
+TEST(test_a_rerun_follows_handles_of_many)
 {
-    (void)state;
     static struct oplog_driver d;
     static const int32_t tokens[] = {1, 2, 3, 4};
     static const uint32_t ops[] = {
@@ -220,9 +216,8 @@ static void test_a_rerun_follows_handles_of_many(void **state)
 
 /* Without the first step, the second one gets its number. The rerun follows it, and leaves out what
  * was said of the first one; a step that was never begun stays the number it is. */
-static void test_a_rerun_follows_steps(void **state)
+TEST(test_a_rerun_follows_steps)
 {
-    (void)state;
     static struct oplog_driver d;
     kvp_config config = oplog_drive_config(4);
     memset(&d, 0, sizeof d);
@@ -276,14 +271,4 @@ static void test_a_rerun_follows_steps(void **state)
     oplog_drive_end(&d);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_rerun_of_everything_is_the_same_log),
-        cmocka_unit_test(test_a_rerun_of_some_is_a_log),
-        cmocka_unit_test(test_a_rerun_follows_handles),
-        cmocka_unit_test(test_a_rerun_follows_handles_of_many),
-        cmocka_unit_test(test_a_rerun_follows_steps),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -87,9 +87,8 @@ static void make_seven_events(struct fixture *f)
     open_computed(f, OTHERS, 12);
 }
 
-static void test_events_and_their_tokens(void **state)
+TEST(test_events_and_their_tokens)
 {
-    (void)state;
     static const uint32_t kinds[] = {KVP_EVENT_STORED, KVP_EVENT_STORED, KVP_EVENT_REMOVED,
                                      KVP_EVENT_REMOVED};
     static const int32_t nothing[8];
@@ -120,9 +119,8 @@ static void test_events_and_their_tokens(void **state)
     end(&f);
 }
 
-static void test_a_snapshot_and_its_number(void **state)
+TEST(test_a_snapshot_and_its_number)
 {
-    (void)state;
     struct fixture f;
     begin(&f, KVP_STEPS_ORDERED, 2); /* what is not remembered is in the snapshot all the same */
     make_seven_events(&f);
@@ -146,9 +144,8 @@ static void test_a_snapshot_and_its_number(void **state)
 }
 
 /* Four nodes, three of them on both tiers: more events than nodes. */
-static void test_a_snapshot_of_both_tiers(void **state)
+TEST(test_a_snapshot_of_both_tiers)
 {
-    (void)state;
     struct fixture f;
     begin_with_nodes(&f, 4);
     uint64_t seq = open_computed(&f, TOKENS, 12);
@@ -166,9 +163,8 @@ static void test_a_snapshot_of_both_tiers(void **state)
 }
 
 /* Four nodes, three of them in three groups: more events than nodes on two tiers. */
-static void test_a_snapshot_of_all_groups(void **state)
+TEST(test_a_snapshot_of_all_groups)
 {
-    (void)state;
     struct fixture f;
     kvp_config config = config_of(KVP_STEPS_ORDERED, 16);
     config.max_namespaces = 1;
@@ -191,9 +187,8 @@ static void test_a_snapshot_of_all_groups(void **state)
 }
 
 /* Two groups; the tree 7 -> 8 -> 10, 7 -> 9, of which 7, 8 and 10 are accepted. */
-static void test_a_tree_and_its_moves(void **state)
+TEST(test_a_tree_and_its_moves)
 {
-    (void)state;
     static const int32_t parents[] = {-1, 0, 0, 1};
     static const int32_t last = 3;
     const uint32_t four = 4;
@@ -244,9 +239,8 @@ static void test_a_tree_and_its_moves(void **state)
     end(&f);
 }
 
-static void test_a_window_and_what_it_drops(void **state)
+TEST(test_a_window_and_what_it_drops)
 {
-    (void)state;
     struct fixture f;
     begin(&f, KVP_STEPS_ORDERED, 0);
     uint64_t seq = open_computed(&f, TOKENS, 12);
@@ -262,9 +256,8 @@ static void test_a_window_and_what_it_drops(void **state)
     end(&f);
 }
 
-static void test_a_step_and_its_copies(void **state)
+TEST(test_a_step_and_its_copies)
 {
-    (void)state;
     struct fixture f;
     begin(&f, KVP_STEPS_OVERLAPPED, 0);
     uint64_t seq = open_computed(&f, TOKENS, 6);
@@ -298,9 +291,8 @@ static void test_a_step_and_its_copies(void **state)
     end(&f);
 }
 
-static void test_a_swap_and_its_counts(void **state)
+TEST(test_a_swap_and_its_counts)
 {
-    (void)state;
     struct fixture f;
     begin(&f, KVP_STEPS_ORDERED, 0);
     uint64_t seq = open_computed(&f, TOKENS, 6);
@@ -334,17 +326,4 @@ static void test_a_swap_and_its_counts(void **state)
     end(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events_and_their_tokens),
-        cmocka_unit_test(test_a_snapshot_and_its_number),
-        cmocka_unit_test(test_a_snapshot_of_both_tiers),
-        cmocka_unit_test(test_a_snapshot_of_all_groups),
-        cmocka_unit_test(test_a_tree_and_its_moves),
-        cmocka_unit_test(test_a_window_and_what_it_drops),
-        cmocka_unit_test(test_a_step_and_its_copies),
-        cmocka_unit_test(test_a_swap_and_its_counts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -15,7 +15,7 @@ static uint64_t draw(uint64_t *state)
     return *state;
 }
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
     static kvpi_histogram histogram;
     (void)state;
@@ -40,9 +40,8 @@ static void expect(uint64_t *values, size_t n, const uint64_t expected[5])
     assert_int_equal(p.max, expected[4]);
 }
 
-static void test_nearest_rank(void **state)
+TEST(test_nearest_rank)
 {
-    (void)state;
     expect((uint64_t[]){7}, 1, (uint64_t[]){7, 7, 7, 7, 7});
     expect((uint64_t[]){9, 3}, 2, (uint64_t[]){3, 9, 9, 9, 9});
     expect((uint64_t[]){9, 3, 5}, 3, (uint64_t[]){5, 9, 9, 9, 9});
@@ -58,9 +57,8 @@ static void test_nearest_rank(void **state)
     assert_int_equal(more[100], 101);
 }
 
-static void test_mean(void **state)
+TEST(test_mean)
 {
-    (void)state;
     kvpi_percentiles p = kvpi_percentiles_of((uint64_t[]){1, 2, 6}, 3);
     assert_true(p.mean == 3);
     p = kvpi_percentiles_of((uint64_t[]){UINT64_MAX, UINT64_MAX}, 2);
@@ -98,7 +96,7 @@ static void compare_with_histogram(unsigned bits, size_t n, uint64_t *seed)
                 rough.p99 <= rough.max);
 }
 
-static void test_histogram(void **state)
+TEST(test_histogram)
 {
     uint64_t seed = 20;
     (void)state;
@@ -108,9 +106,8 @@ static void test_histogram(void **state)
 }
 
 /* Every value at a border of classes. */
-static void test_histogram_borders(void **state)
+TEST(test_histogram_borders)
 {
-    (void)state;
     for (unsigned e = 0; e < 64; e++)
         for (int offset = -1; offset <= 1; offset++) {
             kvpi_histogram *histogram = calloc(1, sizeof *histogram);
@@ -125,14 +122,4 @@ static void test_histogram_borders(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_nearest_rank),
-        cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_histogram),
-        cmocka_unit_test(test_histogram_borders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

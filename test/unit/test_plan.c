@@ -67,37 +67,32 @@ static void expect_phases(const struct pair *pairs, size_t n, const uint32_t *ph
 #define EXPECT_PHASES(pairs, ...)                                                                  \
     expect_phases(pairs, sizeof(pairs) / sizeof(*(pairs)), (const uint32_t[]){__VA_ARGS__})
 
-static void test_independent_copies_are_one_phase(void **state)
+TEST(test_independent_copies_are_one_phase)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {3, 4}, {1, 5}};
     EXPECT_PHASES(pairs, 0, 0, 0);
 }
 
-static void test_a_copy_from_what_a_phase_writes_begins_the_next(void **state)
+TEST(test_a_copy_from_what_a_phase_writes_begins_the_next)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {2, 3}, {3, 4}};
     EXPECT_PHASES(pairs, 0, 1, 2);
 }
 
-static void test_a_copy_into_what_a_phase_reads_begins_the_next(void **state)
+TEST(test_a_copy_into_what_a_phase_reads_begins_the_next)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {3, 1}};
     EXPECT_PHASES(pairs, 0, 1);
 }
 
-static void test_a_second_copy_into_a_block_begins_the_next_phase(void **state)
+TEST(test_a_second_copy_into_a_block_begins_the_next_phase)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {3, 2}};
     EXPECT_PHASES(pairs, 0, 1);
 }
 
-static void test_a_phase_begins_only_where_it_must(void **state)
+TEST(test_a_phase_begins_only_where_it_must)
 {
-    (void)state;
     /* 1 and 2 were read and written in phase 0: phase 1 is free to write 1, not to read 3. */
     const struct pair pairs[] = {{1, 2}, {2, 3}, {4, 5}, {6, 1}, {3, 7}};
     EXPECT_PHASES(pairs, 0, 1, 1, 1, 2);
@@ -114,9 +109,8 @@ static void expect_left(struct made *made, const struct pair *pairs, size_t n)
     }
 }
 
-static void test_a_freed_destination_takes_its_copy_out(void **state)
+TEST(test_a_freed_destination_takes_its_copy_out)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {3, 4}, {5, 6}};
     const struct pair left[] = {{1, 2}, {5, 6}};
     struct made made;
@@ -129,9 +123,8 @@ static void test_a_freed_destination_takes_its_copy_out(void **state)
     expect_left(&made, left, 2);
 }
 
-static void test_a_copy_that_a_later_one_reads_stays(void **state)
+TEST(test_a_copy_that_a_later_one_reads_stays)
 {
-    (void)state;
     const struct pair chain[] = {{1, 2}, {2, 3}};
     struct made made;
     make(&made);
@@ -144,9 +137,8 @@ static void test_a_copy_that_a_later_one_reads_stays(void **state)
     assert_int_equal(made.plan.n, 0);
 }
 
-static void test_of_two_copies_into_a_block_only_the_unread_one_goes(void **state)
+TEST(test_of_two_copies_into_a_block_only_the_unread_one_goes)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {2, 3}, {4, 2}};
     const struct pair left[] = {{1, 2}, {2, 3}};
     struct made made;
@@ -156,9 +148,8 @@ static void test_of_two_copies_into_a_block_only_the_unread_one_goes(void **stat
     expect_left(&made, left, 2);
 }
 
-static void test_two_unread_copies_into_a_block_both_go(void **state)
+TEST(test_two_unread_copies_into_a_block_both_go)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}, {3, 4}, {5, 2}};
     const struct pair left[] = {{3, 4}};
     struct made made;
@@ -168,9 +159,8 @@ static void test_two_unread_copies_into_a_block_both_go(void **state)
     expect_left(&made, left, 1);
 }
 
-static void test_a_plan_that_was_taken_is_forgotten(void **state)
+TEST(test_a_plan_that_was_taken_is_forgotten)
 {
-    (void)state;
     const struct pair pairs[] = {{1, 2}};
     const struct pair second[] = {{5, 6}};
     kvp_copy copies[CAPACITY];
@@ -235,9 +225,8 @@ static void compare_and_take(struct made *made, struct model *model)
     model->n = 0;
 }
 
-static void test_random_plans_equal_the_model(void **state)
+TEST(test_random_plans_equal_the_model)
 {
-    (void)state;
     struct made made;
     struct model model = {.n = 0};
     uint32_t random = 1;
@@ -261,20 +250,4 @@ static void test_random_plans_equal_the_model(void **state)
     compare_and_take(&made, &model);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_independent_copies_are_one_phase),
-        cmocka_unit_test(test_a_copy_from_what_a_phase_writes_begins_the_next),
-        cmocka_unit_test(test_a_copy_into_what_a_phase_reads_begins_the_next),
-        cmocka_unit_test(test_a_second_copy_into_a_block_begins_the_next_phase),
-        cmocka_unit_test(test_a_phase_begins_only_where_it_must),
-        cmocka_unit_test(test_a_freed_destination_takes_its_copy_out),
-        cmocka_unit_test(test_a_copy_that_a_later_one_reads_stays),
-        cmocka_unit_test(test_of_two_copies_into_a_block_only_the_unread_one_goes),
-        cmocka_unit_test(test_two_unread_copies_into_a_block_both_go),
-        cmocka_unit_test(test_a_plan_that_was_taken_is_forgotten),
-        cmocka_unit_test(test_random_plans_equal_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -73,9 +73,8 @@ static uint32_t class_after(uint64_t prompt_tokens, uint64_t output_tokens, uint
     return class_of(0);
 }
 
-static void test_output_and_new_tokens(void **state)
+TEST(test_output_and_new_tokens)
 {
-    (void)state;
     assert_int_equal(class_after(2048, 0, 4), 0);
     assert_int_equal(class_after(2048, 31, 4), 0);
     assert_int_equal(class_after(2048, 32, 4), 4);
@@ -94,7 +93,7 @@ static void test_output_and_new_tokens(void **state)
     assert_int_equal(class_after(100, 0, 4), 0); /* more hits than tokens: none are new */
 }
 
-static void test_counts(void **state)
+TEST(test_counts)
 {
     static const uint32_t kinds[] = {0, 1, 2, 2, 3, 3, 3};
     (void)state;
@@ -108,9 +107,8 @@ static void test_counts(void **state)
 }
 
 /* Content that lost its block is known by its group, for 16 C references; and is not new then. */
-static void test_counts_outlive_blocks(void **state)
+TEST(test_counts_outlive_blocks)
 {
-    (void)state;
     for (uint32_t others = 1022; others <= 1023; others++) {
         make(64, 512);
         use_one(7, 1, 0);
@@ -132,9 +130,8 @@ static void test_counts_outlive_blocks(void **state)
 }
 
 /* A block that stayed in the cache that long begins anew, too. */
-static void test_counts_end(void **state)
+TEST(test_counts_end)
 {
-    (void)state;
     for (uint32_t others = 1022; others <= 1023; others++) {
         make(64, 512);
         use_one(7, 1, 0);
@@ -149,7 +146,7 @@ static void test_counts_end(void **state)
 
 /* Blocks of 16 tokens: 32 are a group, and what is behind the last whole one is known while it has
  * its block only. */
-static void test_groups(void **state)
+TEST(test_groups)
 {
     uint32_t blocks[80], others[80];
     const uint32_t names[2] = {11, 22};
@@ -186,7 +183,7 @@ static void test_groups(void **state)
 }
 
 /* What leads a prompt counts: not what comes behind a group that is not known, or in the output. */
-static void test_lead(void **state)
+TEST(test_lead)
 {
     const uint32_t blocks[3] = {0, 1, 2};
     const uint32_t first[3] = {1, 2, 3}, second[3] = {9, 2, 3};
@@ -208,7 +205,7 @@ static void test_lead(void **state)
 }
 
 /* Two groups of one request that have one name are one. */
-static void test_one_name(void **state)
+TEST(test_one_name)
 {
     const uint32_t blocks[2] = {0, 1}, names[2] = {5, 5};
     (void)state;
@@ -226,7 +223,7 @@ static void test_one_name(void **state)
 }
 
 /* Requests without a whole group take room in LRU's cache, too. */
-static void test_loose_blocks(void **state)
+TEST(test_loose_blocks)
 {
     uint32_t blocks[32];
     const uint32_t names[1] = {5};
@@ -361,9 +358,8 @@ static uint32_t choose_at_random(uint64_t seed)
     return n_young;
 }
 
-static void test_choose(void **state)
+TEST(test_choose)
 {
-    (void)state;
     uint32_t n_young = 0;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         n_young += choose_at_random(seed);
@@ -372,9 +368,8 @@ static void test_choose(void **state)
 }
 
 /* Of two that are worth the same the older goes, in whatever class it is. */
-static void test_choose_older(void **state)
+TEST(test_choose_older)
 {
-    (void)state;
     for (uint32_t older = 1; older <= 2; older++) {
         make(64, 512);
         policy->references = 200;
@@ -395,7 +390,7 @@ static void test_choose_older(void **state)
 
 /* The youngest goes because the oldest is worth much more. When the oldest is hit, it is beside one
  * that is worth as little: what was chosen is chosen anew. */
-static void test_choose_when_another_leaves(void **state)
+TEST(test_choose_when_another_leaves)
 {
     static const uint32_t now[3] = {1000, 110, 100}, best[3] = {1000, 1100, 2000};
     (void)state;
@@ -419,9 +414,8 @@ static void test_choose_when_another_leaves(void **state)
 }
 
 /* A value is not used longer than it holds: time passes, the index changes. */
-static void test_choose_again(void **state)
+TEST(test_choose_again)
 {
-    (void)state;
     make(16, 512);
     policy->references = 100;
     policy->changes = 1;
@@ -507,9 +501,8 @@ static void follow_at_random(uint64_t seed, uint32_t *n_known)
     }
 }
 
-static void test_follow(void **state)
+TEST(test_follow)
 {
-    (void)state;
     uint32_t n_known = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         follow_at_random(seed, &n_known);
@@ -518,9 +511,8 @@ static void test_follow(void **state)
 }
 
 /* As long as it has seen less than twice its size, the oldest goes. */
-static void test_cold(void **state)
+TEST(test_cold)
 {
-    (void)state;
     make(10, 512);
     for (uint32_t i = 0; i < 19; i++) {
         const uint32_t block = i < 10 ? i : kvpi_policy_choose(policy, 0);
@@ -540,9 +532,8 @@ static void test_cold(void **state)
 }
 
 /* A block that something else than a use has released keeps its class, and is the youngest. */
-static void test_touch(void **state)
+TEST(test_touch)
 {
-    (void)state;
     make(8, 512);
     for (uint32_t b = 0; b < 3; b++) {
         use_one(b, b, 0);
@@ -560,9 +551,8 @@ static void test_touch(void **state)
 /* ------------------------------------------------------------------------------- gate and guard */
 
 /* Of a hundred groups that come back LRU had lost `late`. */
-static void test_gate(void **state)
+TEST(test_gate)
 {
-    (void)state;
     for (uint32_t late = 5; late <= 6; late++) {
         make(8, 512);
         policy->returned = 100;
@@ -589,9 +579,8 @@ static void test_gate(void **state)
 }
 
 /* Late is what LRU has lost, at any age. */
-static void test_late(void **state)
+TEST(test_late)
 {
-    (void)state;
     make(8, 512);
     for (uint32_t i = 0; i < 9; i++) {
         use_one(i % 8, i, 0);
@@ -612,9 +601,8 @@ static int64_t in_blocks(int64_t credit)
 
 /* LRU hits and this does not: until 8/8 + 2048 blocks are lost. Then LRU, until they are paid back
  * at a half percent of its hits. */
-static void test_guard(void **state)
+TEST(test_guard)
 {
-    (void)state;
     make(8, 512);
     policy->ungated = 1;
     use_one(0, 1, 0);
@@ -638,9 +626,8 @@ static void test_guard(void **state)
 }
 
 /* What is gained can be lost again, up to 8/4 + 2048 blocks. */
-static void test_credit(void **state)
+TEST(test_credit)
 {
-    (void)state;
     make(8, 512);
     for (uint32_t i = 0; i < 3000; i++) {
         use_one(0, i, 1); /* hits that LRU does not have */
@@ -652,9 +639,8 @@ static void test_credit(void **state)
 }
 
 /* After 2^25 tokens what was learned before weighs half. */
-static void test_halved(void **state)
+TEST(test_halved)
 {
-    (void)state;
     make(8, 65536); /* 512 blocks of them */
     for (uint32_t i = 0; i < 511; i++) {
         use_one(0, 1, i > 0);
@@ -694,7 +680,7 @@ static uint64_t go_on(struct kvpi_policy *p, uint64_t seed)
 }
 
 /* The same calls give the same blocks; of a byte copy, elsewhere, too. */
-static void test_copy(void **state)
+TEST(test_copy)
 {
     static struct made copy;
     uint64_t sums[2];
@@ -729,9 +715,8 @@ static void expect_wrong(void *field, const void *value, size_t size, const char
 #define EXPECT_WRONG(field, wrong, rule)                                                           \
     expect_wrong(&(field), &(__typeof__(field)){wrong}, sizeof(field), rule)
 
-static void test_audit(void **state)
+TEST(test_audit)
 {
-    (void)state;
     make(64, 512);
     for (uint32_t b = 0; b < 32; b++) {
         kvpi_policy_queue(policy, 0, b);
@@ -757,31 +742,4 @@ static void test_audit(void **state)
     EXPECT_WRONG(policy->order[0].filled, 0, "O");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_output_and_new_tokens),
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_counts_outlive_blocks),
-        cmocka_unit_test(test_counts_end),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_lead),
-        cmocka_unit_test(test_loose_blocks),
-        cmocka_unit_test(test_choose),
-        cmocka_unit_test(test_choose_older),
-        cmocka_unit_test(test_choose_when_another_leaves),
-        cmocka_unit_test(test_one_name),
-        cmocka_unit_test(test_choose_again),
-        cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_touch),
-        cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_guard),
-        cmocka_unit_test(test_credit),
-        cmocka_unit_test(test_halved),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_audit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -151,26 +151,23 @@ static uint64_t run(uint64_t seed, uint32_t n_blocks, uint32_t n_names)
     return now;
 }
 
-static void test_small(void **state)
+TEST(test_small)
 {
-    (void)state;
     assert_true(run(1, 64, NAMES) > 100 * 64); /* the ring went round many times */
     run(2, 30, NAMES);
     run(3, 300, NAMES);
 }
 
 /* Units of two references, and then of four. */
-static void test_units(void **state)
+TEST(test_units)
 {
-    (void)state;
     run(4, 8200, NAMES);
     run(5, 16384, NAMES);
 }
 
 /* More groups than references: the oldest go before their time, and LRU is left with the rest. */
-static void test_full(void **state)
+TEST(test_full)
 {
-    (void)state;
     make(8, 4);
     const uint32_t most = made.ghost.n_places - 1;
     for (uint32_t i = 0; i < 3 * most; i++) {
@@ -186,9 +183,8 @@ static void test_full(void **state)
 }
 
 /* The ring has room for all that 16 C references and a request of C can enter. */
-static void test_room(void **state)
+TEST(test_room)
 {
-    (void)state;
     make(100, 1);
     assert_true(made.ghost.n_places > 17 * 100);
     make(100, 32);
@@ -217,9 +213,8 @@ static void expect_wrong(void *field, const void *value, size_t size, const char
 #define EXPECT_WRONG(field, wrong, rule)                                                           \
     expect_wrong(&(field), &(__typeof__(field)){wrong}, sizeof(field), rule)
 
-static void test_audit(void **state)
+TEST(test_audit)
 {
-    (void)state;
     const uint64_t now = run(6, 64, NAMES);
     struct kvpi_ghost *ghost = &made.ghost;
     const uint32_t newest = ghost->head == 0 ? ghost->n_places - 1 : ghost->head - 1;
@@ -243,11 +238,4 @@ static void test_audit(void **state)
     EXPECT_WRONG(entry->blocks, (uint16_t)(entry->blocks + 1), "G4");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small), cmocka_unit_test(test_units), cmocka_unit_test(test_full),
-        cmocka_unit_test(test_room),  cmocka_unit_test(test_audit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

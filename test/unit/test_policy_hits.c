@@ -15,9 +15,8 @@ static const double edges[BINS + 1] = {0,  1,  1.5, 2,  3,  4,  6,   8,   12,
 
 /* ------------------------------------------------------------------------------------- the bins */
 
-static void test_edges(void **state)
+TEST(test_edges)
 {
-    (void)state;
     for (uint32_t b = 0; b <= BINS; b++) {
         assert_true(kvpi_bins_32nds(b) == (uint32_t)(2 * edges[b]));
         assert_true(kvpi_bins_edge(1600, b) == (uint64_t)(100 * edges[b]));
@@ -27,7 +26,7 @@ static void test_edges(void **state)
 }
 
 /* Every age of some sizes, those that leave bins empty among them. */
-static void test_bins_of_ages(void **state)
+TEST(test_bins_of_ages)
 {
     static const uint32_t sizes[] = {1, 2, 3, 7, 16, 31, 32, 33, 100, 4097};
     (void)state;
@@ -45,9 +44,8 @@ static void test_bins_of_ages(void **state)
     }
 }
 
-static void test_units(void **state)
+TEST(test_units)
 {
-    (void)state;
     assert_int_equal(kvpi_bins_shift(1), 0);
     assert_int_equal(kvpi_bins_shift(8191), 0);
     assert_int_equal(kvpi_bins_shift(8192), 1);
@@ -146,7 +144,7 @@ static void expect_index(const struct kvpi_hits *hits)
 }
 
 /* At first every class is worth the same, at every age. */
-static void test_index_of_nothing(void **state)
+TEST(test_index_of_nothing)
 {
     struct kvpi_hits hits;
     (void)state;
@@ -170,7 +168,7 @@ static void count(struct kvpi_hits *hits, uint32_t class_, uint32_t bin, uint32_
 }
 
 /* Classes that differ in how much comes back and when: nothing, all at once, late, at random. */
-static void test_index_of_counts(void **state)
+TEST(test_index_of_counts)
 {
     static struct kvpi_hits hits;
     uint64_t random = 7;
@@ -194,7 +192,7 @@ static void test_index_of_counts(void **state)
 }
 
 /* As much as is ever counted before it is halved: nothing overflows. */
-static void test_index_of_many(void **state)
+TEST(test_index_of_many)
 {
     static struct kvpi_hits hits;
     const uint32_t most = KVPI_HITS_MOST;
@@ -215,7 +213,7 @@ static void test_index_of_many(void **state)
 }
 
 /* Some classes at a time, in turn. */
-static void test_turns(void **state)
+TEST(test_turns)
 {
     static struct kvpi_hits hits, before;
     (void)state;
@@ -234,7 +232,7 @@ static void test_turns(void **state)
     expect_index(&hits);
 }
 
-static void test_halve(void **state)
+TEST(test_halve)
 {
     static struct kvpi_hits hits;
     (void)state;
@@ -266,7 +264,7 @@ static void expect_wrong(struct kvpi_hits *hits, uint32_t *field, uint32_t value
     assert_null(kvpi_hits_check(hits));
 }
 
-static void test_audit(void **state)
+TEST(test_audit)
 {
     static struct kvpi_hits hits;
     (void)state;
@@ -281,14 +279,4 @@ static void test_audit(void **state)
     expect_wrong(&hits, &hits.turn, CLASSES, "P3");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),           cmocka_unit_test(test_bins_of_ages),
-        cmocka_unit_test(test_units),           cmocka_unit_test(test_index_of_nothing),
-        cmocka_unit_test(test_index_of_counts), cmocka_unit_test(test_index_of_many),
-        cmocka_unit_test(test_turns),           cmocka_unit_test(test_halve),
-        cmocka_unit_test(test_audit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

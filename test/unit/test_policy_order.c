@@ -86,16 +86,15 @@ static void run(uint64_t seed, uint32_t n_classes, uint32_t n_stamps)
     }
 }
 
-static void test_random(void **state)
+TEST(test_random)
 {
-    (void)state;
     run(1, 2, 1000000);
     run(2, 1, 3);
     run(3, 64, 50);
 }
 
 /* From the old end to the young one: each block in turn. */
-static void test_in_order(void **state)
+TEST(test_in_order)
 {
     static struct made made;
     (void)state;
@@ -112,7 +111,7 @@ static void test_in_order(void **state)
 }
 
 /* Ascending stamps, which a tree without priorities makes a list of: 3 log2 of 300 is 25. */
-static void test_depth(void **state)
+TEST(test_depth)
 {
     static struct made made;
     (void)state;
@@ -145,7 +144,7 @@ static void expect_wrong(struct made *made, void *field, const void *value, size
 #define EXPECT_WRONG(made, field, wrong, rule)                                                     \
     expect_wrong(made, &(field), &(__typeof__(field)){wrong}, sizeof(field), rule)
 
-static void test_audit(void **state)
+TEST(test_audit)
 {
     static struct made made;
     (void)state;
@@ -182,7 +181,7 @@ static void test_audit(void **state)
 }
 
 /* Two blocks alone: the one of higher priority is above, or the tree is wrong. */
-static void test_audit_of_two(void **state)
+TEST(test_audit_of_two)
 {
     static struct made made;
     (void)state;
@@ -207,12 +206,4 @@ static void test_audit_of_two(void **state)
     assert_memory_equal(kvpi_order_check(&made.order), "O1", 2);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),       cmocka_unit_test(test_in_order),
-        cmocka_unit_test(test_depth),        cmocka_unit_test(test_audit),
-        cmocka_unit_test(test_audit_of_two),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -237,7 +237,7 @@ static void live(uint32_t n_requests, uint32_t longest)
     compare();
 }
 
-static void test_small(void **state)
+TEST(test_small)
 {
     plain_policy seen = {0};
     (void)state;
@@ -264,9 +264,8 @@ static void test_small(void **state)
 }
 
 /* Groups of several blocks, and blocks behind them. */
-static void test_groups(void **state)
+TEST(test_groups)
 {
-    (void)state;
     all.state = 77;
     make(600, 64);
     assert_int_equal(all.policy->group_blocks, 4);
@@ -275,9 +274,8 @@ static void test_groups(void **state)
 }
 
 /* Stamps of entries in units of two references. */
-static void test_large(void **state)
+TEST(test_large)
 {
-    (void)state;
     all.state = 78;
     make(8500, 16);
     assert_int_equal(kvpi_bins_shift(8500), 1);
@@ -291,10 +289,5 @@ int main(int argc, char **argv)
         first_seed = (uint32_t)strtoul(argv[1], NULL, 10);
         n_seeds = (uint32_t)strtoul(argv[2], NULL, 10);
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_large),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -97,9 +97,8 @@ static uint64_t generation(const struct made *made, uint32_t block)
 
 /* --------------------------------------------------------------------------------------- orders */
 
-static void test_a_new_pool_is_free_in_ascending_order(void **state)
+TEST(test_a_new_pool_is_free_in_ascending_order)
 {
-    (void)state;
     struct made made;
     make(&made);
     EXPECT_QUEUE(&made, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -114,9 +113,8 @@ static void test_a_new_pool_is_free_in_ascending_order(void **state)
     assert_int_equal(kvpi_pool_victim(&made.pool), 0);
 }
 
-static void test_the_smallest_pool_has_one_block(void **state)
+TEST(test_the_smallest_pool_has_one_block)
 {
-    (void)state;
     struct made made;
     make_many(&made, 2);
     EXPECT_QUEUE(&made, 0, 1);
@@ -126,9 +124,8 @@ static void test_the_smallest_pool_has_one_block(void **state)
     EXPECT_QUEUE(&made, 0, 1);
 }
 
-static void test_free_goes_to_the_head_and_cached_to_the_tail(void **state)
+TEST(test_free_goes_to_the_head_and_cached_to_the_tail)
 {
-    (void)state;
     struct made made;
     make(&made);
     for (uint32_t b = 1; b <= 4; b++) {
@@ -147,9 +144,8 @@ static void test_free_goes_to_the_head_and_cached_to_the_tail(void **state)
     expect_counts(&made, 5, 2, 0);
 }
 
-static void test_the_lowest_class_is_taken_first_and_free_before_cached(void **state)
+TEST(test_the_lowest_class_is_taken_first_and_free_before_cached)
 {
-    (void)state;
     struct made made;
     const uint32_t classes[] = {7, 0, 3, 3, 1, 0, 7};
     const uint32_t order[] = {2, 6, 5, 3, 4, 1, 7};
@@ -173,9 +169,8 @@ static void test_the_lowest_class_is_taken_first_and_free_before_cached(void **s
     EXPECT_QUEUE(&made, 0, 7, 1);
 }
 
-static void test_hits_leave_the_queue_from_anywhere(void **state)
+TEST(test_hits_leave_the_queue_from_anywhere)
 {
-    (void)state;
     struct made made;
     make(&made);
     take_all(&made);
@@ -197,9 +192,8 @@ static void test_hits_leave_the_queue_from_anywhere(void **state)
     EXPECT_QUEUE(&made, 0, 2, 3, 5, 6, 4);
 }
 
-static void test_the_last_block_of_a_class_empties_it(void **state)
+TEST(test_the_last_block_of_a_class_empties_it)
 {
-    (void)state;
     struct made made;
     make_many(&made, 3);
     (void)leave_cached(&made, 5);
@@ -211,9 +205,8 @@ static void test_the_last_block_of_a_class_empties_it(void **state)
     expect_counts(&made, 0, 0, 2);
 }
 
-static void test_retain_decides_where_a_held_block_will_wait(void **state)
+TEST(test_retain_decides_where_a_held_block_will_wait)
 {
-    (void)state;
     struct made made;
     make(&made);
     take_all(&made);
@@ -226,9 +219,8 @@ static void test_retain_decides_where_a_held_block_will_wait(void **state)
     EXPECT_QUEUE(&made, 2, 3);
 }
 
-static void test_a_cached_block_that_loses_its_content_goes_to_the_head(void **state)
+TEST(test_a_cached_block_that_loses_its_content_goes_to_the_head)
 {
-    (void)state;
     struct made made;
     make(&made);
     const uint32_t block = leave_cached(&made, 4);
@@ -240,9 +232,8 @@ static void test_a_cached_block_that_loses_its_content_goes_to_the_head(void **s
 
 /* ---------------------------------------------------------------------------------- generations */
 
-static void test_the_generation_rises_when_content_is_lost_and_only_then(void **state)
+TEST(test_the_generation_rises_when_content_is_lost_and_only_then)
 {
-    (void)state;
     struct made made;
     make(&made);
     const uint32_t block = take(&made, 0);
@@ -268,9 +259,8 @@ static void test_the_generation_rises_when_content_is_lost_and_only_then(void **
 }
 
 /* It lies in two halves. */
-static void test_the_generation_has_64_bits(void **state)
+TEST(test_the_generation_has_64_bits)
 {
-    (void)state;
     struct made made;
     make(&made);
     const uint32_t block = take(&made, 0);
@@ -289,9 +279,8 @@ static void test_the_generation_has_64_bits(void **state)
     assert_int_equal(generation(&made, block), 0);
 }
 
-static void test_content_of_a_held_block_may_come_and_go(void **state)
+TEST(test_content_of_a_held_block_may_come_and_go)
 {
-    (void)state;
     struct made made;
     make(&made);
     const uint32_t block = take(&made, 0);
@@ -302,9 +291,8 @@ static void test_content_of_a_held_block_may_come_and_go(void **state)
     expect_counts(&made, 6, 0, 1);
 }
 
-static void test_reset_frees_everything_in_ascending_order(void **state)
+TEST(test_reset_frees_everything_in_ascending_order)
 {
-    (void)state;
     struct made made;
     make(&made);
     (void)leave_cached(&made, 3); /* 1: had content */
@@ -320,9 +308,8 @@ static void test_reset_frees_everything_in_ascending_order(void **state)
 
 /* ----------------------------------------------------------------------------------------- runs */
 
-static void test_a_run_of_releases_stops_at_what_becomes_free(void **state)
+TEST(test_a_run_of_releases_stops_at_what_becomes_free)
 {
-    (void)state;
     struct made made;
     const int32_t row[] = {1, 2, 3, 4, 5};
     uint32_t n_cached = 10;
@@ -344,9 +331,8 @@ static void test_a_run_of_releases_stops_at_what_becomes_free(void **state)
     expect_counts(&made, 0, 2, 5);
 }
 
-static void test_a_long_run_goes_last_to_first(void **state)
+TEST(test_a_long_run_goes_last_to_first)
 {
-    (void)state;
     struct made made;
     int32_t row[MANY - 1];
     uint32_t n_cached = 0;
@@ -364,9 +350,8 @@ static void test_a_long_run_goes_last_to_first(void **state)
 }
 
 /* Runs whose blocks have one holder, or several: any four, with any counts, in a class. */
-static void test_shared_blocks_of_a_run_stay_held(void **state)
+TEST(test_shared_blocks_of_a_run_stay_held)
 {
-    (void)state;
     for (uint32_t counts = 0; counts < 1024; counts++) {
         struct made made;
         int32_t row[5];
@@ -511,9 +496,8 @@ static void step(struct made *made, struct model *m, uint32_t what, uint32_t blo
     }
 }
 
-static void test_random_steps_equal_the_model(void **state)
+TEST(test_random_steps_equal_the_model)
 {
-    (void)state;
     static struct made made;
     static struct model model;
     uint64_t random = 1;
@@ -633,9 +617,8 @@ static void break_lost_block(struct made *made)
     kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1);
 }
 
-static void test_the_check_sees_every_planted_fault(void **state)
+TEST(test_the_check_sees_every_planted_fault)
 {
-    (void)state;
     const struct {
         void (*plant)(struct made *made);
         const char *invariant;
@@ -660,26 +643,4 @@ static void test_the_check_sees_every_planted_fault(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_new_pool_is_free_in_ascending_order),
-        cmocka_unit_test(test_the_smallest_pool_has_one_block),
-        cmocka_unit_test(test_free_goes_to_the_head_and_cached_to_the_tail),
-        cmocka_unit_test(test_the_lowest_class_is_taken_first_and_free_before_cached),
-        cmocka_unit_test(test_hits_leave_the_queue_from_anywhere),
-        cmocka_unit_test(test_the_last_block_of_a_class_empties_it),
-        cmocka_unit_test(test_retain_decides_where_a_held_block_will_wait),
-        cmocka_unit_test(test_a_cached_block_that_loses_its_content_goes_to_the_head),
-        cmocka_unit_test(test_the_generation_rises_when_content_is_lost_and_only_then),
-        cmocka_unit_test(test_the_generation_has_64_bits),
-        cmocka_unit_test(test_content_of_a_held_block_may_come_and_go),
-        cmocka_unit_test(test_reset_frees_everything_in_ascending_order),
-        cmocka_unit_test(test_a_run_of_releases_stops_at_what_becomes_free),
-        cmocka_unit_test(test_a_long_run_goes_last_to_first),
-        cmocka_unit_test(test_shared_blocks_of_a_run_stay_held),
-        cmocka_unit_test(test_random_steps_equal_the_model),
-        cmocka_unit_test(test_the_check_sees_every_planted_fault),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -83,9 +83,8 @@ static void attach(struct made *made, uint32_t index, uint32_t block)
 
 /* ----------------------------------------------------------------------------------------- find */
 
-static void test_a_node_keeps_what_it_was_made_of(void **state)
+TEST(test_a_node_keeps_what_it_was_made_of)
 {
-    (void)state;
     struct made made;
     int32_t tokens[U];
     make(&made, 1);
@@ -100,9 +99,8 @@ static void test_a_node_keeps_what_it_was_made_of(void **state)
     assert_int_equal(made.prefix.n_used, 3);
 }
 
-static void test_parent_tokens_and_hash_decide_however_few_bits_of_it_count(void **state)
+TEST(test_parent_tokens_and_hash_decide_however_few_bits_of_it_count)
 {
-    (void)state;
     for (uint32_t bits = 0; bits <= 4; bits++) {
         struct made made;
         make(&made, 1);
@@ -121,9 +119,8 @@ static void test_parent_tokens_and_hash_decide_however_few_bits_of_it_count(void
     }
 }
 
-static void test_an_equal_tag_that_is_not_the_prefix_counts_as_collision(void **state)
+TEST(test_an_equal_tag_that_is_not_the_prefix_counts_as_collision)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     (void)add(&made, made.root, 7, 1);
@@ -141,9 +138,8 @@ static struct kvpi_key key_of(uint32_t type, int32_t offset, uint32_t n_bytes, u
     return key;
 }
 
-static void test_keys_decide_by_every_field(void **state)
+TEST(test_keys_decide_by_every_field)
 {
-    (void)state;
     struct made made;
     int32_t tokens[U];
     const kvp_hash hash = hash_of_tag(9);
@@ -172,9 +168,8 @@ static void test_keys_decide_by_every_field(void **state)
     assert_int_equal(kvpi_prefix_find(&made.prefix, made.root, &hash, &unit), KVPI_NO_NODE);
 }
 
-static void test_private_nodes_are_never_found(void **state)
+TEST(test_private_nodes_are_never_found)
 {
-    (void)state;
     struct made made;
     int32_t tokens[U];
     const kvp_hash zero = {{0}};
@@ -197,9 +192,8 @@ struct entry {
 };
 
 /* Two lines: entries are passed on from each to the other. (test_prefix_tags.c has longer runs.) */
-static void test_the_index_equals_an_array_under_random_changes(void **state)
+TEST(test_the_index_equals_an_array_under_random_changes)
 {
-    (void)state;
     static const uint32_t masks[] = {UINT32_MAX, 0, 1, 0xC0000000u, 0xFFFFFFF0u};
     for (size_t m = 0; m < sizeof(masks) / sizeof(*masks); m++) {
         struct made made;
@@ -235,9 +229,8 @@ static void test_the_index_equals_an_array_under_random_changes(void **state)
 
 /* ---------------------------------------------------------------------------- life of the nodes */
 
-static void test_nodes_run_out_and_come_back_last_freed_first(void **state)
+TEST(test_nodes_run_out_and_come_back_last_freed_first)
 {
-    (void)state;
     struct made made;
     uint32_t nodes[NODES];
     const kvp_hash hash = hash_of_tag(3);
@@ -260,9 +253,8 @@ static void test_nodes_run_out_and_come_back_last_freed_first(void **state)
     assert_int_equal(find(&made, made.root, 3, 3), KVPI_NO_NODE);
 }
 
-static void test_a_death_goes_up_as_far_as_nothing_keeps_it(void **state)
+TEST(test_a_death_goes_up_as_far_as_nothing_keeps_it)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
@@ -289,9 +281,8 @@ static void test_a_death_goes_up_as_far_as_nothing_keeps_it(void **state)
     assert_int_equal(made.prefix.n_used, 0);
 }
 
-static void test_a_closed_root_lives_as_long_as_what_hangs_from_it(void **state)
+TEST(test_a_closed_root_lives_as_long_as_what_hangs_from_it)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
@@ -303,9 +294,8 @@ static void test_a_closed_root_lives_as_long_as_what_hangs_from_it(void **state)
     assert_int_equal(made.prefix.n_used, 0);
 }
 
-static void test_a_withdrawn_node_lives_but_is_not_found(void **state)
+TEST(test_a_withdrawn_node_lives_but_is_not_found)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
@@ -321,9 +311,8 @@ static void test_a_withdrawn_node_lives_but_is_not_found(void **state)
     assert_int_equal(made.prefix.n_used, 2);
 }
 
-static void test_reset_forgets_every_node(void **state)
+TEST(test_reset_forgets_every_node)
 {
-    (void)state;
     struct made made;
     const kvp_hash hash = hash_of_tag(0);
     make(&made, 1);
@@ -342,9 +331,8 @@ static void test_reset_forgets_every_node(void **state)
 
 /* ----------------------------------------------------------------------------------- duplicates */
 
-static void test_the_oldest_duplicate_takes_the_place(void **state)
+TEST(test_the_oldest_duplicate_takes_the_place)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
@@ -362,9 +350,8 @@ static void test_the_oldest_duplicate_takes_the_place(void **state)
     assert_int_equal(node(&made, a)->at[KVP_DEVICE].block, 0);
 }
 
-static void test_striking_a_duplicate_keeps_the_order_of_the_rest(void **state)
+TEST(test_striking_a_duplicate_keeps_the_order_of_the_rest)
 {
-    (void)state;
     const uint32_t left[3][2] = {{3, 4}, {2, 4}, {2, 3}}; /* the oldest, the middle, the youngest */
     for (uint32_t struck = 0; struck < 3; struck++) {
         struct made made;
@@ -382,9 +369,8 @@ static void test_striking_a_duplicate_keeps_the_order_of_the_rest(void **state)
     }
 }
 
-static void test_units_of_a_block_are_struck_from_a_place_on(void **state)
+TEST(test_units_of_a_block_are_struck_from_a_place_on)
 {
-    (void)state;
     struct made made;
     uint32_t path[3];
     make(&made, 3);
@@ -405,9 +391,8 @@ static void test_units_of_a_block_are_struck_from_a_place_on(void **state)
     assert_int_equal(kvpi_prefix_detach(&made.prefix, path[1], KVP_DEVICE), 0);
 }
 
-static void test_without_duplicates_there_is_nothing_to_strike(void **state)
+TEST(test_without_duplicates_there_is_nothing_to_strike)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     made.prefix.has_dups = 0;
@@ -417,9 +402,8 @@ static void test_without_duplicates_there_is_nothing_to_strike(void **state)
     kvpi_prefix_reset(&made.prefix);
 }
 
-static void test_nodes_of_two_lines_begin_at_an_odd_line(void **state)
+TEST(test_nodes_of_two_lines_begin_at_an_odd_line)
 {
-    (void)state;
     for (size_t lines = 0; lines < 2; lines++) {
         struct kvpi_layout layout = {0, 0};
         struct kvpi_prefix prefix = {.unit_tokens = 16,
@@ -434,25 +418,4 @@ static void test_nodes_of_two_lines_begin_at_an_odd_line(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_node_keeps_what_it_was_made_of),
-        cmocka_unit_test(test_parent_tokens_and_hash_decide_however_few_bits_of_it_count),
-        cmocka_unit_test(test_an_equal_tag_that_is_not_the_prefix_counts_as_collision),
-        cmocka_unit_test(test_keys_decide_by_every_field),
-        cmocka_unit_test(test_private_nodes_are_never_found),
-        cmocka_unit_test(test_the_index_equals_an_array_under_random_changes),
-        cmocka_unit_test(test_nodes_run_out_and_come_back_last_freed_first),
-        cmocka_unit_test(test_a_death_goes_up_as_far_as_nothing_keeps_it),
-        cmocka_unit_test(test_a_closed_root_lives_as_long_as_what_hangs_from_it),
-        cmocka_unit_test(test_a_withdrawn_node_lives_but_is_not_found),
-        cmocka_unit_test(test_reset_forgets_every_node),
-        cmocka_unit_test(test_the_oldest_duplicate_takes_the_place),
-        cmocka_unit_test(test_striking_a_duplicate_keeps_the_order_of_the_rest),
-        cmocka_unit_test(test_units_of_a_block_are_struck_from_a_place_on),
-        cmocka_unit_test(test_without_duplicates_there_is_nothing_to_strike),
-        cmocka_unit_test(test_nodes_of_two_lines_begin_at_an_odd_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -105,9 +105,8 @@ static uint32_t draw_tag(struct made *made)
     }
 }
 
-static void test_it_equals_a_list_under_random_changes(void **state)
+TEST(test_it_equals_a_list_under_random_changes)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct made made;
         make(&made, seed);
@@ -129,9 +128,8 @@ static void test_it_equals_a_list_under_random_changes(void **state)
 }
 
 /* Each line was full when an entry came that belonged there: none of them ends a search. */
-static void test_a_search_ends_where_it_began(void **state)
+TEST(test_a_search_ends_where_it_began)
 {
-    (void)state;
     struct made made;
     make(&made, 1);
     for (uint32_t home = 0; home < LINES; home++) {
@@ -147,9 +145,8 @@ static void test_a_search_ends_where_it_began(void **state)
     }
 }
 
-static void test_there_are_two_places_for_a_node(void **state)
+TEST(test_there_are_two_places_for_a_node)
 {
-    (void)state;
     for (uint32_t n_nodes = 1; n_nodes < 2000; n_nodes += 7) {
         struct kvpi_tags tags;
         struct kvpi_layout layout = {0, 0};
@@ -159,12 +156,4 @@ static void test_there_are_two_places_for_a_node(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_equals_a_list_under_random_changes),
-        cmocka_unit_test(test_a_search_ends_where_it_began),
-        cmocka_unit_test(test_there_are_two_places_for_a_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

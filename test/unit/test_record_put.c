@@ -26,9 +26,8 @@ static void check_element(const void *data, const uint8_t *expected, enum kvpi_e
     assert_int_equal(stored[KVPI_ELEMENT_BYTES[element]], 0xee);
 }
 
-static void test_elements_are_stored_little_endian(void **state)
+TEST(test_elements_are_stored_little_endian)
 {
-    (void)state;
     static const uint8_t copy[] = {4,    3,    2, 1, 6, 5, 7, 8, 0xfe, 0xff,
                                    0xff, 0xff, 9, 0, 0, 0, 3, 0, 0,    0};
     static const uint8_t evicted[] = {1,  2,  3,  4,  5,    6,    7,    8,    9, 10, 11, 12,
@@ -62,9 +61,8 @@ static void test_elements_are_stored_little_endian(void **state)
 }
 
 /* Lengths below, at and beyond the pieces that are hashed and written at a time. */
-static void test_both_ways_agree(void **state)
+TEST(test_both_ways_agree)
 {
-    (void)state;
     enum { N = 200 };
     static uint64_t memory[N * KVPI_ELEMENT_BYTES_MAX / 8];
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
@@ -87,11 +85,4 @@ static void test_both_ways_agree(void **state)
         }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elements_are_stored_little_endian),
-        cmocka_unit_test(test_both_ways_agree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

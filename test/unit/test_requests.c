@@ -160,25 +160,22 @@ static void expect_refused(const void *bytes, size_t n_bytes, const char *says)
         fail_msg("result %d, message '%s', expected '...%s'", result, error.text, says);
 }
 
-static void test_bad_sources(void **state)
+TEST(test_bad_sources)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof bad_sources / sizeof *bad_sources; i++)
         expect_refused(bad_sources[i].text, strlen(bad_sources[i].text), bad_sources[i].says);
 }
 
-static void test_nul_byte(void **state)
+TEST(test_nul_byte)
 {
-    (void)state;
     static const char json[] = MOONCAKE "{\"timestamp\": 1\0}\n";
     static const char csv[] = AZURE "2023-11-16 18:15:46,3\0,4\n";
     expect_refused(json, sizeof json - 1, ":2: a NUL byte in column 16");
     expect_refused(csv, sizeof csv - 1, ":2: a NUL byte in column 22");
 }
 
-static void test_unreadable(void **state)
+TEST(test_unreadable)
 {
-    (void)state;
     kvpi_requests_options options = default_options();
     kvpi_requests *set = NULL;
     kvpi_requests_error error = {""};
@@ -191,9 +188,8 @@ static void test_unreadable(void **state)
 
 /* ------------------------------------------------------------------------------ what is right */
 
-static void test_mooncake(void **state)
+TEST(test_mooncake)
 {
-    (void)state;
     kvpi_requests *set = read_text(MOONCAKE "{\"output_length\": 0, \"more\": {}, \"input_length\":"
                                             " 0, \"timestamp\": 1.0005, \"hash_ids\": []}");
     assert_int_equal(kvpi_requests_count(set), 2);
@@ -213,9 +209,8 @@ static void test_mooncake(void **state)
     kvpi_requests_free(set);
 }
 
-static void test_token_jsonl(void **state)
+TEST(test_token_jsonl)
 {
-    (void)state;
     kvpi_requests *set = read_text(TOKENS "{\"arrival_time_ns\": 9999, \"input_toks\": 1, "
                                           "\"output_toks\": 2, \"input_tok_ids\": [3], "
                                           "\"output_tok_ids\": [4, 5]}\n");
@@ -238,9 +233,8 @@ static void test_token_jsonl(void **state)
 
 /* CRLF, byte order mark, no newline at the end, blank lines, spaces, an offset from UTC: the
  * differences between the times are known. */
-static void test_azure(void **state)
+TEST(test_azure)
 {
-    (void)state;
     kvpi_requests *set = read_text("\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\r\n"
                                    "2023-12-31 23:59:59.9999999,374,44\r\n"
                                    "\r\n"
@@ -263,9 +257,8 @@ static void test_azure(void **state)
     kvpi_requests_free(set);
 }
 
-static void test_burstgpt(void **state)
+TEST(test_burstgpt)
 {
-    (void)state;
     kvpi_requests *set = read_text(BURSTGPT "45.25,GPT-4,472,18,490,Conversation log\n"
                                             "5,ChatGPT,1,0,1,API log\n");
     assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_BURSTGPT);
@@ -281,9 +274,8 @@ static void test_burstgpt(void **state)
 }
 
 /* By time, ties in file order; the arrays follow their requests. */
-static void test_order(void **state)
+TEST(test_order)
 {
-    (void)state;
     char text[4096] = "";
     static const int times[] = {5, 1, 5, 0, 1, 5};
     static const int order[] = {3, 1, 4, 0, 2, 5};
@@ -302,9 +294,8 @@ static void test_order(void **state)
     kvpi_requests_free(set);
 }
 
-static void test_trace_block(void **state)
+TEST(test_trace_block)
 {
-    (void)state;
     kvpi_requests_options options = default_options();
     options.trace_block = 16;
     kvpi_requests *set = read_with("{\"timestamp\": 0, \"input_length\": 33, \"output_length\": 1, "
@@ -314,9 +305,8 @@ static void test_trace_block(void **state)
     kvpi_requests_free(set);
 }
 
-static void test_lenient(void **state)
+TEST(test_lenient)
 {
-    (void)state;
     kvpi_requests_options options = default_options();
     options.lenient = true;
     kvpi_requests *set = read_with(MOONCAKE MOONCAKE_1 "\"hash_ids\": [1]}\n" MOONCAKE_1
@@ -337,9 +327,8 @@ static void test_lenient(void **state)
 }
 
 /* 100,000 ids on a line of 700 kB. */
-static void test_long_line(void **state)
+TEST(test_long_line)
 {
-    (void)state;
     const size_t n = 100000;
     char *text = malloc(n * 8 + 200), *at = text;
     assert_non_null(text);
@@ -364,9 +353,8 @@ static void note_progress(void *context, uint64_t bytes_read)
     *last = bytes_read;
 }
 
-static void test_progress(void **state)
+TEST(test_progress)
 {
-    (void)state;
     kvpi_requests_options options = default_options();
     uint64_t last = 0;
     char *text = malloc(2000 * strlen(MOONCAKE) + 1);
@@ -396,9 +384,8 @@ static const struct {
     {INT64_MAX, UINT64_MAX, {83950221, 174489010, 337426279, 427965068}},
 };
 
-static void test_token_vectors(void **state)
+TEST(test_token_vectors)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof token_vectors / sizeof *token_vectors; i++) {
         kvpi_request request = {.input_length = 4, .n_ids = 1, .ids = &token_vectors[i].id};
         kvpi_requests_key key = {512, token_vectors[i].seed};
@@ -420,9 +407,8 @@ static int compare_tokens(const void *left, const void *right)
 }
 
 /* At one offset, 100,000 ids below 2^30 have 100,000 tokens. */
-static void test_ids_never_collide(void **state)
+TEST(test_ids_never_collide)
 {
-    (void)state;
     enum { N = 100000, OFFSETS = 5 };
     int32_t *tokens = malloc(N * sizeof *tokens);
     assert_non_null(tokens);
@@ -445,9 +431,8 @@ static void test_ids_never_collide(void **state)
 
 /* The last block of a request is the beginning of its block; input and output of a request without
  * ids are one stream of its own, whatever the length of the input. */
-static void test_token_streams(void **state)
+TEST(test_token_streams)
 {
-    (void)state;
     enum { LONG = 1500, SHORT = 1027 };
     static const int64_t ids[] = {5, 6, 7};
     static int32_t whole[LONG], cut[SHORT], own[LONG], output[100];
@@ -471,9 +456,8 @@ static void test_token_streams(void **state)
 }
 
 /* Another seed: other tokens, the same sharing. */
-static void test_seed(void **state)
+TEST(test_seed)
 {
-    (void)state;
     static const int64_t ids[] = {5};
     int32_t a[16], b[16];
     kvpi_request request = {.input_length = 16, .n_ids = 1, .ids = ids};
@@ -483,17 +467,4 @@ static void test_seed(void **state)
         assert_int_not_equal(a[i], b[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_sources),   cmocka_unit_test(test_nul_byte),
-        cmocka_unit_test(test_unreadable),    cmocka_unit_test(test_mooncake),
-        cmocka_unit_test(test_token_jsonl),   cmocka_unit_test(test_azure),
-        cmocka_unit_test(test_burstgpt),      cmocka_unit_test(test_order),
-        cmocka_unit_test(test_trace_block),   cmocka_unit_test(test_lenient),
-        cmocka_unit_test(test_long_line),     cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_token_vectors), cmocka_unit_test(test_ids_never_collide),
-        cmocka_unit_test(test_token_streams), cmocka_unit_test(test_seed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -45,9 +45,8 @@ static int count_calls(saved *s)
     return n;
 }
 
-static void test_the_power_goes_at_any_call(void **state)
+TEST(test_the_power_goes_at_any_call)
 {
-    (void)state;
     saved s = make_saved();
     unsigned cut = 0;
     const int n = count_calls(&s);
@@ -94,9 +93,8 @@ static void check_fault(saved *s, int at, int n, int error)
     disk_drop(&d);
 }
 
-static void test_any_call_fails(void **state)
+TEST(test_any_call_fails)
 {
-    (void)state;
     static const int errors[] = {EIO, ENOSPC, EINTR, EFBIG, 0};
     saved s = make_saved();
     const int n = count_calls(&s);
@@ -106,9 +104,8 @@ static void test_any_call_fails(void **state)
     end_saved(&s);
 }
 
-static void test_there_was_nothing_before(void **state)
+TEST(test_there_was_nothing_before)
 {
-    (void)state;
     saved s = make_saved();
     const int n = count_calls(&s);
     for (int at = 1; at <= n; at++) {
@@ -125,9 +122,8 @@ static void test_there_was_nothing_before(void **state)
 }
 
 /* What killed processes left behind is passed over, and stays. */
-static void test_parts_of_others(void **state)
+TEST(test_parts_of_others)
 {
-    (void)state;
     saved s = make_saved();
     const disk_bytes other = {(uint8_t *)"another's", 9};
     disk d = {0};
@@ -142,9 +138,8 @@ static void test_parts_of_others(void **state)
     end_saved(&s);
 }
 
-static void test_only_files_are_replaced(void **state)
+TEST(test_only_files_are_replaced)
 {
-    (void)state;
     static const struct {
         int kind, error;
     } cases[] = {
@@ -163,9 +158,8 @@ static void test_only_files_are_replaced(void **state)
     end_saved(&s);
 }
 
-static void test_a_save_that_is_refused_changes_nothing(void **state)
+TEST(test_a_save_that_is_refused_changes_nothing)
 {
-    (void)state;
     saved s = make_saved();
     disk d = {0};
     int fails = 1, said = -1;
@@ -187,15 +181,4 @@ static void test_a_save_that_is_refused_changes_nothing(void **state)
     end_saved(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_power_goes_at_any_call),
-        cmocka_unit_test(test_any_call_fails),
-        cmocka_unit_test(test_there_was_nothing_before),
-        cmocka_unit_test(test_parts_of_others),
-        cmocka_unit_test(test_only_files_are_replaced),
-        cmocka_unit_test(test_a_save_that_is_refused_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

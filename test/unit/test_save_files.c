@@ -12,9 +12,8 @@
 
 #include "folder.h"
 
-static void test_a_real_file_is_replaced(void **state)
+TEST(test_a_real_file_is_replaced)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
@@ -33,9 +32,8 @@ static void test_a_real_file_is_replaced(void **state)
 }
 
 /* A limit of the file's size stands for the full disk. */
-static void test_a_full_disk_leaves_the_old_one(void **state)
+TEST(test_a_full_disk_leaves_the_old_one)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     struct rlimit before, small;
@@ -56,9 +54,8 @@ static void test_a_full_disk_leaves_the_old_one(void **state)
     end_saved(&s);
 }
 
-static void test_what_is_no_file_stays(void **state)
+TEST(test_what_is_no_file_stays)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     struct stat about;
@@ -87,9 +84,8 @@ static void test_what_is_no_file_stays(void **state)
 }
 
 /* A part that is a link, put there by somebody else, is not written through. */
-static void test_a_link_in_the_parts_place(void **state)
+TEST(test_a_link_in_the_parts_place)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     char victim[sizeof(f.file)];
@@ -106,13 +102,4 @@ static void test_a_link_in_the_parts_place(void **state)
     end_saved(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_real_file_is_replaced),
-        cmocka_unit_test(test_a_full_disk_leaves_the_old_one),
-        cmocka_unit_test(test_what_is_no_file_stays),
-        cmocka_unit_test(test_a_link_in_the_parts_place),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,9 +6,8 @@
 
 /* --------------------------------------------------------------------------------------- steps */
 
-static void test_one_request(void **state)
+TEST(test_one_request)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request r = submit(&s, 1, 6, 3);
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_WAITING);
@@ -41,9 +40,8 @@ static void test_one_request(void **state)
     end_sched_world(&s);
 }
 
-static void test_stopped_by_caller(void **state)
+TEST(test_stopped_by_caller)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     (void)submit(&s, 1, 6, 30);
     const uint8_t ended[] = {1};
@@ -57,9 +55,8 @@ static void test_stopped_by_caller(void **state)
 }
 
 /* Decoding comes first, then chunks of prompts within the budget, and hits cost none of it. */
-static void test_budget_and_chunks(void **state)
+TEST(test_budget_and_chunks)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 64);
     kvp_sched_config config = sched_config_of(4, 10);
     config.chunk_tokens = 8;
@@ -93,9 +90,8 @@ static void test_budget_and_chunks(void **state)
 }
 
 /* The whole prompt's blocks are taken when it is admitted, and computed in chunks. */
-static void test_admission_takes_whole_prompt(void **state)
+TEST(test_admission_takes_whole_prompt)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 8);
     const kvp_sched_config config = sched_config_of(4, 4);
     sched_world s = make_sched_world(&cache_config, &config);
@@ -116,9 +112,8 @@ static void test_admission_takes_whole_prompt(void **state)
     end_sched_world(&s);
 }
 
-static void test_watermark(void **state)
+TEST(test_watermark)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 10);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = sched_config_of(4, 64);
@@ -132,9 +127,8 @@ static void test_watermark(void **state)
     end_sched_world(&s);
 }
 
-static void test_order_is_priority_then_arrival(void **state)
+TEST(test_order_is_priority_then_arrival)
 {
-    (void)state;
     sched_world s = small_sched_world(64);
     const kvp_request a = submit_rank(&s, 1, 4, 4, 5, 1);
     const kvp_request b = submit_rank(&s, 100, 4, 4, 0, 1);
@@ -148,9 +142,8 @@ static void test_order_is_priority_then_arrival(void **state)
 }
 
 /* A request that does not fit is passed over K times, then everybody waits behind it. */
-static void test_passed_over_at_most_k_times(void **state)
+TEST(test_passed_over_at_most_k_times)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 8);
     kvp_sched_config config = sched_config_of(8, 64);
     config.max_passed_over = 2;
@@ -174,9 +167,8 @@ static void test_passed_over_at_most_k_times(void **state)
     end_sched_world(&s);
 }
 
-static void test_at_most_max_tries(void **state)
+TEST(test_at_most_max_tries)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 8);
     kvp_sched_config config = sched_config_of(8, 64);
     config.max_tries = 2;
@@ -195,9 +187,8 @@ static void test_at_most_max_tries(void **state)
 }
 
 /* A request that waits for blocks is not matched anew in every step. */
-static void test_waiting_costs_little(void **state)
+TEST(test_waiting_costs_little)
 {
-    (void)state;
     sched_world s = small_sched_world(40);
     (void)submit(&s, 1, 40, 100); /* 10 blocks, 35 in the end */
     (void)run_step(&s);
@@ -214,9 +205,8 @@ static void test_waiting_costs_little(void **state)
 }
 
 /* What was promised to others may be what it waited for. */
-static void test_promise_taken_back(void **state)
+TEST(test_promise_taken_back)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 20);
     kvp_sched_config config = sched_config_of(8, 8);
     config.chunk_tokens = 2;
@@ -233,9 +223,8 @@ static void test_promise_taken_back(void **state)
     end_sched_world(&s);
 }
 
-static void test_sequence_limit(void **state)
+TEST(test_sequence_limit)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 64);
     const kvp_sched_config config = sched_config_of(3, 64);
     sched_world s = make_sched_world(&cache_config, &config);
@@ -250,9 +239,8 @@ static void test_sequence_limit(void **state)
 
 /* -------------------------------------------------------------------------------------- groups */
 
-static void test_samples_share_the_prompt(void **state)
+TEST(test_samples_share_the_prompt)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request r = submit_rank(&s, 1, 10, 4, 0, 3);
     kvp_step step = make_step(&s);
@@ -279,9 +267,8 @@ static void test_samples_share_the_prompt(void **state)
     end_sched_world(&s);
 }
 
-static void test_admission_counts_a_block_per_sample(void **state)
+TEST(test_admission_counts_a_block_per_sample)
 {
-    (void)state;
     sched_world s = small_sched_world(8);
     (void)submit(&s, 1, 12, 4);             /* 3 blocks */
     (void)submit_rank(&s, 100, 8, 4, 0, 3); /* 2 + 2, and 4 at the most */
@@ -293,9 +280,8 @@ static void test_admission_counts_a_block_per_sample(void **state)
 }
 
 /* And keeps the watermark beside what is promised. */
-static void test_promises_keep_the_watermark(void **state)
+TEST(test_promises_keep_the_watermark)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 10);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = sched_config_of(8, 64);
@@ -313,9 +299,8 @@ static void test_promises_keep_the_watermark(void **state)
 /* A group that comes back: the first sample finds what was cached, the others are forked from it
  * and compute what they had generated; admission counts all of it. Nobody samples before all are
  * there. */
-static void test_group_comes_back(void **state)
+TEST(test_group_comes_back)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 14);
     cache_config.watermark = 0.5; /* does not count while nothing is held */
     const kvp_sched_config config = sched_config_of(8, 64);
@@ -347,9 +332,8 @@ static void test_group_comes_back(void **state)
 }
 
 /* One sample catches up faster than another: it waits for it. */
-static void test_samples_wait_for_each_other(void **state)
+TEST(test_samples_wait_for_each_other)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 32);
     kvp_sched_config config = sched_config_of(8, 64);
     config.chunk_tokens = 4;
@@ -378,9 +362,8 @@ static void test_samples_wait_for_each_other(void **state)
     end_sched_world(&s);
 }
 
-static void test_samples_end_one_by_one(void **state)
+TEST(test_samples_end_one_by_one)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request r = submit_rank(&s, 1, 10, 4, 0, 3);
     const uint8_t ended[] = {0, 1, 0};
@@ -406,9 +389,8 @@ static void test_samples_end_one_by_one(void **state)
     end_sched_world(&s);
 }
 
-static void test_reorder(void **state)
+TEST(test_reorder)
 {
-    (void)state;
     sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
     for (int i = 0; i < 4; i++) {
@@ -439,9 +421,8 @@ static void test_reorder(void **state)
     end_sched_world(&s);
 }
 
-static void test_reorder_refuses(void **state)
+TEST(test_reorder_refuses)
 {
-    (void)state;
     sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 2);
     const uint32_t parents[] = {1, 0};
@@ -460,9 +441,8 @@ static void test_reorder_refuses(void **state)
 
 /* -------------------------------------------------------------------------- submission's memory */
 
-static void test_arena_full_is_retry(void **state)
+TEST(test_arena_full_is_retry)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 64);
     kvp_sched_config config = sched_config_of(4, 64);
     config.arena_tokens = 4 * KVP_SCHED_PAGE_TOKENS;
@@ -487,9 +467,8 @@ static void test_arena_full_is_retry(void **state)
     end_sched_world(&s);
 }
 
-static void test_places_full_is_retry(void **state)
+TEST(test_places_full_is_retry)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 64);
     kvp_sched_config config = sched_config_of(4, 64);
     config.max_requests = config.max_samples = 2;
@@ -537,9 +516,8 @@ static void check_limit(double watermark, uint32_t n_samples)
     end_sched_world(&s);
 }
 
-static void test_refused_with_the_limit(void **state)
+TEST(test_refused_with_the_limit)
 {
-    (void)state;
     for (uint32_t n_samples = 1; n_samples <= 4; n_samples++) {
         check_limit(0, n_samples);
         check_limit(0.25, n_samples);
@@ -548,9 +526,8 @@ static void test_refused_with_the_limit(void **state)
 
 /* ---------------------------------------------------------------------------------- wrong calls */
 
-static void test_configuration_refused(void **state)
+TEST(test_configuration_refused)
 {
-    (void)state;
     world w = small_world(8);
     kvp_config cache_config;
     assert_ok(kvp_cache_config_get(w.cache, &cache_config));
@@ -589,9 +566,8 @@ static void test_configuration_refused(void **state)
     end_world(&w);
 }
 
-static void test_submission_refused(void **state)
+TEST(test_submission_refused)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const int32_t negative[] = {1, -2};
     const kvp_prompt good = prompt_of(ints(1), 4);
@@ -629,9 +605,8 @@ static void test_submission_refused(void **state)
     end_sched_world(&s);
 }
 
-static void test_finish_refused(void **state)
+TEST(test_finish_refused)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 4, 4);
     const kvp_request b = submit(&s, 50, 4, 4);
@@ -655,9 +630,8 @@ static void test_finish_refused(void **state)
 }
 
 /* Sequences of the caller's own leave none to fork samples: try again. */
-static void test_no_sequences_to_fork(void **state)
+TEST(test_no_sequences_to_fork)
 {
-    (void)state;
     sched_world s = small_sched_world(32); /* 8 sequences */
     (void)submit_rank(&s, 1, 6, 4, 0, 3);
     kvp_seq mine[6];
@@ -677,9 +651,8 @@ static void test_no_sequences_to_fork(void **state)
 }
 
 /* Hashes are of the prompt: when generated tokens come back with it they do not count. */
-static void test_hashes(void **state)
+TEST(test_hashes)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     kvp_hash root;
     kvp_hash hashes[2];
@@ -703,9 +676,8 @@ static void test_hashes(void **state)
 }
 
 /* A namespace that closes ends its waiting requests; those that run go on. */
-static void test_namespace_closed(void **state)
+TEST(test_namespace_closed)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     kvp_ns ns;
     assert_ok(kvp_ns_open(s.w.cache, "other", 5, &ns));
@@ -726,9 +698,8 @@ static void test_namespace_closed(void **state)
 }
 
 /* A caller who closes the scheduler's sequence loses that request, and no other. */
-static void test_sequence_closed_behind_its_back(void **state)
+TEST(test_sequence_closed_behind_its_back)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 4, 4);
     const kvp_request b = submit(&s, 50, 4, 4);
@@ -742,38 +713,4 @@ static void test_sequence_closed_behind_its_back(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_request),
-        cmocka_unit_test(test_stopped_by_caller),
-        cmocka_unit_test(test_budget_and_chunks),
-        cmocka_unit_test(test_admission_takes_whole_prompt),
-        cmocka_unit_test(test_watermark),
-        cmocka_unit_test(test_order_is_priority_then_arrival),
-        cmocka_unit_test(test_passed_over_at_most_k_times),
-        cmocka_unit_test(test_at_most_max_tries),
-        cmocka_unit_test(test_waiting_costs_little),
-        cmocka_unit_test(test_promise_taken_back),
-        cmocka_unit_test(test_sequence_limit),
-        cmocka_unit_test(test_samples_share_the_prompt),
-        cmocka_unit_test(test_admission_counts_a_block_per_sample),
-        cmocka_unit_test(test_promises_keep_the_watermark),
-        cmocka_unit_test(test_group_comes_back),
-        cmocka_unit_test(test_samples_wait_for_each_other),
-        cmocka_unit_test(test_samples_end_one_by_one),
-        cmocka_unit_test(test_reorder),
-        cmocka_unit_test(test_reorder_refuses),
-        cmocka_unit_test(test_arena_full_is_retry),
-        cmocka_unit_test(test_places_full_is_retry),
-        cmocka_unit_test(test_refused_with_the_limit),
-        cmocka_unit_test(test_configuration_refused),
-        cmocka_unit_test(test_submission_refused),
-        cmocka_unit_test(test_finish_refused),
-        cmocka_unit_test(test_no_sequences_to_fork),
-        cmocka_unit_test(test_hashes),
-        cmocka_unit_test(test_namespace_closed),
-        cmocka_unit_test(test_sequence_closed_behind_its_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -101,9 +101,8 @@ static void end_search(struct search *search)
     end_sched_world(&search->s);
 }
 
-static void test_fifty_steps(void **state)
+TEST(test_fifty_steps)
 {
-    (void)state;
     struct search search = {.s = beam_world(80, KVP_PREEMPT_RECOMPUTE), .random = 3};
     begin_search(&search);
     while (search.n_reordered < STEPS) {
@@ -141,27 +140,24 @@ static void run_with_others(uint32_t preempt, kvp_sched_stats *out_stats)
     end_search(&search);
 }
 
-static void test_fifty_steps_with_swaps(void **state)
+TEST(test_fifty_steps_with_swaps)
 {
-    (void)state;
     kvp_sched_stats stats;
     run_with_others(KVP_PREEMPT_SWAP, &stats);
     assert_true(stats.swapped_in >= 4);
     assert_int_equal(stats.lost_tokens, 0);
 }
 
-static void test_fifty_steps_with_recomputes(void **state)
+TEST(test_fifty_steps_with_recomputes)
 {
-    (void)state;
     kvp_sched_stats stats;
     run_with_others(KVP_PREEMPT_RECOMPUTE, &stats);
     assert_int_equal(stats.swapped_in, 0);
 }
 
 /* A beam that goes on from another one's is of the same request, and its sequence says so. */
-static void test_forks_keep_the_tag(void **state)
+TEST(test_forks_keep_the_tag)
 {
-    (void)state;
     enum { TAG = 4711 };
     static const int32_t tokens[10];
     kvp_config cache_config = config_of(4, 4, 16);
@@ -192,9 +188,8 @@ static void test_forks_keep_the_tag(void **state)
 
 /* A group that may be reordered after each finish is not swapped out before that, ahead of need or
  * not; on the host it cannot be. */
-static void test_when_it_may_be_reordered(void **state)
+TEST(test_when_it_may_be_reordered)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 16);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.host_blocks = 65;
@@ -225,9 +220,8 @@ static void test_when_it_may_be_reordered(void **state)
 }
 
 /* Beams that have ended stay as they are. */
-static void test_some_have_ended(void **state)
+TEST(test_some_have_ended)
 {
-    (void)state;
     sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
     const uint8_t ended[] = {0, 1, 0, 0};
@@ -252,15 +246,4 @@ static void test_some_have_ended(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fifty_steps),
-        cmocka_unit_test(test_fifty_steps_with_swaps),
-        cmocka_unit_test(test_fifty_steps_with_recomputes),
-        cmocka_unit_test(test_forks_keep_the_tag),
-        cmocka_unit_test(test_when_it_may_be_reordered),
-        cmocka_unit_test(test_some_have_ended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -84,9 +84,8 @@ static void spoil(const struct scene *scene, uint32_t *field, const char *invari
     assert_string_equal(violation.invariant, "");
 }
 
-static void test_queues(void **state)
+TEST(test_queues)
 {
-    (void)state;
     struct scene scene = make_scene();
     kvp_sched *sched = scene.s.sched;
     for (uint32_t i = 0; i < KVPI_QUEUES; i++) {
@@ -100,9 +99,8 @@ static void test_queues(void **state)
     end_sched_world(&scene.s);
 }
 
-static void test_sums(void **state)
+TEST(test_sums)
 {
-    (void)state;
     struct scene scene = make_scene();
     kvp_sched *sched = scene.s.sched;
     spoil(&scene, &sched->n_running, "Q2");
@@ -133,9 +131,8 @@ static void test_sums(void **state)
     end_sched_world(&scene.s);
 }
 
-static void test_samples(void **state)
+TEST(test_samples)
 {
-    (void)state;
     struct scene scene = make_scene();
     kvp_sched *sched = scene.s.sched;
     struct kvpi_sample *decodes = sample_at(&scene, scene.decodes);
@@ -165,9 +162,8 @@ static void test_samples(void **state)
 }
 
 /* What callers do to the scheduler's sequences shows. */
-static void test_sequences(void **state)
+TEST(test_sequences)
 {
-    (void)state;
     struct scene scene = make_scene();
     kvp_cache *cache = scene.s.w.cache;
     const kvp_seq seq = sample_at(&scene, scene.swapped)->seq;
@@ -184,9 +180,8 @@ static void test_sequences(void **state)
     end_sched_world(&scene.s);
 }
 
-static void test_pages(void **state)
+TEST(test_pages)
 {
-    (void)state;
     struct scene scene = make_scene();
     kvp_sched *sched = scene.s.sched;
     spoil(&scene, &sched->pages.n_free, "Q4");
@@ -201,12 +196,4 @@ static void test_pages(void **state)
     end_sched_world(&scene.s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queues),  cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_samples), cmocka_unit_test(test_sequences),
-        cmocka_unit_test(test_pages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -115,15 +115,13 @@ static void accept_some(uint32_t state_slots, uint32_t state_rings)
     end_sched_world(&s);
 }
 
-static void test_accepted_drafts_are_tokens(void **state)
+TEST(test_accepted_drafts_are_tokens)
 {
-    (void)state;
     accept_some(0, 0);
 }
 
-static void test_with_states_too(void **state)
+TEST(test_with_states_too)
 {
-    (void)state;
     accept_some(5, 0);
     accept_some(9, 1);
 }
@@ -137,9 +135,8 @@ static uint64_t held_slots(const sched_world *s)
 
 /* Two sequences have a slot each, and three for their drafts. With one slot less nobody has drafts,
  * and nobody gives way. */
-static void test_rings_are_there_in_steps_only(void **state)
+TEST(test_rings_are_there_in_steps_only)
 {
-    (void)state;
     for (uint32_t lacking = 0; lacking < 2; lacking++) {
         sched_world s = drafts_world_of(32, 3, 1 + 2 * 4 - lacking, 1);
         (void)submit(&s, 0, 6, 12);
@@ -164,9 +161,8 @@ static void test_rings_are_there_in_steps_only(void **state)
 }
 
 /* max_new_tokens 4: after the first token three are left, so two drafts are of use, then one. */
-static void test_no_more_drafts_than_tokens_that_are_left(void **state)
+TEST(test_no_more_drafts_than_tokens_that_are_left)
 {
-    (void)state;
     sched_world s = drafts_world(32, MOST, 0);
     (void)submit(&s, 0, 6, 4);
     (void)run_step(&s);
@@ -177,9 +173,8 @@ static void test_no_more_drafts_than_tokens_that_are_left(void **state)
 }
 
 /* An engine that has no drafts finishes as ever. */
-static void test_drafts_need_not_be_used(void **state)
+TEST(test_drafts_need_not_be_used)
 {
-    (void)state;
     sched_world s = drafts_world(32, 5, 5);
     (void)submit(&s, 0, 6, 9);
     (void)submit(&s, 50, 6, 9);
@@ -191,9 +186,8 @@ static void test_drafts_need_not_be_used(void **state)
 }
 
 /* A token with which the sample ends may stand behind accepted drafts. */
-static void test_a_sample_ends_with_its_last_token(void **state)
+TEST(test_a_sample_ends_with_its_last_token)
 {
-    (void)state;
     static const uint32_t count = 3;
     static const uint8_t ended = 1;
     sched_world s = drafts_world(32, 3, 0);
@@ -210,9 +204,8 @@ static void test_a_sample_ends_with_its_last_token(void **state)
 }
 
 /* What was accepted is in the cache, what was not is not. */
-static void test_only_what_was_accepted_is_hit(void **state)
+TEST(test_only_what_was_accepted_is_hit)
 {
-    (void)state;
     int32_t tokens[16];
     kvp_open_info info;
     sched_world s = drafts_world(32, 3, 0);
@@ -235,9 +228,8 @@ static void test_only_what_was_accepted_is_hit(void **state)
 /* ------------------------------------------------------------------------ blocks and the budget */
 
 /* Two sequences fill all blocks. With two drafts each they would need two blocks more. */
-static void test_without_blocks_for_all_there_are_none(void **state)
+TEST(test_without_blocks_for_all_there_are_none)
 {
-    (void)state;
     sched_world s = drafts_world(4, 3, 0);
     (void)submit(&s, 0, 7, 4);
     (void)submit(&s, 50, 7, 4);
@@ -253,9 +245,8 @@ static void test_without_blocks_for_all_there_are_none(void **state)
 }
 
 /* Who is swapped in decodes in the same step, without drafts. */
-static void test_none_for_what_is_swapped_in(void **state)
+TEST(test_none_for_what_is_swapped_in)
 {
-    (void)state;
     kvp_config cache_config = config_of(S, S, 16);
     kvp_sched_config config = sched_config_of(4, 64);
     cache_config.host_blocks = 17;
@@ -287,9 +278,8 @@ static void test_none_for_what_is_swapped_in(void **state)
 }
 
 /* Drafts count for the budget: 20 tokens, less 1 and 4 drafts. */
-static void test_drafts_count_for_the_budget(void **state)
+TEST(test_drafts_count_for_the_budget)
 {
-    (void)state;
     sched_world s = drafts_world(32, 4, 0);
     (void)submit(&s, 0, 6, 12);
     (void)run_step(&s);
@@ -303,9 +293,8 @@ static void test_drafts_count_for_the_budget(void **state)
 
 /* -------------------------------------------------------------------------------------- groups */
 
-static void test_samples_accept_equally_many(void **state)
+TEST(test_samples_accept_equally_many)
 {
-    (void)state;
     sched_world s = drafts_world(32, 3, 0);
     const kvp_request a = submit_rank(&s, 0, 6, 12, 0, 2);
     (void)run_step(&s);
@@ -330,9 +319,8 @@ static void test_samples_accept_equally_many(void **state)
 /* ------------------------------------------------------------------------ what comes in between */
 
 /* A fork that the caller makes while the step is out moves nothing that the step writes. */
-static void test_a_fork_meanwhile_moves_no_draft(void **state)
+TEST(test_a_fork_meanwhile_moves_no_draft)
 {
-    (void)state;
     static const uint32_t count = 3;
     sched_world s = drafts_world(32, 3, 0);
     const kvp_request a = submit(&s, 0, 6, 12);
@@ -349,9 +337,8 @@ static void test_a_fork_meanwhile_moves_no_draft(void **state)
     end_sched_world(&s);
 }
 
-static void test_paused_and_failed_with_drafts(void **state)
+TEST(test_paused_and_failed_with_drafts)
 {
-    (void)state;
     static const uint32_t count = 3;
     sched_world s = drafts_world(32, 3, 5);
     const kvp_request a = submit(&s, 0, 6, 12);
@@ -374,9 +361,8 @@ static void test_paused_and_failed_with_drafts(void **state)
 }
 
 /* Its results are ignored, and those of the other stand where they should. */
-static void test_aborted_with_drafts(void **state)
+TEST(test_aborted_with_drafts)
 {
-    (void)state;
     sched_world s = drafts_world(32, 3, 0);
     kvp_request a, b;
     const kvp_step step = make_step_of_two(&s, &a, &b);
@@ -399,9 +385,8 @@ static void test_aborted_with_drafts(void **state)
 }
 
 /* If the caller closed one of the step's sequences, nothing is changed. */
-static void test_a_sequence_that_was_closed(void **state)
+TEST(test_a_sequence_that_was_closed)
 {
-    (void)state;
     sched_world s = drafts_world(32, 3, 0);
     kvp_request a, b;
     const kvp_step step = make_step_of_two(&s, &a, &b);
@@ -420,9 +405,8 @@ static void test_a_sequence_that_was_closed(void **state)
 
 /* ------------------------------------------------------------------------------------ refusals */
 
-static void test_refusals(void **state)
+TEST(test_refusals)
 {
-    (void)state;
     sched_world s = drafts_world(32, 3, 0);
     kvp_sched_config config = sched_config_of(4, 64);
     kvp_why why;
@@ -460,9 +444,8 @@ static void test_refusals(void **state)
 }
 
 /* Drafts of the scheduler are chains: a sequence that an engine gives a tree ends its request. */
-static void test_a_tree_ends_its_request(void **state)
+TEST(test_a_tree_ends_its_request)
 {
-    (void)state;
     static const int32_t root = -1;
     const uint32_t one = 1;
     kvp_config cache_config = config_of(S, S, 32);
@@ -492,9 +475,8 @@ static void test_a_tree_ends_its_request(void **state)
     end_sched_world(&s);
 }
 
-static void test_rings_are_for_drafts_only(void **state)
+TEST(test_rings_are_for_drafts_only)
 {
-    (void)state;
     sched_world s = drafts_world(32, 3, 20);
     kvp_sched_config config = sched_config_of(4, 64);
     kvp_why why;
@@ -507,27 +489,4 @@ static void test_rings_are_for_drafts_only(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted_drafts_are_tokens),
-        cmocka_unit_test(test_with_states_too),
-        cmocka_unit_test(test_rings_are_there_in_steps_only),
-        cmocka_unit_test(test_no_more_drafts_than_tokens_that_are_left),
-        cmocka_unit_test(test_drafts_need_not_be_used),
-        cmocka_unit_test(test_a_sample_ends_with_its_last_token),
-        cmocka_unit_test(test_only_what_was_accepted_is_hit),
-        cmocka_unit_test(test_without_blocks_for_all_there_are_none),
-        cmocka_unit_test(test_none_for_what_is_swapped_in),
-        cmocka_unit_test(test_drafts_count_for_the_budget),
-        cmocka_unit_test(test_samples_accept_equally_many),
-        cmocka_unit_test(test_a_fork_meanwhile_moves_no_draft),
-        cmocka_unit_test(test_paused_and_failed_with_drafts),
-        cmocka_unit_test(test_aborted_with_drafts),
-        cmocka_unit_test(test_a_sequence_that_was_closed),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_a_tree_ends_its_request),
-        cmocka_unit_test(test_rings_are_for_drafts_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -74,7 +74,7 @@ static uint64_t count_computed(uint32_t step_tokens, uint32_t wait_for_prefix)
 }
 
 /* Eight prompts of 560 common and 28 own tokens. After a prompt's step two tokens more are run. */
-static void test_a_cold_prefix_is_computed_once_whatever_the_budget(void **state)
+TEST(test_a_cold_prefix_is_computed_once_whatever_the_budget)
 {
     static const uint32_t budgets[] = {16, 256, 2048, 8192};
     const uint64_t least = 560 + 8 * 28 + 8 * 2;
@@ -85,9 +85,8 @@ static void test_a_cold_prefix_is_computed_once_whatever_the_budget(void **state
     assert_true(count_computed(8192, 0) > 2 * least); /* all that fit at once compute it */
 }
 
-static void test_off_by_default(void **state)
+TEST(test_off_by_default)
 {
-    (void)state;
     kvp_sched_config config;
     kvp_sched_config_init(&config);
     assert_int_equal(config.wait_for_prefix, 0);
@@ -100,9 +99,8 @@ static void test_off_by_default(void **state)
 }
 
 /* b waits for a, and c for what it has in common with b, when a has computed the rest. */
-static void test_one_follows_another_in_turn(void **state)
+TEST(test_one_follows_another_in_turn)
 {
-    (void)state;
     sched_world s = follow_world(64, 64, 1);
     (void)submit_common(&s, 16, 24, 1000);
     const kvp_request b = submit_common(&s, 32, 36, 2000);
@@ -124,9 +122,8 @@ static void test_one_follows_another_in_turn(void **state)
 }
 
 /* Chunks of 8: the follower is kept back until the last common unit is computed, and no longer. */
-static void test_kept_back_for_as_long_as_it_pays(void **state)
+TEST(test_kept_back_for_as_long_as_it_pays)
 {
-    (void)state;
     sched_world s = chunk_world(64, 64, 8, 1);
     (void)submit_common(&s, 22, 60, 1000);
     const kvp_request b = submit_common(&s, 22, 30, 2000);
@@ -144,9 +141,8 @@ static void test_kept_back_for_as_long_as_it_pays(void **state)
 /* ------------------------------------------------------------------------------ what others do */
 
 /* Strict order: a request that is kept back is no obstacle to others. */
-static void test_others_come_in_past_it(void **state)
+TEST(test_others_come_in_past_it)
 {
-    (void)state;
     sched_world s = chunk_world(80, 64, 16, 1);
     (void)submit_common(&s, 120, 120, 0);
     const kvp_request b = submit_common(&s, 120, 124, 2000);
@@ -183,9 +179,8 @@ static void expect_in(sched_world *s, kvp_request b, uint32_t cached)
     (void)finish_step(s, &step);
 }
 
-static void test_in_when_the_other_is_aborted(void **state)
+TEST(test_in_when_the_other_is_aborted)
 {
-    (void)state;
     kvp_request a, b;
     sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_abort(s.sched, a));
@@ -194,9 +189,8 @@ static void test_in_when_the_other_is_aborted(void **state)
     end_sched_world(&s);
 }
 
-static void test_in_when_the_other_is_paused(void **state)
+TEST(test_in_when_the_other_is_paused)
 {
-    (void)state;
     kvp_request a, b;
     sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -207,9 +201,8 @@ static void test_in_when_the_other_is_paused(void **state)
 }
 
 /* A step that fails sends a back; it comes in before b, which follows it anew. */
-static void test_again_when_the_step_failed(void **state)
+TEST(test_again_when_the_step_failed)
 {
-    (void)state;
     kvp_request a, b;
     sched_world s = half_way(&a, &b);
     kvp_step step = make_step(&s);
@@ -226,9 +219,8 @@ static void test_again_when_the_step_failed(void **state)
 }
 
 /* The other way round: b ranks before a that was sent back, computes the rest, and a follows it. */
-static void test_roles_change(void **state)
+TEST(test_roles_change)
 {
-    (void)state;
     sched_world s = chunk_world(64, 64, 16, 1);
     text t;
     make_text(&s, &t, 60, 60, 0);
@@ -254,9 +246,8 @@ static void test_roles_change(void **state)
 }
 
 /* What is held is not followed, and what follows may be held. */
-static void test_holds_and_followers(void **state)
+TEST(test_holds_and_followers)
 {
-    (void)state;
     kvp_request a, b;
     sched_world s = half_way(&a, &b);
     assert_ok(kvp_sched_hold(s.sched, b, 9));
@@ -286,9 +277,8 @@ static void expect_both_in(sched_world *s, const text *a, const text *b)
     end_sched_world(s);
 }
 
-static void test_keys_namespaces_and_flags_part_prompts(void **state)
+TEST(test_keys_namespaces_and_flags_part_prompts)
 {
-    (void)state;
     static const uint8_t one[1] = {1};
     static const uint8_t two[1] = {2};
     const kvp_key first = {.type = 1, .begin = 0, .end = 2, .n_bytes = 1, .bytes = one};
@@ -324,9 +314,8 @@ static void test_keys_namespaces_and_flags_part_prompts(void **state)
 }
 
 /* Equal keys do not, and a key further on parts them there. */
-static void test_equal_keys_are_common(void **state)
+TEST(test_equal_keys_are_common)
 {
-    (void)state;
     static const uint8_t bytes[2] = {1, 2};
     const kvp_key a_keys[] = {{.type = 1, .begin = 0, .end = 2, .n_bytes = 1, .bytes = bytes},
                               {.type = 1, .begin = 9, .end = 10, .n_bytes = 1, .bytes = bytes}};
@@ -352,9 +341,8 @@ static void test_equal_keys_are_common(void **state)
 /* -------------------------------------------------------------------------- groups and samples */
 
 /* Two groups, one with a window (S = 4, U = 1). */
-static void test_with_windows_whole_units_are_common(void **state)
+TEST(test_with_windows_whole_units_are_common)
 {
-    (void)state;
     kvp_config cache_config = config_of(S, 1, 96);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.n_groups = 2;
@@ -373,9 +361,8 @@ static void test_with_windows_whole_units_are_common(void **state)
 }
 
 /* All 4 samples of the first one are forked when the second one may come in. */
-static void test_a_group_is_followed(void **state)
+TEST(test_a_group_is_followed)
 {
-    (void)state;
     sched_world s = follow_world(128, 64, 1);
     (void)submit_rank(&s, 0, 40, 4, 0, 4);
     const kvp_request b = submit_rank(&s, 0, 40, 4, 0, 4);
@@ -387,23 +374,4 @@ static void test_a_group_is_followed(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_cold_prefix_is_computed_once_whatever_the_budget),
-        cmocka_unit_test(test_off_by_default),
-        cmocka_unit_test(test_one_follows_another_in_turn),
-        cmocka_unit_test(test_kept_back_for_as_long_as_it_pays),
-        cmocka_unit_test(test_others_come_in_past_it),
-        cmocka_unit_test(test_in_when_the_other_is_aborted),
-        cmocka_unit_test(test_in_when_the_other_is_paused),
-        cmocka_unit_test(test_again_when_the_step_failed),
-        cmocka_unit_test(test_roles_change),
-        cmocka_unit_test(test_holds_and_followers),
-        cmocka_unit_test(test_keys_namespaces_and_flags_part_prompts),
-        cmocka_unit_test(test_equal_keys_are_common),
-        cmocka_unit_test(test_with_windows_whole_units_are_common),
-        cmocka_unit_test(test_a_group_is_followed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

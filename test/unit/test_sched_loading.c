@@ -53,9 +53,8 @@ static void hold(sched_world *s, kvp_request request, uint64_t deadline)
 
 /* ------------------------------------------------------------------------------------ the list */
 
-static void test_listed_in_the_order_of_admission_until_decided(void **state)
+TEST(test_listed_in_the_order_of_admission_until_decided)
 {
-    (void)state;
     sched_world s = loading_world(16, 2);
     kvp_request found[8];
     const kvp_request a = submit_rank(&s, 0, 8, 2, 1, 1);
@@ -90,9 +89,8 @@ static void test_listed_in_the_order_of_admission_until_decided(void **state)
     end_sched_world(&s);
 }
 
-static void test_no_more_are_held_than_may_be(void **state)
+TEST(test_no_more_are_held_than_may_be)
 {
-    (void)state;
     sched_world s = loading_world(16, 1);
     kvp_request found[4];
     const kvp_request a = submit(&s, 0, 8, 2);
@@ -116,9 +114,8 @@ static void test_no_more_are_held_than_may_be(void **state)
     end_sched_world(&none);
 }
 
-static void test_bad_arguments(void **state)
+TEST(test_bad_arguments)
 {
-    (void)state;
     sched_world s = loading_world(16, 1);
     kvp_request found[1];
     uint32_t n;
@@ -141,9 +138,8 @@ static void test_bad_arguments(void **state)
 
 /* Order is strict, and the first in rank needs all blocks: waiting, it would keep the others out.
  */
-static void test_others_go_past_a_held_request(void **state)
+TEST(test_others_go_past_a_held_request)
 {
-    (void)state;
     sched_world s = loading_world(8, 4);
     const kvp_request runs = submit(&s, 500, 4, 20);
     (void)run_step(&s);
@@ -177,9 +173,8 @@ static void test_others_go_past_a_held_request(void **state)
 }
 
 /* Nothing can run; nothing is lost. */
-static void test_a_step_in_which_all_are_held(void **state)
+TEST(test_a_step_in_which_all_are_held)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     const kvp_request a = submit(&s, 0, 8, 2);
     const kvp_request b = submit(&s, 100, 8, 2);
@@ -210,9 +205,8 @@ static void test_a_step_in_which_all_are_held(void **state)
     end_sched_world(&s);
 }
 
-static void test_a_step_that_is_out_does_not_matter(void **state)
+TEST(test_a_step_that_is_out_does_not_matter)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     (void)submit(&s, 0, 8, 3);
     const kvp_step step = make_step(&s);
@@ -231,9 +225,8 @@ static void test_a_step_that_is_out_does_not_matter(void **state)
 
 /* ----------------------------------------------------------------------------- how a hold ends */
 
-static void test_expired_ones_are_told_in_rank(void **state)
+TEST(test_expired_ones_are_told_in_rank)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     const kvp_request last = submit_rank(&s, 0, 8, 2, 5, 1);
     const kvp_request stays = submit(&s, 100, 8, 2);
@@ -253,9 +246,8 @@ static void test_expired_ones_are_told_in_rank(void **state)
     end_sched_world(&s);
 }
 
-static void test_the_earlier_deadline_counts(void **state)
+TEST(test_the_earlier_deadline_counts)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     const kvp_request own = submit_flags(&s, 0, KVP_SUBMIT_NO_STORE, 20);
     const kvp_request callers = submit_flags(&s, 100, 0, 90);
@@ -272,9 +264,8 @@ static void test_the_earlier_deadline_counts(void **state)
     end_sched_world(&s);
 }
 
-static void test_abort_pause_and_resume_of_held_ones(void **state)
+TEST(test_abort_pause_and_resume_of_held_ones)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     kvp_request found[4];
     const kvp_request aborted = submit(&s, 0, 8, 2);
@@ -308,9 +299,8 @@ static void test_abort_pause_and_resume_of_held_ones(void **state)
 }
 
 /* Its KV may have gone to a store: after a recompute it is listed again, and held again. */
-static void test_held_again_after_a_recompute(void **state)
+TEST(test_held_again_after_a_recompute)
 {
-    (void)state;
     sched_world s = loading_world(16, 4);
     kvp_request found[4];
     const kvp_request a = submit_rank(&s, 0, 8, 6, 0, 2);
@@ -377,9 +367,8 @@ static uint32_t run_one_of(sched_world *s, kvp_request request)
 }
 
 /* What is loaded for one is there for all, and each computes what is missing. */
-static void test_what_was_loaded_for_one_is_there_for_all(void **state)
+TEST(test_what_was_loaded_for_one_is_there_for_all)
 {
-    (void)state;
     sched_world s = store_world(24, (kvp_window){0, 0});
     const kvp_request one = submit(&s, 0, 24, 2);
     hold(&s, one, DUE);
@@ -395,9 +384,8 @@ static void test_what_was_loaded_for_one_is_there_for_all(void **state)
 }
 
 /* With a window a loaded prefix needs few blocks: what lacked many may fit now, and is tried. */
-static void test_a_load_makes_a_request_fit_that_was_given_up(void **state)
+TEST(test_a_load_makes_a_request_fit_that_was_given_up)
 {
-    (void)state;
     sched_world s = store_world(11, (kvp_window){0, 4});
     for (int32_t i = 0; i < 3; i++) {
         (void)submit(&s, 500 + 100 * i, 4, 12); /* nothing is sealed or dropped soon */
@@ -417,9 +405,8 @@ static void test_a_load_makes_a_request_fit_that_was_given_up(void **state)
 }
 
 /* With a window, one unit that arrives may be all that a hit of ten units lacked. */
-static void test_who_lacked_many_blocks_is_tried_when_one_is_loaded(void **state)
+TEST(test_who_lacked_many_blocks_is_tried_when_one_is_loaded)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 12);
     cache_config.groups[0].recent_tokens = 4;
     cache_config.host_blocks = 9;
@@ -442,22 +429,4 @@ static void test_who_lacked_many_blocks_is_tried_when_one_is_loaded(void **state
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_listed_in_the_order_of_admission_until_decided),
-        cmocka_unit_test(test_no_more_are_held_than_may_be),
-        cmocka_unit_test(test_bad_arguments),
-        cmocka_unit_test(test_others_go_past_a_held_request),
-        cmocka_unit_test(test_a_step_in_which_all_are_held),
-        cmocka_unit_test(test_a_step_that_is_out_does_not_matter),
-        cmocka_unit_test(test_expired_ones_are_told_in_rank),
-        cmocka_unit_test(test_the_earlier_deadline_counts),
-        cmocka_unit_test(test_abort_pause_and_resume_of_held_ones),
-        cmocka_unit_test(test_held_again_after_a_recompute),
-        cmocka_unit_test(test_what_was_loaded_for_one_is_there_for_all),
-        cmocka_unit_test(test_a_load_makes_a_request_fit_that_was_given_up),
-        cmocka_unit_test(test_who_lacked_many_blocks_is_tried_when_one_is_loaded),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

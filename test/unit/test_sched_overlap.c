@@ -23,9 +23,8 @@ static void end_own(sched_world *s, uint64_t step)
     assert_ok(kvp_step_done(s->w.cache, step, NULL));
 }
 
-static void test_life_of_a_victim(void **state)
+TEST(test_life_of_a_victim)
 {
-    (void)state;
     for (uint32_t preempt = KVP_PREEMPT_RECOMPUTE; preempt <= KVP_PREEMPT_SWAP; preempt++) {
         sched_world s = overlapped_world(4, preempt, 0);
         kvp_request a;
@@ -40,9 +39,8 @@ static void test_life_of_a_victim(void **state)
 }
 
 /* An abort parks what the next step needs: nobody is preempted for it. */
-static void test_nobody_gives_way_for_parked_blocks(void **state)
+TEST(test_nobody_gives_way_for_parked_blocks)
 {
-    (void)state;
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
@@ -73,9 +71,8 @@ static void test_nobody_gives_way_for_parked_blocks(void **state)
 }
 
 /* When they do not suffice, somebody does, and what that gives up is parked, too. */
-static void test_parked_blocks_do_not_suffice(void **state)
+TEST(test_parked_blocks_do_not_suffice)
 {
-    (void)state;
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     const kvp_request a = submit_rank(&s, 1, 4, 8, 0, 2);
     const kvp_request b = submit(&s, 100, 8, 12);
@@ -102,9 +99,8 @@ static void test_parked_blocks_do_not_suffice(void **state)
 
 /* Nothing is held, everything is parked: who needs it waits, however often it is tried. The
  * watermark does not count then. */
-static void test_nobody_is_hopeless(void **state)
+TEST(test_nobody_is_hopeless)
 {
-    (void)state;
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0.34); /* two blocks */
     const kvp_request a = submit(&s, 1, 14, 9);
     (void)run_step(&s);
@@ -126,9 +122,8 @@ static void test_nobody_is_hopeless(void **state)
     end_sched_world(&s);
 }
 
-static void test_paused_is_left_alone(void **state)
+TEST(test_paused_is_left_alone)
 {
-    (void)state;
     sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
@@ -150,9 +145,8 @@ static void test_paused_is_left_alone(void **state)
 }
 
 /* Blocks that were given up ahead of need are on their way: nobody else goes for them. */
-static void test_ahead_counts_parked_blocks(void **state)
+TEST(test_ahead_counts_parked_blocks)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 10);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.steps = KVP_STEPS_OVERLAPPED;
@@ -176,9 +170,8 @@ static void test_ahead_counts_parked_blocks(void **state)
 
 /* A copy that must wait for steps that are out: left out, nothing else. (The caller has taken back
  * a token behind the scheduler's back, and shares the block it was in.) */
-static void test_in_flight_is_left_out(void **state)
+TEST(test_in_flight_is_left_out)
 {
-    (void)state;
     sched_world s = overlapped_world(8, KVP_PREEMPT_SWAP, 0);
     s.reads_kv = 0;
     const kvp_request a = submit(&s, 1, 6, 8);
@@ -204,9 +197,8 @@ static void test_in_flight_is_left_out(void **state)
 }
 
 /* A step fails with its plan: who went to the host by it has lost its KV, and computes it anew. */
-static void test_failed_plan(void **state)
+TEST(test_failed_plan)
 {
-    (void)state;
     sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
@@ -230,9 +222,8 @@ static void test_failed_plan(void **state)
 }
 
 /* Who went there by an earlier step has it. */
-static void test_failed_step_of_others(void **state)
+TEST(test_failed_step_of_others)
 {
-    (void)state;
     sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
     kvp_request a;
     kvp_request b;
@@ -261,9 +252,8 @@ static uint64_t begin_copies(sched_world *s, uint32_t n_expected)
 
 /* A request is tried while copies are under way that will bring its prompt. When they are there, it
  * needs far less than when it was tried: a copy counts from when its step has taken effect. */
-static void test_what_arrives_is_hoped_for(void **state)
+TEST(test_what_arrives_is_hoped_for)
 {
-    (void)state;
     sched_world s = overlapped_world(10, KVP_PREEMPT_SWAP, 0);
     s.reads_kv = 0; /* the caller's own sequences are not computed */
     const kvp_seq x = open_done(&s.w, ints(1), 24);
@@ -287,19 +277,4 @@ static void test_what_arrives_is_hoped_for(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_life_of_a_victim),
-        cmocka_unit_test(test_nobody_gives_way_for_parked_blocks),
-        cmocka_unit_test(test_parked_blocks_do_not_suffice),
-        cmocka_unit_test(test_nobody_is_hopeless),
-        cmocka_unit_test(test_paused_is_left_alone),
-        cmocka_unit_test(test_ahead_counts_parked_blocks),
-        cmocka_unit_test(test_in_flight_is_left_out),
-        cmocka_unit_test(test_failed_plan),
-        cmocka_unit_test(test_failed_step_of_others),
-        cmocka_unit_test(test_what_arrives_is_hoped_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -99,9 +99,8 @@ static void overload(uint32_t steps, uint32_t preempt, uint32_t host_usable)
 
 /* Far more is asked for than there is room for, all the time; everything finishes, in bounded
  * time. */
-static void test_overload_finishes(void **state)
+TEST(test_overload_finishes)
 {
-    (void)state;
     overload(KVP_STEPS_ORDERED, KVP_PREEMPT_SWAP, 64);
     overload(KVP_STEPS_ORDERED, KVP_PREEMPT_CHEAPER, 64);
     overload(KVP_STEPS_OVERLAPPED, KVP_PREEMPT_SWAP, 64);
@@ -110,9 +109,8 @@ static void test_overload_finishes(void **state)
 
 /* A prompt is walked when it is opened, and not before: neither to be submitted nor, where nothing
  * is promised to others, to be admitted. */
-static void test_one_walk_an_admission(void **state)
+TEST(test_one_walk_an_admission)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 16);
     const kvp_sched_config config = sched_config_of(8, 64);
     struct kvpi_oplog_memory log = {0};
@@ -145,11 +143,4 @@ static void test_one_walk_an_admission(void **state)
     free(log.bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overload_finishes),
-        cmocka_unit_test(test_one_walk_an_admission),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -10,9 +10,8 @@ static void start_two(sched_world *s, kvp_request *a, kvp_request *b, int32_t pr
     (void)run_step(s);
 }
 
-static void test_latest_is_preempted(void **state)
+TEST(test_latest_is_preempted)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
@@ -33,9 +32,8 @@ static void test_latest_is_preempted(void **state)
     end_sched_world(&s);
 }
 
-static void test_lower_priority_is_preempted_first(void **state)
+TEST(test_lower_priority_is_preempted_first)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
@@ -47,9 +45,8 @@ static void test_lower_priority_is_preempted_first(void **state)
 }
 
 /* What was sealed is hit when a victim comes back. */
-static void test_recompute_hits_the_cache(void **state)
+TEST(test_recompute_hits_the_cache)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
@@ -66,9 +63,8 @@ static void test_recompute_hits_the_cache(void **state)
 }
 
 /* With the learned policy a request that comes back counts as one use. */
-static void test_a_preemption_is_no_use(void **state)
+TEST(test_a_preemption_is_no_use)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = sched_config_of(8, 64);
     cache_config.policy = KVP_POLICY_LEARNED;
@@ -87,9 +83,8 @@ static void test_a_preemption_is_no_use(void **state)
 }
 
 /* What it had generated is output still, for the learned policy. */
-static void test_a_prompt_ends_where_it_did(void **state)
+TEST(test_a_prompt_ends_where_it_did)
 {
-    (void)state;
     for (uint32_t policy = KVP_POLICY_LRU; policy <= KVP_POLICY_LEARNED; policy++) {
         kvp_config cache_config = config_of(4, 4, 4);
         const kvp_sched_config config = sched_config_of(8, 64);
@@ -121,9 +116,8 @@ static sched_world windowed_world(uint32_t usable)
 }
 
 /* Back from a recompute, samples are forked at the prompt's end before the window passes it. */
-static void test_samples_come_back_behind_a_window(void **state)
+TEST(test_samples_come_back_behind_a_window)
 {
-    (void)state;
     sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
     for (int i = 0; i < 12; i++) {
@@ -155,9 +149,8 @@ static void test_samples_come_back_behind_a_window(void **state)
 }
 
 /* What the trunk will need after the fork is promised, too: nobody comes in into it. */
-static void test_a_trunk_behind_a_window_is_promised_its_blocks(void **state)
+TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
 {
-    (void)state;
     sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
     for (int i = 0; i < 12; i++) {
@@ -177,9 +170,8 @@ static void test_a_trunk_behind_a_window_is_promised_its_blocks(void **state)
 }
 
 /* The last in rank shares every block: preempting it would release nothing. */
-static void test_no_victim_that_releases_nothing(void **state)
+TEST(test_no_victim_that_releases_nothing)
 {
-    (void)state;
     sched_world s = small_sched_world(5);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
@@ -205,9 +197,8 @@ static void test_no_victim_that_releases_nothing(void **state)
 }
 
 /* A block that only samples of the victim share is released with it. */
-static void test_group_releases_what_it_shares(void **state)
+TEST(test_group_releases_what_it_shares)
 {
-    (void)state;
     sched_world s = small_sched_world(6);
     (void)submit(&s, 1, 1, 8);
     const kvp_request a = submit(&s, 100, 7, 8);
@@ -226,9 +217,8 @@ static void test_group_releases_what_it_shares(void **state)
 }
 
 /* Only together do victims release anything; the first in rank goes on all the same. */
-static void test_first_in_rank_always_goes_on(void **state)
+TEST(test_first_in_rank_always_goes_on)
 {
-    (void)state;
     sched_world s = small_sched_world(5);
     leave_cached(&s.w, ints(100), 8);
     const kvp_request a = submit(&s, 1, 8, 8); /* 2 blocks, 4 in the end */
@@ -255,9 +245,8 @@ static void test_first_in_rank_always_goes_on(void **state)
 
 /* --------------------------------------------------------------------------------------- pause */
 
-static void test_paused_is_first_victim(void **state)
+TEST(test_paused_is_first_victim)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
@@ -284,9 +273,8 @@ static void test_paused_is_first_victim(void **state)
     end_sched_world(&s);
 }
 
-static void test_paused_makes_room_for_waiting(void **state)
+TEST(test_paused_makes_room_for_waiting)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     const kvp_request a = submit(&s, 1, 12, 4);
     (void)run_step(&s);
@@ -300,9 +288,8 @@ static void test_paused_makes_room_for_waiting(void **state)
 }
 
 /* Two paused requests hold the same blocks: neither releases any without the other. */
-static void test_paused_make_room_together(void **state)
+TEST(test_paused_make_room_together)
 {
-    (void)state;
     sched_world s = small_sched_world(4);
     leave_cached(&s.w, ints(1), 12);
     const kvp_request a = submit(&s, 1, 12, 4);
@@ -318,9 +305,8 @@ static void test_paused_make_room_together(void **state)
 }
 
 /* It gives up its place of max_running, even if no block comes with it. */
-static void test_paused_gives_up_its_place(void **state)
+TEST(test_paused_gives_up_its_place)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 16);
     const kvp_sched_config config = sched_config_of(2, 64);
     sched_world s = make_sched_world(&cache_config, &config);
@@ -336,9 +322,8 @@ static void test_paused_gives_up_its_place(void **state)
     end_sched_world(&s);
 }
 
-static void test_paused_goes_on_where_it_was(void **state)
+TEST(test_paused_goes_on_where_it_was)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
@@ -360,9 +345,8 @@ static void test_paused_goes_on_where_it_was(void **state)
     end_sched_world(&s);
 }
 
-static void test_waiting_can_be_paused(void **state)
+TEST(test_waiting_can_be_paused)
 {
-    (void)state;
     sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
@@ -379,9 +363,8 @@ static void test_waiting_can_be_paused(void **state)
 /* ----------------------------------------------------------------------- grown, abort, failure */
 
 /* It grew past usable - watermark, was preempted, and is admitted once nothing else is held. */
-static void test_grown_request_finishes(void **state)
+TEST(test_grown_request_finishes)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 8);
     cache_config.watermark = 0.5;
     const kvp_sched_config config = sched_config_of(4, 64);
@@ -402,9 +385,8 @@ static void test_grown_request_finishes(void **state)
     end_sched_world(&s);
 }
 
-static void test_abort_returns_every_block(void **state)
+TEST(test_abort_returns_every_block)
 {
-    (void)state;
     for (uint32_t when = 0; when < 8; when++) {
         sched_world s = small_sched_world(32);
         const kvp_request r = submit_rank(&s, 1, 10, 8, 0, 3);
@@ -422,9 +404,8 @@ static void test_abort_returns_every_block(void **state)
     }
 }
 
-static void test_failed_step_leaves_nothing(void **state)
+TEST(test_failed_step_leaves_nothing)
 {
-    (void)state;
     sched_world s = small_sched_world(32);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
@@ -442,9 +423,8 @@ static void test_failed_step_leaves_nothing(void **state)
 }
 
 /* Sequences that the caller holds leave no room, for a while: requests wait, none is lost. */
-static void test_outside_holder(void **state)
+TEST(test_outside_holder)
 {
-    (void)state;
     sched_world s = small_sched_world(6);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
@@ -507,9 +487,8 @@ static void run_load_step(struct load *load)
 
 /* Far more is asked for than there is room for, all the time; everything finishes, in bounded
  * time. */
-static void test_overload_finishes(void **state)
+TEST(test_overload_finishes)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 36);
     cache_config.watermark = 0.05;
     cache_config.max_seqs = 16;
@@ -537,30 +516,4 @@ static void test_overload_finishes(void **state)
     end_sched_world(&load.s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_latest_is_preempted),
-        cmocka_unit_test(test_lower_priority_is_preempted_first),
-        cmocka_unit_test(test_a_preemption_is_no_use),
-        cmocka_unit_test(test_a_prompt_ends_where_it_did),
-        cmocka_unit_test(test_recompute_hits_the_cache),
-        cmocka_unit_test(test_samples_come_back_behind_a_window),
-        cmocka_unit_test(test_a_trunk_behind_a_window_is_promised_its_blocks),
-        cmocka_unit_test(test_no_victim_that_releases_nothing),
-        cmocka_unit_test(test_group_releases_what_it_shares),
-        cmocka_unit_test(test_first_in_rank_always_goes_on),
-        cmocka_unit_test(test_paused_make_room_together),
-        cmocka_unit_test(test_paused_gives_up_its_place),
-        cmocka_unit_test(test_paused_is_first_victim),
-        cmocka_unit_test(test_paused_makes_room_for_waiting),
-        cmocka_unit_test(test_paused_goes_on_where_it_was),
-        cmocka_unit_test(test_waiting_can_be_paused),
-        cmocka_unit_test(test_grown_request_finishes),
-        cmocka_unit_test(test_abort_returns_every_block),
-        cmocka_unit_test(test_failed_step_leaves_nothing),
-        cmocka_unit_test(test_outside_holder),
-        cmocka_unit_test(test_overload_finishes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

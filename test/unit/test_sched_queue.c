@@ -44,9 +44,8 @@ static uint32_t slow_before(const struct kvpi_rank *rank)
     return best;
 }
 
-static void test_queue_is_a_sorted_list(void **state)
+TEST(test_queue_is_a_sorted_list)
 {
-    (void)state;
     struct kvpi_queue queue = {elements, sizeof *elements, KVPI_QUEUE_NONE, 0};
     uint64_t random = 3;
     uint64_t arrival = 0;
@@ -122,9 +121,8 @@ static void compare(struct kvpi_pages *pages, struct text *text, uint64_t *rando
     assert_int_equal(*kvpi_pages_last(pages, &text->chain), text->tokens[n_tokens - 1]);
 }
 
-static void test_pages_hold_what_was_appended(void **state)
+TEST(test_pages_hold_what_was_appended)
 {
-    (void)state;
     struct kvpi_pages pages = {&storage[0][0], next, N_PAGES, 0, KVPI_NO_PAGE, N_PAGES, 0};
     uint64_t random = 4;
     for (int i = 0; i < N_CHAINS; i++) {
@@ -148,11 +146,4 @@ static void test_pages_hold_what_was_appended(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue_is_a_sorted_list),
-        cmocka_unit_test(test_pages_hold_what_was_appended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -25,9 +25,8 @@ static void leave_input(int signal_number)
     raise(signal_number);
 }
 
-static void test_random_calls(void **state)
+TEST(test_random_calls)
 {
-    (void)state;
     const char *text = getenv("KVP_SCHED_INPUTS");
     const long n_inputs = text != NULL ? strtol(text, NULL, 10) : N_INPUTS;
     uint64_t random = 20;
@@ -41,8 +40,4 @@ static void test_random_calls(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_calls)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

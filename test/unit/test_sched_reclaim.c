@@ -30,9 +30,8 @@ static uint64_t evicted_by(const sched_world *s)
     return stats_of(&s->w).evicted_blocks;
 }
 
-static void test_sequences_that_fill_their_block(void **state)
+TEST(test_sequences_that_fill_their_block)
 {
-    (void)state;
     sched_world s = full_world(640, 10, 8);
     (void)submit(&s, 100, 8, 9); /* goes on with a new block */
     (void)submit(&s, 300, 4, 9); /* likewise */
@@ -59,9 +58,8 @@ static void test_sequences_that_fill_their_block(void **state)
     end_sched_world(&s);
 }
 
-static void test_who_comes_in_next(void **state)
+TEST(test_who_comes_in_next)
 {
-    (void)state;
     sched_world s = full_world(640, 10, 2);
     (void)submit(&s, 100, 5, 9);
     kvp_step step = make_step(&s);
@@ -77,9 +75,8 @@ static void test_who_comes_in_next(void **state)
     end_sched_world(&s);
 }
 
-static void test_no_more_than_the_target(void **state)
+TEST(test_no_more_than_the_target)
 {
-    (void)state;
     sched_world s = full_world(640, 10, 8);
     (void)submit(&s, 100, 5, 9);
     const kvp_step step = make_step(&s);
@@ -90,9 +87,8 @@ static void test_no_more_than_the_target(void **state)
     end_sched_world(&s);
 }
 
-static void test_none_for_who_does_not_fit(void **state)
+TEST(test_none_for_who_does_not_fit)
 {
-    (void)state;
     sched_world s = full_world(64, 1, 8);
     (void)submit(&s, 100, 7, 9);
     (void)submit(&s, 300, 200, 9);
@@ -106,9 +102,8 @@ static void test_none_for_who_does_not_fit(void **state)
     end_sched_world(&s);
 }
 
-static void test_only_while_a_step_is_out(void **state)
+TEST(test_only_while_a_step_is_out)
 {
-    (void)state;
     sched_world s = full_world(64, 1, 8);
     uint32_t n = 77;
     assert_status(KVP_E_ARG, kvp_sched_reclaim(NULL, &n));
@@ -123,9 +118,8 @@ static void test_only_while_a_step_is_out(void **state)
     end_sched_world(&s);
 }
 
-static void test_off_by_default(void **state)
+TEST(test_off_by_default)
 {
-    (void)state;
     kvp_sched_config config;
     kvp_sched_config_init(&config);
     assert_int_equal(config.free_target, 0);
@@ -138,9 +132,8 @@ static void test_off_by_default(void **state)
     end_sched_world(&s);
 }
 
-static void test_the_largest_target(void **state)
+TEST(test_the_largest_target)
 {
-    (void)state;
     static const uint32_t pools[][2] = {{1, 1}, {64, 1}, {65, 2}, {6400, 100}};
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
         const kvp_config cache_config = config_of(4, 4, pools[i][0]);
@@ -156,16 +149,4 @@ static void test_the_largest_target(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequences_that_fill_their_block),
-        cmocka_unit_test(test_who_comes_in_next),
-        cmocka_unit_test(test_no_more_than_the_target),
-        cmocka_unit_test(test_none_for_who_does_not_fit),
-        cmocka_unit_test(test_only_while_a_step_is_out),
-        cmocka_unit_test(test_off_by_default),
-        cmocka_unit_test(test_the_largest_target),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -44,9 +44,8 @@ static kvp_step run_chunk(sched_world *s, kvp_request request, uint32_t begin, u
 
 /* ------------------------------------------------------------------------- chunks, checkpoints */
 
-static void test_a_prompt_stops_at_its_last_unit_and_is_hit_there(void **state)
+TEST(test_a_prompt_stops_at_its_last_unit_and_is_hit_there)
 {
-    (void)state;
     sched_world s = states_world(8, 0);
     const kvp_request a = submit(&s, 0, 10, 3);
     kvp_step step = run_chunk(&s, a, 0, 8);
@@ -65,9 +64,8 @@ static void test_a_prompt_stops_at_its_last_unit_and_is_hit_there(void **state)
 }
 
 /* The second prompt leaves the path of the first, and leaves a state there for the third. */
-static void test_the_second_prompt_stops_at_the_branch(void **state)
+TEST(test_the_second_prompt_stops_at_the_branch)
 {
-    (void)state;
     sched_world s = states_world(12, 0);
     (void)submit_branch(&s, 8, 22, 100);
     run_until_over(&s, 1);
@@ -81,9 +79,8 @@ static void test_the_second_prompt_stops_at_the_branch(void **state)
     end_sched_world(&s);
 }
 
-static void test_a_short_chunk_reaches_no_place(void **state)
+TEST(test_a_short_chunk_reaches_no_place)
 {
-    (void)state;
     kvp_config cache_config = config_of(S, S, 64);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.state_slots = 9;
@@ -100,9 +97,8 @@ static void test_a_short_chunk_reaches_no_place(void **state)
 
 /* -------------------------------------------------------------------------------------- slots */
 
-static void test_slots_of_samples_are_promised(void **state)
+TEST(test_slots_of_samples_are_promised)
 {
-    (void)state;
     sched_world s = states_world(3, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     const kvp_request b = submit(&s, 100, 6, 3);
@@ -120,9 +116,8 @@ static void test_slots_of_samples_are_promised(void **state)
     end_sched_world(&s);
 }
 
-static void test_with_a_slot_more_both_come_in(void **state)
+TEST(test_with_a_slot_more_both_come_in)
 {
-    (void)state;
     sched_world s = states_world(4, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     (void)submit(&s, 100, 6, 3);
@@ -134,9 +129,8 @@ static void test_with_a_slot_more_both_come_in(void **state)
     end_sched_world(&s);
 }
 
-static void test_more_beams_than_slots_are_never_served(void **state)
+TEST(test_more_beams_than_slots_are_never_served)
 {
-    (void)state;
     static const struct {
         uint32_t n, usable;
         kvp_status status;
@@ -161,9 +155,8 @@ static void test_more_beams_than_slots_are_never_served(void **state)
 
 /* Beams of one parent take slots while they read the parent's: the largest number that a request
  * may have. Whoever ranks behind it gives way. */
-static void test_beams_take_a_victim_for_slots(void **state)
+TEST(test_beams_take_a_victim_for_slots)
 {
-    (void)state;
     static const uint32_t parents[] = {0, 0};
     sched_world s = states_world(4, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 6, 0, 2);
@@ -187,9 +180,8 @@ static void test_beams_take_a_victim_for_slots(void **state)
 
 /* Two equal prompts share every block once they are computed, but no slot. Either is a victim for
  * slots, for a request that is not the first in rank. */
-static void test_a_victim_for_slots_need_not_release_a_block(void **state)
+TEST(test_a_victim_for_slots_need_not_release_a_block)
 {
-    (void)state;
     static const uint32_t parents[] = {0, 0};
     sched_world s = states_world(5, 0);
     (void)submit_rank(&s, 300, 3, 20, -1, 1);
@@ -211,9 +203,8 @@ static void test_a_victim_for_slots_need_not_release_a_block(void **state)
 }
 
 /* Three slots, all there: a checkpoint that is hit would be one too many for two samples. */
-static void test_a_hit_that_makes_the_request_not_fit_is_given_up(void **state)
+TEST(test_a_hit_that_makes_the_request_not_fit_is_given_up)
 {
-    (void)state;
     sched_world s = states_world(3, 0);
     (void)submit(&s, 0, 10, 3);
     run_until_over(&s, 1);
@@ -225,9 +216,8 @@ static void test_a_hit_that_makes_the_request_not_fit_is_given_up(void **state)
     end_sched_world(&s);
 }
 
-static void test_samples_come_back_through_their_prompt(void **state)
+TEST(test_samples_come_back_through_their_prompt)
 {
-    (void)state;
     sched_world s = states_world(6, 0);
     const kvp_request a = submit_rank(&s, 0, 10, 8, 0, 3);
     for (uint32_t i = 0; i < 4; i++) {
@@ -246,9 +236,8 @@ static void test_samples_come_back_through_their_prompt(void **state)
 
 /* ----------------------------------------------------------------------------- who follows whom */
 
-static void test_an_equal_prompt_waits_for_the_checkpoint(void **state)
+TEST(test_an_equal_prompt_waits_for_the_checkpoint)
 {
-    (void)state;
     sched_world s = states_world(8, 1);
     (void)submit(&s, 0, 10, 3);
     const kvp_request b = submit(&s, 0, 10, 3);
@@ -261,9 +250,8 @@ static void test_an_equal_prompt_waits_for_the_checkpoint(void **state)
 }
 
 /* No state will be left in what the two have in common. */
-static void test_nobody_waits_for_a_state_that_is_not_kept(void **state)
+TEST(test_nobody_waits_for_a_state_that_is_not_kept)
 {
-    (void)state;
     sched_world s = states_world(8, 1);
     (void)submit_branch(&s, 8, 14, 100);
     const kvp_request b = submit_branch(&s, 8, 14, 200);
@@ -283,9 +271,8 @@ static uint32_t need_of(sched_world *s, const int32_t *tokens, uint32_t n)
     return need;
 }
 
-static void test_what_an_open_needs(void **state)
+TEST(test_what_an_open_needs)
 {
-    (void)state;
     sched_world s = states_world(8, 0);
     assert_int_equal(need_of(&s, NULL, 0), 0);
     assert_int_equal(need_of(&s, ints(0), 10), 1);
@@ -308,22 +295,4 @@ static void test_what_an_open_needs(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_prompt_stops_at_its_last_unit_and_is_hit_there),
-        cmocka_unit_test(test_the_second_prompt_stops_at_the_branch),
-        cmocka_unit_test(test_a_short_chunk_reaches_no_place),
-        cmocka_unit_test(test_slots_of_samples_are_promised),
-        cmocka_unit_test(test_with_a_slot_more_both_come_in),
-        cmocka_unit_test(test_more_beams_than_slots_are_never_served),
-        cmocka_unit_test(test_beams_take_a_victim_for_slots),
-        cmocka_unit_test(test_a_victim_for_slots_need_not_release_a_block),
-        cmocka_unit_test(test_a_hit_that_makes_the_request_not_fit_is_given_up),
-        cmocka_unit_test(test_samples_come_back_through_their_prompt),
-        cmocka_unit_test(test_an_equal_prompt_waits_for_the_checkpoint),
-        cmocka_unit_test(test_nobody_waits_for_a_state_that_is_not_kept),
-        cmocka_unit_test(test_what_an_open_needs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -42,9 +42,8 @@ static void fail_step(sched_world *s)
     assert_ok(kvp_sched_fail(s->sched));
 }
 
-static void test_there_and_back(void **state)
+TEST(test_there_and_back)
 {
-    (void)state;
     sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
@@ -60,9 +59,8 @@ static void test_there_and_back(void **state)
 
 /* Two samples share the state after their prompt, and come back so: they hold three slots, and will
  * hold four. */
-static void test_who_shares_a_state_is_promised_another_slot(void **state)
+TEST(test_who_shares_a_state_is_promised_another_slot)
 {
-    (void)state;
     sched_world s = moving_world(8, 6);
     const kvp_request a = submit_rank(&s, 0, 10, 9, 0, 2);
     (void)run_step(&s); /* up to the last full unit */
@@ -83,9 +81,8 @@ static void test_who_shares_a_state_is_promised_another_slot(void **state)
 }
 
 /* The step that swaps it out fails: it computes everything anew. */
-static void test_a_state_that_did_not_leave(void **state)
+TEST(test_a_state_that_did_not_leave)
 {
-    (void)state;
     sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
@@ -99,9 +96,8 @@ static void test_a_state_that_did_not_leave(void **state)
 }
 
 /* The KV is on the host already, when the state is copied there: only that is lost. */
-static void test_only_the_state_did_not_leave(void **state)
+TEST(test_only_the_state_did_not_leave)
 {
-    (void)state;
     sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 12, 9);
     kvp_seq own;
@@ -124,9 +120,8 @@ static void test_only_the_state_did_not_leave(void **state)
 }
 
 /* The step that brings it back fails. */
-static void test_a_state_that_did_not_come_back(void **state)
+TEST(test_a_state_that_did_not_come_back)
 {
-    (void)state;
     sched_world s = moving_world(6, 4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
@@ -142,14 +137,4 @@ static void test_a_state_that_did_not_come_back(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_who_shares_a_state_is_promised_another_slot),
-        cmocka_unit_test(test_a_state_that_did_not_leave),
-        cmocka_unit_test(test_only_the_state_did_not_leave),
-        cmocka_unit_test(test_a_state_that_did_not_come_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

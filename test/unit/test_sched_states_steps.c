@@ -26,9 +26,8 @@ static kvp_state_info sample_state_of(const sched_world *s, kvp_request request,
 
 /* ------------------------------------------------------------------------------- two slots each */
 
-static void test_a_step_writes_another_slot_than_it_reads(void **state)
+TEST(test_a_step_writes_another_slot_than_it_reads)
 {
-    (void)state;
     sched_world s = steps_world(2, 3);
     const kvp_request a = submit(&s, 0, 7, 4);
     uint32_t last = 0;
@@ -50,9 +49,8 @@ static void test_a_step_writes_another_slot_than_it_reads(void **state)
 }
 
 /* A chunk that does not get its turn has its slot all the same. */
-static void test_prompts_under_way_keep_a_slot_to_write(void **state)
+TEST(test_prompts_under_way_keep_a_slot_to_write)
 {
-    (void)state;
     kvp_config cache_config = config_of(S, S, 64);
     kvp_sched_config config = sched_config_of(4, 6);
     cache_config.state_slots = 5;
@@ -71,9 +69,8 @@ static void test_prompts_under_way_keep_a_slot_to_write(void **state)
     end_sched_world(&s);
 }
 
-static void test_who_comes_in_leaves_others_their_slots(void **state)
+TEST(test_who_comes_in_leaves_others_their_slots)
 {
-    (void)state;
     for (uint32_t usable = 2; usable <= 5; usable++) {
         sched_world s = steps_world(usable, 0);
         (void)submit(&s, 0, 3, 4);
@@ -88,9 +85,8 @@ static void test_who_comes_in_leaves_others_their_slots(void **state)
     }
 }
 
-static void test_a_request_needs_two_slots_for_each_sample(void **state)
+TEST(test_a_request_needs_two_slots_for_each_sample)
 {
-    (void)state;
     static const struct {
         uint32_t n, usable;
         kvp_status status;
@@ -118,9 +114,8 @@ static void test_a_request_needs_two_slots_for_each_sample(void **state)
 
 /* ------------------------------------------------------------------------------------- promises */
 
-static void test_a_promise_ends_with_the_first_chunk(void **state)
+TEST(test_a_promise_ends_with_the_first_chunk)
 {
-    (void)state;
     sched_world s = steps_world(8, 0);
     (void)submit(&s, 0, 10, 2); /* 8 tokens, then 2: the state after 8 is kept */
     kvp_step step = make_step(&s);
@@ -142,9 +137,8 @@ static void test_a_promise_ends_with_the_first_chunk(void **state)
     end_sched_world(&s);
 }
 
-static void test_samples_are_promised_slots_until_they_decode(void **state)
+TEST(test_samples_are_promised_slots_until_they_decode)
 {
-    (void)state;
     sched_world s = steps_world(8, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 6, 0, 3);
     (void)submit(&s, 100, 3, 4);
@@ -164,9 +158,8 @@ static void test_samples_are_promised_slots_until_they_decode(void **state)
     end_sched_world(&s);
 }
 
-static void test_beams_that_share_a_slot_are_promised_one(void **state)
+TEST(test_beams_that_share_a_slot_are_promised_one)
 {
-    (void)state;
     static const uint32_t parents[] = {1, 1, 1};
     static const uint32_t others[] = {0, 0, 2};
     sched_world s = steps_world(8, 0);
@@ -188,9 +181,8 @@ static void test_beams_that_share_a_slot_are_promised_one(void **state)
 }
 
 /* Whatever is promised: a checkpoint takes no slot. */
-static void test_every_checkpoint_is_made(void **state)
+TEST(test_every_checkpoint_is_made)
 {
-    (void)state;
     sched_world s = steps_world(4, 0);
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     (void)run_step(&s);
@@ -205,9 +197,8 @@ static void test_every_checkpoint_is_made(void **state)
 
 /* While a step of the caller's own is out, what steps have read is parked, and nobody is preempted
  * for it. */
-static void test_nobody_gives_way_for_parked_slots(void **state)
+TEST(test_nobody_gives_way_for_parked_slots)
 {
-    (void)state;
     sched_world s = steps_world(5, 0);
     const kvp_request a = submit(&s, 0, 3, 9);
     const kvp_request b = submit(&s, 100, 3, 9);
@@ -233,9 +224,8 @@ static void test_nobody_gives_way_for_parked_slots(void **state)
 }
 
 /* Nor does a paused request make room for one that waits. */
-static void test_who_is_paused_keeps_its_slots_for_parked_ones(void **state)
+TEST(test_who_is_paused_keeps_its_slots_for_parked_ones)
 {
-    (void)state;
     sched_world s = steps_world(5, 0);
     const kvp_request a = submit(&s, 0, 3, 9);
     const kvp_request b = submit(&s, 100, 3, 9);
@@ -260,9 +250,8 @@ static void test_who_is_paused_keeps_its_slots_for_parked_ones(void **state)
 }
 
 /* What others ranked before need and parked slots do not make up for is taken from victims. */
-static void test_a_victim_gives_its_slots(void **state)
+TEST(test_a_victim_gives_its_slots)
 {
-    (void)state;
     static const uint32_t parents[] = {0, 0};
     sched_world s = steps_world(6, 0);
     const kvp_request a = submit_rank(&s, 0, 3, 9, 0, 2);
@@ -289,9 +278,8 @@ static void test_a_victim_gives_its_slots(void **state)
 
 /* ------------------------------------------------------------------------------------- failures */
 
-static void test_a_failed_step_leaves_nothing(void **state)
+TEST(test_a_failed_step_leaves_nothing)
 {
-    (void)state;
     sched_world s = steps_world(6, 0);
     const kvp_request a = submit(&s, 0, 10, 6);
     for (int i = 0; i < 4; i++) {
@@ -310,9 +298,8 @@ static void test_a_failed_step_leaves_nothing(void **state)
     end_sched_world(&s);
 }
 
-static void test_samples_come_back_through_their_prompt(void **state)
+TEST(test_samples_come_back_through_their_prompt)
 {
-    (void)state;
     sched_world s = steps_world(7, 2);
     const kvp_request a = submit_rank(&s, 0, 10, 8, 0, 3);
     run_to(&s, a, 14);
@@ -330,9 +317,8 @@ static void test_samples_come_back_through_their_prompt(void **state)
 }
 
 /* The caller has committed the step behind the scheduler's back. */
-static void test_the_audit_misses_a_slot_to_write(void **state)
+TEST(test_the_audit_misses_a_slot_to_write)
 {
-    (void)state;
     sched_world s = steps_world(4, 0);
     kvp_violation violation;
     (void)submit(&s, 0, 3, 3);
@@ -361,9 +347,8 @@ static sched_world drafts_world(uint32_t usable_slots, uint32_t state_rings)
 }
 
 /* Each draft has a slot; the prompt under way in the same step has one to write. */
-static void test_drafts_have_rings(void **state)
+TEST(test_drafts_have_rings)
 {
-    (void)state;
     sched_world s = drafts_world(6, 1);
     const kvp_request a = submit(&s, 0, 3, 8);
     const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
@@ -390,9 +375,8 @@ static void test_drafts_have_rings(void **state)
 }
 
 /* One slot fewer: the step has no drafts. */
-static void test_no_drafts_without_slots_for_all(void **state)
+TEST(test_no_drafts_without_slots_for_all)
 {
-    (void)state;
     sched_world s = drafts_world(5, 1);
     (void)submit(&s, 0, 3, 8);
     (void)submit(&s, 100, 13, 8);
@@ -406,9 +390,8 @@ static void test_no_drafts_without_slots_for_all(void **state)
 }
 
 /* Without rings the engine leaves the state after the accepted tokens in the slot of the step. */
-static void test_drafts_move_on_from_slot_to_slot(void **state)
+TEST(test_drafts_move_on_from_slot_to_slot)
 {
-    (void)state;
     sched_world s = drafts_world(4, 0);
     const kvp_request a = submit(&s, 0, 3, 8);
     const kvp_request b = submit(&s, 100, 13, 8); /* in chunks of 12 and 1 */
@@ -429,26 +412,4 @@ static void test_drafts_move_on_from_slot_to_slot(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_writes_another_slot_than_it_reads),
-        cmocka_unit_test(test_prompts_under_way_keep_a_slot_to_write),
-        cmocka_unit_test(test_who_comes_in_leaves_others_their_slots),
-        cmocka_unit_test(test_a_request_needs_two_slots_for_each_sample),
-        cmocka_unit_test(test_a_promise_ends_with_the_first_chunk),
-        cmocka_unit_test(test_samples_are_promised_slots_until_they_decode),
-        cmocka_unit_test(test_beams_that_share_a_slot_are_promised_one),
-        cmocka_unit_test(test_every_checkpoint_is_made),
-        cmocka_unit_test(test_nobody_gives_way_for_parked_slots),
-        cmocka_unit_test(test_who_is_paused_keeps_its_slots_for_parked_ones),
-        cmocka_unit_test(test_a_victim_gives_its_slots),
-        cmocka_unit_test(test_a_failed_step_leaves_nothing),
-        cmocka_unit_test(test_samples_come_back_through_their_prompt),
-        cmocka_unit_test(test_the_audit_misses_a_slot_to_write),
-        cmocka_unit_test(test_drafts_have_rings),
-        cmocka_unit_test(test_no_drafts_without_slots_for_all),
-        cmocka_unit_test(test_drafts_move_on_from_slot_to_slot),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

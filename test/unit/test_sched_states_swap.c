@@ -84,9 +84,8 @@ static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint3
 
 /* ----------------------------------------------------------------------------- there and back */
 
-static void test_a_state_goes_to_the_host_and_back(void **state)
+TEST(test_a_state_goes_to_the_host_and_back)
 {
-    (void)state;
     sched_world s = usual_world(4);
     const kvp_request a = submit(&s, 0, 10, 9);
     run_to(&s, a, 12);
@@ -105,9 +104,8 @@ static void test_a_state_goes_to_the_host_and_back(void **state)
     end_sched_world(&s);
 }
 
-static void test_ahead_of_need(void **state)
+TEST(test_ahead_of_need)
 {
-    (void)state;
     kvp_config cache_config = config_of(S, S, 8);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.state_slots = 5;
@@ -125,9 +123,8 @@ static void test_ahead_of_need(void **state)
     end_sched_world(&s);
 }
 
-static void test_without_room_on_the_host_it_computes_again(void **state)
+TEST(test_without_room_on_the_host_it_computes_again)
 {
-    (void)state;
     const struct setup setup = {.slots = 8, .host_slots = 1, .preempt = KVP_PREEMPT_SWAP};
     sched_world s = swap_states_world(&setup);
     const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
@@ -139,9 +136,8 @@ static void test_without_room_on_the_host_it_computes_again(void **state)
 }
 
 /* Rows of three blocks each, and two samples, once for blocks and once for states: ten copies. */
-static void test_states_count_for_the_plan_of_the_way_back(void **state)
+TEST(test_states_count_for_the_plan_of_the_way_back)
 {
-    (void)state;
     for (uint32_t max_copies = 9; max_copies <= 10; max_copies++) {
         const struct setup setup = {
             .slots = 8, .host_slots = 8, .max_copies = max_copies, .preempt = KVP_PREEMPT_SWAP};
@@ -157,9 +153,8 @@ static void test_states_count_for_the_plan_of_the_way_back(void **state)
 /* ------------------------------------------------------------------------------------- prices */
 
 /* A sample of 11 computed tokens: 11 tokens at 3 are 33. */
-static void test_a_state_has_a_price(void **state)
+TEST(test_a_state_has_a_price)
 {
-    (void)state;
     for (uint64_t cost = 33; cost <= 34; cost++) {
         const struct setup setup = {.slots = 4,
                                     .host_slots = 4,
@@ -176,9 +171,8 @@ static void test_a_state_has_a_price(void **state)
 }
 
 /* Two samples that have just been forked read one state: 6 computed tokens at 3 are 18. */
-static void test_a_state_that_is_shared_is_copied_once(void **state)
+TEST(test_a_state_that_is_shared_is_copied_once)
 {
-    (void)state;
     const struct setup setup = {.slots = 4,
                                 .host_slots = 4,
                                 .preempt = KVP_PREEMPT_CHEAPER,
@@ -198,9 +192,8 @@ static void test_a_state_that_is_shared_is_copied_once(void **state)
 /* -------------------------------------------------------------------------------------- slots */
 
 /* The only slot is another one's. */
-static void test_who_lacks_a_slot_waits(void **state)
+TEST(test_who_lacks_a_slot_waits)
 {
-    (void)state;
     sched_world s = usual_world(1);
     const kvp_request a = submit(&s, 0, 3, 9);
     run_to(&s, a, 6);
@@ -219,9 +212,8 @@ static void test_who_lacks_a_slot_waits(void **state)
 }
 
 /* Prompts of two samples are checkpoints now: these two and slots to write are four of three. */
-static void test_who_could_never_come_back_computes_again(void **state)
+TEST(test_who_could_never_come_back_computes_again)
 {
-    (void)state;
     sched_world s = usual_world(3);
     const kvp_request a = submit_rank(&s, 0, 6, 6, 0, 2);
     run_to(&s, a, 9);
@@ -254,9 +246,8 @@ static void test_who_could_never_come_back_computes_again(void **state)
 }
 
 /* Prompts in chunks of 3: the trunk of two samples comes back, and they are promised two. */
-static void test_samples_to_be_forked_are_promised_slots_again(void **state)
+TEST(test_samples_to_be_forked_are_promised_slots_again)
 {
-    (void)state;
     const struct setup setup = {
         .slots = 4, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .chunk_tokens = 3};
     sched_world s = swap_states_world(&setup);
@@ -277,9 +268,8 @@ static void test_samples_to_be_forked_are_promised_slots_again(void **state)
 }
 
 /* Three slots: the trunk of two samples has one, and the others are promised to them. */
-static void test_promised_slots_are_not_for_who_comes_back(void **state)
+TEST(test_promised_slots_are_not_for_who_comes_back)
 {
-    (void)state;
     const struct setup setup = {
         .slots = 3, .host_slots = 8, .preempt = KVP_PREEMPT_SWAP, .usable = 16, .chunk_tokens = 3};
     sched_world s = swap_states_world(&setup);
@@ -302,9 +292,8 @@ static void test_promised_slots_are_not_for_who_comes_back(void **state)
 
 /* ------------------------------------------------------------------------- kvp_state_swap_need */
 
-static void test_what_a_way_back_needs(void **state)
+TEST(test_what_a_way_back_needs)
 {
-    (void)state;
     sched_world s = usual_world(6);
     const kvp_request a = submit(&s, 0, 10, 9);
     (void)run_step(&s); /* 8 tokens, and their state is kept */
@@ -326,20 +315,4 @@ static void test_what_a_way_back_needs(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_state_goes_to_the_host_and_back),
-        cmocka_unit_test(test_ahead_of_need),
-        cmocka_unit_test(test_without_room_on_the_host_it_computes_again),
-        cmocka_unit_test(test_states_count_for_the_plan_of_the_way_back),
-        cmocka_unit_test(test_a_state_has_a_price),
-        cmocka_unit_test(test_a_state_that_is_shared_is_copied_once),
-        cmocka_unit_test(test_who_lacks_a_slot_waits),
-        cmocka_unit_test(test_who_could_never_come_back_computes_again),
-        cmocka_unit_test(test_samples_to_be_forked_are_promised_slots_again),
-        cmocka_unit_test(test_promised_slots_are_not_for_who_comes_back),
-        cmocka_unit_test(test_what_a_way_back_needs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

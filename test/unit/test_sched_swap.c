@@ -26,9 +26,8 @@ static sched_world world_of(const kvp_config *cache_config, const kvp_sched_conf
 
 /* ------------------------------------------------------------------------------------ out, in */
 
-static void test_victim_goes_to_the_host_and_back(void **state)
+TEST(test_victim_goes_to_the_host_and_back)
 {
-    (void)state;
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
@@ -67,9 +66,8 @@ static void test_victim_goes_to_the_host_and_back(void **state)
     end_sched_world(&s);
 }
 
-static void test_abort_on_the_host(void **state)
+TEST(test_abort_on_the_host)
 {
-    (void)state;
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
@@ -84,9 +82,8 @@ static void test_abort_on_the_host(void **state)
     end_sched_world(&s);
 }
 
-static void test_destroyed_with_requests_on_the_host(void **state)
+TEST(test_destroyed_with_requests_on_the_host)
 {
-    (void)state;
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
@@ -96,9 +93,8 @@ static void test_destroyed_with_requests_on_the_host(void **state)
     end_sched_world(&s); /* checks that no sequence is left */
 }
 
-static void test_recompute_when_the_host_is_full(void **state)
+TEST(test_recompute_when_the_host_is_full)
 {
-    (void)state;
     sched_world s = swap_world(4, 1);
     kvp_request a;
     kvp_request b;
@@ -112,9 +108,8 @@ static void test_recompute_when_the_host_is_full(void **state)
     end_sched_world(&s);
 }
 
-static void test_recompute_without_a_host_tier(void **state)
+TEST(test_recompute_without_a_host_tier)
 {
-    (void)state;
     const kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = swap_config();
     sched_world s = make_sched_world(&cache_config, &config);
@@ -127,9 +122,8 @@ static void test_recompute_without_a_host_tier(void **state)
 }
 
 /* What might not come back in one plan does not go. */
-static void test_recompute_when_the_way_back_is_too_long(void **state)
+TEST(test_recompute_when_the_way_back_is_too_long)
 {
-    (void)state;
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t n_groups = 1 + i / 2, lack = i % 2;
         kvp_config cache_config = host_config(4 * n_groups, 8 * n_groups);
@@ -188,17 +182,15 @@ static void check_prompt_under_way(uint32_t n_groups)
     end_sched_world(&s);
 }
 
-static void test_prompt_under_way(void **state)
+TEST(test_prompt_under_way)
 {
-    (void)state;
     check_prompt_under_way(1);
     check_prompt_under_way(2); /* blocks are promised in each group */
 }
 
 /* A block that samples share is one block on the host, and again one when they come back. */
-static void test_group_keeps_what_it_shares(void **state)
+TEST(test_group_keeps_what_it_shares)
 {
-    (void)state;
     sched_world s = swap_world(12, 16);
     const kvp_request a = submit(&s, 1, 8, 16);
     const kvp_request group = submit_rank(&s, 100, 8, 8, 0, 4);
@@ -232,9 +224,8 @@ static void test_group_keeps_what_it_shares(void **state)
 /* ---------------------------------------------------------------------------------------- order */
 
 /* Whatever the priorities. */
-static void test_swapped_before_waiting(void **state)
+TEST(test_swapped_before_waiting)
 {
-    (void)state;
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
@@ -252,9 +243,8 @@ static void test_swapped_before_waiting(void **state)
 }
 
 /* Both on the host: who ranks first comes back first. */
-static void test_swapped_in_by_rank(void **state)
+TEST(test_swapped_in_by_rank)
 {
-    (void)state;
     sched_world s = swap_world(6, 16);
     const kvp_request a = submit_rank(&s, 1, 8, 9, -1, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 4, 1, 1);
@@ -283,9 +273,8 @@ static void test_swapped_in_by_rank(void **state)
 }
 
 /* One on the host that does not fit is passed over K times, by whomever; then everybody waits. */
-static void test_passed_over_at_most_k_times(void **state)
+TEST(test_passed_over_at_most_k_times)
 {
-    (void)state;
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_passed_over = 2;
@@ -324,9 +313,8 @@ static void test_passed_over_at_most_k_times(void **state)
     end_sched_world(&s);
 }
 
-static void test_watermark_is_kept(void **state)
+TEST(test_watermark_is_kept)
 {
-    (void)state;
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = swap_config();
@@ -359,9 +347,8 @@ static void test_watermark_is_kept(void **state)
     end_sched_world(&s);
 }
 
-static void test_short_of_places(void **state)
+TEST(test_short_of_places)
 {
-    (void)state;
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_running = 2;
@@ -381,9 +368,8 @@ static void test_short_of_places(void **state)
 }
 
 /* Copies that wait leave no room for the way back: it waits, and nothing else happens. */
-static void test_plan_full(void **state)
+TEST(test_plan_full)
 {
-    (void)state;
     kvp_config cache_config = host_config(8, 16);
     cache_config.max_copies = 4;
     kvp_sched_config config = swap_config();
@@ -424,9 +410,8 @@ static void test_plan_full(void **state)
 /* It has come back, and there is no room in the plan for what it computes next: it is left out, and
  * nobody is admitted. (A group that is catching up: its second sample must copy a block on write.)
  * */
-static void test_left_out_on_the_way_in(void **state)
+TEST(test_left_out_on_the_way_in)
 {
-    (void)state;
     kvp_config cache_config = host_config(16, 32);
     cache_config.max_copies = 7; /* five entries of its rows, two samples */
     cache_config.keep_evicted = 0;
@@ -503,9 +488,8 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     end_sched_world(&s);
 }
 
-static void test_what_a_group_takes_at_once(void **state)
+TEST(test_what_a_group_takes_at_once)
 {
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         check_at_once(1 + i / 2, i % 2);
     }
@@ -513,9 +497,8 @@ static void test_what_a_group_takes_at_once(void **state)
 
 /* --------------------------------------------------------------------------------------- paused */
 
-static void test_paused_stays_on_the_host(void **state)
+TEST(test_paused_stays_on_the_host)
 {
-    (void)state;
     sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
@@ -544,9 +527,8 @@ static void test_paused_stays_on_the_host(void **state)
 
 /* The cache's sequences run short: paused requests on the host give theirs up, last in rank first,
  * if that helps. */
-static void test_sequences_run_short(void **state)
+TEST(test_sequences_run_short)
 {
-    (void)state;
     kvp_config cache_config = host_config(6, 16);
     cache_config.max_seqs = 4;
     kvp_sched_config config = swap_config();
@@ -577,9 +559,8 @@ static void test_sequences_run_short(void **state)
 }
 
 /* Those that are not paused give nothing up: who waits, waits. */
-static void test_sequences_of_swapped_ones_are_kept(void **state)
+TEST(test_sequences_of_swapped_ones_are_kept)
 {
-    (void)state;
     kvp_config cache_config = host_config(4, 16);
     cache_config.max_seqs = 2;
     kvp_sched_config config = swap_config();
@@ -629,9 +610,8 @@ static kvp_step preempt_example(uint64_t recompute_cost, uint64_t token_cost)
     return step;
 }
 
-static void test_prices_of_the_example(void **state)
+TEST(test_prices_of_the_example)
 {
-    (void)state;
     assert_int_equal(preempt_example(0, 40).n_swapped_out, 1);
     assert_int_equal(preempt_example(500 - 64, 1).n_swapped_out, 1); /* equal */
     assert_int_equal(preempt_example(499 - 64, 1).n_preempted, 1);
@@ -641,9 +621,8 @@ static void test_prices_of_the_example(void **state)
 }
 
 /* The second one: 17 tokens, of which 16 are shared: two blocks, or one token. */
-static void test_prices_of_a_short_one(void **state)
+TEST(test_prices_of_a_short_one)
 {
-    (void)state;
     for (uint64_t token_cost = 179; token_cost <= 180; token_cost++) {
         kvp_config cache_config = config_of(16, 16, 4);
         cache_config.host_blocks = 64;
@@ -667,9 +646,8 @@ static void test_prices_of_a_short_one(void **state)
 }
 
 /* Who was out before has most of it on the host still: only what is new costs. */
-static void test_prices_count_copies(void **state)
+TEST(test_prices_count_copies)
 {
-    (void)state;
     const kvp_config cache_config = host_config(8, 32);
     kvp_sched_config config = swap_config();
     config.preempt = KVP_PREEMPT_CHEAPER;
@@ -704,9 +682,8 @@ static kvp_sched_config ahead_config(void)
     return config;
 }
 
-static void test_ahead_of_need(void **state)
+TEST(test_ahead_of_need)
 {
-    (void)state;
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.3; /* three blocks */
     const kvp_sched_config config = ahead_config();
@@ -733,9 +710,8 @@ static void test_ahead_of_need(void **state)
 }
 
 /* Never the first in rank; paused ones first; and nothing when the host is full. */
-static void test_ahead_whom(void **state)
+TEST(test_ahead_whom)
 {
-    (void)state;
     for (uint32_t host = 1; host <= 8; host += 7) {
         kvp_config cache_config = host_config(10, host);
         cache_config.watermark = 0.5;
@@ -760,33 +736,4 @@ static void test_ahead_whom(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_victim_goes_to_the_host_and_back),
-        cmocka_unit_test(test_abort_on_the_host),
-        cmocka_unit_test(test_destroyed_with_requests_on_the_host),
-        cmocka_unit_test(test_recompute_when_the_host_is_full),
-        cmocka_unit_test(test_recompute_without_a_host_tier),
-        cmocka_unit_test(test_recompute_when_the_way_back_is_too_long),
-        cmocka_unit_test(test_prompt_under_way),
-        cmocka_unit_test(test_group_keeps_what_it_shares),
-        cmocka_unit_test(test_swapped_before_waiting),
-        cmocka_unit_test(test_swapped_in_by_rank),
-        cmocka_unit_test(test_passed_over_at_most_k_times),
-        cmocka_unit_test(test_watermark_is_kept),
-        cmocka_unit_test(test_short_of_places),
-        cmocka_unit_test(test_plan_full),
-        cmocka_unit_test(test_left_out_on_the_way_in),
-        cmocka_unit_test(test_what_a_group_takes_at_once),
-        cmocka_unit_test(test_paused_stays_on_the_host),
-        cmocka_unit_test(test_sequences_run_short),
-        cmocka_unit_test(test_sequences_of_swapped_ones_are_kept),
-        cmocka_unit_test(test_prices_of_the_example),
-        cmocka_unit_test(test_prices_of_a_short_one),
-        cmocka_unit_test(test_prices_count_copies),
-        cmocka_unit_test(test_ahead_of_need),
-        cmocka_unit_test(test_ahead_whom),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -27,9 +27,8 @@ static void fill_places(sched_world *s, kvp_request *a, kvp_request *b)
     (void)run_step(s);
 }
 
-static void test_the_last_in_rank_makes_way(void **state)
+TEST(test_the_last_in_rank_makes_way)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     kvp_request a;
     kvp_request b;
@@ -52,9 +51,8 @@ static void test_the_last_in_rank_makes_way(void **state)
     end_sched_world(&s);
 }
 
-static void test_nobody_makes_way_within_a_priority(void **state)
+TEST(test_nobody_makes_way_within_a_priority)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     kvp_request a;
     kvp_request b;
@@ -67,9 +65,8 @@ static void test_nobody_makes_way_within_a_priority(void **state)
 }
 
 /* Without the option it waits for an end. */
-static void test_by_default_it_waits(void **state)
+TEST(test_by_default_it_waits)
 {
-    (void)state;
     kvp_sched_config config;
     kvp_sched_config_init(&config);
     assert_int_equal(config.make_way, 0);
@@ -92,9 +89,8 @@ static void test_by_default_it_waits(void **state)
 }
 
 /* Two places are needed, and one may be had: nobody is preempted in vain. */
-static void test_nobody_is_preempted_in_vain(void **state)
+TEST(test_nobody_is_preempted_in_vain)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     (void)submit_rank(&s, 1, 8, 300, 1, 1);
     const kvp_request low = submit_rank(&s, 100, 8, 300, 5, 1);
@@ -108,9 +104,8 @@ static void test_nobody_is_preempted_in_vain(void **state)
     end_sched_world(&s);
 }
 
-static void test_blocks_are_not_taken_from_those_that_run(void **state)
+TEST(test_blocks_are_not_taken_from_those_that_run)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     (void)submit_rank(&s, 1, 700, 20, 5, 1); /* 175 blocks of 200 */
     (void)submit_rank(&s, 1000, 8, 300, 5, 1);
@@ -125,9 +120,8 @@ static void test_blocks_are_not_taken_from_those_that_run(void **state)
 }
 
 /* Paused requests go first, whatever their priority. */
-static void test_paused_ones_go_first(void **state)
+TEST(test_paused_ones_go_first)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     const kvp_request a = submit_rank(&s, 1, 8, 300, 0, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 300, 5, 1);
@@ -140,9 +134,8 @@ static void test_paused_ones_go_first(void **state)
     end_sched_world(&s);
 }
 
-static void test_swapped_ones_stay_behind(void **state)
+TEST(test_swapped_ones_stay_behind)
 {
-    (void)state;
     sched_world s = way_world(8, 100, KVP_PREEMPT_SWAP);
     kvp_request a;
     kvp_request b;
@@ -168,9 +161,8 @@ static void test_swapped_ones_stay_behind(void **state)
 }
 
 /* As many sequences as places: what is swapped keeps one, so who makes way is closed. */
-static void test_without_sequences_they_are_closed(void **state)
+TEST(test_without_sequences_they_are_closed)
 {
-    (void)state;
     sched_world s = way_world(PLACES, 100, KVP_PREEMPT_SWAP);
     kvp_request a;
     kvp_request b;
@@ -184,9 +176,8 @@ static void test_without_sequences_they_are_closed(void **state)
 }
 
 /* Several come in at once, each for one of those behind it. */
-static void test_all_that_are_urgent_come_in(void **state)
+TEST(test_all_that_are_urgent_come_in)
 {
-    (void)state;
     sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     kvp_request a;
     kvp_request b;
@@ -205,9 +196,8 @@ static void test_all_that_are_urgent_come_in(void **state)
 
 /* --------------------------------------------------------------------------------------- chunks */
 
-static void test_a_long_prompt_leaves_half_of_each_step(void **state)
+TEST(test_a_long_prompt_leaves_half_of_each_step)
 {
-    (void)state;
     kvp_config cache_config = config_of(4, 4, 300);
     kvp_sched_config config;
     kvp_sched_config_init(&config);
@@ -228,19 +218,4 @@ static void test_a_long_prompt_leaves_half_of_each_step(void **state)
     end_sched_world(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_last_in_rank_makes_way),
-        cmocka_unit_test(test_nobody_makes_way_within_a_priority),
-        cmocka_unit_test(test_by_default_it_waits),
-        cmocka_unit_test(test_nobody_is_preempted_in_vain),
-        cmocka_unit_test(test_blocks_are_not_taken_from_those_that_run),
-        cmocka_unit_test(test_paused_ones_go_first),
-        cmocka_unit_test(test_swapped_ones_stay_behind),
-        cmocka_unit_test(test_without_sequences_they_are_closed),
-        cmocka_unit_test(test_all_that_are_urgent_come_in),
-        cmocka_unit_test(test_a_long_prompt_leaves_half_of_each_step),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -113,9 +113,8 @@ static void expect(kvp_status status, uint8_t first)
     assert_int_equal(n_opened, n_closed);
 }
 
-static void test_two_seeds_differ(void **state)
+TEST(test_two_seeds_differ)
 {
-    (void)state;
     uint64_t seeds[64];
     for (size_t i = 0; i < 64; i++) {
         assert_int_equal(kvp_random_seed(&seeds[i]), KVP_OK);
@@ -126,18 +125,16 @@ static void test_two_seeds_differ(void **state)
     assert_int_equal(kvp_random_seed(NULL), KVP_E_ARG);
 }
 
-static void test_getrandom_interrupted_and_short(void **state)
+TEST(test_getrandom_interrupted_and_short)
 {
-    (void)state;
     system_source = SAYS(-EINTR, 3, -EINTR, -EINTR, 1, 4);
     expect(KVP_OK, 0);
     assert_int_equal(system_source.at, 6);
     assert_int_equal(n_opened, 0);
 }
 
-static void test_the_device_where_there_is_no_getrandom(void **state)
+TEST(test_the_device_where_there_is_no_getrandom)
 {
-    (void)state;
     static const int errors[] = {-ENOSYS, -EPERM, 0};
     for (size_t i = 0; i < 3; i++) {
         system_source = (struct source){.says = &errors[i], .n = 1};
@@ -153,9 +150,8 @@ static void test_the_device_where_there_is_no_getrandom(void **state)
     expect(KVP_OK, 0);
 }
 
-static void test_no_source_is_a_status(void **state)
+TEST(test_no_source_is_a_status)
 {
-    (void)state;
     static const int reads[] = {-EIO, 0};
     for (size_t i = 0; i < 2; i++) {
         system_source = SAYS(-ENOSYS);
@@ -177,13 +173,4 @@ static void test_no_source_is_a_status(void **state)
     is_file = 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_seeds_differ),
-        cmocka_unit_test(test_getrandom_interrupted_and_short),
-        cmocka_unit_test(test_the_device_where_there_is_no_getrandom),
-        cmocka_unit_test(test_no_source_is_a_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -107,9 +107,8 @@ static void open_abc(fixture *f, kvp_seq out[3])
     assert_int_equal(info.stop, KVP_STOP_MISS);
 }
 
-static void test_a_b_and_c_get_these_blocks(void **state)
+TEST(test_a_b_and_c_get_these_blocks)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
@@ -123,9 +122,8 @@ static void test_a_b_and_c_get_these_blocks(void **state)
     tear_down(&f);
 }
 
-static void test_equal_tokens_after_different_prefixes_are_different_nodes(void **state)
+TEST(test_equal_tokens_after_different_prefixes_are_different_nodes)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
@@ -145,9 +143,8 @@ static void test_equal_tokens_after_different_prefixes_are_different_nodes(void 
 }
 
 /* The chain as the flow chart draws it, made by the pure functions. */
-static void test_block_hashes_are_the_pure_functions_chain(void **state)
+TEST(test_block_hashes_are_the_pure_functions_chain)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
@@ -165,9 +162,8 @@ static void test_block_hashes_are_the_pure_functions_chain(void **state)
 
 /* Close A: B still holds everything. Close B: its partial block goes to the head, then 2 before 1
  * to the tail. Close C the same. Queue, head first:  6 3 7 8 9 2 1 5 4  */
-static void test_blocks_come_back_in_this_order(void **state)
+TEST(test_blocks_come_back_in_this_order)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
@@ -199,9 +195,8 @@ static void test_blocks_come_back_in_this_order(void **state)
 }
 
 /* Nobody holds them any more, but they are still there: taken back out of the queue's middle. */
-static void test_a_is_found_again_after_everybody_left(void **state)
+TEST(test_a_is_found_again_after_everybody_left)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
@@ -219,9 +214,8 @@ static void test_a_is_found_again_after_everybody_left(void **state)
 
 /* The two moments of may_append: the token after a full block takes a block, the token that fills a
  * block seals it (here: once it is computed). */
-static void test_decoding_takes_and_seals_at_the_block_boundaries(void **state)
+TEST(test_decoding_takes_and_seals_at_the_block_boundaries)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_seq seq = open_committed(&f, prompt_a, 8, NULL);
     for (uint32_t n = 9; n <= 12; n++) {
@@ -243,9 +237,8 @@ static void test_decoding_takes_and_seals_at_the_block_boundaries(void **state)
 /* [1 2 3 4|5 image 7 8|9 10 11 12]: only the first block may ever be shared. */
 static const int32_t prompt_image[] = {1, 2, 3, 4, 5, IMAGE_TOKEN, 7, 8, 9, 10, 11, 12};
 
-static void test_from_an_uncacheable_token_on_nothing_is_shared(void **state)
+TEST(test_from_an_uncacheable_token_on_nothing_is_shared)
 {
-    (void)state;
     const int32_t uncached[] = {IMAGE_TOKEN, IMAGE_TOKEN + 1};
     fixture f = set_up(uncached, 2);
     kvp_open_info info;
@@ -269,9 +262,8 @@ static void test_from_an_uncacheable_token_on_nothing_is_shared(void **state)
 }
 
 /* The flow chart looks at the prompt only. A generated token can be one of them, too. */
-static void test_a_generated_uncacheable_token_keeps_its_block_private(void **state)
+TEST(test_a_generated_uncacheable_token_keeps_its_block_private)
 {
-    (void)state;
     const int32_t uncached[] = {IMAGE_TOKEN};
     fixture f = set_up(uncached, 1);
     kvp_seq seq = open_committed(&f, prompt_image, 5, NULL);
@@ -286,9 +278,8 @@ static void test_a_generated_uncacheable_token_keeps_its_block_private(void **st
 
 /* The same by positions instead of ids, and what the rule is for: equal placeholders, other images.
  * A range may lie ahead of the tokens. */
-static void test_an_uncacheable_range_of_positions_does_the_same(void **state)
+TEST(test_an_uncacheable_range_of_positions_does_the_same)
 {
-    (void)state;
     fixture f = set_up(NULL, 0);
     kvp_range range = {5, 6};
     kvp_prompt prompt = {.struct_size = sizeof prompt,
@@ -308,18 +299,4 @@ static void test_an_uncacheable_range_of_positions_does_the_same(void **state)
     tear_down(&f);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_b_and_c_get_these_blocks),
-        cmocka_unit_test(test_equal_tokens_after_different_prefixes_are_different_nodes),
-        cmocka_unit_test(test_block_hashes_are_the_pure_functions_chain),
-        cmocka_unit_test(test_blocks_come_back_in_this_order),
-        cmocka_unit_test(test_a_is_found_again_after_everybody_left),
-        cmocka_unit_test(test_decoding_takes_and_seals_at_the_block_boundaries),
-        cmocka_unit_test(test_from_an_uncacheable_token_on_nothing_is_shared),
-        cmocka_unit_test(test_a_generated_uncacheable_token_keeps_its_block_private),
-        cmocka_unit_test(test_an_uncacheable_range_of_positions_does_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

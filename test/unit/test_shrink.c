@@ -46,9 +46,8 @@ static void shrink_to(const uint32_t *needed, size_t n_needed, size_t n, uint32_
     free(items);
 }
 
-static void test_shrink_finds_what_is_needed(void **state)
+TEST(test_shrink_finds_what_is_needed)
 {
-    (void)state;
     static const uint32_t some[] = {0, 17, 18, 500, 999};
     shrink_to(some, 5, 1000, 200);
     shrink_to(some, 1, 1, 10);
@@ -72,9 +71,8 @@ static int needs_2_with_1(void *context, const uint32_t *items, size_t n_items, 
     return has[0] && (has[2] || !has[1]);
 }
 
-static void test_shrink_tries_again_what_it_could_not_take(void **state)
+TEST(test_shrink_tries_again_what_it_could_not_take)
 {
-    (void)state;
     uint32_t items[] = {0, 1, 2};
     size_t n_items = 3;
     assert_int_equal(kvpi_shrink(items, &n_items, needs_2_with_1, NULL), KVP_OK);
@@ -82,9 +80,8 @@ static void test_shrink_tries_again_what_it_could_not_take(void **state)
     assert_int_equal(items[0], 0);
 }
 
-static void test_shrink_can_be_given_up(void **state)
+TEST(test_shrink_can_be_given_up)
 {
-    (void)state;
     static const uint32_t needed[] = {3, 70};
     uint32_t items[100];
     size_t n_items = 100;
@@ -97,12 +94,4 @@ static void test_shrink_can_be_given_up(void **state)
     assert_int_equal(has_all(&needs, items, n_items, &ignored), 1); /* what is left fails */
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shrink_finds_what_is_needed),
-        cmocka_unit_test(test_shrink_tries_again_what_it_could_not_take),
-        cmocka_unit_test(test_shrink_can_be_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -44,18 +44,16 @@ static void check_goes_on(int which, uint64_t seed)
     kvp_cache_destroy(restored);
 }
 
-static void test_hits_and_victims_go_on_as_if_nothing_had_happened(void **state)
+TEST(test_hits_and_victims_go_on_as_if_nothing_had_happened)
 {
-    (void)state;
     for (int which = 0; which <= SNAP_CHUNKED; which++) {
         for (uint64_t seed = 1; seed <= 6; seed++)
             check_goes_on(which, seed * 77);
     }
 }
 
-static void test_saving_changes_nothing(void **state)
+TEST(test_saving_changes_nothing)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_seq seq = open_done(&w, ints(0), 14);
     leave_cached(&w, ints(100), 9);
@@ -70,9 +68,8 @@ static void test_saving_changes_nothing(void **state)
     end_world(&w);
 }
 
-static void test_a_saved_cache_saves_the_same_bytes_again(void **state)
+TEST(test_a_saved_cache_saves_the_same_bytes_again)
 {
-    (void)state;
     for (int which = 0; which < SNAP_N_KINDS; which++) {
         const kvp_config config = snap_config(which);
         kvp_cache *cache = cache_of(&config);
@@ -92,9 +89,8 @@ static void test_a_saved_cache_saves_the_same_bytes_again(void **state)
     }
 }
 
-static void test_copies_and_steps_must_be_over(void **state)
+TEST(test_copies_and_steps_must_be_over)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     const kvp_snapshot_options options = snap_options();
     snap s = {0};
@@ -117,9 +113,8 @@ static void test_copies_and_steps_must_be_over(void **state)
     end_world(&w);
 }
 
-static void test_only_a_new_cache_takes_it(void **state)
+TEST(test_only_a_new_cache_takes_it)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
@@ -145,9 +140,8 @@ static void test_only_a_new_cache_takes_it(void **state)
     end_world(&w);
 }
 
-static void test_what_is_foreign_is_refused_before_anything(void **state)
+TEST(test_what_is_foreign_is_refused_before_anything)
 {
-    (void)state;
     world w = tiers_world(15, 15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
@@ -189,9 +183,8 @@ static void test_what_is_foreign_is_refused_before_anything(void **state)
     end_world(&w);
 }
 
-static void test_what_was_flushed_or_invalidated_is_not_saved(void **state)
+TEST(test_what_was_flushed_or_invalidated_is_not_saved)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(100), 8);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -213,9 +206,8 @@ static void test_what_was_flushed_or_invalidated_is_not_saved(void **state)
     end_world(&w);
 }
 
-static void test_namespaces_are_there_until_the_last_opener_leaves(void **state)
+TEST(test_namespaces_are_there_until_the_last_opener_leaves)
 {
-    (void)state;
     world w = small_world(15);
     leave_cached(&w, ints(0), 9);
     snap s = snap_of(w.cache, NULL);
@@ -233,9 +225,8 @@ static void test_namespaces_are_there_until_the_last_opener_leaves(void **state)
     end_world(&w);
 }
 
-static void test_wrong_hashes_from_outside_are_right_afterwards(void **state)
+TEST(test_wrong_hashes_from_outside_are_right_afterwards)
 {
-    (void)state;
     world w = small_world(15);
     kvp_hash hashes[4];
     kvp_hash root;
@@ -262,9 +253,8 @@ static void test_wrong_hashes_from_outside_are_right_afterwards(void **state)
     end_world(&w);
 }
 
-static void test_arguments(void **state)
+TEST(test_arguments)
 {
-    (void)state;
     world w = small_world(15);
     snap s = snap_of(w.cache, NULL);
     const kvp_sink sink = snap_sink(&s);
@@ -342,9 +332,8 @@ static int write_claim(const char *path, uint32_t n_blocks)
 }
 
 /* A thousand names: each is there, once, and told with its number. */
-static void test_many_namespaces(void **state)
+TEST(test_many_namespaces)
 {
-    (void)state;
     enum { N = 1000 };
     kvp_config config = config_of(4, 4, N + 2);
     kvp_snapshot_report report;
@@ -383,9 +372,8 @@ static void test_many_namespaces(void **state)
 }
 
 /* The unit before it was withdrawn: content that nobody can find any more is not saved. */
-static void test_what_cannot_be_reached_is_not_saved(void **state)
+TEST(test_what_cannot_be_reached_is_not_saved)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
@@ -405,9 +393,8 @@ static void test_what_cannot_be_reached_is_not_saved(void **state)
     end_world(&w);
 }
 
-static void test_without_a_model(void **state)
+TEST(test_without_a_model)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
@@ -428,9 +415,8 @@ static void test_without_a_model(void **state)
 }
 
 /* More blocks with a copy of one unit than a record of duplicates holds. */
-static void test_more_duplicates_than_a_record_holds(void **state)
+TEST(test_more_duplicates_than_a_record_holds)
 {
-    (void)state;
     enum { N = 1100 };
     const kvp_config config = config_of(4, 2, N + 2);
     world w = make_world(&config);
@@ -470,21 +456,5 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "--claim") == 0) {
         return write_claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hits_and_victims_go_on_as_if_nothing_had_happened),
-        cmocka_unit_test(test_saving_changes_nothing),
-        cmocka_unit_test(test_a_saved_cache_saves_the_same_bytes_again),
-        cmocka_unit_test(test_copies_and_steps_must_be_over),
-        cmocka_unit_test(test_only_a_new_cache_takes_it),
-        cmocka_unit_test(test_what_is_foreign_is_refused_before_anything),
-        cmocka_unit_test(test_what_was_flushed_or_invalidated_is_not_saved),
-        cmocka_unit_test(test_namespaces_are_there_until_the_last_opener_leaves),
-        cmocka_unit_test(test_wrong_hashes_from_outside_are_right_afterwards),
-        cmocka_unit_test(test_what_cannot_be_reached_is_not_saved),
-        cmocka_unit_test(test_without_a_model),
-        cmocka_unit_test(test_many_namespaces),
-        cmocka_unit_test(test_more_duplicates_than_a_record_holds),
-        cmocka_unit_test(test_arguments),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

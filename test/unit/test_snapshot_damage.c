@@ -144,9 +144,8 @@ static kvp_status try_load(snap *s, const kvp_config *config, memory *m,
     return status;
 }
 
-static void test_cut_at_every_byte(void **state)
+TEST(test_cut_at_every_byte)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     kvp_snapshot_report whole;
     snap s = small_snap(NULL, 40);
@@ -209,18 +208,16 @@ static void flip_all(snap *s, const kvp_config *config, memory *m)
     assert_true(n_harmless > 0); /* heads are there twice */
 }
 
-static void test_a_bit_flipped_in_every_byte(void **state)
+TEST(test_a_bit_flipped_in_every_byte)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     snap s = small_snap(NULL, 40);
     flip_all(&s, &config, NULL);
     snap_drop(&s);
 }
 
-static void test_a_bit_flipped_in_every_byte_with_kv(void **state)
+TEST(test_a_bit_flipped_in_every_byte_with_kv)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     memory m = {0};
     snap s = small_snap(&m, 40);
@@ -247,9 +244,8 @@ static uint32_t forge_all(const snap *s, const kvp_config *config)
     return n_kinds;
 }
 
-static void test_what_makes_no_sense_is_dropped_whatever_its_checksum(void **state)
+TEST(test_what_makes_no_sense_is_dropped_whatever_its_checksum)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     uint32_t n_kinds = 0;
     for (uint32_t n = 2; n <= 40; n += 38) {
@@ -261,9 +257,8 @@ static void test_what_makes_no_sense_is_dropped_whatever_its_checksum(void **sta
                                          1u << KVPI_SNAP_BLOCK | 1u << KVPI_SNAP_FREE);
 }
 
-static void test_both_heads_gone_is_a_cut(void **state)
+TEST(test_both_heads_gone_is_a_cut)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     kvp_snapshot_report report;
     snap s = small_snap(NULL, 40);
@@ -280,9 +275,8 @@ static void test_both_heads_gone_is_a_cut(void **state)
     snap_drop(&s);
 }
 
-static void test_a_smaller_pool_keeps_what_goes_last(void **state)
+TEST(test_a_smaller_pool_keeps_what_goes_last)
 {
-    (void)state;
     memory m = {0};
     memory other = {0};
     const kvp_config config = config_with(20, 10);
@@ -337,9 +331,8 @@ static void test_a_smaller_pool_keeps_what_goes_last(void **state)
     snap_drop(&s);
 }
 
-static void test_too_few_nodes_keys_and_namespaces(void **state)
+TEST(test_too_few_nodes_keys_and_namespaces)
 {
-    (void)state;
     kvp_snapshot_report whole;
     snap s = small_snap(NULL, 40);
     kvp_config config = config_with(9, 5);
@@ -365,9 +358,8 @@ static void test_too_few_nodes_keys_and_namespaces(void **state)
 }
 
 /* The cache has room for five nodes, and looks at no more than 16 times as many. */
-static void test_far_more_nodes_than_there_is_room_for(void **state)
+TEST(test_far_more_nodes_than_there_is_room_for)
 {
-    (void)state;
     kvp_config config = config_with(63, 0);
     kvp_snapshot_report whole, report;
     world w = make_world(&config);
@@ -391,9 +383,8 @@ static void test_far_more_nodes_than_there_is_room_for(void **state)
     end_world(&w);
 }
 
-static void test_keys_and_namespaces_without_room(void **state)
+TEST(test_keys_and_namespaces_without_room)
 {
-    (void)state;
     kvp_config config = config_with(15, 0);
     world w = make_world(&config);
     const kvp_key key = {1, 0, 2, 1, "k"};
@@ -427,9 +418,8 @@ static void test_keys_and_namespaces_without_room(void **state)
     end_world(&w);
 }
 
-static void test_every_put_and_get_may_fail(void **state)
+TEST(test_every_put_and_get_may_fail)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     memory m = {0};
     kvp_snapshot_report whole;
@@ -463,9 +453,8 @@ static void test_every_put_and_get_may_fail(void **state)
     snap_drop(&s);
 }
 
-static void test_every_write_may_fail(void **state)
+TEST(test_every_write_may_fail)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     memory m = {0};
     snap s = small_snap(&m, 40);
@@ -493,17 +482,15 @@ static int give_too_much(void *context, void *out, size_t capacity, size_t *out_
     return 0;
 }
 
-static void test_a_source_that_gives_too_much(void **state)
+TEST(test_a_source_that_gives_too_much)
 {
-    (void)state;
     const kvp_source source = {NULL, give_too_much};
     kvp_snapshot_info info;
     assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
 }
 
-static void test_bytes_or_none_must_be_as_saved(void **state)
+TEST(test_bytes_or_none_must_be_as_saved)
 {
-    (void)state;
     const kvp_config config = config_with(9, 5);
     memory m = {0};
     snap with = small_snap(&m, 10);
@@ -515,22 +502,4 @@ static void test_bytes_or_none_must_be_as_saved(void **state)
     snap_drop(&without);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_a_bit_flipped_in_every_byte),
-        cmocka_unit_test(test_a_bit_flipped_in_every_byte_with_kv),
-        cmocka_unit_test(test_what_makes_no_sense_is_dropped_whatever_its_checksum),
-        cmocka_unit_test(test_both_heads_gone_is_a_cut),
-        cmocka_unit_test(test_a_smaller_pool_keeps_what_goes_last),
-        cmocka_unit_test(test_too_few_nodes_keys_and_namespaces),
-        cmocka_unit_test(test_far_more_nodes_than_there_is_room_for),
-        cmocka_unit_test(test_keys_and_namespaces_without_room),
-        cmocka_unit_test(test_every_put_and_get_may_fail),
-        cmocka_unit_test(test_every_write_may_fail),
-        cmocka_unit_test(test_a_source_that_gives_too_much),
-        cmocka_unit_test(test_bytes_or_none_must_be_as_saved),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -142,9 +142,8 @@ static kvp_snapshot_report load(const records *r, int with_kv)
     return report;
 }
 
-static void test_unchanged_it_is_all_there(void **state)
+TEST(test_unchanged_it_is_all_there)
 {
-    (void)state;
     for (int with_kv = 0; with_kv < 2; with_kv++) {
         const records r = saved(with_kv);
         const kvp_snapshot_report report = load(&r, with_kv);
@@ -154,9 +153,8 @@ static void test_unchanged_it_is_all_there(void **state)
     }
 }
 
-static void test_one_node_in_two_blocks(void **state)
+TEST(test_one_node_in_two_blocks)
 {
-    (void)state;
     records r = saved(0);
     record *again = add(&r, KVPI_SNAP_BLOCK);
     *again = *find(&r, KVPI_SNAP_BLOCK, 0);
@@ -166,9 +164,8 @@ static void test_one_node_in_two_blocks(void **state)
     assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
 }
 
-static void test_one_block_for_two_nodes(void **state)
+TEST(test_one_block_for_two_nodes)
 {
-    (void)state;
     records r = saved(0);
     find(&r, KVPI_SNAP_BLOCK, 1)->payload[0] = find(&r, KVPI_SNAP_BLOCK, 0)->payload[0];
     const kvp_snapshot_report report = load(&r, 0);
@@ -176,9 +173,8 @@ static void test_one_block_for_two_nodes(void **state)
     assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
 }
 
-static void test_a_block_that_ends_before_its_deepest_unit(void **state)
+TEST(test_a_block_that_ends_before_its_deepest_unit)
 {
-    (void)state;
     records r = saved(0);
     record *block = find(&r, KVPI_SNAP_BLOCK, 0);
     assert_int_equal(block->payload[12], 2);
@@ -189,9 +185,8 @@ static void test_a_block_that_ends_before_its_deepest_unit(void **state)
 }
 
 /* Each prompt's second unit says that it is of the other prompt's namespace. */
-static void test_a_node_below_one_of_another_namespace(void **state)
+TEST(test_a_node_below_one_of_another_namespace)
 {
-    (void)state;
     for (uint32_t number = 2; number <= 4; number += 2) {
         records r = saved_in("b", 0);
         record *node = find(&r, KVPI_SNAP_NODE, number - 1);
@@ -205,9 +200,8 @@ static void test_a_node_below_one_of_another_namespace(void **state)
     }
 }
 
-static void test_duplicates_off_their_path(void **state)
+TEST(test_duplicates_off_their_path)
 {
-    (void)state;
     for (uint32_t node = 1; node <= 4; node++) {
         records r = saved(0);
         record *dups = add(&r, KVPI_SNAP_DUPS);
@@ -224,9 +218,8 @@ static void test_duplicates_off_their_path(void **state)
     }
 }
 
-static void test_kv_that_is_too_short_or_another_blocks(void **state)
+TEST(test_kv_that_is_too_short_or_another_blocks)
 {
-    (void)state;
     records r = saved(1);
     find(&r, KVPI_SNAP_KV, 1)->n--;
     kvp_snapshot_report report = load(&r, 1);
@@ -243,9 +236,8 @@ static void test_kv_that_is_too_short_or_another_blocks(void **state)
     assert_int_equal(load(&r, 1).blocks, 1);
 }
 
-static void test_block_without_its_kv_at_the_end(void **state)
+TEST(test_block_without_its_kv_at_the_end)
 {
-    (void)state;
     records r = saved(1);
     r.n = (uint32_t)(find(&r, KVPI_SNAP_KV, 1) - r.at);
     const kvp_snapshot_report report = load(&r, 1);
@@ -255,9 +247,8 @@ static void test_block_without_its_kv_at_the_end(void **state)
 }
 
 /* Under right checksums: nothing is made of a configuration that no cache can have. */
-static void test_configurations_out_of_range(void **state)
+TEST(test_configurations_out_of_range)
 {
-    (void)state;
     static const struct {
         uint32_t at; /* where put_config writes the field */
         uint32_t value;
@@ -297,9 +288,8 @@ static void test_configurations_out_of_range(void **state)
 }
 
 /* Under right checksums, too. */
-static void test_a_configuration_that_is_cut(void **state)
+TEST(test_a_configuration_that_is_cut)
 {
-    (void)state;
     const uint32_t whole = saved(0).at[0].n;
     for (uint32_t n = 0; n < whole; n++) {
         records r = saved(0);
@@ -312,9 +302,8 @@ static void test_a_configuration_that_is_cut(void **state)
     }
 }
 
-static void test_a_configuration_must_come_first(void **state)
+TEST(test_a_configuration_must_come_first)
 {
-    (void)state;
     records r = saved(0);
     kvp_snapshot_info info;
     r.at[0].kind = KVPI_SNAP_FREE;
@@ -324,9 +313,8 @@ static void test_a_configuration_must_come_first(void **state)
     snap_drop(&s);
 }
 
-static void test_a_namespace_that_is_not_counted(void **state)
+TEST(test_a_namespace_that_is_not_counted)
 {
-    (void)state;
     records r = saved_in("b", 0);
     find(&r, KVPI_SNAP_SPACE, 1)->payload[0] = 2;
     const kvp_snapshot_report report = load(&r, 0);
@@ -335,9 +323,8 @@ static void test_a_namespace_that_is_not_counted(void **state)
     assert_int_equal(report.blocks, 1);
 }
 
-static void test_a_name_that_is_too_long(void **state)
+TEST(test_a_name_that_is_too_long)
 {
-    (void)state;
     records r = saved_in("b", 0);
     record *space = find(&r, KVPI_SNAP_SPACE, 1);
     assert_int_equal(space->payload[4], 1);
@@ -349,9 +336,8 @@ static void test_a_name_that_is_too_long(void **state)
     assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
 }
 
-static void test_two_namespaces_of_one_name(void **state)
+TEST(test_two_namespaces_of_one_name)
 {
-    (void)state;
     records r = saved_in("b", 0);
     record *space = find(&r, KVPI_SNAP_SPACE, 1);
     space->payload[4] = 0; /* the first one has no name */
@@ -364,9 +350,8 @@ static void test_two_namespaces_of_one_name(void **state)
 }
 
 /* It comes after nodes, which have taken all that there are. */
-static void test_a_namespace_without_a_node(void **state)
+TEST(test_a_namespace_without_a_node)
 {
-    (void)state;
     records r = saved_in("b", 0);
     record *at = find(&r, KVPI_SNAP_SPACE, 0); /* not that of the nodes that come first */
     const record late = *at;
@@ -391,9 +376,8 @@ static void test_a_namespace_without_a_node(void **state)
 }
 
 /* The null block, one that is not there, one with content, and half a number. */
-static void test_blocks_that_are_not_free(void **state)
+TEST(test_blocks_that_are_not_free)
 {
-    (void)state;
     records r = saved(0);
     record *list = find(&r, KVPI_SNAP_FREE, 0);
     assert_int_equal(list->payload[0], KVP_DEVICE);
@@ -405,9 +389,8 @@ static void test_blocks_that_are_not_free(void **state)
 }
 
 /* This cache has none: blocks of one unit, and rows that adopt. */
-static void test_duplicates_where_there_are_none(void **state)
+TEST(test_duplicates_where_there_are_none)
 {
-    (void)state;
     const kvp_config config = config_of(2, 2, 15);
     records r = saved(0);
     record *dups = add(&r, KVPI_SNAP_DUPS);
@@ -430,9 +413,8 @@ static void test_duplicates_where_there_are_none(void **state)
 }
 
 /* A record that is larger than any is passed over; the file may end within. */
-static void test_a_record_that_is_larger_than_any(void **state)
+TEST(test_a_record_that_is_larger_than_any)
 {
-    (void)state;
     enum { LARGE = 100000 };
     static uint8_t buffer[LARGE + KVPI_SNAP_OVERHEAD];
     const records r = saved(0);
@@ -471,9 +453,8 @@ static void test_a_record_that_is_larger_than_any(void **state)
     snap_drop(&s);
 }
 
-static void test_records_out_of_order_or_twice(void **state)
+TEST(test_records_out_of_order_or_twice)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 15);
     const kvp_snapshot_options options = snap_options();
     world w = make_world(&config);
@@ -499,28 +480,4 @@ static void test_records_out_of_order_or_twice(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unchanged_it_is_all_there),
-        cmocka_unit_test(test_one_node_in_two_blocks),
-        cmocka_unit_test(test_one_block_for_two_nodes),
-        cmocka_unit_test(test_a_block_that_ends_before_its_deepest_unit),
-        cmocka_unit_test(test_a_node_below_one_of_another_namespace),
-        cmocka_unit_test(test_duplicates_off_their_path),
-        cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
-        cmocka_unit_test(test_block_without_its_kv_at_the_end),
-        cmocka_unit_test(test_configurations_out_of_range),
-        cmocka_unit_test(test_a_configuration_that_is_cut),
-        cmocka_unit_test(test_a_configuration_must_come_first),
-        cmocka_unit_test(test_a_namespace_that_is_not_counted),
-        cmocka_unit_test(test_a_name_that_is_too_long),
-        cmocka_unit_test(test_two_namespaces_of_one_name),
-        cmocka_unit_test(test_a_namespace_without_a_node),
-        cmocka_unit_test(test_blocks_that_are_not_free),
-        cmocka_unit_test(test_duplicates_where_there_are_none),
-        cmocka_unit_test(test_a_record_that_is_larger_than_any),
-        cmocka_unit_test(test_records_out_of_order_or_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

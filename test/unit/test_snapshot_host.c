@@ -41,9 +41,8 @@ static uint32_t hits(world *w, const int32_t *tokens)
     return match(w, tokens, 4).cached_tokens;
 }
 
-static void test_host_duplicates_are_restored(void **state)
+TEST(test_host_duplicates_are_restored)
 {
-    (void)state;
     world w = make_duplicates();
     kvp_cache *restored;
     kvp_snapshot_report report;
@@ -74,10 +73,4 @@ static void test_host_duplicates_are_restored(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host_duplicates_are_restored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

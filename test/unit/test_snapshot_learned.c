@@ -106,9 +106,8 @@ static int all_but_blocks(uint32_t nth)
 
 /* ------------------------------------------------------------------------------------- restored */
 
-static void test_the_same_victims(void **state)
+TEST(test_the_same_victims)
 {
-    (void)state;
     const kvp_config config = learned_config(USABLE);
     halves h = make_halves();
     kvp_snapshot_report report;
@@ -132,9 +131,8 @@ static void test_the_same_victims(void **state)
 }
 
 /* Saved again at once, it is the same file. */
-static void test_the_same_bytes(void **state)
+TEST(test_the_same_bytes)
 {
-    (void)state;
     const kvp_config config = learned_config(USABLE);
     const kvp_snapshot_options options = snap_options();
     halves h = make_halves();
@@ -149,9 +147,8 @@ static void test_the_same_bytes(void **state)
 }
 
 /* Blocks are there all the same, and it begins to learn anew. */
-static void test_all_or_nothing(void **state)
+TEST(test_all_or_nothing)
 {
-    (void)state;
     int (*const keeps[])(uint32_t) = {none, all_but_the_first, all_but_a_class, all_but_entries,
                                       all_but_blocks};
     const kvp_config config = learned_config(USABLE);
@@ -186,9 +183,8 @@ static int put_nothing(void *context, const kvp_snapshot_block *block, const voi
 }
 
 /* With bytes, blocks get other ids: what was known of the old ones is left. */
-static void test_other_ids(void **state)
+TEST(test_other_ids)
 {
-    (void)state;
     const kvp_config config = learned_config(2 * USABLE);
     kvp_snapshot_options options = snap_options();
     kvp_snapshot_report report;
@@ -211,9 +207,8 @@ static void test_other_ids(void **state)
 }
 
 /* A cache with LRU takes the blocks and leaves the rest. */
-static void test_other_caches(void **state)
+TEST(test_other_caches)
 {
-    (void)state;
     kvp_config config = learned_config(USABLE);
     halves h = make_halves();
     kvp_snapshot_report report;
@@ -250,9 +245,8 @@ static snap forged(const snap *s, uint32_t number, size_t at, uint32_t value)
 }
 
 /* Whatever a word is: the cache is sound, and serves under its own audit. */
-static void test_forged_words(void **state)
+TEST(test_forged_words)
 {
-    (void)state;
     static const uint32_t values[] = {0, 1, 63, 64, 0x7fffffff, 0x80000000, UINT32_MAX};
     const kvp_config config = learned_config(USABLE);
     halves h = make_halves();
@@ -282,9 +276,8 @@ static void test_forged_words(void **state)
 }
 
 /* An index that no counts give would overflow where it is multiplied. */
-static void test_forged_index(void **state)
+TEST(test_forged_index)
 {
-    (void)state;
     const kvp_config config = learned_config(USABLE);
     halves h = make_halves();
     uint32_t n_seen = 0, number = 0;
@@ -301,13 +294,4 @@ static void test_forged_index(void **state)
     end_halves(&h);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_victims), cmocka_unit_test(test_the_same_bytes),
-        cmocka_unit_test(test_all_or_nothing),   cmocka_unit_test(test_other_caches),
-        cmocka_unit_test(test_other_ids),        cmocka_unit_test(test_forged_words),
-        cmocka_unit_test(test_forged_index),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -6,9 +6,8 @@
 
 #include "snaps.h"
 
-static void test_another_process_goes_on(void **state)
+TEST(test_another_process_goes_on)
 {
-    (void)state;
     const kvp_config config = snap_config(SNAP_GROUPS);
     kvp_cache *cache;
     assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
@@ -43,10 +42,4 @@ static void test_another_process_goes_on(void **state)
     kvp_cache_destroy(cache);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_process_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

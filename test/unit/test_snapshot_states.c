@@ -137,9 +137,8 @@ static kvp_status try_load(snap *s, const kvp_config *config, int with_bytes, me
 }
 
 /* Everything of the same sizes; what goes last of others. A checkpoint without its KV is none. */
-static void test_other_sizes(void **state)
+TEST(test_other_sizes)
 {
-    (void)state;
     static const uint32_t sizes[][2] = {{20, 9}, {40, 30}, {20, 4}, {6, 9}, {2, 2}};
     memory m = {0};
     snap s = small_snap(&m, 60);
@@ -168,9 +167,8 @@ static void test_other_sizes(void **state)
 }
 
 /* One prompt: the hit is the one that the saved cache had. */
-static void test_hits_are_the_same(void **state)
+TEST(test_hits_are_the_same)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     world w = make_world(&config);
     kvp_seq seq = open_seq(&w, ints(0), 15, NULL);
@@ -198,9 +196,8 @@ static void test_hits_are_the_same(void **state)
 }
 
 /* A bit of every byte: nothing wrong comes in, with bytes and without, and the sums are right. */
-static void test_a_bit_flipped_in_every_byte(void **state)
+TEST(test_a_bit_flipped_in_every_byte)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     for (int with_bytes = 0; with_bytes < 2; with_bytes++) {
         memory m = {.n_calls = !with_bytes};
@@ -227,9 +224,8 @@ static void test_a_bit_flipped_in_every_byte(void **state)
 }
 
 /* Cut anywhere, it has what was whole before. */
-static void test_cut_at_every_byte(void **state)
+TEST(test_cut_at_every_byte)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     memory m = {0};
     snap s = small_snap(&m, 12);
@@ -247,9 +243,8 @@ static void test_cut_at_every_byte(void **state)
     snap_drop(&s);
 }
 
-static void test_what_makes_no_sense_is_dropped(void **state)
+TEST(test_what_makes_no_sense_is_dropped)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     memory m = {.n_calls = 1};
     snap s = small_snap(&m, 12);
@@ -285,9 +280,8 @@ static snap without(const snap *s, uint32_t kind)
 }
 
 /* States whose bytes are missing are dropped, and so are checkpoints without blocks. */
-static void test_what_depends_on_it_is_dropped(void **state)
+TEST(test_what_depends_on_it_is_dropped)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     memory m = {0};
     kvp_snapshot_report whole;
@@ -369,9 +363,8 @@ static uint32_t with_another(uint32_t kind, uint32_t at, uint32_t value)
     return with_other((struct another){.kind = kind, .at = at, .value = value});
 }
 
-static void test_records_that_end_too_early(void **state)
+TEST(test_records_that_end_too_early)
 {
-    (void)state;
     assert_int_equal(with_other((struct another){.kind = KVPI_SNAP_CHECKPOINT, .lost = 1}), 1);
     assert_int_equal(with_other((struct another){.kind = KVPI_SNAP_STATE, .lost = 1}), 1);
 }
@@ -385,9 +378,8 @@ static int is_a_checkpoint(void *context, snap_record *record)
     return 1;
 }
 
-static void test_a_damaged_checkpoint_where_there_are_none(void **state)
+TEST(test_a_damaged_checkpoint_where_there_are_none)
 {
-    (void)state;
     kvp_config config = config_with(20, 0);
     kvp_snapshot_report report;
     kvp_cache *cache = cache_of(&config);
@@ -415,9 +407,8 @@ static void test_a_damaged_checkpoint_where_there_are_none(void **state)
 
 /* Checkpoints of a namespace that was flushed, and those whose block lost its content, are not in
  * the file. */
-static void test_what_nobody_hits_is_not_saved(void **state)
+TEST(test_what_nobody_hits_is_not_saved)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     kvp_snapshot_info info;
     world w = make_world(&config);
@@ -449,9 +440,8 @@ static void test_what_nobody_hits_is_not_saved(void **state)
 }
 
 /* The caller cannot give the n-th block, or state. */
-static void test_bytes_that_cannot_be_read(void **state)
+TEST(test_bytes_that_cannot_be_read)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     kvp_cache *cache = cache_of(&config);
     load_run run = run_begin(cache, 5);
@@ -472,9 +462,8 @@ static void test_bytes_that_cannot_be_read(void **state)
     kvp_cache_destroy(cache);
 }
 
-static void test_records_that_disagree(void **state)
+TEST(test_records_that_disagree)
 {
-    (void)state;
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 4, 0), 2); /* its class, as it was */
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 8, 4), 1); /* no node */
     uint32_t n = 0;
@@ -485,9 +474,8 @@ static void test_records_that_disagree(void **state)
     assert_int_equal(with_another(KVPI_SNAP_STATE, 0, 8), 1); /* of another slot */
 }
 
-static void test_refused(void **state)
+TEST(test_refused)
 {
-    (void)state;
     const kvp_config config = config_with(20, 9);
     const kvp_config stateless = config_with(20, 0);
     memory m = {0};
@@ -525,9 +513,8 @@ static void test_refused(void **state)
 }
 
 /* Without bytes the numbers of slots must be the same, as those of blocks. */
-static void test_ids_stay_without_bytes(void **state)
+TEST(test_ids_stay_without_bytes)
 {
-    (void)state;
     const kvp_config other = config_with(20, 10);
     memory m = {.n_calls = 1};
     kvp_snapshot_report report;
@@ -538,22 +525,4 @@ static void test_ids_stay_without_bytes(void **state)
     snap_drop(&s);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_sizes),
-        cmocka_unit_test(test_hits_are_the_same),
-        cmocka_unit_test(test_a_bit_flipped_in_every_byte),
-        cmocka_unit_test(test_cut_at_every_byte),
-        cmocka_unit_test(test_what_makes_no_sense_is_dropped),
-        cmocka_unit_test(test_what_depends_on_it_is_dropped),
-        cmocka_unit_test(test_records_that_disagree),
-        cmocka_unit_test(test_records_that_end_too_early),
-        cmocka_unit_test(test_a_damaged_checkpoint_where_there_are_none),
-        cmocka_unit_test(test_what_nobody_hits_is_not_saved),
-        cmocka_unit_test(test_bytes_that_cannot_be_read),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_ids_stay_without_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -306,9 +306,8 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, 
     return e.n_short;
 }
 
-static void test_every_step_reads_the_state_of_its_tokens(void **state)
+TEST(test_every_step_reads_the_state_of_its_tokens)
 {
-    (void)state;
     uint32_t n_short = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         n_short += run(seed, 4, 40, 9, 0);
@@ -320,10 +319,4 @@ static void test_every_step_reads_the_state_of_its_tokens(void **state)
     assert_true(n_short > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_step_reads_the_state_of_its_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

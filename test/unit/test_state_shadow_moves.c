@@ -400,9 +400,8 @@ static uint32_t run(uint64_t seed, uint32_t blocks, uint32_t slots, uint32_t hos
     return e.n_short;
 }
 
-static void test_who_is_not_lost_has_its_state(void **state)
+TEST(test_who_is_not_lost_has_its_state)
 {
-    (void)state;
     uint32_t n_short = 0;
     for (uint64_t seed = 1; seed <= 6; seed++) {
         n_short += run(seed, 60, 14, 5);
@@ -412,10 +411,4 @@ static void test_who_is_not_lost_has_its_state(void **state)
     assert_true(n_short > 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_is_not_lost_has_its_state),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

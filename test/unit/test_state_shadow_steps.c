@@ -485,9 +485,8 @@ static uint32_t run(uint64_t seed, uint32_t S, uint32_t blocks, uint32_t slots, 
     return e.n_short;
 }
 
-static void test_every_step_reads_the_state_of_its_tokens(void **state)
+TEST(test_every_step_reads_the_state_of_its_tokens)
 {
-    (void)state;
     uint32_t n_short = 0;
     chains met = {0};
     for (uint64_t seed = 1; seed <= 6; seed++) {
@@ -500,10 +499,4 @@ static void test_every_step_reads_the_state_of_its_tokens(void **state)
     assert_true(met.n_late > 1000 && met.n_whole > 200 && met.n_cut_out > 100 && met.n_again > 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_step_reads_the_state_of_its_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

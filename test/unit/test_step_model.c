@@ -49,7 +49,7 @@ static void expect_near(double got, double expected)
 
 /* 1,000 + 1 decoding x 300 + (10 + 1) prompt tokens x 20.5 + (8 + 10 + 31) of context x 0.25
  * + 6 copied x 2 */
-static void test_rates(void **state)
+TEST(test_rates)
 {
     const kvpi_step_model model = {.step_ns = 1000, .rates = {20500, 300000, 250, 2000}};
     const kvp_step_seq seqs[] = {
@@ -66,7 +66,7 @@ static void test_rates(void **state)
     assert_true(time.compute_ns == 0 && time.memory_ns == 0);
 }
 
-static void test_nothing_to_compute(void **state)
+TEST(test_nothing_to_compute)
 {
     kvpi_step_model model = {.step_ns = 1000, .rates = {1000, 1000, 1000, 2000}};
     const kvp_step step = step_of(NULL, 0, 0);
@@ -81,7 +81,7 @@ static void test_nothing_to_compute(void **state)
 }
 
 /* The longest time is said, and not wrapped around. */
-static void test_longest(void **state)
+TEST(test_longest)
 {
     const kvpi_step_model model = {.step_ns = UINT64_MAX};
     const kvp_step_seq seq = {.n_tokens = 1};
@@ -93,7 +93,7 @@ static void test_longest(void **state)
 
 /* Llama 3.1 8B. A layer: attention 2 x 4096 x 4096 + 2 x 4096 x 1024, MLP 3 x 4096 x 14336; 32 of
  * them: 6,979,321,856 parameters. Output: 4096 x 128256 = 525,336,576, and the input likewise. */
-static void test_decode(void **state)
+TEST(test_decode)
 {
     const double layers = 6979321856, head = 525336576, weights = 2.0 * (8030261248 - 525336576);
     const double pair = 32.0 * 32 * 2 * 2 * 128; /* layers, query heads, 2 FLOPs, K and V */
@@ -112,7 +112,7 @@ static void test_decode(void **state)
 }
 
 /* 2,048 tokens after 1,000: the first sees 1,001 keys, the last 3,048. */
-static void test_prompt(void **state)
+TEST(test_prompt)
 {
     const double layers = 6979321856, head = 525336576;
     const double pair = 32.0 * 32 * 2 * 2 * 128;
@@ -130,7 +130,7 @@ static void test_prompt(void **state)
 }
 
 /* Any window, against a loop over the queries. */
-static void test_windows(void **state)
+TEST(test_windows)
 {
     kvpi_step_model model = {
         .is_roofline = true,
@@ -156,7 +156,7 @@ static void test_windows(void **state)
 }
 
 /* Chunks of any length, likewise: a query sees those of its chunk that are not behind it. */
-static void test_chunks(void **state)
+TEST(test_chunks)
 {
     kvpi_step_model model = {
         .is_roofline = true,
@@ -181,7 +181,7 @@ static void test_chunks(void **state)
 }
 
 /* Half of Gemma 2's layers look back 4,096 tokens. */
-static void test_two_kinds_of_layers(void **state)
+TEST(test_two_kinds_of_layers)
 {
     const double token_bytes = 42.0 * 2 * 8 * 256 * 2, pair = 42.0 * 16 * 2 * 2 * 256;
     kvpi_step_model model = unit_model("gemma-2-9b", 1);
@@ -194,7 +194,7 @@ static void test_two_kinds_of_layers(void **state)
 }
 
 /* Eight experts, two for each token: of one token a quarter is read, of two 1 - 0.75^2. */
-static void test_experts(void **state)
+TEST(test_experts)
 {
     const double experts = 2.0 * 32 * 8 * 3 * 4096 * 14336;
     kvpi_step_model model = unit_model("mixtral-8x7b", 1);
@@ -208,7 +208,7 @@ static void test_experts(void **state)
 
 /* DeepSeek-V2-Lite: 27 layers, 16 heads; a token alone is computed on latent vectors of 512 + 64,
  * more tokens on heads of 128 + 64 and 128. */
-static void test_latent(void **state)
+TEST(test_latent)
 {
     kvpi_step_model model = unit_model("deepseek-v2-lite", 1);
     (void)state;
@@ -222,7 +222,7 @@ static void test_latent(void **state)
 }
 
 /* Four accelerators: FLOPs, weights and KV heads are divided. */
-static void test_tensor_parallel(void **state)
+TEST(test_tensor_parallel)
 {
     const kvp_step_seq seq = {.begin = 999, .n_tokens = 1, .n_sampled = 1};
     kvpi_step_model one = unit_model("llama-3.1-8b", 1), four = unit_model("llama-3.1-8b", 4);
@@ -231,7 +231,7 @@ static void test_tensor_parallel(void **state)
     expect_near(time_of(&four, &seq, 1).memory_ns, time_of(&one, &seq, 1).memory_ns / 4);
 }
 
-static void test_shares_and_copies(void **state)
+TEST(test_shares_and_copies)
 {
     const kvpi_device *device = kvpi_devices_find("h100");
     const kvpi_step_shares shares = {500, 250, 50000000000};
@@ -264,7 +264,7 @@ static void test_shares_and_copies(void **state)
 }
 
 /* What a step reads and what it leaves out are all of the weights, for every row and type. */
-static void test_traffic(void **state)
+TEST(test_traffic)
 {
     size_t n = 0;
     const kvpi_models_row *rows = kvpi_models_rows(&n);
@@ -287,16 +287,4 @@ static void test_traffic(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),           cmocka_unit_test(test_nothing_to_compute),
-        cmocka_unit_test(test_longest),         cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_prompt),          cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_chunks),          cmocka_unit_test(test_two_kinds_of_layers),
-        cmocka_unit_test(test_experts),         cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_shares_and_copies),
-        cmocka_unit_test(test_traffic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

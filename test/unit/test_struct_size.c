@@ -217,9 +217,8 @@ CALL(attention, kvp_attention_bytes(in, &bytes))
 CALL(attention_check, kvp_attention_check(in, NULL))
 CALL(merge, kvp_merge_run(in))
 
-static void test_structs_of_the_core(void **state)
+TEST(test_structs_of_the_core)
 {
-    (void)state;
     static const uint32_t none[] = {0};
     kvp_config config = config_of(4, 4, 7);
     check_taken(&(taken){"kvp_config", &config, sizeof(config), take_config});
@@ -239,9 +238,8 @@ static void test_structs_of_the_core(void **state)
     TAKES(kvp_snapshot_options, take_snapshot, .model = NULL);
 }
 
-static void test_structs_of_metadata(void **state)
+TEST(test_structs_of_metadata)
 {
-    (void)state;
     kvp_meta_level levels[1] = {{arrays[0], arrays[1], arrays[2], arrays[3], 0, 0}};
     uint32_t had[4] = {0};
     uint64_t versions[2] = {0};
@@ -262,9 +260,8 @@ static void test_structs_of_metadata(void **state)
     TAKES(kvp_meta_tree, take_place_tree, .max_nodes = 0);
 }
 
-static void test_reserved_fields_of_metadata(void **state)
+TEST(test_reserved_fields_of_metadata)
 {
-    (void)state;
     kvp_meta_level levels[1] = {{arrays[0], arrays[1], arrays[2], arrays[3], 0, 0}};
     uint32_t had[4] = {0};
     uint64_t versions[2] = {0};
@@ -287,9 +284,8 @@ static void test_reserved_fields_of_metadata(void **state)
     assert_status(KVP_E_ARG, take_cascade(&cascade));
 }
 
-static void test_structs_above_the_core(void **state)
+TEST(test_structs_above_the_core)
 {
-    (void)state;
     kvp_sched_config sched;
     kvp_wire_config wire;
     kvp_memory_options options;
@@ -323,9 +319,8 @@ static void test_structs_above_the_core(void **state)
     TAKES(kvp_submission, take_submission, .prompt = &prompt, .ns = all.w.ns, .max_new_tokens = 4);
 }
 
-static void test_structs_of_attention(void **state)
+TEST(test_structs_of_attention)
 {
-    (void)state;
     static const int32_t start[] = {0, 1}, lengths[] = {1}, blocks[] = {1};
     static float row[LAYERS * HEADS * DIMS];
     const kvp_attention_level level = {
@@ -406,14 +401,4 @@ static int end(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_structs_of_the_core),
-        cmocka_unit_test(test_structs_of_metadata),
-        cmocka_unit_test(test_reserved_fields_of_metadata),
-        cmocka_unit_test(test_structs_above_the_core),
-        cmocka_unit_test(test_structs_of_attention),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+TEST_MAIN(begin, end)

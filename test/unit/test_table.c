@@ -50,9 +50,8 @@ static struct kvpi_seq *find(const struct made *made, uint64_t bits)
     return kvpi_table_find(&made->table, (kvp_seq){bits}, own_bits);
 }
 
-static void test_new_places_ascend_and_freed_ones_come_back_last_first(void **state)
+TEST(test_new_places_ascend_and_freed_ones_come_back_last_first)
 {
-    (void)state;
     struct made made;
     make(&made);
     struct kvpi_seq *a = open_at(&made, 0);
@@ -68,9 +67,8 @@ static void test_new_places_ascend_and_freed_ones_come_back_last_first(void **st
     assert_int_equal(made.table.n_open, 3);
 }
 
-static void test_an_opened_place_is_empty(void **state)
+TEST(test_an_opened_place_is_empty)
 {
-    (void)state;
     struct made made;
     make(&made);
     struct kvpi_seq *seq = open_at(&made, 0);
@@ -84,9 +82,8 @@ static void test_an_opened_place_is_empty(void **state)
     assert_memory_equal(seq, &empty, sizeof(empty));
 }
 
-static void test_rows_of_places_do_not_overlap(void **state)
+TEST(test_rows_of_places_do_not_overlap)
 {
-    (void)state;
     struct made made;
     make(&made);
     for (uint32_t place = 0; place <= SEQS; place++) { /* the last is scratch */
@@ -107,9 +104,8 @@ static void test_rows_of_places_do_not_overlap(void **state)
     assert_int_equal(kvpi_table_scratch(&made.table), SEQS);
 }
 
-static void test_a_handle_finds_its_sequence_until_it_is_closed(void **state)
+TEST(test_a_handle_finds_its_sequence_until_it_is_closed)
 {
-    (void)state;
     struct made made;
     make(&made);
     struct kvpi_seq *a = open_at(&made, 0);
@@ -125,9 +121,8 @@ static void test_a_handle_finds_its_sequence_until_it_is_closed(void **state)
     assert_ptr_equal(find(&made, handle_of(&made, a).bits), a);
 }
 
-static void test_foreign_and_made_up_handles_find_nothing(void **state)
+TEST(test_foreign_and_made_up_handles_find_nothing)
 {
-    (void)state;
     struct made made;
     make(&made);
     struct kvpi_seq *a = open_at(&made, 0);
@@ -145,9 +140,8 @@ static void test_foreign_and_made_up_handles_find_nothing(void **state)
     }
 }
 
-static void test_closed_places_and_the_scratch_place_have_no_handle(void **state)
+TEST(test_closed_places_and_the_scratch_place_have_no_handle)
 {
-    (void)state;
     struct made made;
     make(&made);
     struct kvpi_seq *a = open_at(&made, 0);
@@ -160,9 +154,8 @@ static void test_closed_places_and_the_scratch_place_have_no_handle(void **state
     assert_null(find(&made, handle_of(&made, scratch).bits));
 }
 
-static void test_a_place_is_retired_at_its_last_generation(void **state)
+TEST(test_a_place_is_retired_at_its_last_generation)
 {
-    (void)state;
     struct made made;
     make(&made);
     const uint64_t last = kvpi_handle_last_generation(made.table.place_bits);
@@ -182,9 +175,8 @@ static void test_a_place_is_retired_at_its_last_generation(void **state)
     (void)open_at(&made, 1); /* a reset does not bring it back */
 }
 
-static void test_a_reset_makes_handles_stale_and_a_fresh_one_begins_anew(void **state)
+TEST(test_a_reset_makes_handles_stale_and_a_fresh_one_begins_anew)
 {
-    (void)state;
     struct made made;
     make(&made);
     const kvp_seq handle = handle_of(&made, open_at(&made, 0));
@@ -200,9 +192,8 @@ static void test_a_reset_makes_handles_stale_and_a_fresh_one_begins_anew(void **
     assert_int_equal(open_at(&made, 0)->generation, 1);
 }
 
-static void test_bits_of_a_handle_hold_every_place_and_generation(void **state)
+TEST(test_bits_of_a_handle_hold_every_place_and_generation)
 {
-    (void)state;
     const struct {
         uint32_t n;
         uint32_t bits;
@@ -223,18 +214,4 @@ static void test_bits_of_a_handle_hold_every_place_and_generation(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new_places_ascend_and_freed_ones_come_back_last_first),
-        cmocka_unit_test(test_an_opened_place_is_empty),
-        cmocka_unit_test(test_rows_of_places_do_not_overlap),
-        cmocka_unit_test(test_a_handle_finds_its_sequence_until_it_is_closed),
-        cmocka_unit_test(test_foreign_and_made_up_handles_find_nothing),
-        cmocka_unit_test(test_closed_places_and_the_scratch_place_have_no_handle),
-        cmocka_unit_test(test_a_place_is_retired_at_its_last_generation),
-        cmocka_unit_test(test_a_reset_makes_handles_stale_and_a_fresh_one_begins_anew),
-        cmocka_unit_test(test_bits_of_a_handle_hold_every_place_and_generation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -135,9 +135,8 @@ static void copy_requests(struct requests *to, const struct requests *from)
         to->generations[i].out = to->out[i];
 }
 
-static void test_any_engine_gives_the_tokens_of_plain_kv(void **state)
+TEST(test_any_engine_gives_the_tokens_of_plain_kv)
 {
-    (void)state;
     struct model *model = make_model();
     static struct requests expected, found;
     for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
@@ -153,9 +152,8 @@ static void test_any_engine_gives_the_tokens_of_plain_kv(void **state)
 }
 
 /* Pools in which not all fit. */
-static void test_preempted_requests_give_the_same_tokens(void **state)
+TEST(test_preempted_requests_give_the_same_tokens)
 {
-    (void)state;
     struct model *model = make_model();
     static struct requests expected, found;
     uint64_t n_recomputed = 0, n_swapped = 0;
@@ -181,9 +179,8 @@ static void test_preempted_requests_give_the_same_tokens(void **state)
 }
 
 /* K and V rounded to 16 bits are other K and V, but in every engine the same ones. */
-static void test_rounded_kv_is_the_same_in_every_engine(void **state)
+TEST(test_rounded_kv_is_the_same_in_every_engine)
 {
-    (void)state;
     struct model *model = make_model();
     static struct requests first, second;
     for (uint64_t seed = 1; seed <= ROUNDS / 2; seed++) {
@@ -209,9 +206,8 @@ static engine_options draw_windowed_options(uint64_t *random)
     return options;
 }
 
-static void test_any_engine_gives_the_tokens_of_a_windowed_model(void **state)
+TEST(test_any_engine_gives_the_tokens_of_a_windowed_model)
 {
-    (void)state;
     static struct requests expected, found;
     uint64_t n_dropped = 0;
     for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
@@ -229,9 +225,8 @@ static void test_any_engine_gives_the_tokens_of_a_windowed_model(void **state)
 }
 
 /* Pools in which not all fit. */
-static void test_preempted_requests_of_a_windowed_model_give_the_same_tokens(void **state)
+TEST(test_preempted_requests_of_a_windowed_model_give_the_same_tokens)
 {
-    (void)state;
     static struct requests expected, found;
     uint64_t n_recomputed = 0, n_swapped = 0;
     for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
@@ -260,9 +255,8 @@ static void test_preempted_requests_of_a_windowed_model_give_the_same_tokens(voi
 }
 
 /* Token trees, with windows and without: as many right nodes, wrong ones and forks as there are. */
-static void test_accepted_paths_are_the_tokens_of_plain_kv(void **state)
+TEST(test_accepted_paths_are_the_tokens_of_plain_kv)
 {
-    (void)state;
     static struct requests expected;
     uint64_t n_accepted = 0, n_moved = 0, n_cached = 0, n_dropped = 0;
     for (uint64_t seed = 1; seed <= 2 * ROUNDS; seed++) {
@@ -290,9 +284,8 @@ static void test_accepted_paths_are_the_tokens_of_plain_kv(void **state)
 }
 
 /* Chains of drafts with recurrent state, half of them in pools in which not all fit. */
-static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
+TEST(test_accepted_chains_are_the_tokens_of_plain_states)
 {
-    (void)state;
     static struct requests expected;
     uint64_t n_accepted = 0, n_refused = 0, n_preempted = 0, n_hits = 0;
     for (uint64_t seed = 1; seed <= 2 * ROUNDS; seed++) {
@@ -330,16 +323,4 @@ static void test_accepted_chains_are_the_tokens_of_plain_states(void **state)
     assert_true(n_accepted >= 1000 && n_refused >= 500 && n_preempted >= 8 && n_hits >= 150);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_engine_gives_the_tokens_of_plain_kv),
-        cmocka_unit_test(test_preempted_requests_give_the_same_tokens),
-        cmocka_unit_test(test_rounded_kv_is_the_same_in_every_engine),
-        cmocka_unit_test(test_any_engine_gives_the_tokens_of_a_windowed_model),
-        cmocka_unit_test(test_preempted_requests_of_a_windowed_model_give_the_same_tokens),
-        cmocka_unit_test(test_accepted_paths_are_the_tokens_of_plain_kv),
-        cmocka_unit_test(test_accepted_chains_are_the_tokens_of_plain_states),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

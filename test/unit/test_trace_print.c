@@ -115,9 +115,8 @@ static void check_line(const kvp_call *call, const struct kvpi_oplog_results *ga
 }
 
 /* Chunks are no window of sinks, and say so. */
-static void test_windows(void **state)
+TEST(test_windows)
 {
-    (void)state;
     static const struct {
         kvp_window window;
         const char *text;
@@ -141,9 +140,8 @@ static void test_windows(void **state)
     free(text);
 }
 
-static void test_every_call_has_its_arguments(void **state)
+TEST(test_every_call_has_its_arguments)
 {
-    (void)state;
     struct sample_log made;
     uint32_t n = 0;
     sample_write_all(&made);
@@ -162,11 +160,4 @@ static void test_every_call_has_its_arguments(void **state)
     free(made.memory.bytes);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_call_has_its_arguments),
-        cmocka_unit_test(test_windows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -35,18 +35,16 @@ static void move(const place_shape *a, const place_shape *b, uint32_t n, uint32_
     end_pair(&p);
 }
 
-static void equal_shapes(void **state)
+TEST(equal_shapes)
 {
-    (void)state;
     const place_shape shape = small_place();
     move(&shape, &shape, 23, 0, 64);
     move(&shape, &shape, 24, 8, 64);
     move(&shape, &shape, 1, 0, 64);
 }
 
-static void a_link_of_one_message(void **state)
+TEST(a_link_of_one_message)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 1);
     open_both(&p, 40, 0);
@@ -60,9 +58,8 @@ static void a_link_of_one_message(void **state)
     end_pair(&p);
 }
 
-static void other_orders_blocks_and_types(void **state)
+TEST(other_orders_blocks_and_types)
 {
-    (void)state;
     static const char *const orders[] = {
         KVP_ORDER_VLLM_NHD,     KVP_ORDER_VLLM_HND, KVP_ORDER_FLASHINFER_HND, KVP_ORDER_APART_NHD,
         KVP_ORDER_TENSORRT_LLM, KVP_ORDER_CPU,      KVP_ORDER_CELLS_V};
@@ -79,9 +76,8 @@ static void other_orders_blocks_and_types(void **state)
     }
 }
 
-static void runs_of_elements_and_sizes(void **state)
+TEST(runs_of_elements_and_sizes)
 {
-    (void)state;
     place_shape a = small_place(), b = small_place();
     a.order = KVP_ORDER_VLLM_PAGED_K;
     a.k_size = b.k_size = a.v_size = b.v_size = 8;
@@ -96,9 +92,8 @@ static void runs_of_elements_and_sizes(void **state)
 }
 
 /* Tokens of 256 bytes are written past the caches, where the processor can; and off by a head. */
-static void tokens_of_some_lines(void **state)
+TEST(tokens_of_some_lines)
 {
-    (void)state;
     place_shape a = small_place(), b = small_place();
     a.k_size = b.k_size = a.v_size = b.v_size = 32;
     move(&a, &b, 23, 0, 64);
@@ -113,9 +108,8 @@ static void tokens_of_some_lines(void **state)
 }
 
 /* Scales belong to blocks: whole blocks go, each with its own. */
-static void elements_with_scales(void **state)
+TEST(elements_with_scales)
 {
-    (void)state;
     for (uint32_t type = KVP_INT8; type <= KVP_E4M3; type++) {
         place_shape a = small_place(), b = small_place();
         a.type = b.type = type;
@@ -126,9 +120,8 @@ static void elements_with_scales(void **state)
     }
 }
 
-static void a_block_with_scales_goes_when_it_is_full(void **state)
+TEST(a_block_with_scales_goes_when_it_is_full)
 {
-    (void)state;
     place_shape shape = small_place();
     shape.type = KVP_INT8;
     shape.has_scales = 1;
@@ -152,9 +145,8 @@ static void a_block_with_scales_goes_when_it_is_full(void **state)
 }
 
 /* Each layer is on its way before the next one is computed. */
-static void layer_by_layer(void **state)
+TEST(layer_by_layer)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 8, 0);
@@ -182,9 +174,8 @@ static void layer_by_layer(void **state)
 }
 
 /* Tokens that nobody knows when the room is made: their values come later, on both sides. */
-static void tokens_without_values(void **state)
+TEST(tokens_without_values)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 6, 0);
@@ -205,9 +196,8 @@ static void tokens_without_values(void **state)
 }
 
 /* The receiver knows more than the sender does when it is marked: compared at the end. */
-static void a_sender_that_learns_the_tokens_late(void **state)
+TEST(a_sender_that_learns_the_tokens_late)
 {
-    (void)state;
     for (int wrong = 0; wrong < 2; wrong++) {
         const place_shape shape = small_place();
         pair p = make_pair(&shape, &shape, 64);
@@ -233,9 +223,8 @@ static void a_sender_that_learns_the_tokens_late(void **state)
 }
 
 /* Only a part: the prompt but its last token. */
-static void up_to_a_position(void **state)
+TEST(up_to_a_position)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 4);
@@ -256,9 +245,8 @@ static void up_to_a_position(void **state)
 /* ------------------------------------------------------------------------- layers and heads */
 
 /* Four heads in one receiver come from two senders of two heads; and a stage of layers likewise. */
-static void from_two_senders(void **state)
+TEST(from_two_senders)
 {
-    (void)state;
     static const kvp_slice parts[2][2] = {{{0, 2, 0, 2}, {0, 2, 2, 2}},
                                           {{0, 1, 0, 4}, {1, 1, 0, 4}}};
     for (int by = 0; by < 2; by++) {
@@ -293,9 +281,8 @@ static void from_two_senders(void **state)
 }
 
 /* One sender of four heads, a receiver of the last two, and one of one in the middle. */
-static void to_a_part(void **state)
+TEST(to_a_part)
 {
-    (void)state;
     place_shape whole = small_place(), part = small_place();
     whole.slice.n_heads = 4;
     part.slice = (kvp_slice){0, 2, 2, 2};
@@ -307,9 +294,8 @@ static void to_a_part(void **state)
 
 /* -------------------------------------------------------------------------------------- tickets */
 
-static void a_ticket_names_the_slots(void **state)
+TEST(a_ticket_names_the_slots)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 64);
     const kvp_seq other = open_seq(&p.b.w, ints(100), 8, NULL);     /* blocks 1, 2 */
@@ -346,9 +332,8 @@ static void a_ticket_names_the_slots(void **state)
     end_pair(&p);
 }
 
-static void a_ticket_is_asked_for_its_size(void **state)
+TEST(a_ticket_is_asked_for_its_size)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 0);
@@ -368,9 +353,8 @@ static void a_ticket_is_asked_for_its_size(void **state)
 }
 
 /* Several at a time over one link, in turns. */
-static void many_at_once(void **state)
+TEST(many_at_once)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 4);
     kvp_seq a[3], b[3];
@@ -415,9 +399,8 @@ static void many_at_once(void **state)
 }
 
 /* A link of one message: transfers take turns. */
-static void turns(void **state)
+TEST(turns)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 1);
     kvp_seq a[2], b[2];
@@ -445,9 +428,8 @@ static void turns(void **state)
 }
 
 /* A link posts no more than it has lent, once, and gives back what was taken, once. */
-static void what_links_refuse(void **state)
+TEST(what_links_refuse)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 1);
     const kvp_link *a = &p.ends[0], *b = &p.ends[1];
@@ -478,27 +460,4 @@ static void what_links_refuse(void **state)
     end_pair(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_shapes),
-        cmocka_unit_test(a_link_of_one_message),
-        cmocka_unit_test(other_orders_blocks_and_types),
-        cmocka_unit_test(runs_of_elements_and_sizes),
-        cmocka_unit_test(tokens_of_some_lines),
-        cmocka_unit_test(elements_with_scales),
-        cmocka_unit_test(a_block_with_scales_goes_when_it_is_full),
-        cmocka_unit_test(layer_by_layer),
-        cmocka_unit_test(tokens_without_values),
-        cmocka_unit_test(a_sender_that_learns_the_tokens_late),
-        cmocka_unit_test(up_to_a_position),
-        cmocka_unit_test(from_two_senders),
-        cmocka_unit_test(to_a_part),
-        cmocka_unit_test(a_ticket_names_the_slots),
-        cmocka_unit_test(a_ticket_is_asked_for_its_size),
-        cmocka_unit_test(many_at_once),
-        cmocka_unit_test(turns),
-        cmocka_unit_test(what_links_refuse),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -32,9 +32,8 @@ static void mark_ready(pair *p, uint32_t ready_tokens)
 
 /* ---------------------------------------------------------------------------- following commits */
 
-static void what_is_committed_is_sent(void **state)
+TEST(what_is_committed_is_sent)
 {
-    (void)state;
     pair p = make_small(9, 32);
     mark_ready(&p, KVP_END); /* nothing is computed yet */
     progress_both(&p, 2);
@@ -52,9 +51,8 @@ static void what_is_committed_is_sent(void **state)
 }
 
 /* Whoever names a number says what is ready, and nothing else is. */
-static void a_number_does_not_follow(void **state)
+TEST(a_number_does_not_follow)
 {
-    (void)state;
     pair p = make_small(9, 32);
     mark_ready(&p, 0);
     compute(&p, (kvp_range){0, 9});
@@ -67,9 +65,8 @@ static void a_number_does_not_follow(void **state)
 }
 
 /* ready may be ahead of the commits: a layer that is said to be is sent at once. */
-static void ready_ahead_of_commits(void **state)
+TEST(ready_ahead_of_commits)
 {
-    (void)state;
     pair p = make_small(9, 32);
     mark_ready(&p, KVP_END);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 4}, 0);
@@ -87,9 +84,8 @@ static void ready_ahead_of_commits(void **state)
 }
 
 /* A commit that is taken back was perhaps sent: the transfer fails, as one does that was ready. */
-static void a_commit_that_is_taken_back(void **state)
+TEST(a_commit_that_is_taken_back)
 {
-    (void)state;
     pair p = make_small(9, 32);
     mark_ready(&p, KVP_END);
     compute(&p, (kvp_range){0, 8});
@@ -114,9 +110,8 @@ static void expect_dropped(pair *p)
 }
 
 /* The commit that makes tokens ready drops some of them. */
-static void a_commit_that_drops(void **state)
+TEST(a_commit_that_drops)
 {
-    (void)state;
     pair p = make_small(24, 64);
     assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
     mark_ready(&p, KVP_END);
@@ -128,9 +123,8 @@ static void a_commit_that_drops(void **state)
 }
 
 /* Chunks that are sent before they fall out of the window are no loss. */
-static void a_window_that_follows_what_was_sent(void **state)
+TEST(a_window_that_follows_what_was_sent)
 {
-    (void)state;
     pair p = make_small(24, 64);
     assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
     mark_ready(&p, KVP_END);
@@ -145,9 +139,8 @@ static void a_window_that_follows_what_was_sent(void **state)
 }
 
 /* One layer is behind, and is never said to be ready: the tokens are gone all the same. */
-static void a_layer_that_was_not_ready(void **state)
+TEST(a_layer_that_was_not_ready)
 {
-    (void)state;
     pair p = make_small(24, 64);
     mark_ready(&p, 0);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 24}, KVP_LAYERS_ALL);
@@ -160,9 +153,8 @@ static void a_layer_that_was_not_ready(void **state)
 }
 
 /* What is dropped behind the ticket's end, or before its beginning, is nobody's loss. */
-static void what_is_dropped_elsewhere(void **state)
+TEST(what_is_dropped_elsewhere)
 {
-    (void)state;
     const place_shape shape = small_place();
     for (int behind = 0; behind < 2; behind++) {
         pair p = make_pair(&shape, &shape, 64);
@@ -233,9 +225,8 @@ static kvp_link chatter_link(chatter *c, const kvp_link *inner)
 }
 
 /* Each call takes so many messages from each link, and then the other links have their turn. */
-static void a_peer_that_never_stops(void **state)
+TEST(a_peer_that_never_stops)
 {
-    (void)state;
     chatter noisy[2];
     kvp_loopback *loopback;
     kvp_link ends[2], link;
@@ -264,9 +255,8 @@ static void a_peer_that_never_stops(void **state)
 }
 
 /* Trees stand behind the tokens that are sent, and received. */
-static void trees_are_not_sent(void **state)
+TEST(trees_are_not_sent)
 {
-    (void)state;
     static const int32_t parents[] = {-1, 0};
     const uint32_t n_nodes = 2;
     place_shape shape = small_place();
@@ -298,19 +288,4 @@ static void trees_are_not_sent(void **state)
     end_pair(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_committed_is_sent),
-        cmocka_unit_test(a_number_does_not_follow),
-        cmocka_unit_test(ready_ahead_of_commits),
-        cmocka_unit_test(a_commit_that_is_taken_back),
-        cmocka_unit_test(a_commit_that_drops),
-        cmocka_unit_test(a_window_that_follows_what_was_sent),
-        cmocka_unit_test(a_layer_that_was_not_ready),
-        cmocka_unit_test(what_is_dropped_elsewhere),
-        cmocka_unit_test(a_peer_that_never_stops),
-        cmocka_unit_test(trees_are_not_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

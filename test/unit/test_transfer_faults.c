@@ -41,9 +41,8 @@ void __wrap_free(void *memory)
     __real_free(memory);
 }
 
-static void the_nth_allocation_fails(void **state)
+TEST(the_nth_allocation_fails)
 {
-    (void)state;
     const place_shape shape = small_place();
     place p = make_place(&shape);
     const kvp_transfer_config config = transfer_config_of(&p);
@@ -125,9 +124,8 @@ static int settle(pair *p)
     return complete && kvp_cache_check(p->b.w.cache, 3, NULL) == KVP_OK;
 }
 
-static void the_nth_message_goes_wrong(void **state)
+TEST(the_nth_message_goes_wrong)
 {
-    (void)state;
     for (uint32_t side = 0; side < 2; side++) {
         for (uint32_t kind = FAULT_NONE; kind < FAULTS; kind++) {
             uint32_t n_happened = 0, n_failed = 0;
@@ -161,9 +159,8 @@ static void cut_it(void *context)
     cut_link(context);
 }
 
-static void a_peer_that_is_gone(void **state)
+TEST(a_peer_that_is_gone)
 {
-    (void)state;
     for (uint32_t side = 0; side < 2; side++) {
         int happened = 1;
         uint32_t n_failed = 0;
@@ -193,9 +190,8 @@ static void a_peer_that_is_gone(void **state)
 }
 
 /* A side ends, and its process with it, at each call of progress: nothing of the other is held. */
-static void a_side_that_goes_at_any_time(void **state)
+TEST(a_side_that_goes_at_any_time)
 {
-    (void)state;
     for (uint32_t side = 0; side < 2; side++) {
         for (uint32_t rounds = 0; rounds < 10; rounds++) {
             const place_shape shape = small_place();
@@ -234,13 +230,4 @@ static void a_side_that_goes_at_any_time(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_nth_allocation_fails),
-        cmocka_unit_test(the_nth_message_goes_wrong),
-        cmocka_unit_test(a_peer_that_is_gone),
-        cmocka_unit_test(a_side_that_goes_at_any_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

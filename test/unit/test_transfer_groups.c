@@ -35,9 +35,8 @@ static int32_t entry_of(const world *w, kvp_seq seq, uint32_t group, uint32_t id
 
 /*   S = 4, 23 tokens, the last one is computed by the receiver: q = 22, K = 2, R = 9
  *   group 1 keeps entry 0 and those from (22 + 1 - 9) / 4 = 3 on: 1 and 2 are null, tokens 4..11 */
-static void what_a_window_drops_is_not_sent(void **state)
+TEST(what_a_window_drops_is_not_sent)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 23, 0);
@@ -70,9 +69,8 @@ static void what_a_window_drops_is_not_sent(void **state)
 }
 
 /* A sender whose prompt was hit lacks what its windows had dropped then: nobody asks for it. */
-static void a_sender_that_hit_its_prompt(void **state)
+TEST(a_sender_that_hit_its_prompt)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     pair p = make_pair(&shape, &shape, 64);
     leave_cached(&p.a.w, ints(1), 20);
@@ -91,9 +89,8 @@ static void a_sender_that_hit_its_prompt(void **state)
 }
 
 /* A receiver without KVP_OPEN_RECEIVE wants all, and such a sender has not all. */
-static void a_receiver_that_wants_all(void **state)
+TEST(a_receiver_that_wants_all)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     for (int hit = 0; hit < 2; hit++) {
         pair p = make_pair(&shape, &shape, 64);
@@ -116,9 +113,8 @@ static void a_receiver_that_wants_all(void **state)
 }
 
 /* What the windows keep after fewer tokens was dropped: those cannot be all that comes. */
-static void an_end_that_lacks_tokens(void **state)
+TEST(an_end_that_lacks_tokens)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     pair p = make_pair(&shape, &shape, 64);
     size_t n;
@@ -260,9 +256,8 @@ static void run_trial(const trial *t, uint32_t *n_gaps)
     end_pair(&p);
 }
 
-static void random_worlds(void **state)
+TEST(random_worlds)
 {
-    (void)state;
     uint64_t random = 20;
     uint32_t n_gaps = 0;
     for (int i = 0; i < 400; i++) {
@@ -284,9 +279,8 @@ static void expect_why(const pair *p, const char *field, double theirs, double o
     assert_true(why.value == theirs && why.lowest == ours && why.highest == ours);
 }
 
-static void sides_that_differ(void **state)
+TEST(sides_that_differ)
 {
-    (void)state;
     static const char *const fields[] = {"n_groups",
                                          "groups[1].sink_tokens",
                                          "groups[1].recent_tokens",
@@ -314,9 +308,8 @@ static void sides_that_differ(void **state)
 }
 
 /* A check that is asked for what is right, and for what is nothing. */
-static void checks_before_marks(void **state)
+TEST(checks_before_marks)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     pair p = make_pair(&shape, &shape, 8);
     kvp_why why;
@@ -342,9 +335,8 @@ static void checks_before_marks(void **state)
     end_pair(&p);
 }
 
-static void configurations(void **state)
+TEST(configurations)
 {
-    (void)state;
     const place_shape shape = grouped_place();
     place_shape other = shape;
     place p = make_place(&shape);
@@ -400,9 +392,8 @@ static void send_chunk(pair *p, const struct kvpi_chunk *chunk)
 }
 
 /* A receiver compares the groups for itself. */
-static void senders_that_lie(void **state)
+TEST(senders_that_lie)
 {
-    (void)state;
     pair p = make_waiting();
     for (int wrong = 0; wrong < 12; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
@@ -433,9 +424,8 @@ static void senders_that_lie(void **state)
 }
 
 /* Chunks of no group, of the other group's position, and into the gap. */
-static void chunks_out_of_place(void **state)
+TEST(chunks_out_of_place)
 {
-    (void)state;
     for (int wrong = 0; wrong < 7; wrong++) {
         pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
@@ -465,9 +455,8 @@ static void chunks_out_of_place(void **state)
 }
 
 /* The end of nothing; of one group while it lacks tokens behind its gap; of each group alone. */
-static void ends_of_groups(void **state)
+TEST(ends_of_groups)
 {
-    (void)state;
     for (int wrong = 0; wrong < 3; wrong++) {
         pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
@@ -492,9 +481,8 @@ static void ends_of_groups(void **state)
 /* --------------------------------------------------------------------------------- two senders */
 
 /* One has the first layers of both groups, one the last layer of the second only. */
-static void from_two_senders(void **state)
+TEST(from_two_senders)
 {
-    (void)state;
     const place_shape whole = grouped_place();
     place_shape part = whole;
     part.slice.n_layers = 1;
@@ -521,21 +509,4 @@ static void from_two_senders(void **state)
     end_pair(&q);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_window_drops_is_not_sent),
-        cmocka_unit_test(a_sender_that_hit_its_prompt),
-        cmocka_unit_test(a_receiver_that_wants_all),
-        cmocka_unit_test(an_end_that_lacks_tokens),
-        cmocka_unit_test(random_worlds),
-        cmocka_unit_test(sides_that_differ),
-        cmocka_unit_test(checks_before_marks),
-        cmocka_unit_test(configurations),
-        cmocka_unit_test(senders_that_lie),
-        cmocka_unit_test(chunks_out_of_place),
-        cmocka_unit_test(ends_of_groups),
-        cmocka_unit_test(from_two_senders),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -50,9 +50,8 @@ static void close_both(pair *p)
 
 /* ---------------------------------------------------------------------------------- one by hand */
 
-static void the_state_comes_with_the_last_token(void **state)
+TEST(the_state_comes_with_the_last_token)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
@@ -88,9 +87,8 @@ static void the_state_comes_with_the_last_token(void **state)
 }
 
 /* A transfer for each state that is wanted: the first one's becomes a checkpoint. */
-static void a_prompt_in_two_transfers(void **state)
+TEST(a_prompt_in_two_transfers)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 23, 0);
@@ -115,9 +113,8 @@ static void a_prompt_in_two_transfers(void **state)
 }
 
 /* A receiver that hit its prompt up to a checkpoint; a transfer that fails leaves that. */
-static void what_was_hit_is_not_touched(void **state)
+TEST(what_was_hit_is_not_touched)
 {
-    (void)state;
     const place_shape shape = state_place();
     for (int fails = 0; fails < 2; fails++) {
         pair p = make_pair(&shape, &shape, 64);
@@ -149,9 +146,8 @@ static void what_was_hit_is_not_touched(void **state)
 
 /* ------------------------------------------------------------------------- states that are gone */
 
-static void a_state_that_was_written_over_is_not_sent(void **state)
+TEST(a_state_that_was_written_over_is_not_sent)
 {
-    (void)state;
     const place_shape shape = state_place();
     for (int kept = 0; kept < 3; kept++) {
         pair p = make_pair(&shape, &shape, 64);
@@ -194,9 +190,8 @@ static void a_state_that_was_written_over_is_not_sent(void **state)
 }
 
 /* The link takes a part of it; then the sequence goes on. */
-static void a_state_of_which_a_part_was_sent(void **state)
+TEST(a_state_of_which_a_part_was_sent)
 {
-    (void)state;
     const place_shape shape = state_place();
     for (uint32_t taken = 1; taken < 9; taken++) {
         pair p = make_pair(&shape, &shape, 4);
@@ -222,9 +217,8 @@ static void a_state_of_which_a_part_was_sent(void **state)
 }
 
 /* A sequence that was taken back and computed again reads another slot. */
-static void a_state_that_is_another(void **state)
+TEST(a_state_that_is_another)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 4);
     open_both(&p, 20, 0);
@@ -254,9 +248,8 @@ static void a_state_that_is_another(void **state)
 }
 
 /* The receiver's slot is not the sequence's to write any more. */
-static void a_receiver_that_changed(void **state)
+TEST(a_receiver_that_changed)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
@@ -285,9 +278,8 @@ static void add_ring(const place *p, kvp_seq seq)
 
 /* A sender goes on with a ring: what it reads stays. A receiver that has one would not find the
  * state after fewer tokens than all. */
-static void rings(void **state)
+TEST(rings)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 8, 0);
@@ -309,9 +301,8 @@ static void rings(void **state)
 
 /* ------------------------------------------------------------------------------ what is refused */
 
-static void configurations(void **state)
+TEST(configurations)
 {
-    (void)state;
     const place_shape shape = state_place();
     place p = make_place(&shape);
     const kvp_transfer_config right = transfer_config_of(&p);
@@ -355,9 +346,8 @@ static void configurations(void **state)
 }
 
 /* Both sides have the same state, or the mark is refused, and says why. */
-static void sides_that_differ(void **state)
+TEST(sides_that_differ)
 {
-    (void)state;
     static const char *const said[] = {"groups[1].k_size is 700, expected 701",
                                        "groups[1].v_size is 900, expected 0",
                                        "n_groups is 2, expected 1"};
@@ -379,9 +369,8 @@ static void sides_that_differ(void **state)
     }
 }
 
-static void layers_of_state_are_not_said_to_be_ready(void **state)
+TEST(layers_of_state_are_not_said_to_be_ready)
 {
-    (void)state;
     const place_shape shape = state_place();
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
@@ -404,9 +393,8 @@ static pair make_waiting(void)
     return p;
 }
 
-static void beginnings(void **state)
+TEST(beginnings)
 {
-    (void)state;
     pair p = make_waiting();
     for (uint32_t wrong = 0; wrong < 12; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
@@ -435,9 +423,8 @@ static void beginnings(void **state)
 }
 
 /* Tickets are read by whoever has them. */
-static void tickets(void **state)
+TEST(tickets)
 {
-    (void)state;
     pair p = make_waiting();
     kvp_ticket ticket;
     const size_t flags = HEAD + KVPI_TRANSFER_SHAPE_BYTES(1) + 4;
@@ -457,9 +444,8 @@ static void tickets(void **state)
 }
 
 /* Bytes of a state come in order, within it, in messages of the transfer's version. */
-static void chunks(void **state)
+TEST(chunks)
 {
-    (void)state;
     static const struct kvpi_chunk wrong[] = {
         {0, 0, 2, 1, 10, 1},          /* not the next one */
         {0, 0, 2, 0, K + V + 1, 1},   /* more than a head has */
@@ -500,9 +486,8 @@ static void chunks(void **state)
 }
 
 /* All KV is there, and the state is not: no DONE makes that complete. */
-static void done_without_the_state(void **state)
+TEST(done_without_the_state)
 {
-    (void)state;
     pair p = make_waiting();
     const struct kvpi_shape shape = right_shape(&p);
     send_begin(&p, 4, &shape);
@@ -530,9 +515,8 @@ static place_shape draw_shape(uint64_t *random)
     return shape;
 }
 
-static void random_worlds(void **state)
+TEST(random_worlds)
 {
-    (void)state;
     uint64_t random = 4;
     for (int i = 0; i < 120; i++) {
         place_shape a = draw_shape(&random);
@@ -557,9 +541,8 @@ static void random_worlds(void **state)
 }
 
 /* Two senders with a head each, over two links. */
-static void two_parts(void **state)
+TEST(two_parts)
 {
-    (void)state;
     const place_shape whole = state_place();
     place_shape half = whole;
     half.slice.n_heads = 1;
@@ -588,9 +571,8 @@ static void two_parts(void **state)
 }
 
 /* Every message lost, doubled, swapped, cut or damaged: never complete with another state. */
-static void faults(void **state)
+TEST(faults)
 {
-    (void)state;
     const place_shape shape = state_place();
     uint32_t n_complete = 0, n_happened = 0;
     for (uint32_t kind = FAULT_DROP; kind < FAULT_CALL; kind++) {
@@ -614,27 +596,4 @@ static void faults(void **state)
     assert_true(n_happened > 100 && n_complete > 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_state_comes_with_the_last_token),
-        cmocka_unit_test(a_prompt_in_two_transfers),
-        cmocka_unit_test(what_was_hit_is_not_touched),
-        cmocka_unit_test(a_state_that_was_written_over_is_not_sent),
-        cmocka_unit_test(a_state_of_which_a_part_was_sent),
-        cmocka_unit_test(a_state_that_is_another),
-        cmocka_unit_test(a_receiver_that_changed),
-        cmocka_unit_test(rings),
-        cmocka_unit_test(configurations),
-        cmocka_unit_test(sides_that_differ),
-        cmocka_unit_test(layers_of_state_are_not_said_to_be_ready),
-        cmocka_unit_test(beginnings),
-        cmocka_unit_test(tickets),
-        cmocka_unit_test(chunks),
-        cmocka_unit_test(done_without_the_state),
-        cmocka_unit_test(random_worlds),
-        cmocka_unit_test(two_parts),
-        cmocka_unit_test(faults),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -68,9 +68,8 @@ static void failed(pair *p, kvp_status status, int told)
 /* ------------------------------------------------------------------------------ wrong peers */
 
 /* A sender that was made for something else does not even begin. */
-static void senders_of_something_else(void **state)
+TEST(senders_of_something_else)
 {
-    (void)state;
     for (int wrong = 0; wrong < 11; wrong++) {
         place_shape a = small_place();
         const place_shape b = small_place();
@@ -103,9 +102,8 @@ static void senders_of_something_else(void **state)
 }
 
 /* Tokens are compared to the last one, though they are hashed in pieces. */
-static void long_prompts_that_differ_at_the_end(void **state)
+TEST(long_prompts_that_differ_at_the_end)
 {
-    (void)state;
     enum { N = 600 };
     kvp_config config = config_of(16, 16, 80);
     config.max_seq_tokens = N;
@@ -129,9 +127,8 @@ static void long_prompts_that_differ_at_the_end(void **state)
 }
 
 /* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
-static void receivers_compare_for_themselves(void **state)
+TEST(receivers_compare_for_themselves)
 {
-    (void)state;
     pair p = make_waiting(9);
     for (int wrong = 0; wrong < 21; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
@@ -179,9 +176,8 @@ static void receivers_compare_for_themselves(void **state)
 }
 
 /* Another version, another ticket, another transfer, another epoch, a body that is cut. */
-static void messages_that_begin_nothing(void **state)
+TEST(messages_that_begin_nothing)
 {
-    (void)state;
     for (int wrong = 0; wrong < 6; wrong++) {
         static const kvp_status expected[] = {KVP_E_VERSION, KVP_E_MISMATCH, KVP_E_HANDLE,
                                               KVP_E_HANDLE,  KVP_E_FORMAT,   KVP_E_HANDLE};
@@ -222,9 +218,8 @@ static void messages_that_begin_nothing(void **state)
 
 /* A sequence that is not what it was when a begin comes can take nothing: the transfer fails at
  * once, on both sides, and does not wait for another begin. */
-static void a_begin_that_comes_too_late(void **state)
+TEST(a_begin_that_comes_too_late)
 {
-    (void)state;
     for (int change = 0; change < 3; change++) {
         pair p = make_waiting(9);
         const struct kvpi_shape shape = right_shape(&p);
@@ -252,9 +247,8 @@ static void a_begin_that_comes_too_late(void **state)
 }
 
 /* What somebody has begun nobody else begins, nor goes on with, nor ends. */
-static void a_part_has_one_sender(void **state)
+TEST(a_part_has_one_sender)
 {
-    (void)state;
     pair p = make_waiting(9);
     const place_shape shape = small_place();
     pair q = make_pair(&shape, &shape, 8);
@@ -282,9 +276,8 @@ static void a_part_has_one_sender(void **state)
 }
 
 /* Two senders, a layer each: one that writes into the other's layer ends it for both. */
-static void a_sender_beside_its_part(void **state)
+TEST(a_sender_beside_its_part)
 {
-    (void)state;
     pair p = make_waiting(9);
     const place_shape shape = small_place();
     pair q = make_pair(&shape, &shape, 8);
@@ -307,9 +300,8 @@ static void a_sender_beside_its_part(void **state)
 }
 
 /* A message is left where it is while its answer has no room. */
-static void a_refusal_that_has_no_room(void **state)
+TEST(a_refusal_that_has_no_room)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 1);
     open_both(&p, 9, 0);
@@ -332,9 +324,8 @@ static void a_refusal_that_has_no_room(void **state)
 
 /* How a transfer ended is told when the link has room again: by progress, or by close. What comes
  * later for a transfer that was closed is answered, so that a sender does not wait. */
-static void an_end_that_has_no_room(void **state)
+TEST(an_end_that_has_no_room)
 {
-    (void)state;
     for (int closes = 0; closes < 2; closes++) {
         const place_shape shape = small_place();
         pair p = make_pair(&shape, &shape, 1);
@@ -364,9 +355,8 @@ static void an_end_that_has_no_room(void **state)
 
 /* A sender that gave up, which nobody heard, and tries again: its chunks are not mixed up with what
  * it sent before, whatever the link loses. */
-static void a_second_attempt(void **state)
+TEST(a_second_attempt)
 {
-    (void)state;
     pair p = make_waiting(9);
     prefill(&p, (kvp_range){0, 9});
     mark(&p);
@@ -403,9 +393,8 @@ static void a_second_attempt(void **state)
 /* ------------------------------------------------------------------------- wrong messages */
 
 /* With scales: what one block has of the range, from its start. */
-static void chunks_that_are_no_blocks(void **state)
+TEST(chunks_that_are_no_blocks)
 {
-    (void)state;
     for (uint32_t n_tokens = 1; n_tokens <= 5; n_tokens++) {
         place_shape shape = small_place();
         shape.type = KVP_INT8;
@@ -425,9 +414,8 @@ static void chunks_that_are_no_blocks(void **state)
     }
 }
 
-static void chunks_out_of_place(void **state)
+TEST(chunks_out_of_place)
 {
-    (void)state;
     for (int wrong = 0; wrong < 14; wrong++) {
         pair p = make_waiting(9);
         struct kvpi_chunk chunk = FIRST_CHUNK;
@@ -445,9 +433,8 @@ static void chunks_out_of_place(void **state)
 }
 
 /* The same chunk again; and one after a gap. */
-static void chunks_twice_and_lost(void **state)
+TEST(chunks_twice_and_lost)
 {
-    (void)state;
     for (int lost = 0; lost < 2; lost++) {
         pair p = make_waiting(9);
         struct kvpi_chunk chunk = FIRST_CHUNK;
@@ -463,9 +450,8 @@ static void chunks_twice_and_lost(void **state)
     }
 }
 
-static void messages_that_are_damaged(void **state)
+TEST(messages_that_are_damaged)
 {
-    (void)state;
     for (int wrong = 0; wrong < 6; wrong++) {
         pair p = make_waiting(9);
         uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
@@ -488,9 +474,8 @@ static void messages_that_are_damaged(void **state)
 }
 
 /* A head that is right in itself, and names another length. */
-static void a_length_that_is_not_the_messages(void **state)
+TEST(a_length_that_is_not_the_messages)
 {
-    (void)state;
     pair p = make_waiting(9);
     uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
     kvpi_chunk_put(&FIRST_CHUNK, body);
@@ -506,9 +491,8 @@ static void a_length_that_is_not_the_messages(void **state)
 }
 
 /* A receiver that says it has everything before everything was sent; and answers that are none. */
-static void answers_that_are_wrong(void **state)
+TEST(answers_that_are_wrong)
 {
-    (void)state;
     for (int wrong = 0; wrong < 5; wrong++) {
         pair p = make_waiting(9);
         uint8_t message[128], body[8] = {0};
@@ -531,9 +515,8 @@ static void answers_that_are_wrong(void **state)
 }
 
 /* Nobody knows whose they are: they are dropped. */
-static void heads_that_are_damaged(void **state)
+TEST(heads_that_are_damaged)
 {
-    (void)state;
     pair p = make_waiting(9);
     begin(&p);
     uint8_t message[HEAD + 8] = {0};
@@ -555,9 +538,8 @@ static void heads_that_are_damaged(void **state)
     end_pair(&p);
 }
 
-static void an_end_that_is_none(void **state)
+TEST(an_end_that_is_none)
 {
-    (void)state;
     const kvp_slice all = {0, 2, 0, 2}, layer = {0, 1, 0, 2}, beyond = {0, 3, 0, 2};
     for (int wrong = 0; wrong < 5; wrong++) {
         pair p = make_waiting(9);
@@ -584,9 +566,8 @@ static void an_end_that_is_none(void **state)
     }
 }
 
-static void a_sender_that_gives_up(void **state)
+TEST(a_sender_that_gives_up)
 {
-    (void)state;
     static const int32_t reasons[] = {KVP_E_NO_BLOCKS, KVP_OK, -29, 5, INT32_MIN};
     for (int i = 0; i < 6; i++) {
         pair p = make_waiting(9);
@@ -602,9 +583,8 @@ static void a_sender_that_gives_up(void **state)
 }
 
 /* Every bit of every message turned over: what is complete is right, and nothing else changes. */
-static void every_bit(void **state)
+TEST(every_bit)
 {
-    (void)state;
     place_shape shape = small_place();
     shape.slice = (kvp_slice){0, 1, 0, 1};
     shape.k_size = shape.v_size = 1;
@@ -648,9 +628,8 @@ static void every_bit(void **state)
 
 /* ------------------------------------------------------------------------------- tickets */
 
-static void tickets_that_are_damaged(void **state)
+TEST(tickets_that_are_damaged)
 {
-    (void)state;
     pair p = make_waiting(9);
     prefill(&p, (kvp_range){0, 9});
     kvp_ticket ticket;
@@ -690,9 +669,8 @@ static void tickets_that_are_damaged(void **state)
 
 /* Runs: as many tokens as the range, nothing behind them, joined where they touch, and numbers in
  * their shortest form. */
-static void runs_that_are_wrong(void **state)
+TEST(runs_that_are_wrong)
 {
-    (void)state;
     static const struct {
         uint32_t n_runs;
         size_t n;
@@ -729,31 +707,4 @@ static void runs_that_are_wrong(void **state)
     end_pair(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(senders_of_something_else),
-        cmocka_unit_test(long_prompts_that_differ_at_the_end),
-        cmocka_unit_test(receivers_compare_for_themselves),
-        cmocka_unit_test(messages_that_begin_nothing),
-        cmocka_unit_test(a_begin_that_comes_too_late),
-        cmocka_unit_test(a_part_has_one_sender),
-        cmocka_unit_test(a_sender_beside_its_part),
-        cmocka_unit_test(a_second_attempt),
-        cmocka_unit_test(a_refusal_that_has_no_room),
-        cmocka_unit_test(an_end_that_has_no_room),
-        cmocka_unit_test(chunks_that_are_no_blocks),
-        cmocka_unit_test(chunks_out_of_place),
-        cmocka_unit_test(chunks_twice_and_lost),
-        cmocka_unit_test(messages_that_are_damaged),
-        cmocka_unit_test(heads_that_are_damaged),
-        cmocka_unit_test(an_end_that_is_none),
-        cmocka_unit_test(a_sender_that_gives_up),
-        cmocka_unit_test(a_length_that_is_not_the_messages),
-        cmocka_unit_test(answers_that_are_wrong),
-        cmocka_unit_test(runs_that_are_wrong),
-        cmocka_unit_test(every_bit),
-        cmocka_unit_test(tickets_that_are_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -266,9 +266,8 @@ static int open_tcp(void)
     return tcp;
 }
 
-static void what_is_wrong_is_said(void **state)
+TEST(what_is_wrong_is_said)
 {
-    (void)state;
     const int before = n_open();
     int sockets[2];
     kvp_shm *shm = NULL;
@@ -312,9 +311,8 @@ static void what_is_wrong_is_said(void **state)
     assert_int_equal(n_open(), before);
 }
 
-static void hellos_that_are_none(void **state)
+TEST(hellos_that_are_none)
 {
-    (void)state;
     static const struct {
         size_t at;
         uint64_t value;
@@ -354,9 +352,8 @@ static void hellos_that_are_none(void **state)
 }
 
 /* A page that is not there, or not any more, would end the process that reads it. */
-static void memory_that_can_be_taken_back(void **state)
+TEST(memory_that_can_be_taken_back)
 {
-    (void)state;
     for (int bit = 0; bit < 5; bit++) {
         const int seal = 1 << bit;
         if (seal == F_SEAL_WRITE) /* not asked for */
@@ -391,9 +388,8 @@ static void memory_that_can_be_taken_back(void **state)
 }
 
 /* Ours cannot be taken back either, nor written to. */
-static void what_the_peer_gets(void **state)
+TEST(what_the_peer_gets)
 {
-    (void)state;
     scene s = make_scene();
     uint8_t hello[HELLO];
     union {
@@ -416,9 +412,8 @@ static void what_the_peer_gets(void **state)
 }
 
 /* Both ends of a pair, whole messages in order; room as much as was asked for. */
-static void messages_go_round(void **state)
+TEST(messages_go_round)
 {
-    (void)state;
     int sockets[2];
     kvp_shm *shm[2];
     kvp_link ends[2], again;
@@ -472,9 +467,8 @@ static void messages_go_round(void **state)
     kvp_shm_close(shm[1]);
 }
 
-static void counters_that_lie(void **state)
+TEST(counters_that_lie)
 {
-    (void)state;
     const void *in;
     void *out;
     size_t n;
@@ -539,9 +533,8 @@ static void post_and_go(void)
 }
 
 /* The peer posts when the ring was looked at, and is gone when the socket is. */
-static void a_message_just_before_the_end(void **state)
+TEST(a_message_just_before_the_end)
 {
-    (void)state;
     const void *in;
     size_t n;
     scene s = meet_hostile();
@@ -555,9 +548,8 @@ static void a_message_just_before_the_end(void **state)
 }
 
 /* Any bytes in the peer's memory, at any time: a receiver and its cache are none the worse. */
-static void a_peer_that_writes_anything(void **state)
+TEST(a_peer_that_writes_anything)
 {
-    (void)state;
     uint64_t random = 5;
     uint32_t n_taken = 0, n_broken = 0;
     const place_shape shape = small_place();
@@ -609,9 +601,8 @@ static void change_front(void)
     memset(changing + AT_BYTES + STRIDE + 8, 0xFF, 72);
 }
 
-static void a_message_that_changes_when_it_is_verified(void **state)
+TEST(a_message_that_changes_when_it_is_verified)
 {
-    (void)state;
     const place_shape shape = small_place();
     pair p = make_pair(&shape, &shape, 2);
     scene s = meet_hostile();
@@ -655,9 +646,8 @@ static void a_message_that_changes_when_it_is_verified(void **state)
 
 /* ------------------------------------------------------------------------- the system refuses */
 
-static void the_nth_call_is_refused(void **state)
+TEST(the_nth_call_is_refused)
 {
-    (void)state;
     for (int call = CALLOC; call < CALLS; call++) {
         kvp_status status = KVP_E_NO_MEMORY;
         uint32_t n_refused = 0;
@@ -690,9 +680,8 @@ static void the_nth_call_is_refused(void **state)
 }
 
 /* Two ends, as systems make memory, on sockets that add to messages who sent them. */
-static void systems_differ(void **state)
+TEST(systems_differ)
 {
-    (void)state;
     for (memory_kind = OLD_MEMORY; memory_kind != ANY_MEMORY; memory_kind--) {
         const int before = n_open(), yes = 1;
         int sockets[2];
@@ -714,9 +703,8 @@ static void systems_differ(void **state)
 }
 
 /* A peer that is killed while it works: what it had posted arrives, then the link is broken. */
-static void a_peer_that_is_killed(void **state)
+TEST(a_peer_that_is_killed)
 {
-    (void)state;
     int sockets[2];
     kvp_shm *shm;
     kvp_link end;
@@ -781,19 +769,5 @@ int main(void)
         printf("skipped: no sealed memory here\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(hellos_that_are_none),
-        cmocka_unit_test(memory_that_can_be_taken_back),
-        cmocka_unit_test(what_the_peer_gets),
-        cmocka_unit_test(messages_go_round),
-        cmocka_unit_test(counters_that_lie),
-        cmocka_unit_test(a_message_just_before_the_end),
-        cmocka_unit_test(a_peer_that_writes_anything),
-        cmocka_unit_test(a_message_that_changes_when_it_is_verified),
-        cmocka_unit_test(the_nth_call_is_refused),
-        cmocka_unit_test(systems_differ),
-        cmocka_unit_test(a_peer_that_is_killed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_all_tests(NULL, NULL);
 }

@@ -62,9 +62,8 @@ static void assert_complete(const pair *p, uint32_t end)
 /* ----------------------------------------------------------------------------------- the sender */
 
 /* The step that is out has its own slot; what it has read is sent. It may fail. */
-static void the_computed_state_is_sent_while_a_step_is_out(void **state)
+TEST(the_computed_state_is_sent_while_a_step_is_out)
 {
-    (void)state;
     for (int fails = 0; fails < 2; fails++) {
         pair p = make_steps(64);
         uint32_t slot;
@@ -91,9 +90,8 @@ static void the_computed_state_is_sent_while_a_step_is_out(void **state)
 }
 
 /* Declared is not computed. */
-static void a_state_waits_for_its_step(void **state)
+TEST(a_state_waits_for_its_step)
 {
-    (void)state;
     pair p = make_steps(64);
     uint32_t slots[2];
     open_both(&p, 20, 0);
@@ -112,9 +110,8 @@ static void a_state_waits_for_its_step(void **state)
 }
 
 /* The link takes a part of it, or none; then the step with more takes effect. */
-static void a_step_that_takes_effect_ends_it(void **state)
+TEST(a_step_that_takes_effect_ends_it)
 {
-    (void)state;
     for (uint32_t taken = 0; taken < 9; taken++) {
         pair p = make_steps(4);
         uint32_t slot;
@@ -138,9 +135,8 @@ static void a_step_that_takes_effect_ends_it(void **state)
 
 /* --------------------------------------------------------------------------------- the receiver */
 
-static void a_receiver_needs_a_slot_to_write(void **state)
+TEST(a_receiver_needs_a_slot_to_write)
 {
-    (void)state;
     pair p = make_steps(64);
     open_both(&p, 23, 0);
     assert_ok(reserve_status(&p, 20));
@@ -169,9 +165,8 @@ static void a_receiver_needs_a_slot_to_write(void **state)
 }
 
 /* Nor may a step have gone on from what is computed. */
-static void a_receiver_that_is_in_a_step_is_refused(void **state)
+TEST(a_receiver_that_is_in_a_step_is_refused)
 {
-    (void)state;
     pair p = make_steps(64);
     uint32_t slot;
     open_both(&p, 20, 0);
@@ -189,9 +184,8 @@ static void a_receiver_that_is_in_a_step_is_refused(void **state)
 }
 
 /* A step takes the slot while a part of the state is there: nothing more is written into it. */
-static void a_step_takes_the_receivers_slot(void **state)
+TEST(a_step_takes_the_receivers_slot)
 {
-    (void)state;
     for (int extends = 0; extends < 2; extends++) {
         pair p = make_steps(64);
         uint32_t slot;
@@ -326,9 +320,8 @@ static uint32_t run_schedule(uint64_t seed)
     return how;
 }
 
-static void random_schedules(void **state)
+TEST(random_schedules)
 {
-    (void)state;
     uint32_t n[KVP_TRANSFER_FAILED + 1] = {0};
     for (uint64_t seed = 1; seed <= ROUNDS; seed++)
         n[run_schedule(seed)]++;
@@ -336,16 +329,4 @@ static void random_schedules(void **state)
     assert_true(n[KVP_TRANSFER_FAILED] > ROUNDS / 8);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_computed_state_is_sent_while_a_step_is_out),
-        cmocka_unit_test(a_state_waits_for_its_step),
-        cmocka_unit_test(a_step_that_takes_effect_ends_it),
-        cmocka_unit_test(a_receiver_needs_a_slot_to_write),
-        cmocka_unit_test(a_receiver_that_is_in_a_step_is_refused),
-        cmocka_unit_test(a_step_takes_the_receivers_slot),
-        cmocka_unit_test(random_schedules),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -40,9 +40,8 @@ static pair make_in(uint32_t state)
     return p;
 }
 
-static void every_call_in_every_state(void **state)
+TEST(every_call_in_every_state)
 {
-    (void)state;
     for (uint32_t s = KVP_TRANSFER_WAITING; s <= KVP_TRANSFER_FAILED; s++) {
         const int lives = s < KVP_TRANSFER_COMPLETE;
         const kvp_status if_lives = lives ? KVP_OK : KVP_E_STATE;
@@ -82,9 +81,8 @@ static void every_call_in_every_state(void **state)
     }
 }
 
-static void ids_that_are_closed(void **state)
+TEST(ids_that_are_closed)
 {
-    (void)state;
     pair p = make_in(KVP_TRANSFER_COMPLETE);
     const uint64_t a = p.id_a, b = p.id_b;
     kvp_transfer_info info;
@@ -111,9 +109,8 @@ static void ids_that_are_closed(void **state)
 }
 
 /* The receiver gives up: the sender learns why; and the other way round. */
-static void giving_up(void **state)
+TEST(giving_up)
 {
-    (void)state;
     for (int side = 0; side < 2; side++) {
         for (uint32_t s = KVP_TRANSFER_MOVING; s <= KVP_TRANSFER_SENT; s++) {
             pair p = make_in(s);
@@ -166,9 +163,8 @@ static void close_side(const pair *p, uint32_t side)
 
 /* What a link without room owes is paid by progress or by close, once there is room. With the link
  * it is gone, also if the transfer was closed before: the next link in its place is another's. */
-static void what_is_owed(void **state)
+TEST(what_is_owed)
 {
-    (void)state;
     enum { PROGRESS, CLOSE, DETACH, CLOSE_FIRST, WAYS };
     for (uint32_t at = 0; at < 2 * WAYS; at++) {
         const uint32_t side = at % 2, way = at / 2, other = !side;
@@ -205,9 +201,8 @@ static void what_is_owed(void **state)
 }
 
 /* A peer that has not heard of a transfer is told nothing of its end. */
-static void nothing_is_owed(void **state)
+TEST(nothing_is_owed)
 {
-    (void)state;
     for (uint32_t side = 0; side < 2; side++) {
         pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
@@ -223,9 +218,8 @@ static void nothing_is_owed(void **state)
 }
 
 /* A link that takes as before, but lends nothing any more, is broken. */
-static void a_link_that_lends_nothing(void **state)
+TEST(a_link_that_lends_nothing)
 {
-    (void)state;
     for (uint32_t side = 0; side < 2; side++) {
         pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
@@ -243,9 +237,8 @@ static void a_link_that_lends_nothing(void **state)
 }
 
 /* A receiver that was made anew gives the same ids: its answers are of its own epoch. */
-static void receivers_of_two_epochs(void **state)
+TEST(receivers_of_two_epochs)
 {
-    (void)state;
     pair p = make_small(9);
     kvp_receiver *before;
     kvp_transfer_config config = transfer_config_of(&p.b);
@@ -280,9 +273,8 @@ static void receivers_of_two_epochs(void **state)
 }
 
 /* The answer had arrived when the link broke: it is what the sender learns. */
-static void an_answer_before_the_link_broke(void **state)
+TEST(an_answer_before_the_link_broke)
 {
-    (void)state;
     pair p = make_in(KVP_TRANSFER_MOVING);
     abort_side(&p, 1);
     progress_side(&p, 1);
@@ -298,9 +290,8 @@ static void an_answer_before_the_link_broke(void **state)
 /* -------------------------------------------------------------- sequences under a transfer */
 
 /* On the host nothing is reserved, marked, sent or written; nor is it after a way out and back. */
-static void sequences_on_the_host(void **state)
+TEST(sequences_on_the_host)
 {
-    (void)state;
     place_shape shape = small_place();
     shape.host_blocks = 17;
     for (int at = 0; at < 6; at++) {
@@ -341,9 +332,8 @@ static void sequences_on_the_host(void **state)
 }
 
 /* Values that the sender does not know yet are waited for; those that it did not keep are not. */
-static void tokens_that_cannot_be_compared(void **state)
+TEST(tokens_that_cannot_be_compared)
 {
-    (void)state;
     for (int kept = 0; kept < 2; kept++) {
         place_shape a = small_place();
         const place_shape b = small_place();
@@ -373,9 +363,8 @@ static void tokens_that_cannot_be_compared(void **state)
     }
 }
 
-static void a_receivers_sequence_that_changes(void **state)
+TEST(a_receivers_sequence_that_changes)
 {
-    (void)state;
     for (int change = 0; change < 6; change++) {
         pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
         kvp_cache *cache = p.b.w.cache;
@@ -418,9 +407,8 @@ static void a_receivers_sequence_that_changes(void **state)
 }
 
 /* Also between the last chunk and the last word. */
-static void a_receivers_sequence_that_changes_late(void **state)
+TEST(a_receivers_sequence_that_changes_late)
 {
-    (void)state;
     pair p = make_in(KVP_TRANSFER_MOVING);
     write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
@@ -435,9 +423,8 @@ static void a_receivers_sequence_that_changes_late(void **state)
     end_pair(&p);
 }
 
-static void a_senders_sequence_that_changes(void **state)
+TEST(a_senders_sequence_that_changes)
 {
-    (void)state;
     for (int change = 0; change < 4; change++) {
         pair p = make_in(KVP_TRANSFER_MOVING);
         kvp_cache *cache = p.a.w.cache;
@@ -465,9 +452,8 @@ static void a_senders_sequence_that_changes(void **state)
 }
 
 /* What a window has dropped is not there to be sent: the null block is nobody's KV. */
-static void a_senders_window_that_drops(void **state)
+TEST(a_senders_window_that_drops)
 {
-    (void)state;
     for (int moving = 0; moving < 2; moving++) {
         const place_shape shape = small_place();
         pair p = make_pair(&shape, &shape, 64);
@@ -497,9 +483,8 @@ static void a_senders_window_that_drops(void **state)
 }
 
 /* What cannot be reserved, and what cannot be marked. */
-static void sequences_that_do_not_fit(void **state)
+TEST(sequences_that_do_not_fit)
 {
-    (void)state;
     pair p = make_small(9);
     kvp_cache *cache = p.b.w.cache;
     kvp_receive receive = receive_of(&p);
@@ -542,9 +527,8 @@ static void sequences_that_do_not_fit(void **state)
 }
 
 /* With scales a block is sent whole: it must begin at its start, and fit a message. */
-static void scales_that_do_not_fit(void **state)
+TEST(scales_that_do_not_fit)
 {
-    (void)state;
     place_shape a = small_place(), b = small_place();
     a.type = b.type = KVP_INT8;
     a.has_scales = b.has_scales = 1;
@@ -590,9 +574,8 @@ static void scales_that_do_not_fit(void **state)
 
 /* ---------------------------------------------------------------------------------- arguments */
 
-static void configurations(void **state)
+TEST(configurations)
 {
-    (void)state;
     const place_shape shape = small_place();
     place_shape other = small_place();
     place p = make_place(&shape);
@@ -634,9 +617,8 @@ static void configurations(void **state)
     end_place(&p);
 }
 
-static void links(void **state)
+TEST(links)
 {
-    (void)state;
     pair p = make_small(9);
     uint32_t link;
     for (int wrong = 0; wrong < 9; wrong++) {
@@ -685,9 +667,8 @@ static void links(void **state)
     end_pair(&p);
 }
 
-static void a_link_that_is_detached(void **state)
+TEST(a_link_that_is_detached)
 {
-    (void)state;
     for (int side = 0; side < 2; side++) {
         pair p = make_in(KVP_TRANSFER_MOVING);
         assert_ok(side == 0 ? kvp_sender_detach(p.sender, p.link_a)
@@ -700,9 +681,8 @@ static void a_link_that_is_detached(void **state)
     }
 }
 
-static void null_pointers(void **state)
+TEST(null_pointers)
 {
-    (void)state;
     pair p = make_in(KVP_TRANSFER_WAITING);
     kvp_transfer_info info;
     kvp_receiver_stats stats;
@@ -758,29 +738,4 @@ static void null_pointers(void **state)
     end_pair(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_in_every_state),
-        cmocka_unit_test(ids_that_are_closed),
-        cmocka_unit_test(giving_up),
-        cmocka_unit_test(what_is_owed),
-        cmocka_unit_test(nothing_is_owed),
-        cmocka_unit_test(a_link_that_lends_nothing),
-        cmocka_unit_test(receivers_of_two_epochs),
-        cmocka_unit_test(an_answer_before_the_link_broke),
-        cmocka_unit_test(sequences_on_the_host),
-        cmocka_unit_test(tokens_that_cannot_be_compared),
-        cmocka_unit_test(a_receivers_sequence_that_changes),
-        cmocka_unit_test(a_receivers_sequence_that_changes_late),
-        cmocka_unit_test(a_senders_sequence_that_changes),
-        cmocka_unit_test(a_senders_window_that_drops),
-        cmocka_unit_test(sequences_that_do_not_fit),
-        cmocka_unit_test(scales_that_do_not_fit),
-        cmocka_unit_test(configurations),
-        cmocka_unit_test(links),
-        cmocka_unit_test(a_link_that_is_detached),
-        cmocka_unit_test(null_pointers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -144,9 +144,8 @@ static void expect(const kvp_link *end, size_t n, unsigned seed)
 
 /* ---------------------------------------------------------------------------------------- tests */
 
-static void messages_in_pieces(void **state)
+TEST(messages_in_pieces)
 {
-    (void)state;
     static const size_t pieces[] = {0, 1, 3, 5, 1000};
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         most_moved = 0; /* a hello goes as one */
@@ -175,9 +174,8 @@ static void messages_in_pieces(void **state)
     }
 }
 
-static void arguments(void **state)
+TEST(arguments)
 {
-    (void)state;
     scene s = make_scene(MESSAGE, MESSAGE, 1);
     kvp_link again;
     kvp_tcp *tcp;
@@ -218,9 +216,8 @@ static void arguments(void **state)
 }
 
 /* Nobody reads: at some time the system takes no more, then the buffers are full. */
-static void full_buffers(void **state)
+TEST(full_buffers)
 {
-    (void)state;
     scene s = make_scene(1 << 20, 1 << 20, 2);
     unsigned n = 0, taken = 0;
     kvp_status status;
@@ -257,9 +254,8 @@ static void full_buffers(void **state)
 }
 
 /* What was given back once is not given back again: the message behind it stays. */
-static void given_back_twice(void **state)
+TEST(given_back_twice)
 {
-    (void)state;
     scene s = make_scene(MESSAGE, MESSAGE, 4);
     for (unsigned i = 0; i < 3; i++)
         assert_ok(post(&s.ends[0], 10, i));
@@ -272,9 +268,8 @@ static void given_back_twice(void **state)
 }
 
 /* A link that is broken says why it broke, whatever comes behind that. */
-static void the_first_reason_stays(void **state)
+TEST(the_first_reason_stays)
 {
-    (void)state;
     scene s = make_scene(MESSAGE, MESSAGE, 4);
     const uint8_t bytes[12] = {4, 0, 0, 0, 9, 10, 11, 12}; /* a message, and one of no length */
     const void *in;
@@ -293,9 +288,8 @@ static void the_first_reason_stays(void **state)
 }
 
 /* What had arrived is taken; then the link is broken, and stays so. */
-static void peer_that_goes(void **state)
+TEST(peer_that_goes)
 {
-    (void)state;
     scene s = make_scene(MESSAGE, MESSAGE, 4);
     void *out;
     assert_ok(post(&s.ends[0], 100, 1));
@@ -322,9 +316,8 @@ static void peer_that_goes(void **state)
 }
 
 /* The system had taken everything, and the peer's had not. */
-static void peer_that_goes_before_it_has_all(void **state)
+TEST(peer_that_goes_before_it_has_all)
 {
-    (void)state;
     const int options[2][2] = {{SO_SNDBUF, 1 << 22}, {SO_RCVBUF, 4096}};
     uint8_t hello[HELLO] = {'k', 'v', 'p', 't', 1};
     scene s = {0};
@@ -348,9 +341,8 @@ static void peer_that_goes_before_it_has_all(void **state)
 }
 
 /* A whole message of a peer, then a length that is none. */
-static void peer_that_lies(void **state)
+TEST(peer_that_lies)
 {
-    (void)state;
     static const uint32_t lengths[] = {0, MESSAGE + 1, UINT32_MAX};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         scene s = make_scene(MESSAGE, MESSAGE, 4);
@@ -369,9 +361,8 @@ static void peer_that_lies(void **state)
     }
 }
 
-static void hellos(void **state)
+TEST(hellos)
 {
-    (void)state;
     static const struct {
         size_t at;
         uint64_t value;
@@ -413,9 +404,8 @@ static void hellos(void **state)
     end_scene(&s);
 }
 
-static void what_the_system_refuses(void **state)
+TEST(what_the_system_refuses)
 {
-    (void)state;
     int sockets[2];
     kvp_tcp *tcp = NULL;
     make_tcp_pair(sockets);
@@ -435,19 +425,4 @@ static void what_the_system_refuses(void **state)
     (void)close(sockets[1]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_in_pieces),
-        cmocka_unit_test(arguments),
-        cmocka_unit_test(full_buffers),
-        cmocka_unit_test(peer_that_goes),
-        cmocka_unit_test(peer_that_goes_before_it_has_all),
-        cmocka_unit_test(peer_that_lies),
-        cmocka_unit_test(given_back_twice),
-        cmocka_unit_test(the_first_reason_stays),
-        cmocka_unit_test(hellos),
-        cmocka_unit_test(what_the_system_refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -74,9 +74,8 @@ static void expect_not_taken(world *w, kvp_seq seq)
 /* -------------------------------------------------------------------------------------------- 1 */
 
 /* Window 40, 20 of it sinks, 60 tokens, a fork at 18; and the same when blocks were dropped. */
-static void test_1_a_fork_inside_the_sinks_of_a_slid_sequence(void **state)
+TEST(test_1_a_fork_inside_the_sinks_of_a_slid_sequence)
 {
-    (void)state;
     const uint32_t lengths[] = {60, 100};
     for (uint32_t k = 0; k < 2; k++) {
         kvp_config config = groups_config(16, 31, &(kvp_window){20, 20}, 1);
@@ -103,9 +102,8 @@ static void test_1_a_fork_inside_the_sinks_of_a_slid_sequence(void **state)
 
 /* -------------------------------------------------------------------------------------------- 2 */
 
-static void test_2_moves_of_every_sequence_of_a_batch(void **state)
+TEST(test_2_moves_of_every_sequence_of_a_batch)
 {
-    (void)state;
     const int32_t chain[] = {-1, 0, 1, 2};
     for (uint32_t tree_at = 0; tree_at < 2; tree_at++) { /* the tree first; the chain first */
         world w = tree_world(15);
@@ -130,9 +128,8 @@ static void test_2_moves_of_every_sequence_of_a_batch(void **state)
 /* -------------------------------------------------------------------------------------------- 3 */
 
 /* Ten tokens, then rounds of 7 and 10 nodes; a path of two is accepted: 12 tokens. */
-static void test_3_rejected_nodes_of_all_rounds_are_dropped(void **state)
+TEST(test_3_rejected_nodes_of_all_rounds_are_dropped)
 {
-    (void)state;
     const int32_t first[] = {-1, 0, 0, 1, 1, 2, 2};
     const int32_t second[] = {3, 3, 4, 4, 5, 5, 6, 6, 7, 8};
     const int32_t leaves[] = {1, 2, 6, 16};
@@ -162,9 +159,8 @@ static void test_3_rejected_nodes_of_all_rounds_are_dropped(void **state)
 
 /* -------------------------------------------------------------------------------------------- 4 */
 
-static void test_4_paths_are_of_the_sequences_that_are_named(void **state)
+TEST(test_4_paths_are_of_the_sequences_that_are_named)
 {
-    (void)state;
     world w = tree_world(31);
     kvp_seq seqs[3];
     const uint32_t n_tokens[] = {4, 4, 4};
@@ -193,9 +189,8 @@ static void test_4_paths_are_of_the_sequences_that_are_named(void **state)
 
 /* -------------------------------------------------------------------------------------------- 5 */
 
-static void test_5_trees_keep_their_shape_whatever_is_shared(void **state)
+TEST(test_5_trees_keep_their_shape_whatever_is_shared)
 {
-    (void)state;
     world w = tree_world(31);
     kvp_seq seqs[3];
     const uint32_t n_tokens[] = {4, 4, 4};
@@ -216,9 +211,8 @@ static void test_5_trees_keep_their_shape_whatever_is_shared(void **state)
 /* -------------------------------------------------------------------------------------------- 6 */
 
 /* Window 20 with 6 sinks, slid by 14 to 19, and one token popped. */
-static void test_6_a_pop_frees_nothing_that_the_window_needs(void **state)
+TEST(test_6_a_pop_frees_nothing_that_the_window_needs)
 {
-    (void)state;
     for (uint32_t slid = 0; slid <= 19; slid++) {
         for (uint32_t popped = 1; popped <= 3; popped++) {
             world w = window_world(15, 6, 14);
@@ -242,9 +236,8 @@ static void test_6_a_pop_frees_nothing_that_the_window_needs(void **state)
 
 /* -------------------------------------------------------------------------------------------- 7 */
 
-static void test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing(void **state)
+TEST(test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing)
 {
-    (void)state;
     for (uint32_t to = 0; to <= 20; to++) {
         world w = window_world(31, 2, 10);
         const kvp_seq parent = open_done(&w, ints(0), 12);
@@ -268,9 +261,8 @@ static void test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing(void **
 
 /* -------------------------------------------------------------------------------------------- 8 */
 
-static void test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on(void **state)
+TEST(test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on)
 {
-    (void)state;
     for (uint32_t n = 8; n <= 24; n++) {
         world w = window_world(31, 6, 6);
         const kvp_seq parent = open_done(&w, ints(0), n);
@@ -286,9 +278,8 @@ static void test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on(void **s
 
 /* -------------------------------------------------------------------------------------------- 9 */
 
-static void test_9_an_append_that_is_refused_changes_nothing(void **state)
+TEST(test_9_an_append_that_is_refused_changes_nothing)
 {
-    (void)state;
     const kvp_config config = tree_config(13);
     world w = make_world(&config);
     const uint32_t n_tokens[] = {51, 0, 4};
@@ -313,9 +304,8 @@ static void test_9_an_append_that_is_refused_changes_nothing(void **state)
 }
 
 /* Nothing for one in the middle of a batch is no mistake. */
-static void test_9_an_append_of_nothing_in_the_middle_of_a_batch(void **state)
+TEST(test_9_an_append_of_nothing_in_the_middle_of_a_batch)
 {
-    (void)state;
     world w = tree_world(15);
     const uint32_t n_tokens[] = {1, 0, 2};
     kvp_seq seqs[3];
@@ -334,9 +324,8 @@ static void test_9_an_append_of_nothing_in_the_middle_of_a_batch(void **state)
 
 /* ------------------------------------------------------------------------------------------- 10 */
 
-static void test_10_a_fork_needs_no_block_and_loses_none(void **state)
+TEST(test_10_a_fork_needs_no_block_and_loses_none)
 {
-    (void)state;
     world w = small_world(3);
     const kvp_seq parent = open_done(&w, ints(0), 10);
     assert_int_equal(stats_of(&w).free_blocks, 0);
@@ -355,9 +344,8 @@ static void test_10_a_fork_needs_no_block_and_loses_none(void **state)
 
 /* ------------------------------------------------------------------------------------------- 11 */
 
-static void test_11_a_sequence_twice_in_a_batch_is_refused(void **state)
+TEST(test_11_a_sequence_twice_in_a_batch_is_refused)
 {
-    (void)state;
     world w = tree_world(15);
     const int32_t parents[] = {-1, -1, -1};
     const uint32_t n_tokens[] = {1, 1, 1};
@@ -378,9 +366,8 @@ static void test_11_a_sequence_twice_in_a_batch_is_refused(void **state)
 
 /* ------------------------------------------------------------------------------------------- 12 */
 
-static void test_12_a_step_that_is_out_writes_into_nobodys_memory(void **state)
+TEST(test_12_a_step_that_is_out_writes_into_nobodys_memory)
 {
-    (void)state;
     const kvp_config config = steps_config(4, 4, 9, 0);
     world w = make_world(&config);
     const kvp_seq closed = open_seq(&w, ints(0), 8, NULL);
@@ -401,9 +388,8 @@ static void test_12_a_step_that_is_out_writes_into_nobodys_memory(void **state)
     end_world(&w);
 }
 
-static void test_12_steps_are_bounded_and_batches_may_be_empty(void **state)
+TEST(test_12_steps_are_bounded_and_batches_may_be_empty)
 {
-    (void)state;
     kvp_config config = steps_config(4, 4, 9, 0);
     config.max_steps_out = 2;
     world w = make_world(&config);
@@ -425,9 +411,8 @@ static void test_12_steps_are_bounded_and_batches_may_be_empty(void **state)
 /* ------------------------------------------------------------------------------------------- 13 */
 
 /* A shared prefix of 16, a suffix of 9, a window of 8: the prefix is out of the window. */
-static void test_13_a_window_is_counted_over_the_whole_sequence(void **state)
+TEST(test_13_a_window_is_counted_over_the_whole_sequence)
 {
-    (void)state;
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     const kvp_config config = groups_config(S, 31, windows, 2);
     world w = make_world(&config);
@@ -441,9 +426,8 @@ static void test_13_a_window_is_counted_over_the_whole_sequence(void **state)
     end_world(&w);
 }
 
-static void test_13_windows_save_memory_also_when_all_layers_slide(void **state)
+TEST(test_13_windows_save_memory_also_when_all_layers_slide)
 {
-    (void)state;
     world w = window_world(3, 0, 8);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     decode(&w, seq, 250); /* 63 blocks without a window */
@@ -453,9 +437,8 @@ static void test_13_windows_save_memory_also_when_all_layers_slide(void **state)
 
 /* ------------------------------------------------------------------------------------------- 14 */
 
-static void test_14_a_reset_loses_nothing(void **state)
+TEST(test_14_a_reset_loses_nothing)
 {
-    (void)state;
     world w = tree_world(12);
     const uint64_t nodes = stats_of(&w).nodes_used;
     for (uint32_t round = 0; round < 200; round++) {
@@ -474,9 +457,8 @@ static void test_14_a_reset_loses_nothing(void **state)
 }
 
 /* Ten prompts of one block each; each new block takes the oldest one's. */
-static void test_14_the_oldest_is_evicted_first(void **state)
+TEST(test_14_the_oldest_is_evicted_first)
 {
-    (void)state;
     enum { N = 10 };
     world w = small_world(N);
     for (int32_t i = 0; i < N; i++) {
@@ -492,9 +474,8 @@ static void test_14_the_oldest_is_evicted_first(void **state)
     end_world(&w);
 }
 
-static void test_14_what_was_hit_is_not_the_oldest_any_more(void **state)
+TEST(test_14_what_was_hit_is_not_the_oldest_any_more)
 {
-    (void)state;
     world w = small_world(3);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
@@ -509,9 +490,8 @@ static void test_14_what_was_hit_is_not_the_oldest_any_more(void **state)
 /* ------------------------------------------------------------------------- limits of the design */
 
 /* There each fork and removal lengthens the chain of blocks for ever. */
-static void test_forks_that_end_leave_no_trace(void **state)
+TEST(test_forks_that_end_leave_no_trace)
 {
-    (void)state;
     world w = small_world(31);
     int32_t before[ROW_MAX];
     const kvp_seq seq = open_done(&w, ints(0), 42);
@@ -527,9 +507,8 @@ static void test_forks_that_end_leave_no_trace(void **state)
 }
 
 /* There each fork copies the part of a page at once, and sequences' lengths are added up. */
-static void test_forks_copy_nothing_and_count_nothing_twice(void **state)
+TEST(test_forks_copy_nothing_and_count_nothing_twice)
 {
-    (void)state;
     world w = small_world(31);
     const uint32_t one = 1;
     kvp_seq seqs[8];
@@ -546,9 +525,8 @@ static void test_forks_copy_nothing_and_count_nothing_twice(void **state)
 }
 
 /* There a windowed sequence can only be forked inside its sinks, and its prefix hit only whole. */
-static void test_prefixes_and_forks_of_windowed_sequences(void **state)
+TEST(test_prefixes_and_forks_of_windowed_sequences)
 {
-    (void)state;
     world w = window_world(31, 4, 8);
     const kvp_seq seq = open_done(&w, ints(0), 30);
     const kvp_seq child = fork_seq(&w, seq, 30);
@@ -563,9 +541,8 @@ static void test_prefixes_and_forks_of_windowed_sequences(void **state)
 }
 
 /* There trees exclude windows. */
-static void test_a_windowed_sequence_speculates(void **state)
+TEST(test_a_windowed_sequence_speculates)
 {
-    (void)state;
     kvp_config config = groups_config(S, 7, &(kvp_window){4, 8}, 1);
     config.max_tree_tokens = 4;
     world w = make_world(&config);
@@ -580,32 +557,4 @@ static void test_a_windowed_sequence_speculates(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_1_a_fork_inside_the_sinks_of_a_slid_sequence),
-        cmocka_unit_test(test_2_moves_of_every_sequence_of_a_batch),
-        cmocka_unit_test(test_3_rejected_nodes_of_all_rounds_are_dropped),
-        cmocka_unit_test(test_4_paths_are_of_the_sequences_that_are_named),
-        cmocka_unit_test(test_5_trees_keep_their_shape_whatever_is_shared),
-        cmocka_unit_test(test_6_a_pop_frees_nothing_that_the_window_needs),
-        cmocka_unit_test(test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing),
-        cmocka_unit_test(test_8_a_windowed_parent_forked_at_a_block_boundary_goes_on),
-        cmocka_unit_test(test_9_an_append_that_is_refused_changes_nothing),
-        cmocka_unit_test(test_9_an_append_of_nothing_in_the_middle_of_a_batch),
-        cmocka_unit_test(test_10_a_fork_needs_no_block_and_loses_none),
-        cmocka_unit_test(test_11_a_sequence_twice_in_a_batch_is_refused),
-        cmocka_unit_test(test_12_a_step_that_is_out_writes_into_nobodys_memory),
-        cmocka_unit_test(test_12_steps_are_bounded_and_batches_may_be_empty),
-        cmocka_unit_test(test_13_a_window_is_counted_over_the_whole_sequence),
-        cmocka_unit_test(test_13_windows_save_memory_also_when_all_layers_slide),
-        cmocka_unit_test(test_14_a_reset_loses_nothing),
-        cmocka_unit_test(test_14_the_oldest_is_evicted_first),
-        cmocka_unit_test(test_14_what_was_hit_is_not_the_oldest_any_more),
-        cmocka_unit_test(test_forks_that_end_leave_no_trace),
-        cmocka_unit_test(test_forks_copy_nothing_and_count_nothing_twice),
-        cmocka_unit_test(test_prefixes_and_forks_of_windowed_sequences),
-        cmocka_unit_test(test_a_windowed_sequence_speculates),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

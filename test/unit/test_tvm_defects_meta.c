@@ -160,9 +160,8 @@ static void check_rule(uint32_t K, uint32_t W)
     end_world(&w);
 }
 
-static void test_a_window_by_the_rule_of_that_cache(void **state)
+TEST(test_a_window_by_the_rule_of_that_cache)
 {
-    (void)state;
     for (uint32_t W = 1; W <= 20; W++) {
         for (uint32_t K = 0; K < W && K <= 9; K++)
             check_rule(K, W);
@@ -170,9 +169,8 @@ static void test_a_window_by_the_rule_of_that_cache(void **state)
 }
 
 /* 1: fork inside the sinks of a sequence that has slid; the parent read wrong slots after. */
-static void test_1_fork_inside_the_sinks_leaves_the_parent_alone(void **state)
+TEST(test_1_fork_inside_the_sinks_leaves_the_parent_alone)
 {
-    (void)state;
     world w = tvm_world(20, 20, 63);
     int64_t memory[SLOTS] = {0};
     struct given before, after;
@@ -196,9 +194,8 @@ static void test_1_fork_inside_the_sinks_leaves_the_parent_alone(void **state)
 
 /* 6: taking one token back from a sequence that has slid freed a block that the window still held;
  * the next sequence wrote over it. */
-static void test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen(void **state)
+TEST(test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen)
 {
-    (void)state;
     for (uint32_t n = 34; n < 40; n++) {
         world w = tvm_world(6, 14, 22); /* few: what was dropped is taken again */
         int64_t memory[SLOTS] = {0};
@@ -219,9 +216,8 @@ static void test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen(void *
 
 /* 7: taking tokens back into shared blocks of a sequence with a window failed half-way; it could
  * never grow again. */
-static void test_7_truncate_into_shared_blocks_works_or_changes_nothing(void **state)
+TEST(test_7_truncate_into_shared_blocks_works_or_changes_nothing)
 {
-    (void)state;
     world w = tvm_world(6, 14, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq parent = open_seq(&w, ints(0), 14, NULL);
@@ -251,9 +247,8 @@ static void test_7_truncate_into_shared_blocks_works_or_changes_nothing(void **s
 }
 
 /* 8: a sequence with a window, forked at its end on a block boundary, could never grow again. */
-static void test_8_fork_at_the_end_on_a_block_boundary(void **state)
+TEST(test_8_fork_at_the_end_on_a_block_boundary)
 {
-    (void)state;
     world w = tvm_world(6, 14, 63);
     int64_t memory[SLOTS] = {0};
     kvp_seq seqs[2] = {open_seq(&w, ints(0), 24, NULL)};
@@ -274,9 +269,8 @@ static void test_8_fork_at_the_end_on_a_block_boundary(void **state)
 
 /* 13: windows of single layers were counted in each block of a chain: with a forked prefix, its
  * last W tokens were seen as well; and nothing was ever given back. */
-static void test_13_a_layer_s_window_counts_over_the_whole_sequence(void **state)
+TEST(test_13_a_layer_s_window_counts_over_the_whole_sequence)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
     config.groups[1] = (kvp_window){0, 8};
@@ -345,9 +339,8 @@ static const int32_t chain[] = {-1, 0, 1, 2};
 
 /* 2: whether KV must move was decided by the last sequence of the batch: a tree before a chain was
  * not moved. */
-static void test_2_a_tree_before_a_chain_is_moved(void **state)
+TEST(test_2_a_tree_before_a_chain_is_moved)
 {
-    (void)state;
     world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 6)};
@@ -363,9 +356,8 @@ static void test_2_a_tree_before_a_chain_is_moved(void **state)
 }
 
 /* 3: of a tree added in rounds only the last round was dropped: 27 tokens instead of 12. */
-static void test_3_rounds_are_accepted_and_dropped_together(void **state)
+TEST(test_3_rounds_are_accepted_and_dropped_together)
 {
-    (void)state;
     world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seq = open_done(&w, ints(0), 10);
@@ -395,9 +387,8 @@ static void test_3_rounds_are_accepted_and_dropped_together(void **state)
 }
 
 /* 4: accepting in another order than the batch's, or for some only, changed the wrong sequences. */
-static void test_4_accept_of_some_in_another_order(void **state)
+TEST(test_4_accept_of_some_in_another_order)
 {
-    (void)state;
     world w = tvm_world(0, 0, 63);
     int64_t memory[SLOTS] = {0};
     const kvp_seq seqs[3] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 6),
@@ -421,9 +412,8 @@ static void test_4_accept_of_some_in_another_order(void **state)
 }
 
 /* 5: trees of sequences with and without a shared prefix in one batch: siblings saw each other. */
-static void test_5_trees_behind_shared_and_private_prefixes(void **state)
+TEST(test_5_trees_behind_shared_and_private_prefixes)
 {
-    (void)state;
     world w = tvm_world(0, 0, 63);
     kvp_seq seqs[3] = {open_done(&w, ints(0), 8), {0}, open_done(&w, ints(100), 2)};
     seqs[1] = fork_seq(&w, seqs[0], 8);
@@ -457,9 +447,8 @@ static void test_5_trees_behind_shared_and_private_prefixes(void **state)
 /* -------------------------------------------------------------------------------------- batches */
 
 /* 9: a step that did not fit had already lengthened every sequence of the batch. */
-static void test_9_what_does_not_fit_changes_nothing(void **state)
+TEST(test_9_what_does_not_fit_changes_nothing)
 {
-    (void)state;
     world w = tvm_world(0, 0, 15);
     const kvp_seq seqs[3] = {open_done(&w, ints(0), 16), open_done(&w, ints(100), 16),
                              open_done(&w, ints(200), 16)};
@@ -488,9 +477,8 @@ static void test_9_what_does_not_fit_changes_nothing(void **state)
 }
 
 /* 11: a sequence named twice in a batch was taken, and written over itself. */
-static void test_11_a_sequence_named_twice_is_refused(void **state)
+TEST(test_11_a_sequence_named_twice_is_refused)
 {
-    (void)state;
     world w = tvm_world(6, 14, 63);
     const kvp_seq a = open_done(&w, ints(0), 9), b = open_done(&w, ints(100), 5);
     const kvp_seq twice[3] = {a, b, a};
@@ -504,9 +492,8 @@ static void test_11_a_sequence_named_twice_is_refused(void **state)
 
 /* 12: closing or cutting a sequence between a step's begin and its attention, beginning twice, an
  * empty batch: all of it was taken. Here metadata is what there is when it is asked for. */
-static void test_12_metadata_is_of_the_moment(void **state)
+TEST(test_12_metadata_is_of_the_moment)
 {
-    (void)state;
     world w = tvm_world(0, 0, 63);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 5)};
     add_nodes(&w, seqs[0], forked, 4);
@@ -527,22 +514,4 @@ static void test_12_metadata_is_of_the_moment(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_window_by_the_rule_of_that_cache),
-        cmocka_unit_test(test_1_fork_inside_the_sinks_leaves_the_parent_alone),
-        cmocka_unit_test(test_2_a_tree_before_a_chain_is_moved),
-        cmocka_unit_test(test_3_rounds_are_accepted_and_dropped_together),
-        cmocka_unit_test(test_4_accept_of_some_in_another_order),
-        cmocka_unit_test(test_5_trees_behind_shared_and_private_prefixes),
-        cmocka_unit_test(test_6_truncate_of_a_slid_sequence_frees_nothing_that_is_seen),
-        cmocka_unit_test(test_7_truncate_into_shared_blocks_works_or_changes_nothing),
-        cmocka_unit_test(test_8_fork_at_the_end_on_a_block_boundary),
-        cmocka_unit_test(test_9_what_does_not_fit_changes_nothing),
-        cmocka_unit_test(test_11_a_sequence_named_twice_is_refused),
-        cmocka_unit_test(test_12_metadata_is_of_the_moment),
-        cmocka_unit_test(test_13_a_layer_s_window_counts_over_the_whole_sequence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -41,9 +41,8 @@ static const struct {
 
 enum { N = sizeof(statuses) / sizeof(*statuses) };
 
-static void test_every_status_has_its_name_and_class(void **state)
+TEST(test_every_status_has_its_name_and_class)
 {
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         const kvp_status status = (kvp_status)statuses[i].number;
         assert_string_equal(kvp_status_name(status), statuses[i].name);
@@ -51,9 +50,8 @@ static void test_every_status_has_its_name_and_class(void **state)
     }
 }
 
-static void test_every_status_has_a_text_of_its_own(void **state)
+TEST(test_every_status_has_a_text_of_its_own)
 {
-    (void)state;
     for (size_t i = 0; i < N; i++) {
         const char *text = kvp_status_text((kvp_status)statuses[i].number);
         assert_true(strlen(text) > 5);
@@ -63,9 +61,8 @@ static void test_every_status_has_a_text_of_its_own(void **state)
     }
 }
 
-static void test_the_table_has_no_other_status(void **state)
+TEST(test_the_table_has_no_other_status)
 {
-    (void)state;
     int n = 0;
 #define COUNT(name, number, class_, text) n += 1;
     KVP_STATUS_TABLE(COUNT)
@@ -73,9 +70,8 @@ static void test_the_table_has_no_other_status(void **state)
     assert_int_equal(n, N);
 }
 
-static void test_a_number_that_is_no_status_is_a_fault_of_the_system(void **state)
+TEST(test_a_number_that_is_no_status_is_a_fault_of_the_system)
 {
-    (void)state;
     const int numbers[] = {1, -99, 1000, INT_MAX, INT_MIN};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         const kvp_status status = (kvp_status)numbers[i];
@@ -85,23 +81,12 @@ static void test_a_number_that_is_no_status_is_a_fault_of_the_system(void **stat
     }
 }
 
-static void test_the_version_is_the_headers(void **state)
+TEST(test_the_version_is_the_headers)
 {
-    (void)state;
     assert_string_equal(kvp_version(), KVP_VERSION);
     assert_int_equal(kvp_version()[0] - '0', KVP_VERSION_MAJOR);
     assert_int_equal(kvp_version()[2] - '0', KVP_VERSION_MINOR);
     assert_int_equal(kvp_version()[4] - '0', KVP_VERSION_PATCH);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_status_has_its_name_and_class),
-        cmocka_unit_test(test_every_status_has_a_text_of_its_own),
-        cmocka_unit_test(test_the_table_has_no_other_status),
-        cmocka_unit_test(test_a_number_that_is_no_status_is_a_fault_of_the_system),
-        cmocka_unit_test(test_the_version_is_the_headers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -19,9 +19,8 @@ static void expect(const kvp_why *why, const char *field, double value, double l
     assert_true(why->highest >= highest && why->highest <= highest);
 }
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
-    (void)state;
     kvp_why why;
     memset(&why, 0xA5, sizeof(why));
     assert_int_equal(kvpi_why_range(&why, "a", 5, 5, 5), 0);
@@ -53,9 +52,8 @@ static void test_numbers(void **state)
     assert_int_equal(strlen(why.text), sizeof(why.text) - 1);
 }
 
-static void test_configuration(void **state)
+TEST(test_configuration)
 {
-    (void)state;
     kvp_config good = config_of(4, 4, 7), c;
     kvp_why why;
     size_t bytes;
@@ -102,9 +100,8 @@ static void test_configuration(void **state)
 #undef REFUSED
 }
 
-static void test_prompt(void **state)
+TEST(test_prompt)
 {
-    (void)state;
     world w = small_world(7);
     const kvp_key keys[2] = {{1, 2, 3, 0, NULL}, {1, 1, 3, 0, NULL}};
     const kvp_key long_key = {1, 0, 1, 60, "x"}, behind = {1, 0, 9, 0, NULL};
@@ -171,9 +168,8 @@ static void test_prompt(void **state)
     end_world(&w);
 }
 
-static void test_scheduler_and_wire(void **state)
+TEST(test_scheduler_and_wire)
 {
-    (void)state;
     world w = small_world(7);
     kvp_sched_config s;
     kvp_wire_config c;
@@ -202,9 +198,8 @@ static void test_scheduler_and_wire(void **state)
     end_world(&w);
 }
 
-static void test_attention_shapes(void **state)
+TEST(test_attention_shapes)
 {
-    (void)state;
     kvp_attention a;
     kvp_append b;
     kvp_layer layer = {.type = 9};
@@ -224,12 +219,4 @@ static void test_attention_shapes(void **state)
     assert_string_equal(why.text, "impl is 99: this processor or this build does not have it");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),          cmocka_unit_test(test_configuration),
-        cmocka_unit_test(test_prompt),           cmocka_unit_test(test_scheduler_and_wire),
-        cmocka_unit_test(test_attention_shapes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -129,9 +129,8 @@ static size_t tell(pair *p, kvp_wire_step step, kvp_wire_news *out_news)
     return p->n_bytes - KVP_WIRE_HEAD_BYTES;
 }
 
-static void prompt_then_decode(void **state)
+TEST(prompt_then_decode)
 {
-    (void)state;
     pair p = make_pair(8);
     kvp_wire_news news;
     const int32_t token = 77777;
@@ -174,9 +173,8 @@ static void prompt_then_decode(void **state)
     end_pair(&p);
 }
 
-static void rows_change_in_every_way(void **state)
+TEST(rows_change_in_every_way)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_wire_news news;
     kvp_copy copies[4];
@@ -215,9 +213,8 @@ static void rows_change_in_every_way(void **state)
     end_pair(&p);
 }
 
-static void adopting_replaces_one_entry(void **state)
+TEST(adopting_replaces_one_entry)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 12, NULL);
     kvp_seq b = open_seq(&p.w, ints(0), 12, NULL);
@@ -233,9 +230,8 @@ static void adopting_replaces_one_entry(void **state)
 }
 
 /* The counts are the same before and after: only the values tell that a draft was replaced. */
-static void replaced_values_are_sent_again(void **state)
+TEST(replaced_values_are_sent_again)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_wire_news news;
     kvp_seq a = open_done(&p.w, ints(0), 6);
@@ -266,9 +262,8 @@ static void replaced_values_are_sent_again(void **state)
 
 /* Rolled back below what was in flight; or committed when scheduled, rolled back, replaced and
  * committed again: the other values come, too. */
-static void replaced_values_below_computed(void **state)
+TEST(replaced_values_below_computed)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_wire_news news;
     kvp_seq a = open_done(&p.w, ints(0), 8);
@@ -294,9 +289,8 @@ static void replaced_values_below_computed(void **state)
 }
 
 /* One more token in all counts, and yet no plain decode: what was cached is less. */
-static void cached_falls_unseen(void **state)
+TEST(cached_falls_unseen)
 {
-    (void)state;
     const kvp_config config = config_of(4, 2, 16);
     pair p = {.w = make_world(&config)};
     assert_ok(kvp_wire_config_of(p.w.cache, &p.config));
@@ -316,9 +310,8 @@ static void cached_falls_unseen(void **state)
     end_pair(&p);
 }
 
-static void runs_end_at_gaps(void **state)
+TEST(runs_end_at_gaps)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_seq seqs[4];
     const uint32_t ids[] = {0, 1, 3, 7};
@@ -340,9 +333,8 @@ static void runs_end_at_gaps(void **state)
     end_pair(&p);
 }
 
-static void values_of_the_caller(void **state)
+TEST(values_of_the_caller)
 {
-    (void)state;
     kvp_config config = config_of(4, 4, 16);
     config.n_nodes = 5; /* the root of each namespace, and next to nothing */
     world w = make_world(&config);
@@ -407,7 +399,7 @@ static void compare_values(const given *g, const driver *d)
     }
 }
 
-static void mirror_is_the_cache_after_each_message(void **state)
+TEST(mirror_is_the_cache_after_each_message)
 {
     static driver d;
     static given g;
@@ -473,7 +465,7 @@ static void try_sealed(watched *m, const driver *d)
     free(state);
 }
 
-static void damage_is_refused(void **state)
+TEST(damage_is_refused)
 {
     static driver d;
     (void)state;
@@ -499,9 +491,8 @@ static void damage_is_refused(void **state)
 }
 
 /* Wrong, though the checksum is right. */
-static void sealed_nonsense(void **state)
+TEST(sealed_nonsense)
 {
-    (void)state;
     pair p = make_pair(16);
     add(&p, 1, open_seq(&p.w, ints(0), 6, NULL));
     tell(&p, step_of(&p), NULL);
@@ -546,7 +537,7 @@ static void sealed_nonsense(void **state)
     end_pair(&p);
 }
 
-static void order_is_kept(void **state)
+TEST(order_is_kept)
 {
     static driver d;
     static driver older;
@@ -595,7 +586,7 @@ static void order_is_kept(void **state)
     drive_end(&d);
 }
 
-static void late_join(void **state)
+TEST(late_join)
 {
     static driver d;
     (void)state;
@@ -624,9 +615,8 @@ static void late_join(void **state)
     drive_end(&d);
 }
 
-static void sizes_are_kept(void **state)
+TEST(sizes_are_kept)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 30, NULL);
     add(&p, 5, a);
@@ -672,9 +662,8 @@ static void sizes_are_kept(void **state)
 }
 
 /* What a caller can get wrong; the sender goes on as if it had not been asked. */
-static void bad_steps(void **state)
+TEST(bad_steps)
 {
-    (void)state;
     pair p = make_pair(16);
     kvp_seq a = open_seq(&p.w, ints(0), 6, NULL);
     kvp_seq b = open_seq(&p.w, ints(9), 6, NULL);
@@ -735,9 +724,8 @@ static void bad_steps(void **state)
     end_pair(&p);
 }
 
-static void bad_creations(void **state)
+TEST(bad_creations)
 {
-    (void)state;
     world w = small_world(8);
     kvp_wire_config config;
     kvp_wire_sender *sender = NULL;
@@ -776,25 +764,4 @@ static void bad_creations(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prompt_then_decode),
-        cmocka_unit_test(rows_change_in_every_way),
-        cmocka_unit_test(adopting_replaces_one_entry),
-        cmocka_unit_test(replaced_values_are_sent_again),
-        cmocka_unit_test(replaced_values_below_computed),
-        cmocka_unit_test(cached_falls_unseen),
-        cmocka_unit_test(runs_end_at_gaps),
-        cmocka_unit_test(values_of_the_caller),
-        cmocka_unit_test(mirror_is_the_cache_after_each_message),
-        cmocka_unit_test(damage_is_refused),
-        cmocka_unit_test(sealed_nonsense),
-        cmocka_unit_test(order_is_kept),
-        cmocka_unit_test(late_join),
-        cmocka_unit_test(sizes_are_kept),
-        cmocka_unit_test(bad_steps),
-        cmocka_unit_test(bad_creations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

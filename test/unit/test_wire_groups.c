@@ -85,9 +85,8 @@ static void assert_rows(const struct pair *p, const kvp_wire_seq *seq)
 
 /* --------------------------------------------------------------------------- rows and windows */
 
-static void test_each_group_has_its_row(void **state)
+TEST(test_each_group_has_its_row)
 {
-    (void)state;
     struct pair p;
     begin(&p, 2, 0);
     p.item.seq = open_seq(&p.w, ints(0), 22, NULL);
@@ -122,9 +121,8 @@ static void test_each_group_has_its_row(void **state)
     end(&p);
 }
 
-static void test_a_long_run_of_dropped_entries_is_short(void **state)
+TEST(test_a_long_run_of_dropped_entries_is_short)
 {
-    (void)state;
     struct pair p;
     begin(&p, 1, 0);
     p.item.seq = open_done(&p.w, ints(0), 120);
@@ -140,9 +138,8 @@ static void test_a_long_run_of_dropped_entries_is_short(void **state)
 }
 
 /* With one recent token whole blocks that are computed are dropped, also the last one. */
-static void test_a_row_of_nothing_but_dropped_entries(void **state)
+TEST(test_a_row_of_nothing_but_dropped_entries)
 {
-    (void)state;
     struct pair p;
     begin(&p, 1, 0);
     p.item.seq = open_seq(&p.w, ints(0), 16, NULL);
@@ -161,9 +158,8 @@ static void test_a_row_of_nothing_but_dropped_entries(void **state)
     end(&p);
 }
 
-static void test_windows_are_told_when_they_change(void **state)
+TEST(test_windows_are_told_when_they_change)
 {
-    (void)state;
     struct pair p;
     begin(&p, 2, 0);
     p.item.seq = open_done(&p.w, ints(0), 6);
@@ -221,9 +217,8 @@ static void assert_nodes(const kvp_wire_seq *seq, const int32_t *tokens, const i
     assert_memory_equal(seq->node_parents, parents, n * sizeof *parents);
 }
 
-static void test_a_tree_grows_is_replaced_and_accepted(void **state)
+TEST(test_a_tree_grows_is_replaced_and_accepted)
 {
-    (void)state;
     static const int32_t tokens[] = {70, 80, 90, 100000, 7};
     static const int32_t parents[] = {-1, 0, -1, 1, 3};
     static const int32_t other[] = {70, 81, 90, 100000, 7};
@@ -279,7 +274,7 @@ static void test_a_tree_grows_is_replaced_and_accepted(void **state)
 
 /* ------------------------------------------------------------------------------- any workload */
 
-static void test_the_mirror_is_the_cache_after_each_message(void **state)
+TEST(test_the_mirror_is_the_cache_after_each_message)
 {
     static driver d;
     (void)state;
@@ -356,9 +351,8 @@ static void try_damage(void (*drive)(driver *, uint64_t))
     drive_end(&d);
 }
 
-static void test_damage_is_refused(void **state)
+TEST(test_damage_is_refused)
 {
-    (void)state;
     try_damage(drive_begin_rich);
     try_damage(drive_begin_states);
 }
@@ -422,9 +416,8 @@ static void make_by_hand(struct by_hand *m)
     assert_ok(kvp_wire_mirror_create(&m->config, NULL, 0, &m->mirror));
 }
 
-static void test_nonsense_is_refused(void **state)
+TEST(test_nonsense_is_refused)
 {
-    (void)state;
     struct by_hand m;
     make_by_hand(&m);
     assert_ok(GIVE_FULL(&m, 0, SIX_TOKENS, ROWS));
@@ -489,9 +482,8 @@ static void test_nonsense_is_refused(void **state)
 #define NO_TOKENS(r, w)      0, 0, 1, KVPI_WIRE_NEW, 1, 0, 0, 0, 0, 0, 0, 0, 2, ROWS, 4, r, w
 #define WAY(by)              2 * (by)
 
-static void test_slots_that_cannot_be_are_refused(void **state)
+TEST(test_slots_that_cannot_be_are_refused)
 {
-    (void)state;
     struct by_hand m;
     const uint32_t more = KVPI_WIRE_MORE;
     make_by_hand(&m);
@@ -524,9 +516,8 @@ static void test_slots_that_cannot_be_are_refused(void **state)
 #define RING(r, w, ...)                                                                            \
     0, 0, 1, KVPI_WIRE_NEW, 1, 6, 2, 0, 0, 0, 0, 0, 2, ROWS, 8, r, w, __VA_ARGS__
 
-static void test_rings_that_cannot_be_are_refused(void **state)
+TEST(test_rings_that_cannot_be_are_refused)
 {
-    (void)state;
     struct by_hand m;
     kvp_wire_seq seq;
     const uint32_t more = KVPI_WIRE_MORE;
@@ -573,9 +564,8 @@ static void test_rings_that_cannot_be_are_refused(void **state)
     kvp_wire_mirror_destroy(m.mirror);
 }
 
-static void test_a_digest_is_of_rings(void **state)
+TEST(test_a_digest_is_of_rings)
 {
-    (void)state;
     struct by_hand m;
     const uint32_t more = KVPI_WIRE_MORE;
     make_by_hand(&m);
@@ -593,9 +583,8 @@ static void test_a_digest_is_of_rings(void **state)
     kvp_wire_mirror_destroy(m.mirror);
 }
 
-static void test_a_digest_is_of_everything(void **state)
+TEST(test_a_digest_is_of_everything)
 {
-    (void)state;
     struct by_hand m;
     uint64_t digests[7];
     make_by_hand(&m);
@@ -619,9 +608,8 @@ static void test_a_digest_is_of_everything(void **state)
     kvp_wire_mirror_destroy(m.mirror);
 }
 
-static void test_moves_must_be_of_the_device_and_alike(void **state)
+TEST(test_moves_must_be_of_the_device_and_alike)
 {
-    (void)state;
     struct pair p;
     begin(&p, 2, 8);
     kvp_slot_move moves[2][4] = {{{40, 33}, {41, 34}}, {{80, 45}, {81, 46}}};
@@ -648,9 +636,8 @@ static void test_moves_must_be_of_the_device_and_alike(void **state)
     end(&p);
 }
 
-static void test_sizes_are_kept(void **state)
+TEST(test_sizes_are_kept)
 {
-    (void)state;
     static const int32_t parents[] = {-1, -1, -1};
     struct pair p;
     begin(&p, 2, 8);
@@ -696,9 +683,8 @@ static void test_sizes_are_kept(void **state)
 }
 
 /* The bytes of a plain cache are those of version 1, but for its number and that of groups. */
-static void test_plain_messages_have_nothing_more(void **state)
+TEST(test_plain_messages_have_nothing_more)
 {
-    (void)state;
     static const uint8_t body[] = {0, 0, 1, 3 << 2 | 3, 1, 6, 6, 0, 0, 0,
                                    6, 0, 1, 2,          3, 4, 5, 2, 2, 2};
     static const uint8_t decode[] = {0, 0, 1, 3 << 2 | 0, 0, 9};
@@ -719,24 +705,4 @@ static void test_plain_messages_have_nothing_more(void **state)
     end(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_group_has_its_row),
-        cmocka_unit_test(test_a_long_run_of_dropped_entries_is_short),
-        cmocka_unit_test(test_a_row_of_nothing_but_dropped_entries),
-        cmocka_unit_test(test_windows_are_told_when_they_change),
-        cmocka_unit_test(test_a_tree_grows_is_replaced_and_accepted),
-        cmocka_unit_test(test_the_mirror_is_the_cache_after_each_message),
-        cmocka_unit_test(test_damage_is_refused),
-        cmocka_unit_test(test_nonsense_is_refused),
-        cmocka_unit_test(test_slots_that_cannot_be_are_refused),
-        cmocka_unit_test(test_rings_that_cannot_be_are_refused),
-        cmocka_unit_test(test_a_digest_is_of_rings),
-        cmocka_unit_test(test_a_digest_is_of_everything),
-        cmocka_unit_test(test_moves_must_be_of_the_device_and_alike),
-        cmocka_unit_test(test_sizes_are_kept),
-        cmocka_unit_test(test_plain_messages_have_nothing_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

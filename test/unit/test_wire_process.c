@@ -159,21 +159,14 @@ static void run(void (*drive)(driver *, uint64_t), uint32_t n_steps)
     drive_end(&d);
 }
 
-static void two_processes(void **state)
+TEST(two_processes)
 {
-    (void)state;
     run(drive_begin, STEPS);
 }
 
-static void two_processes_with_recurrent_state(void **state)
+TEST(two_processes_with_recurrent_state)
 {
-    (void)state;
     run(drive_begin_states, STEPS / 10);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(two_processes),
-                                       cmocka_unit_test(two_processes_with_recurrent_state)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

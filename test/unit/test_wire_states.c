@@ -87,9 +87,8 @@ static void add_token(const struct pair *p, uint32_t n)
 
 /* ------------------------------------------------------------------------------ what is said */
 
-static void test_slots_are_told_when_they_change(void **state)
+TEST(test_slots_are_told_when_they_change)
 {
-    (void)state;
     struct pair p;
     uint32_t outcome;
     begin(&p);
@@ -119,9 +118,8 @@ static void test_slots_are_told_when_they_change(void **state)
     end(&p);
 }
 
-static void test_a_new_sequence_reads_what_it_hit(void **state)
+TEST(test_a_new_sequence_reads_what_it_hit)
 {
-    (void)state;
     struct pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
@@ -155,9 +153,8 @@ static kvp_status add_ring(const world *w, kvp_seq seq, const int32_t *tokens, u
     return kvp_seq_extend_many(w->cache, &batch);
 }
 
-static void test_rings_are_told(void **state)
+TEST(test_rings_are_told)
 {
-    (void)state;
     struct pair p;
     kvp_wire_seq seq;
     begin(&p);
@@ -193,9 +190,8 @@ static void test_rings_are_told(void **state)
 }
 
 /* Nothing else tells: a ring goes, and one with other slots comes. */
-static void test_another_ring_is_told(void **state)
+TEST(test_another_ring_is_told)
 {
-    (void)state;
     struct pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
@@ -208,9 +204,8 @@ static void test_another_ring_is_told(void **state)
     end(&p);
 }
 
-static void test_who_computes_needs_slots(void **state)
+TEST(test_who_computes_needs_slots)
 {
-    (void)state;
     struct pair p;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
@@ -265,9 +260,8 @@ static kvp_status take_copy(struct pair *p, const kvp_wire_config *config, const
     return status;
 }
 
-static void test_copies_of_states_name_slots(void **state)
+TEST(test_copies_of_states_name_slots)
 {
-    (void)state;
     struct pair p;
     begin(&p);
     kvp_copy copy = copy_of(KVP_DEVICE, SLOTS - 1, KVP_HOST, HOST_SLOTS - 1);
@@ -292,9 +286,8 @@ static void test_copies_of_states_name_slots(void **state)
     end(&p);
 }
 
-static void test_a_swap_brings_the_state_along(void **state)
+TEST(test_a_swap_brings_the_state_along)
 {
-    (void)state;
     struct pair p;
     kvp_copy copies[8];
     kvp_wire_news news;
@@ -325,9 +318,8 @@ static void test_a_swap_brings_the_state_along(void **state)
     end(&p);
 }
 
-static void test_sizes_are_the_caches(void **state)
+TEST(test_sizes_are_the_caches)
 {
-    (void)state;
     struct pair p;
     kvp_wire_sender *sender;
     begin(&p);
@@ -367,7 +359,7 @@ static void test_sizes_are_the_caches(void **state)
 
 /* ------------------------------------------------------------------------------------- random */
 
-static void test_the_mirror_is_the_cache_after_each_message(void **state)
+TEST(test_the_mirror_is_the_cache_after_each_message)
 {
     static driver d;
     (void)state;
@@ -550,9 +542,8 @@ static int commit_job(const world *w, uint64_t *random, const struct job *job)
     return n < job->step;
 }
 
-static void test_a_worker_computes_from_messages_alone(void **state)
+TEST(test_a_worker_computes_from_messages_alone)
 {
-    (void)state;
     static struct computer c;
     struct job jobs[JOBS] = {0};
     kvp_config config = config_of(4, 4, 60);
@@ -591,19 +582,4 @@ static void test_a_worker_computes_from_messages_alone(void **state)
     end_world(&w);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots_are_told_when_they_change),
-        cmocka_unit_test(test_a_new_sequence_reads_what_it_hit),
-        cmocka_unit_test(test_rings_are_told),
-        cmocka_unit_test(test_another_ring_is_told),
-        cmocka_unit_test(test_who_computes_needs_slots),
-        cmocka_unit_test(test_copies_of_states_name_slots),
-        cmocka_unit_test(test_a_swap_brings_the_state_along),
-        cmocka_unit_test(test_sizes_are_the_caches),
-        cmocka_unit_test(test_the_mirror_is_the_cache_after_each_message),
-        cmocka_unit_test(test_a_worker_computes_from_messages_alone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

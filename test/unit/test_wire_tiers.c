@@ -57,9 +57,8 @@ static kvp_status encode(struct pair *p, const kvp_wire_step *step)
     return kvp_wire_sender_encode(p->sender, step, p->bytes, ROOM, &p->n_bytes);
 }
 
-static void test_a_swap_crosses_and_comes_back_with_a_new_row(void **state)
+TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
 {
-    (void)state;
     struct pair p;
     kvp_copy copies[8];
     kvp_wire_news news;
@@ -97,9 +96,8 @@ static void test_a_swap_crosses_and_comes_back_with_a_new_row(void **state)
     end(&p);
 }
 
-static void test_a_block_must_be_one_of_its_tier(void **state)
+TEST(test_a_block_must_be_one_of_its_tier)
 {
-    (void)state;
     struct pair p;
     begin(&p);
     kvp_copy copy = {.src_block = 7, .dst_block = 31, .dst_tier = KVP_HOST, .n_tokens = 4};
@@ -155,9 +153,8 @@ static void tell_whole(struct pair *p, kvp_seq seq, uint32_t n_tokens, uint32_t 
         assert_int_equal(seen.row[i], row_entry(&p->w, seq, i));
 }
 
-static void test_steps_that_are_out(void **state)
+TEST(test_steps_that_are_out)
 {
-    (void)state;
     struct pair p;
     begin_with(&p, KVP_STEPS_OVERLAPPED);
     const kvp_seq seq = open_seq(&p.w, ints(0), 8, NULL);
@@ -178,12 +175,4 @@ static void test_steps_that_are_out(void **state)
     end(&p);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_swap_crosses_and_comes_back_with_a_new_row),
-        cmocka_unit_test(test_a_block_must_be_one_of_its_tier),
-        cmocka_unit_test(test_steps_that_are_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -61,9 +61,8 @@ static uint64_t hash_workload(kvpi_workload_profile profile, uint64_t seed)
 
 /* A change of these numbers changes every workload that somebody made before: it needs a reason,
  * and data/mixed-small.jsonl made anew. */
-static void test_golden(void **state)
+TEST(test_golden)
 {
-    (void)state;
     static const uint64_t golden[N_PROFILES] = {
         UINT64_C(0x6608a173af25fe05), UINT64_C(0x88c1128c2142cfa8), UINT64_C(0x0c00a5a5cae689d1),
         UINT64_C(0xe71809e7f07a1b49), UINT64_C(0x7352f50fe7315c8f)};
@@ -98,9 +97,8 @@ static histories create_histories(size_t capacity)
     return made;
 }
 
-static void test_prefix_property(void **state)
+TEST(test_prefix_property)
 {
-    (void)state;
     for (int profile = 0; profile < N_PROFILES; profile++) {
         kvpi_workload *workload = create((kvpi_workload_profile)profile, 3);
         histories seen = create_histories(1000000);
@@ -125,9 +123,8 @@ static void test_prefix_property(void **state)
 
 /* The block that was partly filled gets a new id when the conversation goes on: so a partly filled
  * last block's id is never seen twice. */
-static void test_partial_blocks(void **state)
+TEST(test_partial_blocks)
 {
-    (void)state;
     kvpi_workload *workload = create(KVPI_WORKLOAD_MIXED, 4);
     bool *partial = calloc(1000000, sizeof *partial), *seen = calloc(1000000, sizeof *seen);
     assert_non_null(partial);
@@ -147,9 +144,8 @@ static void test_partial_blocks(void **state)
 }
 
 /* On the long run; the beginning, when nobody has a second turn yet, is slower. */
-static void test_rate(void **state)
+TEST(test_rate)
 {
-    (void)state;
     kvpi_workload_options options;
     kvpi_workload *workload;
     kvpi_workload_options_init(&options);
@@ -167,9 +163,8 @@ static void test_rate(void **state)
     kvpi_workload_destroy(workload);
 }
 
-static void test_reader_takes_it(void **state)
+TEST(test_reader_takes_it)
 {
-    (void)state;
     char path[] = "/tmp/kvpager-workload-XXXXXX";
     FILE *file = fdopen(mkstemp(path), "wb");
     kvpi_workload *workload = create(KVPI_WORKLOAD_MIXED, 5);
@@ -193,9 +188,8 @@ static void test_reader_takes_it(void **state)
 }
 
 /* Half of the draws below the median, the ends inside the table. */
-static void test_quantiles(void **state)
+TEST(test_quantiles)
 {
-    (void)state;
     static const kvpi_draw_point points[] = {{0, 10}, {5000, 20}, {9900, 1000}, {10000, 5000}};
     kvpi_draw draw = kvpi_draw_seed(1, 2);
     int n_below = 0, n_tail = 0;
@@ -210,9 +204,8 @@ static void test_quantiles(void **state)
 }
 
 /* Rank 0 is drawn twice as often as rank 1, and ten times as often as rank 9. */
-static void test_ranks(void **state)
+TEST(test_ranks)
 {
-    (void)state;
     kvpi_draw draw = kvpi_draw_seed(1, 2);
     int counts[10] = {0};
     for (int i = 0; i < 100000; i++)
@@ -223,13 +216,4 @@ static void test_ranks(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),          cmocka_unit_test(test_prefix_property),
-        cmocka_unit_test(test_partial_blocks),  cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_reader_takes_it), cmocka_unit_test(test_quantiles),
-        cmocka_unit_test(test_ranks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

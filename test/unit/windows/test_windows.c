@@ -11,9 +11,8 @@
 #include "base/pages/pages.h"
 #include "folder.h"
 
-static void test_a_file_is_replaced(void **state)
+TEST(test_a_file_is_replaced)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     char slashes[sizeof f.file];
@@ -34,9 +33,8 @@ static void test_a_file_is_replaced(void **state)
 }
 
 /* Whoever reads it and does not let it be deleted keeps the old one. */
-static void test_a_file_in_use_stays(void **state)
+TEST(test_a_file_in_use_stays)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     const disk_bytes old = {(uint8_t *)"old", 3};
@@ -55,9 +53,8 @@ static void test_a_file_in_use_stays(void **state)
     end_saved(&s);
 }
 
-static void test_what_is_no_file_stays(void **state)
+TEST(test_what_is_no_file_stays)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     char deeper[MAX_PATH + 64];
@@ -78,9 +75,8 @@ static void test_what_is_no_file_stays(void **state)
 }
 
 /* A name that is a device elsewhere is a file's: nothing is written to the device. */
-static void test_a_device_s_name(void **state)
+TEST(test_a_device_s_name)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     char device[MAX_PATH + 16];
@@ -108,9 +104,8 @@ static int move_the_folder(void *context, const kvp_snapshot_block *block, void 
     return 0;
 }
 
-static void test_the_folder_stays_while_a_save_runs(void **state)
+TEST(test_the_folder_stays_while_a_save_runs)
 {
-    (void)state;
     saved s = make_saved();
     const folder f = make_folder();
     kvp_snapshot_options options = saved_options(NULL);
@@ -124,9 +119,8 @@ static void test_the_folder_stays_while_a_save_runs(void **state)
 
 /* Of mappings that were given back nothing is left: the same is mapped more often than addresses or
  * memory would allow. */
-static void test_pages(void **state)
+TEST(test_pages)
 {
-    (void)state;
     static const struct {
         uint32_t pages;
         size_t alignment;
@@ -150,9 +144,8 @@ static void test_pages(void **state)
     }
 }
 
-static void test_two_seeds_differ(void **state)
+TEST(test_two_seeds_differ)
 {
-    (void)state;
     uint64_t seeds[64];
     for (size_t i = 0; i < 64; i++) {
         assert_ok(kvp_random_seed(&seeds[i]));
@@ -162,16 +155,4 @@ static void test_two_seeds_differ(void **state)
     assert_status(KVP_E_ARG, kvp_random_seed(NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_file_is_replaced),
-        cmocka_unit_test(test_a_file_in_use_stays),
-        cmocka_unit_test(test_what_is_no_file_stays),
-        cmocka_unit_test(test_a_device_s_name),
-        cmocka_unit_test(test_the_folder_stays_while_a_save_runs),
-        cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_two_seeds_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
