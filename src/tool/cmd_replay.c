@@ -62,7 +62,8 @@ static kvpi_report begin_sequential(const kvpi_replay_args *options, const kvpi_
                           .seed = replay->trace.key.seed,
                           .prefix_cache = replay->prefix_cache,
                           .output = replay->trace.output,
-                          .mended = kvpi_requests_mended(requests)};
+                          .mended = kvpi_requests_mended(requests),
+                          .why = replay->watch != NULL ? &replay->watch->why : NULL};
     report.memory_bytes = report.blocks * report.block_tokens * setup->token_bytes;
     report.host_memory_bytes = report.host_blocks * report.block_tokens * setup->token_bytes;
     return report;
@@ -98,11 +99,12 @@ static int tell_load(const kvpi_replay_args *options, const kvpi_load_report *re
 static kvpi_load_report begin_load(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
                                    const kvpi_requests *requests)
 {
-    return (kvpi_load_report){.path = options->load.replay.trace.path,
-                              .format =
-                                  kvpi_requests_format_name(kvpi_requests_get_format(requests)),
-                              .mended = kvpi_requests_mended(requests),
-                              .setting = kvpi_replay_setup_setting(setup, options)};
+    return (kvpi_load_report){
+        .path = options->load.replay.trace.path,
+        .format = kvpi_requests_format_name(kvpi_requests_get_format(requests)),
+        .mended = kvpi_requests_mended(requests),
+        .why = options->load.replay.watch != NULL ? &options->load.replay.watch->why : NULL,
+        .setting = kvpi_replay_setup_setting(setup, options)};
 }
 
 static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
@@ -183,25 +185,39 @@ static int replay_policies(const kvpi_replay_args *options, const kvpi_replay_se
     return status;
 }
 
-/* The watch is there only when there is a page to be made. */
+static int replay_watched(kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                          const kvpi_requests *requests)
+{
+    kvpi_watch watch = {.n_prefixes = 0};
+    kvpi_replay_options *replay = &options->load.replay;
+    int status = kvpi_reasons_begin(&watch.why, options->why);
+    if (status == TOOL_OK)
+        status = kvpi_watch_begin(&watch, (uint32_t)replay->unit_tokens, replay->n_groups,
+                                  KVPI_REPLAY_CACHE_NAME);
+    replay->watch = &watch;
+    if (!options->sequential) {
+        watch.why.unit = "ms";
+        watch.why.model = options->load.model;
+    }
+    if (status == TOOL_OK)
+        status = options->sequential ? replay_sequential(options, setup, requests)
+                                     : replay_under_load(options, setup, requests);
+    replay->watch = NULL;
+    kvpi_watch_free(&watch);
+    const int written = kvpi_reasons_end(&watch.why);
+    return status == TOOL_OK ? written : status;
+}
+
+/* The watch is there only when somebody asks for what it sees. */
 static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup *setup,
                              const kvpi_requests *requests)
 {
-    kvpi_watch watch;
     if (options->policies.n > 1)
         return replay_policies(options, setup, requests);
-    if (options->report == NULL)
-        return options->sequential ? replay_sequential(options, setup, requests)
-                                   : replay_under_load(options, setup, requests);
-    if (kvpi_watch_begin(&watch, (uint32_t)options->load.replay.unit_tokens,
-                         KVPI_REPLAY_CACHE_NAME) != TOOL_OK)
-        return TOOL_FAILED;
-    options->load.replay.watch = &watch;
-    int status = options->sequential ? replay_sequential(options, setup, requests)
-                                     : replay_under_load(options, setup, requests);
-    options->load.replay.watch = NULL;
-    kvpi_watch_free(&watch);
-    return status;
+    if (options->report != NULL || options->why != NULL)
+        return replay_watched(options, setup, requests);
+    return options->sequential ? replay_sequential(options, setup, requests)
+                               : replay_under_load(options, setup, requests);
 }
 
 int cmd_replay(int argc, char **argv)

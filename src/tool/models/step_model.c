@@ -128,11 +128,18 @@ static double count_chunked(const kvp_step_seq *seq, double chunk, double *keys)
     return chunk_pairs(end, chunk) - chunk_pairs(begin, chunk);
 }
 
+/* The pairs of a sequence's queries in these layers, and the keys that are read. */
+static double pairs_of(const kvpi_step_attention *attention, const kvp_step_seq *seq, double *keys)
+{
+    double n = seq->n_tokens, first = (double)seq->begin + 1;
+    *keys = first + n - 1;
+    return attention->chunked ? count_chunked(seq, attention->window_tokens, keys)
+                              : count_pairs(first, n, attention->window_tokens);
+}
+
 static void add_attention(const kvpi_step_attention *attention, const kvp_step_seq *seq, work *sum)
 {
-    double n = seq->n_tokens, first = (double)seq->begin + 1, keys = first + n - 1;
-    double pairs = attention->chunked ? count_chunked(seq, attention->window_tokens, &keys)
-                                      : count_pairs(first, n, attention->window_tokens);
+    double n = seq->n_tokens, keys, pairs = pairs_of(attention, seq, &keys);
     double pair_flops = seq->n_tokens == 1 ? attention->decode_flops : attention->prompt_flops;
     double flops = pairs * pair_flops;
     if (attention->window_tokens > 0 && !attention->chunked &&
@@ -200,6 +207,20 @@ kvpi_step_time kvpi_step_time_of(const kvpi_step_model *model, const kvp_step *s
     }
     time.ns = ns < (double)KVPI_STEP_MAX_NS ? (uint64_t)(ns + 0.5) : KVPI_STEP_MAX_NS;
     return time;
+}
+
+double kvpi_step_prefill_ns(const kvpi_step_model *model, uint32_t begin, uint32_t end)
+{
+    const kvpi_step_roofline *r = &model->roofline;
+    const kvp_step_seq piece = {.begin = begin, .n_tokens = end - begin};
+    double n = piece.n_tokens, flops = n * r->token_flops, keys;
+    if (begin >= end)
+        return 0;
+    if (!model->is_roofline)
+        return n * (double)model->rates.prompt_token_ps / PS_PER_NS;
+    for (uint32_t k = 0; k < r->n_attention; k++)
+        flops += pairs_of(&r->attention[k], &piece, &keys) * r->attention[k].prompt_flops;
+    return flops / r->flops_per_second * NS_PER_SECOND;
 }
 
 /* So slow a link costs the most that there is. */

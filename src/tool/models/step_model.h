@@ -92,6 +92,10 @@ typedef struct kvpi_step_time {
 kvpi_step_time kvpi_step_time_of(const kvpi_step_model *model, const kvp_step *step,
                                  const kvpi_step_copies *copies);
 
+/* Tell what the arithmetic of prompt tokens [begin, end) takes, in nanoseconds, and nothing beside
+ * it. Of pieces that follow each other the times add up to that of the whole. */
+double kvpi_step_prefill_ns(const kvpi_step_model *model, uint32_t begin, uint32_t end);
+
 #define KVPI_STEP_MAX_PS UINT64_C(1000000000000000000)
 
 /* What preemption costs, in thousandths of a nanosecond, KVPI_STEP_MAX_PS at most. */

@@ -201,6 +201,10 @@ static const kvpi_args_option options_table[] = {
      AT(load.replay.record)},
     {"--report", "FILE", "write a page with charts, one HTML file for any\nbrowser", kvpi_args_text,
      AT(report)},
+    {"--why", "FILE",
+     "say why prompts were computed: a table, the worst\n"
+     "requests, and a JSON line for each request in FILE",
+     kvpi_args_text, AT(why)},
     {"--no-measure", NULL, "leave out what was measured: equal input, equal bytes", kvpi_args_no,
      AT(load.measured)},
     {"--json", NULL, "print one JSON object instead of the table", kvpi_args_yes, AT(json)},
@@ -289,7 +293,7 @@ static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
 static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
 {
     static const char *const of_time[] = {"--speedup", "--no-measure", NULL};
-    const char *log = kvpi_args_first(args, "--record", "--report");
+    const char *log = kvpi_args_first(args, "--record", "--why");
     const char *option = kvpi_args_first(args, "--max-running", "--wait-for-prefix");
     if (out->load.replay.snapshot_in != NULL && log != NULL)
         return kvpi_args_exclude(args, log, "--snapshot-in");
@@ -349,8 +353,8 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
 /* What several replays would write to one place. */
 static int check_policies(const kvpi_args *args, kvpi_replay_args *out)
 {
-    static const char *const of_one[] = {"--record", "--snapshot-in", "--snapshot-out", "--store",
-                                         NULL};
+    static const char *const of_one[] = {"--record",       "--why",   "--snapshot-in",
+                                         "--snapshot-out", "--store", NULL};
     const char *name = out->policies.n > 1 ? kvpi_args_any(args, of_one) : NULL;
     out->load.replay.policy = out->policies.of[0];
     return name != NULL ? kvpi_args_wrong(args, "%s is for one --policy", name) : 0;

@@ -22,6 +22,7 @@ typedef struct kvpi_replay_args {
     uint64_t kv_bytes_per_token;
     kvpi_policy_list policies; /* more than one: a replay for each, and one table */
     const char *report;        /* file for the page, NULL: none */
+    const char *why;           /* file for a line a request, NULL: none */
     bool sequential;
     bool has_model; /* one is named, or the default; it has a device then, too */
     bool json;

@@ -336,6 +336,7 @@ static int watch_request(replay *run, const kvpi_request *request, uint64_t plac
                                       .n_tokens = (uint32_t)request->input_length,
                                       .cached_tokens = info->cached_tokens,
                                       .stop = info->stop,
+                                      .stop_group = info->stop_group,
                                       .line = request->line};
     run->last_blocks =
         kvp_blocks_for_tokens((uint32_t)run->options->block_tokens, tokens_of(run, request));

@@ -9,7 +9,7 @@
 
 #include "tool/report/report.h"
 #include "tool/log/log_args.h"
-#include "tool/replay/watch.h"
+#include "tool/watch/watch.h"
 #include "tool/store/attach.h"
 
 typedef struct kvpi_replay_options {

@@ -290,6 +290,7 @@ static int watch_admitted(const simulation *sim, size_t i, const kvp_seq_info *s
                                       .n_tokens = kvpi_jobs_input(&sim->jobs, i),
                                       .cached_tokens = seq->cached_tokens,
                                       .stop = seq->stop,
+                                      .stop_group = seq->stop_group,
                                       .line = kvpi_requests_get(sim->jobs.requests, i)->line};
     kvpi_watch *watch = sim->options->replay.watch;
     return watch == NULL ? TOOL_OK : kvpi_watch_admit(watch, &prompt, watch_time(sim));

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "tool/report/report.h"
+#include "tool/watch/reasons_report.h"
 #include "tool/text.h"
 #include "tool/input/escape.h"
 
@@ -307,6 +308,7 @@ json_t *kvpi_load_report_figures(const kvpi_load_report *report)
     add_counts(&figures, report);
     add_blocks(&figures, report);
     add_times(&figures, report);
+    kvpi_reasons_figures(&figures, report->why);
     add_timeline(&figures, report);
     if (report->measured)
         add_measured(&figures, report);
@@ -561,5 +563,6 @@ void kvpi_load_report_print(const kvpi_load_report *report, const json_t *figure
     print_waiting(report, file);
     print_measured(report, file);
     kvpi_store_report_print(&report->store, figures, file);
+    kvpi_reasons_print(report->why, file);
     print_course(report, file);
 }

@@ -18,7 +18,7 @@
 #include "tool/report/report_learned.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
-#include "tool/replay/watch.h"
+#include "tool/watch/watch.h"
 #include "tool/store/replay_report.h"
 
 /* Why a request was not served. */
@@ -83,6 +83,7 @@ typedef struct kvpi_load_report {
     const char *format;
     uint64_t mended;
     kvpi_load_setting setting;
+    const kvpi_reasons *why; /* NULL: it was not asked */
     /* requests */
     uint64_t requests;
     uint64_t finished;

@@ -7,7 +7,7 @@
 #include "tool/report/load_report.h"
 #include "tool/mrc/mrc_report.h"
 #include "tool/report/report.h"
-#include "tool/replay/watch.h"
+#include "tool/watch/watch.h"
 
 /* Make a page of what a replay found.
  *

@@ -86,14 +86,6 @@ static void add_bins(kvpi_figures *to, const char *key, const kvpi_bins *counted
     add_integers(to, key, counted->counts, KVPI_BINS);
 }
 
-static void add_parts(kvpi_figures *to, const char *key, const uint64_t values[KVPI_WATCH_PARTS])
-{
-    kvpi_figures_open(to, key);
-    for (size_t i = 0; i < KVPI_WATCH_PARTS; i++)
-        kvpi_figures_integer(to, kvpi_watch_part_names[i], values[i]);
-    kvpi_figures_close(to);
-}
-
 static void add_prefix(kvpi_figures *to, const kvpi_watch_prefix *from)
 {
     kvpi_figures_open(to, NULL);
@@ -109,8 +101,6 @@ static void add_watch(kvpi_figures *to, const kvpi_watch *watch, const char *uni
 {
     kvpi_figures_open(to, "watch");
     kvpi_figures_text(to, "unit", unit);
-    add_parts(to, "tokens", watch->tokens);
-    add_parts(to, "stopped_at", watch->stopped_at);
     add_bins(to, "idle", &watch->idle);
     add_bins(to, "lifetime", &watch->lifetime);
     add_bins(to, "gap_hit", &watch->gap_hit);

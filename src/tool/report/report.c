@@ -7,6 +7,7 @@
  * Nothing here decides anything, and nothing is wider than 80 columns, except a long file name.
  */
 #include "tool/report/report.h"
+#include "tool/watch/reasons_report.h"
 #include "tool/text.h"
 #include "tool/input/escape.h"
 
@@ -138,6 +139,7 @@ json_t *kvpi_report_figures(const kvpi_report *report)
     add_counts(&figures, report);
     add_times(&figures, report);
     kvpi_store_report_add(&figures, &report->store);
+    kvpi_reasons_figures(&figures, report->why);
     add_timeline(&figures, &report->timeline);
     return kvpi_figures_end(&figures);
 }
@@ -282,6 +284,7 @@ void kvpi_report_print(const kvpi_report *report, const json_t *figures, FILE *f
     print_head(report, file);
     print_counts(report, figures, file);
     kvpi_store_report_print(&report->store, figures, file);
+    kvpi_reasons_print(report->why, file);
     print_speed(figures, file);
     print_timeline(report, file);
 }

@@ -14,6 +14,7 @@
 #include "tool/report/report_hits.h"
 #include "tool/report/report_learned.h"
 #include "tool/size/size.h"
+#include "tool/watch/reasons.h"
 #include "tool/store/replay_report.h"
 
 #define KVPI_REPORT_MAX_INTERVALS 20
@@ -51,7 +52,7 @@ typedef struct kvpi_report {
     const kvpi_device *device;
     const kvpi_size *size;
     uint64_t context_tokens; /* of the sequences that `size` counts */
-    uint32_t keep_evicted; /* KVP_EVICTED_... */
+    uint32_t keep_evicted;   /* KVP_EVICTED_... */
     uint64_t seed;
     bool prefix_cache;
     bool output;           /* generated tokens were appended */
@@ -78,7 +79,8 @@ typedef struct kvpi_report {
     uint64_t extend_ns; /* extend and commit, token by token */
     uint64_t close_ns;
     uint64_t wall_ns;
-    int64_t span_us; /* from the first request to the last */
+    const kvpi_reasons *why; /* NULL: it was not asked */
+    int64_t span_us;         /* from the first request to the last */
     kvpi_report_timeline timeline;
     kvpi_store_report store;
     kvpi_load_timeline course; /* for the page: a request takes KVPI_REPORT_REQUEST_NS */

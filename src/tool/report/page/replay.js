@@ -134,18 +134,36 @@ function drawCourse() {
 
 const PARTS = [
   ["hit", "found in the cache", 0],
-  ["evicted", "was there before, evicted since: a larger cache would have it", 1],
-  ["unready", "another request has it, but it is not computed yet", 3],
+  ["resident", "on the device or the host, and not brought back", 4],
+  ["evicted", "was there before, evicted since: a larger cache may have it", 1],
+  ["in_flight", "another request was computing it", 3],
+  ["grid", "behind the last full unit of a known prompt", 5],
   ["new", "new: no request had it before", 2],
-  ["tail", "behind the last full block, and the last token of a full hit", 5],
+  ["last", "the last token, which is always computed", 5],
 ];
 
+function worstRow(one) {
+  const ago = one.evicted_ago === null ? "-"
+    : result.why.unit === "ms" ? duration(one.evicted_ago / 1e3) : count(one.evicted_ago);
+  return [count(one.line), count(one.input_tokens), count(one.resident_tokens),
+    count(one.evicted_tokens), count(one.in_flight_tokens), ago, one.evicted_from || "-",
+    one.resident_why || "-", one.known_from_line === null ? "-" : count(one.known_from_line),
+    one.again_seconds === undefined ? "-" : duration(one.again_seconds)];
+}
+
 function drawHits() {
-  const grid = section("Why hits stopped",
-    "Every input token of the admitted requests, by what its block was when the request came. " +
-    "The last column counts requests: by what came first after the hit.");
+  const why = result.why;
+  const grid = section("Why prompts were computed",
+    "Every input token of the admitted requests, in order behind the hit. " +
+    "The last column counts requests: by what came first behind the hit.");
   shares(grid, "Input tokens", ["", "Tokens", "Share", "Requests"], PARTS.map(([key, name, colour]) => ({ name, colour: C[colour],
-    value: watch.tokens[key], extra: key === "hit" ? "" : count(watch.stopped_at[key]) })));
+    value: why[key].tokens, extra: key === "hit" ? "" : count(why[key].requests) })));
+  if (why.worst.length === 0) return;
+  const card = add(grid, "div", null, "card wide");
+  add(card, "h3", "Most tokens computed again");
+  table(card, ["#Line", "#Input", "#Resident", "#Evicted", "#In flight",
+    why.unit === "ms" ? "#Evicted ago" : "#Requests since", "From", "Not brought back",
+    "#Known since line", "#Prefill"], why.worst.map(worstRow));
 }
 
 function timeScale() {
@@ -185,7 +203,7 @@ function drawPrefixes() {
     "#First in line"], watch.prefixes.map((p) => [
     `${count(p.end_tokens - p.run_tokens)} \u2013 ${count(p.end_tokens)}`, count(p.run_tokens),
     `${count(p.hits)} requests`, count(p.saved_tokens),
-    percent(p.saved_tokens / (watch.tokens.hit || 1)),
+    percent(p.saved_tokens / (result.why.hit.tokens || 1)),
     p.first_line > 0 ? count(p.first_line) : "generated"]));
 }
 

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tool/watch/reasons.h"
+
 /* Counts by size, the classes of which begin at 0, 1, 2, 5, 10, 20, 50, 100 ... */
 #define KVPI_BINS 40
 typedef struct kvpi_bins {
@@ -20,18 +22,6 @@ void kvpi_bins_add(kvpi_bins *bins, uint64_t value);
 /* The smallest value of class i. */
 uint64_t kvpi_bins_first(size_t i);
 
-/* What became of the tokens of a prompt. */
-typedef enum kvpi_watch_part {
-    KVPI_WATCH_HIT,
-    KVPI_WATCH_EVICTED, /* in a full block that was stored once, and is not there now */
-    KVPI_WATCH_UNREADY, /* in a full block that another request is about to compute */
-    KVPI_WATCH_NEW,     /* in a full block that nobody had before */
-    KVPI_WATCH_TAIL, /* behind the last full block; or the last token, which is always computed */
-    KVPI_WATCH_PARTS
-} kvpi_watch_part;
-
-extern const char *const kvpi_watch_part_names[KVPI_WATCH_PARTS]; /* as in JSON */
-
 /* A run of blocks that the same requests shared. */
 typedef struct kvpi_watch_prefix {
     uint64_t end_tokens;   /* of the prompt, up to the end of the run */
@@ -42,15 +32,12 @@ typedef struct kvpi_watch_prefix {
 } kvpi_watch_prefix;
 
 #define KVPI_WATCH_PREFIXES 12
-#define KVPI_WATCH_STOPS    (KVP_STOP_NO_ROOM + 1)
 
 /* Times are the caller's: of the simulation in milliseconds, or places of requests. */
 typedef struct kvpi_watch {
-    uint64_t tokens[KVPI_WATCH_PARTS];
-    uint64_t stops[KVPI_WATCH_STOPS];      /* requests by KVP_STOP_... */
-    uint64_t stopped_at[KVPI_WATCH_PARTS]; /* requests by what came after the hit */
-    kvpi_bins idle;                        /* of evicted blocks: since they were last used */
-    kvpi_bins lifetime;                    /* of evicted blocks: since they were stored */
+    kvpi_reasons why;   /* begun by the caller, who ends it */
+    kvpi_bins idle;     /* of evicted blocks: since they were last used */
+    kvpi_bins lifetime; /* of evicted blocks: since they were stored */
     kvpi_bins gap_hit;  /* of looked up blocks that were hit: since they were used before */
     kvpi_bins gap_lost; /* that were evicted in between */
     uint64_t evicted;
@@ -61,13 +48,14 @@ typedef struct kvpi_watch {
     struct kvpi_watch_state *state;
 } kvpi_watch;
 
-/* Begin to watch. What is called a block here is a unit: where the cache's unit is smaller than its
- * block, units are counted.
+/* Begin to watch; `why` stays as it is. What is called a block here is a unit: where the cache's
+ * unit is smaller than its block, units are counted.
  *
  * Takes:   unit_tokens  of the cache, its seed 0, its one namespace `name`
+ *          n_groups     of blocks; a hit that ends for lack of group n_groups lacks a state
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
-int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, const char *name);
+int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, uint32_t n_groups, const char *name);
 
 /* Set what the configuration of the cache needs to be watched. */
 void kvpi_watch_configure(kvp_config *config);
@@ -75,9 +63,9 @@ void kvpi_watch_configure(kvp_config *config);
 typedef struct kvpi_watch_prompt {
     const int32_t *tokens; /* [n_tokens] */
     uint32_t n_tokens;
-    uint32_t cached_tokens; /* as kvp_open_info has it */
-    uint32_t stop;
-    uint64_t line; /* of the trace */
+    uint32_t cached_tokens;    /* as kvp_open_info has it */
+    uint32_t stop, stop_group; /* as it has them, too */
+    uint64_t line;             /* of the trace */
 } kvpi_watch_prompt;
 
 /* A request was admitted for the first time.

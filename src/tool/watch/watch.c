@@ -3,12 +3,12 @@
  *
  *   admissions  the prompt's blocks are walked by their hashes, whether they are hit or not
  *   events      of the cache: a block's content can be found from now on, or no longer; of the
- *               first layer group, which keeps the most
+ *               first layer group, which keeps the most, on the device and on the host
  *
  * Contents are named by 64 bits of their hash; two of 10 million share a name with a probability of
- * 3 in a million, and would blur a bar of a histogram. 48 bytes each, and 8 to 16 of the table.
+ * 3 in a million, and would blur a bar of a histogram. 64 bytes each, and 8 to 16 of the table.
  */
-#include "tool/replay/watch.h"
+#include "tool/watch/watch.h"
 
 #include <kvpager/events.h>
 #include <kvpager/hash.h>
@@ -26,18 +26,23 @@ typedef struct content {
     uint64_t name;
     uint64_t stored_at;
     uint64_t used_at; /* stored, or hit, or looked up in vain */
+    uint64_t gone_at; /* from the last tier that had it */
     uint64_t first_line;
     uint32_t parent; /* NONE: a first block */
     uint32_t depth;  /* blocks, itself included */
     uint32_t hits;
-    bool is_stored;
+    bool is_stored; /* on the device */
+    bool is_on_host;
     bool was_stored;
+    bool was_seen_going; /* gone_at and gone_from are known */
+    uint8_t gone_from;
     bool was_hit; /* since it was stored */
     bool goes_on; /* some child was hit as often */
 } content;
 
 struct kvpi_watch_state {
     uint32_t unit_tokens;
+    uint32_t n_groups;
     kvp_hash root;
     content *contents; /* [n] */
     uint32_t n, capacity;
@@ -48,8 +53,6 @@ struct kvpi_watch_state {
     kvp_event *events; /* [EVENTS_AT_ONCE] */
     uint64_t next_event;
 };
-
-const char *const kvpi_watch_part_names[] = {"hit", "evicted", "unready", "new", "tail"};
 
 /* ------------------------------------------------------------------------------------ the bins */
 
@@ -144,27 +147,26 @@ static int out_of_memory(void)
 
 /* ---------------------------------------------------------------------------------- admissions */
 
-static kvpi_watch_part part_of(const content *at, bool is_new)
+static kvpi_reason part_of(const content *at, bool is_hit, bool is_new)
 {
-    if (is_new)
-        return KVPI_WATCH_NEW;
-    return at->was_stored ? KVPI_WATCH_EVICTED : KVPI_WATCH_UNREADY;
+    if (is_hit || is_new)
+        return is_hit ? KVPI_REASON_HIT : KVPI_REASON_NEW;
+    if (at->is_stored || at->is_on_host)
+        return KVPI_REASON_RESIDENT;
+    return at->was_stored ? KVPI_REASON_EVICTED : KVPI_REASON_IN_FLIGHT;
 }
 
-/* One full block of a prompt. Gives what it counts as. */
-static kvpi_watch_part look_up(kvpi_watch *watch, content *at, bool is_hit, bool is_new,
-                               uint64_t now)
+/* One full block of a prompt: when it was used. */
+static void look_up(kvpi_watch *watch, content *at, kvpi_reason part, uint64_t now)
 {
-    kvpi_watch_part part = is_hit ? KVPI_WATCH_HIT : part_of(at, is_new);
-    if (part == KVPI_WATCH_HIT) {
+    if (part == KVPI_REASON_HIT) {
         kvpi_bins_add(&watch->gap_hit, now - at->used_at);
         at->hits++;
         at->was_hit = true;
-    } else if (part == KVPI_WATCH_EVICTED) {
+    } else if (part == KVPI_REASON_EVICTED) {
         kvpi_bins_add(&watch->gap_lost, now - at->used_at);
     }
     at->used_at = now;
-    return part;
 }
 
 static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt)
@@ -184,13 +186,58 @@ static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *
     return TOOL_OK;
 }
 
+/* Why what is there was not brought back. */
+static const char *kept_back(const struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt)
+{
+    switch (prompt->stop) {
+    case KVP_STOP_NO_KV:
+        return prompt->stop_group == state->n_groups ? "no state"
+               : prompt->stop_group > 0              ? "a window"
+                                                     : "not on the device";
+    case KVP_STOP_NO_ROOM: return "no room";
+    case KVP_STOP_FULL_HIT: return "the last block is computed again";
+    case KVP_STOP_OFF: return "no hits are taken";
+    default: return "not found";
+    }
+}
+
+/* A unit behind those that are in the line already. Its part is never one before theirs. */
+static void cut_unit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, content *at,
+                     kvpi_reason part, uint64_t now, kvpi_reasons_line *line)
+{
+    const struct kvpi_watch_state *state = watch->state;
+    if (part == KVPI_REASON_RESIDENT && line->kept_back == NULL)
+        line->kept_back = kept_back(state, prompt);
+    if (part == KVPI_REASON_EVICTED && line->tokens[part] == 0 && at->was_seen_going) {
+        line->has_age = true;
+        line->evicted_ago = now - at->gone_at;
+        line->evicted_from = at->gone_from;
+    }
+    if (part < KVPI_REASON_NEW)
+        line->known_line = at->first_line;
+    line->tokens[part] += state->unit_tokens;
+}
+
+/* The last token, and what is behind the last full unit. */
+static void cut_rest(kvpi_reasons_line *line, uint32_t n_rest, kvpi_reason part)
+{
+    if (line->n_tokens == 0)
+        return;
+    line->tokens[KVPI_REASON_LAST] = 1;
+    if (n_rest > 0)
+        line->tokens[part < KVPI_REASON_NEW ? KVPI_REASON_GRID : KVPI_REASON_NEW] += n_rest - 1;
+    else
+        line->tokens[part]--;
+}
+
 int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_t now)
 {
     struct kvpi_watch_state *state = watch->state;
     uint32_t size = state->unit_tokens, n_full = prompt->n_tokens / size, parent = NONE;
     bool whole = prompt->cached_tokens + 1 == prompt->n_tokens && prompt->n_tokens % size == 0;
     uint32_t n_hit = (prompt->cached_tokens + whole) / size;
-    kvpi_watch_part stopped_at = KVPI_WATCH_TAIL;
+    kvpi_reasons_line line = {.line = prompt->line, .n_tokens = prompt->n_tokens};
+    kvpi_reason cut = KVPI_REASON_HIT;
     if (hash_prompt(state, prompt) != TOOL_OK)
         return TOOL_FAILED;
     for (uint32_t i = 0; i < n_full; i++) {
@@ -198,16 +245,15 @@ int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_
         uint32_t at = find_or_add(state, &state->hashes[i], parent, prompt->line);
         if (at == NONE)
             return out_of_memory();
-        kvpi_watch_part part =
-            look_up(watch, &state->contents[at], i<n_hit, state->n> n_before, now);
-        watch->tokens[part] += size;
-        stopped_at = i == n_hit ? part : stopped_at;
+        content *found = &state->contents[at];
+        kvpi_reason part = part_of(found, i<n_hit, state->n> n_before);
+        look_up(watch, found, part, now);
+        cut = part > cut ? part : cut;
+        cut_unit(watch, prompt, found, cut, now, &line);
         parent = at;
     }
-    watch->tokens[KVPI_WATCH_TAIL] += prompt->n_tokens - n_full * size + whole;
-    watch->tokens[KVPI_WATCH_HIT] -= whole;
-    watch->stops[prompt->stop]++;
-    watch->stopped_at[stopped_at]++;
+    cut_rest(&line, prompt->n_tokens - n_full * size, cut);
+    kvpi_reasons_add(&watch->why, &line);
     return TOOL_OK;
 }
 
@@ -220,7 +266,12 @@ static bool note_stored(struct kvpi_watch_state *state, const kvp_event *event, 
     if (at == NONE)
         return false;
     content *stored = &state->contents[at];
-    stored->is_stored = stored->was_stored = true;
+    stored->was_stored = true;
+    if (event->tier != KVP_DEVICE) {
+        stored->is_on_host = true;
+        return true;
+    }
+    stored->is_stored = true;
     stored->was_hit = false;
     stored->stored_at = stored->used_at = now;
     return true;
@@ -230,8 +281,15 @@ static void note_removed(kvpi_watch *watch, const kvp_event *event, uint64_t now
 {
     uint32_t at = find(watch->state, &event->hash);
     content *gone = at == NONE ? NULL : &watch->state->contents[at];
-    if (gone == NULL || !gone->is_stored)
+    if (gone == NULL || !(event->tier == KVP_DEVICE ? gone->is_stored : gone->is_on_host))
         return;
+    gone->was_seen_going = true;
+    gone->gone_at = now;
+    gone->gone_from = (uint8_t)event->tier;
+    if (event->tier != KVP_DEVICE) {
+        gone->is_on_host = false;
+        return;
+    }
     gone->is_stored = false;
     watch->evicted++;
     watch->evicted_unused += !gone->was_hit;
@@ -265,7 +323,7 @@ int kvpi_watch_look(kvpi_watch *watch, kvp_cache *cache, uint64_t now)
             return kvpi_tool_fail("replay", "reading events: %s", kvp_status_text(status));
         for (uint32_t i = 0; i < n; i++) {
             const kvp_event *event = &state->events[i];
-            if (event->tier != KVP_DEVICE || event->group != 0)
+            if (event->group != 0)
                 continue;
             if (event->kind == KVP_EVENT_REMOVED)
                 note_removed(watch, event, now);
@@ -330,13 +388,14 @@ void kvpi_watch_configure(kvp_config *config)
     config->max_events = wanted < MAX_EVENTS ? (uint32_t)wanted : MAX_EVENTS;
 }
 
-int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, const char *name)
+int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, uint32_t n_groups, const char *name)
 {
-    *watch = (kvpi_watch){.n_prefixes = 0};
+    *watch = (kvpi_watch){.why = watch->why};
     watch->state = calloc(1, sizeof *watch->state);
     if (watch->state == NULL)
         return out_of_memory();
     watch->state->unit_tokens = unit_tokens;
+    watch->state->n_groups = n_groups;
     watch->state->next_event = 1;
     watch->state->events = malloc(EVENTS_AT_ONCE * sizeof *watch->state->events);
     if (watch->state->events == NULL || !grow_table(watch->state) ||
