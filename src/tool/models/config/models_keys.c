@@ -42,7 +42,6 @@ static const struct {
     {"lru_width", "some layers are recurrent"},
     {"block_types", "some layers are recurrent"},
     {"hyena_layer_idxs", "some layers are convolutions"},
-    {"cca_time0", "some layers keep the state of convolutions"},
     {"cross_attention_layers", "some layers attend to an image"},
     {"kv_reuse_group", "layers share one KV"},
     {"use_cla", "layers share one KV"},
@@ -198,6 +197,20 @@ static bool is_known(const char *key)
     return false;
 }
 
+/* Models that attend to nothing. */
+static int check_recurrent_only(const kvpi_entries *reader)
+{
+    static const char *const types[] = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"};
+    const char *type = kvpi_entries_model_type(reader);
+    for (size_t i = 0; i < COUNT(types); i++)
+        if (strcmp(types[i], type) == 0)
+            return kvpi_entries_wrong(reader,
+                                      "model_type is \"%s\", whose layers keep a state and no KV: "
+                                      "this command counts states beside blocks of KV",
+                                      type);
+    return 0;
+}
+
 static int check_telling(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
     json_t *object = (json_t *)reader->object; /* only read */
@@ -239,6 +252,8 @@ static int check_layers(const kvpi_entries *reader)
 
 int kvpi_keys_check(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
+    if (check_recurrent_only(reader) != 0)
+        return -1;
     for (size_t i = 0; i < COUNT(refused_keys); i++)
         if (strcmp(refused_keys[i].key, "use_cla") == 0 &&
             kvpi_entries_get(reader, "cla_share_factor") != NULL)
