@@ -31,7 +31,8 @@ static const struct {
     {"hybrid_layer_ids", "some layers are state-space layers"},
     {"attn_layer_indices", "some layers are state-space layers"},
     {"attn_layer_period", "some layers are state-space layers"},
-    {"mamba_d_state", "some layers are state-space layers"},
+    {"mamba_d_state", "some layers are state-space layers, and no list says which attend "
+                      "(layer_types, attn_layer_indices)"},
     {"mamba_d_ssm", "some layers are state-space layers"},
     {"mb_per_layer", "some layers are state-space layers"},
     {"linear_attn_config", "some layers are linear attention"},
@@ -268,6 +269,12 @@ int kvpi_keys_check(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
     if (cross)
         return kvpi_entries_wrong(
             reader, "is_encoder_decoder is true: cross-attention, which this command cannot count");
+    if (kvpi_entries_get(reader, "decoder_layers") != NULL &&
+        kvpi_entries_get(reader, "num_hidden_layers") == NULL)
+        return kvpi_entries_wrong(reader,
+                                  "has \"%sdecoder_layers\": they attend to an encoder, too, which "
+                                  "this command cannot count",
+                                  reader->part);
     if (check_layers(reader) != 0)
         return -1;
     return check_telling(reader, recurrent);
