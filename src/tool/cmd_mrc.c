@@ -39,33 +39,32 @@ typedef struct mrc_command {
 
 /* ------------------------------------------------------------------------------------- memory */
 
-/* A cache with windows drops what falls out of them, which no list of last uses tells. */
-static int refuse_windows(const mrc_command *command)
+/* A cache with windows drops what falls out of them, and where states are kept decides what can be
+ * hit: no list of last uses tells either. */
+static int refuse_kinds(const mrc_command *command)
 {
+    const char *name = command->model.name;
+    const bool from_file = command->options.model.config_path != NULL;
     const kvpi_models_kind *windowed = kvpi_models_find_window(&command->model);
-    if (windowed == NULL)
+    const uint32_t n_states = kvpi_models_layers(&command->model, KVPI_KEEPS_STATE);
+    char what[120] = "";
+    int used = 0;
+    if (windowed != NULL)
+        used = snprintf(what, sizeof what, "%" PRIu32 " layers with %s of %" PRIu32 " tokens",
+                        windowed->n_layers, windowed->chunked ? "chunks" : "a window",
+                        windowed->window_tokens);
+    if (n_states > 0)
+        snprintf(what + used, sizeof what - (size_t)used,
+                 "%s%" PRIu32 " layers with recurrent state", used > 0 ? " and " : "", n_states);
+    if (what[0] == '\0')
         return TOOL_OK;
     return kvpi_tool_fail(
         "mrc",
-        "%s is '%s', which has %" PRIu32 " layers with a window of %" PRIu32
-        " tokens: the curve is of caches that keep all tokens of a layer. For one "
-        "size: kvpager replay --sequential --model",
-        command->options.model.config_path != NULL ? "--model-config" : "--model",
-        command->model.name, windowed->n_layers, windowed->window_tokens);
-}
-
-/* Where states are kept decides what can be hit, which no list of last uses tells either. */
-static int refuse_states(const mrc_command *command)
-{
-    const uint32_t n_layers = kvpi_models_layers(&command->model, KVPI_KEEPS_STATE);
-    if (n_layers == 0)
-        return TOOL_OK;
-    return kvpi_tool_fail("mrc",
-                          "%s is '%s', which has %" PRIu32
-                          " layers with recurrent state: the curve is of caches that keep all "
-                          "tokens of a layer. For one size: kvpager replay --sequential --model",
-                          command->options.model.config_path != NULL ? "--model-config" : "--model",
-                          command->model.name, n_layers);
+        "%s is '%s', which has %s: the curve is of caches that keep all tokens of "
+        "a layer. For one size: kvpager replay --sequential --memory SIZE %s %s",
+        from_file ? "--model-config" : "--model", name, what,
+        from_file ? "--model-config" : "--model",
+        from_file ? command->options.model.config_path : name);
 }
 
 static int count_memory(mrc_command *command)
@@ -84,9 +83,7 @@ static int count_memory(mrc_command *command)
         status = kvpi_model_args_check(&command->args, model->device != NULL, false,
                                        &command->model, model);
     if (status == TOOL_OK)
-        status = refuse_windows(command);
-    if (status == TOOL_OK)
-        status = refuse_states(command);
+        status = refuse_kinds(command);
     if (status != TOOL_OK)
         return status;
     if (kvpi_size_count(&command->model, &model->size, &size) != 0)

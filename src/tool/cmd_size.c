@@ -58,6 +58,7 @@ static const kvpi_args_option options_table[] = {
                   "heads and weights are divided; KV heads are repeated\n"
                   "when there are fewer, latent vectors (MLA) always"),
     KVPI_MODEL_DTYPE(size_command, model, "\n(default: the model's)"),
+    KVPI_MODEL_INDEX_DTYPE(size_command, model),
     {"--block-tokens", "N", "tokens per block, 1 to 65536 (default 16)", kvpi_args_number,
      AT(model.size.block_tokens), 1, KVP_BLOCK_TOKENS_MAX},
     {"--context", "N", "tokens of a sequence (default 8192)", kvpi_args_number,
@@ -101,6 +102,8 @@ static int check_engine(const kvpi_args *args, size_command *command)
     const kvpi_engine engine = command->engine.engine;
     if (engine == KVPI_ENGINE_NONE)
         return kvpi_args_given(args, "--batch") ? kvpi_args_needs(args, "--batch", "--engine") : 0;
+    if (kvpi_args_given(args, "--index-dtype")) /* of their own */
+        return kvpi_args_exclude(args, "--index-dtype", "--engine");
     if (!kvpi_args_given(args, "--utilization"))
         size->utilization_milli = engine == KVPI_ENGINE_VLLM ? KVPI_VLLM_UTILIZATION_MILLI : 1000;
     if (engine == KVPI_ENGINE_LLAMA && size->tensor_parallel > 1)
@@ -165,10 +168,11 @@ static const kvpi_args_command size_options = {
             "Recurrent states have slots of their own. The memory is shared so that sequences\n"
             "of --context tokens run out of blocks and slots together.\n"
             "\n"
-            "'token', 'state' and 'context' are the model's own, in any engine. Blocks, slots\n"
-            "and groups are kvpager's. Entries of several tokens are counted in blocks as\n"
-            "bytes a token. In fp8, latent vectors beside an indexer have scales and a rope\n"
-            "part of 16 bits, as engines store them: 656 B in DeepSeek V3.2.\n"
+            "'token', 'entry', 'index key', 'state' and 'context' are the model's own, in\n"
+            "any engine. Blocks, slots and groups are kvpager's. Entries of several tokens\n"
+            "are counted in blocks as bytes a token. In fp8, latent vectors beside an indexer\n"
+            "have scales and a rope part of 16 bits, as engines store them: 656 B in DeepSeek\n"
+            "V3.2. Index keys are then fp8, too, unless --index-dtype says another type.\n"
             "\n"
             "With --engine, lines below \"By the rules of\" are what that release computes from\n"
             "the memory for KV, which stays an estimate of this command. --utilization is\n"

@@ -68,8 +68,8 @@ SEQUENTIAL = [
                      "--step-ns 1", "--prompt-token-ns 1", "--decode-token-ns 1",
                      "--context-token-ns 1", "--copy-token-ns 1", "--no-measure"]],
     *[([*option.split()], f"{option.split()[0]} needs --model or --model-config")
-      for option in ["--device a100", "--tp 2", "--dtype fp8", "--weights-dtype fp8",
-                     "--utilization 0.5", "--overhead 0"]],
+      for option in ["--device a100", "--tp 2", "--dtype fp8", "--index-dtype fp8",
+                     "--weights-dtype fp8", "--utilization 0.5", "--overhead 0"]],
     *[(["--model", "qwen3-8b", *option.split(), "--blocks", "9"],
        f"{option.split()[0]} and --blocks exclude each other")
       for option in ["--device a100", "--weights-dtype fp8", "--utilization 0.5", "--overhead 0"]],

@@ -285,6 +285,18 @@ FILES = [
     ("Qwen3-Omni", {"model_type": "qwen3_omni_moe", "thinker_config": {
         "model_type": "thinker", "text_config": of("qwen3_omni_moe_text", 48, 32, 4, 128)}},
      heads(48, 4, 128)),
+    ("Qwen3 MoE, heads of no size of their own", of("qwen3_moe", 24, 32, 4, hidden_size=2048),
+     heads(24, 4, 64)),
+    # two convolutions of queries and keys, each of two tokens, and half a value
+    ("ZAYA", of("zaya", 40, 8, 2, 128, hidden_size=2048, cca_time0=2, cca_time1=2,
+                layer_types=["hybrid"] * 40), heads(40, 2, 128) + 40 * 2 * (2 * 10 * 128 + 128)),
+    ("XGLM", {"model_type": "xglm", "num_layers": 24, "attention_heads": 16, "d_model": 1024,
+              "ffn_dim": 4096, "vocab_size": 256008}, heads(24, 16, 64)),
+    ("Kosmos-2", {"model_type": "kosmos-2", "text_config": {
+        "model_type": "kosmos_2_text_model", "layers": 24, "attention_heads": 32, "embed_dim": 2048,
+        "ffn_dim": 8192}}, heads(24, 32, 64)),
+    ("XLM", {"model_type": "xlm", "n_layers": 12, "n_heads": 16, "emb_dim": 2048},
+     heads(12, 16, 128)),
 ]
 
 REFUSED = [
@@ -293,7 +305,9 @@ REFUSED = [
      'no "num_hidden_layers", which says how many layers keep KV'),
     ("no attention", {"model_type": "xlstm", "num_hidden_layers": 32, "num_heads": 8,
                       "hidden_size": 4096, "qk_dim_factor": 0.5},
-     'no "num_attention_heads", which says how many heads'),
+     'model_type is "xlstm", whose layers keep a state and no KV'),
+    ("no second convolution", of("zaya", 40, 8, 2, 128, cca_time0=2, layer_types=["hybrid"] * 40),
+     'no "cca_time1", which says how large a state is'),
     ("no window", {**MIMO, "sliding_window": None, "sliding_window_size": None,
                    "hybrid_layer_pattern": PATTERN}, 'no "sliding_window", which says how many tokens'),
     ("no rope", without(V32, "qk_rope_head_dim"), 'no "qk_rope_head_dim", which says how wide'),
@@ -313,9 +327,15 @@ REFUSED = [
     ("an odd entry", {**V4, "compress_ratios": [3] * 43}, "an entry is of 3 tokens, expected a power"),
     ("a block without heads", of("nemotron-nas", 1, 64, None, 128, block_configs=[{"attention": {}}]),
      'no "block_configs.attention.n_heads_in_group", which says how many KV heads'),
-    ("all share", {**E2B, "num_kv_shared_layers": 35}, "num_kv_shared_layers is 35: all layers"),
+    ("all share", {**E2B, "num_kv_shared_layers": 35}, "num_kv_shared_layers is 35: all layers, "
+     "which keep nothing"),
     ("a loop nowhere", {**M3, "loop_num_passes": 2}, "nothing says which layers loop"),
     ("too many loops", of("ouro", 48, 16, 16, 128, total_ut_steps=1000), "layers run for a token"),
+    ("no list of layers", of("bamba", 32, 32, 8, None, **MAMBA),
+     "and no list says which attend (layer_types, attn_layer_indices)"),
+    ("a decoder of an encoder", {"model_type": "trocr", "decoder_layers": 12, "d_model": 1024,
+                                 "decoder_attention_heads": 16},
+     'has "decoder_layers": they attend to an encoder, too'),
     ("a layer too far", of("bamba", 32, 32, 8, None, **MAMBA, attn_layer_indices=[32]),
      "attn_layer_indices[0] is no layer of 32"),
     ("layers of an image", of("mllama_text_model", 40, 32, 8, cross_attention_layers=[3, 8]),

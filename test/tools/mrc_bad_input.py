@@ -67,6 +67,9 @@ WRONG = [
     (["FILE", *ROOFLINE, "--utilization", "0.5"], "--utilization needs --device"),
     (["FILE", "--device", "h100"], "--device needs --model or --model-config"),
     (["FILE", "--dtype", "fp8"], "--dtype needs --model or --model-config"),
+    (["FILE", "--index-dtype", "fp8"], "--index-dtype needs --model or --model-config"),
+    (["FILE", "--model", "qwen3-8b", "--index-dtype", "fp8"],
+     "--index-dtype needs a model with an indexer, and 'qwen3-8b' has none"),
     (["FILE", "--kv-bytes-per-token", "16000T"], "--kv-bytes-per-token makes more than 2^63"),
 ]
 
@@ -78,6 +81,12 @@ FAILED = [
     (["FILE", "--model", "gpt-oss-20b", "--device", "h100", "--sizes", "64"],
      "--model is 'gpt-oss-20b', which has 12 layers with a window of 128 tokens"),
     (["FILE", "--model", "phi-3-mini-4k", "--sizes", "1GiB"], "--model is 'phi-3-mini-4k', which"),
+    (["FILE", "--model", "inkling"],
+     "'inkling', which has 55 layers with a window of 512 tokens and 66 layers with recurrent "
+     "state: the curve is of caches that keep all tokens of a layer. For one size: kvpager replay "
+     "--sequential --memory SIZE --model inkling"),
+    (["FILE", "--model", "kimi-k3"], "'kimi-k3', which has 69 layers with recurrent state: the"),
+    (["FILE", "--model", "llama-4-scout"], "which has 36 layers with chunks of 8192 tokens: the"),
     (["FILE", "--curve", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
     (["FILE", "--report", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
     (["/no/such/file"], "/no/such/file: cannot open: No such file"),

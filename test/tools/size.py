@@ -669,6 +669,12 @@ OPTIONS = [
     ("--model llama-3.1-8b --checkpoints 1025", 2, "--checkpoints is '1025', expected"),
     ("--model llama-3.1-8b --state-dtype f32", 2, "--state-dtype needs a model with recurrent"),
     ("--model llama-3.1-8b --state-dtype fp8", 2, "--state-dtype is 'fp8', expected one of: f32"),
+    ("--model llama-3.1-8b --index-dtype fp8", 2,
+     "--index-dtype needs a model with an indexer, and 'llama-3.1-8b' has none"),
+    ("--model deepseek-v3.2 --index-dtype q8_0", 2,
+     "--index-dtype is 'q8_0', expected one of: bf16, fp8, mxfp4"),
+    ("--model deepseek-v3.2 --index-dtype fp8 --engine vllm", 2,
+     "--index-dtype and --engine exclude each other"),
     ("--model llama-3.1-8b --json=1", 2, "--json takes no value"),
     ("--model llama-3.1-8b --frobnicate", 2, "unknown option '--frobnicate'"),
     ("--model llama-3.1-70b --device h100", 1, "no room for KV: of 71.68 GiB usable, weights take "

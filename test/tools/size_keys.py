@@ -70,7 +70,15 @@ def check_figures(path):
         figures, error = size(path, {**configs.NVFP4, "quantization_config": scheme}, *options)
         check_equal(figures and figures["kv_dtype"], dtype, bits, kind, options, error)
         check(figures is not None or "give --dtype" in error, error)
-    for config, parameters in [(configs.ERNIE, 21.83), (configs.APERTUS, 8.05),
+    # experts of 4 bits in files of 8
+    for more in ({"expert_dtype": "fp4"}, {}):
+        for inside in ({"expert_dtype": "fp4"}, {}):
+            figures, error = size(path, {**configs_2026.V4, **more, "quantization_config": {
+                "quant_method": "fp8", **inside}, "vocab_size": 129280, "n_routed_experts": 256,
+                "num_experts_per_tok": 6, "moe_intermediate_size": 2048})
+            check_equal(figures["weights_dtype"], "mxfp4" if more or inside else "fp8", error)
+    xglm = next(config for name, config, _ in configs_2026.FILES if name == "XGLM")
+    for config, parameters in [(xglm, 0.56), (configs.ERNIE, 21.83), (configs.APERTUS, 8.05),
                                (configs.OURO, 2.67)]:
         figures, error = size(path, config)
         check_equal(round(figures["parameters"] / 1e9, 2), parameters, config["model_type"], error)

@@ -5,8 +5,9 @@ config.json files, figures those of a public catalogue (BF16, one state of a rec
 """
 
 import json
+import os
 
-from lib_kvpager import check, check_equal, finish, run
+from lib_kvpager import check, check_equal, directory, finish, run
 
 # layers, KV heads, width of K and V; a fifth number is V's own
 GQA = {
@@ -137,7 +138,10 @@ IDS = [("meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b", "bf16"),
        ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3", "fp8"),
        ("nvidia/DeepSeek-R1-0528-NVFP4", "deepseek-r1", "nvfp4"),
        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3.2", "fp8"),
-       ("deepseek-ai/DeepSeek-V4-Pro-0813", "deepseek-v4-pro", "fp8"),
+       ("deepseek-ai/DeepSeek-V4-Pro-0813", "deepseek-v4-pro", "mxfp4"),
+       ("deepseek-ai/DeepSeek-V4.1-Flash", "deepseek-v4.1-flash", "mxfp4"),
+       ("CohereLabs/command-a-plus-05-2026-w4a4", "cohere-command-a-plus-05-2026", "nvfp4"),
+       ("CohereLabs/command-a-plus-05-2026-bf16", "cohere-command-a-plus-05-2026", "bf16"),
        ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "qwen3-235b-a22b", "fp8"),
        ("Qwen/Qwen3.5-397B-A17B-FP8", "qwen3.5-397b-a17b", "fp8"),
        ("zai-org/GLM-5-FP8", "glm-5", "fp8"), ("moonshotai/Kimi-K3", "kimi-k3", "mxfp4"),
@@ -188,11 +192,75 @@ def check_figures():
     check_equal([kind["bytes_per_entry"] for kind in found["kinds"] if not kind["recomputed"]
                  and kind["keeps"] in ("latent", "index")], [288, 288, 68, 68])
     check_equal(size("minimax-m3")["bytes_per_token"], 137472)
+    # 552 and 218 billion parameters are announced; V4.1's tables of n-grams are not in them
+    found = size("deepseek-v4.1-flash", "--memory", "400GiB", "--utilization", "1")
+    check_equal((found["parameters"], found["ngram_memory_layers"]), (552 * 10**9, 2))
+    check_equal(round(found["parameters_from_shape"] / 1e9), 552)
+    check_equal(round(found["active_parameters"] / 1e9), 16)
+    experts = 40 * 384 * 3 * 5120 * 2304
+    check_equal(found["weights_bytes"], experts // 32 * 17 + (552 * 10**9 - experts) * 2)
+    text = run("size", "--model", "deepseek-v4.1-flash").stdout.decode()
+    check("  n-gram memory                  2  layers have tables, not in the weights\n"
+          in text, text)
+    found = size("cohere-command-a-plus-05-2026", "--memory", "500GiB")
+    check_equal((found["parameters"], found["weights_bytes"], found["ngram_memory_layers"]),
+                (218 * 10**9, 2 * 218 * 10**9, 0))
     found = size("gemma-4-31b")
     check_equal((found["groups"][0]["bytes_per_token"], found["bytes_per_sequence"]),
                 (81920, 1523056640))
     # an engine's log: 975,424 tokens of V3.2 in 43.67 GiB
     check_equal(round(975424 * 61 * (656 + 132) / (1 << 30), 2), 43.67)
+
+
+# options, bytes of a key and of a token in all layers, types of KV and of keys
+INDEX = [
+    ("deepseek-v3.2", [], 256, 61 * (1152 + 256), "bf16", "bf16"),
+    ("deepseek-v3.2", ["--index-dtype", "fp8"], 132, 61 * (1152 + 132), "bf16", "fp8"),
+    ("deepseek-v3.2", ["--dtype", "fp8"], 132, 61 * (656 + 132), "fp8", "fp8"),
+    ("deepseek-v3.2", ["--dtype", "fp8", "--index-dtype", "mxfp4"], 68, 61 * (656 + 68), "fp8",
+     "mxfp4"),
+    ("deepseek-v3.2", ["--dtype", "nvfp4"], 68, 61 * (576 // 16 * 9 + 68), "nvfp4", "mxfp4"),
+    ("glm-5.3", ["--dtype", "fp8", "--index-dtype", "bf16"], 256, 78 * 656 + 21 * 256, "fp8",
+     "bf16"),
+    ("minimax-m3", ["--dtype", "fp8"], 256, 60 * 1024 + 57 * 256, "fp8", "bf16"),
+    ("minimax-m3", ["--dtype", "fp8", "--index-dtype", "fp8"], 132, 60 * 1024 + 57 * 132, "fp8",
+     "fp8")]
+
+
+def check_index():
+    """Keys of an indexer have a type of their own."""
+    for model, options, key_bytes, token_bytes, kv, index_dtype in INDEX:
+        found = size(model, *options)
+        check_equal([kind["bytes_per_entry"] for kind in found["kinds"] if kind["keeps"] == "index"],
+                    [key_bytes], model, options)
+        check_equal((found["bytes_per_token"], found["kv_dtype"], found["index_dtype"]),
+                    (token_bytes, kv, index_dtype), model, options)
+    check_equal(size("llama-3.1-8b")["index_dtype"], None)
+    text = run("size", "--model", "deepseek-v3.2", "--dtype", "fp8", "--index-dtype",
+               "mxfp4").stdout.decode()
+    for line in ["  indexers                      61  keep a key for each token, in mxfp4\n",
+                 "  index key                  4,148  61 layers x 68 B with scales\n",
+                 "  token, all                44,164  together\n"]:
+        check(line in text, repr(line), "is not in", text)
+    text = run("size", "--model", "deepseek-v4-flash").stdout.decode()
+    for line in ["  entry                     21,504  21 layers x 512 values x 2 B, of 4 tokens\n",
+                 "  token, all                50,912  entries by their share; inside the windows\n"]:
+        check(line in text, repr(line), "is not in", text)
+    with directory() as folder:
+        check_index_elsewhere(os.path.join(folder, "trace.jsonl"))
+
+
+def check_index_elsewhere(trace):
+    with open(trace, "w", encoding="utf-8") as file:
+        for i in range(2):
+            file.write(json.dumps({"timestamp": i, "input_length": 1024, "output_length": 1,
+                                   "hash_ids": [1, 2]}) + "\n")
+    words = ["--model", "deepseek-v3.2", "--dtype", "fp8", "--index-dtype", "mxfp4", "--json"]
+    found = json.loads(run("mrc", *words, "--only-lru", trace).stdout)
+    check_equal(found["token_bytes"], 44164)
+    found = json.loads(run("replay", *words, "--blocks", "9999", "--prompt-token-ns", "1",
+                           trace).stdout)
+    check_equal(found["block_bytes"], 16 * 44164)
 
 
 def main():
@@ -209,6 +277,7 @@ def main():
         check_equal((found["model"], found["weights_dtype"]),
                     (model, None if found["parameters"] is None else weights), name)
     check_figures()
+    check_index()
     finish()
 
 

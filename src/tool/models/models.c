@@ -6,8 +6,9 @@
  *   latent   latent + rope values, on every accelerator. In fp8 with scales: the latent, its
  *            scales, and the rope part in 16 bits: 512 + 16 + 128 are vLLM's 656 B of DeepSeek
  *            V3.2, 448 + 8 + 128 its 584 B of V4
- *   index    values of one key. With an fp8 latent: and a f32 scale, 132 B for 128 values; with
- *            one of 4 bits in mxfp4, 68 B. An index without scales keeps 16 bits
+ *   index    values of one key; in fp8 and a f32 scale for 128, 132 B. Unless another type is
+ *            asked for, an fp8 latent has fp8 keys, one of 4 bits mxfp4, 68 B for 128; beside
+ *            heads, keys of 16 bits stay so
  *   inputs   f32
  *
  * Types with shared scales store whole groups for each head: nvfp4 9 B for 16 values, mxfp4 17 B,
@@ -26,6 +27,7 @@ const char *const kvpi_models_kv_dtypes[] = {"bf16",  "f16",  "f32",  "fp8",  "i
 const char *const kvpi_models_weights_dtypes[] = {"bf16", "f16",   "f32",   "fp8", "int8",
                                                   "int4", "mxfp4", "nvfp4", NULL};
 const char *const kvpi_models_state_dtypes[] = {"f32", "bf16", "f16", NULL};
+const char *const kvpi_models_index_dtypes[] = {"bf16", "fp8", "mxfp4", NULL};
 
 kvpi_dtype kvpi_models_dtype_of(const char *name)
 {
@@ -105,6 +107,21 @@ const kvpi_models_kind *kvpi_models_find_window(const kvpi_model *model)
     return NULL;
 }
 
+const kvpi_models_kind *kvpi_models_find_index(const kvpi_model *model)
+{
+    for (uint32_t i = 0; i < model->n_kinds; i++)
+        if (model->kinds[i].keeps == KVPI_KEEPS_INDEX)
+            return &model->kinds[i];
+    return NULL;
+}
+
+void kvpi_models_set_index_dtype(kvpi_model *model, kvpi_dtype dtype)
+{
+    for (uint32_t i = 0; i < model->n_kinds; i++)
+        if (model->kinds[i].keeps == KVPI_KEEPS_INDEX)
+            model->kinds[i].has_own_dtype = true, model->kinds[i].own_dtype = dtype;
+}
+
 /* ------------------------------------------------------------------------------- what they take */
 
 static uint64_t stored(uint64_t values, kvpi_dtype dtype)
@@ -120,19 +137,22 @@ static uint64_t stored(uint64_t values, kvpi_dtype dtype)
     return (values + n - 1) / n * groups[dtype].bytes;
 }
 
+kvpi_dtype kvpi_models_index_dtype(const kvpi_models_kind *kind, kvpi_dtype dtype)
+{
+    if (kind->has_own_dtype)
+        return kind->own_dtype;
+    if (dtype <= KVPI_DTYPE_F32)
+        return dtype;
+    if (kind->scale_bytes == 0)
+        return KVPI_DTYPE_BF16;
+    return dtype == KVPI_DTYPE_NVFP4 ? KVPI_DTYPE_MXFP4 : dtype;
+}
+
 static uint64_t index_bytes(const kvpi_models_kind *kind, kvpi_dtype dtype)
 {
-    switch (dtype) {
-    case KVPI_DTYPE_BF16:
-    case KVPI_DTYPE_F16:
-    case KVPI_DTYPE_F32: return stored(kind->index_dim, dtype);
-    default: break;
-    }
-    if (kind->scale_bytes == 0)
-        return stored(kind->index_dim, KVPI_DTYPE_BF16);
-    if (dtype == KVPI_DTYPE_FP8)
-        return (uint64_t)kind->index_dim + kind->scale_bytes;
-    return stored(kind->index_dim, dtype == KVPI_DTYPE_NVFP4 ? KVPI_DTYPE_MXFP4 : dtype);
+    const kvpi_dtype own = kvpi_models_index_dtype(kind, dtype);
+    const uint64_t scales = own == KVPI_DTYPE_FP8 ? ((uint64_t)kind->index_dim + 127) / 128 * 4 : 0;
+    return stored(kind->index_dim, own) + scales;
 }
 
 uint64_t kvpi_models_entry_bytes(const kvpi_models_kind *kind, uint32_t tensor_parallel,

@@ -55,6 +55,7 @@ extern const char *const kvpi_models_dtypes[KVPI_N_DTYPES];
 extern const char *const kvpi_models_kv_dtypes[];
 extern const char *const kvpi_models_weights_dtypes[];
 extern const char *const kvpi_models_state_dtypes[];
+extern const char *const kvpi_models_index_dtypes[];
 
 /* Give the type of a name. Returns: KVPI_N_DTYPES for another one */
 kvpi_dtype kvpi_models_dtype_of(const char *name);
@@ -103,6 +104,8 @@ typedef struct kvpi_models_kind {
     uint32_t rope;
     uint32_t index_dim;
     uint32_t scale_bytes; /* beside an entry in fp8, whose rope part is then in 16 bits */
+    bool has_own_dtype;   /* keys of an indexer: own_dtype was asked for, whatever KV is */
+    kvpi_dtype own_dtype;
     kvpi_models_state state;
 } kvpi_models_kind;
 
@@ -151,6 +154,7 @@ typedef struct kvpi_model {
     kvpi_models_experts experts;
     uint64_t mixers;           /* parameters of attention and recurrence, of all layers */
     uint32_t n_mlp_layers;     /* layers with an MLP or experts */
+    uint32_t n_memory_layers;  /* with a table of n-grams, which no number of parameters has */
     char unknown[120];         /* why parameters cannot be counted; "": they can */
     char unknown_dtype[120];   /* why weights_dtype is not known; "": it is */
     char unknown_kv_dtype[80]; /* why kv_dtype is not known; "": it is */
@@ -239,10 +243,20 @@ kvpi_models_traffic kvpi_models_count_traffic(const kvpi_model *model, kvpi_dtyp
  *
  * Takes:   kind             with entries
  *          tensor_parallel  one that kvpi_models_divides
- *          dtype            of KV; an index has the type that goes with it
+ *          dtype            of KV; an index has the type of kvpi_models_index_dtype
  */
 uint64_t kvpi_models_entry_bytes(const kvpi_models_kind *kind, uint32_t tensor_parallel,
                                  kvpi_dtype dtype);
+
+/* Give the type of an indexer's keys beside KV of a type: what was asked for, or what goes with the
+ * KV. */
+kvpi_dtype kvpi_models_index_dtype(const kvpi_models_kind *kind, kvpi_dtype dtype);
+
+/* Give a kind of keys of an indexer. Returns: NULL: there is none */
+const kvpi_models_kind *kvpi_models_find_index(const kvpi_model *model);
+
+/* Store the keys of all indexers in a type, whatever KV is. */
+void kvpi_models_set_index_dtype(kvpi_model *model, kvpi_dtype dtype);
 
 /* Give the bytes that a sequence's state has in all layers on one accelerator; 0 without states.
  *

@@ -108,6 +108,11 @@ int kvpi_model_args_check(const kvpi_args *args, bool needs_weights, bool needs_
             has_states ? ", or the heads of a state" : "");
     if (kvpi_args_given(args, "--state-dtype") && !has_states)
         return kvpi_args_usage(args, "--state-dtype needs a model with recurrent state");
+    if (kvpi_args_given(args, "--index-dtype") && kvpi_models_find_index(model) == NULL)
+        return kvpi_args_usage(
+            args, "--index-dtype needs a model with an indexer, and '%s' has none", model->name);
+    if (kvpi_args_given(args, "--index-dtype"))
+        kvpi_models_set_index_dtype(model, model_args->index_dtype);
     if (!kvpi_args_given(args, "--state-dtype"))
         size->state_dtype = model->state_dtype;
     if (!kv_dtype_given && model->unknown_kv_dtype[0] != '\0')

@@ -18,7 +18,8 @@ typedef struct kvpi_model_args {
     const char *model_name;
     const char *config_path;
     const kvpi_device *device;
-    const char *list; /* where the names are listed, for messages: "--list" */
+    kvpi_dtype index_dtype; /* if it was asked for */
+    const char *list;       /* where the names are listed, for messages: "--list" */
 } kvpi_model_args;
 
 /* Set the defaults: one accelerator, 16 tokens a block, 90 % of the memory. */
@@ -50,6 +51,13 @@ void kvpi_model_args_init(kvpi_model_args *model_args, const char *list);
             "of KV: bf16, f16, f32, fp8, int8, nvfp4, mxfp4, q8_0,\nq4_0, k8v4" more,              \
             kvpi_model_args_dtype, .at = offsetof(type, m.size.kv_dtype),                          \
                                    .choices = kvpi_models_kv_dtypes                                \
+    }
+#define KVPI_MODEL_INDEX_DTYPE(type, m)                                                            \
+    {                                                                                              \
+        "--index-dtype", "TYPE",                                                                   \
+            "of an indexer's keys: bf16, fp8, mxfp4 (default: what\ngoes with --dtype)",           \
+            kvpi_model_args_dtype, .at = offsetof(type, m.index_dtype),                            \
+                                   .choices = kvpi_models_index_dtypes                             \
     }
 #define KVPI_MODEL_STATE_DTYPE(type, m)                                                            \
     {                                                                                              \

@@ -64,6 +64,7 @@ static const struct {
     {"nvfp4", KVPI_DTYPE_NVFP4},
     {"fp4", KVPI_DTYPE_NVFP4},
     {"mxfp4", KVPI_DTYPE_MXFP4},
+    {"w4a4", KVPI_DTYPE_NVFP4}, /* the type of 4 bits that activations have, too */
     {"awq", KVPI_DTYPE_INT4},
     {"gptq", KVPI_DTYPE_INT4},
     {"4bit", KVPI_DTYPE_INT4},

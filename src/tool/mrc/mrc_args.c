@@ -154,6 +154,7 @@ static const kvpi_args_option options_table[] = {
     KVPI_MODEL_TP(kvpi_mrc_args, model,
                   "tensor parallel over N of them (default 1); bytes are\nof one"),
     KVPI_MODEL_DTYPE(kvpi_mrc_args, model, "\n(default: the model's)"),
+    KVPI_MODEL_INDEX_DTYPE(kvpi_mrc_args, model),
     KVPI_MODEL_MEMORY(kvpi_mrc_args, model, "of it, for other than weights and KV (default 2GiB)"),
     {"--report", "FILE", "write a page with the curve, one HTML file", kvpi_args_text, AT(report),
      .title = "Output"},

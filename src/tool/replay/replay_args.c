@@ -164,6 +164,7 @@ static const kvpi_args_option options_table[] = {
                       kvpi_model_args_size_list),
     KVPI_MODEL_TP(kvpi_replay_args, model, "tensor parallel over N of them (default 1)"),
     KVPI_MODEL_DTYPE(kvpi_replay_args, model, "\n(default: the model's)"),
+    KVPI_MODEL_INDEX_DTYPE(kvpi_replay_args, model),
     KVPI_MODEL_STATE_DTYPE(kvpi_replay_args, model),
     KVPI_MODEL_MEMORY(kvpi_replay_args, model,
                       "of it, for other than weights and KV (default 2GiB)"),

@@ -85,6 +85,12 @@ static void add_parameters(kvpi_figures *to, const kvpi_model *model)
                       some ? json_boolean(!is_published(model)) : json_null());
     kvpi_figures_integer_if(to, known, "parameters_from_shape", count.total);
     kvpi_figures_integer_if(to, known, "active_parameters", count.active);
+    kvpi_figures_integer(to, "ngram_memory_layers", model->n_memory_layers);
+}
+
+static const char *index_name(const kvpi_size_report *report, const kvpi_models_kind *kind)
+{
+    return kvpi_models_dtypes[kvpi_models_index_dtype(kind, report->options->kv_dtype)];
 }
 
 static void add_options(kvpi_figures *to, const kvpi_size_report *report)
@@ -93,7 +99,9 @@ static void add_options(kvpi_figures *to, const kvpi_size_report *report)
     const kvpi_model *model = report->model;
     bool known =
         options->weights_bytes == 0 && kvpi_models_weighs(model) && model->unknown_dtype[0] == '\0';
+    const kvpi_models_kind *index = kvpi_models_find_index(model);
     kvpi_figures_text(to, "kv_dtype", kvpi_models_dtypes[options->kv_dtype]);
+    kvpi_figures_text(to, "index_dtype", index != NULL ? index_name(report, index) : NULL);
     kvpi_figures_text(to, "weights_dtype",
                       known ? kvpi_models_dtypes[options->weights_dtype] : NULL);
     kvpi_figures_integer(to, "tensor_parallel", options->tensor_parallel);
@@ -314,6 +322,9 @@ static void print_parameters(const kvpi_size_report *report, FILE *file)
             : is_published(model)    ? "published"
             : model->parameters != 0 ? "as announced"
                                      : "estimate, from the config's shapes");
+    if (model->n_memory_layers > 0)
+        kvpi_size_row(file, "n-gram memory", kvpi_text_count(model->n_memory_layers),
+                      "layers have tables, not in the weights");
     if (known && model->experts.n_experts > 0)
         kvpi_size_row(file, "active", kvpi_text_count(parameters.active),
                       "%" PRIu32 " of %" PRIu32 " experts a token; estimate",
@@ -329,6 +340,11 @@ static void describe_kind(const kvpi_size_report *report, const kvpi_models_kind
         snprintf(text, n_bytes, "%s: one state a sequence", report->model->state_kind);
     else if (kind->keeps == KVPI_KEEPS_INPUTS)
         snprintf(text, n_bytes, "inputs of %s tokens, while it runs", window.of);
+    else if (kind->keeps == KVPI_KEEPS_INDEX && kind->entry_tokens > 1)
+        snprintf(text, n_bytes, "keep a key for %" PRIu32 " tokens, in %s", kind->entry_tokens,
+                 index_name(report, kind));
+    else if (kind->keeps == KVPI_KEEPS_INDEX)
+        snprintf(text, n_bytes, "keep a key for each token, in %s", index_name(report, kind));
     else if (kind->recomputed)
         snprintf(text, n_bytes, "see the last %s tokens, not cached", window.of);
     else if (kind->chunked)
@@ -339,11 +355,9 @@ static void describe_kind(const kvpi_size_report *report, const kvpi_models_kind
     else if (kind->window_tokens > 0)
         snprintf(text, n_bytes, "keep the last %s tokens", window.of);
     else if (kind->entry_tokens > 1)
-        snprintf(text, n_bytes, "keep %s for %" PRIu32 " tokens",
-                 kind->keeps == KVPI_KEEPS_INDEX ? "a key" : "an entry", kind->entry_tokens);
+        snprintf(text, n_bytes, "keep an entry for %" PRIu32 " tokens", kind->entry_tokens);
     else
-        snprintf(text, n_bytes,
-                 kind->keeps == KVPI_KEEPS_INDEX ? "keep a key for each token" : "keep all tokens");
+        snprintf(text, n_bytes, "keep all tokens");
 }
 
 static void print_model(const kvpi_size_report *report, FILE *file)
@@ -397,7 +411,7 @@ static void describe_bytes(const kvpi_size_report *report, const kvpi_models_kin
         values = (uint64_t)(heads > 0 ? heads : 1) * (kind->k_dim + kind->v_dim);
     int used = 0;
     if (bytes % values != 0)
-        used = snprintf(text, n_bytes, "%" PRIu32 " layers x %" PRIu64 " B, scales included",
+        used = snprintf(text, n_bytes, "%" PRIu32 " layers x %" PRIu64 " B with scales",
                         kind->n_layers, bytes);
     else if (kind->keeps != KVPI_KEEPS_HEADS)
         used = snprintf(text, n_bytes, "%" PRIu32 " layers x %" PRIu64 " values x %" PRIu64 " B",
@@ -412,16 +426,19 @@ static void describe_bytes(const kvpi_size_report *report, const kvpi_models_kin
             "%" PRIu32 " layers x %" PRIu32 " heads x (%" PRIu32 " + %" PRIu32 ") x %" PRIu64 " B",
             kind->n_layers, heads > 0 ? heads : 1, kind->k_dim, kind->v_dim, bytes / values);
     if (kind->entry_tokens > 1)
-        snprintf(text + used, n_bytes - (size_t)used, " / %" PRIu32, kind->entry_tokens);
+        snprintf(text + used, n_bytes - (size_t)used, ", of %" PRIu32 " tokens",
+                 kind->entry_tokens);
 }
 
 static void print_kinds(const kvpi_size_report *report, FILE *file)
 {
     const kvpi_model *model = report->model;
     const kvpi_size_options *options = report->options;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < model->n_kinds; i++)
+    uint32_t n = 0, n_rows = 0;
+    for (uint32_t i = 0; i < model->n_kinds; i++) {
         n += model->kinds[i].keeps <= KVPI_KEEPS_LATENT && !model->kinds[i].recomputed;
+        n_rows += model->kinds[i].keeps <= KVPI_KEEPS_INDEX && !model->kinds[i].recomputed;
+    }
     for (uint32_t i = 0; i < model->n_kinds; i++) {
         const kvpi_models_kind *kind = &model->kinds[i];
         char formula[120];
@@ -439,6 +456,10 @@ static void print_kinds(const kvpi_size_report *report, FILE *file)
                                                                      options->kv_dtype)),
             "%s", formula);
     }
+    if (n_rows > 1)
+        kvpi_size_row(file, "token, all", kvpi_text_count(report->size->token_bytes), "%s%s",
+                      report->size->has_entries ? "entries by their share" : "together",
+                      kvpi_size_windowed(model) > 0 ? "; inside the windows" : "");
 }
 
 static void print_sequence(const kvpi_size_report *report, FILE *file)
@@ -591,7 +612,9 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
 /* Which lines another engine would have, too. */
 static void print_whose(const kvpi_size_report *report, FILE *file)
 {
-    fputs("\nThe model's: token, state, context. kvpager's: block, sequence, what fits.\n", file);
+    fputs("\nThe model's: token, entry, index key, state, context.\n"
+          "kvpager's: block, sequence, what fits.\n",
+          file);
     if (report->size->has_entries)
         fputs("Its blocks count entries of several tokens as bytes a token.\n", file);
 }

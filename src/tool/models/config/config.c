@@ -107,6 +107,15 @@ static json_int_t read_groups(const json_t *object, bool *is_float)
     return 0;
 }
 
+/* DeepSeek V4: its fp8 files have experts of 4 bits. */
+static bool has_fp4_experts(const kvpi_entries *reader, const json_t *object)
+{
+    const char *type = json_string_value(json_object_get(object, "expert_dtype"));
+    if (type == NULL)
+        type = json_string_value(kvpi_entries_get_outer(reader, "expert_dtype"));
+    return type != NULL && strcmp(type, "fp4") == 0;
+}
+
 /* How the weights were quantised; a way that is not known leaves them unknown. */
 static void read_quantization(const kvpi_entries *reader, kvpi_model *model)
 {
@@ -127,7 +136,7 @@ static void read_quantization(const kvpi_entries *reader, kvpi_model *model)
         bits = 4, is_float = true;
     if ((method != NULL && (strcmp(method, "fp8") == 0 || strcmp(method, "fbgemm_fp8") == 0)) ||
         (algorithm != NULL && strcmp(algorithm, "FP8") == 0))
-        model->weights_dtype = KVPI_DTYPE_FP8;
+        model->weights_dtype = has_fp4_experts(reader, object) ? KVPI_DTYPE_MXFP4 : KVPI_DTYPE_FP8;
     else if (method != NULL && strcmp(method, "mxfp4") == 0)
         model->weights_dtype = KVPI_DTYPE_MXFP4;
     else if (bits == 4)
@@ -315,7 +324,8 @@ static int add_kinds(const kvpi_entries *reader, const parts *of, kvpi_model *mo
 
 static int read_hidden(const kvpi_entries *reader, uint32_t *hidden)
 {
-    static const char *const keys[] = {"hidden_size", "n_embd", "d_model", NULL};
+    static const char *const keys[] = {"hidden_size", "n_embd",  "d_model",
+                                       "embed_dim",   "emb_dim", NULL};
     return kvpi_entries_read_whole(reader, kvpi_entries_name(reader, keys), 1,
                                    KVPI_MODELS_MAX_HIDDEN, hidden);
 }
@@ -367,6 +377,8 @@ static int read_model(const kvpi_entries *reader, kvpi_model *model)
     if (status == 0) {
         if (of->layers.recomputed) /* DeepSeek V4.1 is trained for it */
             model->kv_dtype = KVPI_DTYPE_NVFP4;
+        model->n_memory_layers =
+            (uint32_t)json_array_size(kvpi_entries_get(reader, "engram_layer_ids"));
         kvpi_experts_read(reader, &of->layers, model);
         read_quantization(reader, model);
         read_kv_scheme(reader, model);

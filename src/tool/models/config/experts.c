@@ -45,6 +45,7 @@ static int read_mlp(const kvpi_entries *reader, kvpi_models_mlp *mlp)
                                          "dense_intermediate_size",
                                          "intermediate_size",
                                          "ffn_hidden_size",
+                                         "ffn_dim",
                                          "n_inner",
                                          NULL};
     static const char *const vocabs[] = {"vocab_size", "padded_vocab_size", NULL};

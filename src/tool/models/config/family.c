@@ -22,6 +22,8 @@ static const kvpi_family families[] = {
     {.model_type = "cohere", .tied = true},
     {.model_type = "cohere2", .window = 4096, .pattern = 4, .tied = true},
     {.model_type = "gpt_oss", .kv_heads = 8, .head_dim = 64, .window = 128, .pattern = 2},
+    {.model_type = "kosmos_2_text_model", .tied = true, .ungated = true},
+    {.model_type = "kosmos_2_5_text_model", .tied = true, .ungated = true},
     {.model_type = "llama4_text",
      .q_heads = 40,
      .kv_heads = 8,
@@ -33,7 +35,6 @@ static const kvpi_family families[] = {
     {.model_type = "mixtral", .kv_heads = 8},
     {.model_type = "glm4_moe", .head_dim = 128},
     {.model_type = "glm4v_moe_text", .head_dim = 128},
-    {.model_type = "qwen3_moe", .head_dim = 128},
     {.model_type = "qwen3_omni_moe_text", .head_dim = 128},
     {.model_type = "falcon", .ungated = true},
     {.model_type = "apertus", .ungated = true},
@@ -57,6 +58,7 @@ static const kvpi_family families[] = {
     {.model_type = "phi", .ungated = true},
     {.model_type = "qwen3_next", .kv_heads = 2, .head_dim = 256, .gated_attention = true},
     {.model_type = "starcoder2", .ungated = true},
+    {.model_type = "xglm", .tied = true, .ungated = true},
     {.model_type = "zamba2", .tied = true},
 };
 

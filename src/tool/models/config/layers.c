@@ -427,8 +427,8 @@ static int read_kinds(const kvpi_entries *reader, const kvpi_recurrent *recurren
 
 static int read_count(const kvpi_entries *reader, kvpi_layers *out)
 {
-    static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers",
-                                         NULL};
+    static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers",
+                                         "num_layers",        "layers",  NULL};
     const json_t *list = kvpi_entries_get(reader, kvpi_entries_name(reader, lists));
     const json_t *letters = kvpi_entries_get(reader, "hybrid_override_pattern");
     const char *key = kvpi_entries_name(reader, counts);
@@ -512,7 +512,9 @@ static int read_shared(const kvpi_entries *reader, kvpi_layers *out)
         kvpi_entries_need_array(reader, "kv_source_layers", out->n, false) == NULL)
         return -1;
     if (n_shared == out->n)
-        return kvpi_entries_wrong(reader, "%snum_kv_shared_layers is %" PRIu32 ": all layers",
+        return kvpi_entries_wrong(reader,
+                                  "%snum_kv_shared_layers is %" PRIu32 ": all layers, which "
+                                  "keep nothing of their own",
                                   reader->part, n_shared);
     out->recomputed = kvpi_entries_is_set(ids) && out->compressed;
     for (uint32_t i = 0; i < out->n; i++)

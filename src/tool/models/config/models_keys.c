@@ -31,7 +31,8 @@ static const struct {
     {"hybrid_layer_ids", "some layers are state-space layers"},
     {"attn_layer_indices", "some layers are state-space layers"},
     {"attn_layer_period", "some layers are state-space layers"},
-    {"mamba_d_state", "some layers are state-space layers"},
+    {"mamba_d_state", "some layers are state-space layers, and no list says which attend "
+                      "(layer_types, attn_layer_indices)"},
     {"mamba_d_ssm", "some layers are state-space layers"},
     {"mb_per_layer", "some layers are state-space layers"},
     {"linear_attn_config", "some layers are linear attention"},
@@ -42,7 +43,6 @@ static const struct {
     {"lru_width", "some layers are recurrent"},
     {"block_types", "some layers are recurrent"},
     {"hyena_layer_idxs", "some layers are convolutions"},
-    {"cca_time0", "some layers keep the state of convolutions"},
     {"cross_attention_layers", "some layers attend to an image"},
     {"kv_reuse_group", "layers share one KV"},
     {"use_cla", "layers share one KV"},
@@ -198,6 +198,20 @@ static bool is_known(const char *key)
     return false;
 }
 
+/* Models that attend to nothing. */
+static int check_recurrent_only(const kvpi_entries *reader)
+{
+    static const char *const types[] = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"};
+    const char *type = kvpi_entries_model_type(reader);
+    for (size_t i = 0; i < COUNT(types); i++)
+        if (strcmp(types[i], type) == 0)
+            return kvpi_entries_wrong(reader,
+                                      "model_type is \"%s\", whose layers keep a state and no KV: "
+                                      "this command counts states beside blocks of KV",
+                                      type);
+    return 0;
+}
+
 static int check_telling(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
     json_t *object = (json_t *)reader->object; /* only read */
@@ -239,6 +253,8 @@ static int check_layers(const kvpi_entries *reader)
 
 int kvpi_keys_check(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
 {
+    if (check_recurrent_only(reader) != 0)
+        return -1;
     for (size_t i = 0; i < COUNT(refused_keys); i++)
         if (strcmp(refused_keys[i].key, "use_cla") == 0 &&
             kvpi_entries_get(reader, "cla_share_factor") != NULL)
@@ -253,6 +269,12 @@ int kvpi_keys_check(const kvpi_entries *reader, const kvpi_recurrent *recurrent)
     if (cross)
         return kvpi_entries_wrong(
             reader, "is_encoder_decoder is true: cross-attention, which this command cannot count");
+    if (kvpi_entries_get(reader, "decoder_layers") != NULL &&
+        kvpi_entries_get(reader, "num_hidden_layers") == NULL)
+        return kvpi_entries_wrong(reader,
+                                  "has \"%sdecoder_layers\": they attend to an encoder, too, which "
+                                  "this command cannot count",
+                                  reader->part);
     if (check_layers(reader) != 0)
         return -1;
     return check_telling(reader, recurrent);

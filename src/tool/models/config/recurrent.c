@@ -9,6 +9,7 @@
  *   short convolution     conv_L_cache; of keys, values and outputs: sconv_kernel_size
  *   lightning attention   attn_type_list with a 0; lightning_nkv; MiniMax's layer_types
  *   RG-LRU                lru_width
+ *   ZAYA's convolutions   cca_time0
  *
  * A state has two parts (models.h): a matrix for each head, and the last inputs of a convolution of
  * k steps, which needs k - 1 of them.
@@ -22,6 +23,7 @@
  *   of keys and outputs   KV heads, 1             -                  key and value, 2 x hidden
  *   lightning attention   heads                   size x size        -
  *   RG-LRU                channels                1                  1
+ *   ZAYA's convolutions   KV heads                -                  see read_zaya
  *
  * Parameters are those of a layer's matrices, convolutions left out.
  */
@@ -246,6 +248,24 @@ static int read_rg_lru(const kvpi_entries *reader, uint64_t hidden, kvpi_recurre
     return read_kernel(reader, "conv1d_width", s);
 }
 
+/* The last queries and keys of a token's two convolutions, and half a value, which is of the token
+ * before. */
+static int read_zaya(const kvpi_entries *reader, uint64_t hidden, kvpi_recurrence *out)
+{
+    kvpi_models_state *s = &out->state;
+    uint32_t q_heads = 0, dim = 0, first = 0, second = 0;
+    (void)hidden;
+    if (need(reader, "num_attention_heads", max_heads, &q_heads) != 0 ||
+        need(reader, "num_key_value_heads", max_heads, &s->heads) != 0 ||
+        need(reader, "head_dim", max_dim, &dim) != 0 ||
+        need(reader, "cca_time0", MAX_KERNEL, &first) != 0 ||
+        need(reader, "cca_time1", MAX_KERNEL, &second) != 0)
+        return -1;
+    s->conv_of_head = (first + second - 2) * (q_heads / s->heads + 1) * dim + dim / 2;
+    s->conv_steps = 1;
+    return 0;
+}
+
 /* -------------------------------------------------------------------------------------- kinds */
 
 static const kvpi_recurrent kinds[] = {
@@ -309,6 +329,10 @@ static const kvpi_recurrent kinds[] = {
      .key = "lru_width",
      .known = {"lru_width", "block_types", "attention_window_size"},
      .read = read_rg_lru},
+    {.title = "CCA convolutions",
+     .key = "cca_time0",
+     .known = {"cca_time"},
+     .read = read_zaya},
     {.title = "lightning attention",
      .key = "linear_attn_alpha_factor",
      .known = {"linear_attn_", "full_attn_"},

@@ -66,8 +66,8 @@ static int check_heads(const kvpi_entries *reader, const kvpi_width *w, const ch
 
 static int read_heads(const kvpi_entries *reader, kvpi_width *w)
 {
-    static const char *const keys[] = {"num_attention_heads", "n_head", "n_heads", "num_heads",
-                                       NULL};
+    static const char *const keys[] = {"num_attention_heads", "n_head",          "n_heads",
+                                       "num_heads",           "attention_heads", NULL};
     const bool older = kvpi_entries_get(reader, "num_hidden_layers") == NULL;
     w->q_heads = reader->family->q_heads;
     w->kv_heads = reader->family->kv_heads;
