@@ -78,7 +78,7 @@ static void print_part(const kvpi_reasons *why, size_t i, uint64_t all, FILE *fi
     char meaning[160];
     int n = snprintf(meaning, sizeof meaning, "%s of the input: %s",
                      kvpi_text_percent(why->tokens[i], all).of, words[i].meaning);
-    if (why->model != NULL && i != KVPI_REASON_HIT && n > 0)
+    if (why->model != NULL && i != KVPI_REASON_HIT && why->tokens[i] > 0 && n > 0)
         snprintf(meaning + n, sizeof meaning - (size_t)n, "; prefill %s",
                  kvpi_text_duration(why->prefill_ns[i]).of);
     kvpi_text_row(file, words[i].label, kvpi_text_count(why->tokens[i]), meaning);
