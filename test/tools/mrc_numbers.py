@@ -68,6 +68,38 @@ def check_policies():
         check("learned" not in run("mrc", "--sizes", "3", *words).stdout.decode())
 
 
+def verdict_of(point, most):
+    """By the definition in docs/COMMAND.md."""
+    lru, learned = point["hit_ratio"], point["learned_hit_ratio"] or 0
+    if most < 0.02:
+        return "sharing", most
+    if most - lru < 0.02:
+        return "enough", most - lru
+    if learned - lru >= 0.02:
+        return "policy", learned - lru
+    return "capacity", most - lru
+
+
+def check_verdicts(folder):
+    """Each outcome, as it follows from the other figures."""
+    path, seen = os.path.join(folder, "verdict.jsonl"), {}
+    for ids, policy in [(lambda i: [3 * i, 3 * i + 1], "lru"), (lambda i: [i % 45], "lru,optimum"),
+                        (lambda i: [i % 45, 100 + i % 45], "lru,learned")]:
+        with open(path, "w", encoding="utf-8") as file:
+            for i in range(1800):
+                file.write(mooncake(i, 600 if len(ids(i)) == 2 else 512, 0, ids(i)))
+        words = ["--block-tokens", 512, "--sizes", "31,44,91,200", "--policy", policy, path]
+        done = json.loads(run("mrc", "--json", *words).stdout)
+        text = run("mrc", *words).stdout.decode()
+        for point in done["sizes"]:
+            word, ratio = verdict_of(point, done["curve"][-1][1])
+            check_equal(point["verdict"], word, policy, point)
+            check(abs(point["verdict_ratio"] - ratio) < 1e-9, policy, point)
+            check(f"{point['blocks']:,}  {word:8}  {100 * ratio:5.2f} %" in text, word, text)
+            seen[word] = seen.get(word, 0) + 1
+    check_equal(sorted(seen), ["capacity", "enough", "policy", "sharing"])
+
+
 def check_device():
     """The accelerator's size is shown, whatever others are; or the report says why not."""
     l4 = ["--model", "llama-3.1-8b", "--device", "l4"]
@@ -144,6 +176,7 @@ def main():
     with directory() as folder:
         check_small_sizes(folder)
         check_accelerators(folder)
+        check_verdicts(folder)
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
     # C takes the block of B, which was used longest ago, or, first in, first out, that of A.

@@ -4,6 +4,7 @@
  *   what was read
  *   counts       label, value, what it means
  *   sizes        one row each: LRU beside what else is shown
+ *   verdict      for each size what holds hits back
  *   what memory buys
  *
  * Nothing is wider than 80 columns, except a long file name.
@@ -78,6 +79,40 @@ static void add_rounded(kvpi_figures *to, const char *key, double number)
     kvpi_figures_integer_if(to, number != KVPI_MRC_NONE, key, (uint64_t)llround(number));
 }
 
+/* What is less than this share of the input is not worth a change. */
+#define WORTH 0.02
+
+/* What holds hits back at a size, and the share of the input that it costs. */
+typedef struct verdict {
+    const char *word;
+    double ratio;
+} verdict;
+
+/* Of a policy that is not implemented, such as the optimum, nobody can have the hits: it is more
+ * memory then that helps. */
+static verdict judge(const kvpi_mrc_report *report, const kvpi_mrc_point *point)
+{
+    double most =
+        kvpi_mrc_ratio(report, kvpi_mrc_lru_at(report->curve, report->curve->enough_blocks).tokens);
+    double lru = kvpi_mrc_ratio(report, point->lru.tokens);
+    double learned =
+        point->learned_tokens == KVPI_MRC_NONE ? 0 : kvpi_mrc_ratio(report, point->learned_tokens);
+    if (most < WORTH)
+        return (verdict){"sharing", most};
+    if (most - lru < WORTH)
+        return (verdict){"enough", most - lru};
+    if (learned - lru >= WORTH)
+        return (verdict){"policy", learned - lru};
+    return (verdict){"capacity", most - lru};
+}
+
+static void add_verdict(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
+{
+    verdict found = judge(report, at);
+    kvpi_figures_text(to, "verdict", found.word);
+    kvpi_figures_real(to, "verdict_ratio", found.ratio);
+}
+
 static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
 {
     kvpi_figures_open(to, NULL);
@@ -93,6 +128,7 @@ static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvp
     add_ratio(to, report, "optimum_hit_ratio", at->optimum_tokens);
     add_rounded(to, "learned_hit_tokens", at->learned_tokens);
     add_ratio(to, report, "learned_hit_ratio", at->learned_tokens);
+    add_verdict(to, report, at);
     kvpi_figures_close(to);
 }
 
@@ -272,6 +308,31 @@ static void print_points(const kvpi_mrc_report *report, FILE *file)
         fputs("  +- one standard error, of the sample\n", file);
 }
 
+static const struct {
+    const char *word;
+    const char *meaning; /* behind the points */
+} meanings[] = {
+    {"sharing", "are hit with unlimited memory: prompts share nothing"},
+    {"enough", "more are hit with unlimited memory"},
+    {"policy", "more are hit with --policy learned"},
+    {"capacity", "more are hit with unlimited memory"},
+};
+
+static void print_verdicts(const kvpi_mrc_report *report, FILE *file)
+{
+    fprintf(file,
+            "\nVerdict: what holds hits back; less than %g %% of the input counts as nothing\n",
+            100 * WORTH);
+    for (size_t i = 0; i < report->n_points; i++) {
+        verdict found = judge(report, &report->points[i]);
+        size_t k = 0;
+        while (strcmp(meanings[k].word, found.word) != 0)
+            k++;
+        fprintf(file, "%13s  %-8s  %5.2f %% %s\n", kvpi_text_count(report->points[i].blocks).of,
+                found.word, 100 * found.ratio, meanings[k].meaning);
+    }
+}
+
 static void print_shares(const kvpi_mrc_report *report, FILE *file)
 {
     double most = kvpi_mrc_lru_at(report->curve, report->curve->enough_blocks).tokens;
@@ -298,6 +359,7 @@ void kvpi_mrc_report_print(const kvpi_mrc_report *report, const json_t *figures,
     print_head(report, file);
     print_counts(report, figures, file);
     print_points(report, file);
+    print_verdicts(report, file);
     print_shares(report, file);
     kvpi_mrc_report_tiers_print(report, file);
 }

@@ -83,11 +83,12 @@ function drawSizes() {
   const error = (s) => (result.sample_rate < 1 ? ` \u00b1 ${(100 * s.hit_ratio_error).toFixed(2)}`
     : "");
   table(card, ["#Blocks", result.token_bytes ? "#Memory" : "#Tokens", "#LRU", "#FIFO", "#Optimum",
-    "#Learned"],
+    "#Learned", "Holds hits back", "#By"],
     result.sizes.map((s) => [count(s.blocks) + (s.blocks === result.device_blocks ? " *" : ""),
       s.memory_bytes ? bytes(s.memory_bytes) : count(s.blocks * result.block_tokens),
       percent(s.hit_ratio) + error(s), optional(s.fifo_hit_ratio),
-      optional(s.optimum_hit_ratio), optional(s.learned_hit_ratio)]));
+      optional(s.optimum_hit_ratio), optional(s.learned_hit_ratio),
+      s.verdict, percent(s.verdict_ratio)]));
   if (result.device_blocks)
     add(card, "p", `* what the model leaves of ${result.device}`, "soft");
   const shares_ = add(section("What memory buys",
