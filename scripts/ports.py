@@ -302,7 +302,7 @@ def for_aarch64(work, cc):
 
 @port("aarch64", "cross-compiled for aarch64 Linux (clang of zig), the whole library; not run")
 def aarch64(work):
-    cc = zig_compiler(work, "aarch64-linux-gnu")
+    cc = zig_compiler(work, "aarch64-linux-gnu.2.28")  # memfd_create: 2.27
     work.build(*for_aarch64(work, cc), "-DCMAKE_C_COMPILER_LAUNCHER=")
     if "AArch64" not in work.run("readelf", "-h", work.path("build", "libkvpager.so")):
         raise Failed("the library is not for aarch64")
