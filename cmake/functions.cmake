@@ -107,11 +107,11 @@ function(kvp_may_combine out)
   set(${out} ${KVP_HAVE_LTO} PARENT_SCOPE)
 endfunction()
 
-# kvp_combine_objects(objects out): sets `out` to what the libraries are made of.
+# kvp_combine_objects(objects out): sets `out` to what the libraries of a wing are made of.
 #
-# In a release build with gcc the object files are optimised as one and become a single ordinary
-# object. So both libraries get inlining across files, and whoever links libkvpager.a needs neither
-# our compiler nor link-time optimisation. Elsewhere the objects are used as they are.
+# In a release build with gcc the object files of the wing are optimised as one and become a single
+# ordinary object. So the libraries get inlining across files, and a program that links libkvpager.a
+# needs neither our compiler nor link-time optimisation. Elsewhere the objects are used as they are.
 function(kvp_combine_objects objects out)
   set(${out} "$<TARGET_OBJECTS:${objects}>" PARENT_SCOPE)
   kvp_may_combine(may)
@@ -129,14 +129,14 @@ function(kvp_combine_objects objects out)
   if(CMAKE_SYSROOT)
     list(APPEND release_flags "--sysroot=${CMAKE_SYSROOT}")
   endif()
-  set(combined "${PROJECT_BINARY_DIR}/kvpager_combined.o")
+  string(REGEX REPLACE "_objects$" "_combined.o" combined "${PROJECT_BINARY_DIR}/${objects}")
   add_custom_command(
       OUTPUT "${combined}"
       COMMAND "${CMAKE_C_COMPILER}" ${release_flags} ${flags} -flto-partition=one -fPIC
               -nostdlib -r -flinker-output=nolto-rel
               -o "${combined}" "$<TARGET_OBJECTS:${objects}>"
       DEPENDS "$<TARGET_OBJECTS:${objects}>"
-      COMMENT "Optimising the library as one object"
+      COMMENT "Optimising ${objects} as one object"
       COMMAND_EXPAND_LISTS VERBATIM)
   set_source_files_properties("${combined}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   # Makefiles know the object files in the objects' own part only: that part is to be made first.

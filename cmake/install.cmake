@@ -1,11 +1,11 @@
-# What an embedder finds: headers, both libraries, the command, and how to find them.
+# What an embedder finds: headers, libraries, the command, and how to find them.
 
 include(CMakePackageConfigHelpers)
 
 kvp_list_headers(public_headers)
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
 install(FILES include/kvpager/kvpager.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
-install(TARGETS kvpager_static kvpager_shared EXPORT kvpagerTargets
+install(TARGETS kvpager_static ${KVP_SHARED_LIBRARIES} EXPORT kvpagerTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 # --strip is for programs and shared libraries; the archive keeps its symbols and loses the rest.
@@ -67,3 +67,7 @@ list(TRANSFORM KVP_SYSTEM_LIBRARIES PREPEND "-l" OUTPUT_VARIABLE pc_private)
 list(JOIN pc_private " " pc_private)
 configure_file(cmake/kvpager.pc.in "${PROJECT_BINARY_DIR}/kvpager.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/kvpager.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+if(TARGET kvpager_data)
+  configure_file(cmake/kvpager-data.pc.in "${PROJECT_BINARY_DIR}/kvpager-data.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/kvpager-data.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

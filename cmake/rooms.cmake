@@ -1,33 +1,55 @@
-# The rooms of the library that a build may leave out. The core is always there: the cache, hashes,
-# metadata, snapshots, events, and the recorder of operation logs.
+# The wings of the library, their rooms, and the rooms that a build may leave out. scripts/structure.py
+# reads the lists that begin with folders_, headers_ and wing_.
 #
-# For each switch: what else it needs, its sources (globs below src), its public headers (below
+# libkvpager is what an engine embeds: the cache, hashes, metadata, snapshots, events, the recorder of
+# operation logs, which are always there, and the rooms of the wing core. libkvpager_data, the wing data,
+# is there if one of its rooms is; it uses what libkvpager's headers say. libkvpager_store is the third.
+
+set(folders_core core sched oplog)
+set(folders_data memory attention transfer wire)
+set(folders_store store spill)
+set(headers_core all.h cache.h config.h drop.h events.h hash.h inspect.h kvpager.h lend.h meta.h policy.h
+                 quotas.h recording.h recover.h seed.h snapshot.h states.h stats.h steps.h swap.h trees.h
+                 types.h windows.h)
+set(headers_store identity.h spill.h store.h) # cmake/store.cmake installs them
+
+# For each switch: its wing, what else it needs, its sources (globs below src), its public headers (below
 # include/kvpager), and the beginnings of the paths by which other files include it.
 
 option(KVP_ATTENTION "Attention and rotary embedding on the CPU" ON)
 option(KVP_MEMORY "Memory for KV and the copy engine" ON)
-option(KVP_SCHED "The scheduler, and messages to worker processes" ON)
+option(KVP_SCHED "The scheduler" ON)
 option(KVP_TRANSFER "Sequences that move between processes" ON)
+option(KVP_WIRE "Messages to worker processes" ON)
 option(KVP_OPLOG "Reading, replaying and shrinking operation logs (the core writes them)" ON)
 
-set(KVP_SWITCHES ATTENTION MEMORY SCHED TRANSFER OPLOG)
+set(KVP_SWITCHES ATTENTION MEMORY SCHED TRANSFER WIRE OPLOG)
+set(wing_ATTENTION data)
+set(wing_MEMORY data)
+set(wing_SCHED core)
+set(wing_TRANSFER data)
+set(wing_WIRE data)
+set(wing_OPLOG core)
 set(needs_ATTENTION MEMORY)
 set(needs_TRANSFER MEMORY)
 set(sources_core "core/*/*.c" base/base.c base/types.c base/why.c "base/platform/*.c")
-set(sources_ATTENTION "attention/*.c" "attention/*/*.c" "attention/kernels/*/*.c")
-set(sources_MEMORY "memory/*.c" "memory/copy/*.c" "base/pages/*.c")
-set(sources_SCHED "sched/*.c" "wire/*.c")
+set(sources_ATTENTION "attention/*.c" "attention/*/*.c" "attention/kernels/*/*.c" base/team.c)
+set(sources_MEMORY "memory/*.c" "memory/copy/*.c" "base/pages/*.c" base/team.c)
+set(sources_SCHED "sched/*.c")
 set(sources_TRANSFER "transfer/*.c" "base/checksum*.c")
+set(sources_WIRE "wire/*.c")
 set(sources_OPLOG "oplog/*.c")
 set(headers_ATTENTION attention.h)
 set(headers_MEMORY memory.h)
-set(headers_SCHED sched.h wire.h)
+set(headers_SCHED sched.h)
 set(headers_TRANSFER transfer.h)
+set(headers_WIRE wire.h)
 set(headers_OPLOG oplog.h)
 set(includes_ATTENTION attention/)
 set(includes_MEMORY memory/ base/pages)
-set(includes_SCHED sched/ wire/)
+set(includes_SCHED sched/)
 set(includes_TRANSFER transfer/ base/checksum)
+set(includes_WIRE wire/)
 set(includes_OPLOG oplog/)
 
 foreach(switch ${KVP_SWITCHES})
@@ -45,48 +67,54 @@ if(KVP_TRANSFER AND CMAKE_C_BYTE_ORDER STREQUAL "BIG_ENDIAN")
                       "bytes in the wrong order. Leave it out (-DKVP_TRANSFER=OFF)")
 endif()
 
-# kvp_list_sources(out): the library's sources. The threads serve memory and attention.
-function(kvp_list_sources out)
-  set(patterns ${sources_core})
+# kvp_list_sources(wing out): a wing's sources, none if all its rooms are left out. What both wings use
+# of base is the core's here; libkvpager_data has a hidden copy, KVP_SHARED_SOURCES.
+set(KVP_SHARED_SOURCES src/base/why.c)
+function(kvp_list_sources wing out)
+  set(patterns ${sources_${wing}})
   foreach(switch ${KVP_SWITCHES})
-    if(KVP_${switch})
+    if(KVP_${switch} AND wing_${switch} STREQUAL wing)
       list(APPEND patterns ${sources_${switch}})
     endif()
   endforeach()
-  if(KVP_MEMORY OR KVP_ATTENTION)
-    list(APPEND patterns base/team.c)
+  set(sources)
+  if(patterns)
+    list(TRANSFORM patterns PREPEND "${PROJECT_SOURCE_DIR}/src/")
+    file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   endif()
-  list(TRANSFORM patterns PREPEND "${PROJECT_SOURCE_DIR}/src/")
-  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   if(WIN32) # its sockets are others
     list(FILTER sources EXCLUDE REGEX "/src/transfer/(tcp|sockets)[.]c$")
   endif()
-  if(NOT sources MATCHES "/src/core/")
+  if(wing STREQUAL "core" AND NOT sources MATCHES "/src/core/")
     message(FATAL_ERROR "no sources in ${PROJECT_SOURCE_DIR}/src/core: the checkout is incomplete")
   endif()
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# Headers of libkvpager_store, which installs them itself: cmake/store.cmake.
-set(KVP_STORE_HEADERS store.h identity.h spill.h)
-
-# kvp_list_headers(out): libkvpager's public headers of what is built.
+# kvp_list_headers(out): the public headers of what is built, of libkvpager and libkvpager_data.
 function(kvp_list_headers out)
-  file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/*.h")
+  set(names ${headers_core})
+  set(known ${headers_core} ${headers_store})
   foreach(switch ${KVP_SWITCHES})
-    foreach(name ${headers_${switch}})
-      if(NOT EXISTS "${PROJECT_SOURCE_DIR}/include/kvpager/${name}")
-        message(FATAL_ERROR "cmake/rooms.cmake names ${name}, which is not there")
-      endif()
-      if(NOT KVP_${switch})
-        list(REMOVE_ITEM headers "${PROJECT_SOURCE_DIR}/include/kvpager/${name}")
-      endif()
-    endforeach()
+    list(APPEND known ${headers_${switch}})
+    if(KVP_${switch})
+      list(APPEND names ${headers_${switch}})
+    endif()
   endforeach()
-  foreach(name ${KVP_STORE_HEADERS})
-    list(REMOVE_ITEM headers "${PROJECT_SOURCE_DIR}/include/kvpager/${name}")
+  file(GLOB there CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include/kvpager"
+       "${PROJECT_SOURCE_DIR}/include/kvpager/*.h")
+  foreach(name ${there})
+    if(NOT name IN_LIST known)
+      message(FATAL_ERROR "include/kvpager/${name} is of no wing: cmake/rooms.cmake lists the headers of each")
+    endif()
   endforeach()
-  set(${out} ${headers} PARENT_SCOPE)
+  foreach(name ${known})
+    if(NOT name IN_LIST there)
+      message(FATAL_ERROR "cmake/rooms.cmake names ${name}, which is not in include/kvpager")
+    endif()
+  endforeach()
+  list(TRANSFORM names PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/")
+  set(${out} ${names} PARENT_SCOPE)
 endfunction()
 
 # What a build leaves out, as a pattern for the names that files include; empty: nothing.
@@ -122,7 +150,7 @@ function(kvp_can_build out)
         set(${out} FALSE PARENT_SCOPE)
         return()
       endif()
-      foreach(place "" "${PROJECT_SOURCE_DIR}/test" "${PROJECT_SOURCE_DIR}/test/common")
+      foreach(place "${folder}" "${PROJECT_SOURCE_DIR}/test" "${PROJECT_SOURCE_DIR}/test/common")
         if(EXISTS "${place}/${name}" AND NOT "${place}/${name}" IN_LIST seen)
           list(APPEND files "${place}/${name}")
         endif()

@@ -93,7 +93,7 @@ set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE
 # The static one is for tests, which see the internal headers.
 add_library(kvpager_store SHARED $<TARGET_OBJECTS:kvpager_store_objects>)
 add_library(kvpager_store_static STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kvpager_store_objects>)
-target_link_libraries(kvpager_store PUBLIC kvpager_shared)
+target_link_libraries(kvpager_store PUBLIC kvpager_data)
 target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
 foreach(library kvpager_store kvpager_store_static)
   kvp_publish_headers(${library})
@@ -116,7 +116,7 @@ if(TARGET lib)
 endif()
 
 if(KVP_INSTALL)
-  list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
+  list(TRANSFORM headers_store PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
        OUTPUT_VARIABLE store_headers)
   install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets

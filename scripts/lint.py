@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import structure
+import wings
 
 # ------------------------------------------------------------------- the rules, to be read and edited
 
@@ -342,7 +343,7 @@ def resolve(root, source, name, quoted):
     return None
 
 
-def check_includes(root, source):
+def check_includes(root, source, layout):
     allowed = next((may for files, may in MAY_INCLUDE if fits(source.path, [files])), None)
     stem = os.path.splitext(source.path)[0]
     stages = set()
@@ -355,7 +356,10 @@ def check_includes(root, source):
             if quoted:
                 yield number, f'"{name}" is no file of this tree'
             continue
-        if allowed is not None and path != stem + ".h" and not fits(path, allowed):
+        problem = layout.problem(source.path, path)
+        if problem is not None:
+            yield number, problem
+        elif allowed is not None and path != stem + ".h" and not fits(path, allowed):
             yield number, f"must not include {path}"
         if path in STAGES:
             stages.add(path)
@@ -484,12 +488,14 @@ def lint(root):
     findings += check_pages(root)
     findings += check_folders(source.path for source in sources)
     findings += structure.check(sources)
+    layout = wings.Wings(root)
+    findings += layout.check([source.path for source in sources])
     findings += check_cpp(root)
     for source in sources:
         for check in (check_title, check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
         findings += [(source.path, *finding) for finding in check_names(source, public_names)]
-        findings += [(source.path, *finding) for finding in check_includes(root, source)]
+        findings += [(source.path, *finding) for finding in check_includes(root, source, layout)]
     return findings
 
 
@@ -502,6 +508,13 @@ CLEAN = {
     "README.md": "# X 1\n\n[a](docs/A.md#a), [it](https://a.example/b#c)\n",
     "build/kvp_model-1-2.kvplog": "",
     "a.pyc": "",
+    "cmake/rooms.cmake": "# the wings\nset(folders_core core sched) # and base\nset(folders_data memory)\n"
+                         "set(headers_core types.h\n                 pool.h)\nset(wing_MEMORY data)\n"
+                         "set(headers_MEMORY memory.h)\n",
+    "include/kvpager/memory.h": '#include "types.h"\n',
+    "src/memory/copy.h": "#include <kvpager/memory.h>\n#include <kvpager/types.h>\n"
+                         '#include "base/team.h"\n',
+    "src/base/team.h": "#include <kvpager/types.h>\n",
     ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 480 make lint\n",
     "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
                                "typedef unsigned kvp_size; /* not a size_t */\n"
@@ -543,6 +556,15 @@ VIOLATIONS = [
      "must not include src/core/stages/pool.h"),
     ("tool to core", "src/tool/main.c", '#  include "core/stages/pool.h"\n', 1, "must not include"),
     ("sched to core", "src/sched/sched.c", "#include <core/stages/pool.h>\n", 1, "must not include"),
+    ("wing to wing", "src/sched/sched.c", '\n#include "memory/copy.h"\n', 2,
+     "libkvpager and libkvpager_data know each other by public headers"),
+    ("wing back to wing", "src/memory/copy.c", '#include "core/stages/pool.h"\n', 1,
+     "libkvpager_data and libkvpager know each other by public headers"),
+    ("a wing's later header", "src/sched/sched.c", "#include <kvpager/memory.h>\n", 1,
+     "libkvpager needs no libkvpager_data"),
+    ("a public header's later header", "include/kvpager/pool.h", '#include "memory.h"\n', 1,
+     "libkvpager needs no libkvpager_data"),
+    ("a header of no wing", "include/kvpager/other.h", "\n", 1, "is of no wing"),
     ("public to internal", "include/kvpager/pool.h", '#include "core/stages/pool.h"\n', 1,
      "must not include"),
     ("example to internal", "examples/a.c", '#include "../src/core/stages/pool.h"\n', 1,
@@ -615,12 +637,16 @@ def self_test():
         if len(found) != 1 or found[0][1] != line or part not in found[0][2]:
             print(f"self-test: {rule}: wanted {path}:{line}: ...{part}..., found {found}")
             failed += 1
+    found = lint_files({**CLEAN, "src/wire/wire.h": "\n"})
+    if len(found) != 1 or found[0][0] != "src/wire" or "is of no wing" not in found[0][2]:
+        print(f"self-test: a folder of no wing: {found}")
+        failed += 1
     full = {f"src/core/stages/s{n}.h": "" for n in range(MAX_FOLDER_FILES - 3)}
     found = [finding for finding in lint_files({**CLEAN, **full}) if finding[0] == "src/core/stages"]
     if len(found) != 1:
         print(f"self-test: a full folder: {found}")
         failed += 1
-    print(f"self-test: {len(VIOLATIONS) + 1} rules, {failed} failures")
+    print(f"self-test: {len(VIOLATIONS) + 2} rules, {failed} failures")
     return 1 if failed else 0
 
 

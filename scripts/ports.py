@@ -22,7 +22,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "TESTING.md")
 BEGIN, END = "<!-- ports: begin -->\n", "<!-- ports: end -->\n"
-ROOMS = ["ATTENTION", "MEMORY", "SCHED", "TRANSFER", "OPLOG"]
+ROOMS = ["ATTENTION", "MEMORY", "SCHED", "TRANSFER", "WIRE", "OPLOG"]
 PLAIN = ["-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_FUZZ=OFF"]
 TRIAL_SECONDS = 300  # what a newcomer is given for each way to have the library
 RUN_SECONDS = 60     # and for make run
@@ -191,12 +191,23 @@ def no_lto(work):
 # -------------------------------------------------------------------------------------- switches
 
 
-@port("core-only", "no attention, memory, sched, transfer, oplog: every test that is left")
+@port("core-only", "no attention, memory, sched, transfer, wire, oplog: every test that is left")
 def core_only(work):
     work.build(*[f"-DKVP_{room}=OFF" for room in ROOMS], "-DKVP_BUILD_TOOL=OFF",
                "-DKVP_BUILD_FUZZ=OFF", "-DKVP_CHECK=3", "-DCMAKE_BUILD_TYPE=Debug",
                "-DCMAKE_C_FLAGS_DEBUG=-O1")
     work.tests("--label-exclude", "^spin$")
+
+
+@port("wings", "libkvpager alone, and with libkvpager_data without stores: libraries, two unit tests and an example of each")
+def wings(work):
+    alone = {"core": (["ATTENTION", "MEMORY", "TRANSFER", "WIRE"], "unit_pool|unit_sched", "scheduler"),
+             "data": (["STORE"], "unit_memory|unit_wire", "transfer")}
+    for wing, (off, tests, example) in alone.items():
+        work.build(*[f"-DKVP_{name}=OFF" for name in off], "-DKVP_BUILD_FUZZ=OFF", "-DCMAKE_BUILD_TYPE=Debug",
+                   "-DCMAKE_C_FLAGS_DEBUG=-O1", folder=wing, targets=["lib", f"example_{example}"])
+        work.build_tests(tests, folder=wing)
+        work.tests("--tests-regex", f"^(exports|example_{example}|{tests})$", folder=wing)
 
 
 @port("switches", "each switch off by itself: everything is built, unit tests and examples run")
@@ -291,7 +302,7 @@ def for_aarch64(work, cc):
 
 @port("aarch64", "cross-compiled for aarch64 Linux (clang of zig), the whole library; not run")
 def aarch64(work):
-    cc = zig_compiler(work, "aarch64-linux-gnu")
+    cc = zig_compiler(work, "aarch64-linux-gnu.2.28")  # memfd_create: 2.27
     work.build(*for_aarch64(work, cc), "-DCMAKE_C_COMPILER_LAUNCHER=")
     if "AArch64" not in work.run("readelf", "-h", work.path("build", "libkvpager.so")):
         raise Failed("the library is not for aarch64")
@@ -347,7 +358,7 @@ def macos(work):
     work.build("-DCMAKE_SYSTEM_NAME=Darwin", "-DCMAKE_SYSTEM_PROCESSOR=arm64", f"-DCMAKE_C_COMPILER={cc}",
                "-DCMAKE_C_COMPILER_LAUNCHER=", "-DCMAKE_OSX_SYSROOT=", "-DCMAKE_BUILD_TYPE=Debug",
                "-DCMAKE_C_FLAGS_DEBUG=-O1", "-DKVP_BUILD_TESTS=OFF", "-DKVP_INSTALL=OFF", xxhash_alone(work),
-               targets=["kvpager_static", "kvpager_shared"])
+               targets=["kvpager_static", "kvpager_shared", "kvpager_data"])
     sources = os.path.join(ROOT, "scripts", "amalgamation.py")
     work.run(sys.executable, sources, work.folder)
     work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I", os.path.join(ROOT, "include"),
@@ -488,7 +499,7 @@ def compare_commands(work, linux, other, **env):
 
 def build_command(work, folder, *options, **env):
     work.build("-DKVP_BUILD_TOOL=ON", "-DKVP_STORE=OFF", "-DKVP_INSTALL=OFF", *PLAIN,
-               "-DKVP_BUILD_EXAMPLES=OFF", *options, targets=["kvpager_tool", "kvpager_shared"], folder=folder, **env)
+               "-DKVP_BUILD_EXAMPLES=OFF", *options, targets=["kvpager_tool", "kvpager_shared", "kvpager_data"], folder=folder, **env)
 
 
 @port("windows", "Windows (MinGW-w64), wine: unit tests, the command; operation logs")

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Machine code of each part of libkvpager.so, and of libkvpager_store.so, against the table in
-docs/BUILDING.md.
+"""Machine code of each part of libkvpager.so and libkvpager_data.so, and of libkvpager_store.so, against
+the table in docs/BUILDING.md.
 
     text_size.py BUILD            fails if a part has grown by more than 5 %
     text_size.py BUILD --write    write the table
     text_size.py --self-test
 
 BUILD is a release build (build/release). A function belongs to the room whose file defines it; code
-of xxHash and of the compiler's library is "other". Another compiler makes code of other sizes: there
+of xxHash and of the compiler's library is "other", and so is what libkvpager_data has of base. Another compiler makes code of other sizes: there
 the comparison is skipped (status 77).
 """
 
@@ -25,30 +25,34 @@ BEGIN, END = "<!-- text_size: begin -->\n", "<!-- text_size: end -->\n"
 CORE = ("core", "always there")
 MEMORY = ("memory", "`KVP_MEMORY`")
 SCHED = ("sched", "`KVP_SCHED`")
+OPLOG = ("oplog", "`KVP_OPLOG`")
 TRANSFER = ("transfer", "`KVP_TRANSFER`")
-PARTS = {"core/": CORE, "base/": CORE,
-         "base/team": ("threads", "with memory or attention"),
-         "memory/": MEMORY, "base/pages": MEMORY, "attention/": ("attention", "`KVP_ATTENTION`"),
-         "sched/": SCHED, "wire/": SCHED, "transfer/": TRANSFER, "base/checksum": TRANSFER,
-         "oplog/": ("oplog", "`KVP_OPLOG`")}
 OTHER = ("other", "xxHash, the compiler's library, padding")
-STORE = ("store", "`KVP_STORE`; `libkvpager_store.so`, not in the whole")
+DATA_OTHER = ("other of data", "the same, and `src/base`")
+LIBRARIES = {
+    "libkvpager": {"core/": CORE, "base/": CORE, "sched/": SCHED, "oplog/": OPLOG, "": OTHER},
+    "libkvpager_data": {"memory/": MEMORY, "base/pages": MEMORY,
+                        "attention/": ("attention", "`KVP_ATTENTION`"),
+                        "transfer/": TRANSFER, "base/checksum": TRANSFER, "wire/": ("wire", "`KVP_WIRE`"),
+                        "base/team": ("threads", "with memory or attention"), "base/": DATA_OTHER,
+                        "": DATA_OTHER}}
+STORE = ("store", "`KVP_STORE`: libkvpager_store")
 
 
-def part_of(path):
+def part_of(parts, path):
     """The part of a function that is defined in this file."""
     match = re.search(r".*/src/([a-z_0-9/]+\.(?:[ch]|def))(?::|$)", path)
     if not match:
-        return OTHER[0]
-    begins = [begin for begin in PARTS if match.group(1).startswith(begin)]
+        return parts[""][0]
+    begins = [begin for begin in parts if begin and match.group(1).startswith(begin)]
     if not begins:
-        sys.exit(f"text_size: src/{match.group(1)} is in no part; add it to PARTS")
-    return PARTS[max(begins, key=len)][0]
+        sys.exit(f"text_size: src/{match.group(1)} is in no part; add it to LIBRARIES")
+    return parts[max(begins, key=len)][0]
 
 
-def sizes(symbols, text_bytes):
+def sizes(parts, symbols, text_bytes):
     """Bytes of each part, from the lines of nm -S -l and the size of the whole section."""
-    found = {}
+    found, other = {}, parts[""][0]
     seen = set()  # two names of one function count once
     for line in symbols.split("\n"):
         fields, _, place = line.partition("\t")
@@ -56,9 +60,9 @@ def sizes(symbols, text_bytes):
         if len(words) != 4 or words[2] not in "tT" or words[0] in seen:
             continue
         seen.add(words[0])
-        part = part_of(place) if place else OTHER[0]
+        part = part_of(parts, place) if place else other
         found[part] = found.get(part, 0) + int(words[1], 16)
-    found[OTHER[0]] = found.get(OTHER[0], 0) + text_bytes - sum(found.values())
+    found[other] = found.get(other, 0) + text_bytes - sum(found.values())
     return found
 
 
@@ -71,16 +75,19 @@ def text_bytes(library):
 
 
 def measure(build):
-    library = os.path.join(build, "libkvpager.so")
+    found = {}
+    for name, parts in LIBRARIES.items():
+        library = os.path.join(build, name + ".so")
+        found.update(sizes(parts, tool("nm", "-S", "-l", "--defined-only", library), text_bytes(library)))
     store = os.path.join(build, "libkvpager_store.so")
-    found = sizes(tool("nm", "-S", "-l", "--defined-only", library), text_bytes(library))
     if os.path.exists(store):
         found[STORE[0]] = text_bytes(store)
     return found
 
 
-def whole(found):
-    return sum(n for part, n in found.items() if part != STORE[0])
+def wholes(found):
+    """Bytes of each library."""
+    return {name: sum(found.get(part, 0) for part, _ in set(parts.values())) for name, parts in LIBRARIES.items()}
 
 
 def compiler(build):
@@ -94,9 +101,10 @@ def compiler(build):
 def table(found, made_by):
     lines = [f"Compiler: {made_by}.\n", "\n", "| part | `.text`, bytes | left out by |\n",
              "|---|--:|---|\n"]
-    for part, switch in [*dict.fromkeys(PARTS.values()), OTHER]:
-        lines.append(f"| {part} | {found.get(part, 0):,} | {switch} |\n")
-    lines.append(f"| **whole** | {whole(found):,} | |\n")
+    for name, parts in LIBRARIES.items():
+        for part, switch in dict.fromkeys(parts.values()):
+            lines.append(f"| {part} | {found.get(part, 0):,} | {switch} |\n")
+        lines.append(f"| **{name}** | {wholes(found)[name]:,} | |\n")
     if STORE[0] in found:
         lines.append(f"| {STORE[0]} | {found[STORE[0]]:,} | {STORE[1]} |\n")
     return "".join(lines)
@@ -112,17 +120,17 @@ def split(page):
 
 def read_table(inside):
     made_by = re.search(r"^Compiler: (.*)\.$", inside, re.MULTILINE)
-    rows = re.findall(r"^\| \**([a-z]+)\** \| ([\d,]+) \|", inside, re.MULTILINE)
+    rows = re.findall(r"^\| \**([a-z_ ]+?)\** \| ([\d,]+) \|", inside, re.MULTILINE)
     return (made_by.group(1) if made_by else None,
             {part: int(number.replace(",", "")) for part, number in rows})
 
 
 def verdicts(recorded, found):
-    """(line, has it grown too much) for each part and the whole."""
-    for part, now in [*found.items(), ("whole", whole(found))]:
+    """(line, has it grown too much) for each part and each library."""
+    for part, now in [*found.items(), *wholes(found).items()]:
         before = recorded.get(part, 0)
         too_much = 100 * (now - before) > MOST_PERCENT * before + 100 * SLACK
-        yield f"{part:12}{now:>10,}  recorded {before:>10,}{' TOO MUCH' if too_much else ''}", too_much
+        yield f"{part:16}{now:>10,}  recorded {before:>10,}{' TOO MUCH' if too_much else ''}", too_much
 
 
 def self_test():
@@ -131,18 +139,25 @@ def self_test():
           "0000000000002000 0000000000000010 t c\t/x/../src/base/checksum.c:1\n"
           "0000000000003000 0000000000000020 t d\n"
           "0000000000004000 0000000000000040 r e\t/x/src/core/stages/pool.c:9\n")
-    found = sizes(nm, 400)
+    found = sizes({**LIBRARIES["libkvpager"], "base/checksum": TRANSFER}, nm, 400)
     assert found == {"core": 256, "transfer": 16, "other": 128}, found
+    data = sizes(LIBRARIES["libkvpager_data"], "1000 0000000000000010 t a\t/x/src/base/why.c:1\n"
+                 "2000 0000000000000020 t b\t/x/src/wire/mirror.c:1\n", 64)
+    assert data == {"wire": 32, DATA_OTHER[0]: 32}, data
+    _, recorded = read_table(table({**found, **data}, "gcc 1"))
+    assert recorded["libkvpager"] == 384 and recorded["libkvpager_data"] == 80, recorded
+    assert recorded["other of data"] == 32, recorded
     made_by, recorded = read_table(table(found, "gcc 1"))
-    assert made_by == "gcc 1" and recorded["core"] == 256 and recorded["whole"] == 400
+    assert made_by == "gcc 1" and recorded["core"] == 256, recorded
     _, recorded = read_table(table({"core": 256, "store": 100}, "gcc 1"))
-    assert recorded["whole"] == 256 and recorded["store"] == 100, recorded
-    assert any(bad for _, bad in verdicts({"core": 256, "whole": 256, "store": 10000},
+    assert recorded["libkvpager"] == 256 and recorded["store"] == 100, recorded
+    assert any(bad for _, bad in verdicts({"core": 256, "libkvpager": 256, "store": 10000},
                                           {"core": 256, "store": 20000}))
-    big = {"core": 100000}
-    assert not any(bad for _, bad in verdicts({**big, "whole": 100000}, {"core": 105000}))
-    assert any(bad for _, bad in verdicts({**big, "whole": 100000}, {"core": 105513}))
-    assert any(bad for _, bad in verdicts({"whole": 100000}, {"core": 1000}))
+    big = {"core": 100000, "libkvpager": 100000}
+    assert not any(bad for _, bad in verdicts(big, {"core": 105000}))
+    assert any(bad for _, bad in verdicts(big, {"core": 105513}))
+    assert any(bad for _, bad in verdicts({**big, "core": 200000}, {"core": 105513})), "the whole"
+    assert any(bad for _, bad in verdicts({"libkvpager": 100000}, {"core": 1000})), "a part that is new"
     print("text_size: self-test passed")
 
 

@@ -66,5 +66,5 @@ class Kvpager(ConanFile):
         rm(self, "*.a" if self.options.shared else "*.so*", os.path.join(self.package_folder, "lib"))
 
     def package_info(self):
-        self.cpp_info.libs = ["kvpager"]
+        self.cpp_info.libs = ["kvpager_data", "kvpager"] if self.options.shared else ["kvpager"]
         self.cpp_info.system_libs = ["m"]

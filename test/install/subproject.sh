@@ -20,7 +20,8 @@ options=("$@")
 whole=yes
 if [ ${#options[@]} -eq 0 ]; then
     whole=no
-    options=(-DKVP_ATTENTION=OFF -DKVP_MEMORY=OFF -DKVP_SCHED=OFF -DKVP_TRANSFER=OFF -DKVP_OPLOG=OFF)
+    options=(-DKVP_ATTENTION=OFF -DKVP_MEMORY=OFF -DKVP_SCHED=OFF -DKVP_TRANSFER=OFF -DKVP_WIRE=OFF
+        -DKVP_OPLOG=OFF)
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -32,7 +33,9 @@ build=$work/build
     -DKVP_INSTALL=ON "${options[@]}" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure"; }
 "$CMAKE" --build "$build" --parallel 2 >"$work/log" 2>&1 || { tail -50 "$work/log"; fail "build"; }
 ! grep -q 'warning:' "$work/log" || { grep 'warning:' "$work/log"; fail "warnings"; }
-for program in use_shared use_static; do
+programs="use_shared use_static"
+[ $whole = no ] || programs="$programs use_data"
+for program in $programs; do
     output=$("$build/$program") || fail "$program ended with $?"
     [ "$output" = "kvpager $KVP_VERSION" ] || fail "$program printed '$output'"
 done
@@ -42,13 +45,16 @@ grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$build/CMakeCache.txt" || fail "the build 
 ours=$build/kvpager
 [ -d "$ours" ] || ours=$build/_deps/kvpager-build # FetchContent's place
 made=$(find "$ours" -type f \( -name '*.so*' -o -name '*.a' -o -perm -u+x \) -printf '%f\n' |
-    sort | tr '\n' ' ')
-[ "$made" = "libkvpager.a libkvpager.so.$KVP_VERSION " ] || fail "built: $made"
+    LC_ALL=C sort | tr '\n' ' ')
+expected="libkvpager.a libkvpager.so.$KVP_VERSION "
+[ $whole = no ] || expected="${expected}libkvpager_data.so.$KVP_VERSION "
+[ "$made" = "$expected" ] || fail "built: $made"
 
 # Optimised, quiet; the headers are a system's to the embedder. One line an entry: python reads them.
-python3 - "$build/compile_commands.json" "$KVP_SOURCE" <<'END' || fail "compile commands"
+# shellcheck disable=SC2086
+python3 - "$build/compile_commands.json" "$KVP_SOURCE" $programs <<'END' || fail "compile commands"
 import json, shlex, sys
-commands, source = sys.argv[1:]
+commands, source, *programs = sys.argv[1:]
 n_ours = n_theirs = 0
 for entry in json.load(open(commands)):
     words = shlex.split(entry["command"])
@@ -60,7 +66,7 @@ for entry in json.load(open(commands)):
         n_theirs += 1
         assert "-O3" not in words and "-w" not in words, words
         assert words[words.index("-isystem") + 1] == source + "/include", words
-assert n_ours > 30 and n_theirs == 2, (n_ours, n_theirs)
+assert n_ours > 30 and n_theirs == len(programs), (n_ours, n_theirs)
 END
 
 # Without a room nothing of it is linked, none of its functions shown, none of its headers installed.

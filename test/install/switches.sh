@@ -44,8 +44,24 @@ refused 'need the whole library' -DKVP_SCHED=ON -DKVP_TRANSFER=OFF -DKVP_BUILD_B
 refused "KVP_PLATFORM is 'windows'; it must be posix" -DKVP_BUILD_BENCH=OFF -DKVP_PLATFORM=windows
 refused 'KVP_BUILD_UNITS builds a part' -DKVP_PLATFORM= -DKVP_BUILD_UNITS=ON -DKVP_BUILD_TESTS=ON
 
+refused 'KVP_STORE needs KVP_MEMORY' -DKVP_BUILD_UNITS=OFF -DKVP_MEMORY=OFF -DKVP_ATTENTION=OFF \
+    -DKVP_TRANSFER=OFF -DKVP_STORE=ON
+
 works tree
-has_target tree kvpager_shared || fail "no libraries"
+for target in kvpager_shared kvpager_data; do
+    has_target tree $target || fail "no $target"
+done
+# A wing goes with the last of its rooms.
+data_off=(-DKVP_ATTENTION=OFF -DKVP_MEMORY=OFF -DKVP_TRANSFER=OFF)
+works wire "${data_off[@]}"
+has_target wire kvpager_data || fail "no libkvpager_data, though it has worker messages"
+works core "${data_off[@]}" -DKVP_WIRE=OFF
+for target in kvpager_shared kvpager_tool; do
+    has_target core $target || fail "without the data wing there is no $target"
+done
+for target in kvpager_data kvpager_store; do
+    ! has_target core $target || fail "without the data wing there is $target"
+done
 
 # A cross build with a compiler that happens to be the machine's own.
 works cross -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=riscv64

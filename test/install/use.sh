@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the build into an empty prefix, moves the tree, and builds use.c against it as four
-# embedders would: pkg-config and CMake, shared and static. Then looks at what the shared library
-# shows to the world, and needs from it.
+# embedders would: pkg-config and CMake, shared and static; and examples/transfer.c, which also needs
+# libkvpager_data. Then looks at what the shared libraries show to the world, and need from it.
 #
 # Environment (from CTest): KVP_BUILD, KVP_SOURCE, KVP_VERSION, KVP_SOVERSION, KVP_LIBDIR, CC, CMAKE, NM.
 set -euo pipefail
@@ -25,7 +25,8 @@ mv "$work/stage/opt/kvp" "$prefix"
 libdir=$prefix/$KVP_LIBDIR
 
 for file in include/kvpager/types.h include/kvpager/kvpager.hpp bin/kvpager "$KVP_LIBDIR/libkvpager.a" "$KVP_LIBDIR/libkvpager.so" \
-    "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
+    "$KVP_LIBDIR/libkvpager_data.so" "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/pkgconfig/kvpager-data.pc" \
+    "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
     [ -e "$prefix/$file" ] || fail "$file is not installed"
 done
 for file in man/man1/kvpager.1 man/man1/kvpager-replay.1 bash-completion/completions/kvpager \
@@ -49,31 +50,38 @@ done <"$work/binaries"
 [ -z "$(find "$work/stage" -type f)" ] || fail "files outside the prefix: $(find "$work/stage" -type f)"
 "$prefix/bin/kvpager" --help >/dev/null || fail "the installed command does not run"
 
-# check PROGRAM shared|static: it runs, and needs libkvpager.so or not.
+# check PROGRAM shared|data|static: it runs, and needs libkvpager.so, libkvpager_data.so, too, or none.
 check() {
-    local output needed
+    local output needed expected
     output=$(LD_LIBRARY_PATH=$libdir "$1") || fail "$1 ended with $?: $output"
-    [ "$output" = "kvpager $KVP_VERSION" ] || fail "$1 printed '$output'"
-    needed=$(readelf -d "$1" | grep -c 'NEEDED.*libkvpager\.so' || true)
+    expected="kvpager $KVP_VERSION"
+    [[ $1 != *data* ]] || expected=$(cat "$KVP_SOURCE/examples/transfer.expected")
+    [ "$output" = "$expected" ] || fail "$1 printed '$output'"
+    needed=$(readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(libkvpager.*\)\.so\..*/\1/p' | LC_ALL=C sort | tr '\n' ' ')
     case $2 in
-    shared) [ "$needed" = 1 ] || fail "$1 is not linked to the shared library" ;;
-    static) [ "$needed" = 0 ] || fail "$1 is not linked to the static library" ;;
+    shared) expected="libkvpager " ;;
+    data) expected="libkvpager libkvpager_data " ;;
+    static) expected= ;;
     esac
+    [ "$needed" = "$expected" ] || fail "$1 needs '$needed', expected '$expected'"
     echo "ok: $1"
 }
 
 # shellcheck disable=SC2046
-pkg_config_program() { # name, options of pkg-config, options of the compiler
+pkg_config_program() { # name, source, options of pkg-config with the package, options of the compiler
     local flags
-    flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config $2 --cflags --libs kvpager) ||
-        fail "pkg-config $2 kvpager"
+    flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --cflags --libs $3) || fail "pkg-config $3"
     # shellcheck disable=SC2086
-    "$CC" -std=c11 -Wall -Wextra -Werror $3 -o "$work/$1" "$here/use.c" $flags
+    "$CC" -std=c11 -Wall -Wextra -Werror $4 -o "$work/$1" "$2" $flags
 }
-pkg_config_program pkg_shared "" ""
+pkg_config_program pkg_shared "$here/use.c" kvpager ""
 check "$work/pkg_shared" shared
-pkg_config_program pkg_static --static -static
+pkg_config_program pkg_static "$here/use.c" "--static kvpager" -static
 check "$work/pkg_static" static
+pkg_config_program pkg_data "$KVP_SOURCE/examples/transfer.c" kvpager-data ""
+check "$work/pkg_data" data
+pkg_config_program pkg_static_data "$KVP_SOURCE/examples/transfer.c" "--static kvpager" -static
+check "$work/pkg_static_data" static
 [ "$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --modversion kvpager)" = "$KVP_VERSION" ] ||
     fail "kvpager.pc gives another version"
 
@@ -86,21 +94,36 @@ for generator in 'Unix Makefiles' Ninja; do
     "$CMAKE" --build "$work/$generator" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "build"; }
     check "$work/$generator/use_shared" shared
     check "$work/$generator/use_static" static
+    check "$work/$generator/use_data" data
 done
-cmake_programs rooms -DROOMS="core;sched" || { cat "$work/cmake.log"; fail "components that are there"; }
+cmake_programs rooms -DROOMS="core;sched;data;wire" || { cat "$work/cmake.log"; fail "components that are there"; }
 ! cmake_programs rooms -DROOMS="core;cuda" || fail "a component that is not there was found"
 
-# The shared library: its name, its symbols, its needs.
-library=$libdir/libkvpager.so
-soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
-[ "$soname" = "libkvpager.so.$KVP_SOVERSION" ] || fail "SONAME is '$soname'"
-[ -e "$libdir/$soname" ] || fail "$soname is not installed"
-exported=$("$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//')
-foreign=$(echo "$exported" | grep -v '^kvp_' || true)
-[ -z "$foreign" ] || fail "exported, but not kvp_*: $foreign"
+# The shared libraries: their names, their symbols, their needs. `exports` compares what each exports with
+# its headers.
+exported=
+for name in libkvpager libkvpager_data libkvpager_store; do
+    library=$libdir/$name.so
+    [ -e "$library" ] || [ $name != libkvpager_store ] || continue
+    soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+    [ "$soname" = "$name.so.$KVP_SOVERSION" ] || fail "SONAME of $name is '$soname'"
+    [ -e "$libdir/$soname" ] || fail "$soname is not installed"
+    symbols=$("$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//')
+    foreign=$(echo "$symbols" | grep -v '^kvp_' || true)
+    [ -z "$foreign" ] || fail "exported by $name, but not kvp_*: $foreign"
+    exported=$(printf '%s\n%s' "$exported" "$symbols")
+done
+exported=$(echo "$exported" | sed '/^$/d')
 echo "$exported" | grep -qx kvp_version || fail "kvp_version is not exported"
-needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^lib[cm]\.so' || true)
-[ -z "$needs" ] || fail "needs more than libc and libm: $needs"
+twice=$(echo "$exported" | sort | uniq -d)
+[ -z "$twice" ] || fail "exported by two libraries: $twice"
+needs() { # library, what it may need beside libc and libm
+    local other
+    other=$(readelf -d "$libdir/$1.so" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v "^lib[cm]\.so$2" || true)
+    [ -z "$other" ] || fail "$1 needs more than it should: $other"
+}
+needs libkvpager ""
+needs libkvpager_data "\\|^libkvpager\.so"
 
 # What a header promises is there: every function that a public header declares is exported.
 (cd "$prefix/include" && printf '#include <%s>\n' kvpager/*.h) >"$work/all.c"
@@ -109,12 +132,6 @@ needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '
     sed -n 's/^__attribute__((visibility("default")))//; s/ *(.*//; s/.*[ *]\(kvp_[a-z0-9_]*\)$/\1/p' |
     sort -u >"$work/declared"
 [ -s "$work/declared" ] || fail "no KVP_API function found in the headers"
-if [ -e "$prefix/include/kvpager/store.h" ]; then # the headers of libkvpager_store lie there, too
-    stores=$("$NM" -D --defined-only "$libdir/libkvpager_store.so" | awk '{print $NF}' | sed 's/@.*//')
-    foreign=$(echo "$stores" | grep -v '^kvp_' || true)
-    [ -z "$foreign" ] || fail "exported by libkvpager_store, but not kvp_*: $foreign"
-    exported=$(printf '%s\n%s\n' "$exported" "$stores")
-fi
 missing=$(comm -23 "$work/declared" <(echo "$exported" | sort -u))
 [ -z "$missing" ] || fail "declared, but not exported: $missing"
 undeclared=$(comm -13 "$work/declared" <(echo "$exported" | sort -u))

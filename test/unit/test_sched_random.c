@@ -3,6 +3,7 @@
  * sched_random.failed, for `fuzz_sched FILE`. KVP_SCHED_INPUTS=n runs n of them. */
 #include "world.h"
 
+#include <kvpager/sched.h> /* a build without it has no fuzz_sched.c */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -317,7 +317,7 @@ static void print_parameters(const kvpi_size_report *report, FILE *file)
     if (kvpi_models_weighs(model))
         kvpi_size_row(
             file, "parameters",
-            kvpi_text_count(model->parameters != 0 ? model->parameters : parameters.total),
+            kvpi_text_count(model->parameters != 0 ? model->parameters : parameters.total), "%s",
             report->weights_from     ? report->weights_from
             : is_published(model)    ? "published"
             : model->parameters != 0 ? "as announced"
