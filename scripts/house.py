@@ -18,10 +18,10 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (97778, 82000),
+    "lines in src": (97841, 82000),
     "lines in libkvpager": (32188, 30500),
-    "lines in test": (156873, 115000),
-    "lines in test, python/tests and fuzz": (177239, 132000),
+    "lines in test": (156970, 115000),
+    "lines in test, python/tests and fuzz": (177336, 132000),
     "exported functions": (297, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),
