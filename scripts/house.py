@@ -20,8 +20,8 @@ import structure
 LIMITS = {
     "lines in src": (97841, 82000),
     "lines in libkvpager": (32188, 30500),
-    "lines in test": (156970, 115000),
-    "lines in test, python/tests and fuzz": (177336, 132000),
+    "lines in test": (156984, 115000),
+    "lines in test, python/tests and fuzz": (177352, 132000),
     "exported functions": (297, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),
