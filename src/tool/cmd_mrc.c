@@ -295,7 +295,7 @@ static int make_report(mrc_command *command)
 
 static int run(mrc_command *command)
 {
-    const kvpi_mrc_args *options = &command->options;
+    kvpi_mrc_args *options = &command->options;
     int status = count_memory(command);
     if (status == TOOL_OK)
         status = kvpi_trace_args_read(&command->args, &options->options.trace,

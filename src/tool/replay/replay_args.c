@@ -59,7 +59,7 @@ static const kvpi_args_option options_table[] = {
      AT(load.speedup_milli), 1, UINT64_C(1000000000)},
     {"--block-tokens", "N",
      "tokens per block, 1 to 65536 (default 16); must\n"
-     "divide the trace's block",
+     "divide the trace's block or be a multiple of it",
      kvpi_args_number, AT(load.replay.block_tokens), 1, KVP_BLOCK_TOKENS_MAX, .title = "Cache"},
     {"--unit-tokens", "N",
      "tokens that are matched as one: divides the block,\n"
@@ -378,19 +378,23 @@ static int check_options(const kvpi_args *args, void *options)
 
 static const kvpi_args_command command = {
     .name = "replay",
-    .about = "Usage: kvpager replay [OPTIONS] FILE\n"
+    .about = "Usage: kvpager replay [OPTIONS] FILE...\n"
              "\n"
              "Replay a request trace under load: requests arrive at their times, the scheduler\n"
              "batches, preempts and shares, and a model of a language model on an accelerator\n"
              "says how long each step takes. Times are simulated, never measured. The model\n"
              "and all figures: docs/COMMAND.md.\n"
              "\n"
-             "FILE is '-' for standard input. Formats, told apart by the first line:\n"
+             "A FILE is a file, a folder of .json, .jsonl and .csv, or '-' for standard input;\n"
+             "each perhaps packed by gzip or zstd. Formats, told apart by the first line:\n"
              "\n"
-             "  Mooncake JSONL   timestamp, input_length, output_length, hash_ids\n"
-             "  token JSONL      arrival_time_ns, input_toks, output_toks, input_tok_ids\n"
-             "  Azure CSV        TIMESTAMP,ContextTokens,GeneratedTokens   (nothing shared)\n"
-             "  BurstGPT CSV     Timestamp,Model,Request tokens,...        (nothing shared)\n",
+             "  mooncake   timestamp or delay (ms), input_length, output_length, hash_ids\n"
+             "  bailian    chat_id, parent_chat_id, timestamp (s), hash_ids of 16 tokens\n"
+             "  weka       a conversation: block_size, requests (t in s, in, out, hash_ids)\n"
+             "  tracelab   session_id, round_index, input_tokens_total, timing_events\n"
+             "  tokens     arrival_time_ns, input_toks, output_toks, input_tok_ids\n"
+             "  azure      TIMESTAMP,ContextTokens,GeneratedTokens      (nothing shared)\n"
+             "  burstgpt   Timestamp,Model,Request tokens,...           (nothing shared)\n",
     .options = options_table,
     .n_options = sizeof options_table / sizeof *options_table,
     .more = "\n"
