@@ -260,6 +260,7 @@ static void describe(mrc_command *command)
     const kvpi_requests *requests = command->requests;
     kvpi_mrc_report *report = &command->report;
     report->format = kvpi_requests_format_name(kvpi_requests_get_format(requests));
+    report->about = kvpi_requests_describe(requests);
     report->options = &command->options.options;
     report->refs = &command->refs;
     report->curve = &command->curve;

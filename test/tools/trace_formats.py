@@ -91,6 +91,33 @@ def check_times():
         check(abs(found["simulated_seconds"] - last) < 1e-5, name, found["simulated_seconds"])
 
 
+def check_reading():
+    """What a report says of its trace: the unit of times, what was not used, what hits are."""
+    for name, says in [
+            ("weka", {"files": 2, "time_unit": "seconds", "trace_block": 64, "sessions": 2,
+                      "answers_joined": 3, "bound": "a lower bound across conversations"}),
+            ("bailian_chats.jsonl", {"sessions": 3, "answers_joined": 3, "unused": "type, turn",
+                                     "answers_not_joined": 1, "trace_block": 16, "bound": None}),
+            ("mooncake_sessions.jsonl", {"sessions": 3, "answers_joined": 1, "without_output": 1,
+                                         "without_ids": 1, "estimated_times": 2}),
+            ("tracelab.jsonl", {"sessions": 2, "provider_cached_tokens": 3752, "time_unit": "dates",
+                                "bound": "an upper bound within sessions"}),
+            ("azure_images.csv", {"unused": "NumImages", "trace_block": None,
+                                  "bound": "not known"}),
+            ("burstgpt_sessions.csv", {"sessions": 2, "time_unit": "seconds"})]:
+        path = os.path.join(HERE, name)
+        for found in (mrc(path, 16), replay(path, "--blocks", 900), replay_load(path)):
+            for key, value in says.items():
+                got = found["reading"][key]
+                if key == "bound" and value is not None:
+                    check(got.startswith(value), name, got)
+                else:
+                    check_equal(got, value, name, key)
+        done = run("mrc", "--only-lru", path)
+        check(f"times in {says.get('time_unit', '')}".encode() in done.stdout, name, done.stdout)
+        check(max(map(len, done.stdout.splitlines()[1:])) <= 80, name)
+
+
 def check_several(folder):
     """Files beside each other are one trace, in the order of their times."""
     whole = os.path.join(HERE, "mooncake_sessions.jsonl")
@@ -116,5 +143,6 @@ with directory() as work:
         check_all(others, OTHERS)
     check_weka(others)
     check_times()
+    check_reading()
     check_several(work)
 finish()

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "tool/log/reading.h"
 #include "tool/report/report.h"
 #include "tool/text.h"
 #include "tool/input/escape.h"
@@ -109,6 +110,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_text(to, "mode", "load");
     kvpi_figures_text(to, "trace", report->path);
     kvpi_figures_text(to, "format", report->format);
+    kvpi_reading_add(to, report->about);
     kvpi_figures_real(to, "speedup", (double)setting->speedup_milli / 1000);
     kvpi_figures_integer(to, "block_tokens", setting->block_tokens);
     kvpi_figures_integer(to, "unit_tokens", setting->unit_tokens);
@@ -360,6 +362,7 @@ static void print_head(const kvpi_load_report *report, FILE *file)
     if (setting->speedup_milli != 1000)
         fprintf(file, ", %g times as fast", (double)setting->speedup_milli / 1000);
     fputc('\n', file);
+    kvpi_reading_print(report->about, file);
     print_model(setting, file);
     print_pool(setting, "KV: ", setting->blocks, file);
     if (setting->host_blocks > 0)

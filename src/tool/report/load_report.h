@@ -16,6 +16,7 @@
 #include "tool/percentiles.h"
 #include "tool/report/report_hits.h"
 #include "tool/report/report_learned.h"
+#include "tool/requests/requests.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/replay/watch.h"
@@ -81,6 +82,7 @@ typedef struct kvpi_load_report {
     /* set by the caller */
     const char *path;
     const char *format;
+    const kvpi_requests_about *about;
     uint64_t mended;
     kvpi_load_setting setting;
     /* requests */

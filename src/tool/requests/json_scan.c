@@ -186,8 +186,7 @@ static void skip_numbers(kvpi_scan *scan)
 
 bool kvpi_scan_skip(kvpi_scan *scan)
 {
-    nesting open;
-    open.depth = 0;
+    nesting open = {{0}, 0};
     for (;;) {
         kvpi_scan_blanks(scan);
         if (open.depth > 0 && !is_object(&open))

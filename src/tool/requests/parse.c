@@ -80,6 +80,19 @@ int kvpi_requests_add_token(kvpi_requests_parser *parser, int32_t token)
     return 0;
 }
 
+int kvpi_requests_add_join(kvpi_requests_parser *parser, uint32_t number, uint32_t *list)
+{
+    kvpi_requests *set = parser->set;
+    kvpi_requests_join *joins = kvpi_budget_grow(&parser->budget, set->joins, set->n_joins,
+                                                 &set->joins_capacity, sizeof *joins);
+    if (joins == NULL)
+        return kvpi_requests_no_memory(parser);
+    set->joins = joins;
+    joins[set->n_joins] = (kvpi_requests_join){number, *list};
+    *list = (uint32_t)set->n_joins++;
+    return 0;
+}
+
 int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
 {
     kvpi_requests *set = parser->set;

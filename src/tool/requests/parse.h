@@ -26,6 +26,8 @@ struct kvpi_requests {
     size_t n_ids, ids_capacity;
     int32_t *tokens;
     size_t n_tokens, tokens_capacity;
+    kvpi_requests_join *joins;
+    size_t n_joins, joins_capacity;
     size_t n_mended;
     kvpi_requests_format format;
     kvpi_requests_about about;
@@ -102,6 +104,19 @@ int kvpi_requests_no_memory(kvpi_requests_parser *parser);
  */
 int kvpi_requests_add_id(kvpi_requests_parser *parser, uint64_t id);
 int kvpi_requests_add_token(kvpi_requests_parser *parser, int32_t token);
+
+/* Append what is to be waited for to a list of joins, whose first place changes.
+ *
+ * Returns: 0; -1 out of memory, recorded
+ */
+int kvpi_requests_add_join(kvpi_requests_parser *parser, uint32_t number, uint32_t *list);
+
+/* A request of which nothing is known yet. */
+static inline kvpi_request kvpi_requests_blank(void)
+{
+    return (kvpi_request){
+        .after = KVPI_REQUESTS_NONE, .joins = KVPI_REQUESTS_NONE, .lasts_us = KVPI_REQUESTS_NO_END};
+}
 
 /* Append the request whose ids and tokens were just added, input tokens first.
  *

@@ -362,6 +362,7 @@ void kvpi_requests_free(kvpi_requests *set)
     free(set->requests);
     free(set->ids);
     free(set->tokens);
+    free(set->joins);
     free(set);
 }
 
@@ -388,4 +389,9 @@ size_t kvpi_requests_mended(const kvpi_requests *set)
 const kvpi_requests_about *kvpi_requests_describe(const kvpi_requests *set)
 {
     return &set->about;
+}
+
+const kvpi_requests_join *kvpi_requests_joins(const kvpi_requests *set)
+{
+    return set->joins;
 }

@@ -51,6 +51,9 @@ extern const char *const kvpi_requests_names[];
 /* Instead of the number of a request: none. */
 #define KVPI_REQUESTS_NONE UINT32_MAX
 
+/* Instead of the time that a request took: it is not recorded. */
+#define KVPI_REQUESTS_NO_END (-1)
+
 /* One request. The pointers live as long as the set that it came from. */
 typedef struct kvpi_request {
     int64_t timestamp_us;  /* only differences mean something: each format has its own zero */
@@ -62,6 +65,9 @@ typedef struct kvpi_request {
     uint32_t n_input_ids;  /* <= input_length; tokens the trace spells out, 0 in other formats */
     uint32_t n_output_ids; /* <= output_length */
     uint32_t after;        /* number of the request before it in its session, or NONE */
+    uint32_t joins; /* of kvpi_requests_join: what else it waits for; KVPI_REQUESTS_NONE: nothing */
+    bool is_delay;  /* its time counts from the end of `after`, which was taken for its start */
+    int64_t lasts_us;    /* from its time to its end, as recorded; KVPI_REQUESTS_NO_END */
     int32_t shared;      /* tokens of `after`, output included, that it begins with; 0: not known */
     const uint64_t *ids; /* [n_ids] each names a block of the trace */
     const int32_t *input_ids;        /* [n_input_ids] */
@@ -141,6 +147,18 @@ size_t kvpi_requests_count(const kvpi_requests *set);
  * Cost:    O(1)
  */
 const kvpi_request *kvpi_requests_get(const kvpi_requests *set, size_t place);
+
+/* One more request that another one waits for: an inner agent's last. */
+typedef struct kvpi_requests_join {
+    uint32_t number; /* of the request */
+    uint32_t next;   /* place of the next one; KVPI_REQUESTS_NONE: that was the last */
+} kvpi_requests_join;
+
+/* Get all of them; those of a request are a list that begins at its `joins`.
+ *
+ * Thread:  read         Blocks: never
+ */
+const kvpi_requests_join *kvpi_requests_joins(const kvpi_requests *set);
 
 /* Say which format the file had.
  *

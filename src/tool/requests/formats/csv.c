@@ -195,7 +195,7 @@ int kvpi_requests_csv_line(kvpi_requests_parser *parser, char *text)
 {
     const char *const *names = names_of(parser->kind);
     const size_t *columns = parser->columns;
-    kvpi_request request = {.after = KVPI_REQUESTS_NONE};
+    kvpi_request request = kvpi_requests_blank();
     char *fields[MAX_COLUMNS];
     const size_t n = split(text, fields);
     if (n != parser->n_columns)

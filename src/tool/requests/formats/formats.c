@@ -54,7 +54,7 @@ const kvpi_requests_kind kvpi_requests_kinds[KVPI_REQUESTS_FORMATS] = {
                              .needs = "TIMESTAMP ContextTokens GeneratedTokens",
                              .unit = KVPI_REQUESTS_DATES,
                              .is_csv = true,
-                             .bound = "nothing: this format says nothing of content, so that "
+                             .bound = "not known: the format says nothing of content, so that "
                                       "requests share nothing"},
     [KVPI_REQUESTS_BURSTGPT] = {.name = "burstgpt",
                                 .title = "BurstGPT CSV",
@@ -62,7 +62,7 @@ const kvpi_requests_kind kvpi_requests_kinds[KVPI_REQUESTS_FORMATS] = {
                                 .unit = KVPI_REQUESTS_SECONDS,
                                 .is_csv = true,
                                 .sessions = true,
-                                .bound = "nothing: this format says nothing of content, so that "
+                                .bound = "not known: the format says nothing of content, so that "
                                          "requests share nothing"},
 };
 

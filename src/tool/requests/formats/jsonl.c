@@ -60,6 +60,7 @@ static int read_delay(kvpi_requests_parser *parser, kvpi_value value, const kvpi
     if (kvpi_field_time(parser, "delay", value, &us) != 0)
         return -1;
     request->timestamp_us = parser->set->requests[before->number].timestamp_us + us;
+    request->is_delay = true;
     parser->set->about.estimated++;
     return 0;
 }
@@ -86,7 +87,7 @@ int kvpi_requests_mooncake(kvpi_requests_parser *parser, const char *text)
         "timestamp", "input_length", "output_length", "hash_ids",      "session_id",
         "delay",     "created_time", "input_tokens",  "output_tokens", "delay_ms"};
     kvpi_value values[sizeof names / sizeof *names];
-    kvpi_request request = {.after = KVPI_REQUESTS_NONE};
+    kvpi_request request = kvpi_requests_blank();
     kvpi_turn *before = NULL;
     uint64_t session = 0;
     const size_t first_id = parser->set->n_ids;
@@ -114,7 +115,7 @@ int kvpi_requests_bailian(kvpi_requests_parser *parser, const char *text)
     static const char *const names[FIELDS] = {"timestamp", "input_length", "output_length",
                                               "hash_ids",  "chat_id",      "parent_chat_id"};
     kvpi_value values[FIELDS];
-    kvpi_request request = {0};
+    kvpi_request request = kvpi_requests_blank();
     kvpi_turn *before = NULL;
     uint64_t chat = 0, parent = 0;
     const size_t first_id = parser->set->n_ids;
@@ -163,7 +164,7 @@ int kvpi_requests_tokens(kvpi_requests_parser *parser, const char *text)
     static const char *const names[] = {"arrival_time_ns", "input_toks", "output_toks",
                                         "input_tok_ids", "output_tok_ids"};
     kvpi_value values[5];
-    kvpi_request request = {.after = KVPI_REQUESTS_NONE};
+    kvpi_request request = kvpi_requests_blank();
     if (kvpi_fields_find(parser, text, names, 5, values) != 0 ||
         kvpi_field_time(parser, names[TIME], values[TIME], &request.timestamp_us) != 0 ||
         kvpi_field_tokens(parser, names[INPUT], values[INPUT], &request.input_length) != 0 ||

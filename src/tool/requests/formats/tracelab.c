@@ -48,10 +48,12 @@ static int read_event(kvpi_requests_parser *parser, kvpi_value event, bool *is_i
     return 0;
 }
 
-/* The latest input before what the model did first; without one, the first event. */
-static int read_start(kvpi_requests_parser *parser, kvpi_value events, int64_t *out_us)
+/* It starts with the latest input before what the model did first, or without one with that; it
+ * lasts to what the model did last. */
+static int read_times(kvpi_requests_parser *parser, kvpi_value events, kvpi_request *request)
 {
-    bool is_first = true;
+    bool is_first = true, has_acted = false;
+    int64_t end_us = 0;
     if (kvpi_field_need(parser, names[EVENTS], events) != 0)
         return -1;
     if (*events != '[' || kvpi_array_first(events) == NULL)
@@ -61,13 +63,15 @@ static int read_start(kvpi_requests_parser *parser, kvpi_value events, int64_t *
         int64_t us = 0;
         if (read_event(parser, item, &is_input, &us) != 0)
             return -1;
-        if (!is_input && !is_first)
-            return 0;
-        *out_us = is_first || us > *out_us ? us : *out_us;
+        if (is_first || (is_input && !has_acted && us > request->timestamp_us))
+            request->timestamp_us = us;
+        if (!is_input && (!has_acted || us > end_us))
+            end_us = us;
+        has_acted = has_acted || !is_input;
         is_first = false;
-        if (!is_input)
-            return 0;
     }
+    if (has_acted && end_us >= request->timestamp_us)
+        request->lasts_us = end_us - request->timestamp_us;
     return 0;
 }
 
@@ -112,7 +116,7 @@ static int follow(kvpi_requests_parser *parser, kvpi_value values[], kvpi_reques
 int kvpi_requests_tracelab(kvpi_requests_parser *parser, const char *text)
 {
     kvpi_value values[FIELDS];
-    kvpi_request request = {0};
+    kvpi_request request = kvpi_requests_blank();
     kvpi_turn turn = {.number = KVPI_REQUESTS_NONE};
     int32_t cached = 0, thought = 0;
     uint64_t round = 0;
@@ -126,7 +130,7 @@ int kvpi_requests_tracelab(kvpi_requests_parser *parser, const char *text)
         kvpi_field_tokens(parser, names[CACHED], values[CACHED], &cached) != 0 ||
         (kvpi_field_is_there(values[THOUGHT]) &&
          kvpi_field_tokens(parser, names[THOUGHT], values[THOUGHT], &thought) != 0) ||
-        read_start(parser, values[EVENTS], &request.timestamp_us) != 0)
+        read_times(parser, values[EVENTS], &request) != 0)
         return -1;
     if (round >= UINT32_MAX)
         return kvpi_requests_wrong(parser, names[ROUND], values[ROUND], "less than 2^32");

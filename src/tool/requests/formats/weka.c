@@ -1,7 +1,7 @@
 /* Reads Weka's conversations, as AgentX records them: an object each.
  *
  *   block_size, hash_id_scope ("local"), requests[] of
- *     a request    t (s), model, in, out, hash_ids: exactly floor(in / block_size)
+ *     a request    t (s), model, in, out, hash_ids: exactly floor(in / block_size); api_time (s)
  *     a subagent   type "subagent", t (s) of its END, duration_ms (null where the parent does not
  *                  wait for it), requests[] with t from its start
  *
@@ -17,10 +17,10 @@
 /* Agents that start agents. */
 #define MAX_DEPTH 8u
 
-enum { T, TYPE, MODEL, IN, OUT, IDS, REQUESTS, DURATION, FIELDS };
+enum { T, TYPE, MODEL, IN, OUT, IDS, REQUESTS, DURATION, TOOK, FIELDS };
 
-static const char *const names[FIELDS] = {"t",   "type",     "model",    "in",
-                                          "out", "hash_ids", "requests", "duration_ms"};
+static const char *const names[FIELDS] = {"t",        "type",     "model",       "in",      "out",
+                                          "hash_ids", "requests", "duration_ms", "api_time"};
 
 /* Whose requests they are. */
 typedef struct agent {
@@ -28,12 +28,13 @@ typedef struct agent {
     int64_t start_us;
     unsigned depth;
     kvpi_turn before;
+    uint32_t joins; /* inner agents for which its next request waits */
 } agent;
 
 static int add_request(kvpi_requests_parser *parser, kvpi_value values[], agent *of)
 {
     const int32_t block = parser->set->about.trace_block;
-    kvpi_request request = {.after = of->before.number};
+    kvpi_request request = kvpi_requests_blank();
     kvpi_turn turn = {.first_id = parser->set->n_ids};
     char why[80];
     size_t n = 0;
@@ -43,7 +44,13 @@ static int add_request(kvpi_requests_parser *parser, kvpi_value values[], agent 
     if (kvpi_field_time(parser, "t", values[T], &request.timestamp_us) != 0 ||
         kvpi_field_tokens(parser, "in", values[IN], &request.input_length) != 0)
         return -1;
+    if (kvpi_field_is_there(values[TOOK]) &&
+        kvpi_field_time(parser, "api_time", values[TOOK], &request.lasts_us) != 0)
+        return -1;
     request.timestamp_us += of->start_us;
+    request.after = of->before.number;
+    request.joins = of->joins;
+    of->joins = KVPI_REQUESTS_NONE;
     if (!kvpi_field_is_there(values[OUT]))
         parser->set->about.without_output++;
     else if (kvpi_field_tokens(parser, "out", values[OUT], &request.output_length) != 0)
@@ -64,7 +71,7 @@ static int add_request(kvpi_requests_parser *parser, kvpi_value values[], agent 
 
 static int read_requests(kvpi_requests_parser *parser, kvpi_value array, agent *of);
 
-static int read_agent(kvpi_requests_parser *parser, kvpi_value values[], const agent *parent)
+static int read_agent(kvpi_requests_parser *parser, kvpi_value values[], agent *parent)
 {
     agent inner = *parent;
     int64_t end_us = 0;
@@ -81,7 +88,13 @@ static int read_agent(kvpi_requests_parser *parser, kvpi_value values[], const a
     if (inner.depth > MAX_DEPTH)
         return kvpi_requests_fail(parser, "%srequests: agents stand more than %u deep",
                                   parser->where, MAX_DEPTH);
-    return read_requests(parser, values[REQUESTS], &inner);
+    inner.joins = KVPI_REQUESTS_NONE;
+    const size_t n_before = parser->set->n;
+    if (read_requests(parser, values[REQUESTS], &inner) != 0)
+        return -1;
+    if (!kvpi_field_is_there(values[DURATION]) || parser->set->n == n_before)
+        return 0; /* nobody waits */
+    return kvpi_requests_add_join(parser, inner.before.number, &parent->joins);
 }
 
 static int read_entry(kvpi_requests_parser *parser, kvpi_value entry, agent *of)
@@ -140,7 +153,8 @@ int kvpi_requests_weka(kvpi_requests_parser *parser, const char *text)
     kvpi_value values[4];
     size_t n = 0;
     agent whole = {.conversation = ++parser->set->about.sessions,
-                   .before = {.number = KVPI_REQUESTS_NONE}};
+                   .before = {.number = KVPI_REQUESTS_NONE},
+                   .joins = KVPI_REQUESTS_NONE};
     if (kvpi_fields_find(parser, text, of_conversation, 4, values) != 0 ||
         read_block(parser, values[1]) != 0)
         return -1;
