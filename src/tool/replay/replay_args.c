@@ -48,6 +48,8 @@ static int read_policy(const kvpi_args *args, const kvpi_args_option *option, co
 static const char *const kept[] = {"off", "on", "once", NULL};
 static const char *const preempt[] = {"recompute", "swap", "cheaper", NULL};
 static const char *const writes[] = {"through", "second", NULL};
+static const char *const arrivals[] = {"closed", "trace", NULL};
+static const char *const on_reject[] = {"go-on", "end", NULL};
 
 #define AT(member) .at = offsetof(kvpi_replay_args, member)
 
@@ -57,6 +59,23 @@ static const kvpi_args_option options_table[] = {
      AT(load.replay.skip), 0, INT64_MAX},
     {"--speedup", "X", "requests arrive X times as fast (default 1)", kvpi_args_milli,
      AT(load.speedup_milli), 1, UINT64_C(1000000000)},
+    {"--arrivals", "HOW",
+     "trace (default): at recorded times; closed: a turn so\n"
+     "long after the simulated end of what it waits for, as\n"
+     "recorded, in traces with sessions",
+     kvpi_args_either, AT(load.closed.on), .choices = arrivals, .title = "Sessions"},
+    {"--sessions", "N", "sessions that run at once, in the order of the trace", kvpi_args_number,
+     AT(load.closed.sessions), 1, 1000000000},
+    {"--session-rate", "R", "instead: so many sessions start a second, by --seed", kvpi_args_milli,
+     AT(load.closed.rate_milli), 1, UINT64_C(1000000000)},
+    {"--think-scale", "X", "times between turns take X times as long (default 1)", kvpi_args_milli,
+     AT(load.closed.think_milli), 0, UINT64_C(1000000000)},
+    {"--think-cap", "S", "and at most S seconds", kvpi_args_milli, AT(load.closed.cap_milli), 1,
+     UINT64_C(1000000000)},
+    {"--on-reject", "HOW",
+     "end (default): a request that can never be served\n"
+     "ends its session; go-on: the next turn comes",
+     kvpi_args_either, AT(load.closed.goes_on), .choices = on_reject},
     {"--block-tokens", "N",
      "tokens per block, 1 to 65536 (default 16); must\n"
      "divide the trace's block or be a multiple of it",
@@ -288,7 +307,7 @@ static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
  * no event, and in no log. */
 static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
 {
-    static const char *const of_time[] = {"--speedup", "--no-measure", NULL};
+    static const char *const of_time[] = {"--speedup", "--arrivals", "--no-measure", NULL};
     const char *log = kvpi_args_first(args, "--record", "--report");
     const char *option = kvpi_args_first(args, "--max-running", "--wait-for-prefix");
     if (out->load.replay.snapshot_in != NULL && log != NULL)
@@ -325,6 +344,20 @@ static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
     return 0;
 }
 
+static int check_closed(const kvpi_args *args, kvpi_replay_args *out)
+{
+    kvpi_closed_options *closed = &out->load.closed;
+    closed->seed = out->load.replay.trace.key.seed;
+    if (!closed->on)
+        return kvpi_args_needs(args, kvpi_args_first(args, "--sessions", "--on-reject"),
+                               "--arrivals closed");
+    if (kvpi_args_given(args, "--speedup"))
+        return kvpi_args_exclude(args, "--speedup", "--arrivals closed");
+    return closed->sessions > 0 && closed->rate_milli > 0
+               ? kvpi_args_exclude(args, "--sessions", "--session-rate")
+               : 0;
+}
+
 static int check_load(const kvpi_args *args, kvpi_replay_args *out)
 {
     static const char *const sequential[] = {"--skip", "--snapshot-in", "--snapshot-out", NULL};
@@ -339,7 +372,7 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
                                "--step-tokens %" PRIu32 " is less than --max-running %" PRIu32
                                ": each running request decodes one token in a step",
                                load->step_tokens, load->max_running);
-    if (check_host(args, out) != 0 || check_rates(args, out) != 0)
+    if (check_closed(args, out) != 0 || check_host(args, out) != 0 || check_rates(args, out) != 0)
         return KVPI_ARGS_WRONG;
     if (out->step.is_roofline)
         return check_roofline(args, out);
@@ -431,6 +464,7 @@ static void init(kvpi_replay_args *out)
                             .keep_evicted = KVP_EVICTED_KEEP,
                             .n_groups = 1},
                  .speedup_milli = 1000,
+                 .closed = {.think_milli = 1000},
                  .watermark_milli = 10,
                  .max_running = 256,
                  .step_tokens = 8192,
