@@ -36,11 +36,13 @@ def zstd(data, *options):
                           check=True).stdout
 
 
-def packers():
+def packers(folder):
+    """Those that this build unpacks, and that are here."""
     found = {".gz": gzip.compress}
     if shutil.which("zstd"):
         found[".zst"] = zstd
-    return found
+    return {name: pack for name, pack in found.items()
+            if b"was built without" not in run("mrc", write(folder, "probe", pack(GOOD))).stderr}
 
 
 def check_packed(folder):
@@ -49,7 +51,7 @@ def check_packed(folder):
         plain = file.read()
     rows = plain.splitlines(True)
     expected = replay(os.path.join(HERE, "mooncake_sessions.jsonl"), "--blocks", 900)
-    for name, pack in packers().items():
+    for name, pack in packers(folder).items():
         path = write(folder, "trace.jsonl" + name, pack(plain))
         several = write(folder, "several" + name, b"".join(map(pack, rows)))
         for found in (replay(path, "--blocks", 900), replay(several, "--blocks", 900),
@@ -109,6 +111,8 @@ def check_kinds(folder):
         refused(write(folder, "other.jsonl", json.dumps(row).encode()),
                 f":1: this is a trace {'of ' if 'KV' in says else ''}{says}")
     refused(write(folder, "mixed", GOOD), ":1: no \"chat_id\", expected", "--format", "bailian")
+    refused(write(folder, "mixed", GOOD), ":1: a JSON object, expected the header of a BurstGPT CSV "
+            "trace", "--format", "burstgpt")
     done = run("mrc", write(folder, "one.jsonl", GOOD), os.path.join(HERE, "burstgpt.csv"))
     check(b"burstgpt.csv:1: a trace in the format burstgpt, expected mooncake as in the files "
           b"before" in done.stderr, done.stderr)

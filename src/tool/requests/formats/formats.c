@@ -159,7 +159,10 @@ static int decide(kvpi_requests_parser *parser, const char *text)
     names of = {text};
     if (parser->options->format < KVPI_REQUESTS_FORMATS) {
         parser->kind = &kvpi_requests_kinds[parser->options->format];
-        return 0;
+        return parser->kind->is_csv
+                   ? kvpi_requests_fail(parser, "a JSON object, expected the header of a %s trace",
+                                        parser->kind->title)
+                   : 0;
     }
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (matches(refused[i].needs, object_has, &of))
