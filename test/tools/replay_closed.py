@@ -77,7 +77,7 @@ def check_weka():
             check_equal((loop["estimated_gaps"], loop["dropped_requests"]), (3, 0))
             end = both if sessions == 1 else min(first, instant(conversation("b.json"), 0, gap))
             check(abs(loop["window"]["seconds"] - end) < 1e-5, options, sessions, loop["window"])
-            check_equal(found["finished"], 14)
+            check_equal(found["finished"], 17)
 
 
 def write(folder, rows):
