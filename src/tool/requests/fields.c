@@ -16,6 +16,7 @@ int kvpi_fields_find(kvpi_requests_parser *parser, const char *text, const char 
 {
     kvpi_scan scan = {.at = text};
     (void)kvpi_scan_fields(&scan, names, n, values, kvpi_requests_note_unused, parser);
+    parser->behind = scan.at;
     if (scan.wrong == NULL)
         return 0;
     return kvpi_requests_fail(parser,

@@ -283,12 +283,18 @@ kvpi_value kvpi_array_first(kvpi_value array)
     return skip_to_item(array + 1);
 }
 
+kvpi_value kvpi_array_after(const char *end)
+{
+    kvpi_scan scan = {.at = end};
+    kvpi_scan_blanks(&scan);
+    return *scan.at == ',' ? skip_to_item(scan.at + 1) : NULL;
+}
+
 kvpi_value kvpi_array_next(kvpi_value item)
 {
     kvpi_scan scan = {.at = item};
     (void)kvpi_scan_skip(&scan);
-    kvpi_scan_blanks(&scan);
-    return *scan.at == ',' ? skip_to_item(scan.at + 1) : NULL;
+    return kvpi_array_after(scan.at);
 }
 
 bool kvpi_value_whole(kvpi_value value, uint64_t *out)

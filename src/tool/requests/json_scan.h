@@ -43,9 +43,11 @@ typedef void kvpi_scan_other(void *context, const char *name, size_t n_bytes);
 bool kvpi_scan_fields(kvpi_scan *scan, const char *const names[], size_t n, kvpi_value values[],
                       kvpi_scan_other *other, void *context);
 
-/* Go through an array that was passed over before: the first value; the next. NULL: no more. */
+/* Go through an array that was passed over before: the first value; the next; the one behind the
+ * end of a value. NULL: no more. */
 kvpi_value kvpi_array_first(kvpi_value array);
 kvpi_value kvpi_array_next(kvpi_value item);
+kvpi_value kvpi_array_after(const char *end);
 
 /* Read a value that was passed over before.
  *

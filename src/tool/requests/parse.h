@@ -70,6 +70,7 @@ struct kvpi_requests_parser {
     kvpi_requests_error *error;
     kvpi_requests *set;
     const kvpi_requests_kind *kind; /* NULL: not known yet */
+    const char *behind;             /* the object that was read last */
     bool in_file;                   /* the format's first line of this file was read */
     bool noted_unused;
     bool line_mended; /* the current line had too few or too many ids, and that is allowed */
@@ -160,6 +161,7 @@ uint64_t kvpi_requests_mix(uint64_t a, uint64_t b);
 
 /* Find fields of an object that was checked before; those that are not named are noted as unused.
  *
+ * Gives:   parser   `behind`: where the object ends
  * Returns: 0; -1 one is there twice, recorded
  */
 int kvpi_fields_find(kvpi_requests_parser *parser, const char *text, const char *const names[],

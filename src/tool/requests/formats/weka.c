@@ -97,7 +97,9 @@ static int read_agent(kvpi_requests_parser *parser, kvpi_value values[], agent *
     return kvpi_requests_add_join(parser, inner.before.number, &parent->joins);
 }
 
-static int read_entry(kvpi_requests_parser *parser, kvpi_value entry, agent *of)
+/* Gives where the entry ends. */
+static int read_entry(kvpi_requests_parser *parser, kvpi_value entry, agent *of,
+                      const char **out_end)
 {
     kvpi_value values[FIELDS];
     size_t n = 0;
@@ -105,6 +107,7 @@ static int read_entry(kvpi_requests_parser *parser, kvpi_value entry, agent *of)
         return kvpi_requests_wrong(parser, "", entry, "an object");
     if (kvpi_fields_find(parser, entry, names, FIELDS, values) != 0)
         return -1;
+    *out_end = parser->behind;
     const char *type = values[TYPE] == NULL ? NULL : kvpi_value_text(values[TYPE], &n);
     if (type != NULL && n == 8 && memcmp(type, "subagent", n) == 0)
         return read_agent(parser, values, of);
@@ -119,10 +122,12 @@ static int read_requests(kvpi_requests_parser *parser, kvpi_value array, agent *
         return -1;
     if (*array != '[')
         return kvpi_requests_wrong(parser, "requests", array, "an array of requests");
-    for (kvpi_value item = kvpi_array_first(array); item != NULL; item = kvpi_array_next(item)) {
+    for (kvpi_value item = kvpi_array_first(array); item != NULL;) {
+        const char *end = item;
         snprintf(parser->where + used, room, "requests[%zu].", i++);
-        if (read_entry(parser, item, of) != 0)
+        if (read_entry(parser, item, of, &end) != 0)
             return -1;
+        item = kvpi_array_after(end);
     }
     parser->where[used] = '\0';
     return 0;
