@@ -78,6 +78,8 @@ endfunction()
 
 if(KVP_BUILD_TOOL OR KVP_BUILD_TESTS OR KVP_BUILD_FUZZ OR KVP_BUILD_BENCH)
   kvp_require_module(KVP_JANSSON jansson "the kvpager command reads JSON with it" libjansson-dev)
+  kvp_find_module(KVP_ZLIB zlib)
+  kvp_find_module(KVP_ZSTD libzstd)
 endif()
 
 if(KVP_BUILD_TESTS)

@@ -42,9 +42,9 @@ static uint64_t read_all(const kvpi_requests *requests)
 }
 
 /* The tokens of short ones, which must fit arrays of the lengths that were said. */
-static void make_tokens(const kvpi_request *request, const kvpi_requests_options *options)
+static void make_tokens(const kvpi_requests *requests, const kvpi_request *request)
 {
-    const kvpi_requests_key key = {options->trace_block, 1};
+    const kvpi_requests_key key = {kvpi_requests_describe(requests)->trace_block, 1};
     const size_t in = (size_t)request->input_length, out = (size_t)request->output_length;
     if (in + out > MAX_MADE)
         return;
@@ -65,6 +65,7 @@ static void check(const kvpi_requests *requests, const kvpi_requests_options *op
 {
     require(kvpi_requests_format_name(kvpi_requests_get_format(requests))[0] != '\0');
     require(kvpi_requests_mended(requests) == 0 || options->lenient);
+    const int32_t block = kvpi_requests_describe(requests)->trace_block;
     for (size_t i = 0; i < kvpi_requests_count(requests); i++) {
         const kvpi_request *request = kvpi_requests_get(requests, i);
         const int32_t in = request->input_length, out = request->output_length;
@@ -72,10 +73,12 @@ static void check(const kvpi_requests *requests, const kvpi_requests_options *op
                 request->timestamp_us >= kvpi_requests_get(requests, i - 1)->timestamp_us);
         require(in >= 0 && out >= 0 && in <= KVPI_REQUESTS_MAX_TOKENS &&
                 out <= KVPI_REQUESTS_MAX_TOKENS);
-        require(request->n_ids <=
-                ((size_t)in + (size_t)options->trace_block - 1) / (size_t)options->trace_block);
+        require(request->n_ids == 0 ||
+                (block > 0 &&
+                 request->n_ids <= ((uint32_t)in + (uint32_t)block - 1) / (uint32_t)block));
+        require(request->next == NULL || request->next->shared > 0);
         require(request->n_input_ids <= (size_t)in && request->n_output_ids <= (size_t)out);
-        make_tokens(request, options);
+        make_tokens(requests, request);
     }
 }
 
@@ -93,7 +96,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
     kvpi_requests_options_init(&options);
     options.lenient = (data[0] & 1) != 0;
-    options.trace_block = data[0] & 2 ? 16 : 512;
+    options.trace_block = data[0] & 2 ? 16 : 0;
+    options.merge_models = (data[0] & 8) != 0;
+    if (data[0] >> 4 > 0 && data[0] >> 4 <= KVPI_REQUESTS_FORMATS)
+        options.format = (kvpi_requests_format)((data[0] >> 4) - 1);
     memset(&error, 0, sizeof(error));
     options.max_memory = data[0] & 4 ? FEW_BYTES : 0;
     meter_begin();

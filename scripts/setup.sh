@@ -120,11 +120,13 @@ missing_packages() {
     # and no service that would be started. Elsewhere the tests are skipped without it.
     ! is_debian || have redis-server || have redis-check-rdb || echo redis-tools
     have openssl || echo openssl
-    # One call for all five when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson 'libcrypto >= 3.0' 'liburing >= 2.2'; then
+    # One call for all when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson zlib libzstd 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
+        have_module zlib || echo zlib1g-dev
+        have_module libzstd || echo libzstd-dev
         have_module 'libcrypto >= 3.0' || echo libssl-dev
         have_module 'liburing >= 2.2' || echo liburing-dev
     fi
@@ -183,7 +185,7 @@ missing_packages() {
     fi
 }
 
-# Without pkg-config nothing is known of the six libraries, so all are named; installing what is
+# Without pkg-config nothing is known of the libraries, so all are named; installing what is
 # there already does no harm.
 missing=$(missing_packages | tr '\n' ' ')
 missing=${missing% }

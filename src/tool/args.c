@@ -117,7 +117,8 @@ static int take(kvpi_args *args, const kvpi_args_option *option, const char *att
     assert(option->read != NULL); /* that of --help is, and it takes no value */
     if (option->read(args, option, attached, out + option->at) != 0)
         return KVPI_ARGS_WRONG;
-    args->given |= UINT64_C(1) << (option - args->is->options);
+    const size_t number = (size_t)(option - args->is->options);
+    args->given[number / 64] |= UINT64_C(1) << number % 64;
     return 0;
 }
 
@@ -147,7 +148,7 @@ int kvpi_args_parse(kvpi_args *args, const kvpi_args_command *command, int argc,
                     void *out)
 {
     bool only_operands = false, is_help = false;
-    assert(command->n_options <= 64);
+    assert(command->n_options <= 128);
     *args =
         (kvpi_args){.is = command, .command = command->name, .argc = argc, .argv = argv, .next = 1};
     while (args->next < argc) {
@@ -171,10 +172,16 @@ int kvpi_args_parse(kvpi_args *args, const kvpi_args_command *command, int argc,
 
 /* ------------------------------------------------------------------------------- what was given */
 
+static bool is_given(const kvpi_args *args, const kvpi_args_option *option)
+{
+    const size_t number = (size_t)(option - args->is->options);
+    return (args->given[number / 64] >> number % 64 & 1) != 0;
+}
+
 bool kvpi_args_given(const kvpi_args *args, const char *name)
 {
     const kvpi_args_option *option = find(args, name, strlen(name));
-    return option != NULL && (args->given >> (option - args->is->options) & 1) != 0;
+    return option != NULL && is_given(args, option);
 }
 
 const char *kvpi_args_first(const kvpi_args *args, const char *first, const char *last)
@@ -183,7 +190,7 @@ const char *kvpi_args_first(const kvpi_args *args, const char *first, const char
     const kvpi_args_option *end = find(args, last, strlen(last));
     assert(option != NULL && end != NULL && option <= end);
     for (; option <= end; option++)
-        if (args->given >> (option - args->is->options) & 1)
+        if (is_given(args, option))
             return option->name;
     return NULL;
 }

@@ -40,7 +40,7 @@ struct kvpi_args_option {
 typedef struct kvpi_args_command {
     const char *name;                /* for messages: "replay" */
     const char *about;               /* the help before the options, with a newline at its end */
-    const kvpi_args_option *options; /* [n_options] 64 at most */
+    const kvpi_args_option *options; /* [n_options] 128 at most */
     size_t n_options;
     const char *more; /* the help after the options; NULL: none */
     int (*check)(const kvpi_args *args,
@@ -53,7 +53,7 @@ struct kvpi_args {
     int argc;
     char **argv;
     int next;
-    uint64_t given; /* bit i: option i of the table */
+    uint64_t given[2]; /* bit i of all: option i of the table */
 };
 
 enum {

@@ -24,7 +24,8 @@ typedef struct gen_options {
 
 #define AT(member) .at = offsetof(gen_options, member)
 
-static const char *const profile_names[] = {"chat", "agent", "rag", "users", "mixed", NULL};
+static const char *const profile_names[] = {"chat",   "agent", "rag", "users",
+                                            "agents", "mixed", NULL};
 
 static int read_output(const kvpi_args *args, const kvpi_args_option *option, const char *text,
                        void *at)
@@ -49,6 +50,8 @@ static const kvpi_args_option options_table[] = {
      "agent: tool loops, many short turns, growing context\n"
      "rag: questions about documents of skewed popularity\n"
      "users: a question each, all behind one system prompt\n"
+     "agents: sessions of coding agents, as recorded ones,\n"
+     "for replay --arrivals closed\n"
      "mixed: the first three, interleaved by time (default)",
      kvpi_args_choice, AT(workload.profile), .choices = profile_names, .title = "Options"},
     {"--requests", "N", "how many requests to write (default 1000)", kvpi_args_number,

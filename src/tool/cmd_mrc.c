@@ -257,6 +257,7 @@ static void describe(mrc_command *command)
     const kvpi_requests *requests = command->requests;
     kvpi_mrc_report *report = &command->report;
     report->format = kvpi_requests_format_name(kvpi_requests_get_format(requests));
+    report->about = kvpi_requests_describe(requests);
     report->options = &command->options.options;
     report->refs = &command->refs;
     report->curve = &command->curve;
@@ -292,7 +293,7 @@ static int make_report(mrc_command *command)
 
 static int run(mrc_command *command)
 {
-    const kvpi_mrc_args *options = &command->options;
+    kvpi_mrc_args *options = &command->options;
     int status = count_memory(command);
     if (status == TOOL_OK)
         status = kvpi_trace_args_read(&command->args, &options->options.trace,

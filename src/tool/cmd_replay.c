@@ -50,6 +50,7 @@ static kvpi_report begin_sequential(const kvpi_replay_args *options, const kvpi_
     const kvpi_replay_options *replay = &options->load.replay;
     kvpi_report report = {.path = replay->trace.path,
                           .format = kvpi_requests_format_name(kvpi_requests_get_format(requests)),
+                          .about = kvpi_requests_describe(requests),
                           .block_tokens = replay->block_tokens,
                           .unit_tokens = replay->unit_tokens,
                           .blocks = replay->blocks,
@@ -102,6 +103,7 @@ static kvpi_load_report begin_load(const kvpi_replay_args *options, const kvpi_r
     return (kvpi_load_report){
         .path = options->load.replay.trace.path,
         .format = kvpi_requests_format_name(kvpi_requests_get_format(requests)),
+        .about = kvpi_requests_describe(requests),
         .mended = kvpi_requests_mended(requests),
         .why = options->load.replay.watch != NULL ? &options->load.replay.watch->why : NULL,
         .setting = kvpi_replay_setup_setting(setup, options)};

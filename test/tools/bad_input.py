@@ -15,9 +15,9 @@ FILES = [
     ("negative", GOOD.encode() + mooncake(1, -5, 1, []).encode(), ":2: input_length is -5"),
     ("too_few", mooncake(0, 600, 1, [1]).encode(), ":1: hash_ids has 1 ids, expected exactly 2"),
     ("too_many", mooncake(0, 600, 1, [1, 2, 3]).encode(), ":1: hash_ids has 3 ids"),
-    ("text_length", GOOD.replace("600", '"600"').encode(), ":1: input_length is a string"),
-    ("missing", GOOD.replace("hash_ids", "ids").encode(), ':1: no "hash_ids"'),
-    ("range", GOOD.replace("600", "1e9").encode(), ":1: input_length is a number with a fraction"),
+    ("text_length", GOOD.replace("600", '"600"').encode(), ':1: input_length is "600", expected'),
+    ("missing", GOOD.replace("input_length", "length").encode(), ":1: no request in this object"),
+    ("range", GOOD.replace("600", "1e9").encode(), ":1: input_length is 1e9, expected a whole number"),
     ("csv_fields", b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 18:15:46.68,1\r\n",
      ":2: 2 fields, expected 3"),
 ]
@@ -25,7 +25,6 @@ FILES = [
 # options (FILE stands for a good trace), what the message must contain; under load and without
 BOTH = [
     ([], "no trace file is named"),
-    (["FILE", "FILE"], "is one file too many"),
     (["FILE", "--bloks", "4"], "unknown option '--bloks'"),
     (["FILE", "-x"], "unknown option '-x'"),
     (["FILE", "--blocks"], "--blocks needs a value"),
@@ -38,8 +37,8 @@ BOTH = [
     (["FILE", "--blocks", "99999999999999999999999"], "--blocks is '9999"),
     (["FILE", "--block-tokens", "65537"], "--block-tokens is '65537', expected"),
     (["FILE", "--block-tokens=0"], "--block-tokens is '0', expected"),
-    (["FILE", "--block-tokens", "24"], "--block-tokens 24 does not divide the 512 tokens"),
-    (["FILE", "--block-tokens", "1024"], "--block-tokens 1024 does not divide the 512 tokens"),
+    (["FILE", "--block-tokens", "24"], "--block-tokens 24 neither divides the 512 tokens"),
+    (["FILE", "--block-tokens", "768"], "--block-tokens 768 neither divides the 512 tokens"),
     (["FILE", "--unit-tokens", "0"], "--unit-tokens is '0', expected a whole number from 1 to 65536"),
     (["FILE", "--unit-tokens", "3"], "--unit-tokens 3 does not divide the block of 16 tokens"),
     (["FILE", "--limit", "0"], "--limit is '0', expected"),
@@ -163,8 +162,9 @@ def check_refused(done, status, message, *what):
 
 
 def check_unreadable(folder):
-    for path, message in [(folder, "Is a directory"), (folder + "/none", "No such file")]:
-        check_refused(run("replay", path), 1, f"{path}: cannot open: {message}", path)
+    for path, message in [(folder, "no traces in this folder"),
+                          (folder + "/none", "cannot open: No such file")]:
+        check_refused(run("replay", path), 1, f"{path}: {message}", path)
     path = os.path.join(folder, "locked")
     with open(path, "w", encoding="utf-8") as file:
         file.write(GOOD)

@@ -17,7 +17,7 @@ def generate(*options):
 
 
 def check_reproducible(folder):
-    for profile in ["chat", "agent", "rag", "users", "mixed"]:
+    for profile in ["chat", "agent", "rag", "users", "agents", "mixed"]:
         options = ["--profile", profile, "--requests", 200, "--seed", 9]
         text = generate(*options)
         path = os.path.join(folder, profile)
@@ -29,7 +29,10 @@ def check_reproducible(folder):
               profile, "fewer requests are not the beginning of more")
         for line in text.splitlines():
             fields = json.loads(line)
-            check_equal(sorted(fields), ["hash_ids", "input_length", "output_length", "timestamp"])
+            time = "delay" if "delay" in fields else "timestamp"
+            session = ["session_id"] if profile == "agents" else []
+            check_equal(sorted(fields), sorted(["hash_ids", "input_length", "output_length", time,
+                                                *session]), profile)
             check_equal(len(fields["hash_ids"]), -(-fields["input_length"] // 512), profile)
 
 
@@ -39,6 +42,38 @@ def check_rate():
         return json.loads(generate("--profile", "rag", "--rate", rate, "-n", 2000).splitlines()[-1])
     slow, fast = last("0.5")["timestamp"], last("50")["timestamp"]
     check(slow > 10 * fast, "rate", slow, fast)
+
+
+def check_agents(folder):
+    """Sessions as those that were recorded: medians and tails within a fifth of the tables in
+    requests/workload.c, and a closed loop runs them."""
+    path = os.path.join(folder, "agents.jsonl")
+    generate("--profile", "agents", "-n", 20000, "-o", path)
+    with open(path, encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    delays = sorted(row["delay"] for row in rows if "delay" in row)
+    outputs = sorted(row["output_length"] for row in rows)
+    for values, median, tail in ((delays, 7350, 80200), (outputs, 213, 771)):
+        check(abs(values[len(values) // 2] / median - 1) < 0.2, values[len(values) // 2])
+        check(abs(values[len(values) * 9 // 10] / tail - 1) < 0.2, values[len(values) * 9 // 10])
+    last = {}
+    for row in rows:
+        before = last.get(row["session_id"])
+        check_equal("delay" in row, before is not None)
+        if before is not None:
+            whole = before["input_length"] // 512
+            check(row["hash_ids"][:whole] == before["hash_ids"][:whole], row["session_id"])
+        last[row["session_id"]] = row
+    done = run("replay", "--json", "--limit", 300, "--arrivals", "closed", "--sessions", 4,
+               "--think-cap", 5, "--block-tokens", 512, "--blocks", 2000, "--decode-token-ns", 1,
+               "--output-tokens", "off", path)
+    check_equal(done.returncode, 0, done.stderr)
+    found = json.loads(done.stdout)
+    check_equal(found["finished"], 300)
+    check(found["hit_ratio"] > 0.8, found["hit_ratio"])
+    check_equal(found["closed_loop"]["estimated_gaps"], 0)
+    answers = found["reading"]["answers_joined"], found["reading"]["answers_not_joined"]
+    check(0.9 < answers[0] / sum(answers) < 0.99, answers)
 
 
 def check_bundled():
@@ -57,6 +92,7 @@ def check_bundled():
 def main():
     with directory() as folder:
         check_reproducible(folder)
+        check_agents(folder)
     check_rate()
     check_bundled()
     finish()

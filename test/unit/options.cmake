@@ -105,3 +105,5 @@ endif()
 kvp_unit(attn_fast SKIP 77)
 kvp_unit(attn_q8_0 SKIP 77)
 kvp_unit(attn_large SKIP 77 LABELS unit threads long)
+# Its unpack.c knows no library: the command's is left in the archive.
+kvp_unit(unpack_missing SOURCES src/tool/input/unpack.c)

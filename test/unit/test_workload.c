@@ -13,7 +13,7 @@
 #include "tool/requests/workload.h"
 #include "tool/requests/workload_draw.h"
 
-enum { N_PROFILES = 5, N_REQUESTS = 2000 };
+enum { N_PROFILES = 6, N_REQUESTS = 2000 };
 
 static kvpi_workload *create(kvpi_workload_profile profile, uint64_t seed)
 {
@@ -65,7 +65,7 @@ TEST(test_golden)
 {
     static const uint64_t golden[N_PROFILES] = {
         UINT64_C(0x6608a173af25fe05), UINT64_C(0x88c1128c2142cfa8), UINT64_C(0x0c00a5a5cae689d1),
-        UINT64_C(0xe71809e7f07a1b49), UINT64_C(0x7352f50fe7315c8f)};
+        UINT64_C(0xe71809e7f07a1b49), UINT64_C(0x829508ed6973c137), UINT64_C(0x7352f50fe7315c8f)};
     for (int i = 0; i < N_PROFILES; i++) {
         uint64_t hash = hash_workload((kvpi_workload_profile)i, 7);
         if (hash != golden[i])
@@ -101,7 +101,7 @@ TEST(test_prefix_property)
 {
     for (int profile = 0; profile < N_PROFILES; profile++) {
         kvpi_workload *workload = create((kvpi_workload_profile)profile, 3);
-        histories seen = create_histories(1000000);
+        histories seen = create_histories(2000000);
         int64_t last_ms = 0;
         size_t n_shared = 0;
         for (size_t i = 0; i < N_REQUESTS; i++) {

@@ -19,7 +19,7 @@ static size_t find_end(const kvpi_lines *lines, size_t from)
 {
     const char *at = lines->text + from;
     const size_t n = lines->n_bytes - from;
-    const char *newline = n == 0 ? NULL : memchr(at, '\n', n);
+    const char *newline = n == 0 || lines->is_wide ? NULL : memchr(at, '\n', n);
     const size_t n_line = newline == NULL ? n : (size_t)(newline - at) + 1;
     const char *nul = n_line == 0 ? NULL : memchr(at, '\0', n_line);
     if (nul != NULL)
@@ -61,11 +61,15 @@ static int read_piece(kvpi_lines *lines)
     if (result != KVPI_LINES_OK)
         return result;
     errno = 0;
-    const size_t n = fread(lines->text + lines->n_bytes, 1, PIECE_BYTES, lines->file);
+    const size_t n = kvpi_unpack_read(&lines->from, lines->text + lines->n_bytes, PIECE_BYTES);
     lines->n_bytes += n;
     lines->budget->read += n;
     lines->is_end = n < PIECE_BYTES;
-    return ferror(lines->file) ? KVPI_LINES_UNREADABLE : KVPI_LINES_OK;
+    if (ferror(lines->from.file))
+        return KVPI_LINES_UNREADABLE;
+    if (lines->from.wrong == NULL)
+        return KVPI_LINES_OK;
+    return lines->budget->is_over ? KVPI_LINES_NO_MEMORY : KVPI_LINES_DAMAGED;
 }
 
 int kvpi_lines_next(kvpi_lines *lines, char **out_text, size_t *out_bytes)
@@ -94,8 +98,18 @@ int kvpi_lines_next(kvpi_lines *lines, char **out_text, size_t *out_bytes)
     return KVPI_LINES_OK;
 }
 
+void kvpi_lines_widen(kvpi_lines *lines, size_t n_bytes)
+{
+    if (lines->has_kept)
+        lines->text[lines->begin] = lines->kept;
+    lines->has_kept = false;
+    lines->begin -= n_bytes;
+    lines->is_wide = true;
+}
+
 void kvpi_lines_close(kvpi_lines *lines)
 {
+    kvpi_unpack_close(&lines->from);
     kvpi_budget_give(lines->budget, lines->capacity);
     free(lines->text);
     lines->text = NULL;

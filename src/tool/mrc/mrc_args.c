@@ -109,7 +109,7 @@ static const kvpi_args_option options_table[] = {
     KVPI_TRACE_OPTIONS(kvpi_mrc_args, options.trace),
     {"--block-tokens", "N",
      "tokens per block, 1 to 65536 (default 16); must\n"
-     "divide the trace's block",
+     "divide the trace's block or be a multiple of it",
      kvpi_args_number, AT(options.block_tokens), 1, KVP_BLOCK_TOKENS_MAX, .title = "Cache"},
     {"--sizes", "LIST",
      "sizes to show, such as 4096,8192,40GiB: blocks, or\n"
@@ -220,7 +220,7 @@ static int check_options(const kvpi_args *args, void *options)
 
 static const kvpi_args_command command = {
     .name = "mrc",
-    .about = "Usage: kvpager mrc [OPTIONS] FILE\n"
+    .about = "Usage: kvpager mrc [OPTIONS] FILE...\n"
              "\n"
              "Say what a cache of every size would hit (a miss-ratio curve), from one pass\n"
              "over a request trace: one request after the other, as 'kvpager replay\n"
@@ -229,7 +229,7 @@ static const kvpi_args_command command = {
              "out, and the optimum that knows the future (Belady). Hits are of whole blocks.\n"
              "See docs/COMMAND.md.\n"
              "\n"
-             "FILE is '-' for standard input; formats as for replay.\n",
+             "Files and their formats are those of replay.\n",
     .options = options_table,
     .n_options = sizeof options_table / sizeof *options_table,
     .check = check_options};

@@ -18,6 +18,7 @@
 #include "tool/text.h"
 #include "tool/input/escape.h"
 #include "tool/mrc/report_tiers.h"
+#include "tool/log/reading.h"
 
 #define CURVE_POINTS 400
 
@@ -37,6 +38,7 @@ static void add_settings(kvpi_figures *to, const kvpi_mrc_report *report)
     kvpi_figures_text(to, "curve_of", "sequential");
     kvpi_figures_text(to, "trace", report->options->trace.path);
     kvpi_figures_text(to, "format", report->format);
+    kvpi_reading_add(to, report->about);
     kvpi_figures_integer(to, "block_tokens", report->refs->block_tokens);
     kvpi_figures_flag(to, "output_appended", report->options->trace.output);
     kvpi_figures_integer(to, "seed", report->options->trace.key.seed);
@@ -200,6 +202,7 @@ static void print_head(const kvpi_mrc_report *report, FILE *file)
     const kvpi_mrc_refs *refs = report->refs;
     fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->options->trace.path).of,
             report->format, kvpi_text_clock((uint64_t)report->span_us).of);
+    kvpi_reading_print(report->about, file);
     fprintf(file, "blocks of %s tokens", kvpi_text_count(refs->block_tokens).of);
     if (report->token_bytes > 0)
         fprintf(file, " = %s each",

@@ -11,6 +11,7 @@
 #include "tool/mrc/refs.h"
 #include "tool/mrc/tiers.h"
 #include "tool/report/figures.h"
+#include "tool/requests/requests.h"
 
 #define KVPI_MRC_MAX_POINTS 64
 #define KVPI_MRC_NONE       (-1.0)
@@ -38,6 +39,7 @@ extern const int kvpi_mrc_shares[KVPI_MRC_SHARES]; /* percent, ascending, the la
 
 typedef struct kvpi_mrc_report {
     const char *format;
+    const kvpi_requests_about *about;
     const kvpi_mrc_options *options;
     const kvpi_mrc_refs *refs;
     const kvpi_mrc_curve *curve;

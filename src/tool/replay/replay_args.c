@@ -48,6 +48,8 @@ static int read_policy(const kvpi_args *args, const kvpi_args_option *option, co
 static const char *const kept[] = {"off", "on", "once", NULL};
 static const char *const preempt[] = {"recompute", "swap", "cheaper", NULL};
 static const char *const writes[] = {"through", "second", NULL};
+static const char *const arrivals[] = {"closed", "trace", NULL};
+static const char *const on_reject[] = {"go-on", "end", NULL};
 
 #define AT(member) .at = offsetof(kvpi_replay_args, member)
 
@@ -57,9 +59,26 @@ static const kvpi_args_option options_table[] = {
      AT(load.replay.skip), 0, INT64_MAX},
     {"--speedup", "X", "requests arrive X times as fast (default 1)", kvpi_args_milli,
      AT(load.speedup_milli), 1, UINT64_C(1000000000)},
+    {"--arrivals", "HOW",
+     "trace (default): at recorded times; closed: a turn so\n"
+     "long after the simulated end of what it waits for, as\n"
+     "recorded, in traces with sessions",
+     kvpi_args_either, AT(load.closed.on), .choices = arrivals, .title = "Sessions"},
+    {"--sessions", "N", "sessions that run at once, in the order of the trace", kvpi_args_number,
+     AT(load.closed.sessions), 1, 1000000000},
+    {"--session-rate", "R", "instead: so many sessions start a second, by --seed", kvpi_args_milli,
+     AT(load.closed.rate_milli), 1, UINT64_C(1000000000)},
+    {"--think-scale", "X", "times between turns take X times as long (default 1)", kvpi_args_milli,
+     AT(load.closed.think_milli), 0, UINT64_C(1000000000)},
+    {"--think-cap", "S", "and at most S seconds", kvpi_args_milli, AT(load.closed.cap_milli), 1,
+     UINT64_C(1000000000)},
+    {"--on-reject", "HOW",
+     "end (default): a request that can never be served\n"
+     "ends its session; go-on: the next turn comes",
+     kvpi_args_either, AT(load.closed.goes_on), .choices = on_reject},
     {"--block-tokens", "N",
      "tokens per block, 1 to 65536 (default 16); must\n"
-     "divide the trace's block",
+     "divide the trace's block or be a multiple of it",
      kvpi_args_number, AT(load.replay.block_tokens), 1, KVP_BLOCK_TOKENS_MAX, .title = "Cache"},
     {"--unit-tokens", "N",
      "tokens that are matched as one: divides the block,\n"
@@ -293,7 +312,7 @@ static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
  * no event, and in no log. */
 static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
 {
-    static const char *const of_time[] = {"--speedup", "--no-measure", NULL};
+    static const char *const of_time[] = {"--speedup", "--arrivals", "--no-measure", NULL};
     const char *log = kvpi_args_first(args, "--record", "--why");
     const char *option = kvpi_args_first(args, "--max-running", "--wait-for-prefix");
     if (out->load.replay.snapshot_in != NULL && log != NULL)
@@ -330,6 +349,20 @@ static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
     return 0;
 }
 
+static int check_closed(const kvpi_args *args, kvpi_replay_args *out)
+{
+    kvpi_closed_options *closed = &out->load.closed;
+    closed->seed = out->load.replay.trace.key.seed;
+    if (!closed->on)
+        return kvpi_args_needs(args, kvpi_args_first(args, "--sessions", "--on-reject"),
+                               "--arrivals closed");
+    if (kvpi_args_given(args, "--speedup"))
+        return kvpi_args_exclude(args, "--speedup", "--arrivals closed");
+    return closed->sessions > 0 && closed->rate_milli > 0
+               ? kvpi_args_exclude(args, "--sessions", "--session-rate")
+               : 0;
+}
+
 static int check_load(const kvpi_args *args, kvpi_replay_args *out)
 {
     static const char *const sequential[] = {"--skip", "--snapshot-in", "--snapshot-out", NULL};
@@ -344,7 +377,7 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
                                "--step-tokens %" PRIu32 " is less than --max-running %" PRIu32
                                ": each running request decodes one token in a step",
                                load->step_tokens, load->max_running);
-    if (check_host(args, out) != 0 || check_rates(args, out) != 0)
+    if (check_closed(args, out) != 0 || check_host(args, out) != 0 || check_rates(args, out) != 0)
         return KVPI_ARGS_WRONG;
     if (out->step.is_roofline)
         return check_roofline(args, out);
@@ -383,19 +416,23 @@ static int check_options(const kvpi_args *args, void *options)
 
 static const kvpi_args_command command = {
     .name = "replay",
-    .about = "Usage: kvpager replay [OPTIONS] FILE\n"
+    .about = "Usage: kvpager replay [OPTIONS] FILE...\n"
              "\n"
              "Replay a request trace under load: requests arrive at their times, the scheduler\n"
              "batches, preempts and shares, and a model of a language model on an accelerator\n"
              "says how long each step takes. Times are simulated, never measured. The model\n"
              "and all figures: docs/COMMAND.md.\n"
              "\n"
-             "FILE is '-' for standard input. Formats, told apart by the first line:\n"
+             "A FILE is a file, a folder of .json, .jsonl and .csv, or '-' for standard input;\n"
+             "each perhaps packed by gzip or zstd. Formats, told apart by the first line:\n"
              "\n"
-             "  Mooncake JSONL   timestamp, input_length, output_length, hash_ids\n"
-             "  token JSONL      arrival_time_ns, input_toks, output_toks, input_tok_ids\n"
-             "  Azure CSV        TIMESTAMP,ContextTokens,GeneratedTokens   (nothing shared)\n"
-             "  BurstGPT CSV     Timestamp,Model,Request tokens,...        (nothing shared)\n",
+             "  mooncake   timestamp or delay (ms), input_length, output_length, hash_ids\n"
+             "  bailian    chat_id, parent_chat_id, timestamp (s), hash_ids of 16 tokens\n"
+             "  weka       a conversation: block_size, requests (t in s, in, out, hash_ids)\n"
+             "  tracelab   session_id, round_index, input_tokens_total, timing_events\n"
+             "  tokens     arrival_time_ns, input_toks, output_toks, input_tok_ids\n"
+             "  azure      TIMESTAMP,ContextTokens,GeneratedTokens      (nothing shared)\n"
+             "  burstgpt   Timestamp,Model,Request tokens,...           (nothing shared)\n",
     .options = options_table,
     .n_options = sizeof options_table / sizeof *options_table,
     .more = "\n"
@@ -432,6 +469,7 @@ static void init(kvpi_replay_args *out)
                             .keep_evicted = KVP_EVICTED_KEEP,
                             .n_groups = 1},
                  .speedup_milli = 1000,
+                 .closed = {.think_milli = 1000},
                  .watermark_milli = 10,
                  .max_running = 256,
                  .step_tokens = 8192,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "tool/report/load_report.h"
+#include "tool/replay/closed/closed.h"
 #include "tool/replay/replay_cache.h"
 #include "tool/models/step_model.h"
 #include "tool/requests/requests.h"
@@ -19,6 +20,7 @@
 typedef struct kvpi_simulate_options {
     kvpi_replay_options replay;
     const kvpi_step_model *model;
+    kvpi_closed_options closed;
     uint64_t speedup_milli; /* arrivals are so many thousandths as fast as in the trace */
     uint64_t watermark_milli;
     uint32_t max_running;

@@ -22,7 +22,7 @@ int kvpi_jobs_create(const kvpi_requests *requests, const kvpi_simulate_options 
                      kvpi_jobs *out)
 {
     uint64_t n = kvpi_requests_count(requests);
-    *out = (kvpi_jobs){.requests = requests, .options = options};
+    *out = (kvpi_jobs){.requests = requests, .options = options, .window_ns = KVPI_JOB_NEVER};
     out->n = n < options->replay.trace.limit ? (size_t)n : (size_t)options->replay.trace.limit;
     out->all = calloc(out->n, sizeof *out->all);
     out->gaps = calloc(1, sizeof *out->gaps);
@@ -33,7 +33,8 @@ int kvpi_jobs_create(const kvpi_requests *requests, const kvpi_simulate_options 
     int64_t first_us = kvpi_requests_get(requests, 0)->timestamp_us;
     for (size_t i = 0; i < out->n; i++) {
         int64_t us = kvpi_requests_get(requests, i)->timestamp_us - first_us;
-        out->all[i].arrival_ns = arrival_of(us, options->speedup_milli);
+        out->all[i].arrival_ns =
+            options->closed.on ? KVPI_JOB_NEVER : arrival_of(us, options->speedup_milli);
         out->all[i].admitted_ns = KVPI_JOB_NEVER;
     }
     return TOOL_OK;
@@ -44,8 +45,10 @@ void kvpi_jobs_free(kvpi_jobs *jobs)
     for (size_t i = 0; jobs->all != NULL && i < jobs->n; i++)
         free(jobs->all[i].tokens);
     free(jobs->all);
+    free(jobs->order);
     free(jobs->gaps);
     jobs->all = NULL;
+    jobs->order = NULL;
     jobs->gaps = NULL;
 }
 
@@ -124,7 +127,7 @@ static void count_jobs(const kvpi_jobs *jobs, kvpi_load_report *report)
             report->finished_input_tokens += input;
             if (job->newest_ns > report->end_ns)
                 report->end_ns = job->newest_ns;
-        } else if (job->stage != KVPI_JOB_REJECTED) {
+        } else if (job->stage != KVPI_JOB_REJECTED && job->stage != KVPI_JOB_DROPPED) {
             report->unfinished++;
         }
     }
@@ -144,7 +147,17 @@ static uint64_t figure_of(const kvpi_job *job, int which)
     }
 }
 
-/* Requests are in the order of their arrival, so those of an interval stand together. */
+/* In the order of arrival those of an interval stand together. */
+static const kvpi_job *by_arrival(const kvpi_jobs *jobs, size_t i)
+{
+    return &jobs->all[jobs->order != NULL ? jobs->order[i] : i];
+}
+
+static bool is_counted(const kvpi_jobs *jobs, const kvpi_job *job)
+{
+    return job->stage == KVPI_JOB_FINISHED && job->arrival_ns < jobs->window_ns;
+}
+
 static void spread_over_time(const kvpi_jobs *jobs, int which, uint64_t *values,
                              kvpi_load_report *report)
 {
@@ -153,10 +166,10 @@ static void spread_over_time(const kvpi_jobs *jobs, int which, uint64_t *values,
     for (size_t part = 0; part < report->timeline.n; part++) {
         uint64_t end_ns = (part + 1) * report->timeline.width_ns;
         size_t n = 0;
-        for (; i < jobs->n && jobs->all[i].arrival_ns < end_ns; i++) {
-            if (jobs->all[i].stage != KVPI_JOB_FINISHED)
+        for (; i < jobs->n && by_arrival(jobs, i)->arrival_ns < end_ns; i++) {
+            if (!is_counted(jobs, by_arrival(jobs, i)))
                 continue;
-            values[n] = figure_of(&jobs->all[i], which);
+            values[n] = figure_of(by_arrival(jobs, i), which);
             if (values[n] != KVPI_JOB_NEVER)
                 kvpi_bins_add(&latency->spread, values[n++] / 100000);
         }
@@ -170,13 +183,65 @@ static kvpi_percentiles collect(const kvpi_jobs *jobs, int which, uint64_t *valu
 {
     size_t n = 0;
     for (size_t i = 0; i < jobs->n; i++) {
-        if (jobs->all[i].stage != KVPI_JOB_FINISHED)
+        if (!is_counted(jobs, &jobs->all[i]))
             continue;
         values[n] = figure_of(&jobs->all[i], which);
         n += values[n] != KVPI_JOB_NEVER;
     }
     return kvpi_percentiles_of(values, n);
 }
+
+/* ----------------------------------------------------------------------------- the closed loop */
+
+typedef struct arrived {
+    uint64_t ns;
+    uint32_t i;
+} arrived;
+
+static int compare_arrivals(const void *left, const void *right)
+{
+    const arrived *a = left, *b = right;
+    if (a->ns != b->ns)
+        return a->ns < b->ns ? -1 : 1;
+    return a->i < b->i ? -1 : a->i > b->i;
+}
+
+static int order_arrivals(kvpi_jobs *jobs)
+{
+    arrived *all = malloc(jobs->n * sizeof *all);
+    jobs->order = malloc(jobs->n * sizeof *jobs->order);
+    if (all == NULL || jobs->order == NULL) {
+        free(all);
+        return kvpi_tool_fail("replay", "out of memory for %zu requests", jobs->n);
+    }
+    for (size_t i = 0; i < jobs->n; i++)
+        all[i] = (arrived){jobs->all[i].arrival_ns, (uint32_t)i};
+    qsort(all, jobs->n, sizeof *all, compare_arrivals);
+    for (size_t i = 0; i < jobs->n; i++)
+        jobs->order[i] = all[i].i;
+    free(all);
+    return TOOL_OK;
+}
+
+int kvpi_jobs_close(kvpi_jobs *jobs, const kvpi_closed *closed, kvpi_load_sessions *out)
+{
+    kvpi_closed_tell(closed, out);
+    jobs->window_ns = out->window_ns;
+    for (size_t i = 0; i < jobs->n; i++) {
+        kvpi_job *job = &jobs->all[i];
+        if (job->stage == KVPI_JOB_COMING && kvpi_closed_is_dropped(closed, i))
+            job->stage = KVPI_JOB_DROPPED;
+        if (job->arrival_ns >= out->window_ns || job->arrival_ns == KVPI_JOB_NEVER)
+            continue;
+        out->window_requests++;
+        out->window_input_tokens += kvpi_jobs_input(jobs, i);
+        out->window_hit_tokens += job->hit_tokens;
+        out->window_output_tokens += kvpi_jobs_output(jobs, i) > 0 ? job->n_sampled : 0;
+    }
+    return order_arrivals(jobs);
+}
+
+/* ---------------------------------------------------------------------------------------- all */
 
 int kvpi_jobs_report(const kvpi_jobs *jobs, kvpi_load_report *report)
 {

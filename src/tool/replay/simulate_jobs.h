@@ -14,7 +14,8 @@ typedef enum kvpi_job_stage {
     KVPI_JOB_COMING, /* not submitted yet */
     KVPI_JOB_THERE,
     KVPI_JOB_REJECTED,
-    KVPI_JOB_FAILED, /* ended, but not as it should have */
+    KVPI_JOB_DROPPED, /* its session had ended */
+    KVPI_JOB_FAILED,  /* ended, but not as it should have */
     KVPI_JOB_FINISHED
 } kvpi_job_stage;
 
@@ -29,13 +30,16 @@ typedef struct kvpi_job {
     kvp_request request;  /* then */
     int32_t *tokens;      /* [input + output] while it is there, else NULL */
     uint32_t n_sampled;
+    uint32_t hit_tokens; /* when it was first admitted */
     kvpi_job_stage stage;
 } kvpi_job;
 
 typedef struct kvpi_jobs {
     const kvpi_requests *requests;
     const kvpi_simulate_options *options;
-    kvpi_job *all; /* [n] in order of arrival */
+    kvpi_job *all;      /* [n] in replay order */
+    uint32_t *order;    /* [n] by arrival; NULL: as they stand */
+    uint64_t window_ns; /* figures of time are of those that arrived before */
     size_t n;
     kvpi_histogram *gaps;
 } kvpi_jobs;
@@ -68,6 +72,12 @@ int32_t kvpi_jobs_next_token(const kvpi_jobs *jobs, size_t i);
 
 /* Note that request i got a token. */
 void kvpi_jobs_note_token(kvpi_jobs *jobs, size_t i, uint64_t now_ns);
+
+/* All is over: say how the sessions went, and which requests did not come.
+ *
+ * Returns: as kvpi_jobs_create
+ */
+int kvpi_jobs_close(kvpi_jobs *jobs, const kvpi_closed *closed, kvpi_load_sessions *out);
 
 /* Count what became of them, and how long it took.
  *

@@ -39,13 +39,14 @@ typedef struct simulation {
     kvpi_jobs jobs;
     kvpi_replay_cache cache;
     kvp_sched *sched;
+    kvpi_closed *closed; /* NULL: requests come at their recorded times */
     kvpi_loading store;
     kvp_copy *copies; /* [max_copies] */
     uint32_t max_copies;
     uint32_t *sampled_jobs; /* [max_running] of the step that is out, in its order */
     int32_t *sampled;       /* [max_running] */
     kvpi_histogram *steps;
-    size_t n_arrived; /* submitted or rejected; the others come in this order */
+    size_t n_arrived; /* submitted or rejected; without sessions the others come in this order */
     bool door_closed; /* the scheduler has no place for another one until somebody leaves */
     uint64_t now_ns;
     uint64_t n_evicted; /* so far */
@@ -247,13 +248,39 @@ static int arrive(simulation *sim, size_t i)
     return TOOL_OK;
 }
 
+/* The one that comes next, as far as is known. */
+static bool next_arrival(const simulation *sim, size_t *out_i, uint64_t *out_ns)
+{
+    if (sim->closed != NULL)
+        return kvpi_closed_next(sim->closed, out_i, out_ns);
+    if (sim->n_arrived == sim->jobs.n)
+        return false;
+    *out_i = sim->n_arrived;
+    *out_ns = sim->jobs.all[sim->n_arrived].arrival_ns;
+    return true;
+}
+
+static void note_came(simulation *sim, size_t i)
+{
+    sim->n_arrived++;
+    if (sim->closed == NULL)
+        return;
+    kvpi_closed_arrived(sim->closed);
+    if (sim->jobs.all[i].stage == KVPI_JOB_REJECTED)
+        kvpi_closed_ended(sim->closed, i, sim->now_ns, true);
+}
+
 static int arrive_all(simulation *sim)
 {
     int status = TOOL_OK;
-    while (status == TOOL_OK && !sim->door_closed && sim->n_arrived < sim->jobs.n &&
-           sim->jobs.all[sim->n_arrived].arrival_ns <= sim->now_ns) {
-        status = arrive(sim, sim->n_arrived);
-        sim->n_arrived += !sim->door_closed;
+    size_t i;
+    uint64_t ns;
+    while (status == TOOL_OK && !sim->door_closed && next_arrival(sim, &i, &ns) &&
+           ns <= sim->now_ns) {
+        sim->jobs.all[i].arrival_ns = ns;
+        status = arrive(sim, i);
+        if (!sim->door_closed)
+            note_came(sim, i);
     }
     return status;
 }
@@ -328,6 +355,7 @@ static int note_admitted(simulation *sim)
             continue;
         const kvp_seq_info seq = sequence_of(sim, sim->step.admitted[k]);
         uint32_t hit = seq.cached_tokens;
+        job->hit_tokens = hit;
         kvpi_load_interval *part = kvpi_load_timeline_at(&sim->report->timeline, sim->now_ns);
         job->admitted_ns = sim->now_ns;
         sim->report->hit_tokens += hit;
@@ -453,6 +481,8 @@ static void note_ended(simulation *sim, const kvp_ended *ended, uint32_t n)
         bool whole = ended[k].reason == KVP_END_LENGTH &&
                      sim->jobs.all[i].n_sampled == kvpi_jobs_sampled(&sim->jobs, i);
         kvpi_jobs_leave(&sim->jobs, i, whole ? KVPI_JOB_FINISHED : KVPI_JOB_FAILED);
+        if (sim->closed != NULL)
+            kvpi_closed_ended(sim->closed, i, sim->now_ns, false);
         sim->door_closed = false;
     }
 }
@@ -523,8 +553,10 @@ static void note_idle(simulation *sim, uint64_t until_ns)
 /* Nothing can run: wait for an arrival, or for the store. Gives false when neither is to come. */
 static bool wait_for_more(simulation *sim)
 {
-    bool is_last = sim->n_arrived == sim->jobs.n || sim->door_closed;
-    uint64_t arrival_ns = is_last ? KVPI_JOB_NEVER : sim->jobs.all[sim->n_arrived].arrival_ns;
+    size_t i;
+    uint64_t arrival_ns = KVPI_JOB_NEVER;
+    if (sim->door_closed || !next_arrival(sim, &i, &arrival_ns))
+        arrival_ns = KVPI_JOB_NEVER;
     uint64_t until_ns = kvpi_loading_wait(&sim->store, sim->now_ns, arrival_ns);
     if (until_ns == KVPI_JOB_NEVER)
         return false;
@@ -592,6 +624,9 @@ static int report_all(simulation *sim)
     report->hits.state_slots.skipped = report->sched.skipped_checkpoints; /* not asked for, too */
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
+    if (sim->closed != NULL &&
+        kvpi_jobs_close(&sim->jobs, sim->closed, &report->sessions) != TOOL_OK)
+        return TOOL_FAILED;
     if (kvpi_jobs_report(&sim->jobs, report) != TOOL_OK)
         return TOOL_FAILED;
     return audit(sim);
@@ -642,7 +677,12 @@ int kvpi_simulate_run(const kvpi_requests *requests, const kvpi_simulate_options
     kvpi_load_timeline_init(&report->timeline);
     if (kvpi_jobs_create(requests, options, &sim.jobs) != TOOL_OK)
         return TOOL_FAILED;
-    int status = run_with_jobs(&sim);
+    int status = TOOL_OK;
+    if (options->closed.on)
+        status = kvpi_closed_create(requests, sim.jobs.n, &options->closed, &sim.closed);
+    if (status == TOOL_OK)
+        status = run_with_jobs(&sim);
+    kvpi_closed_free(sim.closed);
     kvpi_jobs_free(&sim.jobs);
     return status;
 }

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "tool/log/reading.h"
 #include "tool/report/report.h"
 #include "tool/watch/reasons_report.h"
 #include "tool/text.h"
@@ -103,6 +104,48 @@ static void add_scheduler(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_close(to);
 }
 
+static void add_window(kvpi_figures *to, const kvpi_load_sessions *sessions)
+{
+    const bool ends = sessions->window_ns != UINT64_MAX;
+    kvpi_figures_open(to, "window");
+    kvpi_figures_json(to, "seconds",
+                      ends ? json_real((double)sessions->window_ns / 1e9) : json_null());
+    kvpi_figures_integer(to, "requests", sessions->window_requests);
+    kvpi_figures_integer(to, "input_tokens", sessions->window_input_tokens);
+    kvpi_figures_integer(to, "output_tokens", sessions->window_output_tokens);
+    kvpi_figures_integer(to, "hit_tokens", sessions->window_hit_tokens);
+    kvpi_figures_real(
+        to, "hit_ratio",
+        kvpi_report_ratio(sessions->window_hit_tokens, sessions->window_input_tokens));
+    kvpi_figures_close(to);
+}
+
+/* Null where requests came at their recorded times. */
+static void add_sessions(kvpi_figures *to, const kvpi_load_sessions *sessions)
+{
+    if (!sessions->closed) {
+        kvpi_figures_json(to, "closed_loop", json_null());
+        return;
+    }
+    kvpi_figures_open(to, "closed_loop");
+    kvpi_figures_integer(to, "sessions", sessions->sessions);
+    kvpi_figures_integer_if(to, sessions->at_once > 0, "at_once", sessions->at_once);
+    kvpi_figures_json(to, "sessions_per_second",
+                      sessions->rate_milli > 0 ? json_real((double)sessions->rate_milli / 1000)
+                                               : json_null());
+    kvpi_figures_real(to, "think_scale", (double)sessions->think_milli / 1000);
+    kvpi_figures_json(to, "think_cap_seconds",
+                      sessions->cap_milli > 0 ? json_real((double)sessions->cap_milli / 1000)
+                                              : json_null());
+    kvpi_figures_integer(to, "ended", sessions->over);
+    kvpi_figures_integer(to, "ended_by_rejection", sessions->rejected);
+    kvpi_figures_integer(to, "dropped_requests", sessions->dropped);
+    kvpi_figures_integer(to, "estimated_gaps", sessions->estimated);
+    kvpi_figures_integer(to, "overlapping_requests", sessions->overlapping);
+    add_window(to, sessions);
+    kvpi_figures_close(to);
+}
+
 static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
 {
     const kvpi_load_setting *setting = &report->setting;
@@ -110,6 +153,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_text(to, "mode", "load");
     kvpi_figures_text(to, "trace", report->path);
     kvpi_figures_text(to, "format", report->format);
+    kvpi_reading_add(to, report->about);
     kvpi_figures_real(to, "speedup", (double)setting->speedup_milli / 1000);
     kvpi_figures_integer(to, "block_tokens", setting->block_tokens);
     kvpi_figures_integer(to, "unit_tokens", setting->unit_tokens);
@@ -129,6 +173,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     else
         add_rates(to, setting);
     add_scheduler(to, report);
+    add_sessions(to, &report->sessions);
 }
 
 /* --------------------------------------------------------------------------- figures: counts */
@@ -354,6 +399,34 @@ static void print_pool(const kvpi_load_setting *setting, const char *name, uint6
     fputc('\n', file);
 }
 
+static void print_sessions(const kvpi_load_sessions *sessions, FILE *file)
+{
+    if (!sessions->closed)
+        return;
+    fprintf(file, "Closed loop: %s sessions", kvpi_text_count(sessions->sessions).of);
+    if (sessions->at_once > 0)
+        fprintf(file, ", %s at once", kvpi_text_count(sessions->at_once).of);
+    if (sessions->rate_milli > 0)
+        fprintf(file, ", %g start a second", (double)sessions->rate_milli / 1000);
+    if (sessions->think_milli != 1000)
+        fprintf(file, ", gaps x %g", (double)sessions->think_milli / 1000);
+    if (sessions->cap_milli > 0)
+        fprintf(file, ", at most %g s", (double)sessions->cap_milli / 1000);
+    fputc('\n', file);
+    if (sessions->window_ns != UINT64_MAX)
+        fprintf(file, "  latencies of the first %s, while so many ran: %s requests, %.1f %% hit\n",
+                kvpi_text_clock(sessions->window_ns / 1000).of,
+                kvpi_text_count(sessions->window_requests).of,
+                100 *
+                    kvpi_report_ratio(sessions->window_hit_tokens, sessions->window_input_tokens));
+    if (sessions->estimated > 0)
+        fprintf(file, "  gaps that are estimates, after a turn without an end: %s\n",
+                kvpi_text_count(sessions->estimated).of);
+    if (sessions->dropped > 0)
+        fprintf(file, "  requests that did not come, after one that was rejected: %s\n",
+                kvpi_text_count(sessions->dropped).of);
+}
+
 static void print_head(const kvpi_load_report *report, FILE *file)
 {
     const kvpi_load_setting *setting = &report->setting;
@@ -362,6 +435,8 @@ static void print_head(const kvpi_load_report *report, FILE *file)
     if (setting->speedup_milli != 1000)
         fprintf(file, ", %g times as fast", (double)setting->speedup_milli / 1000);
     fputc('\n', file);
+    kvpi_reading_print(report->about, file);
+    print_sessions(&report->sessions, file);
     print_model(setting, file);
     print_pool(setting, "KV: ", setting->blocks, file);
     if (setting->host_blocks > 0)

@@ -16,6 +16,7 @@
 #include "tool/percentiles.h"
 #include "tool/report/report_hits.h"
 #include "tool/report/report_learned.h"
+#include "tool/requests/requests.h"
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/watch/watch.h"
@@ -57,6 +58,26 @@ typedef struct kvpi_load_latency {
     uint64_t p90_ns[KVPI_LOAD_MAX_INTERVALS]; /* finished; 0 when there are none */
 } kvpi_load_latency;
 
+/* How the sessions of a closed loop went; all 0 where requests came at their recorded times. */
+typedef struct kvpi_load_sessions {
+    bool closed;
+    uint64_t sessions;
+    uint64_t at_once;     /* 0: they start by rate, or as recorded */
+    uint64_t rate_milli;  /* 0: not by rate */
+    uint64_t think_milli; /* of gaps, in thousandths */
+    uint64_t cap_milli;   /* their most, in thousandths of a second; 0: none */
+    uint64_t over;        /* sessions that ended */
+    uint64_t rejected;    /* of these, by the rejection of a request */
+    uint64_t dropped;     /* requests that did not come for it */
+    uint64_t estimated;   /* gaps after an end that is not recorded */
+    uint64_t overlapping; /* requests that came before all that was awaited had ended */
+    uint64_t window_ns;   /* from then on fewer than `at_once` ran; UINT64_MAX: it never was so */
+    uint64_t window_requests; /* that arrived before; figures of time are theirs */
+    uint64_t window_input_tokens;
+    uint64_t window_hit_tokens;
+    uint64_t window_output_tokens;
+} kvpi_load_sessions;
+
 /* What was modelled. */
 typedef struct kvpi_load_setting {
     const kvpi_step_model *step_model;
@@ -81,6 +102,7 @@ typedef struct kvpi_load_report {
     /* set by the caller */
     const char *path;
     const char *format;
+    const kvpi_requests_about *about;
     uint64_t mended;
     kvpi_load_setting setting;
     const kvpi_reasons *why; /* NULL: it was not asked */
@@ -88,6 +110,7 @@ typedef struct kvpi_load_report {
     uint64_t requests;
     uint64_t finished;
     uint64_t rejected[KVPI_LOAD_REASONS];
+    kvpi_load_sessions sessions;
     uint64_t unfinished;                                      /* neither: an error */
     kvpi_load_rejection rejections[KVPI_LOAD_MAX_REJECTIONS]; /* the first ones */
     size_t n_rejections;

@@ -7,6 +7,7 @@
  * Nothing here decides anything, and nothing is wider than 80 columns, except a long file name.
  */
 #include "tool/report/report.h"
+#include "tool/log/reading.h"
 #include "tool/watch/reasons_report.h"
 #include "tool/text.h"
 #include "tool/input/escape.h"
@@ -64,6 +65,7 @@ static void add_settings(kvpi_figures *to, const kvpi_report *report)
     uint64_t tokens = size != NULL ? size->tokens : report->blocks * report->block_tokens;
     kvpi_figures_text(to, "trace", report->path);
     kvpi_figures_text(to, "format", report->format);
+    kvpi_reading_add(to, report->about);
     kvpi_figures_integer(to, "block_tokens", report->block_tokens);
     kvpi_figures_integer(to, "unit_tokens", report->unit_tokens);
     kvpi_figures_integer(to, "blocks", report->blocks);
@@ -195,6 +197,7 @@ static void print_head(const kvpi_report *report, FILE *file)
                              .size = report->size};
     fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->path).of, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
+    kvpi_reading_print(report->about, file);
     if (report->model != NULL)
         fprintf(file, "%s%s%s\n", report->model->name, report->device != NULL ? " on " : "",
                 report->device != NULL ? report->device->title : "");

@@ -13,6 +13,7 @@
 #include "tool/report/figures.h"
 #include "tool/report/report_hits.h"
 #include "tool/report/report_learned.h"
+#include "tool/requests/requests.h"
 #include "tool/size/size.h"
 #include "tool/watch/reasons.h"
 #include "tool/store/replay_report.h"
@@ -42,6 +43,7 @@ typedef struct kvpi_report_timeline {
 typedef struct kvpi_report {
     const char *path;
     const char *format;
+    const kvpi_requests_about *about;
     uint64_t block_tokens;
     uint64_t unit_tokens;
     uint64_t blocks;       /* usable ones */

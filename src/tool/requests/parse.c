@@ -33,6 +33,18 @@ int kvpi_requests_fail(kvpi_requests_parser *parser, const char *format, ...)
     return -1;
 }
 
+int kvpi_requests_wrong(kvpi_requests_parser *parser, const char *name, kvpi_value value,
+                        const char *format, ...)
+{
+    char expected[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(expected, sizeof expected, format, arguments);
+    va_end(arguments);
+    return kvpi_requests_fail(parser, "%s%s is %s, expected %s", parser->where, name,
+                              kvpi_value_say(value).of, expected);
+}
+
 int kvpi_requests_no_memory(kvpi_requests_parser *parser)
 {
     const kvpi_budget *budget = &parser->budget;
@@ -44,10 +56,10 @@ int kvpi_requests_no_memory(kvpi_requests_parser *parser)
         budget->max == 0 ? ", which is 64 MiB and 16 times what was read so far" : "");
 }
 
-int kvpi_requests_add_id(kvpi_requests_parser *parser, int64_t id)
+int kvpi_requests_add_id(kvpi_requests_parser *parser, uint64_t id)
 {
     kvpi_requests *set = parser->set;
-    int64_t *ids =
+    uint64_t *ids =
         kvpi_budget_grow(&parser->budget, set->ids, set->n_ids, &set->ids_capacity, sizeof *ids);
     if (ids == NULL)
         return kvpi_requests_no_memory(parser);
@@ -68,6 +80,19 @@ int kvpi_requests_add_token(kvpi_requests_parser *parser, int32_t token)
     return 0;
 }
 
+int kvpi_requests_add_join(kvpi_requests_parser *parser, uint32_t number, uint32_t *list)
+{
+    kvpi_requests *set = parser->set;
+    kvpi_requests_join *joins = kvpi_budget_grow(&parser->budget, set->joins, set->n_joins,
+                                                 &set->joins_capacity, sizeof *joins);
+    if (joins == NULL)
+        return kvpi_requests_no_memory(parser);
+    set->joins = joins;
+    joins[set->n_joins] = (kvpi_requests_join){number, *list};
+    *list = (uint32_t)set->n_joins++;
+    return 0;
+}
+
 int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
 {
     kvpi_requests *set = parser->set;
@@ -85,18 +110,57 @@ int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
     return 0;
 }
 
-void kvpi_requests_note_mended(kvpi_requests_parser *parser)
+/* Does the list, with ", " between names, have it? */
+static bool is_listed(const char *list, const char *name, size_t n_bytes)
 {
-    parser->set->n_mended++;
+    while (*list != '\0') {
+        const size_t n = strcspn(list, ",");
+        if (n == n_bytes && memcmp(list, name, n) == 0)
+            return true;
+        list += n;
+        list += strspn(list, ", ");
+    }
+    return false;
+}
+
+void kvpi_requests_note_unused(void *context, const char *name, size_t n_bytes)
+{
+    kvpi_requests_parser *parser = context;
+    char *unused = parser->set->about.unused;
+    const size_t used = strlen(unused), room = sizeof parser->set->about.unused - used;
+    if (parser->noted_unused || is_listed(unused, name, n_bytes))
+        return;
+    parser->noted_unused = n_bytes + sizeof ",  ..." > room;
+    snprintf(unused + used, room, "%s%.*s", used == 0 ? "" : ", ",
+             parser->noted_unused ? 3 : (int)n_bytes, parser->noted_unused ? "..." : name);
+    replace_control_bytes(unused);
+}
+
+/* ------------------------------------------------------------------------------------- units */
+
+const char *const kvpi_requests_units[] = {"s", "ms", "us", "ns", NULL};
+
+uint64_t kvpi_requests_unit_ns(kvpi_requests_unit unit)
+{
+    static const uint64_t ns[] = {1000000000, 1000000, 1000, 1};
+    return unit < KVPI_REQUESTS_DATES ? ns[unit] : 0;
+}
+
+const char *kvpi_requests_unit_words(kvpi_requests_unit unit)
+{
+    static const char *const words[] = {"seconds", "milliseconds", "microseconds", "nanoseconds",
+                                        "dates"};
+    return words[unit];
+}
+
+kvpi_requests_unit kvpi_requests_unit_of(const kvpi_requests_parser *parser)
+{
+    return parser->options->unit < KVPI_REQUESTS_DATES && parser->kind->unit != KVPI_REQUESTS_DATES
+               ? parser->options->unit
+               : parser->kind->unit;
 }
 
 const char *kvpi_requests_format_name(kvpi_requests_format format)
 {
-    switch (format) {
-    case KVPI_REQUESTS_MOONCAKE: return "Mooncake JSONL";
-    case KVPI_REQUESTS_TOKENS: return "token JSONL";
-    case KVPI_REQUESTS_AZURE: return "Azure CSV";
-    case KVPI_REQUESTS_BURSTGPT: return "BurstGPT CSV";
-    }
-    return "unknown";
+    return format < KVPI_REQUESTS_FORMATS ? kvpi_requests_kinds[format].title : "unknown";
 }

@@ -51,9 +51,8 @@ typedef struct stream {
     uint32_t start[2]; /* of even and odd offsets */
 } stream;
 
-static stream stream_of_id(int64_t id, uint64_t seed)
+static stream stream_of_id(uint64_t name, uint64_t seed)
 {
-    uint64_t name = (uint64_t)id;
     uint32_t even = (uint32_t)name, odd = (uint32_t)name;
     if (name > RANGE_MASK) {
         even = (uint32_t)(mix64(name) & RANGE_MASK);
@@ -84,29 +83,61 @@ static void fill(const stream *from, uint32_t first, size_t n, int32_t *tokens)
         tokens[n - 1] = (int32_t)(range | ((here + (uint32_t)(n - 1) * STEP) & RANGE_MASK));
 }
 
+/* Tokens of a request, prompt and output, that ids name. What continues the request has the last
+ * block's tokens, if the prompt ends within it. */
+static uint32_t named_by_ids(const kvpi_request *request, int32_t block)
+{
+    if (request->n_ids == 0)
+        return 0;
+    const uint64_t all = (uint64_t)request->n_ids * (uint64_t)block;
+    const uint32_t input = (uint32_t)request->input_length;
+    if (all <= input)
+        return (uint32_t)all;
+    return request->next == NULL ? input : input - input % (uint32_t)block;
+}
+
+/* tokens = those of `request` at [from, to), of which none is spelled out. Beyond the ids they are
+ * those of the request that continues this one, as far as it shares them, and so on: `to` falls on
+ * the way. */
+static void fill_range(const kvpi_request *request, const kvpi_requests_key *key, uint32_t from,
+                       uint32_t to, int32_t *tokens)
+{
+    const uint32_t block = (uint32_t)key->trace_block, begin = from;
+    while (from < to) {
+        const uint32_t named = named_by_ids(request, key->trace_block);
+        while (from < to && from < named) {
+            const stream of = stream_of_id(request->ids[from / block], key->seed);
+            const uint32_t at = from % block;
+            uint32_t n = block - at < named - from ? block - at : named - from;
+            n = n < to - from ? n : to - from;
+            fill(&of, at, n, tokens + (from - begin));
+            from += n;
+        }
+        uint32_t own = request->next == NULL ? 0 : (uint32_t)request->next->shared;
+        own = own > from ? own : from;
+        if (own < to) {
+            const stream of = stream_of_request(request, key->seed);
+            fill(&of, own, to - own, tokens + (own - begin));
+            to = own;
+        }
+        request = request->next;
+    }
+}
+
 void kvpi_requests_input(const kvpi_request *request, const kvpi_requests_key *key, int32_t *tokens)
 {
-    size_t n = (size_t)request->input_length, block = (size_t)key->trace_block, done = 0;
-    for (size_t i = 0; i < request->n_ids; i++) {
-        stream shared = stream_of_id(request->ids[i], key->seed);
-        size_t part = n - done < block ? n - done : block;
-        fill(&shared, 0, part, tokens + done);
-        done += part;
-    }
-    if (request->n_input_ids > 0) {
-        memcpy(tokens + done, request->input_ids, request->n_input_ids * sizeof *tokens);
-        done += request->n_input_ids;
-    }
-    stream own = stream_of_request(request, key->seed);
-    fill(&own, (uint32_t)done, n - done, tokens + done);
+    const uint32_t given = request->n_input_ids;
+    if (given > 0)
+        memcpy(tokens, request->input_ids, given * sizeof *tokens);
+    fill_range(request, key, given, (uint32_t)request->input_length, tokens + given);
 }
 
 void kvpi_requests_output(const kvpi_request *request, const kvpi_requests_key *key,
                           int32_t *tokens)
 {
-    size_t n = (size_t)request->output_length, given = request->n_output_ids;
+    const uint32_t given = request->n_output_ids, input = (uint32_t)request->input_length;
     if (given > 0)
         memcpy(tokens, request->output_ids, given * sizeof *tokens);
-    stream own = stream_of_request(request, key->seed);
-    fill(&own, (uint32_t)request->input_length + (uint32_t)given, n - given, tokens + given);
+    fill_range(request, key, input + given, input + (uint32_t)request->output_length,
+               tokens + given);
 }

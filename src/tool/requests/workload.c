@@ -19,7 +19,12 @@
  * Only the full blocks of a shared prefix have shared ids; the block in which it ends is each
  * conversation's own. Fresh ids count up, so an id always stands for one content after one history.
  *
- * The tables below are rounded from published descriptions of such traffic (medians of a few
+ * Those of `agents` are quantiles of 31 conversations of Weka's (2,049 requests, docs/TOUR.md),
+ * rounded; there, a tenth of the answers is not in the next prompt. What conversations share is not
+ * recorded: here it is the tools and system prompts that those name. Left out: the tenth of the
+ * conversations that begins with 65,000 tokens and more, inner agents, and compaction.
+ *
+ * The other tables below are rounded from published descriptions of such traffic (medians of a few
  * hundred tokens, tails of tens of thousands, popularity like 1 / rank); they are plausible, not
  * measured.
  */
@@ -32,7 +37,7 @@
 #include "tool/requests/workload_draw.h"
 
 #define BLOCK        KVPI_WORKLOAD_TRACE_BLOCK
-#define N_KINDS      4
+#define N_KINDS      5
 #define MAX_PREFIXES 200
 
 /* Streams of random numbers: conversations count up from 0, these are far above. */
@@ -41,10 +46,12 @@
 
 /* What one kind of traffic looks like; lengths in tokens. */
 typedef struct kind {
-    uint32_t mixed_percent;          /* its part of the requests of the mixed profile */
-    uint32_t n_prefixes;             /* shared prefixes, the first ones the most popular */
-    uint32_t base_tokens;            /* start that all its prefixes have in common */
-    uint32_t max_context;            /* a conversation ends before a prompt gets longer */
+    uint32_t mixed_percent;     /* its part of the requests of the mixed profile */
+    uint32_t n_prefixes;        /* shared prefixes, the first ones the most popular */
+    uint32_t base_tokens;       /* start that all its prefixes have in common */
+    uint32_t max_context;       /* a conversation ends before a prompt gets longer */
+    uint32_t dropped_permyriad; /* answers that are not in the next prompt */
+    bool has_sessions;
     const kvpi_draw_point *prefix;   /* length of a shared prefix beyond the base */
     const kvpi_draw_point *turns;    /* requests of a conversation */
     const kvpi_draw_point *message;  /* what a turn adds to the context */
@@ -86,6 +93,19 @@ static const kvpi_draw_point users_message[] = {{0, 10}, {5000, 90}, {9000, 300}
 static const kvpi_draw_point users_answer[] = {{0, 10}, {5000, 120}, {10000, 500}};
 static const kvpi_draw_point users_pause_ms[] = {{0, 0}, {10000, 1}}; /* one turn each */
 
+static const kvpi_draw_point agents_prefix[] = {{0, 8000}, {5000, 11500}, {10000, 16000}};
+static const kvpi_draw_point agents_turns[] = {{0, 2},     {1000, 4},   {2500, 9},   {5000, 19},
+                                               {7500, 57}, {9000, 136}, {10000, 163}};
+static const kvpi_draw_point agents_message[] = {{0, 1},       {1000, 29},    {2500, 91},
+                                                 {5000, 380},  {7500, 1450},  {9000, 4600},
+                                                 {9500, 7700}, {9900, 22500}, {10000, 60000}};
+static const kvpi_draw_point agents_answer[] = {{0, 14},      {1000, 96},   {2500, 134},
+                                                {5000, 213},  {7500, 385},  {9000, 771},
+                                                {9500, 1450}, {9900, 4070}, {10000, 9200}};
+static const kvpi_draw_point agents_delay_ms[] = {{0, 0},         {1000, 3460},   {2500, 4710},
+                                                  {5000, 7350},   {7500, 16600},  {9000, 80200},
+                                                  {9500, 143400}, {9900, 990800}, {10000, 3600000}};
+
 static const kind kinds[N_KINDS] = {
     [KVPI_WORKLOAD_CHAT] = {.mixed_percent = 45,
                             .n_prefixes = 6,
@@ -123,6 +143,17 @@ static const kind kinds[N_KINDS] = {
                              .message = users_message,
                              .answer = users_answer,
                              .pause_ms = users_pause_ms},
+    [KVPI_WORKLOAD_AGENTS] = {.mixed_percent = 0,
+                              .n_prefixes = 8,
+                              .base_tokens = 0,
+                              .max_context = 200000,
+                              .dropped_permyriad = 1000,
+                              .has_sessions = true,
+                              .prefix = agents_prefix,
+                              .turns = agents_turns,
+                              .message = agents_message,
+                              .answer = agents_answer,
+                              .pause_ms = agents_delay_ms},
 };
 
 /* A start that many conversations share. Its ids: floor(base / BLOCK) of the kind's base, then own
@@ -135,6 +166,7 @@ typedef struct prefix {
 typedef struct conversation {
     uint64_t serial;
     int64_t due_us;
+    int64_t delay_ms; /* to the turn that is due; -1: it is the first */
     kvpi_draw draw;
     const kind *kind;
     uint32_t turns_left;
@@ -256,6 +288,7 @@ static conversation *start_conversation(kvpi_workload *workload, const arrivals 
         return NULL;
     talk->serial = workload->n_conversations++;
     talk->due_us = from->next_us;
+    talk->delay_ms = -1;
     talk->draw = kvpi_draw_seed(workload->seed, talk->serial);
     talk->kind = of;
     talk->turns_left = kvpi_draw_from(&talk->draw, of->turns);
@@ -279,15 +312,21 @@ static int take_turn(kvpi_workload *workload, conversation *talk, kvpi_workload_
         return -1;
     for (size_t i = talk->n_ids; i < n_ids; i++)
         talk->ids[i] = workload->next_id++;
-    *request = (kvpi_workload_request){.timestamp_ms = talk->due_us / 1000,
-                                       .input_length = (int32_t)input,
-                                       .output_length = (int32_t)output,
-                                       .n_ids = n_ids,
-                                       .ids = talk->ids};
+    *request =
+        (kvpi_workload_request){.timestamp_ms = talk->due_us / 1000,
+                                .session = talk->kind->has_sessions ? (int64_t)talk->serial : -1,
+                                .delay_ms = talk->kind->has_sessions ? talk->delay_ms : -1,
+                                .input_length = (int32_t)input,
+                                .output_length = (int32_t)output,
+                                .n_ids = n_ids,
+                                .ids = talk->ids};
     talk->n_ids = input / BLOCK;
-    talk->context = input + output;
+    const bool is_dropped = talk->kind->dropped_permyriad > 0 &&
+                            kvpi_draw_below(&talk->draw, 10000) < talk->kind->dropped_permyriad;
+    talk->context = is_dropped ? input : input + output;
     talk->turns_left--;
-    talk->due_us += (int64_t)kvpi_draw_from(&talk->draw, talk->kind->pause_ms) * 1000;
+    talk->delay_ms = (int64_t)kvpi_draw_from(&talk->draw, talk->kind->pause_ms);
+    talk->due_us += talk->delay_ms * 1000;
     return 0;
 }
 
@@ -429,10 +468,16 @@ int kvpi_workload_next(kvpi_workload *workload, kvpi_workload_request *request)
 
 int kvpi_workload_write(FILE *file, const kvpi_workload_request *request)
 {
+    fputc('{', file);
+    if (request->session >= 0)
+        fprintf(file, "\"session_id\": %" PRId64 ", ", request->session);
+    if (request->delay_ms >= 0)
+        fprintf(file, "\"delay\": %" PRId64, request->delay_ms);
+    else
+        fprintf(file, "\"timestamp\": %" PRId64, request->timestamp_ms);
     fprintf(file,
-            "{\"timestamp\": %" PRId64 ", \"input_length\": %" PRId32
-            ", \"output_length\": %" PRId32 ", \"hash_ids\": [",
-            request->timestamp_ms, request->input_length, request->output_length);
+            ", \"input_length\": %" PRId32 ", \"output_length\": %" PRId32 ", \"hash_ids\": [",
+            request->input_length, request->output_length);
     for (size_t i = 0; i < request->n_ids; i++)
         fprintf(file, "%s%" PRId64, i == 0 ? "" : ", ", request->ids[i]);
     fputs("]}\n", file);

@@ -7,6 +7,8 @@
  *   rag     questions about documents: a short system prompt, a document of skewed popularity, and
  *           a question of the request's own, sometimes followed by another one
  *   users   a question each of many users, all behind one system prompt
+ *   agents  coding agents with sessions: a turn begins with all before it, and comes a delay after
+ *           the end of the turn before; lengths and delays fitted to recorded ones
  *   mixed   the first three together, interleaved by time
  *
  * The same options give the same requests on every machine: all arithmetic is on integers.
@@ -26,6 +28,7 @@ typedef enum kvpi_workload_profile {
     KVPI_WORKLOAD_AGENT,
     KVPI_WORKLOAD_RAG,
     KVPI_WORKLOAD_USERS,
+    KVPI_WORKLOAD_AGENTS,
     KVPI_WORKLOAD_MIXED
 } kvpi_workload_profile;
 
@@ -41,6 +44,8 @@ typedef struct kvpi_workload_options {
 /* One request, valid until the next one is asked for. */
 typedef struct kvpi_workload_request {
     int64_t timestamp_ms;
+    int64_t session;       /* its number; -1: the profile has none */
+    int64_t delay_ms;      /* after the end of the turn before; -1: there is none */
     int32_t input_length;  /* >= 1 */
     int32_t output_length; /* >= 1 */
     size_t n_ids;          /* ceil(input_length / 512) */
@@ -81,7 +86,8 @@ void kvpi_workload_destroy(kvpi_workload *workload);
  */
 int kvpi_workload_next(kvpi_workload *workload, kvpi_workload_request *request);
 
-/* Write a request as a line of Mooncake JSONL.
+/* Write a request as a line of Mooncake JSONL. A delay, where it has one, is in the place of the
+ * time.
  *
  * Returns: 0; -1 when writing failed, errno says why
  * Thread:  exclusive    Blocks: io
