@@ -279,7 +279,7 @@ static void test_damage_that_takes_more_than_a_word(void **state)
     struct kvpi_dup *dup = kvpi_prefix_dups(prefix);
     while (dup->node == KVPI_NO_NODE)
         dup++;
-    const uint32_t n_slots = prefix->n_blocks * prefix->units_per_block;
+    const uint32_t n_slots = prefix->n_blocks * prefix->block_slots;
     assert_damaged(&a, &dup->node, prefix->n_nodes + 1, "N3");
     assert_damaged(&a, &dup->next, n_slots, "N3");
     assert_damaged(&a, &dup->prev, n_slots, "N3");
@@ -360,12 +360,13 @@ static void test_copies_of_no_blocks(void **state)
     assert_int_equal(copy->keeps, 1);
     const struct kvpi_copy good = *copy;
     assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         switch (i) {
         case 0: copy->src_tier = KVP_HOST + 1; break;
         case 1: copy->dst_tier = KVP_HOST + 1; break;
         case 2: copy->src = 8; break;
         case 3: copy->dst = 6; break;
+        case 4: copy->group = 1; break;
         default: copy->dst_tier = KVP_DEVICE; /* the host's alone are kept */
         }
         const seen s = look(&a);

@@ -159,6 +159,8 @@ struct kvp_cache {
     uint64_t calls;    /* twice the calls so far, never wraps; odd: one is inside */
     uint64_t process;  /* kvpi_process_number of who created it; not meaningful in a copy */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
+    uint32_t block_tokens[KVP_GROUPS_MAX]; /* S of each layer group, and behind them of recurrent
+                                              state, whose loads count entries of as many tokens */
     uint64_t arena_bytes;
     uint64_t self;       /* where it was created; a copy of the arena knows by it that it is one */
     uint32_t mapped;     /* the arena is ours to unmap */
@@ -273,9 +275,40 @@ static inline int32_t *kvpi_row(const struct kvp_cache *cache, const struct kvpi
     return kvpi_group_row(&cache->table, group, kvpi_seq_place(&cache->table, seq));
 }
 
-static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
+/* S of a group, as these are. */
+static inline uint32_t kvpi_block_tokens(const struct kvp_cache *cache, uint32_t group)
 {
-    return cache->prefix.units_per_block;
+    return cache->block_tokens[group];
+}
+
+static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache, uint32_t group)
+{
+    return cache->prefix.units_per_block[group];
+}
+
+/* Entries of a group's row that n tokens need. */
+static inline uint32_t kvpi_row_length(const struct kvp_cache *cache, uint32_t group,
+                                       uint32_t n_tokens)
+{
+    return kvpi_ceil_div(n_tokens, kvpi_block_tokens(cache, group));
+}
+
+/* S of every group: for what goes entry by entry through the rows of all of them, or counts entries
+ * of no group in particular. All have the same (core/calls/life.c); this is what they share. */
+static inline uint32_t kvpi_entry_tokens(const struct kvp_cache *cache)
+{
+    return cache->block_tokens[0];
+}
+
+static inline uint32_t kvpi_entry_units(const struct kvp_cache *cache)
+{
+    return cache->prefix.units_per_block[0];
+}
+
+/* Entries of every row that n tokens need. */
+static inline uint32_t kvpi_rows_length(const struct kvp_cache *cache, uint32_t n_tokens)
+{
+    return kvpi_ceil_div(n_tokens, kvpi_entry_tokens(cache));
 }
 
 static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)

@@ -51,8 +51,8 @@ static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t from,
                        uint32_t source, uint32_t i)
 {
-    const uint32_t group = from / KVPI_TIERS;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t group = KVPI_GROUP_OF(from);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, group);
     const uint32_t first = i * units_per_block;
     const uint32_t end = kvpi_min_u32(match->n_hits, first + units_per_block);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
@@ -122,7 +122,7 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
         }
     }
     kvpi_set32(&seq->n_blocks, match->n_shared);
-    if (match->n_hits > match->n_shared * kvpi_units_per_block(cache)) {
+    if (match->n_hits > match->n_shared * kvpi_entry_units(cache)) {
         open_inside(cache, match, seq);
     }
 }
@@ -162,7 +162,7 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
     struct kvpi_prefix *prefix = &cache->prefix;
     const kvp_prompt *prompt = match->prompt;
     const uint32_t U = cache->config.unit_tokens;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_entry_units(cache);
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     const uint32_t flags =
         KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
@@ -310,7 +310,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
         kvpi_states_grow(cache, seq);
     }
     kvpi_note_last(cache, seq);
-    seq->exclusive = match->n_absent > 0 ? 0 : seq->n_blocks * cache->config.block_tokens;
+    seq->exclusive = match->n_absent > 0 ? 0 : seq->n_blocks * kvpi_entry_tokens(cache);
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
     kvpi_count(&cache->counters.opens, 1);
     kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);
@@ -391,7 +391,7 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
         return state;
     }
     if ((parent->windowed & KVPI_WINDOWED) &&
-        kvpi_windows_lack(cache, parent, at, kvpi_ceil_div(at, cache->config.block_tokens))) {
+        kvpi_windows_lack(cache, parent, at, kvpi_rows_length(cache, at))) {
         return KVP_E_DROPPED;
     }
     if (state != KVP_OK) {
@@ -427,10 +427,10 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     kvpi_set32(&child->writable, at);
     child->cut_step = 0;
     child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
-    kvpi_set32(&child->n_blocks, kvpi_ceil_div(at, cache->config.block_tokens));
+    kvpi_set32(&child->n_blocks, kvpi_rows_length(cache, at));
     kvpi_set32(&child->n_tree, 0);
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
-           kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
+           kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_entry_units(cache)) *
                sizeof(uint32_t));
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         memcpy(kvpi_group_row(table, g, place), kvpi_group_row(table, g, from),
@@ -490,7 +490,7 @@ static void cut_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
         kvpi_states_cut(cache, seq, n_tokens);
     }
     kvpi_steps_cut(cache, seq, n_tokens);
-    kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
+    kvpi_release_row(cache, seq, kvpi_rows_length(cache, n_tokens), released);
     kvpi_cut_tokens(cache, seq, seq, n_tokens);
     kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
     kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, n_tokens));
@@ -513,7 +513,6 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
     if (status != KVP_OK) {
         return status;
     }
-    const uint32_t S = cache->config.block_tokens;
     struct kvpi_seq *s = kvpi_find_seq(cache, seq);
     if (s == NULL || n_tokens > s->tokens) {
         status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
@@ -521,7 +520,7 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
         status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
     } else if (((s->windowed & KVPI_WINDOWED) &&
                 kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
-                                  kvpi_ceil_div(n_tokens, S))) ||
+                                  kvpi_rows_length(cache, n_tokens))) ||
                ((s->windowed & KVPI_STATEFUL) && kvpi_states_lacks(cache, s, n_tokens))) {
         status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
     } else {

@@ -49,7 +49,8 @@ kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
 static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
                        const kvp_meta_dense *dense)
 {
-    const struct kvpi_token_arrays tokens = {NULL, dense->positions, dense->slot_mapping};
+    const struct kvpi_token_arrays tokens = {kvpi_block_tokens(cache, batch->group), NULL,
+                                             dense->positions, dense->slot_mapping};
     uint32_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
@@ -93,7 +94,8 @@ kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
 
 static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
 {
-    const struct kvpi_token_arrays tokens = {csr->batch_indices, csr->positions, csr->slot_mapping};
+    const struct kvpi_token_arrays tokens = {kvpi_block_tokens(cache, batch->group),
+                                             csr->batch_indices, csr->positions, csr->slot_mapping};
     uint32_t n = 0;
     uint32_t e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
@@ -101,7 +103,7 @@ static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const 
         const int32_t *row = kvpi_span_row(cache, batch, &span);
         kvpi_put_sum(csr->qo_indptr, b, n, span.n_tokens);
         kvpi_put_sum(csr->kv_indptr, b, e, span.n_blocks);
-        kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, span.end, span.n_blocks));
+        kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, batch, &span));
         kvpi_fill_tokens(cache, &span, row, b, n, &tokens);
         if (csr->kv_indices != NULL) {
             memcpy(csr->kv_indices + e, row, span.n_blocks * sizeof(*row));

@@ -49,7 +49,7 @@ void kvpi_learned_reset(kvp_cache *cache)
 /* Leading entries of the row whose block has the KV of the whole entry as its content. */
 static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const int32_t *row = kvpi_row(cache, seq, 0);
     const uint32_t end = kvpi_min_u32(seq->n_blocks, seq->n_units / units_per_block);
@@ -79,7 +79,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         return;
     }
     struct kvpi_policy *policy = kvpi_leaves_policy(&cache->pool.leaves);
-    const uint32_t units = kvpi_units_per_block(cache) * policy->group_blocks; /* of a group */
+    const uint32_t units = kvpi_units_per_block(cache, 0) * policy->group_blocks; /* of a group */
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t n_blocks = count_sealed(cache, seq);
     uint32_t *names = kvpi_at(cache, cache->learning.names_at);
@@ -92,7 +92,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         .names = names,
         .n_blocks = n_blocks,
         .n_held = count_held(cache, seq),
-        .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / cache->config.block_tokens),
+        .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / kvpi_block_tokens(cache, 0)),
         .n_hits = n_hits,
         .prompt_tokens = seq->prompt,
         .output_tokens = seq->tokens - seq->prompt};
