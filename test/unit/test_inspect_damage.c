@@ -240,7 +240,7 @@ static void test_what_is_damaged_is_named(void **state)
     assert_damaged(&a, &node->depth, node->depth + 1, "N2");
     assert_damaged(&a, &node->n_keys, 2, "N2");
     assert_damaged(&a, &node->at[0].block, 30, "N3");
-    assert_damaged(&a, &seq->n_blocks, cache->table.max_blocks + 1, "M2");
+    assert_damaged(&a, &seq->room, cache->table.max_tokens + 1, "M2");
     assert_damaged(&a, &seq->root, UINT32_MAX, "N2");
     seq->tier = 2;
     assert_seen_damaged(&a, "T3");

@@ -60,11 +60,11 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
 {
     const kvp_cache *cache = audit->cache;
     const uint32_t U = cache->config.unit_tokens;
-    const uint64_t slots = (uint64_t)seq->n_blocks * kvpi_entry_tokens(cache);
+    const uint32_t slots = kvpi_rows_slots(cache, seq);
     if (seq->known > seq->tokens || seq->computed > seq->tokens || seq->prompt > seq->tokens ||
         seq->cached > seq->tokens || seq->writable > slots || seq->exclusive > slots ||
-        (seq->tier == KVP_DEVICE ? seq->tokens + seq->n_tree > slots
-                                 : seq->n_blocks != kvpi_rows_length(cache, seq->computed))) {
+        (seq->tier == KVP_DEVICE ? seq->tokens + seq->n_tree : seq->computed) > slots ||
+        (seq->tier == KVP_HOST && kvpi_rows_lose(cache, seq, seq->computed))) {
         return fail(audit, place, "M2 a sequence's counts exceed its row");
     }
     if (seq->n_public > seq->n_units || (uint64_t)seq->n_units * U > seq->known ||
@@ -110,7 +110,8 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
     const struct kvpi_window *window = &kvpi_windows(&cache->table, place)[group];
     const uint32_t sinks = kvpi_row_length(cache, group, window->sink);
     const int32_t *row = kvpi_row(cache, seq, group);
-    for (uint32_t i = 0; i < seq->n_blocks; i++) {
+    const uint32_t n = kvpi_row_entries(cache, seq, group);
+    for (uint32_t i = 0; i < n; i++) {
         if ((seq->windowed & KVPI_WINDOWED) && i >= sinks && i < window->dropped) {
             if (row[i] != KVP_NULL_BLOCK) {
                 return fail(audit, place, "T2 a dropped entry is not null");
@@ -129,8 +130,7 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
         return fail(audit, place, "T2 chunks of no tokens, or with sinks");
     }
     return seq->windowed & KVPI_WINDOWED
-               ? window->dropped <= seq->n_blocks ||
-                     fail(audit, place, "T2 more is dropped than there is")
+               ? window->dropped <= n || fail(audit, place, "T2 more is dropped than there is")
                : (window->recent | window->dropped | window->chunked) == 0 ||
                      fail(audit, place, "T2 a window that nobody knows of");
 }
@@ -230,7 +230,8 @@ static void move_counts(kvp_cache *cache, uint32_t by)
         struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
         for (uint32_t g = 0; is_open(seq) && g < cache->config.n_groups; g++) {
             const int32_t *row = kvpi_row(cache, seq, g);
-            for (uint32_t i = 0; i < seq->n_blocks; i++) {
+            const uint32_t n = kvpi_row_entries(cache, seq, g);
+            for (uint32_t i = 0; i < n; i++) {
                 blocks[row[i]].refs += row[i] == KVP_NULL_BLOCK ? 0 : by;
             }
         }
@@ -513,7 +514,8 @@ static int check_holders(struct audit *audit, const struct kvpi_seq *seq)
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
-        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+        const uint32_t n = kvpi_row_entries(cache, seq, g);
+        for (uint32_t i = 0; i < n; i++) {
             if (row[i] != KVP_NULL_BLOCK &&
                 kvpi_owner_of(cache, seq->tier, (uint32_t)row[i]) != seq->ns.bits) {
                 return fail(audit, (uint64_t)row[i],

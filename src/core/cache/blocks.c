@@ -492,14 +492,35 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, u
     return victim;
 }
 
-void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+/* Of one row: the loop of every prompt that is opened. */
+static void take_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end;
-         kvpi_set32(&seq->n_blocks, seq->n_blocks + 1)) {
+    int32_t *row = kvpi_row(cache, seq, 0);
+    const uint32_t n = kvpi_row_length(cache, 0, end);
+    for (uint32_t i = kvpi_row_entries(cache, seq, 0); i < n; i++) {
+        row[i] = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, 0), seq->retention,
+                                          seq->ns.bits);
+    }
+}
+
+static void take_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    for (uint32_t t = kvpi_entry_from(cache, seq->room); t < end;
+         t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            kvpi_row(cache, seq, g)[seq->n_blocks] = (int32_t)kvpi_take_block(
-                cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
+            if (kvpi_entry_begins(cache, g, t)) {
+                kvpi_row(cache, seq, g)[t / kvpi_block_tokens(cache, g)] = (int32_t)kvpi_take_block(
+                    cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
+            }
         }
+    }
+}
+
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    if (end > seq->room) {
+        cache->config.n_groups == 1 ? take_row(cache, seq, end) : take_rows(cache, seq, end);
+        kvpi_set32(&seq->room, end);
     }
 }
 
@@ -531,40 +552,25 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
     }
 }
 
-/* Of several rows, of one with null entries, or of blocks that are given up. */
-static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
-                         kvp_released *released)
+void kvpi_release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                       kvp_released *released)
 {
-    while (seq->n_blocks > keep) {
-        kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
+    while (kvpi_rows_lose(cache, seq, keep)) {
+        const uint32_t t = kvpi_entry_before(cache, seq->room);
+        kvpi_set32(&seq->room, t);
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-            const int32_t block = kvpi_row(cache, seq, g - 1)[seq->n_blocks];
+            const uint32_t i = t / kvpi_block_tokens(cache, g - 1);
+            const int32_t block = kvpi_entry_begins(cache, g - 1, t)
+                                      ? kvpi_row(cache, seq, g - 1)[i]
+                                      : KVP_NULL_BLOCK;
             if (block != KVP_NULL_BLOCK) {
                 kvpi_leave_block(cache, seq, (uint32_t)block, released);
             }
         }
     }
+    kvpi_set32(&seq->room, keep);
     if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_cut(cache, seq);
-    }
-}
-
-void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
-{
-    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0 ||
-                      (cache->keeps_once && seq->tier == KVP_HOST))) {
-        release_rows(cache, seq, keep, released);
-        return;
-    }
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
-    while (seq->n_blocks > keep) {
-        kvpi_set32(&seq->n_blocks,
-                   kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks));
-        if (seq->n_blocks > keep) {
-            kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
-            kvpi_leave_block(cache, seq, (uint32_t)row[seq->n_blocks], released);
-        }
     }
 }
 

@@ -32,9 +32,8 @@ static inline void kvpi_set_dropped(const kvp_cache *cache, uint32_t group,
     window->dropped = end > kvpi_sink_blocks(cache, group, window) ? end : 0;
 }
 
-/* Would rows of n_blocks entries keep one that was dropped, with the next query at q? */
-int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
-                      uint32_t n_blocks);
+/* Would rows for n tokens keep an entry that was dropped, with the next query at q? */
+int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q, uint32_t n);
 
 /* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped, or of its state. */
 kvp_status kvpi_check_parts(const kvp_cache *cache, const struct kvpi_seq *seq);
@@ -44,7 +43,7 @@ static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct
     return kvpi_unlikely(seq->windowed != 0) ? kvpi_check_parts(cache, seq) : KVP_OK;
 }
 
-/* The rows were cut to n_blocks entries. */
+/* The rows were cut. */
 void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq);
 
 /* Entries of all groups that are null. */

@@ -293,6 +293,64 @@ static inline uint32_t kvpi_row_length(const struct kvp_cache *cache, uint32_t g
     return kvpi_ceil_div(n_tokens, kvpi_block_tokens(cache, group));
 }
 
+/* Entries of the sequence's row in a group. */
+static inline uint32_t kvpi_row_entries(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                        uint32_t group)
+{
+    const uint32_t S = kvpi_block_tokens(cache, group);
+    return (seq->room + S - 1) / S; /* room and S are far below 2^32 */
+}
+
+/* Entries of all groups stand in the order of their first tokens, those of one token in the order
+ * of the groups. `begins`: is token t the first one of an entry of the group? */
+static inline int kvpi_entry_begins(const struct kvp_cache *cache, uint32_t group, uint32_t t)
+{
+    return t % kvpi_block_tokens(cache, group) == 0;
+}
+
+/* The first token of the first entry, of any group, that begins at token t or behind it. */
+static inline uint32_t kvpi_entry_from(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t first = kvpi_row_length(cache, 0, t) * kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        first = kvpi_min_u32(first, kvpi_row_length(cache, g, t) * kvpi_block_tokens(cache, g));
+    }
+    return first;
+}
+
+/* The first token of the last entry, of any group, that begins before token t > 0. */
+static inline uint32_t kvpi_entry_before(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t past = (t - 1) % kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        past = kvpi_min_u32(past, (t - 1) % kvpi_block_tokens(cache, g));
+    }
+    return t - 1 - past;
+}
+
+/* The first token of the first entry, of any group, that has token t. */
+static inline uint32_t kvpi_entry_of(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t past = t % kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        past = kvpi_max_u32(past, t % kvpi_block_tokens(cache, g));
+    }
+    return t - past;
+}
+
+/* Slots that the sequence has in every group. */
+static inline uint32_t kvpi_rows_slots(const struct kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return kvpi_entry_from(cache, seq->room);
+}
+
+/* Do rows cut to n tokens lose an entry? */
+static inline int kvpi_rows_lose(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                 uint32_t n)
+{
+    return seq->room > n && kvpi_entry_before(cache, seq->room) >= n;
+}
+
 /* S of every group: for what goes entry by entry through the rows of all of them, or counts entries
  * of no group in particular. All have the same (core/calls/life.c); this is what they share. */
 static inline uint32_t kvpi_entry_tokens(const struct kvp_cache *cache)

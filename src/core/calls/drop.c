@@ -69,10 +69,11 @@ static int is_taken(const kvp_cache *cache, const struct taken *taken, uint32_t 
 static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
                          const struct kvpi_seq *other, uint32_t from)
 {
-    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
+    const uint32_t room = kvpi_min_u32(seq->room, other->room);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *ours = kvpi_row(cache, seq, g);
         const int32_t *theirs = kvpi_row(cache, other, g);
+        const uint32_t end = kvpi_row_length(cache, g, room);
         /* A block has the same index in every row of its group. */
         for (uint32_t i = from / kvpi_block_tokens(cache, g); i < end; i++) {
             if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {

@@ -111,21 +111,32 @@ static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uin
     }
 }
 
+/* Has the group an entry that begins at token t, with slots that are not computed? */
+static inline int is_written(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                             uint32_t t)
+{
+    return kvpi_entry_begins(cache, group, t) &&
+           t + kvpi_block_tokens(cache, group) > seq->computed;
+}
+
 /* Count what it takes to make slots [computed, end) writable and the rows long enough, taking
  * references off shared blocks (see the top). */
 static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    const uint32_t S = kvpi_entry_tokens(cache);
-    const uint32_t n_groups = cache->config.n_groups;
-    const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    struct need need = {.end = end, .rows = (uint64_t)n_blocks * n_groups};
-    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        for (uint32_t g = 0; g < n_groups; g++) {
-            count_entry(cache, seq, g, i, &need);
+    struct need need = {.end = end};
+    for (uint32_t t = kvpi_entry_of(cache, seq->computed); t < end && t < seq->room;
+         t = kvpi_entry_from(cache, t + 1)) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            if (is_written(cache, seq, g, t)) {
+                count_entry(cache, seq, g, t / kvpi_block_tokens(cache, g), &need);
+            }
         }
     }
-    if (n_blocks > seq->n_blocks) {
-        need.blocks += (n_blocks - seq->n_blocks) * n_groups;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t n = kvpi_row_length(cache, g, end);
+        const uint32_t had = kvpi_row_entries(cache, seq, g);
+        need.rows += n;
+        need.blocks += n > had ? n - had : 0;
     }
     if (seq->windowed & KVPI_WINDOWED) {
         need.rows -= kvpi_windows_count_null(cache, seq);
@@ -153,7 +164,8 @@ static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         int32_t *row = kvpi_row(cache, seq, g);
-        for (uint32_t i = seq->computed / kvpi_block_tokens(cache, g); i < seq->n_blocks; i++) {
+        const uint32_t n = kvpi_row_entries(cache, seq, g);
+        for (uint32_t i = seq->computed / kvpi_block_tokens(cache, g); i < n; i++) {
             if (row[i] < 0) {
                 row[i] = -row[i];
                 blocks[row[i]].refs = (blocks[row[i]].refs + 1) & ~KVPI_REFS_MARKED;
@@ -208,10 +220,13 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t gr
 
 void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    const uint32_t S = kvpi_entry_tokens(cache);
-    const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+    for (uint32_t t = kvpi_entry_of(cache, seq->computed); t < end && t < seq->room;
+         t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            if (!is_written(cache, seq, g, t)) {
+                continue;
+            }
+            const uint32_t i = t / kvpi_block_tokens(cache, g);
             const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i];
             if (kvpi_pool_refs(&cache->pool, block) > 1 || kvpi_is_touched(cache, block)) {
                 copy_on_write(cache, seq, g, i);
@@ -220,13 +235,11 @@ void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
             }
         }
     }
-    if (n_blocks > seq->n_blocks) {
-        kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
-    }
+    kvpi_take_blocks(cache, seq, end);
     if (seq->windowed & KVPI_STATEFUL) {
         kvpi_states_grow(cache, seq);
     }
-    seq->exclusive = seq->n_blocks * S;
+    seq->exclusive = kvpi_rows_slots(cache, seq);
 }
 
 static kvp_status check_keys(const kvp_cache *cache, const struct kvpi_seq *seq,

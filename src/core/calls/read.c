@@ -199,7 +199,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->n_blocks = kvpi_read32(&seq->n_blocks);
+    info->n_blocks = kvpi_rows_length(cache, kvpi_read32(&seq->room));
     info->stop = kvpi_read16(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
@@ -268,7 +268,7 @@ static kvp_status read_block_tokens(const kvp_cache *cache, kvp_seq handle, uint
     if (seq == NULL) {
         return KVP_E_HANDLE;
     }
-    if (block_idx >= seq->n_blocks) {
+    if (block_idx >= kvpi_rows_length(cache, seq->room)) {
         return KVP_E_ARG;
     }
     const uint32_t begin = block_idx * S;
@@ -306,7 +306,7 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
                                                                 : KVP_OK;
     if (status == KVP_OK) {
         *out_row = kvpi_row(cache, s, group);
-        *out_n_blocks = s->n_blocks;
+        *out_n_blocks = kvpi_row_entries(cache, s, group);
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_row(recorder_of(cache), seq, group, status, out_row, out_n_blocks);
@@ -320,7 +320,7 @@ static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq,
     const uint32_t S = kvpi_block_tokens(cache, group);
     const int32_t *row = kvpi_row(cache, seq, group);
     const uint64_t end = (uint64_t)from + n;
-    if (end > (uint64_t)seq->n_blocks * S) {
+    if (end > (uint64_t)kvpi_row_entries(cache, seq, group) * S) {
         return KVP_E_ARG;
     }
     if (seq->tier != KVP_DEVICE || (n > 0 && end > kvpi_max_u32(seq->writable, seq->computed))) {
@@ -360,8 +360,7 @@ static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint
     if (seq == NULL) {
         return KVP_E_HANDLE;
     }
-    if (range.begin >= range.end ||
-        range.end > (uint64_t)seq->n_blocks * kvpi_entry_tokens(cache) ||
+    if (range.begin >= range.end || range.end > kvpi_rows_slots(cache, seq) ||
         retention >= KVP_RETENTION_CLASSES) {
         return KVP_E_ARG;
     }

@@ -544,9 +544,9 @@ static void shorten_swapped(kvp_cache *cache)
     kvp_released released = {0, 0};
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        const uint32_t n_blocks = kvpi_rows_length(cache, seq->computed);
-        if ((seq->generation & 1) && seq->tier == KVP_HOST && seq->n_blocks > n_blocks) {
-            kvpi_release_row(cache, seq, n_blocks, &released);
+        if ((seq->generation & 1) && seq->tier == KVP_HOST &&
+            kvpi_rows_lose(cache, seq, seq->computed)) {
+            kvpi_release_row(cache, seq, seq->computed, &released);
             kvpi_set(&seq->row_version, seq->row_version + 1);
         }
     }

@@ -299,7 +299,7 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
                        kvp_released *released)
 {
     const struct rows rows = rows_of(cache, seq, move->from);
-    kvpi_release_row(cache, seq, rows.n, released);
+    kvpi_release_row(cache, seq, seq->computed, released);
     for (uint32_t i = rows.n; i > 0; i--) {
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
             int32_t *entry = moved_entry(&rows, g - 1, i - 1);

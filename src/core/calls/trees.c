@@ -160,13 +160,13 @@ static const int32_t *move_path(const kvp_cache *cache, const struct kvpi_seq *s
 /* Slots behind the tokens are given back, and their blocks. */
 static void cut_behind(kvp_cache *cache, struct kvpi_seq *seq)
 {
-    const uint32_t n_blocks = seq->n_blocks;
+    const int loses = kvpi_rows_lose(cache, seq, seq->tokens);
     kvp_released released = {0, 0};
     kvpi_steps_cut(cache, seq, seq->tokens);
-    kvpi_release_row(cache, seq, kvpi_rows_length(cache, seq->tokens), &released);
-    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_release_row(cache, seq, seq->tokens, &released);
+    kvpi_set(&seq->row_version, seq->row_version + (uint64_t)loses);
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, seq->tokens));
-    seq->exclusive = kvpi_min_u32(seq->exclusive, seq->n_blocks * kvpi_entry_tokens(cache));
+    seq->exclusive = kvpi_min_u32(seq->exclusive, kvpi_rows_slots(cache, seq));
 }
 
 static void accept_path(kvp_cache *cache, struct kvpi_seq *seq, int32_t leaf, kvp_accept *accept)

@@ -165,8 +165,8 @@ static void fetch_table(struct inspection *in)
         const struct kvpi_seq *seq = kvpi_seq_at(table, place);
         for (uint32_t g = 0; is_open_seq(seq) && g < table->n_groups; g++) {
             fetch_part(in, kvpi_group_row(table, g, place),
-                       kvpi_min_u32(seq->n_blocks, table->max_blocks), sizeof(int32_t),
-                       (uint64_t)table->max_blocks * sizeof(int32_t));
+                       kvpi_min_u32(kvpi_row_entries(in->copy, seq, g), table->max_blocks),
+                       sizeof(int32_t), (uint64_t)table->max_blocks * sizeof(int32_t));
         }
         if (is_open_seq(seq)) {
             fetch_part(in, kvpi_row_nodes(table, place),
@@ -300,7 +300,7 @@ static void tell_seqs(struct inspection *in)
                                     .cached_tokens = seq->cached,
                                     .computed_tokens = seq->computed,
                                     .tree_tokens = seq->n_tree,
-                                    .n_blocks = seq->n_blocks};
+                                    .n_blocks = kvpi_rows_length(in->copy, seq->room)};
         in->options->tell_seq(in->options->context, &told);
     }
 }

@@ -189,7 +189,7 @@ static int seqs_in_range(struct ranges *r)
             continue;
         }
         const uint32_t *nodes = kvpi_row_nodes(table, place);
-        if (seq->n_blocks > table->max_blocks || seq->n_units > table->max_units) {
+        if (seq->room > table->max_tokens || seq->n_units > table->max_units) {
             return out_of_range(r, place, "M2 a row is longer than any");
         }
         if (!is_node(r->cache, seq->root) ||

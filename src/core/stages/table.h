@@ -12,7 +12,7 @@
  *   tree       [2][max_tree]    i32   values and parents of the tree behind the tokens
  *
  * Counts, always:  computed <= writable, public <= n_units,
- *                  n_units * U <= known <= tokens (kept), n_blocks * S >= tokens
+ *                  n_units * U <= known <= tokens (kept), all of them have slots
  *
  * A handle is number of the cache (16 bits), generation, place + 1. A closed place goes to the top
  * of the stack of free places, and its generation rises. A place whose generation is at its largest
@@ -52,7 +52,7 @@ struct kvpi_seq {
     uint32_t writable;      /* slots of [computed, writable) were made writable */
     uint32_t exclusive;     /* row positions [computed, exclusive) are known to be ours alone and
                              unsealed: an extend up to there looks at nothing */
-    uint32_t n_blocks;      /* entries of the rows, as many in each group */
+    uint32_t room;          /* tokens: the row of a group has ceil(room / S) entries */
     uint32_t n_units;       /* kept units */
     uint32_t n_public;      /* leading units that are public */
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
