@@ -88,7 +88,8 @@ static uint64_t event_room(const run *r)
                                        : n_tiers * r->config.n_groups * r->config.n_nodes);
 }
 
-/* Entries beyond the prompt are refused before any is written. */
+/* Entries of the load's group beyond the prompt are refused before any is written. All groups have
+ * the same S. */
 static uint32_t load_room(const run *r)
 {
     const kvp_range entries = r->call->range;

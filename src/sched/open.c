@@ -28,24 +28,33 @@ uint64_t kvpi_open_watermark(const kvp_sched *sched)
     return stats.held_blocks == 0 ? 0 : sched->watermark_blocks;
 }
 
+/* Blocks of all layer groups that a sample has for itself behind the full ones of the prompt: one
+ * in each at least. */
+static uint32_t count_own(const kvp_sched *sched, const struct kvpi_request *request,
+                          const struct kvpi_sample *sample)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        const uint32_t S = sched->block_tokens[g];
+        n += kvpi_sched_max(kvpi_sched_ceil(sample->known, S) - request->prompt.n_tokens / S, 1);
+    }
+    return n;
+}
+
 /* Blocks that will be taken when the trunk is forked. Those of the live samples after it: one each
  * for a new request; when generated tokens come back, all that are not the prompt's full ones. And
  * the trunk's own, if it stops at the prompt's end till then. */
 uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_request *request,
                                      const struct kvpi_sample *trunk)
 {
-    const uint32_t S = sched->block_tokens;
     const uint32_t goal = kvpi_sample_goal(sched, request, trunk);
     uint32_t n = 0;
     if (goal + 1 < trunk->known) {
-        n = (kvpi_sched_ceil(trunk->known - 1, S) - kvpi_sched_ceil(goal, S)) * sched->n_groups;
+        n = (uint32_t)(kvpi_sched_blocks(sched, trunk->known - 1) - kvpi_sched_blocks(sched, goal));
     }
     for (const struct kvpi_sample *s = kvpi_sched_next(sched, trunk); s;
          s = kvpi_sched_next(sched, s)) {
-        if (s->stage != KVPI_STAGE_ENDED) {
-            const uint32_t own = kvpi_sched_ceil(s->known, S) - request->prompt.n_tokens / S;
-            n += kvpi_sched_max(own, 1) * sched->n_groups;
-        }
+        n += s->stage != KVPI_STAGE_ENDED ? count_own(sched, request, s) : 0;
     }
     return n;
 }

@@ -209,9 +209,9 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     kvp_stats stats;
     (void)kvp_cache_stats_get(cache, &stats);
     sched->cache = cache;
-    sched->block_tokens = cache_config->block_tokens;
     sched->n_groups = cache_config->n_groups;
     for (uint32_t g = 0; g < cache_config->n_groups; g++) {
+        sched->block_tokens[g] = cache_config->block_tokens;
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
     }
     sched->learns = cache_config->policy == KVP_POLICY_LEARNED;
@@ -294,10 +294,11 @@ void kvpi_sched_start_at(kvp_sched *sched, uint64_t start)
 /* ------------------------------------------------------------------------------------- submit */
 
 /* The longest prompt, and the longest sequence with the prompt that there is. Every group has a
- * block for each S tokens when a request comes in anew, whatever its window drops later. */
+ * block for each S tokens when a request comes in anew, whatever its window drops later. S is that
+ * of every group: all have the same. */
 static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint32_t prompt)
 {
-    const uint64_t S = sched->block_tokens;
+    const uint64_t S = sched->block_tokens[0];
     const uint64_t free_now = (sched->usable_blocks - sched->watermark_blocks) / sched->n_groups;
     const uint64_t usable = sched->usable_blocks / sched->n_groups;
     const uint64_t shared = prompt / S;

@@ -225,14 +225,25 @@ static int goes_on(const kvp_sched *sched, uint32_t slot)
            sample->known + 1 < sample->limit;
 }
 
-/* Blocks for those that go on: of each whose last block is full. */
+/* Groups whose last block of n tokens is full. */
+static uint32_t count_full(const kvp_sched *sched, uint32_t n)
+{
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        count += n % sched->block_tokens[g] == 0;
+    }
+    return count;
+}
+
+/* Blocks for those that go on: of each one's groups whose last block is full. */
 static uint64_t growth(const kvp_sched *sched)
 {
     uint64_t n = 0;
     for (uint32_t k = 0; k < sched->n_items; k++) {
-        n += sched->item_ends[k] % sched->block_tokens == 0 && goes_on(sched, k);
+        const uint32_t n_full = count_full(sched, sched->item_ends[k]);
+        n += n_full > 0 && goes_on(sched, k) ? n_full : 0;
     }
-    return n * sched->n_groups;
+    return n;
 }
 
 /* Blocks for the tokens of a request's first live sample. */
@@ -242,7 +253,7 @@ static uint64_t blocks_for(const kvp_sched *sched, const struct kvpi_request *re
     while (sample->stage == KVPI_STAGE_ENDED) {
         sample = kvpi_sched_next(sched, sample);
     }
-    return (uint64_t)kvpi_sched_ceil(sample->known, sched->block_tokens) * sched->n_groups;
+    return kvpi_sched_blocks(sched, sample->known);
 }
 
 /* What is left for those that come in. */

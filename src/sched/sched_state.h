@@ -189,14 +189,14 @@ struct kvpi_request {
 struct kvp_sched {
     kvp_cache *cache;
     kvp_sched_config config;
-    uint32_t block_tokens;
-    uint32_t unit_tokens;  /* hits are of whole units */
-    uint32_t n_groups;     /* of layers: blocks for each S tokens */
-    int has_windows;       /* a group has one: what is behind it is dropped */
-    uint32_t usable_slots; /* of recurrent state; 0: the cache has none */
-    int renews_slots;      /* no step writes the slot that it reads: overlapped steps */
-    int learns;            /* what closes tell the cache counts: KVP_POLICY_LEARNED */
-    uint32_t max_seqs;     /* the cache's */
+    uint32_t block_tokens[KVP_GROUPS_MAX]; /* S of each layer group */
+    uint32_t unit_tokens;                  /* hits are of whole units */
+    uint32_t n_groups;                     /* of layers: each has blocks for all tokens */
+    int has_windows;                       /* a group has one: what is behind it is dropped */
+    uint32_t usable_slots;                 /* of recurrent state; 0: the cache has none */
+    int renews_slots;  /* no step writes the slot that it reads: overlapped steps */
+    int learns;        /* what closes tell the cache counts: KVP_POLICY_LEARNED */
+    uint32_t max_seqs; /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;
     uint32_t usable_blocks;
@@ -272,6 +272,16 @@ struct kvp_sched {
 static inline uint32_t kvpi_sched_ceil(uint32_t n, uint32_t per)
 {
     return n / per + (n % per != 0);
+}
+
+/* Blocks of all layer groups for n tokens. */
+static inline uint64_t kvpi_sched_blocks(const kvp_sched *sched, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        sum += kvpi_sched_ceil(n, sched->block_tokens[g]);
+    }
+    return sum;
 }
 
 static inline uint32_t kvpi_sched_min(uint32_t a, uint32_t b)

@@ -80,11 +80,11 @@ static uint32_t count_holders(const kvp_sched *sched, const struct kvpi_request 
     return n;
 }
 
-/* Computed tokens in leading full blocks that others hold, too. */
+/* Computed tokens in leading full blocks of the first group that others hold, too. */
 static uint32_t tokens_held_by_others(const kvp_sched *sched, const struct kvpi_request *request,
                                       const struct kvpi_sample *sample)
 {
-    const uint32_t n_full = kvpi_sample_computed(sample) / sched->block_tokens;
+    const uint32_t n_full = kvpi_sample_computed(sample) / sched->block_tokens[0];
     const int32_t *row;
     uint32_t n_row;
     uint32_t idx = 0;
@@ -98,7 +98,7 @@ static uint32_t tokens_held_by_others(const kvp_sched *sched, const struct kvpi_
             break;
         }
     }
-    return idx * sched->block_tokens;
+    return idx * sched->block_tokens[0];
 }
 
 static uint64_t count_lost_tokens(const kvp_sched *sched, const struct kvpi_request *request)
@@ -157,6 +157,17 @@ int kvpi_swap_out(kvp_sched *sched, struct kvpi_request *request)
     return 1;
 }
 
+/* Blocks of all layer groups from the one with token `begin` on, for tokens up to `end`. */
+static uint32_t count_from(const kvp_sched *sched, uint32_t begin, uint32_t end)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        const uint32_t S = sched->block_tokens[g];
+        n += kvpi_sched_ceil(end, S) - begin / S;
+    }
+    return n;
+}
+
 /* Blocks, and slots of state, that samples will take besides those of the swap-in: when the trunk
  * is forked, which is promised, and when generated tokens that are computed again get their room,
  * in this step. */
@@ -169,7 +180,6 @@ struct besides {
 
 static struct besides count_besides(const kvp_sched *sched, const struct kvpi_request *request)
 {
-    const uint32_t S = sched->block_tokens;
     const int is_ready = kvpi_life_is_ready(sched, request);
     struct besides n = {0};
     if (sched->renews_slots || (!is_ready && request->n_unforked > 0)) {
@@ -187,7 +197,7 @@ static struct besides count_besides(const kvp_sched *sched, const struct kvpi_re
         const uint32_t goal = kvpi_sample_goal(sched, request, s);
         if (kvpi_sample_has_seq(s) && s->core < goal) {
             /* and the partly filled block that it shares with the trunk */
-            n.at_once += (kvpi_sched_ceil(goal, S) - s->core / S) * sched->n_groups;
+            n.at_once += count_from(sched, s->core, goal);
             n.slots_at_once += s->core == s->computed;
         }
     }

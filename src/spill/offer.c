@@ -37,7 +37,7 @@ static int is_entry(const kvp_spill *spill, const struct offer *offer, int32_t b
 {
     return kvp_block_origin_get(spill->config.cache, offer->prefix->tier, block, out) == KVP_OK &&
            out->ns.bits == offer->prefix->space->ns.bits && out->group == offer->kv_group &&
-           out->n_tokens == (entry + 1) * spill->cache.block_tokens;
+           out->n_tokens == (entry + 1) * kvpi_spill_block_tokens(spill, offer->kv_group);
 }
 
 /* Host blocks with the content of these blocks. A mirrored block of an overlapped step has no

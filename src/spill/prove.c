@@ -18,7 +18,7 @@ void kvpi_prove_index(kvp_spill *spill)
     for (uint32_t block = 1; block < spill->cache.host_blocks; block++) {
         kvp_block_info info;
         if (kvp_block_info_get(spill->config.cache, 0, KVP_HOST, (int32_t)block, &info) != KVP_OK ||
-            info.sealed_tokens < spill->cache.block_tokens) {
+            info.sealed_tokens < kvpi_spill_block_tokens(spill, info.group)) {
             continue;
         }
         uint32_t place = place_of_hash(spill, &info.hash, info.group);
@@ -37,7 +37,7 @@ static int32_t find_block(const kvp_spill *spill, const kvp_hash *hash, uint32_t
         kvp_block_info info;
         if (kvp_block_info_get(spill->config.cache, group, KVP_HOST, flush->index[place], &info) ==
                 KVP_OK &&
-            info.group == group && info.sealed_tokens == spill->cache.block_tokens &&
+            info.group == group && info.sealed_tokens == kvpi_spill_block_tokens(spill, group) &&
             memcmp(&info.hash, hash, sizeof(*hash)) == 0) {
             return flush->index[place];
         }
@@ -48,7 +48,6 @@ static int32_t find_block(const kvp_spill *spill, const kvp_hash *hash, uint32_t
 kvp_status kvpi_prove_rows(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
                            const kvp_hash *root)
 {
-    const uint32_t per_block = spill->cache.block_tokens / spill->cache.unit_tokens;
     const kvp_hash_input input = {.unit_tokens = spill->cache.unit_tokens,
                                   .n_tokens = prefix->n_tokens,
                                   .tokens = spill->tokens,
@@ -57,7 +56,9 @@ kvp_status kvpi_prove_rows(kvp_spill *spill, const struct kvpi_spill_prefix *pre
     const kvp_status status = kvp_hash_units(&input, root, spill->flush.hashes);
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
         int32_t *row = spill->rows + (size_t)g * spill->max_entries;
-        for (uint32_t i = 0; i < prefix->n_tokens / spill->cache.block_tokens; i++) {
+        const uint32_t S = kvpi_spill_block_tokens(spill, g);
+        const uint32_t per_block = S / spill->cache.unit_tokens;
+        for (uint32_t i = 0; i < prefix->n_tokens / S; i++) {
             row[i] = find_block(spill, &spill->flush.hashes[(i + 1) * per_block - 1], g);
         }
     }

@@ -28,7 +28,7 @@ static uint32_t first_seen(const kvp_window *window, uint32_t query)
 struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint32_t n_tokens,
                                    uint32_t prompt_tokens)
 {
-    const uint32_t S = spill->cache.block_tokens;
+    const uint32_t S = kvpi_spill_block_tokens(spill, group);
     const kvp_window *window = &spill->cache.groups[group];
     struct kvpi_kept kept = {.n = n_tokens / S};
     if (window->recent_tokens == 0 || kept.n == 0) {
@@ -123,7 +123,7 @@ static int32_t last_block(const kvp_spill *spill, const struct kvpi_spill_prefix
     kvp_block_info info;
     if (block == KVP_NULL_BLOCK ||
         kvp_block_info_get(spill->config.cache, group, prefix->tier, block, &info) != KVP_OK ||
-        info.group != group || info.sealed_tokens != spill->cache.block_tokens) {
+        info.group != group || info.sealed_tokens != kvpi_spill_block_tokens(spill, group)) {
         return KVP_NULL_BLOCK;
     }
     *out_generation = info.generation;

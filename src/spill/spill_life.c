@@ -135,11 +135,10 @@ static int is_unfit(const kvp_spill *spill, const struct why *why)
 static void measure(kvp_spill *spill)
 {
     const kvp_spill_config *config = &spill->config;
-    const uint32_t S = spill->cache.block_tokens;
     const uint64_t usable = spill->cache.host_blocks - 1;
     spill->n_parts = kvp_store_record_blocks(config->store);
     spill->record_blocks = config->give != NULL ? config->record_blocks : spill->n_parts;
-    spill->record_tokens = spill->record_blocks * S;
+    spill->record_tokens = spill->record_blocks * kvpi_spill_entry_tokens(spill);
     spill->part_tokens = spill->record_tokens / spill->n_parts;
     if (config->give != NULL) {
         spill->config.n_scratch = config->max_gets;

@@ -28,7 +28,8 @@ static kvp_status copy_rows(kvp_spill *spill, kvp_seq seq, uint32_t n_entries)
 static int32_t last_block(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix)
 {
     for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
-        const int32_t block = row_at(spill, g)[prefix->n_tokens / spill->cache.block_tokens - 1];
+        const uint32_t n = prefix->n_tokens / kvpi_spill_block_tokens(spill, g);
+        const int32_t block = row_at(spill, g)[n - 1];
         kvp_block_origin origin;
         if (block != KVP_NULL_BLOCK &&
             kvp_block_origin_get(spill->config.cache, prefix->tier, block, &origin) == KVP_OK &&
@@ -130,7 +131,7 @@ static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info
     if (prefix.n_tokens == 0 || spill->is_stopping || spill->now_ns < spill->refusals.until_ns) {
         return KVP_OK;
     }
-    kvp_status status = copy_rows(spill, seq, prefix.n_tokens / spill->cache.block_tokens);
+    kvp_status status = copy_rows(spill, seq, prefix.n_tokens / kvpi_spill_entry_tokens(spill));
     const int is_done = status == KVP_OK && is_settled(spill, &prefix, is_again);
     const int may_have_state = kvpi_spill_has_states(spill) > 0 && prefix.n_tokens == n_tokens;
     if (status != KVP_OK || (is_done && !may_have_state) || !read_prefix(spill, &prefix)) {

@@ -333,6 +333,19 @@ static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* S of a group. All have the same. */
+static inline uint32_t kvpi_spill_block_tokens(const kvp_spill *spill, uint32_t group)
+{
+    (void)group;
+    return spill->cache.block_tokens;
+}
+
+/* S of every group: rows and records of all of them have their entries side by side. */
+static inline uint32_t kvpi_spill_entry_tokens(const kvp_spill *spill)
+{
+    return kvpi_spill_block_tokens(spill, 0);
+}
+
 /* Is it the state group? */
 static inline int kvpi_spill_is_state(const kvp_spill *spill, uint32_t group)
 {
@@ -384,7 +397,8 @@ const struct kvpi_spill_space *kvpi_epochs_serial(const kvp_spill *spill, uint64
 
 /* records.c */
 
-/* Entries of a group that a prefix keeps: [0, sinks) and [recent, n), of n = n_tokens / S. */
+/* Entries of a group that a prefix keeps: [0, sinks) and [recent, n), of n = n_tokens / S, with S
+ * the group's. */
 struct kvpi_kept {
     uint32_t sinks;
     uint32_t recent;

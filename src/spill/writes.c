@@ -45,7 +45,7 @@ static int content_state(const kvp_spill *spill, const struct kvpi_spill_put *pu
         if (status != KVP_OK || info.generation != put->generations[i]) {
             return GONE;
         }
-        if (info.sealed_tokens < spill->cache.block_tokens) {
+        if (info.sealed_tokens < kvpi_spill_block_tokens(spill, put->kv_group)) {
             state = NOT_YET;
         } else if (memcmp(&info.hash, &put->hashes[i], sizeof(info.hash)) != 0) {
             return GONE;

@@ -226,7 +226,7 @@ static int cuts_scales(const receiver *self, uint32_t begin)
 {
     for (uint32_t g = 0; g < self->side.shape.n_groups; g++)
         if (kvpi_group_has_scales(&self->side.shape.groups[g]) &&
-            begin % self->side.shape.block_tokens != 0)
+            begin % kvpi_shape_block_tokens(&self->side.shape, g) != 0)
             return 1;
     return 0;
 }
@@ -255,7 +255,7 @@ static kvp_status check_reserve(const receiver *self, const kvp_receive *receive
 static uint32_t put_runs(const receiver *self, const struct receiving *r, uint32_t g,
                          struct kvpi_run_writer *out)
 {
-    const uint32_t S = self->side.shape.block_tokens;
+    const uint32_t S = kvpi_shape_block_tokens(&self->side.shape, g);
     const int32_t *row = NULL;
     uint32_t n_row, n_runs = 0;
     kvp_slot_run run = {0, 0};
@@ -487,7 +487,7 @@ static uint32_t positions_end(const receiver *self, const struct receiving *r, u
 static int is_own_block(const receiver *self, const struct receiving *r,
                         const struct kvpi_chunk *chunk)
 {
-    const uint32_t S = self->side.shape.block_tokens;
+    const uint32_t S = kvpi_shape_block_tokens(&self->side.shape, chunk->group);
     const uint32_t rest = r->t.end - chunk->position;
     return chunk->position % S == 0 && chunk->n_tokens == (rest < S ? rest : S);
 }

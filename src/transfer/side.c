@@ -135,7 +135,7 @@ kvp_status kvp_transfer_config_check(const kvp_transfer_config *config, kvp_why 
 kvp_status kvpi_side_dropped(const struct kvpi_side *side, kvp_seq seq, uint32_t group,
                              kvp_range *out_dropped)
 {
-    const uint32_t S = side->shape.block_tokens;
+    const uint32_t S = kvpi_shape_block_tokens(&side->shape, group);
     kvp_window_info info;
     const kvp_status status = kvp_seq_window_get(side->config.cache, seq, group, &info);
     if (status == KVP_OK)

@@ -205,8 +205,9 @@ static int group_differs(const struct kvpi_shape *theirs, const struct kvpi_shap
            is_other(why, g, ".v_size", a->v_size, b->v_size) ||
            is_other(why, g, ".flags", a->flags, b->flags) ||
            /* A scale is of a block: only an equal block can take it over. */
-           (kvpi_group_has_scales(b) && kvpi_why_range(why, "block_tokens", theirs->block_tokens,
-                                                       ours->block_tokens, ours->block_tokens));
+           (kvpi_group_has_scales(b) &&
+            kvpi_why_range(why, "block_tokens", kvpi_shape_block_tokens(theirs, g),
+                           kvpi_shape_block_tokens(ours, g), kvpi_shape_block_tokens(ours, g)));
 }
 
 int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape *ours, kvp_why *why)
@@ -443,7 +444,7 @@ static kvp_ticket tell_ticket(const struct kvpi_ticket *t, uint32_t group)
                         .type = g->type,
                         .k_size = g->k_size,
                         .v_size = g->v_size,
-                        .block_tokens = t->shape.block_tokens,
+                        .block_tokens = kvpi_shape_block_tokens(&t->shape, group),
                         .slice = g->slice,
                         .begin = t->shape.begin,
                         .end = t->shape.end,

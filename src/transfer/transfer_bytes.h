@@ -82,7 +82,7 @@ struct kvpi_shape_group {
 struct kvpi_shape {
     uint32_t begin;
     uint32_t end;
-    uint32_t block_tokens;
+    uint32_t block_tokens; /* of every group with KV */
     uint32_t n_groups;
     uint64_t model_version;
     kvp_hash model;
@@ -154,6 +154,13 @@ static inline uint32_t kvpi_shape_end(const struct kvpi_shape *shape, uint32_t g
 {
     const struct kvpi_shape_group *g = &shape->groups[group];
     return kvpi_group_is_state(g) ? g->k_size + g->v_size : shape->end;
+}
+
+/* S of a group with KV, of this side's shape or the other's. All groups of one have the same. */
+static inline uint32_t kvpi_shape_block_tokens(const struct kvpi_shape *shape, uint32_t group)
+{
+    (void)group;
+    return shape->block_tokens;
 }
 
 static inline int kvpi_group_has_scales(const struct kvpi_shape_group *group)

@@ -192,7 +192,7 @@ kvp_status kvp_sender_link(const kvp_sender *self, uint32_t link)
 static uint32_t tokens_of_message(const sender *self, uint32_t link, uint32_t group,
                                   const kvp_slice *slice)
 {
-    const uint32_t S = self->side.shape.block_tokens;
+    const uint32_t S = kvpi_shape_block_tokens(&self->side.shape, group);
     size_t room = self->side.links[link].link.max_message - KVPI_TRANSFER_HEAD_BYTES -
                   KVPI_TRANSFER_CHUNK_BYTES;
     const kvp_layer layer = kvpi_side_memory(&self->side, group, slice->first_layer);
@@ -251,8 +251,9 @@ static kvp_status meet_ticket(const sender *self, const kvp_send *send,
         group->gap = ticket->shape.groups[g].gap;
         has_part |= kvpi_slice_meet(&self->side.shape.groups[g].slice,
                                     &ticket->shape.groups[g].slice, &group->slice);
-        if (kvpi_why_if(why, kvpi_group_has_scales(group) && begin % shape->block_tokens != 0,
-                        "begin", &begin, "with scales it must be the start of a block"))
+        if (kvpi_why_if(
+                why, kvpi_group_has_scales(group) && begin % kvpi_shape_block_tokens(shape, g) != 0,
+                "begin", &begin, "with scales it must be the start of a block"))
             return KVP_E_MISMATCH;
     }
     return kvpi_why_if(why, !has_part, "slice", NULL, "there is no layer and head in common")
@@ -386,7 +387,7 @@ static uint32_t sendable(const struct sending *s, uint32_t g, const struct send_
     const struct kvpi_shape_group *group = &s->shape.groups[g];
     uint32_t up_to = min(layer->ready, kvpi_shape_end(&s->shape, g));
     if (kvpi_group_has_scales(group) && up_to < s->t.end)
-        up_to -= up_to % s->shape.block_tokens;
+        up_to -= up_to % kvpi_shape_block_tokens(&s->shape, g);
     return layer->sent < up_to ? kvpi_gap_until(&group->gap, layer->sent, up_to) : layer->sent;
 }
 

@@ -163,12 +163,13 @@ static int read_copies(struct wire_reading *r)
 }
 
 /* A slot, from its place in a block and the block. */
-static int read_slot(struct wire_reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
+static int read_slot(struct wire_reading *r, uint32_t group, uint32_t *at_block, uint32_t place,
+                     int64_t *out_slot)
 {
     int32_t block;
     if (!get_block(r, at_block, &block))
         return 0;
-    *out_slot = (int64_t)block * r->m->config.block_tokens + place;
+    *out_slot = (int64_t)block * kvpi_wire_block_tokens(&r->m->config, group) + place;
     return 1;
 }
 
@@ -177,11 +178,13 @@ static int read_move(struct wire_reading *r, uint32_t *at_block, uint32_t i, uin
     uint32_t src, dst;
     if (!kvpi_wire_get(&r->in, &src) || !kvpi_wire_get(&r->in, &dst))
         return 0;
-    if (src >= r->m->config.block_tokens || dst >= r->m->config.block_tokens)
+    if (src >= kvpi_wire_entry_tokens(&r->m->config) ||
+        dst >= kvpi_wire_entry_tokens(&r->m->config))
         return wrong_body(r);
     for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
         kvp_slot_move move;
-        if (!read_slot(r, at_block, src, &move.src) || !read_slot(r, at_block, dst, &move.dst))
+        if (!read_slot(r, group, at_block, src, &move.src) ||
+            !read_slot(r, group, at_block, dst, &move.dst))
             return 0;
         if (r->apply)
             r->m->moves[(size_t)group * n + i] = move;
@@ -505,8 +508,8 @@ static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
     return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
            seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
            seq->step <= seq->tokens + seq->nodes &&
-           kvp_blocks_for_tokens(m->config.block_tokens, (uint64_t)seq->tokens + seq->nodes) <=
-               seq->blocks &&
+           kvp_blocks_for_tokens(kvpi_wire_entry_tokens(&m->config),
+                                 (uint64_t)seq->tokens + seq->nodes) <= seq->blocks &&
            slots_are_sound(m, seq);
 }
 
@@ -521,7 +524,8 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind)
     if (!read_values(r, &item, &last) ||
         (kind == KVPI_WIRE_DECODE_BLOCK && !read_appended(r, id, 1, &blocks)) ||
         seq->tokens >= INT32_MAX ||
-        (uint64_t)blocks * r->m->config.block_tokens <= (uint64_t)seq->tokens + seq->nodes)
+        (uint64_t)blocks * kvpi_wire_entry_tokens(&r->m->config) <=
+            (uint64_t)seq->tokens + seq->nodes)
         return wrong_body(r);
     if (r->apply) {
         seq->tokens++;
@@ -647,7 +651,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     if (head->n_bytes != n_bytes ||
         kvpi_bytes_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
         return KVP_E_FORMAT;
-    if (kvpi_bytes_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens ||
+    if (kvpi_bytes_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) !=
+            kvpi_wire_entry_tokens(&m->config) ||
         bytes[KVPI_WIRE_AT_GROUPS] != m->config.n_groups)
         return KVP_E_MISMATCH;
     if (!is_next(m, head))

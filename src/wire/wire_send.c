@@ -375,18 +375,19 @@ static kvp_status check_step_copies(const sender *s, const kvp_wire_step *step)
 /* A move is told as its places in the blocks, which are those of every group, and the blocks. */
 static kvp_status check_moves(const sender *s, const kvp_wire_step *step)
 {
-    const int64_t S = s->config.block_tokens;
+    const int64_t all = kvpi_wire_entry_tokens(&s->config);
     if (step->n_moves > 0 && (step->moves == NULL || step->n_moves > step->max_moves))
         return KVP_E_ARG;
     if (step->n_moves > s->config.max_moves)
         return KVP_E_TOO_SMALL;
     for (uint32_t i = 0; i < step->n_moves; i++) {
         const kvp_slot_move *first = &step->moves[i];
-        for (size_t group = 0; group < s->config.n_groups; group++) {
-            const kvp_slot_move *move = first + group * step->max_moves;
+        for (uint32_t group = 0; group < s->config.n_groups; group++) {
+            const kvp_slot_move *move = first + (size_t)group * step->max_moves;
+            const int64_t S = kvpi_wire_block_tokens(&s->config, group);
             if (move->src < S || move->src / S >= s->config.n_blocks || move->dst < S ||
-                move->dst / S >= s->config.n_blocks || move->src % S != first->src % S ||
-                move->dst % S != first->dst % S)
+                move->dst / S >= s->config.n_blocks || move->src % S != first->src % all ||
+                move->dst % S != first->dst % all)
                 return KVP_E_ARG;
         }
     }
@@ -427,7 +428,7 @@ static void put_wire_head(const sender *s, writer *out, int full)
     head[KVPI_WIRE_AT_GROUPS] = (uint8_t)s->config.n_groups;
     head[KVPI_WIRE_AT_PARTS] = (uint8_t)s->parts;
     kvpi_bytes_store(head + KVPI_WIRE_AT_LENGTH, out->n, 4);
-    kvpi_bytes_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, s->config.block_tokens, 4);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, kvpi_wire_entry_tokens(&s->config), 4);
     kvpi_bytes_store(head + KVPI_WIRE_AT_EPOCH, s->config.epoch, 8);
     kvpi_bytes_store(head + KVPI_WIRE_AT_NUMBER, s->number + 1, 8);
     kvpi_bytes_store(head + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(head, out->n), 8);

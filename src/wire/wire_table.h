@@ -51,10 +51,24 @@ size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t
 /* Is this the id of a block of the tier? With group n_groups: of a slot of recurrent state. */
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t group, uint32_t tier, int32_t block);
 
+/* S of a layer group. All have the same. */
+static inline uint32_t kvpi_wire_block_tokens(const kvp_wire_config *config, uint32_t group)
+{
+    (void)group;
+    return config->block_tokens;
+}
+
+/* S of every group: rows are of equal length, and a slot is told as its place, which is that of
+ * every group, and a block of each. */
+static inline uint32_t kvpi_wire_entry_tokens(const kvp_wire_config *config)
+{
+    return kvpi_wire_block_tokens(config, 0);
+}
+
 /* How many tokens may a copy of this group have? */
 static inline uint32_t kvpi_wire_copy_tokens(const kvp_wire_config *config, uint32_t group)
 {
-    return group < config->n_groups ? config->block_tokens : 1;
+    return group < config->n_groups ? kvpi_wire_block_tokens(config, group) : 1;
 }
 
 int kvpi_wire_config_is_valid(const kvp_wire_config *config);

@@ -307,26 +307,28 @@ static void put_copies(writer *out, const kvp_wire_step *step)
     }
 }
 
-static void put_slot_block(const sender *s, writer *out, int64_t slot, uint32_t *at_block)
+static void put_slot_block(writer *out, int64_t slot, uint32_t S, uint32_t *at_block)
 {
-    const uint32_t block = (uint32_t)(slot / s->config.block_tokens);
+    const uint32_t block = (uint32_t)(slot / S);
     kvpi_wire_put_way(out, *at_block, block);
     *at_block = block;
 }
 
 static void put_moves(const sender *s, writer *out, const kvp_wire_step *step)
 {
+    const uint32_t all = kvpi_wire_entry_tokens(&s->config);
     uint32_t at_block = 0;
     if (step->n_moves == 0)
         return;
     kvpi_wire_put(out, step->n_moves);
     for (uint32_t i = 0; i < step->n_moves; i++) {
-        kvpi_wire_put(out, (uint32_t)(step->moves[i].src % s->config.block_tokens));
-        kvpi_wire_put(out, (uint32_t)(step->moves[i].dst % s->config.block_tokens));
-        for (size_t group = 0; group < s->config.n_groups; group++) {
-            const kvp_slot_move *move = &step->moves[group * step->max_moves + i];
-            put_slot_block(s, out, move->src, &at_block);
-            put_slot_block(s, out, move->dst, &at_block);
+        kvpi_wire_put(out, (uint32_t)(step->moves[i].src % all));
+        kvpi_wire_put(out, (uint32_t)(step->moves[i].dst % all));
+        for (uint32_t group = 0; group < s->config.n_groups; group++) {
+            const kvp_slot_move *move = &step->moves[(size_t)group * step->max_moves + i];
+            const uint32_t S = kvpi_wire_block_tokens(&s->config, group);
+            put_slot_block(out, move->src, S, &at_block);
+            put_slot_block(out, move->dst, S, &at_block);
         }
     }
 }

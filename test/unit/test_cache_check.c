@@ -126,7 +126,7 @@ static void m2_tokens(struct scene *s)
 
 static void m2_row_too_short(struct scene *s)
 {
-    s->seq->n_blocks--;
+    s->seq->room -= 4;
 }
 
 static void m2_last(struct scene *s)

@@ -235,7 +235,7 @@ TEST(test_what_is_damaged_is_named)
     assert_damaged(&a, &node->depth, node->depth + 1, "N2");
     assert_damaged(&a, &node->n_keys, 2, "N2");
     assert_damaged(&a, &node->at[0].block, 30, "N3");
-    assert_damaged(&a, &seq->n_blocks, cache->table.max_blocks + 1, "M2");
+    assert_damaged(&a, &seq->room, cache->table.max_tokens + 1, "M2");
     assert_damaged(&a, &seq->root, UINT32_MAX, "N2");
     seq->tier = 2;
     assert_seen_damaged(&a, "T3");
@@ -272,7 +272,7 @@ TEST(test_damage_that_takes_more_than_a_word)
     struct kvpi_dup *dup = kvpi_prefix_dups(prefix);
     while (dup->node == KVPI_NO_NODE)
         dup++;
-    const uint32_t n_slots = prefix->n_blocks * prefix->units_per_block;
+    const uint32_t n_slots = prefix->n_blocks * prefix->block_slots;
     assert_damaged(&a, &dup->node, prefix->n_nodes + 1, "N3");
     assert_damaged(&a, &dup->next, n_slots, "N3");
     assert_damaged(&a, &dup->prev, n_slots, "N3");
@@ -350,12 +350,13 @@ TEST(test_copies_of_no_blocks)
     assert_int_equal(copy->keeps, 1);
     const struct kvpi_copy good = *copy;
     assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         switch (i) {
         case 0: copy->src_tier = KVP_HOST + 1; break;
         case 1: copy->dst_tier = KVP_HOST + 1; break;
         case 2: copy->src = 8; break;
         case 3: copy->dst = 6; break;
+        case 4: copy->group = 1; break;
         default: copy->dst_tier = KVP_DEVICE; /* the host's alone are kept */
         }
         const seen s = look(&a);

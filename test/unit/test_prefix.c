@@ -28,7 +28,7 @@ static void make(struct made *made, uint32_t units_per_block)
     const kvp_hash hash = hash_of_tag(0);
     memset(made, 0xA5, sizeof(*made));
     made->prefix.unit_tokens = U;
-    made->prefix.units_per_block = units_per_block;
+    made->prefix.units_per_block[0] = made->prefix.block_slots = units_per_block;
     made->prefix.n_nodes = NODES;
     made->prefix.n_where = KVPI_TIERS;
     made->prefix.has_below = 0;
@@ -377,12 +377,12 @@ TEST(test_units_of_a_block_are_struck_from_a_place_on)
     uint32_t parent = made.root;
     for (int32_t i = 0; i < 3; i++) {
         parent = path[i] = add(&made, parent, (uint32_t)i, i);
-        assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, parent)), i);
+        assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, parent), 0), i);
         attach(&made, parent, 1);
         kvpi_prefix_add_dup(&made.prefix, parent, KVP_DEVICE, 2);
     }
     const uint32_t next = add(&made, parent, 7, 7); /* the first unit of the next block */
-    assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, next)), 0);
+    assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, next), 0), 0);
     kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, 2, 1);
     assert_true(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 2, 0));
     assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 2, 1));
@@ -407,7 +407,8 @@ TEST(test_nodes_of_two_lines_begin_at_an_odd_line)
     for (size_t lines = 0; lines < 2; lines++) {
         struct kvpi_layout layout = {0, 0};
         struct kvpi_prefix prefix = {.unit_tokens = 16,
-                                     .units_per_block = 1,
+                                     .units_per_block = {1},
+                                     .block_slots = 1,
                                      .n_nodes = NODES,
                                      .n_where = KVPI_TIERS,
                                      .n_blocks = BLOCKS};

@@ -60,12 +60,11 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
 {
     const kvp_cache *cache = audit->cache;
     const uint32_t U = cache->config.unit_tokens;
-    const uint64_t slots = (uint64_t)seq->n_blocks * cache->config.block_tokens;
+    const uint32_t slots = kvpi_rows_slots(cache, seq);
     if (seq->known > seq->tokens || seq->computed > seq->tokens || seq->prompt > seq->tokens ||
         seq->cached > seq->tokens || seq->writable > slots || seq->exclusive > slots ||
-        (seq->tier == KVP_DEVICE
-             ? seq->tokens + seq->n_tree > slots
-             : seq->n_blocks != kvpi_ceil_div(seq->computed, cache->config.block_tokens))) {
+        (seq->tier == KVP_DEVICE ? seq->tokens + seq->n_tree : seq->computed) > slots ||
+        (seq->tier == KVP_HOST && kvpi_rows_lose(cache, seq, seq->computed))) {
         return fail(audit, place, "M2 a sequence's counts exceed its row");
     }
     if (seq->n_public > seq->n_units || (uint64_t)seq->n_units * U > seq->known ||
@@ -83,7 +82,7 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
 static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint32_t group)
 {
     const kvp_cache *cache = audit->cache;
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, group);
     const int32_t *row = kvpi_row(cache, seq, group);
     for (uint32_t i = seq->computed / S; (uint64_t)i * S < seq->exclusive; i++) {
         const uint32_t begin = kvpi_max_u32(seq->computed, i * S) - i * S;
@@ -93,7 +92,7 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
             return fail(audit, block, "T3 a writable slot is in a shared block");
         }
         if (content != KVPI_NO_NODE &&
-            (kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, content)) + 1) *
+            (kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, content), group) + 1) *
                     cache->config.unit_tokens >
                 begin) {
             return fail(audit, block, "T3 a writable slot is sealed");
@@ -109,9 +108,10 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
     kvp_cache *cache = audit->cache;
     const struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
     const struct kvpi_window *window = &kvpi_windows(&cache->table, place)[group];
-    const uint32_t sinks = kvpi_ceil_div(window->sink, cache->config.block_tokens);
+    const uint32_t sinks = kvpi_row_length(cache, group, window->sink);
     const int32_t *row = kvpi_row(cache, seq, group);
-    for (uint32_t i = 0; i < seq->n_blocks; i++) {
+    const uint32_t n = kvpi_row_entries(cache, seq, group);
+    for (uint32_t i = 0; i < n; i++) {
         if ((seq->windowed & KVPI_WINDOWED) && i >= sinks && i < window->dropped) {
             if (row[i] != KVP_NULL_BLOCK) {
                 return fail(audit, place, "T2 a dropped entry is not null");
@@ -130,8 +130,7 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
         return fail(audit, place, "T2 chunks of no tokens, or with sinks");
     }
     return seq->windowed & KVPI_WINDOWED
-               ? window->dropped <= seq->n_blocks ||
-                     fail(audit, place, "T2 more is dropped than there is")
+               ? window->dropped <= n || fail(audit, place, "T2 more is dropped than there is")
                : (window->recent | window->dropped | window->chunked) == 0 ||
                      fail(audit, place, "T2 a window that nobody knows of");
 }
@@ -191,8 +190,7 @@ static void move_copies(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const struct kvpi_copy *copies = kvpi_plan_copies(&cache->plan);
-    const size_t n_slots =
-        ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    const size_t n_slots = ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->block_slots;
     for (uint64_t i = 0; i < cache->plan.n_out + cache->plan.n; i++) {
         if (copies[i].keeps) {
             kvpi_block(&cache->host, copies[i].dst)->refs += by;
@@ -232,7 +230,8 @@ static void move_counts(kvp_cache *cache, uint32_t by)
         struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
         for (uint32_t g = 0; is_open(seq) && g < cache->config.n_groups; g++) {
             const int32_t *row = kvpi_row(cache, seq, g);
-            for (uint32_t i = 0; i < seq->n_blocks; i++) {
+            const uint32_t n = kvpi_row_entries(cache, seq, g);
+            for (uint32_t i = 0; i < n; i++) {
                 blocks[row[i]].refs += row[i] == KVP_NULL_BLOCK ? 0 : by;
             }
         }
@@ -418,7 +417,8 @@ static int check_content(struct audit *audit, uint32_t tier)
         for (uint32_t node = content; node != KVPI_NO_NODE;) {
             const struct kvpi_node *n = kvpi_node(prefix, node);
             n_attached += kvpi_node_at(prefix, node, where)->block == b;
-            node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+            node =
+                kvpi_prefix_place(prefix, n, KVPI_GROUP_OF(where)) == 0 ? KVPI_NO_NODE : n->parent;
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -448,12 +448,11 @@ static int check_dup(struct audit *audit, uint32_t slot)
 {
     const struct kvpi_prefix *prefix = &audit->cache->prefix;
     const struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
-    const uint32_t tier = slot / prefix->units_per_block < prefix->n_blocks ? KVP_DEVICE : KVP_HOST;
-    const uint32_t block =
-        slot / prefix->units_per_block - (tier == KVP_HOST ? prefix->n_blocks : 0);
+    const uint32_t tier = slot / prefix->block_slots < prefix->n_blocks ? KVP_DEVICE : KVP_HOST;
+    const uint32_t block = slot / prefix->block_slots - (tier == KVP_HOST ? prefix->n_blocks : 0);
     const struct kvpi_node *node = kvpi_node(prefix, dups[slot].node);
     const struct kvpi_block *b = kvpi_block(kvpi_tier_pool(audit->cache, tier), block);
-    if (kvpi_prefix_place(prefix, node) != slot % prefix->units_per_block) {
+    if (kvpi_prefix_place(prefix, node, kvpi_block_group(b)) != slot % prefix->block_slots) {
         return fail(audit, slot, "N3 a duplicate is at another place of its block");
     }
     if (kvpi_block_refs(b) == 0 && b->content == KVPI_NO_NODE) {
@@ -472,7 +471,7 @@ static int check_dup(struct audit *audit, uint32_t slot)
 static int check_dups(struct audit *audit)
 {
     const struct kvpi_prefix *prefix = &audit->cache->prefix;
-    const uint32_t n_slots = (prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    const uint32_t n_slots = (prefix->n_blocks + prefix->host_blocks) * prefix->block_slots;
     for (uint32_t slot = 0; slot < n_slots && prefix->has_dups; slot++) {
         if (kvpi_prefix_dups(prefix)[slot].node != KVPI_NO_NODE && !check_dup(audit, slot)) {
             return 0;
@@ -515,7 +514,8 @@ static int check_holders(struct audit *audit, const struct kvpi_seq *seq)
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
-        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+        const uint32_t n = kvpi_row_entries(cache, seq, g);
+        for (uint32_t i = 0; i < n; i++) {
             if (row[i] != KVP_NULL_BLOCK &&
                 kvpi_owner_of(cache, seq->tier, (uint32_t)row[i]) != seq->ns.bits) {
                 return fail(audit, (uint64_t)row[i],
@@ -560,7 +560,7 @@ static int check_plan(struct audit *audit)
         if (copies[i].src == 0 || copies[i].src >= n_src || copies[i].dst == 0 ||
             copies[i].dst >= n_dst || copies[i].n_tokens == 0 ||
             (copies[i].src == copies[i].dst && copies[i].src_tier == copies[i].dst_tier) ||
-            copies[i].n_tokens > cache->config.block_tokens) {
+            copies[i].n_tokens > kvpi_block_tokens(cache, copies[i].group)) {
             return fail(audit, i, "X2 a copy in the plan is not one");
         }
     }
@@ -588,8 +588,8 @@ static int check_load(struct audit *audit, const struct kvpi_load *load)
         }
         if (!kvpi_prefix_is_alive(&cache->prefix, node) ||
             !(kvpi_node(&cache->prefix, node)->flags & flag) ||
-            kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, node)) + 1 !=
-                kvpi_units_per_block(cache)) {
+            kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, node), load->group) + 1 !=
+                kvpi_units_per_block(cache, load->group)) {
             return fail(audit, node, "L2 a node of a load is not marked");
         }
     }

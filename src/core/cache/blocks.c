@@ -2,7 +2,7 @@
  *
  * Where the pool's `content` and the tree's attached blocks meet. A block's content is the deepest
  * node that has the block attached; all attached nodes of a block lie on the path from there up,
- * within the block's units_per_block units (N3). Everything here keeps the two sides in step:
+ * within the block's units (N3). Everything here keeps the two sides in step:
  *
  *   pool:    content(block) --> deepest attached node --> parent --> ...  (up to the block's start)
  *   prefix:  place in the node: block ------^      (kvpi_node_at: for each group and tier)
@@ -21,10 +21,10 @@
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 
 /* The last node of the block before the one that a unit lies in; of the first: the root. */
-static uint32_t node_before_block(const kvp_cache *cache, uint32_t node)
+static uint32_t node_before_block(const kvp_cache *cache, uint32_t where, uint32_t node)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
     for (uint32_t i = 0; i <= place; i++) {
         node = kvpi_node(prefix, node)->parent;
     }
@@ -42,7 +42,7 @@ static inline void settle_content(kvp_cache *cache, uint32_t where, uint32_t blo
     }
     if (kvpi_unlikely(pool->leaves.on != 0)) {
         if (b->content == KVPI_NO_NODE) {
-            *kvpi_leaves_above(&pool->leaves, block) = node_before_block(cache, node);
+            *kvpi_leaves_above(&pool->leaves, block) = node_before_block(cache, where, node);
         }
         kvpi_leaves_content(pool, block, node);
     }
@@ -99,7 +99,7 @@ static uint32_t detach_only_unit(kvp_cache *cache, uint32_t tier, uint32_t block
 
 uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from)
 {
-    if (cache->prefix.units_per_block == 1 && from == 0 && !cache->prefix.has_dups) {
+    if (from == 0 && !cache->prefix.has_dups) { /* then a block of any group has one unit */
         return detach_only_unit(cache, tier, block);
     }
     struct kvpi_prefix *prefix = &cache->prefix;
@@ -109,7 +109,8 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     uint32_t n_detached = 0;
     uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
     for (uint32_t node = deepest; node != KVPI_NO_NODE;) {
-        const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+        const uint32_t place =
+            kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
         if (kvpi_node_at(prefix, node, where)->block == block) {
             if (place < from) {
                 left = node;
@@ -153,7 +154,7 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
     kvpi_prefix_moved(prefix, node);
     while (left != KVPI_NO_NODE && kvpi_node_at(prefix, left, where)->block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
-        left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        left = kvpi_prefix_place(prefix, n, KVPI_GROUP_OF(where)) == 0 ? KVPI_NO_NODE : n->parent;
     }
     if (left == KVPI_NO_NODE && kvpi_pool_refs(pool, block) == 0) {
         kvpi_pool_uncache(pool, block);
@@ -210,7 +211,7 @@ void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t 
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t has = kvpi_node_at(prefix, node, where)->block;
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
     if (has == KVP_NULL_BLOCK) {
         attach(cache, where, node, block);
     } else if (has != block && prefix->has_dups == KVPI_DUPS_ALL &&
@@ -222,7 +223,7 @@ void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t 
 void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
     if (cache->config.steps == KVP_STEPS_ORDERED) {
         kvpi_settle_unit(cache, where, node, block);
     } else if (kvpi_node_at(prefix, node, where)->block != block &&
@@ -252,7 +253,7 @@ uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
     const uint32_t group = kvpi_block_group(source);
     const uint32_t where = KVPI_WHERE(KVP_HOST, group);
     const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
-    const uint32_t n_units = kvpi_prefix_place(prefix, kvpi_node(prefix, deepest)) + 1;
+    const uint32_t n_units = kvpi_prefix_place(prefix, kvpi_node(prefix, deepest), group) + 1;
     const uint32_t there = kvpi_take_block(cache, where, kvpi_block_class(source),
                                            kvpi_owner_of(cache, KVP_DEVICE, block));
     const struct kvpi_copy copy = {.dst_tier = KVP_HOST,
@@ -484,21 +485,42 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, u
             kvpi_pool_arriving(pool)[victim] = 0;
         }
     }
-    kvpi_pool_take(pool, victim, retention, where / KVPI_TIERS);
+    kvpi_pool_take(pool, victim, retention, KVPI_GROUP_OF(where));
     if (kvpi_pool_counts(pool)) {
         kvpi_quotas_own(&pool->quotas, victim, owner);
     }
     return victim;
 }
 
-void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+/* Of one row: the loop of every prompt that is opened. */
+static void take_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end;
-         kvpi_set32(&seq->n_blocks, seq->n_blocks + 1)) {
+    int32_t *row = kvpi_row(cache, seq, 0);
+    const uint32_t n = kvpi_row_length(cache, 0, end);
+    for (uint32_t i = kvpi_row_entries(cache, seq, 0); i < n; i++) {
+        row[i] = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, 0), seq->retention,
+                                          seq->ns.bits);
+    }
+}
+
+static void take_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    for (uint32_t t = kvpi_entry_from(cache, seq->room); t < end;
+         t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            kvpi_row(cache, seq, g)[seq->n_blocks] = (int32_t)kvpi_take_block(
-                cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
+            if (kvpi_entry_begins(cache, g, t)) {
+                kvpi_row(cache, seq, g)[t / kvpi_block_tokens(cache, g)] = (int32_t)kvpi_take_block(
+                    cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
+            }
         }
+    }
+}
+
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    if (end > seq->room) {
+        cache->config.n_groups == 1 ? take_row(cache, seq, end) : take_rows(cache, seq, end);
+        kvpi_set32(&seq->room, end);
     }
 }
 
@@ -530,40 +552,25 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
     }
 }
 
-/* Of several rows, of one with null entries, or of blocks that are given up. */
-static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
-                         kvp_released *released)
+void kvpi_release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                       kvp_released *released)
 {
-    while (seq->n_blocks > keep) {
-        kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
+    while (kvpi_rows_lose(cache, seq, keep)) {
+        const uint32_t t = kvpi_entry_before(cache, seq->room);
+        kvpi_set32(&seq->room, t);
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-            const int32_t block = kvpi_row(cache, seq, g - 1)[seq->n_blocks];
+            const uint32_t i = t / kvpi_block_tokens(cache, g - 1);
+            const int32_t block = kvpi_entry_begins(cache, g - 1, t)
+                                      ? kvpi_row(cache, seq, g - 1)[i]
+                                      : KVP_NULL_BLOCK;
             if (block != KVP_NULL_BLOCK) {
                 kvpi_leave_block(cache, seq, (uint32_t)block, released);
             }
         }
     }
+    kvpi_set32(&seq->room, keep);
     if (seq->windowed & KVPI_WINDOWED) {
         kvpi_windows_cut(cache, seq);
-    }
-}
-
-void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
-{
-    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0 ||
-                      (cache->keeps_once && seq->tier == KVP_HOST))) {
-        release_rows(cache, seq, keep, released);
-        return;
-    }
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
-    while (seq->n_blocks > keep) {
-        kvpi_set32(&seq->n_blocks,
-                   kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks));
-        if (seq->n_blocks > keep) {
-            kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
-            kvpi_leave_block(cache, seq, (uint32_t)row[seq->n_blocks], released);
-        }
     }
 }
 
@@ -589,7 +596,7 @@ static void await_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t
 static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t node,
                            uint32_t group)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, group);
     const uint32_t unit_place = units_per_block == 1 ? 0 : u % units_per_block;
     const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;
     const int last_of_block = unit_place == units_per_block - 1;
@@ -621,7 +628,7 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     if (u + AHEAD < end) {
-        const uint32_t units_per_block = kvpi_units_per_block(cache);
+        const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
         const uint32_t ahead = units_per_block == 1 ? u + AHEAD : (u + AHEAD) / units_per_block;
         kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
         kvpi_pool_prefetch(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);

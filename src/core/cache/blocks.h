@@ -4,8 +4,8 @@
 
 #include "core/cache/state.h"
 
-/* Take blocks for n more entries of the rows, evicting as needed; there are enough. */
-void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
+/* Take blocks for the rows to have room for `end` tokens, evicting as needed; there are enough. */
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
 
 /* Take one block, for a group and of a tier; it counts for `owner`, a namespace's handle. */
 uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner);
@@ -25,9 +25,32 @@ void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_rel
 void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
                       kvp_released *released);
 
-/* Release the rows' blocks from the last entry down to `keep`, counting into `released`. */
-void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
-                      kvp_released *released);
+/* As kvpi_release_row: for several rows, one with null entries, or blocks that are given up. */
+void kvpi_release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                       kvp_released *released);
+
+/* Release the rows' blocks, the last entry first, to those for `keep` tokens, at most the room that
+ * there is, counting into `released`. */
+static inline void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                                    kvp_released *released)
+{
+    if (kvpi_unlikely(cache->config.n_groups > 1 || (seq->windowed & KVPI_WINDOWED) != 0 ||
+                      (cache->keeps_once && seq->tier == KVP_HOST))) {
+        kvpi_release_rows(cache, seq, keep, released);
+        return;
+    }
+    const int32_t *row = kvpi_row(cache, seq, 0);
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
+    const uint32_t n_keep = kvpi_row_length(cache, 0, keep);
+    uint32_t n = kvpi_row_entries(cache, seq, 0);
+    while (n > n_keep) {
+        n = kvpi_pool_release_run(pool, row, n, n_keep, &released->cached_blocks);
+        if (n > n_keep) {
+            kvpi_leave_block(cache, seq, (uint32_t)row[--n], released);
+        }
+    }
+    kvpi_set32(&seq->room, keep);
+}
 
 /* Detach the units of a block from place `from` on, strike its duplicates there. Gives how many
  * were detached. */

@@ -4,9 +4,10 @@
 
 #include "core/cache/state.h"
 
-static inline uint32_t kvpi_sink_blocks(const kvp_cache *cache, const struct kvpi_window *window)
+static inline uint32_t kvpi_sink_blocks(const kvp_cache *cache, uint32_t group,
+                                        const struct kvpi_window *window)
 {
-    return kvpi_ceil_div(window->sink, cache->config.block_tokens);
+    return kvpi_row_length(cache, group, window->sink);
 }
 
 static inline struct kvpi_window *kvpi_windows_of(const kvp_cache *cache,
@@ -17,23 +18,22 @@ static inline struct kvpi_window *kvpi_windows_of(const kvp_cache *cache,
 
 /* Where the run of null entries ends that the window implies with the next query at q; the sinks'
  * end when there is none. */
-static inline uint32_t kvpi_window_end(const kvp_cache *cache, const struct kvpi_window *window,
-                                       uint32_t q)
+static inline uint32_t kvpi_window_end(const kvp_cache *cache, uint32_t group,
+                                       const struct kvpi_window *window, uint32_t q)
 {
-    return kvpi_max_u32(kvpi_window_begin(window, q, cache->config.block_tokens),
-                        kvpi_sink_blocks(cache, window));
+    return kvpi_max_u32(kvpi_window_begin(window, q, kvpi_block_tokens(cache, group)),
+                        kvpi_sink_blocks(cache, group, window));
 }
 
 /* Entries up to `end` are dropped; none when that is within the sinks. */
-static inline void kvpi_set_dropped(const kvp_cache *cache, struct kvpi_window *window,
-                                    uint32_t end)
+static inline void kvpi_set_dropped(const kvp_cache *cache, uint32_t group,
+                                    struct kvpi_window *window, uint32_t end)
 {
-    window->dropped = end > kvpi_sink_blocks(cache, window) ? end : 0;
+    window->dropped = end > kvpi_sink_blocks(cache, group, window) ? end : 0;
 }
 
-/* Would a row of n_blocks entries keep one that was dropped, with the next query at q? */
-int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
-                      uint32_t n_blocks);
+/* Would rows for n tokens keep an entry that was dropped, with the next query at q? */
+int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q, uint32_t n);
 
 /* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped, or of its state. */
 kvp_status kvpi_check_parts(const kvp_cache *cache, const struct kvpi_seq *seq);
@@ -43,7 +43,7 @@ static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct
     return kvpi_unlikely(seq->windowed != 0) ? kvpi_check_parts(cache, seq) : KVP_OK;
 }
 
-/* The rows were cut to n_blocks entries. */
+/* The rows were cut. */
 void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq);
 
 /* Entries of all groups that are null. */

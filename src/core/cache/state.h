@@ -159,6 +159,8 @@ struct kvp_cache {
     uint64_t calls;    /* twice the calls so far, never wraps; odd: one is inside */
     uint64_t process;  /* kvpi_process_number of who created it; not meaningful in a copy */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
+    uint32_t block_tokens[KVP_GROUPS_MAX]; /* S of each layer group, and behind them of recurrent
+                                              state, whose loads count entries of as many tokens */
     uint64_t arena_bytes;
     uint64_t self;       /* where it was created; a copy of the arena knows by it that it is one */
     uint32_t mapped;     /* the arena is ours to unmap */
@@ -273,9 +275,98 @@ static inline int32_t *kvpi_row(const struct kvp_cache *cache, const struct kvpi
     return kvpi_group_row(&cache->table, group, kvpi_seq_place(&cache->table, seq));
 }
 
-static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
+/* S of a group, as these are. */
+static inline uint32_t kvpi_block_tokens(const struct kvp_cache *cache, uint32_t group)
 {
-    return cache->prefix.units_per_block;
+    return cache->block_tokens[group];
+}
+
+static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache, uint32_t group)
+{
+    return cache->prefix.units_per_block[group];
+}
+
+/* Entries of a group's row that n tokens need. */
+static inline uint32_t kvpi_row_length(const struct kvp_cache *cache, uint32_t group,
+                                       uint32_t n_tokens)
+{
+    return kvpi_ceil_div(n_tokens, kvpi_block_tokens(cache, group));
+}
+
+/* Entries of the sequence's row in a group. */
+static inline uint32_t kvpi_row_entries(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                        uint32_t group)
+{
+    const uint32_t S = kvpi_block_tokens(cache, group);
+    return (seq->room + S - 1) / S; /* room and S are far below 2^32 */
+}
+
+/* Entries of all groups stand in the order of their first tokens, those of one token in the order
+ * of the groups. `begins`: is token t the first one of an entry of the group? */
+static inline int kvpi_entry_begins(const struct kvp_cache *cache, uint32_t group, uint32_t t)
+{
+    return t % kvpi_block_tokens(cache, group) == 0;
+}
+
+/* The first token of the first entry, of any group, that begins at token t or behind it. */
+static inline uint32_t kvpi_entry_from(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t first = kvpi_row_length(cache, 0, t) * kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        first = kvpi_min_u32(first, kvpi_row_length(cache, g, t) * kvpi_block_tokens(cache, g));
+    }
+    return first;
+}
+
+/* The first token of the last entry, of any group, that begins before token t > 0. */
+static inline uint32_t kvpi_entry_before(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t past = (t - 1) % kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        past = kvpi_min_u32(past, (t - 1) % kvpi_block_tokens(cache, g));
+    }
+    return t - 1 - past;
+}
+
+/* The first token of the first entry, of any group, that has token t. */
+static inline uint32_t kvpi_entry_of(const struct kvp_cache *cache, uint32_t t)
+{
+    uint32_t past = t % kvpi_block_tokens(cache, 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        past = kvpi_max_u32(past, t % kvpi_block_tokens(cache, g));
+    }
+    return t - past;
+}
+
+/* Slots that the sequence has in every group. */
+static inline uint32_t kvpi_rows_slots(const struct kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return kvpi_entry_from(cache, seq->room);
+}
+
+/* Do rows cut to n tokens lose an entry? */
+static inline int kvpi_rows_lose(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                 uint32_t n)
+{
+    return seq->room > n && kvpi_entry_before(cache, seq->room) >= n;
+}
+
+/* S of every group: for what goes entry by entry through the rows of all of them, or counts entries
+ * of no group in particular. All have the same (core/calls/life.c); this is what they share. */
+static inline uint32_t kvpi_entry_tokens(const struct kvp_cache *cache)
+{
+    return cache->block_tokens[0];
+}
+
+static inline uint32_t kvpi_entry_units(const struct kvp_cache *cache)
+{
+    return cache->prefix.units_per_block[0];
+}
+
+/* Entries of every row that n tokens need. */
+static inline uint32_t kvpi_rows_length(const struct kvp_cache *cache, uint32_t n_tokens)
+{
+    return kvpi_ceil_div(n_tokens, kvpi_entry_tokens(cache));
 }
 
 static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)

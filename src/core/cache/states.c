@@ -105,7 +105,8 @@ static int is_topmost(const kvp_cache *cache, uint32_t node, uint32_t where)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t block = kvpi_node_at(prefix, node, where)->block;
-    for (uint32_t n = kvpi_prefix_place(prefix, kvpi_node(prefix, node)); n > 0; n--) {
+    for (uint32_t n = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
+         n > 0; n--) {
         node = kvpi_node(prefix, node)->parent;
         if (kvpi_node_at(prefix, node, where)->block == block) {
             return 0;
@@ -711,7 +712,8 @@ void kvpi_states_follow(kvp_cache *cache, uint32_t tier, uint32_t block, int kep
         const struct kvpi_node *n = kvpi_node(prefix, node);
         const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
         const uint32_t slot = kvpi_checkpoint_of(cache, node);
-        const uint32_t above = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        const uint32_t above =
+            kvpi_prefix_place(prefix, n, KVPI_GROUP_OF(where)) == 0 ? KVPI_NO_NODE : n->parent;
         if (slot != 0 && at->block == block && at->dups == 0 &&
             kvpi_node_at(prefix, node, other)->block == 0 && kvpi_pool_refs(pool, slot) == 0) {
             tell_evicted(cache, slot);

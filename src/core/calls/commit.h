@@ -15,7 +15,7 @@ static inline kvp_status kvpi_check_commit(const kvp_cache *cache, const struct 
         return KVP_E_STATE;
     }
     return kvpi_unlikely((seq->windowed & KVPI_WINDOWED_AHEAD) != 0) && n_tokens > seq->computed &&
-                   kvpi_windows_lack(cache, seq, n_tokens, seq->n_blocks)
+                   kvpi_windows_lack(cache, seq, n_tokens, seq->room)
                ? KVP_E_DROPPED
                : KVP_OK;
 }

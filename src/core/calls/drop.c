@@ -65,15 +65,17 @@ static int is_taken(const kvp_cache *cache, const struct taken *taken, uint32_t 
             kvpi_same_tokens(kvpi_node_tokens(n), taken->tokens, taken->n_same));
 }
 
-/* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
+/* Does `other` refer, from the entries of token `from` on, to a block of `seq`'s rows? */
 static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
-                         const struct kvpi_seq *other, uint32_t first)
+                         const struct kvpi_seq *other, uint32_t from)
 {
-    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
+    const uint32_t room = kvpi_min_u32(seq->room, other->room);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *ours = kvpi_row(cache, seq, g);
         const int32_t *theirs = kvpi_row(cache, other, g);
-        for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
+        const uint32_t end = kvpi_row_length(cache, g, room);
+        /* A block has the same index in every row of its group. */
+        for (uint32_t i = from / kvpi_block_tokens(cache, g); i < end; i++) {
             if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {
                 return 1;
             }
@@ -100,8 +102,7 @@ static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq,
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         const struct kvpi_seq *other = kvpi_seq_at(table, place);
         if (other == seq || !(other->generation & 1) || other->tokens <= from ||
-            (!(other->tier == seq->tier &&
-               shares_blocks(cache, seq, other, from / cache->config.block_tokens)) &&
+            (!(other->tier == seq->tier && shares_blocks(cache, seq, other, from)) &&
              !has_taken(cache, &taken, other))) {
             continue;
         }
@@ -210,7 +211,7 @@ static void withdraw_cut(kvp_cache *cache, struct taken *taken)
 
 static void withdraw(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t n_public = seq->n_public;
     struct taken taken = taken_of(cache, seq, from);

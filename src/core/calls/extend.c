@@ -74,10 +74,12 @@ static inline int needs_room(const struct kvpi_seq *seq, uint32_t end)
     return end > seq->exclusive && end > seq->computed;
 }
 
-/* Does the row entry hold KV that copy-on-write must keep: computed tokens, or nodes of a tree? */
-static inline int is_used(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
+/* Does the entry of the group hold KV that copy-on-write must keep: computed tokens, or nodes of a
+ * tree? */
+static inline int is_used(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                          uint32_t i)
 {
-    const uint64_t begin = (uint64_t)i * cache->config.block_tokens;
+    const uint64_t begin = (uint64_t)i * kvpi_block_tokens(cache, group);
     return begin < seq->computed || (seq->n_tree > 0 && begin < seq->tokens + seq->n_tree);
 }
 
@@ -89,9 +91,10 @@ static inline int is_in_flight(const kvp_cache *cache, const struct kvpi_seq *se
 }
 
 /* Count one entry of one row, if it is shared: a reference less, and the entry marked. */
-static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, int32_t *entry,
+static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
                                uint32_t i, struct need *need)
 {
+    int32_t *entry = &kvpi_row(cache, seq, group)[i];
     struct kvpi_block *block = kvpi_block(&cache->pool, (uint32_t)*entry);
     const uint32_t refs = block->refs;
     if ((refs & KVPI_REFS_MASK) > 1 || (refs & KVPI_REFS_MARKED) ||
@@ -101,28 +104,39 @@ static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, int
         *entry = -*entry;
         need->blocks++;
         need->shared++;
-        if (is_used(cache, seq, i)) {
+        if (is_used(cache, seq, group, i)) {
             need->copies++;
             need->in_flight |= is_in_flight(cache, seq);
         }
     }
 }
 
+/* Has the group an entry that begins at token t, with slots that are not computed? */
+static inline int is_written(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                             uint32_t t)
+{
+    return kvpi_entry_begins(cache, group, t) &&
+           t + kvpi_block_tokens(cache, group) > seq->computed;
+}
+
 /* Count what it takes to make slots [computed, end) writable and the rows long enough, taking
  * references off shared blocks (see the top). */
 static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    const uint32_t S = cache->config.block_tokens;
-    const uint32_t n_groups = cache->config.n_groups;
-    const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    struct need need = {.end = end, .rows = (uint64_t)n_blocks * n_groups};
-    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        for (uint32_t g = 0; g < n_groups; g++) {
-            count_entry(cache, seq, &kvpi_row(cache, seq, g)[i], i, &need);
+    struct need need = {.end = end};
+    for (uint32_t t = kvpi_entry_of(cache, seq->computed); t < end && t < seq->room;
+         t = kvpi_entry_from(cache, t + 1)) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            if (is_written(cache, seq, g, t)) {
+                count_entry(cache, seq, g, t / kvpi_block_tokens(cache, g), &need);
+            }
         }
     }
-    if (n_blocks > seq->n_blocks) {
-        need.blocks += (n_blocks - seq->n_blocks) * n_groups;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t n = kvpi_row_length(cache, g, end);
+        const uint32_t had = kvpi_row_entries(cache, seq, g);
+        need.rows += n;
+        need.blocks += n > had ? n - had : 0;
     }
     if (seq->windowed & KVPI_WINDOWED) {
         need.rows -= kvpi_windows_count_null(cache, seq);
@@ -147,11 +161,11 @@ static kvp_status check_batch(const kvp_cache *cache, const kvp_batch *batch,
 /* Put back what count_need took off. */
 static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
 {
-    const uint32_t S = cache->config.block_tokens;
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         int32_t *row = kvpi_row(cache, seq, g);
-        for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
+        const uint32_t n = kvpi_row_entries(cache, seq, g);
+        for (uint32_t i = seq->computed / kvpi_block_tokens(cache, g); i < n; i++) {
             if (row[i] < 0) {
                 row[i] = -row[i];
                 blocks[row[i]].refs = (blocks[row[i]].refs + 1) & ~KVPI_REFS_MARKED;
@@ -163,14 +177,14 @@ static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
 /* Replace a shared block of a row by a taken one. */
 static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group, uint32_t i)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, group);
     const uint32_t U = cache->config.unit_tokens;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, group);
     const uint32_t where = KVPI_WHERE(KVP_DEVICE, group);
     int32_t *entry = &kvpi_row(cache, seq, group)[i];
     const uint32_t old = (uint32_t)*entry;
     const uint32_t copy = kvpi_take_block(cache, where, seq->retention, seq->ns.bits);
-    if (is_used(cache, seq, i)) {
+    if (is_used(cache, seq, group, i)) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
         const uint32_t end = kvpi_min_u32(seq->computed / U, seq->n_public);
         const uint32_t used = seq->tokens + seq->n_tree;
@@ -189,10 +203,12 @@ static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group
     kvpi_leave_block(cache, seq, old, NULL);
 }
 
-/* Nobody else has the block: its units from the first slot to be written on are given up. */
-static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block, uint32_t i)
+/* Nobody else has the entry's block: its units from the first slot to be written on are given
+ * up. */
+static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group, uint32_t i)
 {
-    const uint32_t begin = i * cache->config.block_tokens;
+    const uint32_t block = (uint32_t)kvpi_row(cache, seq, group)[i];
+    const uint32_t begin = i * kvpi_block_tokens(cache, group);
     const uint32_t from = kvpi_max_u32(seq->computed, begin) - begin;
     const uint32_t n =
         kvpi_detach_units(cache, KVP_DEVICE, block, from / cache->config.unit_tokens);
@@ -204,25 +220,26 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t bl
 
 void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
-    const uint32_t S = cache->config.block_tokens;
-    const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+    for (uint32_t t = kvpi_entry_of(cache, seq->computed); t < end && t < seq->room;
+         t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            if (!is_written(cache, seq, g, t)) {
+                continue;
+            }
+            const uint32_t i = t / kvpi_block_tokens(cache, g);
             const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i];
             if (kvpi_pool_refs(&cache->pool, block) > 1 || kvpi_is_touched(cache, block)) {
                 copy_on_write(cache, seq, g, i);
             } else {
-                write_over(cache, seq, block, i);
+                write_over(cache, seq, g, i);
             }
         }
     }
-    if (n_blocks > seq->n_blocks) {
-        kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
-    }
+    kvpi_take_blocks(cache, seq, end);
     if (seq->windowed & KVPI_STATEFUL) {
         kvpi_states_grow(cache, seq);
     }
-    seq->exclusive = seq->n_blocks * S;
+    seq->exclusive = kvpi_rows_slots(cache, seq);
 }
 
 static kvp_status check_keys(const kvp_cache *cache, const struct kvpi_seq *seq,

@@ -148,6 +148,12 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
                         "with state_slots it is 7 at most"));
 }
 
+/* The most units that a block of any group has, of U tokens each. */
+static uint32_t most_units(const kvp_config *config, uint32_t U)
+{
+    return config->block_tokens / U;
+}
+
 /* Is a field wrong? The first one that is goes to `why`. */
 static int config_wrong(const kvp_config *config, kvp_why *why)
 {
@@ -158,7 +164,7 @@ static int config_wrong(const kvp_config *config, kvp_why *why)
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
     const uint32_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
     const uint64_t n_units =
-        ((uint64_t)config->n_blocks + config->host_blocks) * (config->block_tokens / U);
+        ((uint64_t)config->n_blocks + config->host_blocks) * most_units(config, U);
     const uint64_t n_blocks = config->n_blocks;
     return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &n_blocks,
                        "with host_blocks it has 2^32-1 units or more") ||
@@ -183,7 +189,7 @@ static uint32_t default_nodes(const kvp_config *config)
 {
     const uint64_t n_loads = config->max_loads > 0 ? config->lent_blocks : 0;
     const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks + n_loads;
-    const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
+    const uint64_t units = n_blocks * most_units(config, config->unit_tokens);
     /* Nodes whose block went before one behind them. With a host tier there are more, and with
      * states most. Without a free node, content is evicted for one (core/cache/blocks.c). */
     const uint64_t n_lost = units / (config->state_slots > 0   ? 1
@@ -254,7 +260,7 @@ static void plan_leaves(kvp_cache *cache)
     const struct kvpi_leaves leaves = {.on = config->policy == KVP_POLICY_LEARNED,
                                        .n_blocks = config->n_blocks,
                                        .n_contents = config->n_nodes,
-                                       .block_tokens = config->block_tokens,
+                                       .block_tokens = kvpi_block_tokens(cache, 0),
                                        .n_others = config->host_blocks};
     cache->pool.leaves = cache->host.leaves = leaves;
     cache->states.pool.leaves = cache->states.host.leaves = (struct kvpi_leaves){.on = 0};
@@ -283,16 +289,25 @@ static void plan_states(kvp_cache *cache, struct kvpi_layout *layout)
     cache->states.seqs_at = kvpi_layout_take(layout, n_seqs, sizeof(struct kvpi_state));
 }
 
+/* S of the groups: all have the cache's. */
+static void plan_groups(kvp_cache *cache)
+{
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+        cache->block_tokens[g] = cache->config.block_tokens;
+        cache->prefix.units_per_block[g] = cache->block_tokens[g] / cache->config.unit_tokens;
+    }
+    cache->prefix.block_slots = most_units(&cache->config, cache->config.unit_tokens);
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
     const kvp_config *config = &cache->config;
-    const uint32_t S = config->block_tokens;
     const uint32_t U = config->unit_tokens;
     const uint32_t bits = config->test_hash_bits;
     (void)kvpi_layout_take(layout, 1, sizeof(*cache));
     cache->prefix.unit_tokens = U;
-    cache->prefix.units_per_block = S / U;
+    plan_groups(cache);
     cache->states.pool.n_blocks = config->state_slots;
     cache->states.host.n_blocks = config->host_state_slots;
     cache->prefix.has_below = config->state_slots > 0;
@@ -302,9 +317,10 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->prefix.n_nodes = config->n_nodes;
     cache->prefix.max_unit_keys = config->max_unit_keys;
     cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
-    cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP ? KVPI_DUPS_ALL
-                             : config->steps == KVP_STEPS_OVERLAPPED     ? KVPI_DUPS_AWAITED
-                                                                         : KVPI_DUPS_NONE;
+    cache->prefix.has_dups = cache->prefix.block_slots != 1 || config->commit_policy == KVP_KEEP
+                                 ? KVPI_DUPS_ALL
+                             : config->steps == KVP_STEPS_OVERLAPPED ? KVPI_DUPS_AWAITED
+                                                                     : KVPI_DUPS_NONE;
     cache->prefix.n_blocks = cache->pool.n_blocks = config->n_blocks;
     cache->prefix.host_blocks = cache->host.n_blocks = config->host_blocks;
     for (uint32_t tier = 0; tier < KVPI_POOLS; tier++) {
@@ -319,7 +335,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->tells_attached = config->max_events > 0 || cache->keeps_once;
     cache->table.max_seqs = config->max_seqs;
     cache->table.max_tokens = config->max_seq_tokens;
-    cache->table.max_blocks = kvpi_ceil_div(config->max_seq_tokens, S);
+    cache->table.max_blocks = kvpi_rows_length(cache, config->max_seq_tokens);
     cache->table.max_units = config->max_seq_tokens / U;
     cache->table.unit_tokens = U;
     cache->table.max_unit_keys = config->max_unit_keys;

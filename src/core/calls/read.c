@@ -199,7 +199,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->n_blocks = kvpi_read32(&seq->n_blocks);
+    info->n_blocks = kvpi_rows_length(cache, kvpi_read32(&seq->room));
     info->stop = kvpi_read16(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
@@ -263,12 +263,12 @@ kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from, ui
 static kvp_status read_block_tokens(const kvp_cache *cache, kvp_seq handle, uint32_t block_idx,
                                     int32_t *out_tokens, uint32_t *out_n)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_entry_tokens(cache);
     const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
     if (seq == NULL) {
         return KVP_E_HANDLE;
     }
-    if (block_idx >= seq->n_blocks) {
+    if (block_idx >= kvpi_rows_length(cache, seq->room)) {
         return KVP_E_ARG;
     }
     const uint32_t begin = block_idx * S;
@@ -306,7 +306,7 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
                                                                 : KVP_OK;
     if (status == KVP_OK) {
         *out_row = kvpi_row(cache, s, group);
-        *out_n_blocks = s->n_blocks;
+        *out_n_blocks = kvpi_row_entries(cache, s, group);
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_row(recorder_of(cache), seq, group, status, out_row, out_n_blocks);
@@ -314,12 +314,13 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
     return status;
 }
 
-static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *row,
+static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
                              uint32_t from, uint32_t n, int64_t *out)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, group);
+    const int32_t *row = kvpi_row(cache, seq, group);
     const uint64_t end = (uint64_t)from + n;
-    if (end > (uint64_t)seq->n_blocks * S) {
+    if (end > (uint64_t)kvpi_row_entries(cache, seq, group) * S) {
         return KVP_E_ARG;
     }
     if (seq->tier != KVP_DEVICE || (n > 0 && end > kvpi_max_u32(seq->writable, seq->computed))) {
@@ -345,7 +346,7 @@ kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, ui
                         : group >= cache->config.n_groups ? KVP_E_ARG
                                                           : KVP_OK;
     if (status == KVP_OK) {
-        status = read_slots(cache, s, kvpi_row(cache, s, group), from, n_tokens, out_slots);
+        status = read_slots(cache, s, group, from, n_tokens, out_slots);
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_slots(recorder_of(cache), seq, group, from, n_tokens, status, out_slots);
@@ -355,12 +356,11 @@ kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, ui
 
 static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint32_t retention)
 {
-    const uint32_t S = cache->config.block_tokens;
     const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
     if (seq == NULL) {
         return KVP_E_HANDLE;
     }
-    if (range.begin >= range.end || range.end > (uint64_t)seq->n_blocks * S ||
+    if (range.begin >= range.end || range.end > kvpi_rows_slots(cache, seq) ||
         retention >= KVP_RETENTION_CLASSES) {
         return KVP_E_ARG;
     }
@@ -369,6 +369,7 @@ static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
+        const uint32_t S = kvpi_block_tokens(cache, g);
         for (uint32_t i = range.begin / S; i <= (range.end - 1) / S; i++) {
             if (row[i] != KVP_NULL_BLOCK) {
                 kvpi_pool_retain(&cache->pool, (uint32_t)row[i], retention);
@@ -470,12 +471,13 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
     if (b->content != KVPI_NO_NODE) {
         const struct kvpi_node *deepest = kvpi_node(prefix, b->content);
         info->hash = deepest->hash;
-        info->sealed_tokens = (kvpi_prefix_place(prefix, deepest) + 1) * prefix->unit_tokens;
+        info->sealed_tokens =
+            (kvpi_prefix_place(prefix, deepest, info->group) + 1) * prefix->unit_tokens;
     }
     for (uint32_t node = b->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         info->sealed_units += kvpi_node_at(prefix, node, where)->block == (uint32_t)block;
-        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        node = kvpi_prefix_place(prefix, n, info->group) == 0 ? KVPI_NO_NODE : n->parent;
     }
 }
 
@@ -534,7 +536,7 @@ static uint32_t copy_block_tokens(const kvp_cache *cache, const struct kvpi_bloc
     uint32_t n_tokens = 0;
     for (uint32_t node = block->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        const uint32_t place = kvpi_prefix_place(prefix, n);
+        const uint32_t place = kvpi_prefix_place(prefix, n, kvpi_block_group(block));
         memcpy(out + (size_t)place * U, kvpi_node_tokens(n), (size_t)U * sizeof(int32_t));
         n_tokens = kvpi_max_u32(n_tokens, (place + 1) * U);
         node = place == 0 ? KVPI_NO_NODE : n->parent;

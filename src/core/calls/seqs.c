@@ -37,13 +37,13 @@
 
 /* ----------------------------------------------------------------------------------------- open */
 
-/* Take blocks until the row has n. */
-static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+/* Take blocks until the rows have room for `end` tokens. */
+static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     if (kvpi_unlikely(seq->windowed != 0)) {
-        kvpi_windows_take(cache, seq, n);
-    } else if (seq->n_blocks < n) {
-        kvpi_take_blocks(cache, seq, n - seq->n_blocks);
+        kvpi_windows_take(cache, seq, end);
+    } else {
+        kvpi_take_blocks(cache, seq, end);
     }
 }
 
@@ -51,8 +51,8 @@ static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t from,
                        uint32_t source, uint32_t i)
 {
-    const uint32_t group = from / KVPI_TIERS;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t group = KVPI_GROUP_OF(from);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, group);
     const uint32_t first = i * units_per_block;
     const uint32_t end = kvpi_min_u32(match->n_hits, first + units_per_block);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
@@ -92,7 +92,6 @@ static void open_inside(kvp_cache *cache, const struct kvpi_match *match, struct
             copy_units(cache, match, KVPI_WHERE(source_tier(match, g), g), source_of(match, g), i);
         }
     }
-    kvpi_set32(&seq->n_blocks, i + 1);
 }
 
 /* The row's hit blocks are held since the walk; bring those on the host back, and copy what was hit
@@ -121,10 +120,10 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
             match->first_host = source;
         }
     }
-    kvpi_set32(&seq->n_blocks, match->n_shared);
-    if (match->n_hits > match->n_shared * kvpi_units_per_block(cache)) {
+    if (match->n_hits > match->n_shared * kvpi_entry_units(cache)) {
         open_inside(cache, match, seq);
     }
+    kvpi_set32(&seq->room, match->n_hits * cache->config.unit_tokens);
 }
 
 static void close_source(kvp_cache *cache, uint32_t tier, uint32_t block)
@@ -162,7 +161,6 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
     struct kvpi_prefix *prefix = &cache->prefix;
     const kvp_prompt *prompt = match->prompt;
     const uint32_t U = cache->config.unit_tokens;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     const uint32_t flags =
         KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
@@ -170,7 +168,7 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
     int known_parent = 1; /* a parent that we made has no child to find */
     for (uint32_t u = seq->n_units; u < match->n_public; u++) {
         struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
-        take_up_to(cache, seq, units_per_block == 1 ? u + 1 : u / units_per_block + 1);
+        take_up_to(cache, seq, (u + 1) * U);
         if (prompt->n_keys > 0) {
             unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
                                             KVPI_UNIT_KEYS_MAX, &cursor);
@@ -201,7 +199,7 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
 __attribute__((noinline, cold)) static void open_short(kvp_cache *cache, struct kvpi_match *match,
                                                        struct kvpi_seq *seq)
 {
-    take_up_to(cache, seq, match->n_blocks);
+    take_up_to(cache, seq, match->prompt->n_tokens + match->prompt->reserve_tokens);
     close_sources(cache, match);
     kvpi_match_hash_rest(cache, match);
     while (!open_units(cache, match, seq) && !seq->unkept) {
@@ -221,7 +219,7 @@ static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
     } else {
         kvpi_match_hash_rest(cache, match);
         (void)open_units(cache, match, seq);
-        take_up_to(cache, seq, match->n_blocks);
+        take_up_to(cache, seq, prompt->n_tokens + prompt->reserve_tokens);
         close_sources(cache, match);
     }
     if (seq->known < prompt->n_tokens) {
@@ -306,11 +304,11 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     if (kvpi_has_states(cache)) {
         cut_chunk_ends(cache, match, seq);
     }
-    if (kvpi_has_states(cache) && seq->n_blocks > 0) {
+    if (kvpi_has_states(cache) && seq->room > 0) {
         kvpi_states_grow(cache, seq);
     }
     kvpi_note_last(cache, seq);
-    seq->exclusive = match->n_absent > 0 ? 0 : seq->n_blocks * cache->config.block_tokens;
+    seq->exclusive = match->n_absent > 0 ? 0 : kvpi_rows_slots(cache, seq);
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
     kvpi_count(&cache->counters.opens, 1);
     kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);
@@ -390,8 +388,7 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
     if (state == KVP_E_STATE) {
         return state;
     }
-    if ((parent->windowed & KVPI_WINDOWED) &&
-        kvpi_windows_lack(cache, parent, at, kvpi_ceil_div(at, cache->config.block_tokens))) {
+    if ((parent->windowed & KVPI_WINDOWED) && kvpi_windows_lack(cache, parent, at, at)) {
         return KVP_E_DROPPED;
     }
     if (state != KVP_OK) {
@@ -401,12 +398,12 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
 }
 
 /* Every block of the rows is held by another sequence, too: there is no queue to leave. */
-static void hold_rows(kvp_cache *cache, const struct kvpi_seq *seq)
+static void hold_rows(kvp_cache *cache, const struct kvpi_seq *seq, const uint32_t *n_entries)
 {
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const int32_t *row = kvpi_row(cache, seq, g);
-        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+        for (uint32_t i = 0; i < n_entries[g]; i++) {
             blocks[row[i]].refs++;
         }
     }
@@ -420,6 +417,7 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     struct kvpi_seq *child = kvpi_table_fork(&cache->table, parent);
     const uint32_t from = kvpi_seq_place(table, parent);
     const uint32_t place = kvpi_seq_place(table, child);
+    uint32_t n_entries[KVP_GROUPS_MAX];
     kvpi_set(&child->tag, tag);
     kvpi_set(&child->row_version, 0);
     child->batch = 0;
@@ -427,19 +425,19 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     kvpi_set32(&child->writable, at);
     child->cut_step = 0;
     child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
-    kvpi_set32(&child->n_blocks, kvpi_ceil_div(at, cache->config.block_tokens));
+    kvpi_set32(&child->room, at);
     kvpi_set32(&child->n_tree, 0);
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
-           kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
-               sizeof(uint32_t));
+           kvpi_min_u32(parent->n_units, at / cache->config.unit_tokens) * sizeof(uint32_t));
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        n_entries[g] = kvpi_row_length(cache, g, at);
         memcpy(kvpi_group_row(table, g, place), kvpi_group_row(table, g, from),
-               child->n_blocks * sizeof(int32_t));
+               n_entries[g] * sizeof(int32_t));
     }
     if (child->windowed & KVPI_WINDOWED) {
         kvpi_windows_fork(cache, parent, child);
     }
-    hold_rows(cache, child);
+    hold_rows(cache, child, n_entries);
     kvpi_cut_tokens(cache, parent, child, at);
     if (child->windowed & KVPI_WINDOWED) {
         kvpi_windows_back(cache, child);
@@ -485,14 +483,14 @@ kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t 
 static void cut_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
                      kvp_released *released)
 {
-    const uint32_t n_blocks = seq->n_blocks;
+    const int loses = kvpi_rows_lose(cache, seq, n_tokens);
     if (seq->windowed & KVPI_STATEFUL) {
         kvpi_states_cut(cache, seq, n_tokens);
     }
     kvpi_steps_cut(cache, seq, n_tokens);
-    kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
+    kvpi_release_row(cache, seq, n_tokens, released);
     kvpi_cut_tokens(cache, seq, seq, n_tokens);
-    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_set(&seq->row_version, seq->row_version + (uint64_t)loses);
     kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, n_tokens));
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_tokens));
     seq->exclusive = 0;
@@ -513,15 +511,13 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
     if (status != KVP_OK) {
         return status;
     }
-    const uint32_t S = cache->config.block_tokens;
     struct kvpi_seq *s = kvpi_find_seq(cache, seq);
     if (s == NULL || n_tokens > s->tokens) {
         status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
     } else if (s->tier != KVP_DEVICE) {
         status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
     } else if (((s->windowed & KVPI_WINDOWED) &&
-                kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
-                                  kvpi_ceil_div(n_tokens, S))) ||
+                kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens), n_tokens)) ||
                ((s->windowed & KVPI_STATEFUL) && kvpi_states_lacks(cache, s, n_tokens))) {
         status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
     } else {

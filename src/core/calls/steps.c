@@ -266,7 +266,7 @@ static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t
     /* Not the copy's group: the block may have been taken anew by another one in the same plan. */
     const uint32_t where = kvpi_where(cache, copy->dst_tier, copy->dst);
     const uint32_t first = kvpi_prefix_slot(prefix, where, copy->dst, 0);
-    for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
+    for (uint32_t slot = first; slot < first + prefix->block_slots; slot++) {
         if (!kvpi_prefix_is_awaited(prefix, slot, step)) {
             continue;
         }
@@ -416,7 +416,7 @@ static int is_bad(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
 /* The tokens of a sequence that lie before its first bad block. */
 static uint32_t count_good(kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_entry_tokens(cache);
     for (uint32_t i = 0; (uint64_t)i * S < seq->computed; i++) {
         if (is_bad(cache, seq, i)) {
             return i * S;
@@ -479,7 +479,7 @@ static void strike_awaited(kvp_cache *cache, uint64_t step)
         if (!(block_of_slot(cache, tier, copies[i].dst)->refs & KVPI_REFS_MARKED)) {
             continue;
         }
-        for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
+        for (uint32_t slot = first; slot < first + prefix->block_slots; slot++) {
             const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
             if (dup->node != KVPI_NO_NODE && dup->next == KVPI_AWAITED) {
                 kvpi_prefix_remove_dup(prefix, where, slot);
@@ -544,9 +544,9 @@ static void shorten_swapped(kvp_cache *cache)
     kvp_released released = {0, 0};
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        const uint32_t n_blocks = kvpi_ceil_div(seq->computed, cache->config.block_tokens);
-        if ((seq->generation & 1) && seq->tier == KVP_HOST && seq->n_blocks > n_blocks) {
-            kvpi_release_row(cache, seq, n_blocks, &released);
+        if ((seq->generation & 1) && seq->tier == KVP_HOST &&
+            kvpi_rows_lose(cache, seq, seq->computed)) {
+            kvpi_release_row(cache, seq, seq->computed, &released);
             kvpi_set(&seq->row_version, seq->row_version + 1);
         }
     }

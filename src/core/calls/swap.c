@@ -40,10 +40,10 @@ struct move {
     struct kvpi_states_move states;
 };
 
-/* Row entries that hold computed tokens. */
+/* Entries of every row that hold computed tokens. */
 static uint32_t count_entries(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    return kvpi_ceil_div(seq->computed, cache->config.block_tokens);
+    return kvpi_rows_length(cache, seq->computed);
 }
 
 /* Has the sequence unit u, public and computed? Asked for each entry: no division. */
@@ -57,7 +57,7 @@ static inline int has_unit(const kvp_cache *cache, const struct kvpi_seq *seq, u
 static uint32_t find_there(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i,
                            uint32_t where)
 {
-    const uint32_t last = (i + 1) * kvpi_units_per_block(cache) - 1;
+    const uint32_t last = (i + 1) * kvpi_units_per_block(cache, KVPI_GROUP_OF(where)) - 1;
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     return has_unit(cache, seq, last) ? kvpi_node_at(&cache->prefix, nodes[last], where)->block : 0;
 }
@@ -120,7 +120,7 @@ static inline void count_moved_entry(kvp_cache *cache, const struct kvpi_seq *se
  * found is held by whoever has all of it; a new one only by entries of this call. */
 static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move *move)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_entry_tokens(cache);
     const uint32_t end = seq->tokens + move->reserve;
     const struct rows rows = rows_of(cache, seq, move->from);
     if (end <= seq->computed) {
@@ -248,7 +248,7 @@ static inline uint32_t copy_entry(kvp_cache *cache, const struct move *move,
                                   const struct kvpi_seq *seq, const struct rows *rows,
                                   uint32_t group, uint32_t i)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, group);
     const uint32_t n_tokens = kvpi_min_u32(S, seq->computed - i * S);
     struct kvpi_block *old = old_block(rows, group, i);
     KVPI_ASSERT(old != NULL);
@@ -271,7 +271,7 @@ static inline uint32_t copy_entry(kvp_cache *cache, const struct move *move,
 static inline void move_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
                               const struct rows *rows, uint32_t group, uint32_t i)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, group);
     const struct kvpi_block *old = old_block(rows, group, i);
     if (old == NULL || old->prev == 0) {
         return;
@@ -299,7 +299,7 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
                        kvp_released *released)
 {
     const struct rows rows = rows_of(cache, seq, move->from);
-    kvpi_release_row(cache, seq, rows.n, released);
+    kvpi_release_row(cache, seq, seq->computed, released);
     for (uint32_t i = rows.n; i > 0; i--) {
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
             int32_t *entry = moved_entry(&rows, g - 1, i - 1);

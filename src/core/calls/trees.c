@@ -82,8 +82,8 @@ static const int32_t *find_path(const kvp_cache *cache, const struct kvpi_seq *s
 /* Does a copy into the block of this position wait in the plan, in any group? */
 static int waits_for_copy(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t position)
 {
-    const uint32_t i = position / cache->config.block_tokens;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t i = position / kvpi_block_tokens(cache, g);
         if (kvpi_plan_waits(&cache->plan, KVP_DEVICE, (uint32_t)kvpi_row(cache, seq, g)[i])) {
             return 1;
         }
@@ -134,7 +134,7 @@ static kvp_status check_accept(const kvp_cache *cache, const struct kvpi_seq *se
 static int64_t slot_of_node(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
                             uint32_t position)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, group);
     return (int64_t)kvpi_row(cache, seq, group)[position / S] * S + position % S;
 }
 
@@ -160,14 +160,13 @@ static const int32_t *move_path(const kvp_cache *cache, const struct kvpi_seq *s
 /* Slots behind the tokens are given back, and their blocks. */
 static void cut_behind(kvp_cache *cache, struct kvpi_seq *seq)
 {
-    const uint32_t S = cache->config.block_tokens;
-    const uint32_t n_blocks = seq->n_blocks;
+    const int loses = kvpi_rows_lose(cache, seq, seq->tokens);
     kvp_released released = {0, 0};
     kvpi_steps_cut(cache, seq, seq->tokens);
-    kvpi_release_row(cache, seq, kvpi_ceil_div(seq->tokens, S), &released);
-    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_release_row(cache, seq, seq->tokens, &released);
+    kvpi_set(&seq->row_version, seq->row_version + (uint64_t)loses);
     kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, seq->tokens));
-    seq->exclusive = kvpi_min_u32(seq->exclusive, seq->n_blocks * S);
+    seq->exclusive = kvpi_min_u32(seq->exclusive, kvpi_rows_slots(cache, seq));
 }
 
 static void accept_path(kvp_cache *cache, struct kvpi_seq *seq, int32_t leaf, kvp_accept *accept)

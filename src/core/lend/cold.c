@@ -137,7 +137,8 @@ static void fill_origin(const kvp_cache *cache, uint32_t tier, uint32_t block,
         return;
     }
     const struct kvpi_node *node = kvpi_node(prefix, b->content);
-    const uint32_t units = node->depth - kvpi_prefix_place(prefix, node) - 1; /* before the block */
+    const uint32_t place = kvpi_prefix_place(prefix, node, out->group);
+    const uint32_t units = node->depth - place - 1; /* before the block */
     if (tier == KVP_HOST && cache->lending.max_loads > 0) {
         out->after = kvpi_lent(cache, block)->written;
     }

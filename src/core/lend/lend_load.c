@@ -100,7 +100,7 @@ static void make_path(kvp_cache *cache, struct request *r)
 /* The node of an entry's last unit. */
 static uint32_t last_node_of(const kvp_cache *cache, const struct request *r, uint32_t entry)
 {
-    return r->nodes[(entry + 1) * kvpi_units_per_block(cache) - 1];
+    return r->nodes[(entry + 1) * kvpi_units_per_block(cache, r->load->group) - 1];
 }
 
 static uint32_t block_there(const kvp_cache *cache, uint32_t node, uint32_t where)
@@ -322,16 +322,15 @@ static kvp_status begin_admitted(kvp_cache *cache, struct request *r)
 static kvp_status check_entries(const kvp_cache *cache, const struct request *r)
 {
     const kvp_load *load = r->load;
-    const uint32_t S = cache->config.block_tokens;
     const int is_state = kvpi_has_states(cache) && is_of_state(cache, load->group);
     if ((load->group >= cache->config.n_groups && !is_state) ||
         load->entries.begin >= load->entries.end ||
-        load->entries.end > r->match.prompt->n_tokens / S ||
+        load->entries.end > r->match.prompt->n_tokens / kvpi_block_tokens(cache, load->group) ||
         (is_state && load->entries.end - load->entries.begin != 1)) {
         return KVP_E_ARG;
     }
     return cache->lending.max_loads == 0 ||
-                   load->entries.end > r->match.n_public / kvpi_units_per_block(cache)
+                   load->entries.end > r->match.n_public / kvpi_units_per_block(cache, load->group)
                ? KVP_E_STATE
                : KVP_OK;
 }
@@ -346,7 +345,7 @@ static kvp_status begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
     if (status != KVP_OK) {
         return kvpi_fail(cache, status, 0, 0);
     }
-    r.n_units = load->entries.end * kvpi_units_per_block(cache);
+    r.n_units = load->entries.end * kvpi_units_per_block(cache, load->group);
     r.nodes = kvpi_row_nodes(&cache->table, kvpi_table_scratch(&cache->table));
     load->number = load->after = 0;
     load->n_blocks = 0;
@@ -415,7 +414,7 @@ static int can_settle_state(const kvp_cache *cache, uint32_t node)
 /* The units of the entry that ends with `node` are in the block. */
 static void settle_entry(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
-    for (uint32_t i = 0; i < kvpi_units_per_block(cache); i++) {
+    for (uint32_t i = 0; i < kvpi_units_per_block(cache, KVPI_GROUP_OF(where)); i++) {
         if (kvpi_node(&cache->prefix, node)->flags & KVPI_NODE_PUBLIC) {
             kvpi_settle_unit(cache, where, node, block);
         }

@@ -37,7 +37,7 @@ static uint32_t count_shareable(const struct making *making, const struct kvpi_s
     const struct kvpi_kept kept = kvpi_span_kept(making->cache, making->batch, span);
     const uint32_t q = kvpi_span_query(span);
     return (kept.window->recent == 0 ? q : kvpi_min_u32(q, kept.window->sink)) /
-           making->cache->config.block_tokens;
+           kvpi_block_tokens(making->cache, making->batch->group);
 }
 
 static uint32_t count_common(const struct making *making, int32_t a, int32_t b)
@@ -175,7 +175,7 @@ static int make_shared_level(const struct making *making, kvp_meta_level *level)
         const struct kvpi_span span =
             kvpi_meta_span(making->cache, making->batch, (uint32_t)making->order[first]);
         add_group(making, level, n_queries, &span, (uint32_t)given, (uint32_t)common,
-                  (int32_t)making->cache->config.block_tokens);
+                  (int32_t)kvpi_block_tokens(making->cache, making->batch->group));
         any |= common > given;
         first = end;
     }
@@ -191,7 +191,7 @@ static void make_last_level(const struct making *making, kvp_meta_level *level)
             kvpi_meta_span(making->cache, making->batch, (uint32_t)making->order[k]);
         const uint32_t given = (uint32_t)making->given[k];
         add_group(making, level, span.n_tokens, &span, given, span.n_blocks,
-                  kvpi_last_block_len(making->cache, span.end, span.n_blocks));
+                  kvpi_last_block_len(making->cache, making->batch, &span));
     }
 }
 

@@ -49,7 +49,8 @@ kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
 static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
                        const kvp_meta_dense *dense)
 {
-    const struct kvpi_token_arrays tokens = {NULL, dense->positions, dense->slot_mapping};
+    const struct kvpi_token_arrays tokens = {kvpi_block_tokens(cache, batch->group), NULL,
+                                             dense->positions, dense->slot_mapping};
     uint32_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
@@ -93,7 +94,8 @@ kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
 
 static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
 {
-    const struct kvpi_token_arrays tokens = {csr->batch_indices, csr->positions, csr->slot_mapping};
+    const struct kvpi_token_arrays tokens = {kvpi_block_tokens(cache, batch->group),
+                                             csr->batch_indices, csr->positions, csr->slot_mapping};
     uint32_t n = 0;
     uint32_t e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
@@ -101,7 +103,7 @@ static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const 
         const int32_t *row = kvpi_span_row(cache, batch, &span);
         kvpi_put_sum(csr->qo_indptr, b, n, span.n_tokens);
         kvpi_put_sum(csr->kv_indptr, b, e, span.n_blocks);
-        kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, span.end, span.n_blocks));
+        kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, batch, &span));
         kvpi_fill_tokens(cache, &span, row, b, n, &tokens);
         if (csr->kv_indices != NULL) {
             memcpy(csr->kv_indices + e, row, span.n_blocks * sizeof(*row));
@@ -181,10 +183,11 @@ kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
 
 /* ---------------------------------------------------------------------------------------- delta */
 
-/* The row index of the first entry that the caller does not have. */
-static uint32_t first_missing(const kvp_meta_delta *delta, const struct kvpi_seq *seq, uint32_t b)
+/* The row index of the first of n entries that the caller does not have. */
+static uint32_t first_missing(const kvp_meta_delta *delta, const struct kvpi_seq *seq, uint32_t n,
+                              uint32_t b)
 {
-    return delta->had_version[b] == seq->row_version && delta->had_blocks[b] <= seq->n_blocks
+    return delta->had_version[b] == seq->row_version && delta->had_blocks[b] <= n
                ? delta->had_blocks[b]
                : 0;
 }
@@ -195,7 +198,8 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
     uint64_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]); /* enter knows it */
-        n += seq->n_blocks - first_missing(delta, seq, b);
+        const uint32_t n_row = kvpi_row_entries(cache, seq, batch->group);
+        n += n_row - first_missing(delta, seq, n_row, b);
     }
     if (n > INT32_MAX) {
         return KVP_E_TOO_LONG;
@@ -211,13 +215,14 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]);
         const int32_t *row = kvpi_row(cache, seq, batch->group);
-        const uint32_t start = first_missing(delta, seq, b);
-        memcpy(delta->entries + e, row + start, (seq->n_blocks - start) * sizeof(*row));
-        kvpi_put_sum(delta->indptr, b, e, seq->n_blocks - start);
+        const uint32_t n_row = kvpi_row_entries(cache, seq, batch->group);
+        const uint32_t start = first_missing(delta, seq, n_row, b);
+        memcpy(delta->entries + e, row + start, (n_row - start) * sizeof(*row));
+        kvpi_put_sum(delta->indptr, b, e, n_row - start);
         delta->start[b] = (int32_t)start;
         delta->version[b] = seq->row_version;
-        delta->blocks[b] = seq->n_blocks;
-        e += seq->n_blocks - start;
+        delta->blocks[b] = n_row;
+        e += n_row - start;
     }
     return KVP_OK;
 }

@@ -13,7 +13,7 @@ static const struct kvpi_window *window_of(const kvp_cache *cache, const kvp_met
 int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
                     const struct kvpi_span *span)
 {
-    const uint64_t S = cache->config.block_tokens;
+    const uint64_t S = kvpi_block_tokens(cache, batch->group);
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t n = kvpi_min_u32(window->dropped, span->n_blocks);
     /* n > first / S, and n > ceil(sink / S), without dividing. */
@@ -24,7 +24,7 @@ int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
 struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *batch,
                                 const struct kvpi_span *span)
 {
-    const uint32_t S = cache->config.block_tokens;
+    const uint32_t S = kvpi_block_tokens(cache, batch->group);
     const struct kvpi_window *window = window_of(cache, batch, span);
     const uint32_t q = kvpi_span_query(span);
     static const struct kvpi_window none = {0, 0, 0, 0};

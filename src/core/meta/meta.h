@@ -17,7 +17,7 @@ struct kvpi_span {
     uint32_t begin; /* position */
     uint32_t n_tokens;
     uint32_t end;
-    uint32_t n_blocks; /* row entries up to the end */
+    uint32_t n_blocks; /* entries of the batch's group up to the end */
 };
 
 /* What a window keeps for a step: of a row's entries, and of the keys in them. All 0: everything.
@@ -53,7 +53,7 @@ static inline struct kvpi_span kvpi_span_of(const kvp_cache *cache, const kvp_me
                     : span.begin < all      ? all - span.begin
                                             : 0;
     span.end = span.begin + span.n_tokens;
-    span.n_blocks = kvpi_ceil_div(span.end, cache->config.block_tokens);
+    span.n_blocks = kvpi_row_length(cache, batch->group, span.end);
     return span;
 }
 
@@ -84,11 +84,12 @@ static inline uint32_t kvpi_span_nodes(const struct kvpi_span *span)
     return span->end > span->seq->tokens ? span->end - span->seq->tokens : 0;
 }
 
-/* Tokens in the last of n_blocks blocks of a sequence of this length. */
-static inline int32_t kvpi_last_block_len(const kvp_cache *cache, uint32_t length,
-                                          uint32_t n_blocks)
+/* Tokens in the last block of the span. */
+static inline int32_t kvpi_last_block_len(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                          const struct kvpi_span *span)
 {
-    return n_blocks == 0 ? 0 : (int32_t)(length - (n_blocks - 1) * cache->config.block_tokens);
+    const uint32_t S = kvpi_block_tokens(cache, batch->group);
+    return span->n_blocks == 0 ? 0 : (int32_t)(span->end - (span->n_blocks - 1) * S);
 }
 
 /* Prefix sums of a count per sequence; no array: nothing. */

@@ -38,10 +38,8 @@ static void fill_batch_indices(const struct kvpi_span *span, uint32_t b, int32_t
 }
 
 /* KVP_NO_SLOT for tokens that are computed. */
-static void fill_slots(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
-                       int64_t *out)
+static void fill_slots(uint32_t S, const struct kvpi_span *span, const int32_t *row, int64_t *out)
 {
-    const uint32_t S = cache->config.block_tokens;
     const uint32_t computed = span->seq->computed;
     for (uint32_t p = span->begin; p < span->end; p++) {
         *out++ = p < computed ? KVP_NO_SLOT : (int64_t)row[p / S] * S + p % S;
@@ -58,6 +56,6 @@ void kvpi_fill_many(const kvp_cache *cache, struct kvpi_span span, const int32_t
         kvpi_fill_positions(cache, &span, out->positions + n);
     }
     if (out->slot_mapping != NULL) {
-        fill_slots(cache, &span, row, out->slot_mapping + n);
+        fill_slots(out->block_tokens, &span, row, out->slot_mapping + n);
     }
 }

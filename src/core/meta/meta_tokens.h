@@ -6,6 +6,7 @@
 
 /* The arrays of T of a format; NULL: not wanted. */
 struct kvpi_token_arrays {
+    uint32_t block_tokens; /* S of the batch's group, whose slots they are */
     int32_t *batch_indices;
     int32_t *positions;
     int64_t *slot_mapping;
@@ -33,9 +34,8 @@ void kvpi_fill_many(const kvp_cache *cache, struct kvpi_span span, const int32_t
                     uint32_t n, const struct kvpi_token_arrays *out);
 
 /* A step of one token, which most are: no loops, no division. */
-static inline void kvpi_fill_token(const kvp_cache *cache, const struct kvpi_span *span,
-                                   const int32_t *row, uint32_t b, uint32_t n,
-                                   const struct kvpi_token_arrays *out)
+static inline void kvpi_fill_token(const struct kvpi_span *span, const int32_t *row, uint32_t b,
+                                   uint32_t n, const struct kvpi_token_arrays *out)
 {
     const int is_computed = span->begin < span->seq->computed;
     if (out->batch_indices != NULL) {
@@ -45,7 +45,7 @@ static inline void kvpi_fill_token(const kvp_cache *cache, const struct kvpi_spa
         out->positions[n] = (int32_t)span->begin;
     }
     if (out->slot_mapping != NULL) {
-        const int64_t S = cache->config.block_tokens;
+        const int64_t S = out->block_tokens;
         const uint32_t i = span->n_blocks - 1;
         out->slot_mapping[n] = is_computed ? KVP_NO_SLOT : row[i] * S + span->begin - i * S;
     }
@@ -57,7 +57,7 @@ static inline void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_sp
                                     const struct kvpi_token_arrays *out)
 {
     if (span->n_tokens == 1 && span->end <= span->seq->tokens) {
-        kvpi_fill_token(cache, span, row, b, n, out);
+        kvpi_fill_token(span, row, b, n, out);
     } else if (span->n_tokens > 0) {
         kvpi_fill_many(cache, *span, row, b, n, out);
     }

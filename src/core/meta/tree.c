@@ -76,7 +76,7 @@ static uint32_t count_keys(const kvp_cache *cache, const kvp_meta_batch *batch,
 {
     const uint32_t left_out =
         mask_keys == KVP_MASK_WINDOWED ? kvpi_span_kept(cache, batch, span).left_out : 0;
-    return span->end - left_out * cache->config.block_tokens;
+    return span->end - left_out * kvpi_block_tokens(cache, batch->group);
 }
 
 static uint64_t count_tree_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch,

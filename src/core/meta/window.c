@@ -39,10 +39,10 @@ static void fill_relative(const kvp_cache *cache, const struct kvpi_span *span,
     }
 }
 
-static void put_window(const kvp_cache *cache, const struct kvpi_kept *kept, uint32_t b,
+static void put_window(uint32_t S, const struct kvpi_kept *kept, uint32_t b,
                        const kvp_meta_windowed *windowed)
 {
-    const uint32_t skipped_slots = kept->left_out * cache->config.block_tokens;
+    const uint32_t skipped_slots = kept->left_out * S;
     kvpi_put(windowed->sink_len, b, (int32_t)kept->sink_len);
     kvpi_put(windowed->window_offset, b, (int32_t)(kept->first - skipped_slots));
     kvpi_put(windowed->key_offset, b, (int32_t)(kept->first - kept->sink_len));
@@ -58,7 +58,8 @@ static void put_window(const kvp_cache *cache, const struct kvpi_kept *kept, uin
 static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
                           const kvp_meta_windowed *windowed)
 {
-    const struct kvpi_token_arrays tokens = {windowed->batch_indices, windowed->positions,
+    const struct kvpi_token_arrays tokens = {kvpi_block_tokens(cache, batch->group),
+                                             windowed->batch_indices, windowed->positions,
                                              windowed->slot_mapping};
     uint32_t n = 0;
     uint32_t e = 0;
@@ -70,8 +71,8 @@ static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
         kvpi_put_sum(windowed->qo_indptr, b, n, span.n_tokens);
         kvpi_put_sum(windowed->kv_indptr, b, e, n_listed);
         kvpi_put(windowed->last_block_len, b,
-                 n_listed == 0 ? 0 : kvpi_last_block_len(cache, span.end, span.n_blocks));
-        put_window(cache, &kept, b, windowed);
+                 n_listed == 0 ? 0 : kvpi_last_block_len(cache, batch, &span));
+        put_window(kvpi_block_tokens(cache, batch->group), &kept, b, windowed);
         kvpi_fill_tokens(cache, &span, kvpi_span_row(cache, batch, &span), b, n, &tokens);
         if (windowed->relative != NULL) {
             fill_relative(cache, &span, &kept, windowed->relative + n);

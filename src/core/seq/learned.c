@@ -49,10 +49,11 @@ void kvpi_learned_reset(kvp_cache *cache)
 /* Leading entries of the row whose block has the KV of the whole entry as its content. */
 static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const int32_t *row = kvpi_row(cache, seq, 0);
-    const uint32_t end = kvpi_min_u32(seq->n_blocks, seq->n_units / units_per_block);
+    const uint32_t end =
+        kvpi_min_u32(kvpi_row_entries(cache, seq, 0), seq->n_units / units_per_block);
     uint32_t n = 0;
     while (n < end && kvpi_block(&cache->pool, (uint32_t)row[n])->content ==
                           nodes[(n + 1) * units_per_block - 1]) {
@@ -67,7 +68,8 @@ static uint32_t count_held(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint64_t n_held = kvpi_read(&cache->pool.n_held);
     const uint64_t others = n_held - kvpi_min_u64(n_held, cache->learning.hits);
-    return (uint32_t)(others > seq->n_blocks ? others : seq->n_blocks);
+    const uint32_t ours = kvpi_row_entries(cache, seq, 0);
+    return (uint32_t)(others > ours ? others : ours);
 }
 
 void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
@@ -79,7 +81,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         return;
     }
     struct kvpi_policy *policy = kvpi_leaves_policy(&cache->pool.leaves);
-    const uint32_t units = kvpi_units_per_block(cache) * policy->group_blocks; /* of a group */
+    const uint32_t units = kvpi_units_per_block(cache, 0) * policy->group_blocks; /* of a group */
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t n_blocks = count_sealed(cache, seq);
     uint32_t *names = kvpi_at(cache, cache->learning.names_at);
@@ -92,7 +94,7 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
         .names = names,
         .n_blocks = n_blocks,
         .n_held = count_held(cache, seq),
-        .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / cache->config.block_tokens),
+        .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / kvpi_block_tokens(cache, 0)),
         .n_hits = n_hits,
         .prompt_tokens = seq->prompt,
         .output_tokens = seq->tokens - seq->prompt};

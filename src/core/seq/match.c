@@ -374,8 +374,8 @@ static void cut_full_hit(const kvp_cache *cache, struct kvpi_match *match)
     const uint32_t n = match->prompt->n_tokens;
     if (n > 0 && cache->config.full_hit == KVP_FULL_HIT_RECOMPUTE &&
         match->n_hits * cache->config.unit_tokens == n) {
-        const uint32_t blocks = (n - 1) / cache->config.block_tokens;
-        match->n_hits = blocks * kvpi_units_per_block(cache);
+        const uint32_t blocks = (n - 1) / kvpi_block_tokens(cache, 0);
+        match->n_hits = blocks * kvpi_units_per_block(cache, 0);
         match->stop = KVP_STOP_FULL_HIT;
     }
 }
@@ -398,7 +398,7 @@ static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint3
 static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
 {
     const kvp_prompt *prompt = match->prompt;
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
     match->n_shared = match->n_hits / units_per_block;
     unsee_blocks(cache, blocks, kvpi_min_u32(match->n_seen, match->n_shared), match); /* cut */
@@ -415,8 +415,7 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
     }
     match->n_kept = match->n_shared;
     match->n_host_entries = match->n_host;
-    match->n_blocks =
-        kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
+    match->n_blocks = kvpi_row_length(cache, 0, prompt->n_tokens + prompt->reserve_tokens);
     if (match->n_hits % units_per_block != 0) {
         match->sources[0] = blocks[match->n_shared];
     }
@@ -433,7 +432,7 @@ static uint32_t count_matchable(const kvp_cache *cache, const struct kvpi_match 
 /* Cut what was hit to where its state was kept. The last entry may be another block then. */
 static void cut_to_checkpoint(const kvp_cache *cache, struct kvpi_match *match)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     const uint32_t n_hits = match->n_hits;
     cut_to_state(cache, match, n_hits, 1);
     if (match->n_hits < n_hits) {
@@ -458,7 +457,7 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
     const struct walk walk = {kvpi_row_nodes(&cache->table, place),
                               kvpi_row_blocks(&cache->table, place),
                               off ? 0 : n_public,
-                              kvpi_units_per_block(cache),
+                              kvpi_units_per_block(cache, 0),
                               !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY),
                               cache->grouped != 0};
     match->place = place;
@@ -498,7 +497,7 @@ uint32_t kvpi_match_slots_missing(const kvp_cache *cache, const struct kvpi_matc
 /* No room for the sources of a hit inside a block: end the hit at a block boundary before. */
 static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     if (cache->grouped) {
         kvpi_match_groups_whole(cache, match);
         return;
@@ -595,8 +594,8 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->shared_blocks = match->n_kept - match->n_host;
     out->host_blocks = match->n_host;
     out->cached_blocks = match->n_unheld;
-    out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
-    out->host_tokens = match->n_host_entries * cache->config.block_tokens +
+    out->copied_tokens = out->hit_tokens - match->n_shared * kvpi_entry_tokens(cache);
+    out->host_tokens = match->n_host_entries * kvpi_entry_tokens(cache) +
                        (copies_from_host(cache, match) ? out->copied_tokens : 0);
     out->taken_blocks = (match->n_blocks - match->n_shared) * cache->config.n_groups -
                         match->n_absent + match->n_host;

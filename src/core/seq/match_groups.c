@@ -24,6 +24,7 @@
 /* What is known of one group while the prefixes are judged. */
 struct judged {
     struct kvpi_window window;
+    uint32_t block_tokens; /* S of the group */
     int32_t *row;
     uint32_t sinks;       /* entries */
     uint32_t run;         /* entries [run, here) are there */
@@ -76,9 +77,10 @@ static uint32_t query_after(const struct kvpi_match *match, uint32_t n)
 static void begin_group(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
                         struct judged *g)
 {
-    *g = (struct judged){.window = kvpi_window_of(cache->config.groups[group])};
+    *g = (struct judged){.window = kvpi_window_of(cache->config.groups[group]),
+                         .block_tokens = kvpi_block_tokens(cache, group)};
     g->row = kvpi_group_row(&cache->table, group, match->place);
-    g->sinks = kvpi_ceil_div(g->window.sink, cache->config.block_tokens);
+    g->sinks = kvpi_row_length(cache, group, g->window.sink);
     g->begin = g->sinks;
 }
 
@@ -99,7 +101,7 @@ static void see_entry(struct judged *g, uint32_t i, int32_t entry)
 static void see_unit(const kvp_cache *cache, const struct kvpi_match *match, uint32_t u, uint32_t i,
                      struct group_judge *judge)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t node = kvpi_row_nodes(&cache->table, match->place)[u];
     const int begins = u == i * units_per_block;
     const int ends = u + 1 == (i + 1) * units_per_block;
@@ -114,10 +116,10 @@ static void see_unit(const kvp_cache *cache, const struct kvpi_match *match, uin
 
 /* Has the group what it keeps of the prefix of n entries, and the begin of the next one if
  * `inside`? */
-static int has_prefix(const kvp_cache *cache, struct judged *g, uint32_t n, int inside, uint32_t q)
+static int has_prefix(struct judged *g, uint32_t n, int inside, uint32_t q)
 {
     const uint32_t begin =
-        kvpi_max_u32(kvpi_window_begin(&g->window, q, cache->config.block_tokens), g->sinks);
+        kvpi_max_u32(kvpi_window_begin(&g->window, q, g->block_tokens), g->sinks);
     for (; g->begin < begin && g->begin < n; g->begin++) {
         g->host -= g->row[g->begin] < 0;
     }
@@ -137,7 +139,7 @@ static int lacks_checkpoint(const kvp_cache *cache, const struct kvpi_match *mat
 static uint32_t lacking_group(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n,
                               struct group_judge *judge, uint64_t *out_host)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t q = query_after(match, n * cache->config.unit_tokens);
     const int inside = n % units_per_block != 0;
     uint32_t lacking = lacks_checkpoint(cache, match, n) ? judge->n_groups : judge->n_groups + 1;
@@ -147,7 +149,7 @@ static uint32_t lacking_group(const kvp_cache *cache, const struct kvpi_match *m
     }
     for (uint32_t k = judge->n_groups; k > 0; k--) {
         struct judged *g = &judge->groups[k - 1];
-        if (!has_prefix(cache, g, n / units_per_block, inside, q)) {
+        if (!has_prefix(g, n / units_per_block, inside, q)) {
             lacking = k - 1;
         }
         *out_host += g->sinks_host + g->host;
@@ -166,7 +168,7 @@ static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match,
                          struct group_judge *judge)
 {
     const uint32_t n_tokens = match->prompt->n_tokens;
-    const uint32_t inside = n % kvpi_units_per_block(cache) != 0;
+    const uint32_t inside = n % kvpi_entry_units(cache) != 0;
     uint64_t n_host = 0;
     const uint32_t lacking = lacking_group(cache, match, n, judge, &n_host);
     if (lacking <= judge->n_groups) {
@@ -194,12 +196,12 @@ static void cut_rows(const kvp_cache *cache, struct kvpi_match *match,
                      const struct group_judge *judge)
 {
     const int receives = (match->prompt->flags & KVP_OPEN_RECEIVE) != 0;
-    const int inside = match->n_hits % kvpi_units_per_block(cache) != 0;
+    const int inside = match->n_hits % kvpi_entry_units(cache) != 0;
     const uint32_t q = query_after(match, receives ? match->prompt->n_tokens
                                                    : match->n_hits * cache->config.unit_tokens);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         const struct judged *g = &judge->groups[k];
-        const uint32_t begin = kvpi_window_begin(&g->window, q, cache->config.block_tokens);
+        const uint32_t begin = kvpi_window_begin(&g->window, q, g->block_tokens);
         const uint32_t from = kvpi_max_u32(g->sinks, match->n_shared);
         match->n_absent += receives && begin > from ? begin - from : 0;
         for (uint32_t i = g->sinks; i < begin && i < match->n_shared; i++) {
@@ -246,12 +248,12 @@ static void see_hits(kvp_cache *cache, struct kvpi_match *match)
 /* Judge the first n_hits units, and cut the match to the prefix that is chosen. */
 static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct group_judge *judge)
 {
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t units_per_block = kvpi_entry_units(cache);
     KVPI_ASSERT(units_per_block > 0);
     judge->n_groups = cache->config.n_groups;
     judge->n_path = match->n_hits;
-    judge->boundary = query_after(match, match->prompt->n_tokens) / cache->config.block_tokens *
-                      cache->config.block_tokens;
+    judge->boundary = query_after(match, match->prompt->n_tokens) / kvpi_entry_tokens(cache) *
+                      kvpi_entry_tokens(cache);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         begin_group(cache, match, k, &judge->groups[k]);
     }
@@ -277,8 +279,8 @@ static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct gro
 void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match)
 {
     struct group_judge judge = {0};
-    match->n_blocks = kvpi_ceil_div(match->prompt->n_tokens + match->prompt->reserve_tokens,
-                                    cache->config.block_tokens);
+    match->n_blocks =
+        kvpi_rows_length(cache, match->prompt->n_tokens + match->prompt->reserve_tokens);
     choose_prefix(cache, match, &judge);
     if (judge.chosen.no_room > judge.chosen.best) {
         match->stop = KVP_STOP_NO_ROOM;
@@ -297,7 +299,7 @@ void kvpi_match_groups_whole(kvp_cache *cache, struct kvpi_match *match)
         kvpi_match_groups_let_go(cache, match);
     }
     match->n_kept = match->n_unheld = match->n_idle = match->n_host = match->n_host_entries = 0;
-    match->n_hits = match->n_shared * kvpi_units_per_block(cache);
+    match->n_hits = match->n_shared * kvpi_entry_units(cache);
     choose_prefix(cache, match, &judge);
     match->stop = KVP_STOP_NO_ROOM;
     match->stop_group = 0;

@@ -5,7 +5,7 @@
  *
  *   row      s s 0 0 0 0 r r r r .          sinks | dropped | recent, and what is not computed
  *            0   ^       ^       ^
- *                sinks   dropped computed / S
+ *                sinks   dropped computed / S, of the group
  *
  * The run only grows at its end, by commits; a new window may move its beginning down, to fewer
  * sinks. A cut of the row may take its end away. Sequences that never had a window have nothing of
@@ -29,32 +29,38 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receive
 {
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     const uint32_t q = receives ? seq->tokens - (seq->tokens > 0) : next_query(seq);
-    const uint32_t n_blocks = (receives ? seq->tokens : seq->computed) / cache->config.block_tokens;
+    const uint32_t n_tokens = receives ? seq->tokens : seq->computed; /* as if computed */
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         windows[g] = kvpi_window_of(cache->config.groups[g]);
         seq->windowed |= windows[g].recent > 0 ? KVPI_WINDOWED : 0;
-        kvpi_set_dropped(cache, &windows[g],
-                         kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), n_blocks));
+        kvpi_set_dropped(cache, g, &windows[g],
+                         kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], q),
+                                      n_tokens / kvpi_block_tokens(cache, g)));
     }
     if (receives && (seq->windowed & KVPI_WINDOWED)) {
         seq->windowed |= KVPI_WINDOWED_AHEAD;
     }
 }
 
-void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    for (uint32_t i = seq->n_blocks; i < n; i++) {
+    for (uint32_t t = kvpi_entry_from(cache, seq->room); t < end;
+         t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const uint32_t i = t / kvpi_block_tokens(cache, g);
+            if (!kvpi_entry_begins(cache, g, t)) {
+                continue;
+            }
             const int is_dropped =
-                i < windows[g].dropped && i >= kvpi_sink_blocks(cache, &windows[g]);
+                i < windows[g].dropped && i >= kvpi_sink_blocks(cache, g, &windows[g]);
             kvpi_row(cache, seq, g)[i] =
                 is_dropped ? KVP_NULL_BLOCK
                            : (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g),
                                                       seq->retention, seq->ns.bits);
         }
-        kvpi_set32(&seq->n_blocks, i + 1);
     }
+    kvpi_set32(&seq->room, kvpi_max_u32(seq->room, end));
 }
 
 void kvpi_windows_close(const kvp_cache *cache, struct kvpi_seq *seq)
@@ -70,27 +76,29 @@ void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
     memcpy(windows, kvpi_windows_of(cache, parent),
            cache->config.n_groups * sizeof(struct kvpi_window));
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        const uint32_t end =
-            kvpi_min_u32(kvpi_window_end(cache, &windows[g], child->computed), child->n_blocks);
+        const uint32_t end = kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], child->computed),
+                                          kvpi_row_entries(cache, child, g));
         int32_t *row = kvpi_row(cache, child, g);
-        for (uint32_t i = kvpi_sink_blocks(cache, &windows[g]); i < end; i++) {
+        for (uint32_t i = kvpi_sink_blocks(cache, g, &windows[g]); i < end; i++) {
             row[i] = KVP_NULL_BLOCK;
         }
-        kvpi_set_dropped(cache, &windows[g], end);
+        kvpi_set_dropped(cache, g, &windows[g], end);
     }
 }
 
-/* Drop entry i of every group's row in which it lies before `ends`, and is not null yet. */
-static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t i, const uint32_t *ends,
+/* Drop the entry that begins at token t of every group's row in which it lies before `ends`, and is
+ * not null yet. */
+static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t t, const uint32_t *ends,
                            kvp_released *released)
 {
     const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     uint32_t n = 0;
     for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+        const uint32_t i = t / kvpi_block_tokens(cache, g - 1);
         int32_t *entry = &kvpi_row(cache, seq, g - 1)[i];
         const uint32_t block = (uint32_t)*entry;
-        if (i < ends[g - 1] && i >= kvpi_sink_blocks(cache, &windows[g - 1]) &&
-            block != KVP_NULL_BLOCK) {
+        if (i < ends[g - 1] && i >= kvpi_sink_blocks(cache, g - 1, &windows[g - 1]) &&
+            block != KVP_NULL_BLOCK && kvpi_entry_begins(cache, g - 1, t)) {
             *entry = KVP_NULL_BLOCK;
             kvpi_leave_block(cache, seq, block, released);
             n++;
@@ -99,24 +107,27 @@ static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t i, c
     return n;
 }
 
-/* Drop what lies before what the windows keep with the next query at q, from entry `begin` on. */
+/* Drop what lies before what the windows keep with the next query at q: entries that begin at token
+ * `begin` or behind it. */
 static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t begin,
                  kvp_released *released)
 {
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     uint32_t ends[KVP_GROUPS_MAX] = {0};
-    uint32_t end = 0;
+    uint32_t end = 0; /* tokens */
     uint32_t n = 0;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        ends[g] = kvpi_max_u32(kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), seq->n_blocks),
+        ends[g] = kvpi_max_u32(kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], q),
+                                            kvpi_row_entries(cache, seq, g)),
                                windows[g].dropped);
-        end = kvpi_max_u32(end, windows[g].recent > 0 ? ends[g] : 0);
+        end = kvpi_max_u32(end, windows[g].recent > 0 ? ends[g] * kvpi_block_tokens(cache, g) : 0);
     }
-    for (uint32_t i = end; i > begin; i--) {
-        n += drop_entry(cache, seq, i - 1, ends, released);
+    while (end > begin && kvpi_entry_before(cache, end) >= begin) {
+        end = kvpi_entry_before(cache, end);
+        n += drop_entry(cache, seq, end, ends, released);
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        kvpi_set_dropped(cache, &windows[g], ends[g]);
+        kvpi_set_dropped(cache, g, &windows[g], ends[g]);
     }
     kvpi_set(&seq->row_version, seq->row_version + (n > 0));
     kvpi_count(&cache->counters.dropped_blocks, n);
@@ -125,11 +136,12 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
 void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *released)
 {
     const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    uint32_t begin = UINT32_MAX; /* nothing before it is left to drop */
+    uint32_t begin = UINT32_MAX; /* token: nothing before it is left to drop */
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         if (windows[g].recent > 0) {
-            begin = kvpi_min_u32(
-                begin, kvpi_max_u32(windows[g].dropped, kvpi_sink_blocks(cache, &windows[g])));
+            const uint32_t first =
+                kvpi_max_u32(windows[g].dropped, kvpi_sink_blocks(cache, g, &windows[g]));
+            begin = kvpi_min_u32(begin, first * kvpi_block_tokens(cache, g));
         }
     }
     drop(cache, seq, seq->computed, begin, released);
@@ -150,8 +162,9 @@ static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uin
 {
     const struct kvpi_window *had = &kvpi_windows_of(cache, seq)[group];
     return had->dropped > 0 &&
-           (kvpi_sink_blocks(cache, wanted) > kvpi_sink_blocks(cache, had) ||
-            kvpi_window_begin(wanted, seq->computed, cache->config.block_tokens) < had->dropped);
+           (kvpi_sink_blocks(cache, group, wanted) > kvpi_sink_blocks(cache, group, had) ||
+            kvpi_window_begin(wanted, seq->computed, kvpi_block_tokens(cache, group)) <
+                had->dropped);
 }
 
 /* What it computes from here on is not what others compute. */
@@ -235,7 +248,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, uint32
 {
     const struct kvpi_window *window = &kvpi_windows_of(cache, seq)[group];
     out->window = kvpi_window_given(window);
-    out->dropped_begin = window->dropped > 0 ? kvpi_sink_blocks(cache, window) : 0;
+    out->dropped_begin = window->dropped > 0 ? kvpi_sink_blocks(cache, group, window) : 0;
     out->dropped_end = window->dropped;
 }
 

@@ -144,7 +144,7 @@ static void fetch_prefix(struct inspection *in)
     }
     if (prefix->has_dups) {
         fetch_array(in, kvpi_prefix_dups(prefix),
-                    ((uint64_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block,
+                    ((uint64_t)prefix->n_blocks + prefix->host_blocks) * prefix->block_slots,
                     sizeof(struct kvpi_dup));
     }
 }
@@ -165,8 +165,8 @@ static void fetch_table(struct inspection *in)
         const struct kvpi_seq *seq = kvpi_seq_at(table, place);
         for (uint32_t g = 0; is_open_seq(seq) && g < table->n_groups; g++) {
             fetch_part(in, kvpi_group_row(table, g, place),
-                       kvpi_min_u32(seq->n_blocks, table->max_blocks), sizeof(int32_t),
-                       (uint64_t)table->max_blocks * sizeof(int32_t));
+                       kvpi_min_u32(kvpi_row_entries(in->copy, seq, g), table->max_blocks),
+                       sizeof(int32_t), (uint64_t)table->max_blocks * sizeof(int32_t));
         }
         if (is_open_seq(seq)) {
             fetch_part(in, kvpi_row_nodes(table, place),
@@ -300,7 +300,7 @@ static void tell_seqs(struct inspection *in)
                                     .cached_tokens = seq->cached,
                                     .computed_tokens = seq->computed,
                                     .tree_tokens = seq->n_tree,
-                                    .n_blocks = seq->n_blocks};
+                                    .n_blocks = kvpi_rows_length(in->copy, seq->room)};
         in->options->tell_seq(in->options->context, &told);
     }
 }
@@ -310,7 +310,8 @@ static uint32_t deepest_of(const struct kvpi_prefix *prefix, const struct kvpi_b
                            uint32_t where, uint32_t block)
 {
     uint32_t node = b->content;
-    for (uint32_t i = 0; i < prefix->units_per_block && node != KVPI_NO_NODE; i++) {
+    const uint32_t group = KVPI_GROUP_OF(where);
+    for (uint32_t i = 0; i < prefix->units_per_block[group] && node != KVPI_NO_NODE; i++) {
         if (node > prefix->n_touched) {
             return KVPI_NO_NODE;
         }
@@ -318,7 +319,7 @@ static uint32_t deepest_of(const struct kvpi_prefix *prefix, const struct kvpi_b
             return node;
         }
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        node = kvpi_prefix_place(prefix, n, group) == 0 ? KVPI_NO_NODE : n->parent;
     }
     return KVPI_NO_NODE;
 }
@@ -329,7 +330,7 @@ static void tell_seen_block(struct inspection *in, uint32_t tier, uint32_t block
     const struct kvpi_block *b = kvpi_block(kvpi_tier_pool(in->copy, tier), block);
     const struct kvpi_node *node = kvpi_node(prefix, deepest);
     const uint32_t where = KVPI_WHERE(tier, kvpi_block_group(b));
-    const uint32_t n_places = kvpi_prefix_place(prefix, node) + 1;
+    const uint32_t n_places = kvpi_prefix_place(prefix, node, kvpi_block_group(b)) + 1;
     kvp_snapshot_item item = {
         .kind = KVP_SNAPSHOT_BLOCK,
         .ns = node->users - 1,
@@ -353,7 +354,8 @@ static int leads_to_state(const struct kvpi_prefix *prefix, const struct kvpi_bl
                           uint32_t where, uint32_t block)
 {
     uint32_t node = b->content;
-    for (uint32_t i = 0; i < prefix->units_per_block && node != KVPI_NO_NODE; i++) {
+    const uint32_t group = KVPI_GROUP_OF(where);
+    for (uint32_t i = 0; i < prefix->units_per_block[group] && node != KVPI_NO_NODE; i++) {
         if (node > prefix->n_touched) {
             return 1; /* who knows */
         }
@@ -361,7 +363,7 @@ static int leads_to_state(const struct kvpi_prefix *prefix, const struct kvpi_bl
             return 1;
         }
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        node = kvpi_prefix_place(prefix, n, group) == 0 ? KVPI_NO_NODE : n->parent;
     }
     return 0;
 }

@@ -14,7 +14,7 @@
  *   duplicates  node, neighbours
  *   sequences   rows' lengths, root, tier; slots of state
  *   namespaces  root
- *   copies      tiers, blocks
+ *   copies      tiers, groups, blocks
  *   loads       nodes, groups, blocks
  *   leaves      the policy's sizes and offsets
  */
@@ -167,7 +167,7 @@ static int dups_in_range(struct ranges *r)
 {
     const struct kvpi_prefix *prefix = &r->cache->prefix;
     const struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
-    const uint32_t n_slots = (prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    const uint32_t n_slots = (prefix->n_blocks + prefix->host_blocks) * prefix->block_slots;
     for (uint32_t slot = 0; slot < n_slots && prefix->has_dups; slot++) {
         const struct kvpi_dup *dup = &dups[slot];
         const int awaited = dup->next == KVPI_AWAITED;
@@ -189,7 +189,7 @@ static int seqs_in_range(struct ranges *r)
             continue;
         }
         const uint32_t *nodes = kvpi_row_nodes(table, place);
-        if (seq->n_blocks > table->max_blocks || seq->n_units > table->max_units) {
+        if (seq->room > table->max_tokens || seq->n_units > table->max_units) {
             return out_of_range(r, place, "M2 a row is longer than any");
         }
         if (!is_node(r->cache, seq->root) ||
@@ -264,7 +264,8 @@ static int copies_in_range(struct ranges *r)
         if (copy->src_tier > (KVPI_SLOTS | KVP_HOST) || copy->dst_tier > (KVPI_SLOTS | KVP_HOST) ||
             copy->src >= places_of(plan, copy->src_tier) ||
             copy->dst >= places_of(plan, copy->dst_tier) ||
-            (copy->keeps != 0 && copy->dst_tier != KVP_HOST)) {
+            (copy->keeps != 0 && copy->dst_tier != KVP_HOST) ||
+            copy->group >= r->cache->config.n_groups + (r->cache->config.state_slots > 0)) {
             return out_of_range(r, i, "X2 a copy of no blocks");
         }
     }

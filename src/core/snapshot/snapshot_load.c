@@ -234,7 +234,7 @@ static int read_saved_block(struct load *load, struct kvpi_snap_bytes *b, uint32
     *out_reason = KVP_DROP_DAMAGED;
     if (b->bad || found->at.tier >= KVPI_TIERS || found->at.group >= load->info.n_groups ||
         found->class_ >= KVP_RETENTION_CLASSES || n_places == 0 ||
-        n_places > prefix->units_per_block) {
+        n_places > prefix->units_per_block[found->at.group]) {
         return 0;
     }
     const uint8_t *mask = kvpi_snap_get(b, (n_places + 7) / 8);
@@ -247,7 +247,8 @@ static int read_saved_block(struct load *load, struct kvpi_snap_bytes *b, uint32
         return 0;
     }
     found->at.n_tokens = n_places * prefix->unit_tokens;
-    return kvpi_prefix_place(prefix, kvpi_node(prefix, found->node)) + 1 == n_places;
+    return kvpi_prefix_place(prefix, kvpi_node(prefix, found->node), found->at.group) + 1 ==
+           n_places;
 }
 
 /* Call the block's nodes attached, or see whether they can be: 0 when one has another block. */
@@ -445,7 +446,8 @@ static void load_state(struct load *load, struct kvpi_snap_bytes *b)
 
 /* Is the node's unit, at its place, on the block's path, up or further down? Then the path reaches
  * as far as the deeper of the two. */
-static int join_path(const struct kvpi_prefix *prefix, uint32_t *path, uint32_t index)
+static int join_path(const struct kvpi_prefix *prefix, uint32_t where, uint32_t *path,
+                     uint32_t index)
 {
     uint32_t deep = *path;
     uint32_t high = index;
@@ -453,7 +455,7 @@ static int join_path(const struct kvpi_prefix *prefix, uint32_t *path, uint32_t 
         deep = index;
         high = *path;
     }
-    const uint32_t upb = prefix->units_per_block;
+    const uint32_t upb = prefix->units_per_block[KVPI_GROUP_OF(where)];
     const uint32_t deepest = deep;
     if ((kvpi_node(prefix, deep)->depth - 1) / upb != (kvpi_node(prefix, high)->depth - 1) / upb) {
         return 0;
@@ -487,7 +489,7 @@ static void load_dups(struct load *load, struct kvpi_snap_bytes *b)
         }
         uint32_t *path =
             &load->paths[block + (KVPI_TIER_OF(where) == KVP_HOST ? load->info.n_blocks : 0)];
-        if (join_path(prefix, path, node)) {
+        if (join_path(prefix, where, path, node)) {
             kvpi_settle_unit(load->cache, where, node, block);
         }
     }

@@ -187,7 +187,7 @@ static void save_dups(struct save *save, uint32_t index, uint32_t where)
         kvpi_snap_put_u32(&b, kvpi_node(prefix, index)->users);
         kvpi_snap_put_u32(&b, where);
         for (; slot != 0 && n < KVPI_SNAP_FREE_IDS; n++) {
-            kvpi_snap_put_u32(&b, slot / prefix->units_per_block - before);
+            kvpi_snap_put_u32(&b, slot / prefix->block_slots - before);
             slot = dups[slot].next == oldest ? 0 : dups[slot].next;
         }
         kvpi_snap_end(&save->writer, KVPI_SNAP_DUPS, &b);
@@ -200,7 +200,8 @@ static void write_block(struct save *save, uint32_t tier, uint32_t block, uint32
     const struct kvpi_prefix *prefix = &save->copy->prefix;
     const struct kvpi_block *b = kvpi_block(kvpi_tier_pool(save->copy, tier), block);
     const uint32_t where = kvpi_where(save->copy, tier, block);
-    const uint32_t n_places = kvpi_prefix_place(prefix, kvpi_node(prefix, deepest)) + 1;
+    const uint32_t n_places =
+        kvpi_prefix_place(prefix, kvpi_node(prefix, deepest), kvpi_block_group(b)) + 1;
     struct kvpi_snap_bytes out = kvpi_snap_begin(&save->writer);
     uint8_t *mask = out.at + 16;
     memset(mask, 0, (n_places + 7) / 8);
@@ -241,7 +242,7 @@ static void save_block(struct save *save, uint32_t tier, uint32_t block)
     while (node != KVPI_NO_NODE &&
            (kvpi_node_at(prefix, node, where)->block != block || !is_saved(prefix, node))) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+        node = kvpi_prefix_place(prefix, n, KVPI_GROUP_OF(where)) == 0 ? KVPI_NO_NODE : n->parent;
     }
     if (node != KVPI_NO_NODE) {
         if (save->walk != DUPS) {

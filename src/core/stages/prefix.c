@@ -14,7 +14,7 @@
 /* Unit slots of both tiers. */
 static size_t count_slots(const struct kvpi_prefix *prefix)
 {
-    return ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    return ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->block_slots;
 }
 
 void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self)
@@ -332,7 +332,7 @@ void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
 void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
                        uint64_t step)
 {
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
     struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, where, block, place)];
     KVPI_ASSERT(prefix->has_dups && dup->node == 0);
     *dup = (struct kvpi_dup){KVPI_AWAITED, (uint32_t)step, node};
@@ -343,7 +343,7 @@ void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t whe
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
     struct kvpi_place *at = kvpi_node_at(prefix, node, where);
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node), KVPI_GROUP_OF(where));
     const uint32_t slot = kvpi_prefix_slot(prefix, where, block, place);
     KVPI_ASSERT(prefix->has_dups == KVPI_DUPS_ALL && dups[slot].node == 0 && at->block != block);
     dups[slot].node = node;
@@ -390,7 +390,7 @@ void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_
         return;
     }
     const uint32_t first = kvpi_prefix_slot(prefix, where, block, 0);
-    for (uint32_t place = from; place < prefix->units_per_block; place++) {
+    for (uint32_t place = from; place < prefix->units_per_block[KVPI_GROUP_OF(where)]; place++) {
         if (kvpi_prefix_dups(prefix)[first + place].node != 0) {
             kvpi_prefix_remove_dup(prefix, where, first + place);
         }
@@ -405,8 +405,8 @@ uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t 
     if (at->dups != 0) {
         const uint32_t slot = at->dups;
         kvpi_prefix_remove_dup(prefix, where, slot);
-        at->block = slot / prefix->units_per_block -
-                    (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
+        at->block =
+            slot / prefix->block_slots - (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
     }
     kvpi_prefix_moved(prefix, node);
     return at->block;

@@ -53,6 +53,7 @@ enum {
  * those of other groups behind its tokens. */
 #define KVPI_WHERE(tier, group) ((tier) + KVPI_TIERS * (group))
 #define KVPI_TIER_OF(where)     ((where) % KVPI_TIERS)
+#define KVPI_GROUP_OF(where)    ((where) / KVPI_TIERS)
 
 /* Where a node's KV is on one tier, for one group. */
 struct kvpi_place {
@@ -99,8 +100,9 @@ enum {
 
 struct kvpi_prefix {
     uint32_t unit_tokens;
-    uint32_t units_per_block;
-    uint32_t n_nodes; /* node indices 1 .. n_nodes */
+    uint32_t units_per_block[KVP_GROUPS_MAX]; /* of the group, S / U */
+    uint32_t block_slots; /* unit slots of a block, of any group: the most units of one */
+    uint32_t n_nodes;     /* node indices 1 .. n_nodes */
     uint32_t max_unit_keys;
     uint32_t tag_mask;  /* tests cut it to few bits */
     uint32_t has_dups;  /* KVPI_DUPS_... */
@@ -122,7 +124,7 @@ struct kvpi_prefix {
     size_t below_at;       /* u32 in a node, behind them, with has_below */
     size_t nodes_at;
     size_t keys_at; /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
-    size_t dups_at; /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
+    size_t dups_at; /* struct kvpi_dup [(n_blocks + host_blocks) * block_slots], if any */
     size_t kin_at;  /* struct kvpi_kin [n_nodes + 1], with has_kin */
     struct kvpi_tags tags;
 };
@@ -203,11 +205,11 @@ static inline void kvpi_prefix_prefetch_line(const struct kvpi_prefix *prefix, c
     kvpi_prefetch(kvpi_tags_line(&prefix->tags, home));
 }
 
-/* The slot in its block, counted over the pool, of a node's unit. */
+/* The place of a node's unit in a block of the group. */
 static inline uint32_t kvpi_prefix_place(const struct kvpi_prefix *prefix,
-                                         const struct kvpi_node *node)
+                                         const struct kvpi_node *node, uint32_t group)
 {
-    return (node->depth - 1) % prefix->units_per_block;
+    return (node->depth - 1) % prefix->units_per_block[group];
 }
 
 /* The slot of a block's unit at `place`. */
@@ -215,7 +217,7 @@ static inline uint32_t kvpi_prefix_slot(const struct kvpi_prefix *prefix, uint32
                                         uint32_t block, uint32_t place)
 {
     return (block + (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0)) *
-               prefix->units_per_block +
+               prefix->block_slots +
            place;
 }
 

@@ -12,7 +12,7 @@
  *   tree       [2][max_tree]    i32   values and parents of the tree behind the tokens
  *
  * Counts, always:  computed <= writable, public <= n_units,
- *                  n_units * U <= known <= tokens (kept), n_blocks * S >= tokens
+ *                  n_units * U <= known <= tokens (kept), all of them have slots
  *
  * A handle is number of the cache (16 bits), generation, place + 1. A closed place goes to the top
  * of the stack of free places, and its generation rises. A place whose generation is at its largest
@@ -49,10 +49,10 @@ struct kvpi_seq {
     uint32_t prompt;
     uint32_t cached;
     uint32_t computed;
-    uint32_t writable;  /* slots of [computed, writable) were made writable */
-    uint32_t exclusive; /* row positions [computed, exclusive) are known to be ours alone and
+    uint32_t writable;      /* slots of [computed, writable) were made writable */
+    uint32_t exclusive;     /* row positions [computed, exclusive) are known to be ours alone and
                              unsealed: an extend up to there looks at nothing */
-    uint32_t n_blocks;
+    uint32_t room;          /* tokens: the row of a group has ceil(room / S) entries */
     uint32_t n_units;       /* kept units */
     uint32_t n_public;      /* leading units that are public */
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
@@ -73,7 +73,7 @@ struct kvpi_seq {
 };
 
 /* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when
- * `dropped` is above the sink blocks, ceil(K / S). */
+ * `dropped` is above the sink blocks, ceil(K / S), with S of the group. */
 struct kvpi_window {
     uint32_t sink;   /* K; 0 with chunks */
     uint32_t recent; /* R; 0: none */
@@ -84,7 +84,7 @@ struct kvpi_window {
 struct kvpi_table {
     uint32_t max_seqs;
     uint32_t max_tokens;
-    uint32_t max_blocks; /* of a row */
+    uint32_t max_blocks; /* of a row, of any group */
     uint32_t max_units;
     uint32_t block_stride; /* from row to row, in entries */
     uint32_t node_stride;
@@ -168,7 +168,8 @@ static inline uint32_t kvpi_window_first(const struct kvpi_window *window, uint3
     return window->chunked ? q - q % window->recent : q + 1 - window->recent;
 }
 
-/* The first row entry that the window keeps behind its sinks, with q the next query's position. */
+/* The first row entry that the window keeps behind its sinks, with q the next query's position and
+ * the group's S. */
 static inline uint32_t kvpi_window_begin(const struct kvpi_window *window, uint32_t q, uint32_t S)
 {
     return kvpi_window_first(window, q) / S;

@@ -148,7 +148,7 @@ static kvp_status begin_state(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
                               uint32_t *n_elsewhere)
 {
     const uint32_t group = spill->cache.n_groups;
-    const uint32_t n = n_tokens / spill->cache.block_tokens;
+    const uint32_t n = n_tokens / kvpi_spill_entry_tokens(spill);
     memset(blocks_of(spill, ask, group, 0), 0, n * sizeof(*ask->blocks));
     memset(whole_of(spill, ask, group, 0), 0, n);
     return begin_range(spill, ask, group, (kvp_range){n - 1, n}, n_elsewhere);
