@@ -155,7 +155,7 @@ def test_faults_inside_cost_a_computation(v: Any, place: str, after: bool, tmp_p
                 engine.step()
             if turn == 4:
                 engine.scheduler.reset_cache()
-        engine.run(3000)
+        engine.run()
         engine.close()
         n_errors += sum(one.troubles.counts[count] for one in (engine.scheduler, *engine.workers)
                         for count in ("errors", "load_failed", "not_kept"))
@@ -298,7 +298,7 @@ def test_whatever_a_request_holds(v: Any, seed: int, tmp_path: pathlib.Path) -> 
             request.adapter = f"only {request.request_id}"
         for _ in range(dice.randrange(3)):
             engine.step()
-    engine.run(3000)
+    engine.run()
     engine.close()
 
 

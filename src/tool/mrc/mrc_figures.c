@@ -315,7 +315,7 @@ static const struct {
     const char *word;
     const char *meaning; /* behind the points */
 } meanings[] = {
-    {"sharing", "are hit with unlimited memory: prompts share nothing"},
+    {"sharing", "are hit even with unlimited memory"},
     {"enough", "more are hit with unlimited memory"},
     {"policy", "more are hit with --policy learned"},
     {"capacity", "more are hit with unlimited memory"},
