@@ -79,8 +79,7 @@ static void check_vllm(const kvpi_model *model, const uint8_t *bytes)
         blocks += plan.layers[i].request_blocks;
     require(plan.block_bytes > 0 && plan.request_blocks >= 1 && blocks == plan.request_blocks);
     require(plan.blocks <= options.memory_bytes / plan.block_bytes);
-    require(!plan.starts ||
-            (plan.tokens >= plan.held_tokens && plan.held_tokens >= options.context_tokens));
+    require(!plan.starts || plan.held_tokens >= options.context_tokens);
     require(plan.starts || plan.most_context_tokens < options.context_tokens);
 }
 

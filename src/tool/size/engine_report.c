@@ -150,7 +150,7 @@ static void print_vllm_capacity(const kvpi_engine_report *report, FILE *file)
             kvpi_text_count(plan->tokens).of, context.of, plan->concurrency);
     fputs("\nBy kvpager's rules\n", file);
     kvpi_size_row(file, "held at once", kvpi_text_count(plan->held_tokens),
-                  "tokens: whole requests, no null block");
+                  "tokens: one prompt computed, others decode");
 }
 
 static void print_vllm(const kvpi_engine_report *report, FILE *file)

@@ -394,6 +394,16 @@ static uint64_t find_context(const kvpi_vllm *plan, const kvpi_vllm_options *opt
     return low;
 }
 
+/* Tokens of one request whose prompt is computed, in whole batches, and of others that decode. */
+static uint64_t count_held(const kvpi_vllm *plan, const kvpi_vllm_options *options, uint64_t blocks)
+{
+    kvpi_vllm_options decoding = *options;
+    decoding.batch_tokens = 1;
+    const uint64_t each = count_request(plan, &decoding, options->context_tokens);
+    const uint64_t others = each > 0 ? (blocks - plan->request_blocks) / each : 0;
+    return (1 + others) * options->context_tokens;
+}
+
 static void fill(kvpi_vllm *plan, const kvpi_vllm_options *options)
 {
     plan->blocks = options->memory_bytes / plan->block_bytes;
@@ -405,7 +415,7 @@ static void fill(kvpi_vllm *plan, const kvpi_vllm_options *options)
     }
     plan->concurrency = (double)plan->blocks / (double)plan->request_blocks;
     plan->tokens = (uint64_t)(plan->concurrency * (double)options->context_tokens);
-    plan->held_tokens = usable / plan->request_blocks * options->context_tokens;
+    plan->held_tokens = count_held(plan, options, usable);
 }
 
 static int group(kvpi_vllm *plan, uint64_t block_tokens)

@@ -54,7 +54,7 @@ typedef struct kvpi_vllm {
     uint64_t most_context_tokens; /* then: what it says would fit */
     double concurrency;
     uint64_t tokens;
-    uint64_t held_tokens; /* of whole requests, in blocks that it can give out: kvpager's figure */
+    uint64_t held_tokens; /* kvpager's: of whole requests, of which all but one decode */
 } kvpi_vllm;
 
 /* Give the layers that its specs are made for.
