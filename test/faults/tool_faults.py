@@ -5,7 +5,7 @@ usage: tool_faults.py FAULTY-COMMAND SNAPSHOT-WRITER [--most N]
 
 Each command line runs once with nothing failing, which counts what it asks of the system, and then
 once for every request, which is refused; with --most for so many of each kind, spread over all, and
-for the first ones for memory.
+for the first ones for memory, or all of them where a snapshot is saved.
 Then it must
 
   - end with status 1 and say why; or, where it can do without, with status 0 and the same output,
@@ -84,8 +84,8 @@ def sweep(faulty, arguments, folder, most):
         n = asked[kind]
         tries = min(n, most) if most else n
         places = {1 + i * n // tries for i in range(tries)}
-        if kind == "memory":
-            places.update(range(1, min(n, FIRST) + 1))
+        if kind == "memory": # a snapshot's are few and in the library, where each branch counts
+            places.update(range(1, (n if "--snapshot-out" in arguments else min(n, FIRST)) + 1))
         for at in sorted(places):
             done, seen = run(faulty, arguments, folder, f"{kind}:{at}")
             what = wrong(clean, done)
