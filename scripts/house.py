@@ -20,8 +20,8 @@ import structure
 LIMITS = {
     "lines in src": (101277, 82000),
     "lines in libkvpager": (32415, 30500),
-    "lines in test": (158314, 115000),
-    "lines in test, python/tests and fuzz": (178713, 132000),
+    "lines in test": (158316, 115000),
+    "lines in test, python/tests and fuzz": (178715, 132000),
     "exported functions": (297, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

@@ -3,10 +3,11 @@
 #
 #     scripts/release.sh [FOLDER [COMMIT]]     build/publish and HEAD if not given
 #
-# FOLDER gets the source archive, the one-file build, the Python source distribution, the wheels,
-# the Debian packages, and SHA256SUMS. Where FOLDER has a SHA256SUMS already, the new files must be
-# those: the same commit gives the same bytes on the same tools. What the machine cannot make is
-# missing, and named: such a folder is a draft. Status: 0 made; 1 something failed or differs.
+# FOLDER gets the source archive, the one-file build, python/ with the source distribution and the
+# wheels, debian/ with the packages and their source, and SHA256SUMS. Where FOLDER has a SHA256SUMS
+# already, the new files must be those: the same commit gives the same bytes on the same tools. What
+# the machine cannot make is missing, and named: such a folder is a draft. Status: 0 made;
+# 1 something failed or differs.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -39,13 +40,14 @@ scripts/amalgamation.py build/kvpager-amalgamation-"$version" >/dev/null
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rw,go=u-w --mtime="@$SOURCE_DATE_EPOCH" \
     -C build -c kvpager-amalgamation-"$version" | gzip -9 -n >"$new/kvpager-amalgamation-$version.tar.gz"
 make --no-print-directory wheels
-cp build/wheels/*.whl build/wheels/*.tar.gz "$new" 2>/dev/null || echo "release: a draft: there are no wheels"
+mkdir -p "$new/python" "$new/debian" # the source distribution has the source archive's name
+cp build/wheels/*.whl build/wheels/*.tar.gz "$new/python" 2>/dev/null || echo "release: a draft: there are no wheels"
 make --no-print-directory packages PACKAGES=debian
-cp build/packages/debian/*.{deb,dsc,debian.tar.*} "$new" 2>/dev/null || echo "release: a draft: there are no packages"
+cp build/packages/debian/*.{deb,dsc,debian.tar.*,orig.tar.*} "$new/debian" 2>/dev/null || echo "release: a draft: there are no packages"
 
-(cd "$new" && sha256sum -- *) >build/SHA256SUMS
+(cd "$new" && find . -type f -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum --) >build/SHA256SUMS
 if [ -e "$folder/SHA256SUMS" ]; then
     diff "$folder/SHA256SUMS" build/SHA256SUMS || fail "$folder has other bytes than this commit gives"
 fi
-cp "$new"/* build/SHA256SUMS "$folder"
+cp -r "$new"/. build/SHA256SUMS "$folder"
 cat "$folder/SHA256SUMS"
