@@ -18,7 +18,7 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (101277, 82000),
+    "lines in src": (101264, 82000),
     "lines in libkvpager": (32415, 30500),
     "lines in test": (158316, 115000),
     "lines in test, python/tests and fuzz": (178715, 132000),

@@ -13,7 +13,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "tool/text.h"
 #include "tool/input/escape.h"
@@ -88,6 +87,7 @@ static void add_rounded(kvpi_figures *to, const char *key, double number)
 typedef struct verdict {
     const char *word;
     double ratio;
+    const char *meaning; /* of it, for people */
 } verdict;
 
 /* Of a policy that is not implemented, such as the optimum, nobody can have the hits: it is more
@@ -100,12 +100,12 @@ static verdict judge(const kvpi_mrc_report *report, const kvpi_mrc_point *point)
     double learned =
         point->learned_tokens == KVPI_MRC_NONE ? 0 : kvpi_mrc_ratio(report, point->learned_tokens);
     if (most < WORTH)
-        return (verdict){"sharing", most};
+        return (verdict){"sharing", most, "are hit even with unlimited memory"};
     if (most - lru < WORTH)
-        return (verdict){"enough", most - lru};
+        return (verdict){"enough", most - lru, "more are hit with unlimited memory"};
     if (learned - lru >= WORTH)
-        return (verdict){"policy", learned - lru};
-    return (verdict){"capacity", most - lru};
+        return (verdict){"policy", learned - lru, "more are hit with --policy learned"};
+    return (verdict){"capacity", most - lru, "more are hit with unlimited memory"};
 }
 
 static void add_verdict(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
@@ -311,16 +311,6 @@ static void print_points(const kvpi_mrc_report *report, FILE *file)
         fputs("  +- one standard error, of the sample\n", file);
 }
 
-static const struct {
-    const char *word;
-    const char *meaning; /* behind the points */
-} meanings[] = {
-    {"sharing", "are hit even with unlimited memory"},
-    {"enough", "more are hit with unlimited memory"},
-    {"policy", "more are hit with --policy learned"},
-    {"capacity", "more are hit with unlimited memory"},
-};
-
 static void print_verdicts(const kvpi_mrc_report *report, FILE *file)
 {
     fprintf(file,
@@ -328,11 +318,8 @@ static void print_verdicts(const kvpi_mrc_report *report, FILE *file)
             100 * WORTH);
     for (size_t i = 0; i < report->n_points; i++) {
         verdict found = judge(report, &report->points[i]);
-        size_t k = 0;
-        while (strcmp(meanings[k].word, found.word) != 0)
-            k++;
         fprintf(file, "%13s  %-8s  %5.2f %% %s\n", kvpi_text_count(report->points[i].blocks).of,
-                found.word, 100 * found.ratio, meanings[k].meaning);
+                found.word, 100 * found.ratio, found.meaning);
     }
 }
 
