@@ -43,7 +43,7 @@ static void keep_worst(kvpi_reasons *why, const kvpi_reasons_line *line)
     why->worst[at] = *line;
 }
 
-static void write_line(const kvpi_reasons *why, const kvpi_reasons_line *line)
+static void write_line(kvpi_reasons *why, const kvpi_reasons_line *line)
 {
     FILE *file = why->file;
     fprintf(file, "{\"line\": %" PRIu64 ", \"input_tokens\": %" PRIu32, line->line, line->n_tokens);
@@ -59,6 +59,8 @@ static void write_line(const kvpi_reasons *why, const kvpi_reasons_line *line)
     if (why->model != NULL)
         fprintf(file, ", \"again_seconds\": %.6f", line->again_ns / 1e9);
     fputs("}\n", file);
+    if (ferror(file) && why->error == 0)
+        why->error = errno; /* the replay goes on, and changes it */
 }
 
 void kvpi_reasons_add(kvpi_reasons *why, kvpi_reasons_line *line)
@@ -86,10 +88,10 @@ int kvpi_reasons_end(kvpi_reasons *why)
 {
     if (why->file == NULL)
         return TOOL_OK;
-    const bool wrong = ferror(why->file) != 0;
-    const int closed = fclose(why->file);
+    if (fclose(why->file) != 0 && why->error == 0)
+        why->error = errno;
     why->file = NULL;
-    return !wrong && closed == 0 ? TOOL_OK
-                                 : kvpi_tool_fail("replay", "writing --why %s failed: %s",
-                                                  why->path, strerror(errno));
+    return why->error == 0 ? TOOL_OK
+                           : kvpi_tool_fail("replay", "writing --why %s failed: %s", why->path,
+                                            strerror(why->error));
 }

@@ -52,6 +52,7 @@ typedef struct kvpi_reasons {
     const char *unit;             /* of times: "ms", or "requests" */
     const char *path;             /* of the lines; NULL: none are written */
     FILE *file;
+    int error; /* errno of the first write that failed; 0: none has */
 } kvpi_reasons;
 
 /* Begin, and open the file of lines if there is one.
