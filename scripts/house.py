@@ -18,10 +18,10 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (101264, 82000),
+    "lines in src": (101267, 82000),
     "lines in libkvpager": (32415, 30500),
-    "lines in test": (158316, 115000),
-    "lines in test, python/tests and fuzz": (178715, 132000),
+    "lines in test": (158336, 115000),
+    "lines in test, python/tests and fuzz": (178735, 132000),
     "exported functions": (297, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),

@@ -147,6 +147,18 @@ def without_states(folder):
         check("no state" in kept, kept)
 
 
+def on_the_host(folder):
+    """What left the device is on the host, which loses nothing; hits end for lack of a state."""
+    config, out = write_config(folder), os.path.join(folder, "why.jsonl")
+    path, _ = draw(folder, 2)
+    found = replay(path, "--model-config", config, "--trace-block", UNIT, "--blocks", 30,
+                   "--host-blocks", 4000, "--state-slots", 20, "--why", out)
+    add_up(read_lines(out), found["why"], found["hit_tokens"], "host")
+    check(found["evictions"] > 100 and found["host_evictions"] == 0, found["evictions"])
+    check(found["why"]["resident"]["tokens"] > 1000, found["why"])
+    check_equal(found["why"]["evicted"]["tokens"], 0)
+
+
 def refused(folder):
     path = tree_trace(folder, 1, 20)
     options = ["replay", "--sequential", "--trace-block", 16, "--blocks", 20, path, "--why"]
@@ -165,5 +177,6 @@ with directory() as made:
     one_by_one(made)
     under_load(made)
     without_states(made)
+    on_the_host(made)
     refused(made)
 finish()
