@@ -26,7 +26,7 @@ help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
 	@echo 'make lib        build the libraries only'
 	@echo 'make run        replay the bundled workload and print the report'
-	@echo 'make test       build and run the tests: 14 minutes on two cores, 0.8 GB'
+	@echo 'make test       build and run the tests: 6 minutes on two cores, 0.8 GB'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.9 GB);'
 	@echo '                make engines-bench: times to the first token, with more rounds'
