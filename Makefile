@@ -16,9 +16,9 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo serve-bench \
+.PHONY: release check lib run test adapters engines engines-bench calibrate llama serve serve-demo serve-bench \
         ggml ggml-bench bench install instructions ports wheels rust dist packages amalgamation reference pages asan \
-        tsan mutants fuzz coverage analyze long soak format lint house clean help setup setup-fuzz \
+        tsan mutants machine fuzz coverage analyze long soak format lint house clean help setup setup-fuzz \
         setup-coverage setup-analyze setup-instructions setup-ports setup-wheels setup-rust setup-packages \
         setup-serve
 
@@ -30,6 +30,8 @@ help:
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.9 GB);'
 	@echo '                make engines-bench: times to the first token, with more rounds'
+	@echo 'make calibrate  hits of kvpager replay beside those of a real vLLM and kvpager-serve: PASS, twice'
+	@echo '                or FAIL (downloads 0.9 GB; eight minutes)'
 	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
 	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 173 MB)'
 	@echo 'make serve      a real model behind an HTTP server and a page (downloads 164 MB); SERVE_ARGS'
@@ -37,7 +39,7 @@ help:
 	@echo 'make serve-bench it beside llama-server: minutes for each scene; BENCH_ARGS'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
-	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
+	@echo 'make instructions  count those of eleven operations; fails at 3 % over bench/instructions.txt'
 	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
 	@echo 'make rust       the Rust crates: tested and packaged in build/rust'
 	@echo 'make wheels     manylinux wheels for x86-64 and aarch64, and the sdist, each installed and tested;'
@@ -49,7 +51,8 @@ help:
 	@echo 'make pages      the commands that the pages for users show, from a clean clone of HEAD'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
-	@echo 'make mutants    plant defects one by one; the tests must catch each (PARTS=4: a quarter of'
+	@echo 'make machine    plant defects that a machine draws, all in one build; MACHINE_ARGS="--seed 2"'
+	@echo 'make mutants    plant defects one by one; the tests must catch each (PARTS=8: an eighth of'
 	@echo '                them, the next one with each commit)'
 	@echo 'make fuzz       FUZZ_TARGETS (all) under libFuzzer, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
 	@echo 'make coverage   which lines and branches the tests run; fails at one of src/core not listed'
@@ -102,6 +105,11 @@ engines: setup
 
 engines-bench: setup
 	@python/run_engines.sh build/engines --bench $(BENCH_ARGS) || [ $$? -eq 77 ]
+
+calibrate: build/release/build.ninja setup setup-serve
+	@$(BUILD) release --target kvpager_tool
+	@python/run_engines.sh build/engines --calibrate --kvpager "$(CURDIR)/build/release/kvpager" || [ $$? -eq 77 ]
+	@scripts/llama.sh build/llama calibrate || [ $$? -eq 77 ]
 
 # libggml-kvpager.so for one release of llama.cpp, with a real model. Where that cannot be
 # downloaded it prints the reason, and that is no failure.
@@ -179,6 +187,9 @@ tsan: build/tsan/build.ninja setup
 	@if setarch -R true 2>/dev/null; then setarch -R $(CTEST) --preset tsan; \
 	 else $(CTEST) --preset tsan; fi
 
+machine: setup setup-serve setup-analyze
+	@test/mutants/machine.sh build/machine --jobs $(JOBS) $(MACHINE_ARGS) || [ $$? -eq 77 ]
+
 mutants: setup setup-serve
 	@test/mutants/run.py --jobs $(JOBS) --parts $(PARTS)
 
@@ -213,6 +224,7 @@ long: check release
 soak: check release
 	@ctest --test-dir build/check --build-config soak -L 'soak|^long$$' --output-on-failure
 	@ctest --test-dir build/release --build-config soak -L soak --output-on-failure
+	@JUDGE_SEEDS=42 python/run_adapters.sh build/adapters -k test_vllm_groups || [ $$? -eq 77 ]
 
 lint: setup
 	@python3 scripts/lint.py

@@ -57,6 +57,7 @@ extern const group decode_evicted_group;
 extern const group fork_close_group;
 extern const group learned_group;
 extern const group sched_free_group;
+extern const group sched_grouped_group;
 extern const group sched_evicted_group;
 extern const group sched_reclaimed_group;
 extern const group follow_group;

@@ -8,17 +8,17 @@
 #include "bench.h"
 
 static const group *const groups[] = {
-    &long_prompts_group,   &evictions_group,    &decode_free_group,    &decode_evicted_group,
-    &fork_close_group,     &sched_free_group,   &sched_evicted_group,  &sched_reclaimed_group,
-    &follow_group,         &record_group,       &wire_group,           &memory_group,
-    &meta_group,           &swap_group,         &copy_64k_group,       &copy_1m_group,
-    &transfer_group,       &attn_f32_1t_group,  &attn_f32_2t_group,    &attn_f16_1t_group,
-    &attn_f16_2t_group,    &attn_bf16_1t_group, &attn_bf16_2t_group,   &attn_int8_1t_group,
-    &attn_int8_2t_group,   &attn_cascade_group, &attn_prefill_group,   &store_open_1m_group,
-    &attn_small_group,     &attn_latent_group,  &store_open_50k_group, &store_keys_group,
-    &store_64k_group,      &store_512k_group,   &store_2m_group,       &store_redis_512k_group,
-    &store_redis_2m_group, &store_miss_group,   &store_full_group,     &store_step_group,
-    &spill_long_group,     &learned_group,      &transfer_tcp_group,
+    &long_prompts_group,     &evictions_group,      &decode_free_group,   &decode_evicted_group,
+    &fork_close_group,       &sched_free_group,     &sched_grouped_group, &sched_evicted_group,
+    &sched_reclaimed_group,  &follow_group,         &record_group,        &wire_group,
+    &memory_group,           &meta_group,           &swap_group,          &copy_64k_group,
+    &copy_1m_group,          &transfer_group,       &attn_f32_1t_group,   &attn_f32_2t_group,
+    &attn_f16_1t_group,      &attn_f16_2t_group,    &attn_bf16_1t_group,  &attn_bf16_2t_group,
+    &attn_int8_1t_group,     &attn_int8_2t_group,   &attn_cascade_group,  &attn_prefill_group,
+    &store_open_1m_group,    &attn_small_group,     &attn_latent_group,   &store_open_50k_group,
+    &store_keys_group,       &store_64k_group,      &store_512k_group,    &store_2m_group,
+    &store_redis_512k_group, &store_redis_2m_group, &store_miss_group,    &store_full_group,
+    &store_step_group,       &spill_long_group,     &learned_group,       &transfer_tcp_group,
 };
 
 enum { N_GROUPS = sizeof groups / sizeof *groups };

@@ -45,7 +45,7 @@ static void create_grouped(meta_state *s, kvp_ns *ns)
     config.max_seq_tokens = 4096;
     config.max_tree_tokens = NODES;
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){4, 512};
+    config.groups[1] = (kvp_group){4, 512, 0};
     REQUIRE_OK(kvp_cache_create(&config, NULL, 0, &s->grouped));
     REQUIRE_OK(kvp_ns_open(s->grouped, "bench", 5, ns));
 }

@@ -20,7 +20,8 @@ typedef struct sched_state {
     kvp_sched *sched;
     bool evicting;
     bool reclaims;
-    uint32_t grown; /* tokens since the start, of every request */
+    uint32_t n_groups; /* of layers */
+    uint32_t grown;    /* tokens since the start, of every request */
     uint64_t random;
     int32_t tokens[STEPS][REQUESTS];
 } sched_state;
@@ -74,10 +75,11 @@ static void create_sched(sched_state *s)
     start_all(s);
 }
 
-static sched_state *create(const bench_options *options, bool evicting, bool reclaims)
+static sched_state *create(world *w, uint32_t n_groups, bool evicting, bool reclaims)
 {
     sched_state *s = allocate(sizeof *s);
-    s->w = world_create(options, REQUESTS, MAX_TOKENS, NULL);
+    s->w = w;
+    s->n_groups = n_groups;
     s->evicting = evicting;
     s->reclaims = reclaims;
     if (evicting)
@@ -88,17 +90,22 @@ static sched_state *create(const bench_options *options, bool evicting, bool rec
 
 static void *set_up_free(const bench_options *options)
 {
-    return create(options, false, false);
+    return create(world_create(options, REQUESTS, MAX_TOKENS, NULL), 1, false, false);
+}
+
+static void *set_up_grouped(const bench_options *options)
+{
+    return create(world_create_grouped(options, REQUESTS, MAX_TOKENS), 3, false, false);
 }
 
 static void *set_up_evicted(const bench_options *options)
 {
-    return create(options, true, false);
+    return create(world_create(options, REQUESTS, MAX_TOKENS, NULL), 1, true, false);
 }
 
 static void *set_up_reclaimed(const bench_options *options)
 {
-    return create(options, true, true);
+    return create(world_create(options, REQUESTS, MAX_TOKENS, NULL), 1, true, true);
 }
 
 static void tear_down(void *state)
@@ -113,9 +120,10 @@ static void tear_down(void *state)
  * blocks run low. */
 static void prepare(sched_state *s)
 {
-    const uint32_t room = s->w->n_blocks / REQUESTS * BLOCK_TOKENS - START_TOKENS - BLOCK_TOKENS;
+    const uint32_t room =
+        s->w->n_blocks / s->n_groups / REQUESTS * BLOCK_TOKENS - START_TOKENS - BLOCK_TOKENS;
     bool too_long = s->grown + 2 * STEPS + 2 > (room < NEW_TOKENS ? room : NEW_TOKENS);
-    if (too_long || (!s->evicting && world_stats(s->w).free_blocks < REQUESTS)) {
+    if (too_long || (!s->evicting && world_stats(s->w).free_blocks < REQUESTS * s->n_groups)) {
         kvp_sched_destroy(s->sched);
         if (!s->evicting)
             REQUIRE_OK(kvp_cache_reset(s->w->cache));
@@ -135,8 +143,10 @@ static void take_steps(sched_state *s, double ns[STEPS])
     for (uint32_t i = 0; i < STEPS; i++)
         ns[i] = (double)step(s, s->tokens[i]);
     kvp_stats after = world_stats(s->w);
-    REQUIRE(after.taken_blocks - before.taken_blocks == REQUESTS * STEPS / BLOCK_TOKENS);
-    REQUIRE(after.sealed_units - before.sealed_units == REQUESTS * STEPS / BLOCK_TOKENS);
+    REQUIRE(after.taken_blocks - before.taken_blocks ==
+            REQUESTS * STEPS / BLOCK_TOKENS * s->n_groups);
+    REQUIRE(after.sealed_units - before.sealed_units ==
+            REQUESTS * STEPS / BLOCK_TOKENS * s->n_groups);
     REQUIRE(after.evicted_blocks - before.evicted_blocks ==
             (s->evicting ? REQUESTS * STEPS / BLOCK_TOKENS : 0));
     s->grown += STEPS;
@@ -167,6 +177,11 @@ static const measurement free_measurements[] = {
      "a step with its finish, per running sequence, extend and commit included"},
 };
 
+static const measurement grouped_measurements[] = {
+    {"sched_step_1024_groups", "ns", 64, 101, sched_step, NULL,
+     "the same with three layer groups, two of which are windows; aim: 12 ns a group more"},
+};
+
 static const measurement evicted_measurements[] = {
     {"sched_step_1024_evicted", "ns", 40, 101, sched_step, NULL,
      "the same, every block taken by eviction"},
@@ -180,5 +195,6 @@ static const measurement reclaimed_measurements[] = {
 };
 
 const group sched_free_group = {free_measurements, 1, set_up_free, tear_down};
+const group sched_grouped_group = {grouped_measurements, 1, set_up_grouped, tear_down};
 const group sched_evicted_group = {evicted_measurements, 2, set_up_evicted, tear_down};
 const group sched_reclaimed_group = {reclaimed_measurements, 1, set_up_reclaimed, tear_down};

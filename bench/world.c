@@ -22,20 +22,22 @@ static void *map_arena(size_t n_bytes)
     return arena;
 }
 
-static world *create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
-                     const kvp_sink *sink, uint32_t quotas, uint32_t policy)
+static kvp_config plain(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens)
 {
-    world *w = allocate(sizeof *w);
     kvp_config config;
     kvp_config_init(&config);
-    w->n_blocks = options->quick ? QUICK_POOL_BLOCKS : POOL_BLOCKS;
-    w->max_seq_tokens = max_seq_tokens;
     config.block_tokens = BLOCK_TOKENS;
-    config.n_blocks = w->n_blocks + 1;
+    config.n_blocks = (options->quick ? QUICK_POOL_BLOCKS : POOL_BLOCKS) + 1;
     config.max_seqs = max_seqs;
     config.max_seq_tokens = max_seq_tokens;
-    config.quotas = quotas;
-    config.policy = policy;
+    return config;
+}
+
+static world *create(kvp_config config, const kvp_sink *sink)
+{
+    world *w = allocate(sizeof *w);
+    w->n_blocks = config.n_blocks - 1;
+    w->max_seq_tokens = config.max_seq_tokens;
     REQUIRE_OK(kvp_cache_bytes(&config, &w->arena_bytes));
     w->arena_bytes = (w->arena_bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     w->arena = map_arena(w->arena_bytes);
@@ -51,19 +53,34 @@ static world *create(const bench_options *options, uint32_t max_seqs, uint32_t m
 world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
                     const kvp_sink *sink)
 {
-    return create(options, max_seqs, max_seq_tokens, sink, 0, KVP_POLICY_LRU);
+    return create(plain(options, max_seqs, max_seq_tokens), sink);
 }
 
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens)
 {
-    return create(options, max_seqs, max_seq_tokens, NULL, 1, KVP_POLICY_LRU);
+    kvp_config config = plain(options, max_seqs, max_seq_tokens);
+    config.quotas = 1;
+    return create(config, NULL);
+}
+
+world *world_create_grouped(const bench_options *options, uint32_t max_seqs,
+                            uint32_t max_seq_tokens)
+{
+    kvp_config config = plain(options, max_seqs, max_seq_tokens);
+    config.n_groups = 3;
+    config.groups[1].recent_tokens = 128;
+    config.groups[2].recent_tokens = 1024;
+    config.n_blocks = 3 * (config.n_blocks - 1) + 1;
+    return create(config, NULL);
 }
 
 world *world_create_learning(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens)
 {
-    return create(options, max_seqs, max_seq_tokens, NULL, 0, KVP_POLICY_LEARNED);
+    kvp_config config = plain(options, max_seqs, max_seq_tokens);
+    config.policy = KVP_POLICY_LEARNED;
+    return create(config, NULL);
 }
 
 void world_destroy(world *w)

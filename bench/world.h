@@ -25,6 +25,11 @@ world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t ma
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens);
 
+/* The same with two more layer groups, which attend to the last 128 and 1,024 tokens, and with
+ * three times as many blocks. */
+world *world_create_grouped(const bench_options *options, uint32_t max_seqs,
+                            uint32_t max_seq_tokens);
+
 /* The same with the learned policy. */
 world *world_create_learning(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens);

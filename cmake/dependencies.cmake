@@ -80,6 +80,7 @@ if(KVP_BUILD_TOOL OR KVP_BUILD_TESTS OR KVP_BUILD_FUZZ OR KVP_BUILD_BENCH)
   kvp_require_module(KVP_JANSSON jansson "the kvpager command reads JSON with it" libjansson-dev)
   kvp_find_module(KVP_ZLIB zlib)
   kvp_find_module(KVP_ZSTD libzstd)
+  kvp_find_module(KVP_EVENT libevent)
 endif()
 
 if(KVP_BUILD_TESTS)

@@ -3,15 +3,18 @@
 #
 # libkvpager is what an engine embeds: the cache, hashes, metadata, snapshots, events, the recorder of
 # operation logs, which are always there, and the rooms of the wing core. libkvpager_data, the wing data,
-# is there if one of its rooms is; it uses what libkvpager's headers say. libkvpager_store is the third.
+# is there if one of its rooms is; it uses what libkvpager's headers say. libkvpager_store is the third,
+# libkvpager_zmq the fourth.
 
 set(folders_core core sched oplog)
 set(folders_data memory attention transfer wire)
 set(folders_store store spill)
+set(folders_zmq publish)
 set(headers_core all.h cache.h config.h drop.h events.h hash.h inspect.h kvpager.h lend.h meta.h policy.h
-                 quotas.h recording.h recover.h seed.h snapshot.h states.h stats.h steps.h swap.h trees.h
+                 quotas.h reasons.h recording.h recover.h seed.h snapshot.h states.h stats.h steps.h swap.h trees.h
                  types.h windows.h)
 set(headers_store identity.h spill.h store.h) # cmake/store.cmake installs them
+set(headers_zmq publish.h) # cmake/zmq.cmake
 
 # For each switch: its wing, what else it needs, its sources (globs below src), its public headers (below
 # include/kvpager), and the beginnings of the paths by which other files include it.
@@ -94,7 +97,7 @@ endfunction()
 # kvp_list_headers(out): the public headers of what is built, of libkvpager and libkvpager_data.
 function(kvp_list_headers out)
   set(names ${headers_core})
-  set(known ${headers_core} ${headers_store})
+  set(known ${headers_core} ${headers_store} ${headers_zmq})
   foreach(switch ${KVP_SWITCHES})
     list(APPEND known ${headers_${switch}})
     if(KVP_${switch})

@@ -106,8 +106,8 @@ kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES
     EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::store ALIAS kvpager_store)
-kvp_add_store_command(cmd_store.c store/attach.c store/bench.c store/loading.c store/modelled.c
-                      store/replay_report.c store/store_report.c)
+kvp_add_store_command(cmd_store.c store/attach.c store/bench.c store/known.c store/loading.c
+                      store/modelled.c store/replay_report.c store/store_report.c)
 if(TARGET kvpager_tool)
   target_link_libraries(kvpager_tool PRIVATE kvpager_store_static)
 endif()

@@ -45,7 +45,7 @@ int main(void)
     config.block_tokens = S;
     config.n_blocks = 24;
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){.sink_tokens = SINKS, .recent_tokens = RECENT};
+    config.groups[1] = (kvp_group){.sink_tokens = SINKS, .recent_tokens = RECENT};
 
     int32_t tokens[PROMPT];
     for (int i = 0; i < PROMPT; i++)

@@ -143,11 +143,15 @@ static const struct field cache_fields[] = {
     FIELD(kvp_config, groups[0].recent_tokens),
     FIELD(kvp_config, groups[1].sink_tokens),
     FIELD(kvp_config, groups[1].recent_tokens),
+    FIELD(kvp_config, groups[0].block_tokens),
+    FIELD(kvp_config, groups[1].block_tokens),
+    FIELD(kvp_config, groups[7].block_tokens),
     FIELD(kvp_config, groups[7].sink_tokens),
     FIELD(kvp_config, groups[7].recent_tokens),
     FIELD(kvp_config, watermark),
     FIELD(kvp_config, struct_size),
     FIELD(kvp_config, policy),
+    FIELD(kvp_config, retain_tokens),
 };
 
 static int is_within(uint64_t value, uint64_t least, uint64_t most)
@@ -159,13 +163,31 @@ static int is_within(uint64_t value, uint64_t least, uint64_t most)
 static int windows_are_right(const kvp_config *c)
 {
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
-        const kvp_window *w = &c->groups[g];
+        const kvp_group *w = &c->groups[g];
         if (w->sink_tokens > 0 && w->recent_tokens == 0)
             return 0;
-        if (g >= c->n_groups && w->recent_tokens > 0)
+        if (g >= c->n_groups && (w->recent_tokens > 0 || w->block_tokens > 0))
             return 0;
     }
     return is_within(c->n_groups, 1, KVP_GROUPS_MAX);
+}
+
+/* S of a group. */
+static uint32_t size_of(const kvp_config *c, uint32_t g)
+{
+    return c->groups[g].block_tokens == 0 ? c->block_tokens : c->groups[g].block_tokens;
+}
+
+/* Blocks of whole units; and the pools have fewer than 2^32 - 1 of those. */
+static int sizes_are_right(const kvp_config *c, uint32_t unit)
+{
+    const uint64_t n_blocks = (uint64_t)c->n_blocks + c->host_blocks;
+    for (uint32_t g = 0; g < c->n_groups; g++) {
+        const uint32_t S = size_of(c, g);
+        if (S > KVP_BLOCK_TOKENS_MAX || S % unit != 0 || n_blocks * (S / unit) >= UINT32_MAX)
+            return 0;
+    }
+    return 1;
 }
 
 /* The learned policy is for one group that keeps all, for KVP_ADOPT, and without quotas. */
@@ -173,13 +195,13 @@ static int policy_is_right(const kvp_config *c)
 {
     return c->policy == KVP_POLICY_LRU ||
            (c->policy == KVP_POLICY_LEARNED && c->n_groups == 1 && c->quotas == 0 &&
-            c->groups[0].recent_tokens == 0 && c->commit_policy == KVP_ADOPT);
+            c->groups[0].recent_tokens == 0 && size_of(c, 0) == c->block_tokens &&
+            c->commit_policy == KVP_ADOPT);
 }
 
 /* The ranges of cache.h, field by field. */
 static int cache_is_right(const kvp_config *c)
 {
-    const uint64_t n_blocks = (uint64_t)c->n_blocks + c->host_blocks;
     const uint32_t unit = c->unit_tokens == 0 ? c->block_tokens : c->unit_tokens;
     return is_within(c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) && unit <= c->block_tokens &&
            c->block_tokens % unit == 0 && is_within(c->n_blocks, 2, INT32_MAX) &&
@@ -193,18 +215,22 @@ static int cache_is_right(const kvp_config *c)
            (c->host_blocks == 0 || is_within(c->host_blocks, 2, INT32_MAX)) &&
            c->keep_evicted <= 1 && c->quotas <= 1 && c->steps <= KVP_STEPS_OVERLAPPED &&
            is_within(c->max_steps_out, 1, 64) && c->max_tree_tokens <= KVP_TREE_TOKENS_MAX &&
-           windows_are_right(c) && policy_is_right(c) &&
-           n_blocks * (c->block_tokens / unit) < UINT32_MAX;
+           (c->retain_tokens == KVP_RETAIN_PROMPTS ||
+            (c->retain_tokens <= INT32_MAX && c->retain_tokens % unit == 0)) &&
+           windows_are_right(c) && policy_is_right(c) && sizes_are_right(c, unit);
 }
 
 /* What the header says that the arena holds at least: rows, trees' tokens left out. */
 static double least_bytes(const kvp_config *c)
 {
-    const double row = (double)kvp_blocks_for_tokens(c->block_tokens, c->max_seq_tokens);
     const double n_blocks = (double)c->n_blocks + c->host_blocks;
-    const double tokens =
-        c->n_nodes == 0 && c->prefix_cache ? n_blocks * c->block_tokens : n_blocks;
-    return 4 * (c->max_seqs * row * c->n_groups + tokens) + 4.0 * c->n_uncached_tokens;
+    double rows = 0, S = 1;
+    for (uint32_t g = 0; g < c->n_groups; g++) {
+        rows += (double)kvp_blocks_for_tokens(size_of(c, g), c->max_seq_tokens);
+        S = size_of(c, g) > S ? size_of(c, g) : S;
+    }
+    const double tokens = c->n_nodes == 0 && c->prefix_cache ? n_blocks * S : n_blocks;
+    return 4 * (c->max_seqs * rows + tokens) + 4.0 * c->n_uncached_tokens;
 }
 
 static kvp_config small_cache(void)
@@ -374,13 +400,14 @@ static void run_sched(kvp_cache *cache, struct input *in)
 /* ----------------------------------------------------------------------------- worker messages */
 
 static const struct field wire_fields[] = {
-    FIELD(kvp_wire_config, block_tokens),   FIELD(kvp_wire_config, n_blocks),
-    FIELD(kvp_wire_config, host_blocks),    FIELD(kvp_wire_config, max_seqs),
-    FIELD(kvp_wire_config, max_row_blocks), FIELD(kvp_wire_config, max_step_tokens),
-    FIELD(kvp_wire_config, max_copies),     FIELD(kvp_wire_config, epoch),
-    FIELD(kvp_wire_config, n_groups),       FIELD(kvp_wire_config, max_tree_tokens),
-    FIELD(kvp_wire_config, max_moves),      FIELD(kvp_wire_config, struct_size),
-    FIELD(kvp_wire_config, state_slots),    FIELD(kvp_wire_config, host_state_slots),
+    FIELD(kvp_wire_config, block_tokens),    FIELD(kvp_wire_config, n_blocks),
+    FIELD(kvp_wire_config, host_blocks),     FIELD(kvp_wire_config, max_seqs),
+    FIELD(kvp_wire_config, max_row_blocks),  FIELD(kvp_wire_config, max_step_tokens),
+    FIELD(kvp_wire_config, max_copies),      FIELD(kvp_wire_config, epoch),
+    FIELD(kvp_wire_config, n_groups),        FIELD(kvp_wire_config, max_tree_tokens),
+    FIELD(kvp_wire_config, max_moves),       FIELD(kvp_wire_config, struct_size),
+    FIELD(kvp_wire_config, state_slots),     FIELD(kvp_wire_config, host_state_slots),
+    FIELD(kvp_wire_config, group_tokens[0]), FIELD(kvp_wire_config, group_tokens[7]),
 };
 
 /* A message of no sequences goes from the one to the other. */

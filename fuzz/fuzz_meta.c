@@ -371,8 +371,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.max_seq_tokens = MAX_TOKENS + 16;
     config.max_tree_tokens = 2 * MAX_TREE;
     config.n_groups = 1 + next(&in) % 3;
-    for (uint32_t g = 0; g < config.n_groups; g++)
-        config.groups[g] = next_window(&in);
+    for (uint32_t g = 0; g < config.n_groups; g++) {
+        const kvp_window window = next_window(&in);
+        config.groups[g] = (kvp_group){window.sink_tokens, window.recent_tokens, 0};
+    }
     require(kvp_cache_create(&config, NULL, 0, &cache) == KVP_OK);
     require(kvp_ns_open(cache, "fuzz", 4, &ns) == KVP_OK);
     const uint32_t n_seqs = make_seqs(cache, ns, &in, seqs);

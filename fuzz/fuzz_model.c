@@ -65,14 +65,14 @@ static void check_weights(const kvpi_model *model, kvpi_dtype dtype)
 
 static void check_size(const kvpi_size *size, const kvpi_size_options *options)
 {
-    const uint64_t pool_bytes = size->pool_token_bytes * options->block_tokens;
+    const uint64_t pool_bytes = size->pool_block_bytes;
     uint64_t bytes = 0, blocks = 0, n_rows = 0;
     for (uint32_t g = 0; g < size->n_groups; g++) {
         const kvpi_size_group *group = &size->groups[g];
-        require(group->token_bytes > 0 &&
-                group->block_bytes / group->token_bytes == options->block_tokens);
+        require(group->block_tokens > 0 && group->block_tokens % options->block_tokens == 0);
+        require(group->block_bytes > 0 && group->block_bytes % group->span_bytes == 0);
         require(group->sequence_blocks >= 1);
-        require(group->n_rows * size->pool_token_bytes >= group->token_bytes);
+        require(group->n_rows * pool_bytes >= group->block_bytes);
         bytes += group->blocks * group->block_bytes;
         blocks += group->blocks * group->n_rows;
         n_rows += group->n_rows;
@@ -121,6 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(error.text[0] != '\0' && strchr(error.text, '\n') == NULL);
     } else {
         check_shape(&model);
+        if (options.block_tokens % kvpi_models_longest_entry(&model) != 0)
+            options.block_tokens = kvpi_models_longest_entry(&model);
         if (model.unknown[0] == '\0')
             check_weights(&model, options.weights_dtype);
         else

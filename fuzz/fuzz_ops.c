@@ -104,7 +104,8 @@ static void take_groups(struct session *s, kvp_config *config)
     config->max_tree_tokens = (bits & 3) != 0 ? 1 + take(s, 24) : 0;
     config->n_groups = (bits & 4) != 0 ? 1 + take(s, 4) : 1;
     for (uint32_t i = 0; i < config->n_groups && (bits & 12) != 0; i++) {
-        config->groups[i] = take_window(s);
+        const kvp_window window = take_window(s);
+        config->groups[i] = (kvp_group){window.sink_tokens, window.recent_tokens, 0};
         if (config->groups[i].recent_tokens == 0)
             config->groups[i].sink_tokens = 0;
     }

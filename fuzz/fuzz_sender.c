@@ -74,8 +74,9 @@ static void begin(struct session *s)
         config.state_slots = 12;
         config.host_state_slots = config.host_blocks > 0 ? 12 : 0;
     }
+    const uint32_t U = config.unit_tokens > 0 ? config.unit_tokens : S;
     for (uint32_t g = 1; g < config.n_groups; g++)
-        config.groups[g] = (kvp_window){take(s, 6), 1 + take(s, 12)};
+        config.groups[g] = (kvp_group){take(s, 6), 1 + take(s, 12), U * (1 + take(s, 5))};
     require(kvp_cache_create(&config, NULL, 0, &s->cache) == KVP_OK);
     require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
     require(kvp_wire_config_of(s->cache, &s->config) == KVP_OK);
@@ -327,7 +328,9 @@ static void compare(const struct session *s, const kvp_wire_item *item)
     for (uint32_t g = 0; g < s->config.n_groups; g++) {
         const int32_t *row;
         uint32_t n;
-        require(kvp_seq_row(s->cache, item->seq, g, &row, &n) == KVP_OK && n == told.n_blocks);
+        require(kvp_seq_row(s->cache, item->seq, g, &row, &n) == KVP_OK);
+        const uint32_t block_tokens = s->config.group_tokens[g] > 0 ? s->config.group_tokens[g] : S;
+        require(n == kvp_blocks_for_tokens(block_tokens, told.row_tokens));
         require(memcmp(row, told.row + (size_t)g * s->config.max_row_blocks, n * sizeof *row) == 0);
     }
 }

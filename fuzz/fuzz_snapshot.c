@@ -93,7 +93,7 @@ static kvp_cache *create(int fewer)
     config.max_namespaces = 4;
     config.max_unit_keys = 1;
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){2, 9};
+    config.groups[1] = (kvp_group){2, 9, 0};
     require(kvp_cache_create(&config, NULL, 0, &cache) == KVP_OK);
     return cache;
 }
@@ -121,7 +121,8 @@ static void put_config(maker *m, int with_kv)
                               .saved_blocks = 30,
                               .saved_units = 50,
                               .model_bytes = 3};
-    info.groups[1] = (kvp_window){2, 9};
+    info.groups[0] = (kvp_group){0, 0, 4};
+    info.groups[1] = (kvp_group){2, 9, 4};
     memcpy(info.model, "toy", 3);
     struct kvpi_snap_bytes b = kvpi_snap_begin(&m->writer);
     kvpi_snap_put_config(&b, &info);

@@ -295,13 +295,6 @@ static void read_ticket(struct world *w, const uint8_t *bytes, size_t n)
     }
 }
 
-/* The version of the world's messages; the other one with bit 7. */
-static uint32_t version_of(const struct world *w, uint8_t how)
-{
-    const int has_states = w->a.memories[1] != NULL;
-    return has_states == (how < 0x80) ? KVPI_TRANSFER_VERSION_STATES : KVPI_TRANSFER_VERSION;
-}
-
 /* A message with a body of any bytes, or a right one that is changed in a byte. */
 static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out)
 {
@@ -312,11 +305,8 @@ static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out
     n = KVPI_TRANSFER_HEAD_BYTES + (n > 0 ? n - 1 : 0);
     w->is_forged = 1;
     kvpi_transfer_seal(out, n,
-                       &(struct kvpi_transfer_head){.version = version_of(w, bytes[0]),
-                                                    .kind = bytes[0] % 8,
-                                                    .part = PART,
-                                                    .epoch = EPOCH,
-                                                    .id = w->id_b});
+                       &(struct kvpi_transfer_head){
+                           .kind = bytes[0] % 8, .part = PART, .epoch = EPOCH, .id = w->id_b});
     return n;
 }
 
@@ -332,8 +322,7 @@ static size_t change(struct world *w, const uint8_t *bytes, size_t n, uint8_t *o
     if (n > 4 && at >= KVPI_TRANSFER_HEAD_BYTES) { /* the body's checksum is made right */
         kvpi_transfer_seal(
             out, length,
-            &(struct kvpi_transfer_head){.version = version_of(w, n > 5 ? bytes[4] : 0),
-                                         .kind = w->right[which][KVPI_TRANSFER_AT_KIND],
+            &(struct kvpi_transfer_head){.kind = w->right[which][KVPI_TRANSFER_AT_KIND],
                                          .part = PART,
                                          .epoch = EPOCH,
                                          .id = w->id_b});
@@ -349,12 +338,10 @@ static size_t change_ticket(const struct world *w, const uint8_t *bytes, size_t 
     memcpy(out, w->ticket, w->n_ticket);
     for (size_t i = 0; i + 1 < n; i += 2)
         out[KVPI_TRANSFER_HEAD_BYTES + bytes[i] % room] = bytes[i + 1];
-    kvpi_transfer_seal(out, w->n_ticket,
-                       &(struct kvpi_transfer_head){.version = version_of(w, n > 2 ? bytes[0] : 0),
-                                                    .kind = KVPI_TRANSFER_TICKET,
-                                                    .part = PART,
-                                                    .epoch = EPOCH,
-                                                    .id = w->id_b});
+    kvpi_transfer_seal(
+        out, w->n_ticket,
+        &(struct kvpi_transfer_head){
+            .kind = KVPI_TRANSFER_TICKET, .part = PART, .epoch = EPOCH, .id = w->id_b});
     return w->n_ticket;
 }
 

@@ -31,6 +31,24 @@ static void check_write_slots(const kvp_wire_seq *seq, const kvp_wire_config *co
             (uint32_t)seq->write_slots[seq->n_write_slots - 1] == seq->write_slot);
 }
 
+static uint32_t block_tokens(const kvp_wire_config *config, uint32_t group)
+{
+    return config->group_tokens[group] > 0 ? config->group_tokens[group] : config->block_tokens;
+}
+
+static void check_rows(const kvp_wire_seq *seq, const kvp_wire_config *config)
+{
+    require(seq->row_tokens >= (uint64_t)seq->n_tokens + seq->tree_tokens);
+    for (uint32_t group = 0; group < config->n_groups; group++) {
+        const uint64_t n = kvp_blocks_for_tokens(block_tokens(config, group), seq->row_tokens);
+        const int32_t *row = seq->row + (size_t)group * config->max_row_blocks;
+        require(n <= config->max_row_blocks && (group > 0 || n == seq->n_blocks));
+        for (uint32_t i = 0; i < n; i++)
+            require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
+        require(seq->windows[group].recent_tokens > 0 || seq->windows[group].sink_tokens == 0);
+    }
+}
+
 static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
 {
     kvp_wire_mirror_state state;
@@ -42,15 +60,7 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
         n_seqs += seq.status != 0;
         require(seq.status != 0 || (seq.n_tokens == 0 && seq.n_blocks == 0));
         require(seq.known_tokens <= seq.n_tokens && seq.computed_tokens <= seq.n_tokens);
-        require(seq.n_blocks <= config->max_row_blocks);
-        require((uint64_t)seq.n_blocks * config->block_tokens >=
-                (uint64_t)seq.n_tokens + seq.tree_tokens);
-        for (uint32_t group = 0; group < config->n_groups; group++) {
-            const int32_t *row = seq.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = 0; i < seq.n_blocks; i++)
-                require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
-            require(seq.windows[group].recent_tokens > 0 || seq.windows[group].sink_tokens == 0);
-        }
+        check_rows(&seq, config);
         require(seq.read_slot == 0 || seq.read_slot < config->state_slots);
         require(seq.write_slot == 0 || seq.write_slot < config->state_slots);
         require(seq.write_slot != 0 || seq.step_tokens == 0 || config->state_slots == 0);
@@ -75,12 +85,15 @@ static void check_news(const kvp_wire_news *news, const kvp_wire_config *config)
         require(copy->group <= config->n_groups && copy->src_tier <= 1 && copy->dst_tier <= 1);
         require(copy->src_block >= 0 && (uint32_t)copy->src_block < n_ids[copy->src_tier] &&
                 copy->dst_block >= 0 && (uint32_t)copy->dst_block < n_ids[copy->dst_tier]);
-        require(copy->n_tokens >= 1 && copy->n_tokens <= (of_state ? 1 : config->block_tokens));
+        require(copy->n_tokens >= 1 &&
+                copy->n_tokens <= (of_state ? 1 : block_tokens(config, copy->group)));
     }
-    const int64_t n_slots = (int64_t)config->n_blocks * config->block_tokens;
-    for (uint32_t i = 0; i < news->n_moves * config->n_groups; i++)
-        require(news->moves[i].src >= 0 && news->moves[i].src < n_slots &&
-                news->moves[i].dst >= 0 && news->moves[i].dst < n_slots);
+    for (uint32_t i = 0; i < news->n_moves * config->n_groups; i++) {
+        const int64_t S = block_tokens(config, i / news->n_moves);
+        const kvp_slot_move *move = &news->moves[i];
+        require(move->src >= S && move->src < S * config->n_blocks && move->dst >= S &&
+                move->dst < S * config->n_blocks);
+    }
     for (uint32_t i = 0; i < news->n_items; i++) {
         require(i == 0 || news->items[i].worker_id > news->items[i - 1].worker_id);
         for (uint32_t k = 0; k < news->items[i].n_values; k++)
@@ -106,6 +119,9 @@ static void give(kvp_wire_mirror *mirror, const kvp_wire_config *config, const u
     free(exact);
 }
 
+/* Blocks of 4, 6 and 2 tokens; 4 alone would be another form of one size. */
+static const uint8_t sizes[] = {4, 6, 2};
+
 /* The mirror's next message with this body; an odd first byte makes it a full one, the next two
  * bits are its parts. */
 static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
@@ -113,28 +129,33 @@ static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
 {
     kvp_wire_mirror_state state;
     int full = n_body > 0 && (body[0] & 1) != 0;
-    size_t n_bytes = KVP_WIRE_HEAD_BYTES + (n_body > 0 ? n_body - 1 : 0);
+    const int has_sizes = config->group_tokens[1] > 0;
+    const size_t at = KVP_WIRE_HEAD_BYTES + (has_sizes ? sizeof sizes : 0);
+    const size_t n_bytes = at + (n_body > 0 ? n_body - 1 : 0);
     require(kvp_wire_mirror_info_get(mirror, &state) == KVP_OK);
     full |= state.epoch == 0;
     memset(message, 0, KVP_WIRE_HEAD_BYTES);
-    memcpy(message, "kvpw", 4);
+    memcpy(message, KVPI_WIRE_MAGIC, 4);
     message[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
     message[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
     message[KVPI_WIRE_AT_GROUPS] = (uint8_t)config->n_groups;
-    message[KVPI_WIRE_AT_PARTS] = n_body > 0 ? body[0] >> 1 & 3 : 0;
+    message[KVPI_WIRE_AT_PARTS] =
+        (uint8_t)((n_body > 0 ? body[0] >> 1 & 3 : 0) | (has_sizes ? KVPI_WIRE_SIZES : 0));
     kvpi_bytes_store(message + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
-    kvpi_bytes_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, config->block_tokens, 4);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, has_sizes ? 2 : config->block_tokens, 4);
+    if (has_sizes)
+        memcpy(message + KVP_WIRE_HEAD_BYTES, sizes, sizeof sizes);
     kvpi_bytes_store(message + KVPI_WIRE_AT_EPOCH, state.epoch ? state.epoch : 1, 8);
     kvpi_bytes_store(message + KVPI_WIRE_AT_NUMBER, state.number + 1, 8);
     if (n_body > 1)
-        memcpy(message + KVP_WIRE_HEAD_BYTES, body + 1, n_body - 1);
+        memcpy(message + at, body + 1, n_body - 1);
     kvpi_bytes_store(message + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(message, n_bytes), 8);
     return n_bytes;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t message[KVP_WIRE_HEAD_BYTES + MAX_PIECE];
+    uint8_t message[KVP_WIRE_HEAD_BYTES + sizeof sizes + MAX_PIECE];
     kvp_wire_config config;
     kvp_wire_mirror *mirror;
     if (size == 0)
@@ -153,6 +174,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         config.host_blocks = 121;
         config.state_slots = 30;
         config.host_state_slots = 28;
+    }
+    if ((data[0] & 77) == 69) { /* three groups, blocks of 4, long rows, few values */
+        config.group_tokens[1] = sizes[1];
+        config.group_tokens[2] = sizes[2];
+        config.max_row_blocks = 48;
+        config.max_step_tokens = 1152;
     }
     require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
     for (size_t at = 1; size - at >= 2;) {

@@ -100,7 +100,7 @@ static void draw_groups(struct session *s)
 {
     s->cache_config.n_groups = 1 + take(s, MAX_GROUPS);
     for (uint32_t g = 0; g < s->cache_config.n_groups; g++) {
-        kvp_window *window = &s->cache_config.groups[g];
+        kvp_group *window = &s->cache_config.groups[g];
         window->recent_tokens = take(s, 3) == 0 ? 0 : 1 + take(s, MAX_PROMPT);
         window->sink_tokens = window->recent_tokens == 0 || take(s, 2) ? 0 : take(s, 9) - 1;
     }

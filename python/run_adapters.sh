@@ -19,7 +19,7 @@ need_kib=$((6 << 20))
 
 torch="torch==2.13.0+cpu"
 engines="vllm==0.33.0 nano-vllm-fork==20260210 ai-dynamo-runtime==1.6.1"
-packages="numpy cffi pytest hypothesis transformers==5.16.1"
+packages="numpy cffi pytest hypothesis msgpack transformers==5.16.1"
 # What vLLM's scheduler imports of all that vLLM wants: no CUDA, no server.
 packages="$packages psutil pyzmq urllib3 msgspec cbor2 aiohttp requests openai-harmony openai"
 packages="$packages pillow pybase64 cachetools cloudpickle uvloop py-cpuinfo xgrammar fastapi"
@@ -56,4 +56,4 @@ fi
 install --force-reinstall --no-deps -C cmake.define.KVP_LTO=OFF "$here"
 cd "$build" # what is imported must be what was installed
 exec "$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs \
-    "$here"/tests/test_{nano_vllm,vllm,vllm_scheduler,vllm_router,transformers,memory}.py "$@"
+    "$here"/tests/test_{nano_vllm,vllm,vllm_groups,vllm_scheduler,vllm_router,vllm_publisher,publish,publish_router,transformers,memory}.py "$@"

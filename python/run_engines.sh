@@ -4,6 +4,7 @@
 #
 #     run_engines.sh BUILD [pytest arguments]
 #     run_engines.sh BUILD --bench [arguments of bench/bench_engine.py]
+#     run_engines.sh BUILD --calibrate [arguments of kvpager.calibrate]
 #
 # The tests end with times to the first token, of three rounds. Says why and ends with 77 where the
 # packages cannot be had, or the disk is too small for them. The environment is made once, and again
@@ -88,9 +89,15 @@ if [ "${1:-}" = --bench ]; then
     bench "$@"
     exit
 fi
+if [ "${1:-}" = --calibrate ]; then
+    shift
+    model=$(PYTHONPATH="$here/tests" "$venv/bin/python" -c 'import engine_life; print(engine_life.model_folder())')
+    cd "$from" # --kvpager may name a file
+    exec "$venv/bin/python" -m kvpager.calibrate --model "$model" "$@"
+fi
 tests=("$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs)
 failed=0
-"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,vllm_guard,vllm_size,engine_vllm,engine_server}.py "$@" ||
+"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,vllm_record,vllm_guard,vllm_size,engine_vllm,engine_server}.py "$@" ||
     failed=$?
 PYTHONPATH="$venv/sglang-only" "${tests[@]}" "$here/tests/test_sglang_tier.py" "$@" || failed=$?
 [ $# -gt 0 ] || bench --rounds 3 || failed=$?

@@ -26,7 +26,7 @@ types=yes
 unset CFLAGS LDFLAGS
 export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-packages="numpy cffi pytest hypothesis xxhash"
+packages="numpy cffi pytest hypothesis xxhash pyzmq msgpack"
 [ -z "$types" ] || packages="$packages mypy typing_extensions"
 [ -z "$library" ] || packages="$packages scikit-build-core>=0.10"
 
@@ -58,6 +58,12 @@ if [ -n "$library" ]; then
             how+=(--config-settings "cmake.define.KVP_REDIS_LIBRARY=$redis")
             export KVP_PYTHON_REDIS=1
         done
+    fi
+    publisher="${library%/*}/libkvpager_zmq_static.a" # not there without libzmq
+    if [ -e "$publisher" ]; then
+        parts+=("$publisher")
+        how+=(--config-settings "cmake.define.KVP_ZMQ_LIBRARY=$publisher")
+        export KVP_PYTHON_PUBLISHER=1
     fi
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")

@@ -20,7 +20,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # What is in it, lowest first.
 PARTS = ["src/base/types.c", "src/base/why.c", "src/base/base.c", "src/base/platform/*.c",
-         "src/core/policy/*.c", "src/core/stages/*.c", "src/core/record/*.c", "src/core/cache/*.c", "src/core/seq/*.c",
+         "src/core/policy/*.c", "src/core/reasons/*.c", "src/core/stages/*.c", "src/core/record/*.c", "src/core/cache/*.c", "src/core/seq/*.c",
          "src/core/lend/*.c", "src/core/calls/*.c", "src/core/meta/*.c", "src/core/snapshot/*.c",
          "src/oplog/*.c", "src/sched/*.c"]
 HEADERS = ["all.h", "meta.h", "sched.h", "oplog.h"]

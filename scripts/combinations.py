@@ -31,9 +31,6 @@ Each pair of features has one answer. A number is a test that uses both and judg
 refused, and N is "by nature": nothing can happen. `scripts/combinations.py` makes this page from
 `test/combinations.txt`. `test_combinations` calls `kvp_config_check` with each pair that can be
 configured: exactly the pairs marked R are refused, with the text below.
-
-`kvp_sched_config_check`, `kvp_transfer_config_check` and `kvp_spill_create` name further fields that do
-not fit a cache.
 """
 
 
@@ -219,7 +216,7 @@ def page(table):
 def features_of(line):
     """The features of a configuration, as kvp_model --verbose prints it."""
     number = {name: int(value) for name, value in re.findall(r"(\w+) (\d+)\b", line)}
-    windows = re.findall(r"\{(\d+),(\d+)\}", line)
+    windows = re.findall(r"\{(\d+),(\d+),(\d+)\}", line)
     chunks = [w for w in windows if w[0] == str(2 ** 32 - 1)]
     states = number["states"] > 0
     return {name for name, has in {
@@ -229,7 +226,9 @@ def features_of(line):
         "keep": re.search(r"copies \d+ keep ", line), "steps": "steps overlapped" in line,
         "quotas": " quotas" in line, "policy": " learned" in line,
         "units": 0 < number["unit"] < number["block"], "log": number["configuration"] % 2 == 1,
-        "stores": number["loads"] > 0, "events": number["events"] > 0}.items() if has}
+        "stores": number["loads"] > 0, "events": number["events"] > 0,
+        "sizes": any(w[2] not in ("0", str(number["block"])) for w in windows),
+        "retained": number["retain"] > 0 and any(w[1] != "0" for w in windows)}.items() if has}
 
 
 def drawn(root, program):
@@ -306,8 +305,9 @@ def self_test():
         if "not what the list gives" not in " ".join(findings(root)):
             wrong.append("a page that is another is not found")
     line = ("configuration 3: block 4 unit 2 host 5 keep once steps overlapped 2 events 0 tree 0 "
-            "loads 0 of 0 states 8 groups {0,0} {4294967295,6}")
-    if features_of(line) != set("groups chunks states rings host once steps units log".split()):
+            "loads 0 of 0 states 8 retain 4 groups {0,0,0} {4294967295,6,0}")
+    if features_of(line) != set("groups chunks states rings host once steps units log "
+                                "retained".split()):
         wrong.append(f"features of a configuration: {sorted(features_of(line))}")
     for text in wrong:
         print(f"combinations.py --self-test: {text}", file=sys.stderr)

@@ -31,7 +31,7 @@ list() {
 
 [ -e "$folder/libkvpager.so" ] || { echo "debian_symbols: no libkvpager.so in $folder" >&2; exit 1; }
 different=no
-for library in libkvpager libkvpager_data libkvpager_store; do
+for library in libkvpager libkvpager_data libkvpager_store libkvpager_zmq; do
     file=$root/packaging/debian/${library//_/-}$soversion.symbols
     [ -e "$folder/$library.so" ] || { echo "$library is not built: not compared"; continue; }
     if [ "$what" = write ]; then

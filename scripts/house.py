@@ -18,11 +18,11 @@ import structure
 
 # name of the figure: (limit, aim)
 LIMITS = {
-    "lines in src": (101267, 82000),
-    "lines in libkvpager": (32415, 30500),
-    "lines in test": (158336, 115000),
-    "lines in test, python/tests and fuzz": (178735, 132000),
-    "exported functions": (297, 250),
+    "lines in src": (112754, 82000),
+    "lines in libkvpager": (33050, 30500),
+    "lines in test": (171371, 115000),
+    "lines in test, python/tests and fuzz": (193633, 132000),
+    "exported functions": (314, 250),
     "pages in docs": (16, 16),
     "words in docs": (45000, 45000),
     "circles of files": (0, 0),

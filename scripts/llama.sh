@@ -5,6 +5,7 @@
 #     llama.sh BUILD serve ...  builds kvpager-serve and starts it with the model and these options
 #     llama.sh BUILD demo ...   the same for 32 users, prints what the cache saved, and ends
 #     llama.sh BUILD bench ...  compares it with llama-server of the same library (bench.py)
+#     llama.sh BUILD calibrate  its hits beside those of `kvpager replay` (calibrate.py)
 #
 # The servers use kvpager's attention. GGML_BACKEND_PATH= (empty) is for ggml's.
 #
@@ -26,6 +27,7 @@ quietly=$source/scripts/quietly.sh
     -DKVP_LLAMA_MODEL="$unpacked/model.gguf" \
     -DKVP_GGML=ON -DKVP_GGML_SOURCE="$unpacked"
 targets="kvpager_serve kvpager_ggml"
+[ "$what" != calibrate ] || targets="kvpager_serve kvpager_tool"
 [ "$what" != test ] || targets="$targets kvp_llama_real kvp_llama_steps kvp_llama_allocated kvp_serve_fake"
 # shellcheck disable=SC2086
 "$quietly" "building $targets: a minute or two, the first time" ninja -C "$build/tests" $targets
@@ -67,8 +69,12 @@ bench)
     exec python3 "$source/integrations/llama/serve/bench.py" "$serve" "$unpacked/model.gguf" "$peer" \
         --attention "$attention" "$@"
     ;;
+calibrate)
+    exec python3 "$source/integrations/llama/serve/calibrate.py" "$serve" "$unpacked/model.gguf" \
+        --kvpager "$build/tests/kvpager" "$@"
+    ;;
 *)
-    echo "usage: llama.sh BUILD [test|serve|demo|bench] [OPTION...]" >&2
+    echo "usage: llama.sh BUILD [test|serve|demo|bench|calibrate] [OPTION...]" >&2
     exit 2
     ;;
 esac

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Rules for the prose of the pages: README.md, docs/*.md and the others that PAGES names.
+"""Rules for the prose of the pages: README.md, docs/*.md and the others that PAGES names; and for
+some words in the comments of C files, those of SOURCES.
 
     prose.py [ROOT]        check the tree at ROOT (default: the tree this script is in)
     prose.py --self-test   show that each rule fires on a planted violation
@@ -27,6 +28,7 @@ import tempfile
 
 PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "examples/*.md", "findings/*.md", "fuzz/*.md", "python/*.md",
          "python/bench/*.md", "test/*/README.md", "integrations/*/*.md"]
+SOURCES = ["include/**/*.h*", "src/**/*.[ch]", "integrations/**/*.[ch]*", "python/native/*.[ch]"]
 EXCEPTIONS = "scripts/prose.txt"
 
 MAX_SENTENCE_WORDS = 30
@@ -59,6 +61,14 @@ WORDS = [
     (r"of course|obviously|needless to say|to be sure", "leave it out"),
     (r"takes? care that|sees? to it that", '"ensures"'),
     (r"a matter of taste|one's|oneself", "say which, and for what"),
+]
+
+# In comments of C files only these.
+COMMENT_WORDS = [
+    (r"nobody|somebody|someone|everybody|anybody", 'name it: "no request", "another process"'),
+    (r"whoever|whosoever|whomever", 'name it: "the sequence that", "a caller that"'),
+    (r"anew", '"again"'),
+    (r"but for", '"except"'),
 ]
 
 # A statement whose subject is "who" or "what": the noun is missing. Questions may begin so.
@@ -193,6 +203,23 @@ def check_page(path, text):
         yield n_lines, f"the page has {n_lines} lines, at most {MAX_LINES[path]}", None
 
 
+COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(/\*.*?\*/|//[^\n]*)""", re.DOTALL)
+
+
+def check_source(text):
+    """Findings in the comments of a C file, as (line, message)."""
+    found = []
+    for comment in COMMENT.finditer(text):
+        prose = re.sub(r"\n\s*\*", "\n ", comment.group(2) or "")
+        for word, instead in COMMENT_WORDS:
+            for match in re.finditer(rf"\b(?:{word.replace(' ', chr(92) + 's+')})\b", prose, re.IGNORECASE):
+                if match.group().isupper():  # a constant's name
+                    continue
+                line = text.count("\n", 0, comment.start()) + prose.count("\n", 0, match.start()) + 1
+                found.append((line, f'"{match.group()}": rather {instead}'))
+    return found
+
+
 def read_exceptions(text):
     """(line, page, what) of each exception, or (line, None, message)."""
     for number, line in enumerate(text.split("\n"), 1):
@@ -215,6 +242,13 @@ def covers(what, sentence):
 
 
 # -------------------------------------------------------------------------------------- the whole
+
+
+def sources(root):
+    for pattern in SOURCES:
+        for path in sorted(glob.glob(pattern, root_dir=root, recursive=True)):
+            if "/target/" not in path and not path.startswith("integrations/rust"):
+                yield path
 
 
 def pages(root):
@@ -245,6 +279,8 @@ def prose(root):
             used.update(excused)
             if not excused:
                 findings.append((path, line, message))
+    for path in sources(root):
+        findings += [(path, line, message) for line, message in check_source(read(root, path))]
     findings += [(EXCEPTIONS, line, f"{page}: {what} matches no finding: remove it")
                  for line, page, what in exceptions if (line, page, what) not in used]
     return findings
@@ -268,6 +304,7 @@ CLEAN = {
     "docs/A.md": "word. " * 4000 + "\n",
     "docs/B.md": "Nobody reads this. " + "word. " * 4100 + "\n",
     "docs/C.md": "A list:\n\n1. one\n\n   two " + "word. " * 3 + "\n\n       nobody\n",
+    "src/a/c.c": 'const char *a = "nobody /* somebody */"; /* \\" */ int anew; char b = \'"\';\n',
     "scripts/prose.txt": '# why\n\ndocs/B.md: "reads this": a test\ndocs/B.md: length: a test\n',
 }
 
@@ -285,6 +322,8 @@ VIOLATIONS = [
     ("a word of a heading", "bench/README.md", "## Rooms of their own\n", 1, '"of their own"'),
     ("a word over a line's end", "docs/A.md", "It says\nso.\n", 1, '"says so"'),
     ("a word of a link", "test/model/README.md", "[for nobody](a.md)\n", 1, '"nobody"'),
+    ("a word of a comment", "src/a/b.c", "int a; /* one\n * of\n * somebody */\n", 3, '"somebody"'),
+    ("words of a comment", "include/kvpager/a.h", "// all but\n/* all but\n * for one */\n", 2, '"but'),
     ("a subject", "docs/A.md", "Who writes into a block gets a copy.\n", 1, '"Who"'),
     ("a long page", "docs/A.md", "word. " * 4001 + "\n", 1, "4001 words"),
     ("a long README", "README.md", "word\n" * 10 + "\n" * 141, 151, "151 lines"),

@@ -121,15 +121,18 @@ missing_packages() {
     ! is_debian || have redis-server || have redis-check-rdb || echo redis-tools
     have openssl || echo openssl
     # One call for all when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson zlib libzstd 'libcrypto >= 3.0' 'liburing >= 2.2'; then
+    if ! have_module libxxhash cmocka jansson zlib libzstd libevent 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
         have_module zlib || echo zlib1g-dev
         have_module libzstd || echo libzstd-dev
+        have_module libevent || echo libevent-dev
         have_module 'libcrypto >= 3.0' || echo libssl-dev
         have_module 'liburing >= 2.2' || echo liburing-dev
     fi
+    have_module 'libzmq >= 4.3' || echo libzmq3-dev
+    have_module msgpack || have_module msgpack-c || echo libmsgpack-dev
     if [ $want_fuzz = yes ]; then
         have clang || echo clang
         have clang && have_fuzzer_runtime || fuzzer_runtime_package

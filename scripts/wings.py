@@ -6,7 +6,8 @@ import os
 import re
 
 # In the order of need: each uses what the public headers of those before it say.
-LIBRARIES = {"core": "libkvpager", "data": "libkvpager_data", "store": "libkvpager_store"}
+LIBRARIES = {"core": "libkvpager", "data": "libkvpager_data", "store": "libkvpager_store",
+             "zmq": "libkvpager_zmq"}
 PLACE = os.path.join("cmake", "rooms.cmake")
 COMMON = ("base", "tool")  # of no wing: compiled into each, and linked with all
 

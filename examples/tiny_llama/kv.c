@@ -34,7 +34,7 @@ static kvp_status make_groups(struct kv *kv, uint32_t *n_layers)
     config->n_groups = kv->n_groups;
     if (kv->n_groups > 1)
         config->groups[1] =
-            (kvp_window){.sink_tokens = c->sink_tokens, .recent_tokens = c->recent_tokens};
+            (kvp_group){.sink_tokens = c->sink_tokens, .recent_tokens = c->recent_tokens};
     for (uint32_t i = 0; i < c->n_layers; i++) {
         kv->layer_group[i] = (uint32_t)model_has_window(c, i);
         n_layers[kv->layer_group[i]]++;
@@ -259,7 +259,7 @@ static kvp_status describe_windowed(struct kv *kv, const kvp_meta_batch *batch)
 static kvp_status describe_cascade(struct kv *kv, const kvp_meta_batch *batch)
 {
     struct kv_group *group = &kv->groups[batch->group];
-    const kvp_window window = kv->options.cache.groups[batch->group];
+    const kvp_group window = kv->options.cache.groups[batch->group];
     const kvp_status status = kvp_meta_fill_cascade(kv->cache, batch, &group->cascade);
     if (status != KVP_OK)
         return status;

@@ -22,5 +22,6 @@
 #include "inspect.h"
 #include "recover.h"
 #include "seed.h"
+#include "reasons.h"
 
 #endif

@@ -68,8 +68,10 @@
  *                can ever hold: max_copies - 1.
  *   the rest     ceil((n_tokens + reserve_tokens) / S) minus the shared blocks are taken, in row
  *                order. kvp_cache_evicted lists the victims.
- *   order        First hits are held, in row order. Then blocks are taken, in row order; each copy
- *                enters the plan when its block is taken. Last, the other units get nodes.
+ *   order        First hits are held, in row order. If nodes are free for all other units, these
+ *                get theirs next, so a unit that is known and not hit keeps its node whatever is
+ *                evicted. Then blocks are taken, in row order; each copy enters the plan when its
+ *                block is taken. Otherwise the other units get nodes last.
  * If no node is free for a unit, here or when it fills later, content is evicted until one is, as
  * by kvp_cache_reclaim: of the host, then the device (not copied to the host), then checkpoints. If
  * none is free after 1,024 evictions, or nothing is cached, the sequence's tokens from there on are

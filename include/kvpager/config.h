@@ -31,6 +31,9 @@ enum {
  * quotas, groups, windows and KVP_KEEP (docs/POLICY.md). */
 enum { KVP_POLICY_LRU = 0, KVP_POLICY_LEARNED = 1 };
 
+/* retain_tokens: no multiples, only places that prompts give (windows.h). */
+#define KVP_RETAIN_PROMPTS UINT32_MAX
+
 typedef struct kvp_config {
     size_t struct_size;         /* set by kvp_config_init */
     uint32_t block_tokens;      /* S, 1..65536; default 16 */
@@ -60,14 +63,16 @@ typedef struct kvp_config {
     uint32_t max_events;      /* events that are remembered; 0 (default): none are made; events.h */
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
-    kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
-    uint32_t quotas;                   /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    kvp_group groups[KVP_GROUPS_MAX]; /* [n_groups] zero: no window, blocks of S tokens */
+    uint32_t quotas;                  /* 1: quotas of namespaces can be set; default 0; quotas.h */
     uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
     uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
     uint32_t policy;      /* KVP_POLICY_LRU, KVP_POLICY_LEARNED */
     uint32_t state_slots; /* of recurrent state: 2..2^30, slot 0 too; 0 (default): none; states.h */
     uint32_t host_state_slots; /* the same on the host: if there are state_slots and host_blocks */
-    uint32_t reserved;         /* 0 */
+    uint32_t retain_tokens;    /* window blocks for hits at multiples of it, a multiple of U up to
+                                  2^31-1, and at prompts' places stay longer than others;
+                                  KVP_RETAIN_PROMPTS; 0 (default): all stay alike; windows.h */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */

@@ -4,7 +4,7 @@
  * computed it, in the same format, for the same tokens after the same prefix:
  *
  *   fingerprint = SHA-256 of everything that KV depends on besides tokens: weights, types, rope,
- *                 layers and heads, block size, windows. One field changed: no hit
+ *                 layers and heads, block sizes, windows. One field changed: no hit
  *   root        = SHA-256( "kvpagerR", fingerprint[32], epoch u64, name_bytes u32, name )
  *   digest      = SHA-256( parent digest[32], tokens [S] i32, n_keys u32,
  *                          n_keys x ( type u32, offset i32, n_bytes u32, bytes[n_bytes] ) )
@@ -66,7 +66,7 @@ typedef struct kvp_fingerprint_input {
     uint32_t n_groups;        /* layer groups, 1..KVP_GROUPS_MAX; default 1 */
     const char *order;        /* of a block's bytes in a record, as for kvp_layout_arrange; default
                                  KVP_ORDER_CPU */
-    kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each */
+    kvp_group groups[KVP_GROUPS_MAX]; /* [n_groups] as in kvp_config: the window and S of each */
 } kvp_fingerprint_input;
 
 /* Fill `input` with the defaults. A NULL input is ignored. Thread: pure. */
@@ -186,8 +186,8 @@ typedef struct kvp_identity {
     kvp_digest parent;     /* key of the record before; all zero: this is the first of its prompt */
     uint64_t space;        /* kvp_namespace_number: what operators list and evict by */
     uint32_t position;     /* of the first token in its sequence; a multiple of block_tokens */
-    uint32_t block_tokens; /* S */
-    uint32_t n_blocks;     /* 1..KVP_RECORD_BLOCKS_MAX, full */
+    uint32_t block_tokens; /* S; the store's, if groups have blocks of several sizes */
+    uint32_t n_blocks;     /* of S tokens, 1..KVP_RECORD_BLOCKS_MAX, full */
     uint32_t n_keys;       /* TOKENS, STATE: extra keys that touch the record, 0..4096 */
     const int32_t *tokens; /* TOKENS, STATE: [n_blocks * block_tokens]; KEY: NULL */
     const kvp_key *keys;   /* [n_keys] ascending by begin, positions of the sequence */

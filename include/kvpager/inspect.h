@@ -74,7 +74,7 @@ typedef struct kvp_arena_options {
     void (*tell_quota)(void *context, uint32_t ns, const kvp_ns_info *info);
 } kvp_arena_options;
 
-/* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */
+/* Fill with the defaults: nothing is reported. NULL is ignored. Thread: pure. */
 KVP_API void kvp_arena_options_init(kvp_arena_options *options);
 
 enum {

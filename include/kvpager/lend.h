@@ -36,16 +36,16 @@
  * load of group n_groups and of one entry, [e - 1, e), brings the state after e x S tokens into a
  * slot of the host (host_state_slots). When that is reported whole, a slot of the device is taken,
  * evicting another checkpoint if need be. It is the checkpoint of the entry's last unit from then
- * on, cached, and the plan copies the state there. (With overlapped steps nobody hits it before the
- * step of that plan is done.) The host slot is free. A state is dropped where a layer group has no
- * KV of that unit, so end the loads of blocks first. It is also dropped if no slot of the device is
- * available, or the plan has no room. Blocks behind the last state that a store has are not worth
- * loading. At most half of the usable host slots, rounded up, are loading at once. To write a state
- * to a store, fork the sequence at the checkpoint: the fork holds the slot,
+ * on, cached, and the plan copies the state there. (With overlapped steps no prompt hits it before
+ * the step of that plan is done.) The host slot is free. A state is dropped where a layer group has
+ * no KV of that unit, so end the loads of blocks first. It is also dropped if no slot of the device
+ * is available, or the plan has no room. Blocks behind the last state that a store has are not
+ * worth loading. At most half of the usable host slots, rounded up, are loading at once. To write a
+ * state to a store, fork the sequence at the checkpoint: the fork holds the slot,
  * kvp_state_info.read_slot, until it is closed.
  *
- * A block is not believed because it was loaded: whoever reports it whole has compared the record's
- * tokens, keys and checksum with what was asked for.
+ * A block is not believed because it was loaded: the caller that reports it has compared the
+ * record's tokens, keys and checksum with what was asked for.
  *
  * Without config.max_loads nothing of this costs memory; kvp_cache_cold_end, kvp_block_origin_get,
  * kvp_block_prefix, kvp_block_keys and kvp_cache_mirror work, the others are KVP_E_STATE.
@@ -85,7 +85,7 @@ typedef struct kvp_cold {
  * evicts in another order. While nothing changes,
  * the same blocks come in the same order, however the list is cut into calls. When the block that
  * was given last has lost its content or is held, the list begins at the cold end again; when it
- * was queued anew, it goes on from there.
+ * was queued again, it goes on from there.
  *
  * Takes:   tier         KVP_DEVICE, KVP_HOST
  *          cursor       zeroed at first; moved
@@ -204,7 +204,7 @@ KVP_API kvp_status kvp_cache_mirror(kvp_cache *cache, const int32_t *blocks, uin
  */
 KVP_API kvp_status kvp_cache_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks);
 
-/* Give lent blocks back, all or nothing. Those that nobody holds any more are queued as by
+/* Give lent blocks back, all or nothing. Those without a holder left are queued as by
  * kvp_seq_close, in the order given.
  * Returns: KVP_OK; KVP_E_ARG: one is not lent (so often); KVP_E_STATE: max_loads is 0
  * After-failure: unchanged. Thread: cache. Cost: O(n_blocks) */
@@ -233,10 +233,10 @@ typedef struct kvp_load {
  * Nodes are made for the prompt's units up to the last entry, and live until the load ends; so what
  * is flushed meanwhile stays unreachable. If none is free, content is evicted for one, as by
  * kvp_seq_open. Host blocks of the group that have entries of the prompt from its start to the last
- * one are queued anew, the last first, and not taken for the load.
+ * one are queued again, the last first, and not taken for the load.
  * The blocks taken have the prompt's retention class and count for the namespace.
  *
- * A store may write to the blocks from when plan `after` is over until the load ends, and nobody
+ * A store may write to the blocks from when plan `after` is over until the load ends, and nothing
  * else does.
  *
  * Takes:   prompt       its reserve, tag and flags are not looked at

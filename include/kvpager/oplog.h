@@ -14,7 +14,7 @@
  * the cache's number, so they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/FORMATS.md):
- *   "kvplog4\n" or "kvplog5\n", configuration, records: op (1 byte), arguments, status, results.
+ *   "kvpops1\n", configuration, records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
 #define KVPAGER_OPLOG_H
@@ -106,10 +106,9 @@ extern "C" {
     X(STATE_STATS, 65, "cache_state_stats")                                                        \
     X(PROMPT_END, 66, "seq_prompt_end")
 
-/* Of the bytes of a log. A cache without recurrent state writes version 4, which is read, too. Logs
- * of another version are KVP_E_VERSION: record anew, or run them with
- * the release that wrote them. */
-#define KVP_OPLOG_VERSION 5
+/* The version of a log's bytes. Logs of another one are KVP_E_VERSION: record again, or run them
+ * with the release that wrote them. */
+#define KVP_OPLOG_VERSION 1
 
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
@@ -179,7 +178,7 @@ typedef struct kvp_outcome {
         kvp_violation violation;
         kvp_window_info window;
         kvp_ns_info ns;
-        kvp_load load; /* load_begin: what is written, but for `blocks` */
+        kvp_load load; /* load_begin: what is written, except `blocks` */
         kvp_loaded loaded;
         kvp_mirrored mirrored;
         kvp_block_origin origin; /* .ns in portable bits */

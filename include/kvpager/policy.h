@@ -77,7 +77,7 @@ typedef struct kvp_policy_class {
 
 /* Read the table of a class.
  *
- * Densities are computed anew for four classes after each request, so they may be 16 requests
+ * Densities are computed again for four classes after each request, so they may be 16 requests
  * behind the counts. Content of a class that was rarely seen is taken to be like the others: its
  * density is a belief, as long as `seen` is small.
  *
@@ -89,11 +89,12 @@ typedef struct kvp_policy_class {
 KVP_API kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class_,
                                         kvp_policy_class *out_class);
 
-/* Tell where the prompt of a sequence ends, if it was opened with output behind it: of a request
- * that was preempted, and is computed again.
+/* Tell where the prompt of a sequence ends, if it was opened with output behind it, of a request
+ * that was preempted and is computed again; or in part, and extended.
  *
- * The learned policy counts what is behind as output when the sequence closes, and
- * kvp_seq_info.prompt_tokens is n_tokens. Nothing else changes. The scheduler makes this call.
+ * The learned policy counts what is behind as output when the sequence closes; windows retain this
+ * place (windows.h); and kvp_seq_info.prompt_tokens is n_tokens. Nothing else changes. The
+ * scheduler makes this call.
  *
  * Takes:   n_tokens     of the prompt, at most those of the sequence
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: the sequence has fewer tokens

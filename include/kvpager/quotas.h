@@ -88,7 +88,7 @@ typedef struct kvp_ns_info {
     uint32_t host_cached_blocks;
     uint32_t state_quota; /* the same for slots of state; without them KVP_NO_QUOTA, 0, 0 */
     uint32_t state_slots;
-    uint32_t cached_state_slots; /* checkpoints that nobody holds */
+    uint32_t cached_state_slots; /* checkpoints without a holder */
     uint32_t host_state_slots;   /* of sequences that are swapped out */
 } kvp_ns_info;
 

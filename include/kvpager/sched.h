@@ -46,10 +46,10 @@
  *     it is kept back while the other one runs and has not computed all whole units that the two
  *     have in common. (Of several it follows the one whose chunks come first.) It does not count as
  *     passed over or tried, and others come in past it. When the other request has computed these
- *     units, or is preempted, left out, paused or over, the rule applies anew, or the request comes
- *     in. So prompts that arrive together compute a common prefix once. Only requests that run are
- *     followed, so nobody waits in a circle. If the namespace is flushed meanwhile, the request is
- *     still kept back, and hits nothing.
+ *     units, or is preempted, left out, paused or over, the rule applies again, or the request
+ *     comes in. So prompts that arrive together compute a common prefix once. Only requests that
+ *     run are followed, so no request waits in a circle. If the namespace is flushed meanwhile, the
+ *     request is still kept back, and hits nothing.
  *   - Swapping in counts as kvp_cache_can_swap_in does, with the watermark, all live samples
  *     together, and room for the next token of each if they decode. If they do not decode, samples
  *     that are not forked yet count as at admission. Generated tokens without room count as the
@@ -94,8 +94,8 @@
  *     the accepted ones with kvp_sched_finish_drafts, which takes the rest back. The drafts are the
  *     engine's: step.tokens has none of them. They count for step_tokens, used or not. Live samples
  *     of a request accept equally many. There are no drafts if blocks do not suffice for those of
- *     all sequences, if a group computes generated tokens again, or for what is swapped in in the
- *     same step: nobody is preempted for them.
+ *     all sequences, if a group computes generated tokens again, or for what is swapped in during
+ *     the same step: no request is preempted for them.
  *   - Drafts and recurrent state (states.h): with config.state_rings, drafts have slots for the
  *     states after them (kvp_meta_state_rings), and there are no drafts if slots do not suffice for
  *     those of all sequences. Without it, the state after the accepted tokens must be in the slot
@@ -113,8 +113,8 @@
  *     it comes in: before all swapped requests, which do not count as passed over. (Victims are
  *     closed, whatever `preempt` says, if sequences are lacking.) Then the next one is looked at.
  *     If blocks or slots are lacking, too, it waits as others do; to find that out costs a match of
- *     its prompt. (If the plan is full, it comes in later, though others made way.) Nobody makes
- *     way within a priority, so what runs with the smallest value is never disturbed.
+ *     its prompt. (If the plan is full, it comes in later, though others made way.) No request
+ *     makes way within a priority, so what runs with the smallest value is never disturbed.
  *   - Exceptions: for the first request in rank, victims that release nothing by themselves are
  *     taken, too, because several may do so together. Requests that want to come in get paused
  *     victims only. While no request runs, or when they lack places of max_running, they also get
@@ -210,7 +210,7 @@ typedef struct kvp_request {
  *              copied: copied_blocks of kvp_cache_can_swap_out for its sequences
  *              states: slots of recurrent state that they read next
  *   recompute  recompute_cost + recompute_token_cost x lost
- *              lost: computed tokens of its first live sample, but for those in leading blocks (of
+ *              lost: computed tokens of its first live sample, except those in leading blocks (of
  *              group 0) that other requests hold, too (they will be hit); and of each other live
  *              sample its computed tokens after the prompt
  *
@@ -223,7 +223,7 @@ typedef struct kvp_request {
  * A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that
  * others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed. */
 enum {
-    KVP_PREEMPT_RECOMPUTE = 0, /* close; compute anew when admitted again (default) */
+    KVP_PREEMPT_RECOMPUTE = 0, /* close; compute again when readmitted (default) */
     KVP_PREEMPT_SWAP = 1,      /* to the host; recompute when that has no room */
     KVP_PREEMPT_CHEAPER = 2    /* whichever costs less; recompute when the host has no room */
 };
@@ -353,13 +353,14 @@ typedef struct kvp_sched_limit {
  *   P + 1 and L <= max_seq_tokens, else KVP_E_TOO_LONG;
  *   B(P) + n - 1 <= usable - watermark, and
  *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER.
- * With several layer groups, usable and usable - watermark are divided by their number. A request
- * that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs
- * then. With recurrent state also n + floor(n / 2) <= usable slots, else KVP_E_NEVER: after a
- * reorder each of n beams may take a slot while it reads one of floor(n / 2) that were forked. With
- * overlapped steps 2 n <= usable slots: each sample reads one, and writes another.
+ * The second also holds for L = P + 1. With several layer groups B, F and n are sums over them,
+ * each with its S. A request that comes in, also after a recompute, takes the blocks of all groups
+ * first; windows drop theirs then. With recurrent state also n + floor(n / 2) <= usable slots, else
+ * KVP_E_NEVER: after a reorder each of n beams may take a slot while it reads one of floor(n / 2)
+ * that were forked. With overlapped steps 2 n <= usable slots: each sample reads one, and writes
+ * another.
  *
- * Takes:   submission   read during the call, but for what kvp_submission says
+ * Takes:   submission   read during the call, except where kvp_submission differs
  * Gives:   out_request
  *          out_limit    written on KVP_OK, KVP_E_TOO_LONG and KVP_E_NEVER; may be NULL
  * Returns: KVP_OK; KVP_E_ARG also for what kvp_prompt_check refuses in the prompt, and for
@@ -514,7 +515,7 @@ typedef struct kvp_ended {
     uint64_t tag;
     uint32_t sample;     /* or KVP_ALL_SAMPLES */
     uint32_t reason;     /* KVP_END_... */
-    int32_t status;      /* kvp_status: KVP_OK but for KVP_END_REFUSED */
+    int32_t status;      /* kvp_status: KVP_OK except for KVP_END_REFUSED */
     uint32_t new_tokens; /* generated by this sample, the last one included; KVP_ALL_SAMPLES: 0 */
     uint32_t is_last;    /* the request has ended with it */
 } kvp_ended;
@@ -570,10 +571,10 @@ KVP_API kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
  * config.free_target at most. The next step then evicts less, or nothing, while the accelerator
  * waits for it. The scheduler never does this by itself.
  *
- * Expected are, with S tokens and G layer groups: G blocks for each sequence that decodes next and
- * fills its last block now; and ceil(n / S) x G for the n tokens of each request that comes in
- * next, swapped ones before waiting ones, in rank, until one lacks places of max_running or blocks.
- * Hits are not subtracted, and samples after the first and drafts are not counted.
+ * Expected are a block of each layer group for each sequence that decodes next and fills its last
+ * one of that group now; and ceil(n / S) of each group for the n tokens of each request that comes
+ * in next, swapped ones before waiting ones, in rank, until one lacks places of max_running or
+ * blocks. Hits are not subtracted, and samples after the first and drafts are not counted.
  *
  * Gives:   out_n_reclaimed  blocks that lost content; may be NULL
  * Returns: KVP_OK; KVP_E_STATE when no step is out

@@ -53,9 +53,9 @@
 extern "C" {
 #endif
 
-/* The version of a snapshot's bytes. A cache without recurrent state writes version 2, which is
- * read, too. Another version is KVP_E_VERSION: start without it, and save again. */
-#define KVP_SNAPSHOT_VERSION 3
+/* The version of a snapshot's bytes. Another one is KVP_E_VERSION: start without it, and save
+ * again. */
+#define KVP_SNAPSHOT_VERSION 1
 
 /* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many; 0
  * bytes are the end. It returns 0; any other value ends the file there. */
@@ -140,7 +140,7 @@ typedef struct kvp_snapshot_info {
     uint32_t n_blocks;
     uint32_t host_blocks;
     uint32_t n_groups;
-    kvp_window groups[KVP_GROUPS_MAX];
+    kvp_group groups[KVP_GROUPS_MAX];
     uint32_t max_unit_keys;
     uint32_t commit_policy;
     uint32_t steps;

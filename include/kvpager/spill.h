@@ -24,10 +24,14 @@
  * A spill stands beside a cache and a store, and uses both by their public calls. The cache decides
  * which blocks are evicted, the store keeps records; the spill has the budgets and the rates.
  *
- * Records. A record is record_blocks consecutive row entries of one layer group, counted from the
- * start of the prompt. Only whole records are written and loaded. In a group without a window they
- * are written from the first one on, and each names the one before it: if one cannot be written,
- * those behind it are not written either. In a group with a window a record stands alone.
+ * Records. A record is the row entries of one layer group for T = record_blocks x S tokens, counted
+ * from the start of the prompt, with S the cache's block_tokens. If groups have blocks of several
+ * sizes, T is a multiple of each; tell the store (kvp_store_config.group_tokens). Only whole
+ * records are written and loaded. In a group without a window they are written from the first one
+ * on, and each names the one before it: if one cannot be written, those behind it are not written
+ * either. In a group with a window a record stands alone. It may have only the last entries, which
+ * a hit at its end needs (kvp_store_config.group_blocks), and is written when they are in the row.
+ * So end chunks of prompts at multiples of T.
  *
  * Writing. A record is written when all its blocks are sealed and can be found by a match. Blocks
  * of the device are mirrored to the host (kvp_cache_mirror). When the plan that copies them is
@@ -53,22 +57,22 @@
  * It gives those of a reported sequence when they are offered, so nothing is mirrored or lent, and
  * what becomes of the blocks afterwards is not looked at: report KV that was wrong
  * (kvp_spill_drop). It takes what was read before the load of the host blocks ends. To the store
- * such a record is one block: open it with block_tokens = config.record_blocks x S and
- * record_blocks = 1. The spill has memory for max_puts + max_gets records; the system backs what is
- * touched. Steps are ordered, and there is no recurrent state. kvp_spill_flush waits for what was
- * offered, and syncs. Records are written again when the store has lost half of what it has, by its
- * own figures, which depend on its threads.
+ * such a record is one block: open it with block_tokens = config.record_blocks x S,
+ * record_blocks = 1, and group_tokens 0. The spill has memory for max_puts + max_gets records; the
+ * system backs what is touched. Steps are ordered, and there is no recurrent state. kvp_spill_flush
+ * waits for what was offered, and syncs. Records are written again when the store has lost half of
+ * what it has, by its own figures, which depend on its threads.
  *
  * Rules for every call:
  *
  *   - A spill is used by the cache's thread. It reads no clock: the caller gives `now`, nanoseconds
  *     of one clock that does not go back. The same calls and the same order of what the store ends
  *     give the same decisions.
- *   - Nothing allocates after create. No call blocks, and none costs O(bytes of KV), but for what
+ *   - Nothing allocates after create. No call blocks, and none costs O(bytes of KV), except what
  *     config.give and config.take do.
  *   - What an engine does not want to be stored or loaded it does not report or ask for.
  *   - The store belongs to the spill, which polls it. The caller may submit kvp_store_evict and
- *     kvp_store_sync to it with tags of 2^63 and more; nobody is told when these end.
+ *     kvp_store_sync to it with tags of 2^63 and more; their ends are not reported.
  *   - Copies must be reported: kvp_plan_done, or steps that take effect (lend.h). Before
  *     kvp_cache_reset, end the spill's work: kvp_spill_stop.
  *   - Instead of kvp_ns_flush, call kvp_spill_space with a higher epoch, and then kvp_ns_flush.
@@ -123,6 +127,12 @@ typedef struct kvp_spill_record {
  *          or it is refused, and counts as not read (stats.load_failed) */
 typedef int (*kvp_spill_move)(void *engine, const kvp_spill_record *record);
 
+/* Learn that the store has the record of a key (kvp_record_key), or has not, each time that the
+ * spill learns it: when a put wrote it or found it, when the store answers what it has, when a read
+ * fails, when it shall be dropped. What the store evicts is learned when it is asked next. The call
+ * must not change the cache, nor call the spill. */
+typedef void (*kvp_spill_note)(void *context, const kvp_digest *key, int is_there);
+
 typedef struct kvp_spill_config {
     size_t struct_size; /* set by kvp_spill_config_init */
     kvp_cache *cache;
@@ -135,8 +145,8 @@ typedef struct kvp_spill_config {
     kvp_spill_host host[KVP_GROUPS_MAX];  /* of each group */
     uint32_t policy;                      /* KVP_SPILL_SECOND, KVP_SPILL_THROUGH */
     uint32_t max_asks;      /* requests that wait at once, 1..4096; default 64. Each needs about
-                              8 + 96 / S bytes for each token of a prompt; the system backs only
-                              what is touched */
+                              8 + 96 / S bytes, with the least S, for each token of a prompt;
+                              the system backs only what is touched */
     uint32_t max_keys;      /* extra keys of a prompt, 0..4096; default 16 */
     uint32_t max_gets;      /* records read at once, 1..1024; default 32 */
     uint32_t max_puts;      /* records written at once, or waiting for it, 1..4096; default 64 */
@@ -160,7 +170,9 @@ typedef struct kvp_spill_config {
     uint32_t record_blocks; /* with give: of a record, 1 or more; else 0: the store says it */
     kvp_spill_move give;    /* both of them, or NULL (default) */
     kvp_spill_move take;
-    void *engine; /* their first argument */
+    void *engine;        /* their first argument */
+    kvp_spill_note note; /* NULL: none (default) */
+    void *note_context;
 } kvp_spill_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -358,8 +370,8 @@ KVP_API kvp_status kvp_spill_copies(kvp_spill *spill, kvp_copy *out_copies, uint
  * (store.h). If others may have gone on from the wrong KV there, raise the epoch instead. What is
  * being written of the namespace is taken back.
  *
- * From now on no request finds these records here. A store that is away, or fails, is told again in
- * each kvp_spill_work until it has dropped them (stats.drops). What it has not dropped when the
+ * From now on no request finds these records here. A store that is away, or fails, is asked again
+ * in each kvp_spill_work until it has dropped them (stats.drops). What it has not dropped when the
  * spill is destroyed stays in it.
  *
  * Takes:   prompt       tokens and keys
@@ -379,7 +391,7 @@ KVP_API kvp_status kvp_spill_drop(kvp_spill *spill, kvp_ns ns, const kvp_prompt 
  *
  * Takes:   capacity     of out_answers; those that find no room come with the next call
  * Gives:   out_answers  [out_n_answers] each tag once
- * Returns: KVP_OK; KVP_E_CORRUPT: the cache was reset, or the store was polled, by somebody else
+ * Returns: KVP_OK; KVP_E_CORRUPT: the cache was reset, or the store was polled, by another caller
  * Thread:  cache. Blocks: never. Cost: O(max_asks + max_puts + max_gets), and O(tokens) of the
  *          prompts that are decided or answered, at most four in a call
  */

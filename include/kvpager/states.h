@@ -92,7 +92,7 @@
  *                  others keep the place that they have since they were made or read. So a
  *                  conversation keeps its last checkpoint longest, and prompts that share a prefix
  *                  keep the one at its end. A swap out does the same.
- *   Eviction       When a block is evicted, the checkpoints of its units that nobody holds are
+ *   Eviction       When a block is evicted, the checkpoints of its units without a holder are
  *                  evicted before it, the last one first: without the block they cannot be reached.
  *                  They stay if the other tier has the unit in a block. When a checkpoint is
  *                  evicted for its slot, blocks may be left that no other checkpoint makes

@@ -26,9 +26,9 @@
  *     parked. It is neither free nor cached, and is not taken, until all steps that were out then
  *     are reported. If it has content, it can be hit (its need is 0 for kvp_cache_can_open: it
  *     leaves no queue). When the last of those steps is reported, its parked blocks are queued in
- *     the order of their release, as by kvp_seq_close: cached blocks to the tail of their class,
- *     free blocks to the head. (A parked block that loses its content stays parked. Its generation
- *     rises when it is released without content, or loses it.)
+ *     the order of their release, as by kvp_seq_close: cached blocks to the tail of their class
+ *     (windows.h: some to its head), free blocks to the head. (A parked block that loses its
+ *     content stays parked. Its generation rises when it is released without content, or loses it.)
  *   - Writers that have left. A sequence may leave a block that other sequences hold, while steps
  *     are out that may still write for it. It leaves by close, truncate, swap-out, copy-on-write,
  *     adoption or a window. Steps may write for it if it has slots that are writable and not

@@ -15,7 +15,9 @@
  *
  * A store keeps records by key. A record is 1 to KVP_RECORD_BLOCKS_MAX consecutive sealed blocks of
  * one layer group and rank: a header that says what it is, and the KV. All records of a store have
- * the same number of blocks.
+ * the same number of tokens, T = record_blocks x block_tokens. With blocks of several sizes a
+ * record of group g has T / group_tokens[g] blocks. In a group with a window, it may have only its
+ * last ones: those that a hit at its end needs.
  *
  * A record of recurrent state (KVP_IDENTITY_STATE) has one slot instead of the blocks: block_bytes
  * of its group, the state group (n_groups counts it), is the bytes of a slot. All records of a file
@@ -82,14 +84,21 @@ typedef struct kvp_store kvp_store;
 /* ---------------------------------------------------------------------------------- open, close */
 
 typedef struct kvp_store_config {
-    size_t struct_size;                   /* set by kvp_store_config_init */
-    const char *url;                      /* see above */
-    kvp_digest fingerprint;               /* of every record; all zero is refused */
-    uint32_t block_tokens;                /* S; default 16 */
-    uint32_t n_groups;                    /* layer groups, 1..KVP_GROUPS_MAX; default 1 */
-    uint64_t block_bytes[KVP_GROUPS_MAX]; /* KV of one block of each group, 1..2^31-1 */
+    size_t struct_size;                    /* set by kvp_store_config_init */
+    const char *url;                       /* see above */
+    kvp_digest fingerprint;                /* of every record; all zero is refused */
+    uint32_t block_tokens;                 /* S; default 16 */
+    uint32_t n_groups;                     /* layer groups, 1..KVP_GROUPS_MAX; default 1 */
+    uint64_t block_bytes[KVP_GROUPS_MAX];  /* KV of one block of each group, 1..2^31-1 */
+    uint32_t group_tokens[KVP_GROUPS_MAX]; /* S of each group, T is a multiple of it; 0:
+                                 block_tokens (default) */
+    uint32_t group_blocks[KVP_GROUPS_MAX]; /* of each group, a record has at most its last so many
+                                 blocks, of a window of R tokens ceil(R / S) or more; 0: all
+                                 (default). With either, 1..KVP_RECORD_BLOCKS_MAX. The
+                                 same for all that share records: others' are dropped */
     uint32_t record_blocks; /* blocks of a record: 1, 2, 4 ... KVP_RECORD_BLOCKS_MAX; 0: the least
-                                 with 512 KiB of KV in group 0 (default) */
+                                 with 512 KiB of KV in group 0, as far as group_tokens let it
+                                 (default) */
     uint32_t key_bytes;     /* room for the extra keys of a record in its header: 12 + n_bytes for
                                  each; 0..1 MiB; default 1024 */
     uint32_t max_ops;       /* operations that have not ended, 1..KVP_STORE_QUEUE_MAX; default 64 */
@@ -124,7 +133,7 @@ KVP_API kvp_status kvp_store_open(const kvp_store_config *config, kvp_store **ou
  * Thread: no other thread is inside a call. Blocks: io */
 KVP_API void kvp_store_close(kvp_store *store);
 
-/* Write a URL as anybody may read it, for messages and logs: the password of a server, and a
+/* Write a URL without its secrets, for messages and logs: the password of a server, and a
  * secret that is not a file's name, are ***. It need not be a URL that kvp_store_open takes. Of one
  * that is malformed, more is hidden: up to the last @.
  *
@@ -136,6 +145,10 @@ KVP_API kvp_status kvp_store_url_show(const char *url, char *out_text, size_t te
 
 /* Tell the number of blocks of a record, as configured or chosen. Thread: any. */
 KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);
+
+/* Tell the number of blocks of a record of a group, at most T / group_tokens[group]: so many
+ * addresses a put or a get of KV takes. 0: there is no such group. Thread: any. Cost: O(1) */
+KVP_API uint32_t kvp_store_group_blocks(const kvp_store *store, uint32_t group);
 
 /* Describe how a store does its work here and what it has to go without, for people and logs:
  * "io_uring; past the page cache". docs/STORES.md has what it may say. Programs do not parse it.
@@ -239,7 +252,7 @@ typedef struct kvp_store_done {
  * parent that another writer of the same directory has stored is there, too.
  *
  * Takes:   identity     fingerprint, block_tokens and n_blocks as the store's
- *          blocks       [n_blocks] addresses of block_bytes[identity->group] bytes each; of a
+ *          blocks       [kvp_store_group_blocks] of block_bytes[identity->group] bytes each; of a
  *                       state [1]
  *          tag          any number; comes back in kvp_store_done
  * Returns: KVP_OK: accepted, will end; KVP_E_ARG: does not fit the store's configuration;
@@ -352,7 +365,7 @@ typedef struct kvp_store_stats {
     uint64_t bytes;   /* that they take, headers included */
     uint64_t size;    /* limit of bytes */
     uint64_t retired; /* places that could not be read or written, and are not used again until the
-                         store is opened anew: at most an eighth of all */
+                         store is opened again: at most an eighth of all */
     uint64_t queued;  /* accepted and not ended */
     uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used. Of servers
                          that are left alone one by one, the least */
@@ -407,8 +420,8 @@ KVP_API kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char
  * store: while engines use them, or after. They need no model and no fingerprint. Nothing is
  * written but by kvp_store_clean.
  *
- * A server is told as a directory: its path is a URL, and of the other fields only status, bytes
- * (its memory) and records are set. Its records have no slots, generations and parents;
+ * A server is reported as a directory: its path is a URL, and of the other fields only status,
+ * bytes (its memory) and records are set. Its records have no slots, generations and parents;
  * KVP_SCAN_RECORDS tells their payload_bytes, too. */
 
 /* One writer's directory. */

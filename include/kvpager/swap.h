@@ -64,7 +64,7 @@
  *
  * With KVP_EVICTED_KEEP_ONCE no content is in a device block and in a cached host block: the host's
  * capacity adds to the device's, and each way between the two is a copy. A host block gives up its
- * content and is the first to be taken, as soon as nobody holds it and its unit has a device block.
+ * content and is the first to be taken, once it has no holder and its unit has a device block.
  * For a prompt that hits it, that is at the end of the open with ordered steps. With overlapped
  * steps it is when the step of the copy takes effect; if that fails, the host block stays. This is
  * no eviction: kvp_cache_evicted does not list it. It needs units of one block, one layer group

@@ -48,9 +48,10 @@
  *
  * Layer groups (windows.h). The cache has a row for each group, and the configuration a memory for
  * each. Both sides must have the same groups: as many, with the same windows, and each with the
- * type and sizes that it has on the other side. A layer is numbered in its group. Tokens of [begin,
- * end) that a window of the receiver has dropped, as kvp_seq_window_get shows them when the
- * transfer is reserved, are not sent in that group.
+ * type and sizes that it has on the other side. What is said of block_tokens holds for each group.
+ * A layer is numbered in its group. Tokens of [begin, end) that a window of the receiver has
+ * dropped, as kvp_seq_window_get shows them when the transfer is reserved, are not sent in that
+ * group.
  *
  * Recurrent state (states.h) is one more group, behind the others: memories[n_groups], of
  * KVP_BYTES. Of it the state after `end` tokens is sent, and nothing else. It goes into the slot
@@ -182,7 +183,7 @@ typedef struct kvp_shm kvp_shm;
 /* Open an end, and send the peer its memory.
  *
  * Takes:   socket       a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET, with nothing in it.
- *                       It is duplicated; yours may be closed. Nobody else may read or write it
+ *                       It is duplicated; yours may be closed. Nothing else may read or write it
  *          max_message  that this end sends, KVP_LINK_MESSAGE_MIN .. 2^30
  *          n_messages   that may wait, 1..65536. Memory: their product, and a page
  * Gives:   out_shm      the end
@@ -205,8 +206,8 @@ KVP_API kvp_status kvp_shm_open(int socket, size_t max_message, uint32_t n_messa
  * Returns: KVP_OK; KVP_E_AGAIN: the peer has not opened its end yet; KVP_E_ARG; KVP_E_STATE: it is
  *          connected; KVP_E_PEER: the peer is gone; KVP_E_VERSION: it has another version;
  *          KVP_E_FORMAT: what it sent is no end of a link, or its memory could be taken back
- * After-failure: out_end is not written. But for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is
- *          good for nothing, and each call returns the same
+ * After-failure: out_end is not written. Except for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end
+ *          is good for nothing, and each call returns the same
  * Thread:  the link's. Blocks: never
  * Cost:    O(the peer's max_message x n_messages), whose pages are mapped
  */
@@ -251,8 +252,8 @@ KVP_API kvp_status kvp_tcp_open(int socket, size_t max_message, uint32_t n_messa
  * Returns: KVP_OK; KVP_E_AGAIN: the peer has not opened its end yet; KVP_E_ARG; KVP_E_STATE: it is
  *          connected; KVP_E_PEER: the peer is gone; KVP_E_VERSION: it has another version;
  *          KVP_E_FORMAT: what it sent is no hello of such a link
- * After-failure: out_end is not written. But for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end is
- *          good for nothing, and each call returns the same
+ * After-failure: out_end is not written. Except for KVP_E_AGAIN, KVP_E_ARG and KVP_E_STATE the end
+ *          is good for nothing, and each call returns the same
  * Owns:    out_end's context is the end
  * Thread:  the link's. Blocks: never
  * Cost:    O(1), allocates nothing
@@ -347,12 +348,12 @@ typedef struct kvp_ticket {
     uint64_t epoch; /* of the receiver */
     uint64_t id;    /* of the transfer there */
     uint64_t model_version;
-    uint32_t type; /* KVP_F32 ...; type, sizes, slice, n_runs, gap, window: of one layer group */
+    uint32_t type; /* KVP_F32 ...; sizes, block_tokens, slice, n_runs, gap, window: of one group */
     uint32_t k_size;
     uint32_t v_size;
-    uint32_t block_tokens;
-    kvp_slice slice; /* the receiver's, in the model's numbers */
-    uint32_t begin;  /* tokens [begin, end) */
+    uint32_t block_tokens; /* of state 1 */
+    kvp_slice slice;       /* the receiver's, in the model's numbers */
+    uint32_t begin;        /* tokens [begin, end) */
     uint32_t end;
     uint32_t n_runs;
     uint64_t n_groups; /* 64 bits: it lies where no field was */
@@ -394,7 +395,8 @@ typedef struct kvp_receiver kvp_receiver;
 KVP_API kvp_status kvp_receiver_create(const kvp_transfer_config *config,
                                        kvp_receiver **out_receiver);
 
-/* Destroy a receiver. No peer is told; sequences and links stay the caller's. NULL is ignored. */
+/* Destroy a receiver. Peers are not informed; sequences and links stay the caller's. NULL is
+ * ignored. */
 KVP_API void kvp_receiver_destroy(kvp_receiver *receiver);
 
 /* Take messages from a link from now on.
@@ -421,8 +423,8 @@ typedef struct kvp_receive {
                              after kvp_seq_open and kvp_seq_extend */
     uint32_t end; /* up to here; KVP_END: all tokens */
     uint32_t space_bytes;
-    const void *space; /* [space_bytes] the namespace's name, and what else the KV depends on
-                             besides the tokens, a window of its own for one: the sender must give
+    const void *space; /* [space_bytes] the namespace's name, and anything else the KV depends on
+                             besides the tokens, such as a custom window: the sender must give
                              the same */
 } kvp_receive;
 
@@ -450,8 +452,8 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
 
 /* Take what has arrived.
  *
- * A message may begin a sender's part. It is refused, and the sender is told, if one of these is
- * wrong; the transfer then waits for a better one:
+ * A message may begin a sender's part. It is refused, and the sender is informed, if one of these
+ * is wrong; the transfer then waits for a better one:
  *
  *   KVP_E_VERSION   another version
  *   KVP_E_HANDLE    the transfer is not here; KVP_E_STATE: it has ended, or another sender has
@@ -482,8 +484,8 @@ KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_me
 KVP_API kvp_status kvp_receiver_info_get(const kvp_receiver *receiver, uint64_t id,
                                          kvp_transfer_info *out_info);
 
-/* Give up: the transfer is FAILED with the caller's reason, and its senders are told. The slots are
- * the caller's again.
+/* Give up: the transfer is FAILED with the caller's reason, and its senders are informed. The slots
+ * are the caller's again.
  * Takes:   reason       a status that is no success: KVP_E_PEER if there is nothing better
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG; KVP_E_STATE: it has ended */
 KVP_API kvp_status kvp_receiver_abort(kvp_receiver *receiver, uint64_t id, kvp_status reason);
@@ -515,7 +517,8 @@ typedef struct kvp_sender kvp_sender;
  * Returns: as kvp_receiver_create. Thread: cache. Cost: O(max_transfers x L) */
 KVP_API kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender);
 
-/* Destroy a sender. No receiver is told; sequences and links stay the caller's. NULL is ignored. */
+/* Destroy a sender. Receivers are not informed; sequences and links stay the caller's. NULL is
+ * ignored. */
 KVP_API void kvp_sender_destroy(kvp_sender *sender);
 
 /* Use a link from now on. Returns: as kvp_receiver_attach. */
@@ -592,7 +595,7 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
                                     uint32_t n_tokens);
 
 /* Send what is ready, and take answers, KVP_PROGRESS_MESSAGES from each link at most. When all is
- * sent and the sequence's tokens are computed (kvp_seq_commit), the receiver is told; its answer
+ * sent and the sequence's tokens are computed (kvp_seq_commit), the receiver learns it; its answer
  * ends the transfer.
  *
  * A transfer fails with
@@ -613,7 +616,7 @@ KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended
 KVP_API kvp_status kvp_sender_info_get(const kvp_sender *sender, uint64_t id,
                                        kvp_transfer_info *out_info);
 
-/* Give up: the transfer fails with the caller's reason. The receiver is told, and its transfer
+/* Give up: the transfer fails with the caller's reason. The receiver is informed, and its transfer
  * fails. Returns: as kvp_receiver_abort. */
 KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status reason);
 

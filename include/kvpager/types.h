@@ -181,6 +181,13 @@ typedef struct kvp_window {
 /* As sink_tokens of a window: tokens attend within chunks of recent_tokens. */
 #define KVP_CHUNKED UINT32_MAX
 
+/* A layer group of a cache: its window, and its block size. windows.h. */
+typedef struct kvp_group {
+    uint32_t sink_tokens;   /* as in kvp_window */
+    uint32_t recent_tokens; /* as in kvp_window; both 0: full attention */
+    uint32_t block_tokens;  /* S of the group; 0: the cache's block_tokens */
+} kvp_group;
+
 /* One token's KV, to be moved: slots as in slot mappings. */
 typedef struct kvp_slot_move {
     int64_t src;

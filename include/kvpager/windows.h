@@ -1,24 +1,26 @@
 /* kvpager/windows.h: layer groups and sliding windows.
  *
  *   config.n_groups = 3;
- *   config.groups[0] = (kvp_window){0, 0};         layers with full attention
- *   config.groups[1] = (kvp_window){4, 1024};      layers with 4 sinks and a window of 1,024
- *   config.groups[2] = (kvp_window){KVP_CHUNKED, 8192};   layers that attend in chunks of 8,192
+ *   config.groups[0] = (kvp_group){0, 0, 0};         layers with full attention
+ *   config.groups[1] = (kvp_group){4, 1024, 64};     4 sinks and a window of 1,024; blocks of 64
+ *   config.groups[2] = (kvp_group){KVP_CHUNKED, 8192, 0};   layers that attend in chunks of 8,192
  *   ...
  *   kvp_seq_row(cache, seq, 1, &row, &n);          a row for each group; 0: dropped
  *   kvp_seq_window(cache, seq, 0, window, NULL);   this sequence alone slides, from now on
  *
- * A layer group is the layers that keep the same tokens. A sequence has one row for each group, all
- * of the same length. Entry i of each row holds the KV of tokens i x S .. (i + 1) x S - 1 in the
- * layers of that group. All groups have the same S and take their blocks from one pool, so a block
- * has the same bytes for each of them (a memory layout says how). A node has at most one attached
- * block for each group and tier. One group without a window is the default.
+ * A layer group is the layers that keep the same tokens. A sequence has one row for each group.
+ * Entry i of a row holds the KV of tokens i x S .. (i + 1) x S - 1 in the layers of that group. S
+ * is groups[g].block_tokens, a multiple of unit_tokens; 0 is the cache's block_tokens. All groups
+ * take their blocks from one pool, so a block has the same bytes for each of them (a memory layout
+ * says how): layers with half the bytes a token are a group with twice the S. A node has at most
+ * one attached block for each group and tier. One group without a window is the default.
  *
  * What cache.h, swap.h and steps.h say of a row entry, a block, a hit or an attached unit holds for
- * each group. Work on entries goes entry by entry, and for each entry through the groups in order.
- * Work from the last entry down also goes through the groups from the last. Units are sealed and
- * withdrawn one by one, each in the order of the groups. Counts of blocks, and of units sealed,
- * detached, adopted or duplicate, are of all groups. Units that are private or not kept count once.
+ * each group, with its S. Work on entries goes in the order of their first tokens, and for entries
+ * of one token in the order of the groups. Work from the last entry down goes the other way. Units
+ * are sealed and withdrawn one by one, each in the order of the groups. Counts of blocks, and of
+ * units sealed, detached, adopted or duplicate, are of all groups. Units that are private or not
+ * kept count once. kvp_seq_info.n_blocks and kvp_seq_block_tokens are of group 0's row.
  *
  * A group has a window: K sinks and R recent tokens. The query at position p sees keys 0 .. K - 1
  * and p - R + 1 .. p. The window is the group's in the configuration, until kvp_seq_window gives
@@ -71,23 +73,26 @@
  * is the prefix's tokens, but at most n_tokens - 1. With one group without a window this is the
  * rule of cache.h. Else
  *
- *   inside a block       Every group keeps the entry that the prefix ends in. Each copies its
+ *   inside a block       Every group keeps an entry that the prefix ends inside of. It copies the
  *                        hit_tokens % S leading slots of it into a block that is taken, in the
- *                        order of the groups. A window does so, too, if it sees only the last of
+ *                        order of entries. A window does so, too, if it sees only the last of
  *                        them: a block that has a unit has all units of its entry before it. Each
- *                        source that is a cached device block counts in kvp_cache_can_open. If they
- *                        and the blocks to take do not fit together, the hit is the longest prefix
- *                        of whole blocks (KVP_STOP_NO_ROOM). Sources go to the tail of their queue
- *                        from the last group to the first.
- *   KVP_FULL_HIT_RECOMPUTE  the prefix ends at the last block boundary before the last token, or
- *                        before it
+ *                        source that is a cached device block counts in kvp_cache_can_open. If
+ *                        they and the blocks to take do not fit together, the hit is the longest
+ *                        prefix of whole blocks of every group (KVP_STOP_NO_ROOM). These sources
+ *                        go to the tail of their queue from the last group to the first, then
+ *                        whole blocks of the host. info.copied_tokens is of the group with the
+ *                        most to copy. info.host_tokens counts a token once, if any group copies
+ *                        it from the host.
+ *   KVP_FULL_HIT_RECOMPUTE  the prefix ends at the last end of a block, of any group, before the
+ *                        last token, or before it
  *   no room              a prefix with more than max_copies - 1 whole blocks on the host, or more
  *                        than max_copies copies in all, is passed over
  *   stop                 KVP_STOP_NO_ROOM, when a longer one was passed over for that; else
  *                        KVP_STOP_FULL_HIT, when all n_tokens were there and must not be hit; else
  *                        KVP_STOP_NO_KV, when the prefix is shorter than the path: stop_group is
- *                        the first group that lacks something for one unit more; else why the path
- *                        ended
+ *                        the first group without a window that lacks something for one unit more,
+ *                        else the first one with a window; else why the path ended
  *
  * Row entries of the prefix that a group does not keep are null from the start.
  *
@@ -98,6 +103,31 @@
  * need, and cannot be extended or be part of a step (KVP_E_DROPPED). A commit is refused, too,
  * while a window keeps, with q = the tokens then computed, what is null. It seals, in each group,
  * the units whose entries are there.
+ *
+ * Retained places. A hit that ends at e needs, of a windowed group, only blocks with tokens that
+ * the query at e sees. Few places are hit, but all blocks that leave windows stay cached alike, and
+ * take the memory of others. With config.retain_tokens, a block of a group whose configuration has
+ * a window goes to the head of its class's queue, not to the tail, when the window drops it and it
+ * becomes cached, unless a hit that ends at one of the sequence's retained places needs it:
+ *
+ *   multiples    of retain_tokens; none with KVP_RETAIN_PROMPTS
+ *   the end      of the prompt of n tokens: the last multiple of U up to n, for longer prompts, and
+ *                the one up to n - 1, for the same prompt. Of a prompt that is opened in part, tell
+ *                its end (kvp_seq_prompt_end, policy.h) before the commit behind it.
+ *   the hit      where that of its open ended; of a whole prompt, the unit before
+ *   the parting  where the first unit begins that the sequence was the first to have
+ *
+ *                 U = S = 4, R = 6, KVP_RETAIN_PROMPTS, a prompt of 26 tokens: both ends are 24
+ *     tokens     0..3   4..7   8..11  12..15  16..19  20..23  24..27   a hit at 24 sees 19..23
+ *     dropped    head   head   head   head    tail    tail    head
+ *
+ *   head         It can be hit until it is evicted, and is not kept on the host then.
+ *   order        When rows are released (close, truncate), cached blocks that the places need go to
+ *                the tail among those of the row, in its order: a place is lost with the full
+ *                groups' blocks before it, not earlier.
+ *   others       The last sequence that drops a block decides, by its own places. A fork has those
+ *                of its parent.
+ *   Cost         O(1) a block dropped, and a null entry released; 4 bytes a sequence
  *
  * A sequence's own window changes the KV of what it computes. A token that cannot see what others
  * see does not have the same KV as theirs. So the units of the sequence are private from the first
@@ -129,7 +159,7 @@ extern "C" {
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: swapped out; KVP_E_DROPPED: it would keep, with q = the
  *          tokens computed, an entry that was dropped
  * After-failure: unchanged
- * Thread:  cache. Cost: O(blocks dropped)
+ * Thread:  cache. Cost: O(entries that the group has dropped)
  */
 KVP_API kvp_status kvp_seq_window(kvp_cache *cache, kvp_seq seq, uint32_t group, kvp_window window,
                                   kvp_released *out_released);

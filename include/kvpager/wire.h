@@ -24,11 +24,11 @@
  *       not named; when it is back, it is named with its new row.
  *   R5  Nothing allocates after creation, nothing blocks, nothing reads a clock. The same calls
  *       give the same bytes.
- *   R6  With several layer groups a sequence has a row for each. An entry that a window has dropped
- *       is 0, as in the cache. Messages carry a sequence's windows when it is new and when they
- *       change, and its tree as it grows and when it is gone. The moves of what was accepted travel
- *       in the next message. A cache with one group, without windows and trees, sends nothing of
- *       this.
+ *   R6  With several layer groups a sequence has a row for each, in blocks of the group's S. An
+ *       entry that a window has dropped is 0, as in the cache. Messages carry a sequence's windows
+ *       when it is new and when they change, and its tree as it grows and when it is gone. The
+ *       moves of what was accepted travel in the next message. A cache with one group, without
+ *       windows and trees, sends nothing of this.
  *   R7  With recurrent state (states.h) a worker has the slots that a sequence reads and writes in
  *       its next step. The first forward pass after a hit, a checkpoint or a fork reads one slot
  *       and writes another; afterwards they are the same. With a ring it also has the ring's slots.
@@ -62,7 +62,7 @@ typedef struct kvp_wire_config {
     uint32_t n_blocks;        /* N: the device's ids in rows and copies are below it */
     uint32_t host_blocks;     /* the host's ids in copies are below it; 0: no host tier (default) */
     uint32_t max_seqs;        /* worker ids are 0..max_seqs-1; at most KVP_WIRE_MAX_SEQS */
-    uint32_t max_row_blocks;  /* M, of one sequence */
+    uint32_t max_row_blocks;  /* M, of one sequence, in the group with the smallest S */
     uint32_t max_step_tokens; /* values in one message, full ones too */
     uint32_t max_copies;      /* copies in one message */
     uint64_t epoch;           /* of a sender: above that of every sender before it; >= 1. A mirror
@@ -74,7 +74,9 @@ typedef struct kvp_wire_config {
     uint32_t reserved;        /* 0 */
     uint32_t state_slots;     /* slots of recurrent state: ids are below it; default 0: none. A
                                  sender's and its mirrors' are above 0 exactly if the cache's is */
-    uint32_t host_state_slots; /* the host's, in copies */
+    uint32_t host_state_slots;             /* the host's, in copies */
+    uint32_t group_tokens[KVP_GROUPS_MAX]; /* [n_groups] S of each layer group; 0 (default):
+                                              block_tokens; behind them: anything */
 } kvp_wire_config;
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
@@ -87,10 +89,10 @@ KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why 
 
 /* Fill `config` so that every state of this cache fits.
  *
- * max_seqs, max_copies, n_groups, max_tree_tokens and slots of state are the cache's. epoch is 1.
- * max_row_blocks = ceil(max_seq_tokens / S). max_step_tokens = max_seqs + 4 x max_seq_tokens: raise
- * it if more than four long prompts arrive in one step. max_moves = max_seqs x max_tree_tokens, or
- * N x S if that is less.
+ * max_seqs, max_copies, groups, max_tree_tokens and slots of state are the cache's. epoch is 1.
+ * With the smallest S of a group, max_row_blocks = ceil(max_seq_tokens / S). max_step_tokens =
+ * max_seqs + 4 x max_seq_tokens: raise it if more than four long prompts arrive in one step.
+ * max_moves = max_seqs x max_tree_tokens, or N x S if that is less.
  *
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
@@ -107,7 +109,7 @@ KVP_API kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *
 
 /* Create a sender for one cache.
  *
- * Takes:   config       copied; block_tokens and n_groups must be the cache's, n_blocks,
+ * Takes:   config       copied; n_groups and the S of each must be the cache's, n_blocks,
  *                       host_blocks and slots not below the cache's, and state_slots 0 without
  *                       recurrent state
  *          cache        read by kvp_wire_sender_encode; must outlive the sender
@@ -133,8 +135,8 @@ typedef struct kvp_wire_item {
     uint32_t worker_id;    /* 0..max_seqs-1 */
     uint32_t status;       /* the caller's own, 1..255: running, paused, ... */
     uint32_t step_tokens;  /* the caller's own, at most the sequence's tokens and nodes: how many of
-                              them this step computes; the worker keeps it until it is told another
-                              number */
+                              them this step computes; the worker keeps it until a message has
+                              another number */
     uint32_t first_token;  /* where values begin when the sequence is new to the worker, and in a
                               full message; 0: all; KVP_END: none (a fork, a decoding sequence) */
     const int32_t *tokens; /* [known_tokens] all values from position 0; NULL: ask the cache, which
@@ -179,13 +181,13 @@ typedef struct kvp_wire_step {
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
- *          closed id that no sequence has. Also a copy that names a block or a slot that its tier
- *          lacks, or no layer group, or whose phase is below that of the copy before. Also a move
- *          of a slot that the device lacks, or whose places in the block differ between the groups;
- *          KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4;
- *          its copies travel), or has step_tokens and no slot of state to write (extend it);
- *          KVP_E_DROPPED: it has step_tokens, and its state is lost; KVP_E_UNKNOWN: the cache does
- *          not keep the values (give kvp_wire_item.tokens);
+ *          closed id that no sequence has. Also a copy that names block or slot 0, or one that
+ *          its tier lacks, or no layer group, or whose phase is below that of the copy before. Also
+ *          a move of a slot that the device lacks, or whose places in blocks cannot be those of one
+ *          token in each group; KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped out (leave it out
+ *          until it is back: R4; its copies travel), or has step_tokens and no slot of state to
+ *          write (extend it); KVP_E_DROPPED: it has step_tokens, and its state is lost;
+ *          KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
  *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
  *          than the configuration has (then out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or
  *          more
@@ -239,7 +241,7 @@ KVP_API void kvp_wire_mirror_destroy(kvp_wire_mirror *mirror);
 /* What a message said of one sequence. */
 typedef struct kvp_wire_news_item {
     uint32_t worker_id;
-    uint32_t is_new;       /* 1: not known before, or told anew by a full message */
+    uint32_t is_new;       /* 1: not known before, or sent again by a full message */
     uint32_t from;         /* position of values[0]; older values from there on are void */
     uint32_t n_values;     /* from + n_values = known_tokens */
     const int32_t *values; /* [n_values] */
@@ -271,7 +273,7 @@ typedef struct kvp_wire_news {
  *          version of the format; KVP_E_STATE: stale, repeated, out of order, of another epoch, or
  *          not full while the mirror is empty. kvp_wire_peek and kvp_wire_mirror_info_get tell
  *          which. If the number is above the expected one, something was missed: ask for a full
- *          message; KVP_E_MISMATCH: of a cache with another block_tokens or n_groups;
+ *          message; KVP_E_MISMATCH: of a cache with another n_groups or S of a group;
  *          KVP_E_TOO_SMALL: it does not fit the mirror's sizes
  * After-failure: unchanged, and the news of the message before are still there
  * Thread:  exclusive access to the mirror        Blocks: never
@@ -299,7 +301,7 @@ typedef struct kvp_wire_seq {
     uint32_t cached_tokens;
     uint32_t step_tokens;
     int32_t last_token;
-    uint32_t n_blocks;
+    uint32_t n_blocks;  /* of group 0's row */
     const int32_t *row; /* [n_blocks] of group 0, in the mirror: at the same address for the same
                            worker id; the next group's is max_row_blocks apart, the next id's
                            n_groups x max_row_blocks */
@@ -312,7 +314,8 @@ typedef struct kvp_wire_seq {
     const int32_t *write_slots;  /* [n_write_slots] of state, in the order of tokens, as
                                     kvp_meta_state_rings: those of a ring, then write_slot */
     uint32_t n_write_slots;      /* 0: write_slot is 0; 1: no ring */
-    uint32_t reserved;           /* 0 */
+    uint32_t row_tokens; /* that every row has room for: that of a group with blocks of S has
+                            kvp_blocks_for_tokens(S, row_tokens) entries */
 } kvp_wire_seq;
 
 /* Read one sequence.

@@ -264,7 +264,7 @@ static int find_clusters(struct kvpi_visible *visible)
         const uint32_t cluster =
             group->is_patch ? visible->n_clusters : best_cluster(visible, group, from);
         join_cluster(visible, group, cluster);
-        if (group->is_patch) /* nobody has anything in common with it */
+        if (group->is_patch) /* no other has anything in common with it */
             memset(cluster_at(visible, cluster), 0, visible->n_words * sizeof(uint64_t));
         is_open |= members_of(visible, cluster)[0] > 1;
     }
@@ -323,7 +323,7 @@ static void put_chain(struct kvpi_visible *visible, const struct kvpi_group *gro
                   row_at(visible, group->first + i - 1), level);
 }
 
-/* A patch that shows nothing still has a key, which nobody sees. */
+/* A patch that shows nothing still has a key, which no query sees. */
 static void put_patch(struct kvpi_visible *visible, const struct kvpi_group *group)
 {
     const uint32_t level = visible->n_levels - 1, stream = stream_of(visible, group);

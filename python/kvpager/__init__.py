@@ -17,6 +17,9 @@ STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers;
 what is different here.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from ._attention import AttentionTeam as AttentionTeam
 from ._attention import AttentionTree as AttentionTree
 from ._attention import AttentionWindow as AttentionWindow
@@ -85,6 +88,7 @@ from ._native import lib as _lib
 from ._oplog import Call as Call
 from ._oplog import OpLog as OpLog
 from ._oplog import call_name as call_name
+from ._reasons import Reasons as Reasons
 from ._records import *  # noqa: F403
 from ._records import ConfigFields as ConfigFields
 from ._records import LayoutFields as LayoutFields
@@ -147,5 +151,17 @@ for _made, _fields in ((Cache, ConfigFields), (Scheduler, SchedConfigFields),
                        (TransferReceiver, TransferConfigFields),
                        (Sender, WireConfigFields), (Mirror, WireConfigFields)):
     _fields_explained(_made, _fields)
+
+if _TYPE_CHECKING:
+    from .publish import Publisher as Publisher
+
+
+def __getattr__(name: str) -> _Any:
+    """Publisher, when it is used: it needs libzmq."""
+    if name == "Publisher":
+        from .publish import Publisher
+        return Publisher
+    raise AttributeError(f"module 'kvpager' has no attribute {name!r}")
+
 
 __all__ = [_name for _name in dir() if not _name.startswith("_")]

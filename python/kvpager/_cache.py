@@ -46,7 +46,8 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
     max_seqs, max_seq_tokens, host_blocks, steps, ...
 
     groups            the window of each layer group, (sink_tokens, recent_tokens); (0, 0): full
-                      attention; (CHUNKED, n): chunks of n tokens. n_groups is their number
+                      attention; (CHUNKED, n): chunks of n tokens; or a Group, which also has the
+                      block_tokens of the group. n_groups is their number
     uncached_tokens   [n] i32 token ids that must never be matched or published
     arena             memory for the bookkeeping, a writable buffer that begins at a multiple of 64
                       bytes; by default the library maps it
@@ -85,6 +86,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
             plain_fail(status, "Cache.config")
         self.groups = [Window(group.sink_tokens, group.recent_tokens)
                        for group in room.groups[0:room.n_groups]]
+        self.group_tokens = [group.block_tokens for group in room.groups[0:room.n_groups]]
         return {name: getattr(room, name) for name, _ in ffi.typeof("kvp_config").fields
                 if name not in ("struct_size", "reserved", "uncached_tokens", "groups")}
 

@@ -83,6 +83,18 @@ def _set_groups(groups: Any, made: Any) -> None:
     made.n_groups = len(given)
 
 
+def set_each(name: str, values: Any, room: Any, n: int) -> None:
+    """A number for each layer group into an array; none: they stay."""
+    given = listed(name, values)
+    if given and len(given) != n:
+        raise ArgError(f"{name}: has {len(given)}, expected one for each of {n} groups")
+    for group, value in enumerate(given):
+        try:
+            room(group, index(value))
+        except _no_numbers as error:
+            raise bad_number(error, **{name: value}) from None
+
+
 def _c_text(name: str, value: Any) -> Any:
     """A string that ends with a zero byte."""
     data = text_of(name, value)
@@ -109,6 +121,7 @@ class FingerprintInput:
     scales        0: none; 1: one for each block and head; others: the engine's own kinds
     slice         what this rank has of the layers and heads; None: all
     groups        the window of each layer group
+    group_tokens  S of each group; (): all have block_tokens
     order         of a block's bytes in a record: kvpager.ORDER_CPU ...
     states        what else the bytes of a slot of recurrent state depend on, in one fixed form; b"":
                   the model has none
@@ -129,6 +142,7 @@ class FingerprintInput:
     scales: int = 0
     slice: Slice | None = None
     groups: Sequence[Window | tuple[int, int]] = (Window(0, 0),)
+    group_tokens: Sequence[int] = ()
     order: str = c.ORDER_CPU
     states: bytes = b""
 
@@ -159,6 +173,9 @@ class FingerprintInput:
             "unit_tokens")})
         set_slice("slice", self.rank(), made.slice)
         _set_groups(self.groups, made)
+        set_each("group_tokens", self.group_tokens,
+                 lambda group, value: setattr(made.groups[group], "block_tokens", value),
+                 made.n_groups)
         out, why = ffi.new("kvp_digest *"), ffi.new("char **")
         with _digester() as digester:
             status = lib.kvp_fingerprint_make(digester, made, out, why)

@@ -78,6 +78,18 @@ class Key(NamedTuple):
     data: bytes
 
 
+def hashes_in(hashes: Any) -> Any:
+    """What hash_units gives, as a C array over it."""
+    if not isinstance(hashes, np.ndarray):
+        raise TypeError(f"hashes: needs an array, not {type(hashes).__name__}")
+    if hashes.dtype != np.uint8 or hashes.ndim != 2 or hashes.shape[1:] != (16,):
+        raise TypeError(f"hashes: needs an array [units, 16] of uint8, not "
+                        f"{hashes.dtype}{list(hashes.shape)}")
+    if not hashes.flags.c_contiguous:
+        raise ValueError("hashes: the array is not contiguous")
+    return ffi.from_buffer("kvp_hash[]", hashes)
+
+
 class Prompt:
     """A prompt with everything that may go along with it.
 
@@ -147,16 +159,8 @@ class Prompt:
         self._c.uncached, self._c.n_uncached = array, len(ranges)
 
     def _set_hashes(self, hashes: Any, n_tokens: int) -> None:
-        array = hashes
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"hashes: needs an array, not {type(hashes).__name__}")
-        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1:] != (16,):
-            raise TypeError(f"hashes: needs an array [units, 16] of uint8, not "
-                            f"{array.dtype}{list(array.shape)}")
-        if not array.flags.c_contiguous:
-            raise ValueError("hashes: the array is not contiguous")
-        self.n_hashes = len(array)
-        data = ffi.from_buffer("kvp_hash[]", array)
+        data = hashes_in(hashes)
+        self.n_hashes = len(data)
         self._keep.append(data)
         self._c.hashes = data
 

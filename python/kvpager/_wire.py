@@ -49,9 +49,10 @@ class News(NamedTuple):
 
 
 class WorkerSeq(NamedTuple):
-    """A sequence as a worker knows it; row [n_blocks] i32. status 0: no sequence has this id. The
-    slots are of recurrent state; both are 0 without. write_slots [n] i32, as state_rings gives
-    them: those of a ring, then write_slot; empty if that is 0."""
+    """A sequence as a worker knows it; row [n_blocks] i32 of group 0, rows: of each layer group.
+    status 0: no sequence has this id. The slots are of recurrent state; both are 0 without.
+    write_slots [n] i32, as state_rings gives them: those of a ring, then write_slot; empty if that
+    is 0."""
 
     status: int
     n_tokens: int
@@ -64,14 +65,16 @@ class WorkerSeq(NamedTuple):
     read_slot: int = 0
     write_slot: int = 0
     write_slots: I32Array = np.zeros(0, I32)
+    rows: tuple[I32Array, ...] = ()
 
 
-def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) -> dict[str, int]:
+def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) -> dict[str, Any]:
     """Sizes of a sender and its mirrors: such that every state of the cache fits, or, without one,
     the defaults; with the given fields in place of those."""
     made = _config(cache, fields)
-    return {name: getattr(made, name) for name, _ in ffi.typeof("kvp_wire_config").fields
-            if name not in ("struct_size", "reserved")}
+    sizes = {name: getattr(made, name) for name, _ in ffi.typeof("kvp_wire_config").fields
+             if name not in ("struct_size", "reserved")}
+    return sizes | {"group_tokens": tuple(made.group_tokens)}
 
 
 def _config(cache: Cache | None, fields: Any) -> Any:
@@ -181,6 +184,9 @@ class Mirror(_Closing):
 
     def __init__(self, **fields: Unpack[WireConfigFields]) -> None:
         made, self._o = _config(None, fields), owned(lib.KVPY_MIRROR)
+        self._distance = made.max_row_blocks
+        self._block_tokens = [made.group_tokens[group] or made.block_tokens
+                              for group in range(min(made.n_groups, c.GROUPS_MAX))]
         status = lib.kvpg_wire_mirror_create(made, NULL, 0, self._o)
         if status:
             fail(status, "Mirror", said=why(status, lib.kvp_wire_config_check, made), **fields)
@@ -200,7 +206,7 @@ class Mirror(_Closing):
                         copied(room.copies, room.n_copies, _COPY_DTYPE))
 
     def seq(self, worker_id: int) -> WorkerSeq:
-        """One sequence, with its row."""
+        """One sequence, with its rows."""
         room = ffi.new("kvp_wire_seq *")
         with locked(self._o, "Mirror.seq") as mirror:
             try:
@@ -209,10 +215,13 @@ class Mirror(_Closing):
                 raise bad_number(error, worker_id=worker_id) from None
             if status:
                 fail(status, "Mirror.seq", worker_id=worker_id)
+            rows = tuple(copied(room.row + group * self._distance,
+                                lib.kvp_blocks_for_tokens(S, room.row_tokens), I32)
+                         for group, S in enumerate(self._block_tokens))
             return WorkerSeq(room.status, room.n_tokens, room.known_tokens, room.computed_tokens,
                              room.cached_tokens, room.step_tokens, room.last_token,
-                             copied(room.row, room.n_blocks, I32), room.read_slot,
-                             room.write_slot, copied(room.write_slots, room.n_write_slots, I32))
+                             rows[0], room.read_slot, room.write_slot,
+                             copied(room.write_slots, room.n_write_slots, I32), rows)
 
     def info(self) -> WireMirrorState:
         """Where the mirror stands: epoch (0: waits for a full message), number, n_seqs."""

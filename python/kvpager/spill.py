@@ -19,10 +19,8 @@ host_blocks and max_loads. docs/PYTHON.md, "Spills", is the guide.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 from weakref import ref
 
@@ -32,11 +30,12 @@ import numpy.typing as npt
 from .store import Store, _block  # isort: skip (first: it says what is missing)
 from . import _native, _store_native
 from ._cache import COPY_DTYPE, Cache, object_of
-from ._core import (Ints, Struct, Uncopied, bytes_in, error_of, fail, instance, listed, number, owned,
+from ._core import (Ints, Struct, bytes_in, error_of, fail, instance, listed, number, owned,
                     text_of)
-from ._errors import AgainError, ArgError, BusyError
+from ._errors import AgainError, ArgError
 from ._identity import set_digest, set_numbers, set_slice
 from ._records import Slice as Slice
+from ._process import Owned
 from ._sched import _whole
 from ._sequence import Namespace, Prompt, Sequence, prompt_of
 from ._store_constants import SPILL_COMPUTE as SPILL_COMPUTE
@@ -89,7 +88,7 @@ def _time(now: int | None) -> int:
     return time.monotonic_ns() if now is None else _whole("now", now, 64)
 
 
-class Spill(Uncopied):
+class Spill(Owned):
     """A spill beside a cache and a store.
 
     host         [groups] where the host blocks of each layer group lie: buffers of host_blocks x
@@ -106,6 +105,8 @@ class Spill(Uncopied):
     Cache.close and Store.close close the spill first.
     """
 
+    _lib = lib
+
     def __init__(self, cache: Cache, disk: Store, *, host: Iterable[Any],
                  slice: Slice | None = None, policy: int = SPILL_SECOND, **config: int) -> None:
         theirs = object_of(cache)
@@ -121,9 +122,9 @@ class Spill(Uncopied):
         keep = self._set_groups(made, cache, disk, listed("host", host))
         owner = ffi.cast("kvpy_object *", int(_native.ffi.cast("uintptr_t", theirs)))
         # Held by the object, not by this one: the cycle collector frees in any order.
-        self._o = owned(lib.KVPY_SPILL, owner, held=(theirs, disk._object(), keep),
-                        of=_store_native, free="kvpy_spill_free")
-        self.cache, self.store, self._pid = cache, disk, os.getpid()
+        super().__init__(owned(lib.KVPY_SPILL, owner, held=(theirs, disk._object(), keep),
+                               of=_store_native, free="kvpy_spill_free"))
+        self.cache, self.store = cache, disk
         disk._lend(self)
         status = lib.kvpy_spill_create(self._o, disk._o, made, why, _WHY_BYTES)
         if status:
@@ -149,23 +150,11 @@ class Spill(Uncopied):
 
     # ------------------------------------------------------------------------- open and closed
 
-    def __enter__(self) -> Spill:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return not lib.kvpy_object_is_open(self._o)
-
     def close(self) -> None:
         """Stop, wait for what is on its way in the store, and destroy it. The store can be used again
         then. Nothing is written any more: `flush` before. Closing twice does nothing; nor does
         closing in a forked child."""
-        if self._pid != os.getpid():
+        if not self._is_ours():
             return
         status = lib.kvpy_spill_close(self._o)
         if status:
@@ -173,11 +162,6 @@ class Spill(Uncopied):
         self.cache._children.discard(self)
         if self.store._spill is not None and self.store._spill() is self:
             self.store._lend(None)
-
-    def _object(self) -> Any:
-        if self._pid != os.getpid():
-            raise BusyError("Spill: another process has it")
-        return self._o
 
     # ------------------------------------------------------------------------------ namespaces
 

@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import inf
 from operator import index
-from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -57,8 +56,9 @@ from ._identity import digest_blocks as digest_blocks
 from ._identity import digest_root as digest_root
 from ._identity import namespace_number as namespace_number
 from ._identity import record_key as record_key
-from ._identity import set_digest, set_numbers
+from ._identity import set_digest, set_each, set_numbers
 from ._memory import _dlpack_range
+from ._process import Owned
 from ._records import Slice as Slice
 from ._records import Window as Window
 from ._sequence import Key as Key
@@ -213,7 +213,7 @@ def _label(name: object, value: object) -> str:
     return f'{name}="{escaped}"'
 
 
-class Store(Uncopied):
+class Store(Owned):
     """A store: Store.open.
 
     url            as given, with its password; of several, the nearest. show_url is for logs
@@ -222,15 +222,18 @@ class Store(Uncopied):
     block_tokens   S
     block_bytes    KV of one block of each layer group
     record_blocks  blocks of a record, as given or chosen
+    group_blocks   of each group, the blocks that a record has
     """
+
+    _lib = lib
 
     def __init__(self, made: Any, keep: dict[int, Any], config: Any,
                  urls: tuple[str, ...]) -> None:
         if not isinstance(made, ffi.CData):
             raise TypeError("a Store is made by Store.open")
-        self._o: Any = made
+        super().__init__(made)
         self._keep = keep  # what the operations that are out point to
-        self._pid, self._numbers = os.getpid(), count(1)
+        self._numbers = count(1)
         self._out: dict[int, Operation] = {}
         self._unsure = False  # whether all that is in _out was begun
         self._spill: weakref.ref[Any] | None = None  # who has it (kvpager.spill)
@@ -245,10 +248,12 @@ class Store(Uncopied):
         blocks = ffi.new("uint32_t *")
         lib.kvpg_store_record_blocks(self._o, blocks)
         self.record_blocks = int(blocks[0])
+        self.group_blocks = tuple(map(self._group_blocks, range(config.n_groups)))
 
     @classmethod
     def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
              fingerprint: bytes, block_bytes: Iterable[int], block_tokens: int = 16,
+             group_tokens: Iterable[int] = (), group_blocks: Iterable[int] = (),
              record_blocks: int = 0, key_bytes: int = 1024, max_ops: int = 64, threads: int = 1,
              secret: bytes = b"", nearer_bytes_s: int = 0, nearer_bytes_day: int = 0) -> Store:
         """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
@@ -258,6 +263,8 @@ class Store(Uncopied):
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S
+        group_tokens   S of each group; (): all have block_tokens
+        group_blocks   of each group, the most blocks of a record: its last ones; 0, or (): all
         record_blocks  blocks of a record: 1, 2, 4 ... RECORD_BLOCKS_MAX; 0: the least with 512 KiB
                        of KV in group 0
         key_bytes      room for the extra keys of a record: 12 + len(data) for each
@@ -288,6 +295,8 @@ class Store(Uncopied):
                 config.block_bytes[group] = index(size)
             except _no_numbers as error:
                 raise bad_number(error, block_bytes=size) from None
+        set_each("group_tokens", group_tokens, config.group_tokens.__setitem__, len(sizes))
+        set_each("group_blocks", group_blocks, config.group_blocks.__setitem__, len(sizes))
         code = bytes_in("secret", secret)
         config.n_groups = len(sizes)
         config.secret = code if len(code) else ffi.NULL
@@ -306,22 +315,10 @@ class Store(Uncopied):
 
     # ------------------------------------------------------------------------- open and closed
 
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return not lib.kvpy_object_is_open(self._o)
-
     def close(self) -> None:
         """Close it, its spill first, and wait for what has begun. What was not polled has the result STORE_CLOSED,
         done or not. Closing twice does nothing; nor does closing in a forked child."""
-        if self._pid != os.getpid():
+        if not self._is_ours():
             return
         spill = None if self._spill is None else self._spill()
         if spill is not None:
@@ -332,11 +329,6 @@ class Store(Uncopied):
         while self._out:
             self._out.popitem()[1].result = STORE_CLOSED
         self._keep.clear()
-
-    def _object(self) -> Any:
-        if self._pid != os.getpid():
-            raise BusyError("Store: another process has it; a forked child must open its own")
-        return self._o
 
     def _is_lent(self) -> bool:
         return self._spill is not None and self._spill() is not None
@@ -366,6 +358,11 @@ class Store(Uncopied):
             fail(status, f"Store.{name}", **shown)
         return operation
 
+    def _group_blocks(self, group: int) -> int:
+        blocks = ffi.new("uint32_t *")
+        lib.kvpg_store_group_blocks(self._o, group, blocks)
+        return int(blocks[0])
+
     def _record(self, name: str, op: int, identity: Identity, blocks: Iterable[Any],
                 tag: object) -> Operation:
         instance("identity", identity, Identity)
@@ -376,7 +373,7 @@ class Store(Uncopied):
         for field in ("fingerprint", "block_tokens"):
             if getattr(identity, field) != getattr(self, field):
                 raise ArgError(f"identity: {field} is not the store's")
-        n = 1 if identity.kind == IDENTITY_STATE else self.record_blocks
+        n = 1 if identity.kind == IDENTITY_STATE else self.group_blocks[identity.group]
         if identity.n_blocks != self.record_blocks or len(given) != n:
             raise ArgError(f"blocks: has {len(given)}, identity {identity.n_blocks}, a record of "
                            f"this store {n} and {self.record_blocks}")
@@ -390,7 +387,7 @@ class Store(Uncopied):
         """Write a record: begins and returns.
 
         identity  of this store's fingerprint, block_tokens and record_blocks
-        blocks    [record_blocks] buffers of block_bytes[identity.group] bytes, of a state [1],
+        blocks    [group_blocks] buffers of block_bytes[identity.group] bytes, of a state [1],
                   contiguous: arrays, bytes, memoryviews, tensors of the CPU (DLPack). They are used in place and kept
                   alive until the operation has ended; do not write to them before
         tag       comes back as Operation.tag

@@ -33,7 +33,7 @@ typedef enum kvpy_kind {
     KVPY_I64_OUT,
     KVPY_I32_OUT,
     KVPY_U8,        /* or bool */
-    KVPY_COPIES_OUT /* of kvp_copy: whoever calls has looked at the fields */
+    KVPY_COPIES_OUT /* of kvp_copy: the caller has checked the fields */
 } kvpy_kind;
 int kvpy_array_in(PyObject *value, kvpy_kind kind, Py_buffer *view);
 

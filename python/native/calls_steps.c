@@ -1,8 +1,8 @@
 /* calls_steps.c: calls that make arrays, and are made for each step: see calls.c.
  *
- * What the library gives is copied while nobody else is inside. Python's objects are made of the
- * copy afterwards: making one may run the cycle collector, and that may free what uses the cache.
- * None stands for: something is not as wanted, as in calls_arrays.c. */
+ * What the library gives is copied while no other thread is inside. Python's objects are made of
+ * the copy afterwards: making one may run the cycle collector, and that may free what uses the
+ * cache. None stands for: something is not as wanted, as in calls_arrays.c. */
 #include "calls.h"
 
 #include <limits.h>
@@ -214,7 +214,7 @@ static int delta_room(kvp_meta_delta *delta, uint32_t n)
     delta->version = PyMem_RawCalloc(1, bytes);
     if (delta->version == NULL)
         return 0;
-    const uint64_t *no_version = delta->version + n; /* zeros: of whoever had nothing */
+    const uint64_t *no_version = delta->version + n; /* zeros: of items that had nothing */
     delta->blocks = (uint32_t *)(void *)(delta->version + 2 * (size_t)n);
     const uint32_t *no_blocks = delta->blocks + n;
     delta->start = (int32_t *)(void *)(delta->blocks + 2 * (size_t)n);
@@ -297,7 +297,7 @@ static int cascade_room(kvp_meta_cascade *cascade, kvp_meta_level *levels, uint3
     return 1;
 }
 
-/* Measures, and fills in, with nobody inside between the two; gives the status. */
+/* Measures, and fills in, with no other thread between the two; gives the status. */
 static int fill_cascade(handle *self, const kvp_meta_batch *batch, kvp_meta_cascade *cascade,
                         kvp_meta_level *levels)
 {
@@ -394,7 +394,7 @@ static PyObject *step_of(const kvp_step *step)
     return tuple_of(tuples[STEP], items, sizeof items / sizeof *items);
 }
 
-/* As if the step had failed: nobody knows of it, so its requests wait again. */
+/* As if the step had failed: the caller does not know of it, so its requests wait again. */
 static void forget_step(kvpy_object *object)
 {
     if (kvpy_enter(object) != KVP_OK)

@@ -11,7 +11,8 @@ writes to --out:
     _records.py    a NamedTuple for each struct of plain numbers, its fields explained as there;
                    a TypedDict for each configuration
 
-and store_native.c, _store_constants.py and _store_records.py: the same of libkvpager_store.
+and store_native.c, _store_constants.py and _store_records.py: the same of libkvpager_store;
+publish_native.c and so on of libkvpager_zmq; and record_native.c.
 
 So a function, a field, a constant or a status that is new in a header is there after a build; what
 is left to do by hand is a method with a Python name (docs/PYTHON.md, "A new function").
@@ -29,7 +30,7 @@ from cffi import FFI
 
 # What a kvpy_object may hold: the parameters that become guarded.
 OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
-          "kvp_sender", "kvp_receiver", "kvp_store", "kvp_spill"]
+          "kvp_sender", "kvp_receiver", "kvp_store", "kvp_spill", "kvp_publisher"]
 # What one may hold besides: calls take the pointer itself, and need no guard.
 UNGUARDED = ["kvp_memory", "kvp_attention_team", "kvp_loopback", "kvp_shm", "kvp_tcp",
              "kvp_digester"]
@@ -38,14 +39,19 @@ HASHES = ["kvp_hash", "kvp_digest"]
 
 # "Thread: any" in the headers: may run beside another call.
 READERS = ["kvp_cache_stats_get", "kvp_events_read", "kvp_store_stats_get", "kvp_store_record_blocks",
+           "kvp_store_group_blocks",
            "kvp_store_fd", "kvp_store_wait", "kvp_store_describe"]
 
 # Headers of libkvpager_store, and what of it keeps the interpreter's lock.
 STORE_HEADERS = ("identity.h", "store.h", "spill.h")
 STORE_SHORT = ["kvpg_store_put", "kvpg_store_get", "kvpg_store_have", "kvpg_store_drop",
                "kvpg_store_evict", "kvpg_store_sync", "kvpg_store_poll", "kvpg_store_stats_get",
-               "kvpg_store_record_blocks", "kvpg_store_fd", "kvpy_object_is_open", "kvp_bad_name",
+               "kvpg_store_record_blocks", "kvpg_store_group_blocks", "kvpg_store_fd", "kvpy_object_is_open", "kvp_bad_name",
                "kvp_found_name", "kvp_spill_outcome_name", "kvp_record_key", "kvp_namespace_number", "kvp_digest_root"]
+
+# The same of libkvpager_zmq.
+PUBLISH_HEADERS = ("publish.h",)
+PUBLISH_SHORT = ["kvpy_object_is_open", "kvpg_publisher_stats_get", "kvpg_publisher_space"]
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [
@@ -93,7 +99,7 @@ def preprocess(cc: str, include: pathlib.Path, header: pathlib.Path) -> str:
 def headers(include: pathlib.Path) -> list[pathlib.Path]:
     """Those of libkvpager."""
     return [header for header in sorted((include / "kvpager").glob("*.h"))
-            if header.name not in STORE_HEADERS]
+            if header.name not in STORE_HEADERS + PUBLISH_HEADERS]
 
 
 def macros(of: list[pathlib.Path]) -> tuple[list[str], dict[str, str]]:
@@ -318,8 +324,9 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, of: list[pathlib.Path]
             lines += explained(field, width, comments.get((struct, field), ""))
         lines += ['    """', ""]
         # A tuple has methods of these names already; nobody misses them here.
-        lines += [f"    {field}: {kind}" + ("  # type: ignore[assignment]"
-                                            if field in ("index", "count") else "")
+        default = " = 0" if struct == "kvp_group" else ""
+        lines += [f"    {field}: {kind}{default}" + ("  # type: ignore[assignment]"
+                                                     if field in ("index", "count") else "")
                   for field, kind in fields] + [""]
     inits = set() if not configs else set(re.findall(r"void kvp_(\w+)_init\(", text))
     for struct in sorted(f"kvp_{name}" for name in inits):
@@ -330,6 +337,8 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, of: list[pathlib.Path]
                 fields.append((field, "float" if of.cname == "double" else "int"))
             elif of.kind == "array" and record_name(of.item.cname) in made:
                 fields.append((field, f"Sequence[{record_name(of.item.cname)} | tuple[int, ...]]"))
+            elif of.kind == "array" and of.item.kind == "primitive":
+                fields.append((field, "Sequence[int]"))
         lines += ["", f"class {record_name(struct)}Fields(TypedDict, total=False):",
                   f'    """{struct}: what may be set.', ""]
         width = max((len(field) for field, _ in fields), default=0)
@@ -388,6 +397,26 @@ def make_store(cc: str, include: pathlib.Path, shim: pathlib.Path, out: pathlib.
     write_records(out / "_store_records.py", ffi, own, of, configs=False)
 
 
+def make_publish(cc: str, include: pathlib.Path, shim: pathlib.Path, out: pathlib.Path) -> None:
+    of, ffi = [include / "kvpager" / name for name in PUBLISH_HEADERS], FFI()
+    own = declared(of)
+    text = only(preprocess(cc, include, shim / "publish_shim.h"),
+                set(re.findall(r"\b(kvp_\w+)\(", own)))
+    numbers, strings = macros(of)
+    write_module(out, ffi, "publish_native", "publish_shim.h", text, numbers, "", PUBLISH_SHORT)
+    write_constants(out / "_publish_constants.py", own, numbers, strings, "_publish_native")
+    write_records(out / "_publish_records.py", ffi, own, of, configs=False)
+
+
+def make_record(shim: pathlib.Path, out: pathlib.Path) -> None:
+    """The C source of kvpager._record_native: what record_shim.h declares."""
+    ffi = FFI()
+    text = re.sub(r"^(#|_Static_assert).*$", "", declared([shim / "record_shim.h"]), flags=re.MULTILINE)
+    ffi.cdef("typedef struct kvpi_recorder kvpi_recorder;\n" + text)
+    ffi.set_source("kvpager._record_native", '#include "record_shim.h"\n')
+    ffi.emit_c_code(str(out / "record_native.c"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     for option in ("--cc", "--include", "--shim", "--out"):
@@ -398,6 +427,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     make_library(options.cc, include, shim, out)
     make_store(options.cc, include, shim, out)
+    make_publish(options.cc, include, shim, out)
+    make_record(shim, out)
 
 
 if __name__ == "__main__":

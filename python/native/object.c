@@ -63,8 +63,8 @@ int kvpy_object_close(kvpy_object *object)
     return KVP_OK;
 }
 
-/* Runs in a thread that is inside no call; whoever is inside one comes out without the
- * interpreter's lock, which may be held here. A lock that nobody gives back (a thread that was
+/* Runs in a thread that is inside no call; a thread that is inside one comes out without the
+ * interpreter's lock, which may be held here. A lock that is never given back (a thread that was
  * killed inside) leaves what was created where it is, rather than hang the interpreter's end. */
 void kvpy_object_free(kvpy_object *object)
 {

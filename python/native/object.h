@@ -99,11 +99,11 @@ uint64_t kvpy_objects_destroyed(void);
 int kvpy_object_is_open(kvpy_object *object);
 int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
 void kvpy_object_unlock(kvpy_object *object);
-/* As kvpy_object_lock, for whoever has a place with a destructor, so that no exception can come
- * between the lock and its end. The destructor does nothing the second time. */
+/* As kvpy_object_lock, for a caller with a place that has a destructor, so that no exception can
+ * come between the lock and its end. The destructor does nothing the second time. */
 int kvpy_place_lock(kvpy_object *object, kvpy_object **place);
 void kvpy_place_unlock(kvpy_object **place);
-void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
+void *kvpy_object_pointer(kvpy_object *object); /* for a caller that has locked it */
 /* Of this module. One that has objects of the other one as owners must have the same. */
 size_t kvpy_object_bytes(void);
 

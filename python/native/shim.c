@@ -281,7 +281,7 @@ int kvpy_sched_step(kvpy_object *object, kvpy_step **place)
         *place = copy_step(&step);
         if (*place == NULL) {
             status = KVP_E_NO_MEMORY;
-            if (step.n_seqs > 0) /* nobody knows of the step: its requests wait again */
+            if (step.n_seqs > 0) /* the caller does not know of the step: its requests wait again */
                 (void)kvp_sched_fail(cache_of(object));
         }
     }

@@ -3,7 +3,7 @@
  * A cache needs exclusive access, and Python code comes from many threads: cffi lets go of the
  * interpreter's lock during a call, and nothing then keeps another thread from a second one. So
  * everything that the library creates is held in a kvpy_object, and each call goes through a guard
- * that refuses the second caller (KVP_E_BUSY) and whoever comes after the close (KVPY_E_CLOSED).
+ * that refuses the second caller (KVP_E_BUSY) and calls after the close (KVPY_E_CLOSED).
  * What lives on a cache (a scheduler, a sender) uses the cache's lock.
  *
  *   lock     0, or 1 while a call runs     readers   calls now inside that need no lock (counters)
@@ -150,6 +150,6 @@ typedef struct kvpy_dl_managed {
 kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndim,
                              const int64_t *shape, const int64_t *strides);
 void kvpy_dl_delete(kvpy_dl_managed *managed);
-void kvpy_dl_capsule_free(void *capsule); /* of a PyCapsule "dltensor" that nobody took */
+void kvpy_dl_capsule_free(void *capsule); /* of a PyCapsule "dltensor" that was not taken */
 
 #endif

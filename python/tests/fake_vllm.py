@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import hashlib
 import logging
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,13 +154,14 @@ class ConnectorStats:
 
 
 class Counter:
-    """prometheus_client's, one number for all labels."""
+    """prometheus_client's."""
 
     def __init__(self, name: str, documentation: str, labelnames: Any) -> None:
-        self.value = 0
+        self.value, self._names, self._made = 0, labelnames, dict[Any, Counter]()
 
     def labels(self, *values: object) -> Counter:
-        return self
+        assert len(values) == len(self._names)
+        return self._made.setdefault(values, Counter("", "", ()))
 
     def inc(self, number: int) -> None:
         self.value += number
@@ -186,6 +188,27 @@ class ConnectorPrometheus:
         self._counter_cls, self._gauge_cls = types[Counter], types[Gauge]
 
 
+@dataclass
+class BlockStored:
+    block_hashes: list[int]
+    parent_block_hash: int | None
+    token_ids: list[int]
+    block_size: int
+    lora_id: int | None
+    medium: str | None
+    lora_name: str | None
+
+
+@dataclass
+class BlockRemoved:
+    block_hashes: list[int]
+    medium: str | None
+
+
+def hash_block_tokens(function: Any, before: bytes | None, tokens: Any) -> bytes:
+    return bytes(function(repr((before, tuple(tokens), None)).encode()))
+
+
 class Platform:
     @staticmethod
     def get_device_name() -> str:
@@ -205,6 +228,12 @@ def installed() -> contextlib.AbstractContextManager[None]:
             "KVConnectorStats": ConnectorStats, "KVConnectorPromMetrics": ConnectorPrometheus},
         "vllm.v1.attention.backends.cpu_attn": {"_get_attn_isa": lambda *given: "vec"},
         "vllm": {"__version__": "0.32.0"},
+        "vllm.distributed.kv_events": {"BlockStored": BlockStored, "BlockRemoved": BlockRemoved},
+        "vllm.utils.hashing": {
+            "get_hash_fn_by_name": lambda name: lambda data: hashlib.sha256(data).digest()},
+        "vllm.v1.core.kv_cache_utils": {
+            "hash_block_tokens": hash_block_tokens,
+            "maybe_convert_block_hash": lambda name: int.from_bytes(name[-8:], "big")},
         "vllm.logger": {"init_logger": logging.getLogger},
         "vllm.platforms": {"current_platform": Platform},
         metrics: {"OffloadingConnectorStats": OffloadingConnectorStats},

@@ -31,8 +31,11 @@ INSTEAD = {
 
 # The headers of libkvpager_store, which kvpager.store has.
 STORE_HEADERS = ("identity.h", "store.h", "spill.h")
+# The header of libkvpager_zmq, which kvpager.publish has.
+PUBLISH_HEADERS = ("publish.h",)
 # Fields of its configurations that no call sets; those that are set by a name put together.
-NOT_SET = {"struct_size", "reserved", "now", "now_context", "rope_bytes", "draft_bytes"}
+NOT_SET = {"struct_size", "reserved", "now", "now_context", "note", "note_context", "rope_bytes",
+           "draft_bytes"}
 
 
 def public_headers() -> list[pathlib.Path]:
@@ -61,7 +64,7 @@ def ends_with_a_field(name: str, of: Any) -> bool:
 
 def test_structs_that_grow_end_with_a_field() -> None:
     names = structs_that_grow([header for header in public_headers()
-                               if header.name not in STORE_HEADERS])
+                               if header.name not in STORE_HEADERS + PUBLISH_HEADERS])
     assert len(names) > 15 and [name for name in names if not ends_with_a_field(name, ffi)] == []
 
 
@@ -85,6 +88,17 @@ def test_structs_of_stores() -> None:
     for name in names:
         assert ends_with_a_field(name, store.ffi), name
         assert {field for field, _ in store.ffi.typeof(name).fields} - words <= NOT_SET, name
+
+
+def test_the_publisher_is_there_where_it_was_built() -> None:
+    """And each field of its configuration is set."""
+    there = importlib.util.find_spec("kvpager._publish_native") is not None
+    assert there or not os.environ.get("KVP_PYTHON_PUBLISHER")
+    publish = pytest.importorskip("kvpager.publish", exc_type=ImportError)
+    words = set(re.findall(r"\w+", (PYTHON / "kvpager" / "publish.py").read_text()))
+    name = "kvp_publisher_config"
+    assert ends_with_a_field(name, publish.ffi)
+    assert {field for field, _ in publish.ffi.typeof(name).fields} - words <= NOT_SET
 
 
 def test_every_function_is_used() -> None:

@@ -287,6 +287,15 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
         first_position=a.get("first_position", 0)),
         {"tokens": "tokens", "unit_tokens": "number", "first_position": "number"}),
     "hash_root": (lambda w, a: kvpager.hash_root(a["unit_tokens"]), {"unit_tokens": "number"}),
+    "Reasons": (lambda w, a: kvpager.Reasons(a["max_units"]), {"max_units": "number"}),
+    "Reasons.admit": (lambda w, a: kvpager.Reasons(8).admit(
+        np.zeros((1, 16), np.uint8), a.get("n_tokens", 4), a.get("unit_tokens", 4), a.get("cached_tokens", 0),
+        a.get("stop", 1), a.get("stop_group", 0), a.get("full_groups", 0)),
+        dict.fromkeys(("n_tokens", "unit_tokens", "cached_tokens", "stop", "stop_group", "full_groups"),
+                      "number")),
+    "Reasons.computed": (lambda w, a: kvpager.Reasons(8).computed(
+        np.zeros((1, 16), np.uint8), a["n_computed"]),
+                         {"n_computed": "number"}),
 }
 
 
@@ -312,6 +321,7 @@ FINE = {
     # The hash takes any 32 bits for a token, and a negative one is a matter of open.
     ("hash_units", "tokens", "negative"), ("hash_units", "tokens", "negative in a list"),
     # None is a default.
+    ("Reasons.computed", "n_computed", "nothing"),
     ("Scheduler.tokens", "end", "nothing"),
     # -1 stands for none.
     ("Sequence.accept", "leaf", "negative"),
@@ -352,7 +362,7 @@ def good_arguments(name: str) -> dict[str, Any]:
 
 # Calls that touch no cache.
 PURE = {"Cache", "Cache.bytes_for", "CsrBuffers", "WindowedBuffers", "TreeBuffers", "hash_units",
-        "hash_root"}
+        "hash_root", "Reasons", "Reasons.admit", "Reasons.computed"}
 
 
 # "Thread: any" in the headers; Cache.seq asks for the sequence's info.

@@ -461,7 +461,7 @@ def test_record(tmp_path: pathlib.Path) -> None:
             with pytest.raises(kvpager.StateError), cache.record(path):
                 pass
         seq.close()
-    assert path.read_bytes().startswith(b"kvplog4\n")
+    assert path.read_bytes().startswith(b"kvpops1\n")
     with Cache(n_blocks=16) as cache, pytest.raises(kvpager.IoError), \
             cache.record(tmp_path / "no" / "such"):
         pass
@@ -589,3 +589,21 @@ def test_help_has_the_fields() -> None:
         assert field in (made.__doc__ or ""), made
     assert {"Cache", "ADMIT_OK", "NoBlocksError", "OpenInfo", "csr"} <= set(kvpager.__all__)
     assert not any(name.startswith("_") for name in kvpager.__all__)
+
+
+def test_reasons_of_a_prompt() -> None:
+    """The library's own test has all of them; here, what Python makes of it."""
+    reasons = kvpager.Reasons(64)
+    hashes = kvpager.hash_units(range(10), 4, kvpager.hash_root(4))
+    assert reasons.admit(hashes, 10, 4) == (0, 0, 0, 0, 0, 9, 0, 1)
+    assert reasons.admit(hashes, 10, 4) == (0, 0, 0, 8, 1, 0, 0, 1)
+    reasons.computed(hashes)
+    assert reasons.admit(hashes, 10, 4) == (0, 0, 8, 0, 1, 0, 0, 1)
+    reasons.computed(hashes, 0)
+    assert reasons.admit(hashes, 10, 4, 4, kvpager.STOP_NO_KV, 1) == (4, 4, 0, 0, 1, 0, 0, 1)
+    reasons.computed(hashes)
+    assert reasons.admit(hashes, 10, 4, 4, kvpager.STOP_NO_KV, 1, 2) == (4, 0, 4, 0, 1, 0, 0, 1)
+    stats = reasons.stats()
+    assert sum(stats.tokens) == 50 and stats.prompts == 5 and stats.units == 2
+    with pytest.raises(ValueError, match="hashes: has 1, n_tokens: 10 of unit_tokens: 4 need 2"):
+        reasons.admit(hashes[:1], 10, 4)

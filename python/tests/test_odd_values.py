@@ -170,6 +170,7 @@ CALLS: dict[str, tuple[str, Callable[[World, Any], Any]]] = {
     "call_name": ("op", lambda w, x: k.call_name(x)),
     "hash_root": ("name", lambda w, x: k.hash_root(4, x)),
     "hash_units": ("tokens", lambda w, x: k.hash_units(x, 4, bytes(16))),
+    "Reasons": ("hashes", lambda w, x: k.Reasons(8).computed(x)),
     "hash_units parent": ("parent", lambda w, x: k.hash_units([1], 4, x)),
     "blocks_for_tokens": ("block_tokens", lambda w, x: k.blocks_for_tokens(x, 1)),
     "blocks_for_append": ("n_new", lambda w, x: k.blocks_for_append(4, 1, x)),

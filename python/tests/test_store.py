@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import gc
 import os
@@ -83,6 +84,22 @@ def test_what_was_put_comes_back_after_a_restart(tmp_path: pathlib.Path, more: s
             np.testing.assert_array_equal(got, kv(i))
         stats = disk.stats()
         assert (stats.records, stats.hits, stats.puts, stats.read_bytes) == (3, 3, 0, 3 * R * BLOCK)
+
+
+def test_groups_with_blocks_of_several_sizes() -> None:
+    """The second group has blocks of half the tokens, and records of its last three."""
+    with opened(block_bytes=[BLOCK, 48], group_tokens=[S, S // 2], group_blocks=[0, 3]) as disk:
+        assert disk.group_blocks == (R, 3)
+        identity = dataclasses.replace(records(1)[0], group=1)
+        wanted = [np.full(48, i + 1, np.uint8) for i in range(3)]
+        with pytest.raises(k.ArgError, match="a record of this store 3"):
+            disk.put(identity, wanted + wanted)
+        assert done(disk, disk.put(identity, wanted)).ok
+        got = [np.zeros(48, np.uint8) for _ in range(3)]
+        assert done(disk, disk.get(identity, got)).ok
+        np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(k.ArgError, match="group_tokens: has 1"):
+        opened(block_bytes=[BLOCK, 48], group_tokens=[S])
 
 
 def test_results_that_are_not_ok() -> None:

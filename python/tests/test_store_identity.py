@@ -48,6 +48,8 @@ def fingerprint(made: Any) -> bytes:
               u32(made.model_layers), u32(made.model_heads), u32(*made.rank()),
               u32(made.block_tokens), u32(made.unit_tokens),
               b"".join(u32(*window) for window in made.groups), made.draft, made.order.encode()]
+    if set(made.group_tokens) - {made.block_tokens}:
+        fields.append(u32(*made.group_tokens))
     made_of = sha(b"kvpagerF", u32(1), *(u32(number, len(field)) + field
                                          for number, field in enumerate(fields, 1)))
     return sha(b"kvpagerT", made_of, u32(len(made.states)), made.states) if made.states else made_of
@@ -79,14 +81,15 @@ OTHER: dict[str, Any] = {
     "weights": sha(b"others"), "compute_type": "f16", "type": k.F16, "k_size": 16, "v_size": 0,
     "model_layers": 5, "model_heads": 3, "block_tokens": 8, "unit_tokens": 2,
     "quantisation": "gptq-int4-g128", "rope": b'{"theta":1e6}', "draft": b"draft-1b", "scales": 1,
-    "slice": Slice(1, 2, 0, 1), "groups": [Window(0, 0), (4, 1024)], "order": k.ORDER_VLLM_NHD,
+    "slice": Slice(1, 2, 0, 1), "groups": [Window(0, 0), (4, 1024)], "group_tokens": [8], "order": k.ORDER_VLLM_NHD,
     "states": b"gdn:2x4"}
 
 
 def test_the_fingerprint_is_that_of_the_page() -> None:
     assert {field.name for field in dataclasses.fields(store.FingerprintInput)} == set(OTHER)
     assert model().fingerprint() == fingerprint(model())
-    everything = model(**OTHER)
+    assert model(group_tokens=[4]).fingerprint() == model().fingerprint()
+    everything = model(**{**OTHER, "group_tokens": [8, 2]})
     assert everything.fingerprint() == fingerprint(everything)
 
 
@@ -103,6 +106,7 @@ WRONG: dict[str, list[Any]] = {
     "k_size": [0, -1, 1.5, 2 ** 32], "v_size": [-1, 2 ** 32, None], "scales": [-1, "a"],
     "model_layers": [0, 2 ** 32, None], "model_heads": [0, -3], "block_tokens": [0, "4"],
     "unit_tokens": [0, 3, 8], "slice": [5, (0, 1), Slice(3, 2, 0, 2), (0, 1, 0, -1)],
+    "group_tokens": [5, [4, 4], ["a"], [-1], [2 ** 32]],
     "groups": [[], 5, [(0, 0)] * 9, [4], [(0, -1)], [(4, 0)]],
     "states": ["text", 5, bytes(65537)]}
 

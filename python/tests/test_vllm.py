@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import random
 import sys
 import types
@@ -15,6 +13,7 @@ import pytest
 import fake_modules
 import kvpager
 from kvpager.adapters.vllm import KVCacheManager
+from lib_vllm import vllm_parts
 
 
 class Request:
@@ -23,6 +22,7 @@ class Request:
     def __init__(self, request_id: str, tokens: list[int], **more: Any) -> None:
         self.request_id, self.all_token_ids, self.num_computed_tokens = request_id, tokens, 0
         self.cache_salt: str | None = None
+        self.num_prompt_tokens = len(tokens)
         self.__dict__.update(more)
 
     @property
@@ -81,6 +81,30 @@ def test_decode_chunks_drafts_and_no_room() -> None:
     assert manager.get_block_ids("b") == ([],)
     with pytest.raises(ValueError, match="num_new_tokens"):
         manager.allocate_slots(a, 0)
+
+
+def test_the_cache_learns_where_prompts_end() -> None:
+    """In chunks, with an answer behind it, and after fewer hits than there are."""
+    manager = make(24)
+    a = Request("a", list(range(30)))
+    found = list[int]()
+
+    def prompt(name: str) -> int:
+        return int(manager._held[name].seq.info().prompt_tokens)
+
+    for n in 8, 12, 10:
+        assert manager.allocate_slots(a, n) is not None
+        a.num_computed_tokens += n
+        found.append(prompt("a"))
+    assert found == [8, 8, 30]
+    again = Request("again", [7] * 20, num_prompt_tokens=9)
+    fewer = Request("fewer", list(range(30)))
+    assert start(manager, again)[1] is not None
+    assert manager.allocate_slots(fewer, 22, 8, manager.empty_kv_cache_blocks) is not None
+    assert (prompt("again"), prompt("fewer")) == (9, 30)
+    again.all_token_ids.append(7)
+    again.num_computed_tokens = 20
+    assert manager.allocate_slots(again, 1) is not None and prompt("again") == 9
 
 
 def test_what_separates_requests() -> None:
@@ -306,20 +330,6 @@ def test_events_need_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --------------------------------------------------------------------------- vLLM's own manager
-
-
-def vllm_parts() -> Any:
-    """vLLM's manager and request classes; skips, saying why, where they cannot be had."""
-    if importlib.util.find_spec("vllm") is None:
-        pytest.skip("vllm is not installed")
-    names = {"torch": "torch", "sampling": "vllm.sampling_params", "hashing": "vllm.utils.hashing",
-             "manager": "vllm.v1.core.kv_cache_manager", "utils": "vllm.v1.core.kv_cache_utils",
-             "spec": "vllm.v1.kv_cache_interface", "request": "vllm.v1.request"}
-    try:
-        parts = {name: importlib.import_module(module) for name, module in names.items()}
-    except ImportError as error:
-        pytest.skip(f"vllm is installed, and cannot be imported: {error}")
-    return types.SimpleNamespace(**parts)
 
 
 def vllm_manager(parts: Any, num_blocks: int, size: int, max_model_len: int) -> Any:

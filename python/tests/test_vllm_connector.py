@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import importlib.util
 import itertools
 import os
@@ -36,9 +37,9 @@ NULL_KV = 7.0  # what the null block has
 @pytest.fixture(scope="module")
 def v() -> Iterator[Any]:
     with contextlib.nullcontext() if HAS_VLLM else fake_vllm.installed():
-        from kvpager.vllm import connector, versions
+        from kvpager.vllm import connector, messages, versions
 
-        yield SimpleNamespace(Connector=connector.KvpagerConnector, Role=versions.ConnectorRole,
+        yield SimpleNamespace(messages=messages, Connector=connector.KvpagerConnector, Role=versions.ConnectorRole,
                               module=connector, real=HAS_VLLM)
 
 
@@ -59,7 +60,8 @@ def spec(kind: Any = FullAttentionSpec, **changes: Any) -> Any:
 
 
 def config(extra: dict[str, Any], *, tensor_parallel: int = 1, rank: int = 0,
-           speculative: Any = None, **parallel: int) -> Any:
+           speculative: Any = None, events: bool = False, scheduler_cls: Any = None,
+           **parallel: int) -> Any:
     return SimpleNamespace(
         kv_transfer_config=SimpleNamespace(
             kv_connector_extra_config={"weights": WEIGHTS, **extra}, is_kv_producer=True),
@@ -67,7 +69,10 @@ def config(extra: dict[str, Any], *, tensor_parallel: int = 1, rank: int = 0,
             model="a/model", dtype="torch.float32", quantization=None, hf_overrides={},
             hf_text_config=SimpleNamespace(rope_parameters={"rope_theta": 1e4})),
         parallel_config=SimpleNamespace(tensor_parallel_size=tensor_parallel, rank=rank, **parallel),
-        cache_config=SimpleNamespace(cache_dtype="auto"), speculative_config=speculative)
+        cache_config=SimpleNamespace(cache_dtype="auto", prefix_caching_hash_algo="sha256"),
+        scheduler_config=SimpleNamespace(scheduler_cls=scheduler_cls),
+        kv_events_config=SimpleNamespace(enable_kv_cache_events=events),
+        speculative_config=speculative)
 
 
 def groups(*specs: Any) -> Any:
@@ -145,18 +150,20 @@ class Engine:
     """
 
     def __init__(self, v: Any, extra: dict[str, Any], seed: int, *, n_blocks: int = 40,
-                 ranks: int = 1, windows: tuple[int, ...] = (0,), drafts: int = 0) -> None:
+                 ranks: int = 1, windows: tuple[int, ...] = (0,), drafts: int = 0,
+                 **told: Any) -> None:
         self.random, self.budget = random.Random(seed), 24
         self.windows, self.drafts = windows, drafts
         self.guessed: dict[str, list[int]] = {}
         speculative = SimpleNamespace(model="ngram") if drafts else None
         self.scheduler = v.Connector(
-            config(extra, tensor_parallel=ranks, speculative=speculative), v.Role.SCHEDULER,
+            config(extra, tensor_parallel=ranks, speculative=speculative, **told), v.Role.SCHEDULER,
             windowed(windows))
         self.workers, self.layers = [], []
         for rank in range(ranks):
             worker = v.Connector(config(extra, tensor_parallel=ranks, rank=rank,
-                                        speculative=speculative), v.Role.WORKER, windowed(windows))
+                                        speculative=speculative, **told), v.Role.WORKER,
+                                 windowed(windows))
             arrays = [np.zeros((n_blocks, HEADS, S, 2 * SIZE), np.float32) for _ in range(LAYERS)]
             for array in arrays:
                 array[0] = NULL_KV
@@ -168,6 +175,7 @@ class Engine:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self.loaded = self.asked_again = self.recomputed = 0
+        self.admitted = dict[str, int]()  # tokens, when it was
 
     def close(self) -> None:
         for worker in self.workers:
@@ -268,6 +276,7 @@ class Engine:
             self.scheduler.update_state_after_alloc(request, SimpleNamespace(
                 get_block_ids=lambda: tuple(map(list, request.blocks))), n)
             self.loaded += n
+            self.admitted.setdefault(request.request_id, request.num_tokens)
             self.recomputed += request.num_tokens - n
             request.num_computed_tokens = n
             self.waiting.remove(request)
@@ -717,7 +726,113 @@ def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
             worker._move.settle(30)
             assert not worker._move._fetches
             assert worker._move.books.stats().open_seqs == 0
+        assert sum(reasons(engine).values()) == sum(engine.admitted.values())
+        why = engine.scheduler._why
+        assert not why._open and not why._kept_back
         engine.close()
+
+
+class Router:
+    """Keeps what it hears, by name."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.blocks = engine, dict[int, tuple[int | None, list[int]]]()
+        self.n_removed = 0
+
+    def hear(self) -> None:
+        for event in self.engine.scheduler.take_events():
+            assert event.medium == "CPU"
+            if type(event).__name__ == "BlockRemoved":
+                self.n_removed += 1
+                del self.blocks[event.block_hashes[0]]
+            else:
+                assert event.block_size == S and event.block_hashes[0] not in self.blocks
+                self.blocks[event.block_hashes[0]] = event.parent_block_hash, event.token_ids
+
+    def finds(self, tokens: list[int]) -> int:
+        """Tokens of the longest prefix."""
+        n, before = 0, None
+        while (found := next((name for name, block in self.blocks.items()
+                              if block == (before, tokens[n:n + S])), None)) is not None:
+            n, before = n + S, found
+        return n
+
+
+@pytest.mark.parametrize("scheduler_cls", [None, "kvpager.vllm.Scheduler"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_routers_hear_of_host_memory(v: Any, ranks: int, scheduler_cls: str | None) -> None:
+    if v.real:
+        from vllm.utils.hashing import sha256
+        from vllm.v1.core.kv_cache_utils import init_none_hash
+        init_none_hash(sha256)
+    engine = Engine(v, {"host_memory": ranks * 30 * BLOCK_BYTES}, 3, ranks=ranks, events=True,
+                    scheduler_cls=scheduler_cls)
+    router, asked, n_found = Router(engine), list[list[int]](), 0
+    for turn, prompt in enumerate(prompts(5, 40)):
+        engine.add(prompt, n_out=3, salt="s" if turn % 7 == 6 else None)
+        asked += [prompt] if turn % 7 != 6 else []
+        engine.run()
+        engine.step()
+        router.hear()
+        move = engine.workers[0]._move
+        for one in asked[-8:]:
+            prefix = v.messages.Prefix(np.array([*one, 1], np.int32), b"", ())
+            kept = move.space.match(move._prompt(prefix)).hit_tokens // S * S
+            assert router.finds(one) == kept, (turn, one)
+            n_found += kept > 0
+    assert n_found > 40 and router.n_removed > 10
+    assert engine.scheduler.reset_cache()
+    engine.add([1] * 9)
+    engine.run()
+    engine.step()
+    router.hear()
+    assert router.finds(asked[-1]) == 0 and router.finds([1] * 9) == 8
+    assert engine.counts().get("errors", 0) == 0
+    engine.close()
+
+
+def test_events_that_nobody_asked_for(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 30 * BLOCK_BYTES}, 3)
+    engine.add(prompts(5, 1)[0])
+    engine.run()
+    assert list(engine.scheduler.take_events()) == []
+    assert engine.workers[0]._move.books.config["max_events"] == 0
+    engine.close()
+    windows = Engine(v, {"host_memory": 60 * BLOCK_BYTES}, 3, windows=(0, 8), events=True)
+    windows.add(prompts(5, 1)[0])
+    windows.run()
+    assert list(windows.scheduler.take_events()) == []
+    windows.close()
+
+
+def test_more_events_than_are_remembered(v: Any) -> None:
+    """What came meanwhile is told all the same, and what went."""
+    engine = Engine(v, {"host_memory": 30 * BLOCK_BYTES}, 3, events=True)
+    router, move = Router(engine), engine.workers[0]._move
+    module = importlib.import_module("kvpager.vllm.host_events")
+    engine.add([3] * 9)
+    engine.run()
+    engine.step()
+    router.hear()
+    assert router.finds([3] * 9) == 8
+
+    def behind(*given: Any) -> Any:
+        module.Cache.events, real = real_events, module.Cache.events
+        assert real is behind
+        raise module.BehindError("gone")
+    real_events = module.Cache.events
+    engine.add([4] * 9)
+    module.Cache.events = behind
+    try:
+        engine.step()
+    finally:
+        module.Cache.events = real_events
+    engine.run()
+    engine.step()
+    router.hear()
+    assert router.finds([3] * 9) == 8 and router.finds([4] * 9) == 8
+    assert engine.counts().get("errors", 0) == 0 and move._teller is not None
+    engine.close()
 
 
 def test_figures_go_to_vllm(v: Any) -> None:
@@ -735,6 +850,74 @@ def test_figures_go_to_vllm(v: Any) -> None:
         told.observe({**stats.data, "unheard_of": 1})
         assert told._counters["asked_tokens"][0].value == 40
         assert worker._move.counts.keys() <= told._counters.keys()
+    engine.close()
+
+
+def reasons(engine: Engine) -> dict[str, int]:
+    """What was counted since the last time."""
+    stats = engine.scheduler.get_kv_connector_stats()
+    data = {} if stats is None else stats.data
+    assert "errors" not in data
+    return {name.removeprefix("prompt_tokens:"): n for name, n in data.items()}
+
+
+def ask(engine: Engine, prompt: list[int], **more: Any) -> dict[str, int]:
+    engine.add(prompt, **more)
+    engine.run()
+    return reasons(engine)
+
+
+def test_reasons_of_prompts(v: Any, tmp_path: pathlib.Path) -> None:
+    engine = Engine(v, {"host_memory": 16 * BLOCK_BYTES}, 1)
+    first, second = [1] * 41, [2] * 49
+    assert ask(engine, first) == {"new": 40, "last": 1}
+    assert ask(engine, first) == {"hit": 40, "last": 1}
+    assert ask(engine, first[:40]) == {"hit": 36, "resident": 3, "last": 1}  # the last block again
+    assert ask(engine, [*first[:39], 9, 9]) == {"hit": 36, "new": 4, "last": 1}
+    assert ask(engine, first[:39]) == {"hit": 36, "grid": 2, "last": 1}
+    assert ask(engine, second) == {"new": 48, "last": 1}
+    found = ask(engine, first)
+    assert found.keys() == {"hit", "evicted", "last"} and sum(found.values()) == 41
+    assert ask(engine, first, salt="another") == {"new": 40, "last": 1}
+    request = engine.add(second)
+    request.skip_reading_prefix_cache = True
+    engine.run()
+    assert reasons(engine) == {"uncached": 48, "last": 1}
+    if not HAS_VLLM:
+        told = prometheus(v)
+        told.observe({"prompt_tokens:evicted": 7, "prompt_tokens:hit": 1})
+        told.observe({"prompt_tokens:evicted": 2})
+        assert told._counters["prompt_tokens:evicted"][0].value == 9
+        assert {f"prompt_tokens:{name}" for name in found} <= told._counters.keys()
+    engine.close()
+
+
+def test_reasons_behind_an_answer_and_of_two_at_once(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 16 * BLOCK_BYTES}, 1)
+    request = engine.add([1] * 22, n_out=8)
+    engine.run()
+    reasons(engine)
+    told, known = request.all_token_ids, (len(request.all_token_ids) - 1) // S * S
+    ask(engine, [2] * 59)  # all of it goes
+    found = ask(engine, [*told, 5, 5, 5, 5])
+    assert found["evicted"] + found.get("hit", 0) == known and found["new"] == len(told) + 3 - known
+    engine.add([3] * 21)
+    engine.add([3] * 21)
+    engine.step()
+    engine.step()
+    engine.run()
+    assert reasons(engine) == {"new": 20, "in_flight": 20, "last": 2}
+    engine.close()
+
+
+def test_reasons_while_a_store_is_slow(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 16 * BLOCK_BYTES, "record_blocks": 1, "deadline": 0, "least_tokens": 4,
+             "store": f"file:{tmp_path}/s?size=1MiB"}
+    engine = Engine(v, extra, 1)
+    assert ask(engine, [1] * 41) == {"new": 40, "last": 1}
+    ask(engine, [2] * 59)
+    found = ask(engine, [1] * 41)
+    assert found.get("resident", 0) + found.get("hit", 0) == 40 and found["last"] == 1
     engine.close()
 
 

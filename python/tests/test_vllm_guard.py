@@ -31,7 +31,7 @@ THEIRS = {
     "has_connector_metadata", "has_pending_block_frees", "has_pending_push_work", "on_new_request",
     "register_finished_partial_tail", "requires_piecewise_for_cudagraph", "reset_capture_state",
     "role", "set_host_xfer_buffer_ops", "set_xfer_handshake_metadata",
-    "set_xfer_handshake_metadata_pp_aware", "supports_divergent_local_hybrid_hits", "take_events"}
+    "set_xfer_handshake_metadata_pp_aware", "supports_divergent_local_hybrid_hits"}
 AT_START = {"register_kv_caches", "build_kv_connector_stats", "build_prom_metrics"}
 
 
@@ -168,7 +168,7 @@ def test_a_fault_is_counted_and_told_once(v: Any, said: list[str]) -> None:
     for _ in range(3):
         engine.add(PROMPT)
         engine.run()
-    assert engine.loaded == 0 and engine.scheduler.get_kv_connector_stats().data == {"errors": 3}
+    assert engine.loaded == 0 and engine.scheduler.get_kv_connector_stats().data["errors"] == 3
     assert len([line for line in said if "defect of kvpager" in line]) == 1
     engine.close()
 
@@ -213,7 +213,7 @@ def test_an_adapter_that_is_not_here_is_computed(v: Any, path: Any, said: list[s
         engine.add(PROMPT).lora_request = lora(path)
         engine.run()
     assert engine.loaded == 0 and engine.counts().get("saved_tokens", 0) == 0
-    assert engine.scheduler.get_kv_connector_stats().data == {"adapters": 2}
+    assert engine.scheduler.get_kv_connector_stats().data["adapters"] == 2
     assert len([line for line in said if "adapter" in line or "defect" in line]) == 1
     engine.add(PROMPT)
     engine.run()
@@ -316,7 +316,7 @@ def test_whatever_vllm_hands_over(v: Any, seed: int) -> None:
                  "request_finished_all_groups": 2, "start_load_kv": 1, "wait_for_save": 0,
                  "get_block_ids_with_load_errors": 0, "build_connector_worker_meta": 0,
                  "bind_connector_metadata": 1, "get_kv_connector_stats": 0, "shutdown": 0,
-                 "wait_for_layer_load": 1, "save_kv_layer": 3, "reset_cache": 0}
+                 "wait_for_layer_load": 1, "save_kv_layer": 3, "reset_cache": 0, "take_events": 0}
     assert arguments.keys() == v.module._ANSWERS.keys()
     for _ in range(60):
         name = dice.choice(sorted(arguments))

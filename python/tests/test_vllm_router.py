@@ -3,86 +3,41 @@ its router runs it, must find what the cache finds."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import importlib.util
-import json
-import os
 import random
-import socket
-import subprocess
-import sys
 import time
-import types
-import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from lib_indexer import WAIT_SECONDS, Indexer, free_port, needs, running
+
 from kvpager.adapters.vllm import KVCacheManager
 
-SIZE, MODEL, WAIT_SECONDS = 4, "m", 60.0
+SIZE = 4
 
 
 @pytest.fixture(scope="module")
 def events() -> Any:
     """vLLM's events; skips, saying why, where they or Dynamo's indexer cannot be had."""
-    for name in ("vllm", "dynamo"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed")
+    needs("vllm", "dynamo")
     try:
         return importlib.import_module("vllm.distributed.kv_events")
     except ImportError as error:
         pytest.skip(f"vllm is installed, and its events cannot be imported: {error}")
 
 
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
-
-
-def ask(port: int, path: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.loads(answer.read() or b"null")
-
-
-@contextlib.contextmanager
-def running(port: int) -> Iterator[None]:
-    """Dynamo's indexer, answering."""
-    environment = {**os.environ, "DYN_LOG": "error"}
-    with subprocess.Popen([sys.executable, "-m", "dynamo.indexer", "--port", str(port),
-                           "--block-size", str(SIZE), "--threads", "1"], env=environment,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + WAIT_SECONDS
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    assert process.poll() is None and time.monotonic() < until
-                    time.sleep(0.05)
-            yield
-        finally:
-            process.terminate()
-
-
 class Engine:
     """A manager, whose events vLLM's publisher sends."""
 
-    def __init__(self, events: Any, indexer: int) -> None:
+    def __init__(self, events: Any, indexer: Indexer) -> None:
         port = free_port()
         self.events, self.indexer = events, indexer
         self.manager = KVCacheManager(40, SIZE, 256, enable_kv_cache_events=True)
         config = importlib.import_module("vllm.config.kv_events")
         self.publisher = events.EventPublisherFactory.create(config.KVEventsConfig(
             enable_kv_cache_events=True, publisher="zmq", endpoint=f"tcp://*:{port}"), 0)
-        ask(indexer, "/register", {"instance_id": 1, "model_name": MODEL, "block_size": SIZE,
-                                   "endpoint": f"tcp://127.0.0.1:{port}"})
+        indexer.register(1, SIZE, f"tcp://127.0.0.1:{port}", None)
 
     def tell(self) -> int:
         told = self.manager.take_events()
@@ -91,8 +46,7 @@ class Engine:
         return len(told)
 
     def router_finds(self, tokens: list[int]) -> int:
-        answer = ask(self.indexer, "/query", {"token_ids": tokens, "model_name": MODEL})
-        return int(find_number(answer.get("scores", {})))
+        return self.indexer.finds(1, tokens)[0]
 
     def expect(self, tokens: list[int], n_tokens: int) -> None:
         """The router comes to find so many tokens."""
@@ -102,16 +56,10 @@ class Engine:
             time.sleep(0.02)
 
 
-def find_number(value: Any) -> int:
-    """The one number in nested maps; 0: there is none."""
-    while isinstance(value, dict):
-        value = next(iter(value.values()), 0)
-    return int(value)
-
-
 class Request:
     def __init__(self, name: str, tokens: list[int], **more: Any) -> None:
         self.request_id, self.all_token_ids, self.num_computed_tokens = name, tokens, 0
+        self.num_prompt_tokens = len(tokens)
         self.__dict__.update(more)
 
     @property
@@ -120,8 +68,7 @@ class Request:
 
 
 def test_a_router_finds_what_the_cache_finds(events: Any) -> None:
-    indexer = free_port()
-    with running(indexer):
+    with running(SIZE) as indexer:
         engine = Engine(events, indexer)
         manager, draw = engine.manager, random.Random(7)
         first = Request("first", list(range(9)))

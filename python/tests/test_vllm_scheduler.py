@@ -7,6 +7,7 @@ import importlib.util
 import json
 import pathlib
 import random
+import shutil
 import sys
 import types
 from typing import Any
@@ -225,3 +226,44 @@ def test_connectors_that_are_refused(vllm: Any) -> None:
     for wrong in (OnBlocks(), OnManager(), Several(Plain(), OnBlocks())):
         with pytest.raises(ValueError, match="kv_connector: On(Blocks|Manager) works on"):
             scheduler._refuse_connector(wrong)
+
+
+def test_recording(vllm: Any, config: Any, tmp_path: pathlib.Path) -> None:
+    """Its requests and vLLM's own hits are in the file; what is recorded changes no schedule."""
+    pytest.importorskip("kvpager.record", exc_type=ImportError)
+    if shutil.which("zstd") is None:
+        pytest.skip("there is no zstd")
+    tools = pathlib.Path(__file__).resolve().parents[2] / "test" / "tools"
+    sys.path.append(str(tools))
+    lib_recording: Any = importlib.import_module("lib_recording")
+    _, plain = engines(vllm, config)
+    config.additional_config = {"kvpager_record": str(tmp_path)}
+    try:
+        ours = Engine(vllm, config, config.scheduler_config.get_scheduler_cls())
+        config.additional_config = {"kvpager_record": "/no/such"}
+        with pytest.raises(ValueError, match="kvpager_record: is '/no/such', expected a directory"):
+            Engine(vllm, config, config.scheduler_config.get_scheduler_cls())
+    finally:
+        config.additional_config = {}
+    draw, added, hits = random.Random(5), dict[str, int](), 0
+    for turn in range(150):
+        if draw.random() < 0.3 and len(plain.scheduler.requests) < 8:
+            base = draw.randrange(3) * 1000
+            tokens = [base + i for i in range(draw.randrange(1, 60))]
+            added[f"r{turn}"] = len(tokens)
+            for engine in (plain, ours):
+                engine.add(f"r{turn}", tokens, 1 + turn % 20)
+        done = [engine.step() for engine in (plain, ours)]
+        assert done[0] == done[1], f"turn {turn}"
+        hits += sum(one[1] for one in done[1]["hits"])
+    while ours.scheduler.requests:
+        hits += sum(one[1] for one in ours.step()["hits"])
+    ours.scheduler.shutdown()
+    file, = tmp_path.iterdir()
+    header, requests, counts = lib_recording.read(file.read_bytes())
+    assert (header["source"], header["block_tokens"], counts["lost"]) == (1, SIZE, 0)
+    assert sorted(of["input_tokens"] for of in requests) == sorted(added.values())
+    assert hits == sum(of["cached_tokens"] for of in requests) > 0
+    assert all(sum(n for _, n in of["blocks"]) == (of["input_tokens"] + of["output_tokens"]) // SIZE
+               for of in requests)
+    assert all(0 <= of["first_us"] <= of["last_us"] for of in requests)

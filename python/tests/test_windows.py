@@ -138,3 +138,15 @@ def test_statuses_of_later_headers() -> None:
     assert issubclass(kvpager.DroppedError, kvpager.DataError)
     assert issubclass(kvpager.AgainError, kvpager.RetryError)
     assert issubclass(kvpager.PeerError, kvpager.SystemFailure)
+
+
+def test_blocks_of_several_sizes() -> None:
+    """A group with half the bytes a token has twice the tokens a block."""
+    with Cache(n_blocks=64, block_tokens=4,
+               groups=[(0, 0), kvpager.Group(0, 6, 8), kvpager.Group(block_tokens=12)]) as cache:
+        assert cache.groups == [(0, 0), (0, 6), (0, 0)] and cache.group_tokens == [4, 8, 12]
+        seq = cache.namespace().open(range(18))
+        assert [len(seq.row(group=g)) for g in range(3)] == [5, 3, 2]
+        cache.check()
+    with pytest.raises(kvpager.ArgError, match=r"groups\[1\].block_tokens is 6: no multiple"):
+        Cache(block_tokens=4, groups=[(0, 0), kvpager.Group(block_tokens=6)])

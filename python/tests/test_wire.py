@@ -61,6 +61,28 @@ def test_slots_of_recurrent_state() -> None:
         Mirror(state_slots=1 << 31)
 
 
+def test_block_sizes() -> None:
+    cache = Cache(n_blocks=64, block_tokens=4, unit_tokens=2, max_seqs=8, max_seq_tokens=64,
+                  groups=[(0, 0), (0, 0, 6)])
+    sender, sizes = Sender(cache), kvpager.wire_config(cache)
+    assert sizes["group_tokens"][:3] == (0, 6, 0)
+    mirror, seq = Mirror(**sizes), cache.namespace().open(range(13))
+    mirror.apply(sender.encode([seq], [2], statuses=[1]))
+    known = mirror.seq(2)
+    assert [len(row) for row in known.rows] == [4, 3]
+    assert known.row.tolist() == known.rows[0].tolist() == seq.row().tolist()
+    assert known.rows[1].tolist() == seq.row(group=1).tolist()
+    assert [len(row) for row in mirror.seq(1).rows] == [0, 0]
+    other = Mirror(**{**sizes, "group_tokens": [0, 8]})
+    with pytest.raises(kvpager.MismatchError):
+        other.apply(sender.encode([seq], [2], statuses=[1], full=True))
+    with pytest.raises(kvpager.ArgError):
+        Sender(cache, group_tokens=[0, 8])
+    for wrong in ([1] * 9, [0.5], ["6"], 4):
+        with pytest.raises((kvpager.ArgError, TypeError)):
+            Mirror(**{**sizes, "group_tokens": wrong})
+
+
 def test_large_messages_and_bad_bytes() -> None:
     cache = Cache(n_blocks=4096, block_tokens=16, max_seqs=2, max_seq_tokens=20000)
     sender, ns = Sender(cache), cache.namespace()

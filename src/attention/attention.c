@@ -120,7 +120,7 @@ static int is_append_shaped(const kvp_append *append)
 
 static int are_targets_valid(const kvp_append *append)
 {
-    const int64_t first = append->layer->block_tokens; /* the null block is nobody's */
+    const int64_t first = append->layer->block_tokens; /* no token is in the null block */
     const int64_t end = (int64_t)append->layer->n_blocks * append->layer->block_tokens;
     const int turns = append->rope.mode == KVP_ROPE_AT_WRITE;
     if (append->n_tokens == 0)
@@ -350,7 +350,7 @@ static int are_tensors_valid(const kvp_attention *attention)
            are_positions_valid(attention->positions, n_queries);
 }
 
-/* Defaults filled in, so that nobody else needs to know them. */
+/* Defaults filled in, so that no other function needs to know them. */
 static kvp_attention resolve_call(const kvp_attention *attention)
 {
     kvp_attention resolved = *attention;

@@ -139,7 +139,7 @@ static int order_places(const kvp_attention *attention, int32_t *places, int32_t
 }
 
 /* Rows of a level that has query_start: walk both along the queries, in the order of the cascade. A
- * sequence must lie in one row; one without queries is nobody's, and is not looked at again. */
+ * sequence must lie in one row; one without queries is in none, and is not looked at again. */
 static int find_rows(const kvp_attention *attention, const kvp_attention_level *level,
                      const int32_t *places, int32_t *rows)
 {
@@ -262,7 +262,7 @@ static int take_tree(struct kvpi_keys *keys)
     return keys->intervals == NULL || are_intervals_valid(keys->intervals, n_uncommitted);
 }
 
-/* Queries that may see every key are none of them: what needs their positions must be told. */
+/* Queries that may see every key are none of them: what needs positions must be given them. */
 static int are_positions_known(const struct kvpi_keys *keys)
 {
     if (keys->bits != NULL || kvpi_keys_are_causal(keys))
@@ -477,7 +477,7 @@ static int are_windows_there(const struct kvpi_keys *keys)
     return 1;
 }
 
-/* Dropped blocks may be null, as long as nobody needs them. The last query sees the most sinks;
+/* Dropped blocks may be null, as long as no query needs them. The last query sees the most sinks;
  * masks and trees take looking at every key of every query. */
 int kvpi_keys_are_there(const struct kvpi_keys *keys, uint32_t *seen)
 {

@@ -49,7 +49,7 @@ uint64_t kvpi_levels_max_keys(const kvp_attention *attention);
  * scratch memory. */
 int kvpi_batch_make(struct kvpi_batch *batch, const kvp_attention *attention, int32_t *places);
 
-/* Does anybody ask for a sequence's keys? The rest of its arrays is not looked at if not. */
+/* Does a query ask for a sequence's keys? The rest of its arrays is not looked at if not. */
 static inline int kvpi_batch_asks(const struct kvpi_batch *batch, uint32_t seq)
 {
     const int32_t *query_start = batch->attention->query_start;

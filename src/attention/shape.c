@@ -2,7 +2,7 @@
  *
  * Tensors are [tokens, heads, dims] with the elements of a vector side by side. Two strides nest
  * when the larger one covers all that the smaller one reaches; only then are all elements apart.
- * (Strides that interleave without meeting exist; nobody has such tensors, and they are refused.)
+ * (Strides that interleave without meeting exist; such tensors do not occur, and are refused.)
  */
 #include "attention/shape.h"
 

@@ -9,7 +9,7 @@
 enum {
     KVPI_AMOUNT_OK = 0,
     KVPI_AMOUNT_WRONG = -1,
-    KVPI_AMOUNT_BARE = 1 /* a small number without a unit, which nobody means */
+    KVPI_AMOUNT_BARE = 1 /* a small number without a unit: surely a mistake */
 };
 
 /* The bytes of a unit; 0 for one that does not exist. */

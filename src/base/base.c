@@ -1,11 +1,16 @@
 /* base: the arena's layout, and words that other threads read.
  *
  * Owns nothing but the process-wide number of the next cache, which makes handles of two caches
- * differ. It is the one piece of state outside the caches, and takes part in no decision.
+ * differ, and, in a library with checks, counts for tests. This is the only state outside the
+ * caches, and takes part in no decision.
  */
 #include "base/base.h"
 
 #include <string.h>
+
+#if KVP_CHECK >= 1
+_Thread_local struct kvpi_fast kvpi_fast;
+#endif
 
 size_t kvpi_layout_take(struct kvpi_layout *layout, uint64_t n, size_t size)
 {

@@ -34,6 +34,20 @@
 #define KVPI_ASSERT(condition) ((void)0)
 #endif
 
+/* What went the fast way, and what did not, on this thread: a fast way that is lost changes no
+ * result, so that only a test of these counts can fail. A library without checks counts nothing. */
+#if KVP_CHECK >= 1
+struct kvpi_fast {
+    uint64_t by_jump, by_index;  /* units of prompts whose node a jump, or the index, named */
+    uint64_t rows_looked_at;     /* by extends; see `exclusive` in table.h */
+    uint64_t surprising_victims; /* whose memory was not asked for before */
+};
+extern _Thread_local struct kvpi_fast kvpi_fast;
+#define KVPI_NOTE(what, is_so) ((void)(kvpi_fast.what += (is_so) != 0))
+#else
+#define KVPI_NOTE(what, is_so) ((void)0)
+#endif
+
 #define KVPI_CACHE_LINE 64u
 
 static inline int kvpi_unlikely(int condition)

@@ -457,9 +457,10 @@ static int take_groups(decoder *d, kvp_config *config)
         return 0;
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
         return damaged(d, start);
-    for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_window(d, &config->groups[i]))
+    for (uint32_t i = 0; i < config->n_groups; i++) {
+        if (!take_group(d, &config->groups[i]))
             return 0;
+    }
     return 1;
 }
 
@@ -468,9 +469,7 @@ static int take_whole_config(decoder *d, kvp_config *config)
     uint64_t watermark;
     if (!take_config(d, config) || !take_groups(d, config) || !take_fixed(d, 8, &watermark) ||
         !take_fixed(d, 8, &config->hash_seed) || !take_u32(d, &config->n_uncached_tokens) ||
-        !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens) ||
-        (d->has_states && !take_u32(d, &config->state_slots)) ||
-        (d->has_states && config->host_blocks > 0 && !take_u32(d, &config->host_state_slots)))
+        !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
         return 0;
     memcpy(&config->watermark, &watermark, sizeof config->watermark);
     return 1;
@@ -556,10 +555,9 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     const uint8_t *magic;
     if (!take_bytes(d, 8, &magic))
         return d->status;
-    d->has_states = memcmp(magic, KVPI_RECORD_MAGIC, 8) == 0;
-    if (!d->has_states && memcmp(magic, KVPI_RECORD_MAGIC_STATELESS, 8) != 0) {
-        int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
-        wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
+    if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
+        const int is_log = memcmp(magic, KVPI_RECORD_MAGIC, 6) == 0 && magic[7] == '\n';
+        wrong_bytes(d, start, is_log ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
     }
     kvp_config config;
@@ -569,8 +567,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     if (!take_whole_config(d, &config))
         return d->status;
     /* Only what reading needs; the rest is for kvp_cache_create to judge. */
-    if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX ||
-        (d->has_states && config.state_slots == 0))
+    if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX)
         damaged(d, start);
     if (d->status == KVP_OK) {
         d->unit_tokens = config.unit_tokens;

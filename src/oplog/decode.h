@@ -16,7 +16,6 @@ struct kvpi_oplog_decoder {
     const uint8_t *end;
     kvp_status status;    /* KVP_OK, KVP_E_FORMAT, KVP_E_VERSION, KVP_E_NO_MEMORY */
     uint32_t unit_tokens; /* U of the configuration */
-    int has_states;       /* the log is of a cache with recurrent state */
     struct kvpi_oplog_buffer tokens, parents, keys, ranges, handles, counts, shared;
 };
 

@@ -1,6 +1,6 @@
 /* oplog: a log in memory, read record by record.
  *
- *     bytes [ "kvplog4\n" | configuration | record | record | ...                      ]
+ *     bytes [ "kvpops1\n" | configuration | record | record | ...                      ]
  *                                         ^ first            ^ decoder.at     end ^
  */
 #include <kvpager/oplog.h>

@@ -1,6 +1,6 @@
 /* rerun: a log with calls left out, made into a true log again by running it.
  *
- * Without some of its calls, the rest of a log gives other results: the records must be made anew.
+ * Without some of its calls, the rest of a log gives other results: the records must be made again.
  * And handles change: without the first open, the second one gets the first one's place. So each
  * handle is followed from the call that made it:
  *

@@ -52,7 +52,7 @@ static uint64_t at_most(uint64_t n, uint64_t limit)
     return n < limit ? n : limit;
 }
 
-/* Everything but the storage begins anew. */
+/* Everything but the storage begins again. */
 static void clear(kvp_outcome *out)
 {
     void *bytes = out->storage;
@@ -88,12 +88,29 @@ static uint64_t event_room(const run *r)
                                        : n_tiers * r->config.n_groups * r->config.n_nodes);
 }
 
-/* Entries of the load's group beyond the prompt are refused before any is written. All groups have
- * the same S. */
+/* S of a group; of recurrent state the cache's. */
+static uint32_t block_tokens_of(const kvp_config *config, uint32_t group)
+{
+    const uint32_t S = group < config->n_groups ? config->groups[group].block_tokens : 0;
+    return S == 0 ? config->block_tokens : S;
+}
+
+/* Of the group with the largest blocks. */
+static uint32_t most_block_tokens(const kvp_config *config)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        const uint32_t S = block_tokens_of(config, g);
+        most = S > most ? S : most;
+    }
+    return most;
+}
+
+/* Entries of the load's group beyond the prompt are refused before any is written. */
 static uint32_t load_room(const run *r)
 {
     const kvp_range entries = r->call->range;
-    const uint32_t most = r->call->n_tokens / r->config.block_tokens;
+    const uint32_t most = r->call->n_tokens / block_tokens_of(&r->config, r->call->group);
     return entries.begin < entries.end && entries.end <= most ? entries.end - entries.begin : 1;
 }
 
@@ -112,7 +129,7 @@ static uint64_t array_bytes(const run *r)
     case KVP_CALL_BLOCK_PREFIX:
         return at_most(call->count, config->max_seq_tokens) * sizeof(int32_t);
     case KVP_CALL_SEQ_BLOCK_TOKENS:
-    case KVP_CALL_BLOCK_TOKENS: return config->block_tokens * sizeof(int32_t);
+    case KVP_CALL_BLOCK_TOKENS: return (uint64_t)most_block_tokens(config) * sizeof(int32_t);
     case KVP_CALL_SLOTS: return at_most(call->count, config->max_seq_tokens) * sizeof(int64_t);
     case KVP_CALL_PLAN_TAKE:
     case KVP_CALL_STEP_BEGIN: return at_most(call->count, config->max_copies) * sizeof(kvp_copy);

@@ -2,7 +2,7 @@
  * requests, chunks of prompts under way, waiting requests; each in order of rank.
  *
  * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,
- * swapped and waiting ones together; each is passed over when somebody comes in after it.
+ * swapped and waiting ones together; each is passed over when another request comes in after it.
  */
 #include "sched/sched_state.h"
 
@@ -219,7 +219,7 @@ static uint32_t lacking_places(const kvp_sched *sched, const struct kvpi_request
     return (uint32_t)(seqs > places ? seqs : places);
 }
 
-/* Let others make way for a request, if that is all that it lacks. Gives 1 when it has places. */
+/* Let others make way for a request, if it lacks nothing else. Gives 1 when it has places. */
 static int make_way(kvp_sched *sched, struct kvpi_request *request)
 {
     int seqs_lack;
@@ -255,7 +255,7 @@ static uint32_t reason_of(kvp_status status)
     }
 }
 
-/* Somebody behind them came in. One of them may be one that may not be passed over again. */
+/* A request behind them came in. One of them may be one that may not be passed over again. */
 static void pass_over(kvp_sched *sched)
 {
     for (uint32_t i = 0; i < sched->n_tried; i++) {

@@ -12,8 +12,8 @@
  * With recurrent state a hit ends where L leaves a checkpoint: E is the last such place in what the
  * two have in common, and F follows L if its match ends before that place.
  *
- * Nobody waits in a circle: L holds blocks and is scheduled. As long as it is, its chunks go on;
- * when it is not, nobody follows it.
+ * No request waits in a circle: L holds blocks and is scheduled. As long as it is, its chunks go
+ * on; when it is not, no request follows it.
  */
 #include "sched/sched_state.h"
 

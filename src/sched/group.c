@@ -33,7 +33,7 @@ kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
  *
  * Between a finish and the next step a sample's sequence ends right before its newest token, so a
  * survivor is the parent's sequence, or a fork of it. The first child of a parent takes the parent
- * over; the others get the samples of parents that nobody named:
+ * over; the others get the samples of parents that were not named:
  *
  *     parents  [1 1 3 0]    before  a b c d        (a: sample 0 ...)
  *     first    [b . d a]    dropped c

@@ -2,7 +2,7 @@
  *
  * Admission opens the first live sample's sequence, the trunk, up to its goal. The other samples
  * are forked from it when its prompt is computed; until then the blocks that they will need are
- * promised to them: nobody comes in into them.
+ * promised to them: no other request may use these blocks.
  */
 #include "sched/sched_state.h"
 
@@ -20,7 +20,7 @@ struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi
     return sample;
 }
 
-/* What must stay free when somebody comes in. */
+/* What must stay free when a request comes in. */
 uint64_t kvpi_open_watermark(const kvp_sched *sched)
 {
     kvp_stats stats;
@@ -140,7 +140,7 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
     if (status != KVP_OK) {
         return status;
     }
-    if (sched->learns && prompt.n_tokens > request->prompt.n_tokens) { /* it comes back */
+    if (sched->ends_prompts && prompt.n_tokens > request->prompt.n_tokens) { /* it comes back */
         (void)kvp_seq_prompt_end(sched->cache, trunk->seq, request->prompt.n_tokens);
     }
     trunk->stage = KVPI_STAGE_HELD;

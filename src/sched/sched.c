@@ -211,10 +211,11 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     sched->cache = cache;
     sched->n_groups = cache_config->n_groups;
     for (uint32_t g = 0; g < cache_config->n_groups; g++) {
-        sched->block_tokens[g] = cache_config->block_tokens;
+        sched->block_tokens[g] = cache_config->groups[g].block_tokens;
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
     }
     sched->learns = cache_config->policy == KVP_POLICY_LEARNED;
+    sched->ends_prompts = sched->learns || cache_config->retain_tokens != 0;
     sched->unit_tokens = cache_config->unit_tokens;
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
@@ -293,30 +294,58 @@ void kvpi_sched_start_at(kvp_sched *sched, uint64_t start)
 
 /* ------------------------------------------------------------------------------------- submit */
 
+/* Blocks of all layer groups for sequences of `tokens` tokens, which share the full blocks of their
+ * first `shared` tokens. */
+static uint64_t blocks_of_samples(const kvp_sched *sched, uint32_t n_samples, uint32_t shared,
+                                  uint32_t tokens)
+{
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        const uint32_t S = sched->block_tokens[g];
+        const uint32_t full = shared / S;
+        n += full + (uint64_t)n_samples * (kvpi_sched_max(kvpi_sched_ceil(tokens, S), full) - full);
+    }
+    return n;
+}
+
+/* Can a prompt of so many tokens come in, and go on for a token? Samples except the first have a
+ * block of each group for themselves. */
+static int prompt_fits(const kvp_sched *sched, uint32_t n_samples, uint32_t prompt)
+{
+    return kvpi_sched_blocks(sched, prompt) + (uint64_t)(n_samples - 1) * sched->n_groups +
+                   sched->watermark_blocks <=
+               sched->usable_blocks &&
+           blocks_of_samples(sched, n_samples, prompt, prompt + 1) <= sched->usable_blocks;
+}
+
 /* The longest prompt, and the longest sequence with the prompt that there is. Every group has a
- * block for each S tokens when a request comes in anew, whatever its window drops later. S is that
- * of every group: all have the same. */
+ * block for each S tokens when a request comes in, whatever its window drops later. Longer
+ * ones need no fewer blocks: what fits is found by halves. */
 static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint32_t prompt)
 {
-    const uint64_t S = sched->block_tokens[0];
-    const uint64_t free_now = (sched->usable_blocks - sched->watermark_blocks) / sched->n_groups;
-    const uint64_t usable = sched->usable_blocks / sched->n_groups;
-    const uint64_t shared = prompt / S;
     kvp_sched_limit limit = {0, 0};
     if (sched->usable_slots > 0 && kvpi_slots_most_of(sched, n_samples) > sched->usable_slots) {
         return limit;
     }
-    if (free_now >= n_samples) {
-        const uint64_t blocks = free_now - (n_samples - 1);
-        /* a prompt that ends with its block needs a block more for each sample's first token */
-        const uint64_t tokens = blocks * S - (blocks + n_samples > usable);
-        const uint64_t most = sched->max_seq_tokens - 1;
-        limit.max_prompt_tokens = (uint32_t)(tokens < most ? tokens : most);
+    uint32_t most = sched->max_seq_tokens - 1;
+    while (limit.max_prompt_tokens < most) {
+        const uint32_t middle = most - (most - limit.max_prompt_tokens) / 2;
+        if (prompt_fits(sched, n_samples, middle)) {
+            limit.max_prompt_tokens = middle;
+        } else {
+            most = middle - 1;
+        }
     }
-    if (usable > shared) {
-        const uint64_t tokens = (shared + (usable - shared) / n_samples) * S;
-        limit.max_tokens =
-            (uint32_t)(tokens < sched->max_seq_tokens ? tokens : sched->max_seq_tokens);
+    most = blocks_of_samples(sched, 1, prompt, prompt + 1) > sched->usable_blocks
+               ? 0
+               : sched->max_seq_tokens;
+    while (limit.max_tokens < most) {
+        const uint32_t middle = most - (most - limit.max_tokens) / 2;
+        if (blocks_of_samples(sched, n_samples, prompt, middle) <= sched->usable_blocks) {
+            limit.max_tokens = middle;
+        } else {
+            most = middle - 1;
+        }
     }
     return limit;
 }

@@ -9,7 +9,7 @@
  * Drafts (kvp_sched_config.draft_tokens) are tokens without values behind the newest one, from here
  * to the end of the step. So nothing that the caller does meanwhile (a fork) makes the cache move
  * what the step writes there. They are the last that blocks are given to: if there are none for all
- * drafts of a step, it has no drafts. So nobody gives way, or is left out, for them.
+ * drafts of a step, it has no drafts. So no request gives way, or is left out, for them.
  *
  * And blocks that the next step will take, free before it is made (kvp_sched_reclaim). That count
  * looks at lengths only: hits of those that come in, and what ends or is preempted, are known when
@@ -39,7 +39,7 @@ void kvpi_extend_clear_drafts(kvp_sched *sched)
 }
 
 /* Room for all that decode, and their drafts. Gives 0, with nothing changed, when there is none, or
- * when nobody has drafts. */
+ * when no request has drafts. */
 static int extend_with_drafts(kvp_sched *sched)
 {
     kvp_batch batch = {.struct_size = sizeof(batch),
@@ -187,8 +187,8 @@ static void extend_request(kvp_sched *sched, struct kvpi_request *request, int t
     }
 }
 
-/* Of what it needs now, the swap-in has reserved the tokens that decode; nobody gives way for the
- * rest. */
+/* Of what it needs now, the swap-in has reserved the tokens that decode; no request gives way for
+ * the rest. */
 void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request)
 {
     extend_request(sched, request, 0, 0);

@@ -19,7 +19,7 @@
  *                       a token; to beams one for each that shares the slot of another one. The
  *                       same when a request is swapped in, less those that this takes
  *
- * So somebody who comes in never takes what a running sample needs next.
+ * So a request that comes in never takes what a running sample needs next.
  *
  * Chunks of a prompt end where kvp_seq_state_get says. When such a chunk is computed, its state is
  * kept, unless the slot that this takes is promised to others. (With overlapped steps it takes

@@ -54,8 +54,8 @@
 #include "sched/sched_queue.h"
 
 /* The token arena (pages.c): pages of 64 tokens in chains, so that nothing is ever moved and no
- * room is lost between prompts of different lengths. Whoever appends has reserved before, so that
- * appending cannot fail. */
+ * room is lost between prompts of different lengths. The caller has reserved before it appends, so
+ * that appending cannot fail. */
 #define KVPI_PAGE_TOKENS 64u
 #define KVPI_NO_PAGE     UINT32_MAX
 
@@ -196,6 +196,7 @@ struct kvp_sched {
     uint32_t usable_slots;                 /* of recurrent state; 0: the cache has none */
     int renews_slots;  /* no step writes the slot that it reads: overlapped steps */
     int learns;        /* what closes tell the cache counts: KVP_POLICY_LEARNED */
+    int ends_prompts;  /* the cache must know where prompts end: that, or retained places */
     uint32_t max_seqs; /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;

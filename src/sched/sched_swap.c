@@ -2,13 +2,13 @@
  * they share stays one block.
  *
  * On the host a request keeps its sequences, and nothing is promised to the samples that its trunk
- * has not been forked to yet; when it comes back they are counted anew. The way back must fit one
- * plan, or a swapped request could wait for ever: kvpi_swap_is_possible sees to that beforehand.
+ * has not been forked to yet; when it comes back they are counted again. The way back must fit one
+ * plan, or a swapped request could wait for ever: kvpi_swap_is_possible checks that beforehand.
  *
  * With recurrent state, the way back needs slots: one for each state, and one for each sequence
  * that may not write the slot that it reads. It prefers checkpoints that are there to copies, so it
  * may need more than there are. A request that lacks slots when all are available is closed: it
- * fits when it is opened anew.
+ * fits when it is opened again.
  */
 #include "sched/sched_state.h"
 

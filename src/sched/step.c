@@ -492,7 +492,7 @@ static int has_lost_kv(const kvp_sched *sched, const struct kvpi_request *reques
     return 0;
 }
 
-/* By recompute: what was to be written by the step is nobody's, wherever it lies. */
+/* By recompute: what was to be written by the step belongs to no request, wherever it lies. */
 static void preempt_items(kvp_sched *sched)
 {
     uint32_t n = 0;

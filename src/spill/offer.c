@@ -26,7 +26,7 @@ struct known {
 static const int32_t *row_of(const kvp_spill *spill, const struct offer *offer, uint32_t record)
 {
     return spill->rows + (size_t)offer->kv_group * spill->max_entries +
-           (size_t)record * spill->record_blocks;
+           (size_t)record * kvpi_spill_entries(spill, offer->kv_group);
 }
 
 /* --------------------------------------------------------------------------------------- blocks */
@@ -91,8 +91,9 @@ static int take_bytes(kvp_spill *spill, const struct offer *offer, uint32_t reco
 static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t record,
                        struct kvpi_spill_put *put)
 {
-    const uint32_t first = (record + 1) * spill->record_blocks - put->n_blocks;
-    const int32_t *row = row_of(spill, offer, record) + spill->record_blocks - put->n_blocks;
+    const uint32_t n_entries = kvpi_spill_entries(spill, offer->kv_group);
+    const uint32_t first = (record + 1) * n_entries - put->n_blocks;
+    const int32_t *row = row_of(spill, offer, record) + n_entries - put->n_blocks;
     for (uint32_t i = 0; i < put->n_blocks; i++) {
         kvp_block_origin origin;
         if (row[i] == KVP_NULL_BLOCK || !is_entry(spill, offer, row[i], first + i, &origin)) {
@@ -182,7 +183,7 @@ static struct kvpi_spill_put *begin_put(kvp_spill *spill, const struct offer *of
     if (put != NULL) {
         put->slot = (struct kvpi_spill_slot){.place = KVPI_SPILL_NONE, .is_told = 1};
         put->kv_group = offer->kv_group;
-        put->n_blocks = kvpi_spill_is_state(spill, offer->group) ? 1 : spill->record_blocks;
+        put->n_blocks = spill->pieces[offer->group];
     }
     return put;
 }
@@ -322,9 +323,9 @@ static kvp_status offer_chain(kvp_spill *spill, struct offer *offer)
 
 static int has_entries(const kvp_spill *spill, const struct offer *offer, uint32_t record)
 {
-    const int32_t *row = row_of(spill, offer, record);
-    for (uint32_t i = 0; i < spill->record_blocks; i++) {
-        if (row[i] == KVP_NULL_BLOCK) {
+    const int32_t *end = row_of(spill, offer, record + 1);
+    for (uint32_t i = 1; i <= spill->pieces[offer->group]; i++) {
+        if (end[-(int32_t)i] == KVP_NULL_BLOCK) {
             return 0;
         }
     }

@@ -11,12 +11,12 @@ int kvpi_records_is_full(const kvp_spill *spill, uint32_t group)
 
 uint32_t kvpi_records_sinks(const kvp_spill *spill, uint32_t group)
 {
-    const kvp_window *window = &spill->cache.groups[group];
+    const kvp_group *window = &spill->cache.groups[group];
     return window->sink_tokens == KVP_CHUNKED ? 0 : window->sink_tokens;
 }
 
 /* The first position behind the sinks that a query sees. */
-static uint32_t first_seen(const kvp_window *window, uint32_t query)
+static uint32_t first_seen(const kvp_group *window, uint32_t query)
 {
     if (query < window->recent_tokens) {
         return 0;
@@ -29,7 +29,7 @@ struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint3
                                    uint32_t prompt_tokens)
 {
     const uint32_t S = kvpi_spill_block_tokens(spill, group);
-    const kvp_window *window = &spill->cache.groups[group];
+    const kvp_group *window = &spill->cache.groups[group];
     struct kvpi_kept kept = {.n = n_tokens / S};
     if (window->recent_tokens == 0 || kept.n == 0) {
         return kept;
@@ -119,7 +119,7 @@ static int32_t last_block(const kvp_spill *spill, const struct kvpi_spill_prefix
                           uint32_t group, uint32_t record, uint64_t *out_generation)
 {
     const int32_t block = spill->rows[(size_t)group * spill->max_entries +
-                                      (size_t)(record + 1) * spill->record_blocks - 1];
+                                      (size_t)(record + 1) * kvpi_spill_entries(spill, group) - 1];
     kvp_block_info info;
     if (block == KVP_NULL_BLOCK ||
         kvp_block_info_get(spill->config.cache, group, prefix->tier, block, &info) != KVP_OK ||
@@ -208,8 +208,16 @@ static uint32_t find_mark(const uint64_t *set, uint64_t mark)
     return i;
 }
 
+static void note(const kvp_spill *spill, const kvp_digest *key, int is_there)
+{
+    if (spill->config.note != NULL) {
+        spill->config.note(spill->config.note_context, key, is_there);
+    }
+}
+
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
 {
+    note(spill, key, 1);
     const uint64_t mark = kvpi_records_mark_of(key);
     uint64_t *set = set_of(spill, key);
     if (find_mark(set, mark) == WAYS) {
@@ -220,6 +228,7 @@ void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
 
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
 {
+    note(spill, key, 0);
     uint64_t *set = set_of(spill, key);
     const uint32_t place = find_mark(set, kvpi_records_mark_of(key));
     if (place < WAYS) {

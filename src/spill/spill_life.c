@@ -107,6 +107,40 @@ static int is_wrong(const kvp_spill_config *config, const struct why *why)
            is_outside(why, "max_states", config->max_states, 0, STATES_MAX);
 }
 
+/* Entries of a group that a hit at the end of a record needs, at most, of the record. */
+static uint32_t needed_entries(const kvp_spill *spill, uint32_t group)
+{
+    const uint32_t S = kvpi_spill_block_tokens(spill, group);
+    const uint32_t n = kvpi_spill_entries(spill, group);
+    const uint32_t R = spill->cache.groups[group].recent_tokens;
+    return R == 0 || kvpi_records_sinks(spill, group) > 0 ? n
+                                                          : kvpi_spill_min(n, R / S + (R % S != 0));
+}
+
+/* A record has whole blocks of each group: all of them, or those that a hit at its end needs. */
+static int has_wrong_blocks(const kvp_spill *spill, const struct why *why)
+{
+    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+        const uint32_t S = kvpi_spill_block_tokens(spill, g);
+        const uint32_t of_store = kvp_store_group_blocks(spill->config.store, g);
+        const uint32_t most = spill->config.give != NULL ? 1 : kvpi_spill_entries(spill, g);
+        const uint32_t least = spill->config.give != NULL ? 1 : needed_entries(spill, g);
+        if (spill->record_tokens % S != 0) {
+            return wrong(why,
+                         "a record has %u tokens, expected a multiple of groups[%u].block_tokens, "
+                         "%u",
+                         spill->record_tokens, g, S);
+        }
+        if (of_store < least || of_store > most) {
+            return wrong(why,
+                         "a record of the store has %u blocks of group %u, expected %u to %u: see "
+                         "kvp_store_config.group_tokens",
+                         of_store, g, least, most);
+        }
+    }
+    return 0;
+}
+
 /* What the cache and the store must be. */
 static int is_unfit(const kvp_spill *spill, const struct why *why)
 {
@@ -124,12 +158,35 @@ static int is_unfit(const kvp_spill *spill, const struct why *why)
         }
         largest = spill->record_bytes[g] > largest ? spill->record_bytes[g] : largest;
     }
-    return is_outside(why, "put_bytes", config->put_bytes, largest, UINT64_MAX / 2) ||
+    return has_wrong_blocks(spill, why) ||
+           is_outside(why, "put_bytes", config->put_bytes, largest, UINT64_MAX / 2) ||
            is_outside(why, "get_bytes", config->get_bytes, 1, UINT64_MAX / 2) ||
            is_outside(why, "spare_blocks", config->spare_blocks, 0, spill->cache.host_blocks - 2);
 }
 
 /* --------------------------------------------------------------------------------------- memory */
+
+/* Of each kind of record. */
+static void measure_kinds(kvp_spill *spill)
+{
+    const kvp_spill_config *config = &spill->config;
+    for (uint32_t g = 0; g < spill->n_kinds; g++) {
+        const int is_state = kvpi_spill_is_state(spill, g);
+        const int is_given = config->give != NULL;
+        const uint32_t n_entries = kvpi_spill_entries(spill, g);
+        spill->pieces[g] = is_given   ? n_entries
+                           : is_state ? 1
+                                      : kvp_store_group_blocks(config->store, g);
+        const uint64_t bytes = config->block_bytes[g] * (is_given ? 1 : spill->pieces[g]);
+        const size_t room = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
+        spill->record_bytes[g] = bytes;
+        spill->scratch_bytes = room > spill->scratch_bytes ? room : spill->scratch_bytes;
+        spill->n_loads += !is_state && kvpi_records_sinks(spill, g) > 0 ? 2 : 1;
+        if (spill->max_entries < spill->max_records * n_entries) {
+            spill->max_entries = spill->max_records * n_entries;
+        }
+    }
+}
 
 /* What is found out of cache and store. */
 static void measure(kvp_spill *spill)
@@ -137,8 +194,8 @@ static void measure(kvp_spill *spill)
     const kvp_spill_config *config = &spill->config;
     const uint64_t usable = spill->cache.host_blocks - 1;
     spill->n_parts = kvp_store_record_blocks(config->store);
-    spill->record_blocks = config->give != NULL ? config->record_blocks : spill->n_parts;
-    spill->record_tokens = spill->record_blocks * kvpi_spill_entry_tokens(spill);
+    spill->record_tokens =
+        spill->cache.block_tokens * (config->give != NULL ? config->record_blocks : spill->n_parts);
     spill->part_tokens = spill->record_tokens / spill->n_parts;
     if (config->give != NULL) {
         spill->config.n_scratch = config->max_gets;
@@ -147,21 +204,13 @@ static void measure(kvp_spill *spill)
         spill->config.max_tokens = spill->cache.max_seq_tokens;
     }
     spill->max_records = config->max_tokens / spill->record_tokens;
-    spill->max_entries = spill->max_records * spill->record_blocks;
     spill->n_kinds = spill->cache.n_groups + (spill->cache.state_slots > 0);
     spill->max_lookups = kvpi_spill_min(spill->max_records, KVP_STORE_KEYS_MAX) * spill->n_kinds;
     spill->max_lookups = kvpi_spill_min(spill->max_lookups, KVP_STORE_KEYS_MAX);
     if (config->max_states == 0) {
         spill->config.max_states = STATES;
     }
-    for (uint32_t g = 0; g < spill->n_kinds; g++) {
-        const int is_state = kvpi_spill_is_state(spill, g);
-        const uint64_t bytes = config->block_bytes[g] * (is_state ? 1 : spill->n_parts);
-        const size_t room = ((size_t)bytes + PAGE - 1) / PAGE * PAGE;
-        spill->record_bytes[g] = bytes;
-        spill->scratch_bytes = room > spill->scratch_bytes ? room : spill->scratch_bytes;
-        spill->n_loads += !is_state && kvpi_records_sinks(spill, g) > 0 ? 2 : 1;
-    }
+    measure_kinds(spill);
     spill->most_blocks = usable - kvpi_spill_min(config->spare_blocks, (uint32_t)usable);
     if (spill->most_blocks > spill->cache.lent_blocks) {
         spill->most_blocks = spill->cache.lent_blocks;
@@ -294,7 +343,7 @@ static int take_others(kvp_spill *spill)
     spill->wrong.keys = take(&failed, n_drops, 1, sizeof(*spill->wrong.keys));
     spill->wrong.marks = take(&failed, n_drops, 1, sizeof(*spill->wrong.marks));
     spill->tokens = take(&failed, (size_t)config->max_tokens + 1, 1, sizeof(*spill->tokens));
-    spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
+    spill->digests = take(&failed, spill->max_records, spill->n_parts, sizeof(*spill->digests));
     spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
     spill->key_bytes = take(&failed, config->max_keys, 1, KVP_KEY_MAX_BYTES);
     spill->rows = take(&failed, spill->cache.n_groups, spill->max_entries, sizeof(*spill->rows));

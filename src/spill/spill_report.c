@@ -10,15 +10,16 @@ static int32_t *row_at(const kvp_spill *spill, uint32_t group)
 }
 
 /* The rows of a sequence, in the scratch arrays: mirroring changes the cache. */
-static kvp_status copy_rows(kvp_spill *spill, kvp_seq seq, uint32_t n_entries)
+static kvp_status copy_rows(kvp_spill *spill, kvp_seq seq, uint32_t n_tokens)
 {
     kvp_status status = KVP_OK;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
         const int32_t *row;
         uint32_t n = 0;
         status = kvp_seq_row(spill->config.cache, seq, g, &row, &n);
+        n = kvpi_spill_min(n, n_tokens / kvpi_spill_block_tokens(spill, g));
         if (status == KVP_OK) {
-            memcpy(row_at(spill, g), row, kvpi_spill_min(n, n_entries) * sizeof(*row));
+            memcpy(row_at(spill, g), row, n * sizeof(*row));
         }
     }
     return status;
@@ -131,7 +132,7 @@ static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info
     if (prefix.n_tokens == 0 || spill->is_stopping || spill->now_ns < spill->refusals.until_ns) {
         return KVP_OK;
     }
-    kvp_status status = copy_rows(spill, seq, prefix.n_tokens / kvpi_spill_entry_tokens(spill));
+    kvp_status status = copy_rows(spill, seq, prefix.n_tokens);
     const int is_done = status == KVP_OK && is_settled(spill, &prefix, is_again);
     const int may_have_state = kvpi_spill_has_states(spill) > 0 && prefix.n_tokens == n_tokens;
     if (status != KVP_OK || (is_done && !may_have_state) || !read_prefix(spill, &prefix)) {

@@ -261,16 +261,16 @@ struct kvpi_spill_prefix {
 
 struct kvp_spill {
     kvp_spill_config config;
-    kvp_config cache;   /* its configuration */
-    uint32_t *uncached; /* [cache.n_uncached_tokens] sorted */
-    uint32_t record_blocks;
-    uint32_t record_tokens;
-    uint32_t n_parts;     /* what a record is to the store: of a record, blocks */
-    uint32_t part_tokens; /* of these */
-    uint32_t max_entries; /* of a prompt */
+    kvp_config cache;       /* its configuration */
+    uint32_t *uncached;     /* [cache.n_uncached_tokens] sorted */
+    uint32_t record_tokens; /* T: of every record, a multiple of each S */
+    uint32_t n_parts;       /* that a record has digests of: to the store, blocks */
+    uint32_t part_tokens;   /* of these */
+    uint32_t max_entries;   /* of a prompt, in any group */
     uint32_t max_records;
     uint32_t max_lookups;
     uint64_t record_bytes[KVP_GROUPS_MAX];
+    uint32_t pieces[KVP_GROUPS_MAX]; /* a record of each kind has these: its last entries; a slot */
     uint32_t n_kinds;     /* of records: one for each layer group, and for the state group */
     uint32_t n_loads;     /* of a request, at most */
     uint32_t n_slots;     /* states that are written, or wait for it */
@@ -320,7 +320,7 @@ struct kvp_spill {
 
     /* Scratch memory of one call. */
     int32_t *tokens;     /* [max_tokens + 1] */
-    kvp_digest *digests; /* [max_entries] */
+    kvp_digest *digests; /* [max_records x n_parts] */
     kvp_key *keys;       /* [max_keys] */
     uint8_t *key_bytes;  /* [max_keys][KVP_KEY_MAX_BYTES] */
     int32_t *rows;       /* [n_groups][max_entries] */
@@ -333,19 +333,6 @@ static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* S of a group. All have the same. */
-static inline uint32_t kvpi_spill_block_tokens(const kvp_spill *spill, uint32_t group)
-{
-    (void)group;
-    return spill->cache.block_tokens;
-}
-
-/* S of every group: rows and records of all of them have their entries side by side. */
-static inline uint32_t kvpi_spill_entry_tokens(const kvp_spill *spill)
-{
-    return kvpi_spill_block_tokens(spill, 0);
-}
-
 /* Is it the state group? */
 static inline int kvpi_spill_is_state(const kvp_spill *spill, uint32_t group)
 {
@@ -356,6 +343,19 @@ static inline int kvpi_spill_is_state(const kvp_spill *spill, uint32_t group)
 static inline uint32_t kvpi_spill_has_states(const kvp_spill *spill)
 {
     return spill->n_kinds - spill->cache.n_groups;
+}
+
+/* S of a group; of the state group the cache's. */
+static inline uint32_t kvpi_spill_block_tokens(const kvp_spill *spill, uint32_t group)
+{
+    return kvpi_spill_is_state(spill, group) ? spill->cache.block_tokens
+                                             : spill->cache.groups[group].block_tokens;
+}
+
+/* Row entries of a group in a record. */
+static inline uint32_t kvpi_spill_entries(const kvp_spill *spill, uint32_t group)
+{
+    return spill->record_tokens / kvpi_spill_block_tokens(spill, group);
 }
 
 /* The digest of a record, of those in the scratch array. */

@@ -51,7 +51,7 @@ static void poll_store(kvp_spill *spill)
             return;
         }
         for (uint32_t i = 0; i < n; i++) {
-            if (done[i].tag >> 63 == 0) { /* the caller's own are nobody's */
+            if (done[i].tag >> 63 == 0) { /* not those that the caller submitted */
                 end_operation(spill, &done[i]);
             }
         }

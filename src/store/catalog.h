@@ -21,7 +21,7 @@ struct kvpi_catalog {
     void *context;
     /* Get more slots: 1: kvpi_index_free has been called. NULL: there are never more. */
     int (*grow)(void *context);
-    /* A record that was READY goes: its entry is still what it was. NULL: nobody wants to know. */
+    /* A record that was READY goes: its entry is still what it was. NULL: no notice is wanted. */
     void (*leave)(void *context, uint32_t entry);
     /* Is the record before this one with another writer, so that it can be read from here? NULL:
      * there is no other. */

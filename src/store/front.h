@@ -117,7 +117,7 @@ static inline int kvpi_ring_take(struct kvpi_ring *ring, uint32_t *out_item)
     return 1;
 }
 
-/* Put what the back end uses into the statistics. Nobody else is inside it. */
+/* Put what the back end uses into the statistics. No other thread is inside it. */
 void kvpi_worker_note(kvp_store *store);
 
 /* One round of the worker: begin what was accepted, end what is done. 1: something happened. */

@@ -236,7 +236,7 @@ uint32_t kvpi_index_victim_of(const struct kvpi_index *index, uint32_t space, ui
 
 /* ---------------------------------------------------------------------------------- add, remove */
 
-/* A slot that is in no list becomes the entry of a record: hottest but for its ancestors. NULL:
+/* A slot that is in no list becomes the entry of a record: hottest after its ancestors. NULL:
  * there are too many namespaces. */
 static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry,
                                 const struct kvpi_index_record *record)

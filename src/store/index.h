@@ -141,7 +141,7 @@ void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *k
 void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key);
 void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key);
 
-/* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned
+/* Take a free slot for a key that is not there, WRITING, hottest after its ancestors, pinned
  * once. NONE: no slot is free, or there are too many namespaces. */
 uint32_t kvpi_index_add(struct kvpi_index *index, const struct kvpi_index_record *record);
 

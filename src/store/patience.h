@@ -1,5 +1,5 @@
 /* patience: when what failed is tried again: after a second, then after twice as long each time, up
- * to about a minute. What is tried may take a second itself, and nobody is served meanwhile. */
+ * to about a minute. What is tried may take a second itself, and no caller is served meanwhile. */
 #ifndef KVPI_STORE_PATIENCE_H
 #define KVPI_STORE_PATIENCE_H
 

@@ -47,6 +47,43 @@ static int is_record_blocks(uint32_t n)
     return n <= KVP_RECORD_BLOCKS_MAX && (n & (n - 1)) == 0;
 }
 
+/* Blocks of a group in a record of so many tokens; 0: no whole number, or too many. */
+static uint32_t group_blocks(const kvp_store_config *config, uint32_t group, uint64_t n_tokens)
+{
+    const uint32_t S = config->group_tokens[group];
+    const uint32_t most = config->group_blocks[group];
+    uint64_t n = n_tokens / (S > 0 ? S : config->block_tokens);
+    n = most > 0 && most < n ? most : n;
+    return (S == 0 || n_tokens % S == 0) && S <= KVP_BLOCK_TOKENS_MAX && n <= KVP_RECORD_BLOCKS_MAX
+               ? (uint32_t)n
+               : 0;
+}
+
+static int fits_groups(const kvp_store_config *config, uint32_t record_blocks)
+{
+    for (uint32_t g = 0; g < config->n_groups; g++)
+        if (group_blocks(config, g, (uint64_t)record_blocks * config->block_tokens) == 0)
+            return 0;
+    return 1;
+}
+
+/* As configured, or the least number with RECORD_BYTES of group 0, else the most; 0: none fits. */
+static uint32_t choose_record_blocks(const kvp_store_config *config)
+{
+    uint32_t fits = 0;
+    if (config->record_blocks > 0)
+        return fits_groups(config, config->record_blocks) ? config->record_blocks : 0;
+    for (uint32_t n = 1; n <= KVP_RECORD_BLOCKS_MAX; n *= 2) {
+        if (!fits_groups(config, n))
+            continue;
+        fits = n;
+        const uint64_t blocks = group_blocks(config, 0, (uint64_t)n * config->block_tokens);
+        if (blocks * config->block_bytes[0] >= RECORD_BYTES)
+            break;
+    }
+    return fits;
+}
+
 static const char *find_wrong(const kvp_store_config *config)
 {
     if (config->struct_size != sizeof *config)
@@ -62,6 +99,9 @@ static const char *find_wrong(const kvp_store_config *config)
             return "block_bytes of a group is not 1..2^31-1";
     if (!is_record_blocks(config->record_blocks))
         return "record_blocks is not 0, 1, 2, 4 ... KVP_RECORD_BLOCKS_MAX";
+    if (choose_record_blocks(config) == 0)
+        return "group_tokens: a record has no whole number of blocks, 1..KVP_RECORD_BLOCKS_MAX, of "
+               "each group";
     if (config->key_bytes > KEY_BYTES_MAX)
         return "key_bytes is not 0..1048576";
     if (config->max_ops == 0 || config->max_ops > KVP_STORE_QUEUE_MAX)
@@ -72,15 +112,6 @@ static const char *find_wrong(const kvp_store_config *config)
                                      config->secret_bytes > KVPI_SECRET_MAX))
         return "secret is NULL, or secret_bytes is not 0 or 16..1024";
     return NULL;
-}
-
-/* The least number with RECORD_BYTES of group 0. */
-static uint32_t choose_record_blocks(const kvp_store_config *config)
-{
-    uint32_t n = 1;
-    while (n < KVP_RECORD_BLOCKS_MAX && n * config->block_bytes[0] < RECORD_BYTES)
-        n *= 2;
-    return n;
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
@@ -149,14 +180,15 @@ static kvp_status open_backend(kvp_store *store, struct kvpi_url *url, char *out
                                size_t why_bytes)
 {
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < store->config.n_groups; i++)
-        if (store->config.block_bytes[i] > largest)
-            largest = store->config.block_bytes[i];
+    for (uint32_t i = 0; i < store->config.n_groups; i++) {
+        const uint64_t bytes = store->config.block_bytes[i] * kvp_store_group_blocks(store, i);
+        largest = bytes > largest ? bytes : largest;
+    }
     const struct kvpi_backend_config config = {
         .store = &store->config,
         .url = url,
         .header_bytes = store->header_bytes,
-        .payload_bytes = largest * store->record_blocks,
+        .payload_bytes = largest,
         .record_blocks = store->record_blocks,
         .clock = store->config.now == system_clock ? NULL : store->config.now,
     };
@@ -175,8 +207,7 @@ static kvp_status make_front(kvp_store *store, const kvp_store_config *config, c
     store->config.secret = NULL;
     if (!config->now)
         store->config.now = system_clock;
-    store->record_blocks =
-        config->record_blocks ? config->record_blocks : choose_record_blocks(config);
+    store->record_blocks = choose_record_blocks(config);
     if (!store->backend->has_stores)
         store->header_bytes = kvpi_record_header_bytes(
             (uint64_t)store->record_blocks * config->block_tokens, config->key_bytes);
@@ -316,6 +347,14 @@ uint32_t kvp_store_record_blocks(const kvp_store *store)
     return store ? store->record_blocks : 0;
 }
 
+uint32_t kvp_store_group_blocks(const kvp_store *store, uint32_t group)
+{
+    return store && group < store->config.n_groups
+               ? group_blocks(&store->config, group,
+                              (uint64_t)store->record_blocks * store->config.block_tokens)
+               : 0;
+}
+
 kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes)
 {
     if (!store || !out_text || text_bytes == 0)
@@ -357,9 +396,10 @@ static void accept(kvp_store *store, const struct kvpi_store_op *op)
 }
 
 /* Addresses of the payload: a state is one piece, whatever number of blocks it stands behind. */
-static uint32_t n_pieces_of(const kvp_identity *identity)
+static uint32_t n_pieces_of(const kvp_store *store, const kvp_identity *identity)
 {
-    return identity->kind == KVP_IDENTITY_STATE ? 1 : identity->n_blocks;
+    return identity->kind == KVP_IDENTITY_STATE ? 1
+                                                : kvp_store_group_blocks(store, identity->group);
 }
 
 static kvp_status check_record(const kvp_store *store, const kvp_identity *identity,
@@ -372,7 +412,8 @@ static kvp_status check_record(const kvp_store *store, const kvp_identity *ident
         memcmp(identity->fingerprint.bytes, store->config.fingerprint.bytes,
                sizeof identity->fingerprint.bytes) != 0)
         return KVP_E_ARG;
-    for (uint32_t i = 0; i < n_pieces_of(identity); i++)
+    const uint32_t n_pieces = n_pieces_of(store, identity);
+    for (uint32_t i = 0; i < n_pieces; i++)
         if (!blocks[i])
             return KVP_E_ARG;
     return kvpi_identity_key_bytes(identity) > store->config.key_bytes ? KVP_E_TOO_LONG : KVP_OK;
@@ -388,8 +429,8 @@ static kvp_status accept_record(kvp_store *store, uint32_t kind, const kvp_ident
     if (!op)
         return KVP_E_AGAIN;
     op->identity = identity;
-    op->n_spans = 1 + n_pieces_of(identity);
-    for (uint32_t i = 0; i < n_pieces_of(identity); i++)
+    op->n_spans = 1 + n_pieces_of(store, identity);
+    for (uint32_t i = 0; i + 1 < op->n_spans; i++)
         op->spans[1 + i] =
             (struct kvpi_span){blocks[i], (size_t)store->config.block_bytes[identity->group]};
     accept(store, op);

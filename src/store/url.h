@@ -16,7 +16,7 @@ struct kvpi_url {
     uint32_t n_options;
 };
 
-/* A URL, or what was to be one, as anybody may read it: in place of a password, or of a secret that
+/* A URL, or what was to be one, without its secrets: in place of a password, or of a secret that
  * is no file's, there is ***. Everything up to the last @ may belong to a password that was not
  * escaped. Cut to text_bytes. Gives the bytes of the whole text. */
 size_t kvpi_url_show(const char *url, char *out_text, size_t text_bytes);

@@ -115,9 +115,9 @@ static void remove_unfinished(const char *path)
 
 static int generate_file(const gen_options *gen)
 {
-    FILE *file = fopen(gen->path, "wb");
+    FILE *file = kvpi_tool_open("gen", gen->path);
     if (file == NULL)
-        return kvpi_tool_fail("gen", "cannot write %s: %s", gen->path, strerror(errno));
+        return TOOL_FAILED;
     int status = generate(file, gen);
     if (fclose(file) != 0 && status == TOOL_OK)
         status = kvpi_tool_fail("gen", "cannot write %s: %s", gen->path, strerror(errno));

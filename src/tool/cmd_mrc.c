@@ -1,13 +1,12 @@
 /* kvpager mrc: the hit ratio of a trace at every size of the cache.
  *
- *   trace --(mrc/refs.c)--> block references --(mrc/lru.c)------> the curve
- *                                           --(mrc/policies.c)--> FIFO, optimum, at some sizes
- *                                           --(mrc/learned.c)--> the learned policy, at some sizes
- *                                           --(mrc/tiers.c)-----> host and store, at some sizes
+ *   trace --(mrc/refs.c)--> block references --(mrc/lru.c)----> the curve
+ *                                           --(mrc/policies)--> other policies, at some sizes
+ *                                           --(mrc/tiers.c)---> host and store, at some sizes
  *
- * The options are in mrc/args.c, what is printed in mrc/report*.c. Here: which sizes are shown.
+ * The options are in mrc/mrc_args.c, what is printed in mrc/mrc_figures.c and
+ * mrc/report. Here: which sizes are shown.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <kvpager/all.h>
 #include <stdlib.h>
@@ -15,9 +14,9 @@
 
 #include "tool/args.h"
 #include "tool/mrc/mrc_args.h"
-#include "tool/mrc/mrc_learned.h"
+#include "tool/mrc/policies/mrc_learned.h"
 #include "tool/mrc/lru.h"
-#include "tool/mrc/policies.h"
+#include "tool/mrc/policies/policies.h"
 #include "tool/mrc/refs.h"
 #include "tool/mrc/mrc_report.h"
 #include "tool/mrc/rows.h"
@@ -30,6 +29,7 @@ typedef struct mrc_command {
     kvpi_args args;
     kvpi_mrc_args options;
     kvpi_model model;
+    kvpi_step_model step;
     kvpi_requests *requests;
     kvpi_mrc_refs refs;
     kvpi_mrc_curve curve;
@@ -72,7 +72,9 @@ static int count_memory(mrc_command *command)
     kvpi_model_args *model = &command->options.model;
     kvpi_size size;
     kvpi_mrc_report *report = &command->report;
+    const bool has_price = command->options.price_milli > 0;
     report->token_bytes = command->options.kv_bytes_per_token;
+    report->price_milli = command->options.price_milli;
     if (model->model_name == NULL && model->config_path == NULL)
         return TOOL_OK;
     model->size.block_tokens = command->options.options.block_tokens;
@@ -80,7 +82,7 @@ static int count_memory(mrc_command *command)
         model->size.memory_bytes = model->device->memory_bytes;
     int status = kvpi_model_args_find(&command->args, model, &command->model);
     if (status == TOOL_OK)
-        status = kvpi_model_args_check(&command->args, model->device != NULL, false,
+        status = kvpi_model_args_check(&command->args, model->device != NULL, has_price,
                                        &command->model, model);
     if (status == TOOL_OK)
         status = refuse_kinds(command);
@@ -94,6 +96,11 @@ static int count_memory(mrc_command *command)
     report->tensor_parallel = model->size.tensor_parallel;
     if (model->device != NULL)
         report->device_blocks = size.pool_blocks;
+    if (has_price)
+        command->step = (kvpi_step_model){
+            .is_roofline = true,
+            .roofline = kvpi_step_roofline_of(&command->model, &model->size, &size, model->device,
+                                              &command->options.shares)};
     return TOOL_OK;
 }
 
@@ -119,11 +126,10 @@ static void add_point(kvpi_mrc_report *report, uint64_t blocks)
         return;
     for (; at > 0 && report->points[at - 1].blocks > blocks; at--)
         report->points[at] = report->points[at - 1];
-    report->points[at] = (kvpi_mrc_point){.blocks = blocks,
-                                          .fifo_tokens = KVPI_MRC_NONE,
-                                          .optimum_tokens = KVPI_MRC_NONE,
-                                          .learned_tokens = KVPI_MRC_NONE,
-                                          .is_device = blocks == report->device_blocks};
+    report->points[at] =
+        (kvpi_mrc_point){.blocks = blocks, .is_device = blocks == report->device_blocks};
+    for (size_t i = 0; i < KVPI_MRC_POLICIES; i++)
+        report->points[at].tokens[i] = KVPI_MRC_NONE;
     report->n_points++;
 }
 
@@ -169,12 +175,11 @@ static void choose_sizes(mrc_command *command)
 static void fill_point(mrc_command *command, kvpi_mrc_policies *policies, kvpi_mrc_point *point,
                        kvpi_progress *progress, uint64_t n_done)
 {
-    kvpi_mrc_shown shown = command->options.shown;
-    if (shown.fifo)
-        point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
-    kvpi_progress_update(progress, n_done);
-    if (shown.optimum)
-        point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
+    for (kvpi_mrc_policy i = 0; i < KVPI_MRC_LEARNED; i++) {
+        if (command->options.shown.of[i])
+            point->tokens[i] = kvpi_mrc_policies_run(policies, i, point->blocks);
+        kvpi_progress_update(progress, n_done);
+    }
 }
 
 static int fill_learned(mrc_command *command)
@@ -186,25 +191,26 @@ static int fill_learned(mrc_command *command)
         blocks[i] = report->points[i].blocks;
     int status = kvpi_mrc_learned_run_sizes(&command->refs, blocks, report->n_points, hits);
     for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++)
-        report->points[i].learned_tokens = (double)hits[i].tokens;
+        report->points[i].tokens[KVPI_MRC_LEARNED] = (double)hits[i].tokens;
     return status;
 }
 
 static int fill_points(mrc_command *command)
 {
-    kvpi_mrc_shown shown = command->options.shown;
+    const bool *shown = command->options.shown.of;
+    const bool adaptive = shown[KVPI_MRC_ARC] || shown[KVPI_MRC_S3FIFO];
+    const bool simulated = shown[KVPI_MRC_FIFO] || shown[KVPI_MRC_OPTIMUM] || adaptive;
     kvpi_mrc_policies *policies = NULL;
     kvpi_mrc_report *report = &command->report;
     kvpi_progress progress;
     int status = TOOL_OK;
     for (size_t i = 0; i < report->n_points; i++)
         report->points[i].lru = kvpi_mrc_lru_at(&command->curve, report->points[i].blocks);
-    if (!shown.fifo && !shown.optimum && !shown.learned)
+    if (!simulated && !shown[KVPI_MRC_LEARNED])
         return TOOL_OK;
-    if ((shown.fifo || shown.optimum) &&
-        kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
+    if (simulated && kvpi_mrc_policies_make(&command->refs, "mrc", adaptive, &policies) != TOOL_OK)
         return TOOL_FAILED;
-    if (shown.learned)
+    if (shown[KVPI_MRC_LEARNED])
         status = fill_learned(command);
     kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
     for (size_t i = 0; i < report->n_points && status == TOOL_OK; i++) {
@@ -232,16 +238,11 @@ static int write_curve(const mrc_command *command)
     const char *path = command->options.curve;
     if (path == NULL)
         return TOOL_OK;
-    FILE *file = fopen(path, "wb");
+    FILE *file = kvpi_tool_open("mrc", path);
     if (file == NULL)
-        return kvpi_tool_fail("mrc", "cannot write %s: %s", path, strerror(errno));
-    errno = 0; /* the first failure of many writes sets it */
+        return TOOL_FAILED;
     kvpi_mrc_report_print_curve(&command->report, file);
-    bool written = ferror(file) == 0;
-    written = fclose(file) == 0 && written;
-    return written ? TOOL_OK
-                   : kvpi_tool_fail("mrc", "cannot write %s: %s", path,
-                                    errno != 0 ? strerror(errno) : "write error");
+    return kvpi_tool_close("mrc", path, file, 0);
 }
 
 static int print(const mrc_command *command)
@@ -258,6 +259,8 @@ static void describe(mrc_command *command)
     kvpi_mrc_report *report = &command->report;
     report->format = kvpi_requests_format_name(kvpi_requests_get_format(requests));
     report->about = kvpi_requests_describe(requests);
+    report->agains = kvpi_requests_agains(requests, &report->n_agains);
+    report->is_cut = command->refs.n_requests < kvpi_requests_count(requests);
     report->options = &command->options.options;
     report->refs = &command->refs;
     report->curve = &command->curve;
@@ -280,6 +283,9 @@ static int make_report(mrc_command *command)
         status = fill_points(command);
     if (status == TOOL_OK)
         status = kvpi_mrc_rows_make(&command->args, &command->options, &command->report);
+    if (status == TOOL_OK)
+        status =
+            kvpi_mrc_retention_make(&command->refs, command->requests, &command->report.retention);
     if (status != TOOL_OK)
         return status;
     find_shares(command);
@@ -289,6 +295,25 @@ static int make_report(mrc_command *command)
     if (command->options.report != NULL)
         status = kvpi_page_mrc(command->options.report, &command->report, command->figures);
     return status == TOOL_OK ? write_curve(command) : status;
+}
+
+static int make_curve(mrc_command *command)
+{
+    const kvpi_mrc_refs *refs = &command->refs;
+    const uint32_t n_tokens = (uint32_t)refs->block_tokens;
+    kvpi_mrc_spared *spared = NULL;
+    if (command->options.price_milli > 0) {
+        spared = malloc(((size_t)refs->min_blocks + 1) * sizeof *spared);
+        if (spared == NULL)
+            return kvpi_tool_fail("mrc", "out of memory for the price of prefill");
+        for (uint32_t i = 0; i < refs->min_blocks; i++)
+            spared[i] = (kvpi_mrc_spared){
+                kvpi_step_prefill_ns(&command->step, i * n_tokens, (i + 1) * n_tokens),
+                kvpi_step_prefill_ns(&command->step, i * n_tokens, (i + 1) * n_tokens - 1)};
+    }
+    int status = kvpi_mrc_lru_make(refs, spared, "mrc", &command->curve);
+    free(spared);
+    return status;
 }
 
 static int run(mrc_command *command)
@@ -301,7 +326,7 @@ static int run(mrc_command *command)
     if (status == TOOL_OK)
         status = kvpi_mrc_refs_make(command->requests, &options->options, &command->refs);
     if (status == TOOL_OK)
-        status = kvpi_mrc_lru_make(&command->refs, "mrc", &command->curve);
+        status = make_curve(command);
     if (status == TOOL_OK)
         status = make_report(command);
     return status == TOOL_OK ? print(command) : status;

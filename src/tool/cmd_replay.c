@@ -53,6 +53,7 @@ static kvpi_report begin_sequential(const kvpi_replay_args *options, const kvpi_
                           .about = kvpi_requests_describe(requests),
                           .block_tokens = replay->block_tokens,
                           .unit_tokens = replay->unit_tokens,
+                          .retain_tokens = replay->retain_tokens,
                           .blocks = replay->blocks,
                           .host_blocks = replay->host_blocks,
                           .keep_evicted = replay->keep_evicted,
@@ -187,30 +188,57 @@ static int replay_policies(const kvpi_replay_args *options, const kvpi_replay_se
     return status;
 }
 
+static kvpi_watch_cache watched_cache(const kvpi_replay_options *replay)
+{
+    kvpi_watch_cache cache = {.name = KVPI_REPLAY_CACHE_NAME,
+                              .unit_tokens = (uint32_t)replay->unit_tokens,
+                              .n_groups = replay->n_groups};
+    while (cache.n_full < cache.n_groups && replay->groups[cache.n_full].recent_tokens == 0)
+        cache.n_full++;
+    return cache;
+}
+
+/* How large a cache would have kept what is evicted is known of one queue of whole blocks. */
+static void open_sizes(const kvpi_replay_args *options, const kvpi_requests *requests,
+                       kvpi_replay_options *replay)
+{
+    const kvpi_mrc_options mrc = {
+        .trace = replay->trace, .block_tokens = replay->block_tokens, .sample_millionths = 1000000};
+    const bool known = options->sequential && replay->policy == KVP_POLICY_LRU &&
+                       replay->n_groups == 1 && replay->groups[0].recent_tokens == 0 &&
+                       replay->state_slots == 0 && replay->unit_tokens == replay->block_tokens &&
+                       replay->prefix_cache && replay->reclaim == 0 && replay->skip == 0 &&
+                       replay->snapshot_in == NULL;
+    replay->sizes = known ? kvpi_mrc_sizes_open(requests, &mrc) : NULL;
+}
+
 static int replay_watched(kvpi_replay_args *options, const kvpi_replay_setup *setup,
                           const kvpi_requests *requests)
 {
     kvpi_watch watch = {.n_prefixes = 0};
     kvpi_replay_options *replay = &options->load.replay;
+    const kvpi_watch_cache cache = watched_cache(replay);
     int status = kvpi_reasons_begin(&watch.why, options->why);
     if (status == TOOL_OK)
-        status = kvpi_watch_begin(&watch, (uint32_t)replay->unit_tokens, replay->n_groups,
-                                  KVPI_REPLAY_CACHE_NAME);
+        status = kvpi_watch_begin(&watch, &cache);
+    if (status == TOOL_OK)
+        open_sizes(options, requests, replay);
     replay->watch = &watch;
     if (!options->sequential) {
-        watch.why.unit = "ms";
+        watch.why.in_ms = true;
         watch.why.model = options->load.model;
     }
     if (status == TOOL_OK)
         status = options->sequential ? replay_sequential(options, setup, requests)
                                      : replay_under_load(options, setup, requests);
     replay->watch = NULL;
+    kvpi_mrc_sizes_close(replay->sizes);
     kvpi_watch_free(&watch);
     const int written = kvpi_reasons_end(&watch.why);
     return status == TOOL_OK ? written : status;
 }
 
-/* The watch is there only when somebody asks for what it sees. */
+/* The watch is there only when an option asks for what it sees. */
 static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup *setup,
                              const kvpi_requests *requests)
 {

@@ -1,7 +1,7 @@
 /* The kvpager command. Owns the way in and the way out: which subcommand is meant, and that output
  * that could not be written makes the command fail, whatever the subcommand thought.
  *
- * Exit status: 0 done, 1 failed, 2 wrong usage; 141 when nobody reads the output.
+ * Exit status: 0 done, 1 failed, 2 wrong usage; 141 when the output has no reader.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -22,6 +22,10 @@ static const kvpi_args_subcommand subcommands[] = {
     {"compare", cmd_compare, "show what differs between two replays"},
     {"size", cmd_size, "say how much KV a model needs and how much of it fits"},
     {"gen", cmd_gen, "write a synthetic request trace"},
+#if defined(KVPI_HAS_RECORD)
+    {"record", cmd_record, "record what a running engine is asked"},
+#endif
+    {"events", cmd_events, "print and check recordings of running engines"},
     {"inspect", cmd_inspect, "say what is in a snapshot, or in a cache at work"},
     {"store", cmd_store, "look at stores of KV, verify, clean and measure them"},
     {"trace", cmd_trace, "show, replay, compare and shrink operation logs"},

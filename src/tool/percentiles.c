@@ -13,7 +13,7 @@
 
 #define PARTS_BITS 7
 
-/* Rank from 1. n x percent fits: nobody has 2^57 values. */
+/* Rank from 1. n x percent fits: there are fewer than 2^57 values. */
 static uint64_t rank_of(uint64_t n, unsigned percent)
 {
     uint64_t rank = (n * percent + 99) / 100;

@@ -3,8 +3,8 @@
  *   cells of a transfer, [L, H] of each group, group after group:
  *                                next        position that must come next in this layer and head
  *                                link, part  who began it, in which attempt: alone may go on
- *                                phase       OPEN nobody has; BEGUN; DONE: all of it is there, and
- *                                            the sender stands by it
+ *                                phase       OPEN no sender has; BEGUN; DONE: all of it is there,
+ *                                            and the sender stands by it
  *
  * T1  A cell is begun once. A transfer is MOVING when one is, and COMPLETE when all are done.
  * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, not into the
@@ -297,7 +297,7 @@ static struct kvpi_shape shape_of(const receiver *self, const struct receiving *
     return shape;
 }
 
-/* The ticket of a transfer that is all but begun; its size in any case. */
+/* The ticket of a transfer that is about to begin; its size in any case. */
 static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t *out,
                              size_t capacity, size_t *out_n_bytes)
 {
@@ -324,8 +324,7 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     memcpy(at + 8, r->tokens.bytes, 16);
     for (uint32_t g = 0; g < n_groups; g++)
         kvpi_bytes_store(at + 24 + (size_t)4 * g, n_runs[g], 4);
-    const struct kvpi_transfer_head head = {.version = self->side.version,
-                                            .kind = KVPI_TRANSFER_TICKET,
+    const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
                                             .epoch = self->side.config.epoch,
                                             .id = kvpi_transfer_id(&r->t, place)};
     kvpi_transfer_seal(out, *out_n_bytes, &head);
@@ -397,7 +396,7 @@ static struct cell *cell_at(const receiver *self, const struct receiving *r, uin
                      slice->first_head];
 }
 
-/* Are all cells of a group's slice in a phase (and, but for OPEN, of this message's sender)? */
+/* Are all cells of a group's slice in a phase (and, except for OPEN, of this message's sender)? */
 static int all_cells(const receiver *self, const struct incoming *in, uint32_t group,
                      const kvp_slice *slice, uint32_t phase)
 {
@@ -434,8 +433,7 @@ static kvp_status check_begin(const receiver *self, const struct incoming *in,
 {
     const size_t n_body = in->n_bytes - KVPI_TRANSFER_HEAD_BYTES;
     if (!kvpi_shape_get(body_of(in), n_body, theirs) ||
-        n_body != KVPI_TRANSFER_BEGIN_BYTES(theirs->n_groups) ||
-        !kvpi_shape_is_of(theirs, in->head.version))
+        n_body != KVPI_TRANSFER_BEGIN_BYTES(theirs->n_groups) || !kvpi_shape_is_sound(theirs))
         return KVP_E_FORMAT;
     if (!in->r)
         return KVP_E_HANDLE;
@@ -561,8 +559,7 @@ static void on_chunk(receiver *self, const struct incoming *in)
     struct kvpi_chunk chunk;
     kvp_status status = KVP_E_FORMAT;
     if (in->n_bytes >= KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES) {
-        kvpi_chunk_get(body_of(in), &chunk);
-        if (chunk_fits(self, in, &chunk))
+        if (kvpi_chunk_get(body_of(in), &chunk) && chunk_fits(self, in, &chunk))
             status = take_chunk(self, in, &chunk);
     }
     if (status != KVP_OK)
@@ -660,8 +657,8 @@ static void look_at(receiver *self, struct incoming *in)
         self->stats.late++;
         if (in->head.kind == KVPI_TRANSFER_DONE && !in->r)
             refuse(self, in, KVP_E_HANDLE);
-    } else if (status != KVP_OK || in->head.version != self->side.version) {
-        fail_receiving(self, in->r, status == KVP_OK ? KVP_E_FORMAT : status);
+    } else if (status != KVP_OK) {
+        fail_receiving(self, in->r, status);
     } else if (in->head.kind == KVPI_TRANSFER_CHUNK) {
         on_chunk(self, in);
     } else if (in->head.kind == KVPI_TRANSFER_DONE) {

@@ -1,7 +1,7 @@
 /* share: memory that one process writes and another one of the same machine reads. On Linux a memfd
  * that is passed over a Unix socket. It has no name, and goes with the last process that has it.
  *
- * The memory is sealed: it never shrinks, and nobody but its maker writes to it or takes pages out
+ * The memory is sealed: it never shrinks, and only its maker writes to it or takes pages out
  * of it. So a reader that has checked the seals, and that all pages are there, is never ended by
  * one that is gone. */
 #ifndef KVPI_SHARE_H

@@ -25,7 +25,7 @@ static uint32_t is_big_endian(void)
     return first_byte != 1;
 }
 
-static struct kvpi_shape_group side_group_of(const kvp_layout *layout, const kvp_window *window)
+static struct kvpi_shape_group side_group_of(const kvp_layout *layout, kvp_window window)
 {
     return (struct kvpi_shape_group){
         .type = layout->type,
@@ -34,8 +34,9 @@ static struct kvpi_shape_group side_group_of(const kvp_layout *layout, const kvp
                  (is_big_endian() ? KVPI_SHAPE_BIG_ENDIAN : 0u),
         .k_size = layout->k.size,
         .v_size = layout->v.size,
+        .block_tokens = layout->block_tokens,
         .slice = {layout->first_layer, layout->n_layers, layout->first_head, layout->n_heads},
-        .window = *window};
+        .window = window};
 }
 
 static int fields_wrong(const kvp_transfer_config *config, kvp_why *why)
@@ -53,7 +54,7 @@ static int memory_wrong(const kvp_memory *memory, const kvp_config *cache, uint3
 {
     const uint64_t number = group;
     const int is_state = group == cache->n_groups;
-    const uint32_t S = is_state ? 1 : cache->block_tokens;
+    const uint32_t S = is_state ? 1 : cache->groups[group].block_tokens;
     const uint32_t n_blocks = is_state ? cache->state_slots : cache->n_blocks;
     if (kvpi_why_if(why, !memory, "memories", &number, "the layer group that has no memory"))
         return 1;
@@ -81,17 +82,16 @@ static kvp_status add_groups(struct kvpi_side *side, kvp_why *why)
                     "memories", NULL, "is NULL, and the cache has several layer groups"))
         return KVP_E_ARG;
     side->n_kv_groups = cache.n_groups;
-    side->version = cache.state_slots > 0 ? KVPI_TRANSFER_VERSION_STATES : KVPI_TRANSFER_VERSION;
     side->shape.n_groups = cache.n_groups + (cache.state_slots > 0);
-    side->shape.block_tokens = cache.block_tokens;
     for (uint32_t g = 0; g < side->shape.n_groups; g++) {
         const kvp_memory *memory = config->memories ? config->memories[g] : config->memory;
         kvp_layout layout;
         if (memory_wrong(memory, &cache, g, &layout, why))
             return KVP_E_ARG;
         const int is_state = g == cache.n_groups;
-        const kvp_window none = {0, 0};
-        side->shape.groups[g] = side_group_of(&layout, is_state ? &none : &cache.groups[g]);
+        const kvp_group *group = &cache.groups[g]; /* behind the last one, all zero */
+        side->shape.groups[g] =
+            side_group_of(&layout, (kvp_window){group->sink_tokens, group->recent_tokens});
         side->shape.groups[g].flags |= is_state ? KVPI_SHAPE_STATE : 0u;
         side->groups[g] = (struct kvpi_side_group){memory, side->n_layers, (uint32_t)n_cells};
         side->n_layers += layout.n_layers;
@@ -236,9 +236,7 @@ kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
     kvp_status status = kvpi_side_lend(side, link, n_bytes, &message); /* the same one again */
     if (status != KVP_OK)
         return status;
-    struct kvpi_transfer_head own = *head;
-    own.version = side->version;
-    kvpi_transfer_seal(message, n_bytes, &own);
+    kvpi_transfer_seal(message, n_bytes, head);
     status = l->link.post(l->link.context, n_bytes);
     if (status != KVP_OK)
         kvpi_side_break(side, link, status);

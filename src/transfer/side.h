@@ -29,7 +29,6 @@ struct kvpi_side {
     uint32_t n_kv_layers; /* of these groups */
     uint32_t n_layers;    /* of all groups */
     uint32_t n_cells;
-    uint32_t version; /* of its messages */
     struct kvpi_side_link links[KVP_TRANSFER_LINKS_MAX];
 };
 
@@ -101,7 +100,7 @@ void kvpi_side_break(struct kvpi_side *side, uint32_t link, kvp_status status);
 kvp_status kvpi_side_lend(struct kvpi_side *side, uint32_t link, size_t n_bytes, uint8_t **out);
 
 /* What is decided upon is in front of a message: all of it but a chunk's KV. */
-enum { KVPI_FRONT_BYTES = 512 };
+enum { KVPI_FRONT_BYTES = 576 };
 
 /* A message that was taken. A link may give memory that its peer still writes to: what says where
  * KV goes is read from `front`, a copy, and only KV from `bytes`. */

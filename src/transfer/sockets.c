@@ -66,7 +66,7 @@ int kvpi_socket_flushed(int socket)
 #endif
 }
 
-/* Bytes that nobody has read would make the system drop what is on its way to the peer. */
+/* Bytes that were not read would make the system drop what is on its way to the peer. */
 void kvpi_socket_close(int socket)
 {
     char rest[4096];

@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static const uint8_t MAGIC[4] = {'k', 'v', 'p', 't'};
+static const uint8_t MAGIC[4] = {'k', 'v', 'p', 'x'};
 
 /* Slots fit: blocks are below 2^31, tokens of a block at most 2^16. */
 #define SLOT_END (INT64_C(1) << 47)
@@ -24,8 +24,7 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
 {
     const uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     memcpy(message, MAGIC, sizeof MAGIC);
-    message[KVPI_TRANSFER_AT_VERSION] =
-        (uint8_t)(head->version == 0 ? KVPI_TRANSFER_VERSION : head->version);
+    message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
     message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
@@ -59,7 +58,7 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
 kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uint8_t *message,
                                 size_t n_bytes)
 {
-    if (head->version != KVPI_TRANSFER_VERSION && head->version != KVPI_TRANSFER_VERSION_STATES)
+    if (head->version != KVPI_TRANSFER_VERSION)
         return KVP_E_VERSION;
     if (head->n_bytes != n_bytes || (head->part >> 32 == 0) != ((uint32_t)head->part == 0) ||
         head->body !=
@@ -126,11 +125,12 @@ static void put_group(const struct kvpi_shape_group *group, uint8_t *out)
         kvpi_bytes_store(out + 32 + 4 * i, ranges[i], 4);
     }
     kvpi_slice_put(&group->slice, out + 16);
+    kvpi_bytes_store(out + 48, group->block_tokens, 8);
 }
 
 void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out)
 {
-    const uint32_t numbers[4] = {shape->begin, shape->end, shape->block_tokens, shape->n_groups};
+    const uint32_t numbers[4] = {shape->begin, shape->end, 0, shape->n_groups};
     for (int i = 0; i < 4; i++)
         kvpi_bytes_store(out + 4 * i, numbers[i], 4);
     kvpi_bytes_store(out + 16, shape->model_version, 8);
@@ -140,7 +140,7 @@ void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out)
         put_group(&shape->groups[g], out + KVPI_TRANSFER_SHAPE_BYTES(g));
 }
 
-static void get_group(const uint8_t *in, struct kvpi_shape_group *out_group)
+static int get_group(const uint8_t *in, struct kvpi_shape_group *out_group)
 {
     out_group->type = kvpi_bytes_load32(in);
     out_group->flags = kvpi_bytes_load32(in + 4);
@@ -149,6 +149,8 @@ static void get_group(const uint8_t *in, struct kvpi_shape_group *out_group)
     kvpi_slice_get(in + 16, &out_group->slice);
     out_group->window = (kvp_window){kvpi_bytes_load32(in + 32), kvpi_bytes_load32(in + 36)};
     out_group->gap = (kvp_range){kvpi_bytes_load32(in + 40), kvpi_bytes_load32(in + 44)};
+    out_group->block_tokens = kvpi_bytes_load32(in + 48);
+    return kvpi_bytes_load32(in + 52) == 0;
 }
 
 int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_shape)
@@ -157,7 +159,6 @@ int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_sha
         return 0;
     out_shape->begin = kvpi_bytes_load32(in);
     out_shape->end = kvpi_bytes_load32(in + 4);
-    out_shape->block_tokens = kvpi_bytes_load32(in + 8);
     out_shape->n_groups = kvpi_bytes_load32(in + 12);
     out_shape->model_version = kvpi_bytes_load(in + 16, 8);
     memcpy(out_shape->model.bytes, in + 24, 16);
@@ -166,22 +167,22 @@ int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_sha
         n_bytes < KVPI_TRANSFER_SHAPE_BYTES(out_shape->n_groups))
         return 0;
     for (uint32_t g = 0; g < out_shape->n_groups; g++)
-        get_group(in + KVPI_TRANSFER_SHAPE_BYTES(g), &out_shape->groups[g]);
-    return 1;
+        if (!get_group(in + KVPI_TRANSFER_SHAPE_BYTES(g), &out_shape->groups[g]))
+            return 0;
+    return kvpi_bytes_load32(in + 8) == 0;
 }
 
-int kvpi_shape_is_of(const struct kvpi_shape *shape, uint32_t version)
+int kvpi_shape_is_sound(const struct kvpi_shape *shape)
 {
     const uint32_t last = shape->n_groups - 1;
-    const int has_state = version == KVPI_TRANSFER_VERSION_STATES;
     for (uint32_t g = 0; g <= last; g++) {
         const struct kvpi_shape_group *group = &shape->groups[g];
-        if (kvpi_group_is_state(group) != (has_state && g == last))
+        if (group->flags > KVPI_SHAPE_FLAGS)
             return 0;
         if (kvpi_group_is_state(group) &&
-            (g == 0 || group->type != KVP_BYTES || kvpi_group_has_scales(group) ||
-             group->k_size == 0 || group->k_size > KVP_STATE_BYTES_MAX ||
-             group->v_size > KVP_STATE_BYTES_MAX ||
+            (g == 0 || g < last || group->block_tokens != 1 || group->type != KVP_BYTES ||
+             kvpi_group_has_scales(group) || group->k_size == 0 ||
+             group->k_size > KVP_STATE_BYTES_MAX || group->v_size > KVP_STATE_BYTES_MAX ||
              (group->window.sink_tokens | group->window.recent_tokens | group->gap.begin |
               group->gap.end) != 0))
             return 0;
@@ -206,8 +207,7 @@ static int group_differs(const struct kvpi_shape *theirs, const struct kvpi_shap
            is_other(why, g, ".flags", a->flags, b->flags) ||
            /* A scale is of a block: only an equal block can take it over. */
            (kvpi_group_has_scales(b) &&
-            kvpi_why_range(why, "block_tokens", kvpi_shape_block_tokens(theirs, g),
-                           kvpi_shape_block_tokens(ours, g), kvpi_shape_block_tokens(ours, g)));
+            is_other(why, g, ".block_tokens", a->block_tokens, b->block_tokens));
 }
 
 int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape *ours, kvp_why *why)
@@ -265,7 +265,7 @@ void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out)
         kvpi_bytes_store(out + 4 * i, numbers[i], 4);
 }
 
-void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
+int kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
 {
     out_chunk->layer = kvpi_bytes_load32(in);
     out_chunk->first_head = kvpi_bytes_load32(in + 4);
@@ -273,6 +273,7 @@ void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
     out_chunk->position = kvpi_bytes_load32(in + 12);
     out_chunk->n_tokens = kvpi_bytes_load32(in + 16);
     out_chunk->group = kvpi_bytes_load32(in + 20);
+    return kvpi_bytes_load(in + 24, 8) == 0;
 }
 
 /* --------------------------------------------------------------------------------------- hashes */
@@ -340,14 +341,16 @@ static int get_number(const uint8_t **at, const uint8_t *end, uint64_t *out_valu
     return kvpi_varint_load(at, end, (UINT64_C(1) << 49) - 1, out_value);
 }
 
-static int get_run(const uint8_t **at, const uint8_t *end, int64_t *slot, kvp_slot_run *out_run)
+/* A run of slots from `least` on: those before it are of the null block. */
+static int get_run(const uint8_t **at, const uint8_t *end, int64_t least, int64_t *slot,
+                   kvp_slot_run *out_run)
 {
     uint64_t code, n_tokens;
     if (!get_number(at, end, &code) || !get_number(at, end, &n_tokens) || n_tokens == 0 ||
         n_tokens > INT32_MAX)
         return 0;
     *slot += (int64_t)(code >> 1) ^ ((code & 1) != 0 ? -1 : 0);
-    if (*slot < 0 || *slot + (int64_t)n_tokens > SLOT_END)
+    if (*slot < least || *slot + (int64_t)n_tokens > SLOT_END)
         return 0;
     *out_run = (kvp_slot_run){*slot, (uint32_t)n_tokens};
     *slot += (int64_t)n_tokens;
@@ -367,12 +370,13 @@ static uint32_t tokens_of(const struct kvpi_shape *shape, uint32_t group)
 static int get_runs(const struct kvpi_ticket *ticket, uint32_t group, const uint8_t **at,
                     kvp_slot_run *out_runs, uint32_t capacity)
 {
+    const int64_t least = kvpi_shape_block_tokens(&ticket->shape, group);
     uint64_t n_tokens = 0;
     int64_t slot = 0;
     for (uint32_t i = 0; i < ticket->n_runs[group]; i++) {
         const int64_t before = slot;
         kvp_slot_run run;
-        if (!get_run(at, ticket->runs_end, &slot, &run) || (i > 0 && run.slot == before))
+        if (!get_run(at, ticket->runs_end, least, &slot, &run) || (i > 0 && run.slot == before))
             return 0;
         n_tokens += run.n_tokens;
         if (i < capacity)
@@ -391,13 +395,13 @@ static int has_slice(const kvp_slice *slice)
 static int has_range(const struct kvpi_ticket *t)
 {
     const struct kvpi_shape *shape = &t->shape;
-    if (shape->begin >= shape->end || shape->end > INT32_MAX || t->n_checked > shape->end ||
-        shape->block_tokens == 0 || shape->block_tokens > KVP_BLOCK_TOKENS_MAX)
+    if (shape->begin >= shape->end || shape->end > INT32_MAX || t->n_checked > shape->end)
         return 0;
     for (uint32_t g = 0; g < shape->n_groups; g++) {
         const kvp_range *gap = &shape->groups[g].gap;
         const int is_none = gap->begin == 0 && gap->end == 0;
-        if (!has_slice(&shape->groups[g].slice) ||
+        const uint32_t S = kvpi_shape_block_tokens(shape, g);
+        if (!has_slice(&shape->groups[g].slice) || S == 0 || S > KVP_BLOCK_TOKENS_MAX ||
             (!is_none &&
              (gap->begin < shape->begin || gap->begin >= gap->end || gap->end > shape->end)))
             return 0;
@@ -422,7 +426,7 @@ kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket
     const uint8_t *rest = body + KVPI_TRANSFER_SHAPE_BYTES(t->shape.n_groups);
     t->n_checked = kvpi_bytes_load32(rest);
     memcpy(t->tokens.bytes, rest + 8, 16);
-    if (!has_range(t) || !kvpi_shape_is_of(&t->shape, t->head.version))
+    if (kvpi_bytes_load32(rest + 4) != 0 || !has_range(t) || !kvpi_shape_is_sound(&t->shape))
         return KVP_E_FORMAT;
     const uint8_t *at = body + KVPI_TRANSFER_TICKET_BYTES(t->shape.n_groups);
     t->runs_end = (const uint8_t *)bytes + n_bytes;

@@ -11,17 +11,16 @@
 #include "base/bytes.h"
 
 enum {
-    KVPI_TRANSFER_VERSION = 3,
-    KVPI_TRANSFER_VERSION_STATES = 4, /* the last group is of recurrent state */
+    KVPI_TRANSFER_VERSION = 1,
     KVPI_TRANSFER_HEAD_BYTES = 48,
     KVPI_TRANSFER_CHUNK_BYTES = 32, /* before K and V */
     KVPI_TRANSFER_STATUS_BYTES = 8
 };
 
 /* Bytes of the parts of bodies, which depend on the number of layer groups. */
-#define KVPI_TRANSFER_SHAPE_BYTES(n_groups)  (56u + 48u * (n_groups))
-#define KVPI_TRANSFER_TICKET_BYTES(n_groups) (80u + 52u * (n_groups)) /* before the runs */
-#define KVPI_TRANSFER_BEGIN_BYTES(n_groups)  (64u + 48u * (n_groups))
+#define KVPI_TRANSFER_SHAPE_BYTES(n_groups)  (56u + 56u * (n_groups))
+#define KVPI_TRANSFER_TICKET_BYTES(n_groups) (80u + 60u * (n_groups)) /* before the runs */
+#define KVPI_TRANSFER_BEGIN_BYTES(n_groups)  (64u + 56u * (n_groups))
 #define KVPI_TRANSFER_DONE_BYTES(n_groups)   (16u + 16u * (n_groups))
 
 /* Kinds of messages, and who sends them. */
@@ -53,11 +52,12 @@ enum {
     KVPI_SHAPE_K_SCALES = 1,
     KVPI_SHAPE_V_SCALES = 2,
     KVPI_SHAPE_BIG_ENDIAN = 4,
-    KVPI_SHAPE_STATE = 8
+    KVPI_SHAPE_STATE = 8,
+    KVPI_SHAPE_FLAGS = 15 /* all that there are */
 };
 
 struct kvpi_transfer_head {
-    uint32_t version; /* 0 for kvpi_transfer_seal: KVPI_TRANSFER_VERSION */
+    uint32_t version; /* kvpi_transfer_seal writes KVPI_TRANSFER_VERSION */
     uint32_t kind;
     uint32_t n_bytes;
     uint64_t part; /* the sender's number of the attempt, place << 32 | generation, of which neither
@@ -73,6 +73,7 @@ struct kvpi_shape_group {
     uint32_t flags;
     uint32_t k_size;
     uint32_t v_size;
+    uint32_t block_tokens; /* S; of a state 1 */
     kvp_slice slice; /* layers in the numbers of the group; BEGIN: all 0 if it has none of them */
     kvp_window window;
     kvp_range gap; /* tokens that the window has dropped at the receiver; 0, 0: none */
@@ -82,7 +83,6 @@ struct kvpi_shape_group {
 struct kvpi_shape {
     uint32_t begin;
     uint32_t end;
-    uint32_t block_tokens; /* of every group with KV */
     uint32_t n_groups;
     uint64_t model_version;
     kvp_hash model;
@@ -123,7 +123,8 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
 
 void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out);
 
-/* Read a shape from n_bytes. 0: they are too few, or there are too many groups. */
+/* Read a shape from n_bytes. 0: they are too few, there are too many groups, or a word that must be
+ * 0 is not. */
 int kvpi_shape_get(const uint8_t *in, size_t n_bytes, struct kvpi_shape *out_shape);
 
 /* Can KV of one shape not be the other's? All but slices, range and gaps is compared; `why`, which
@@ -135,9 +136,9 @@ int kvpi_shape_differs(const struct kvpi_shape *theirs, const struct kvpi_shape 
  * of its own, or none, but not none in all? */
 int kvpi_shape_is_part(const struct kvpi_shape *theirs, const struct kvpi_shape *ours);
 
-/* Is a shape that came in a message of this version a shape of it? Version 4 has a group of state,
- * which is the last of several, without window and gap; version 3 has none. */
-int kvpi_shape_is_of(const struct kvpi_shape *shape, uint32_t version);
+/* Are all flags known, and is recurrent state the last of several groups, without window and gap,
+ * or nowhere? */
+int kvpi_shape_is_sound(const struct kvpi_shape *shape);
 
 static inline int kvpi_group_is_state(const struct kvpi_shape_group *group)
 {
@@ -156,11 +157,10 @@ static inline uint32_t kvpi_shape_end(const struct kvpi_shape *shape, uint32_t g
     return kvpi_group_is_state(g) ? g->k_size + g->v_size : shape->end;
 }
 
-/* S of a group with KV, of this side's shape or the other's. All groups of one have the same. */
+/* S of a group, of this side's shape or the other's. */
 static inline uint32_t kvpi_shape_block_tokens(const struct kvpi_shape *shape, uint32_t group)
 {
-    (void)group;
-    return shape->block_tokens;
+    return shape->groups[group].block_tokens;
 }
 
 static inline int kvpi_group_has_scales(const struct kvpi_shape_group *group)
@@ -196,7 +196,9 @@ int kvpi_slice_within(const kvp_slice *slice, const kvp_slice *whole);
 int kvpi_slice_meet(const kvp_slice *a, const kvp_slice *b, kvp_slice *out_slice);
 
 void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out);
-void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk);
+
+/* Read it. 0: the 8 bytes behind its numbers are not 0. */
+int kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk);
 
 /* Hash names and other bytes that both sides must have alike. */
 kvp_hash kvpi_transfer_hash(const void *bytes, size_t n_bytes);

@@ -1,6 +1,6 @@
 /* transfer_send: the side that computes. KV out of slots that are ready, into messages.
  *
- *   layers of a transfer [L]:  sent    tokens before it were sent, but for those of the gap
+ *   layers of a transfer [L]:  sent    tokens before it were sent, except those of the gap
  *                              ready   tokens before it are written
  *
  *   begin <= sent <= min(ready, end), or sent is the end of the gap
@@ -114,7 +114,7 @@ static struct sending *find_sending(const sender *self, uint64_t id)
 }
 
 /* The number of a mark, its own id turned round: its messages are no other's, as the place is
- * retired before its generations begin anew. */
+ * retired before its generations begin again. */
 static uint64_t attempt_of(const sender *self, const struct sending *s)
 {
     const uint64_t place = (uint64_t)(s - self->sendings) + 1;
@@ -275,7 +275,7 @@ static kvp_status measure_chunks(const sender *self, struct sending *s)
     return KVP_OK;
 }
 
-/* What the transfer is to be, but for its place and state. */
+/* What the transfer is to be, except its place and state. */
 static kvp_status describe_sending(const sender *self, const kvp_send *send,
                                    const kvp_seq_info *info, const struct kvpi_ticket *ticket,
                                    struct sending *out)

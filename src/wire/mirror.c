@@ -23,7 +23,7 @@ struct wire_reading {
     in_bytes in;
     int apply;
     int full;
-    uint32_t parts; /* KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
+    uint32_t parts; /* KVPI_WIRE_MOVES ... */
     kvp_wire_news news;
     uint32_t n_values;
     uint32_t at_block; /* the block id read last */
@@ -113,6 +113,14 @@ static int get_any_block(struct wire_reading *r, uint32_t group, uint32_t tier, 
     return 1;
 }
 
+/* One that KV is in: not the null block, of which a row may have entries. */
+static int get_real_block(struct wire_reading *r, uint32_t group, uint32_t tier, uint32_t *at_block,
+                          int32_t *out_block)
+{
+    return get_any_block(r, group, tier, at_block, out_block) &&
+           (*out_block != KVP_NULL_BLOCK || wrong_body(r));
+}
+
 /* A block of the device. */
 static int get_block(struct wire_reading *r, uint32_t *at_block, int32_t *out_block)
 {
@@ -127,8 +135,8 @@ static int read_copy(struct wire_reading *r, uint32_t *phase, uint32_t *at_block
         return 0;
     if (src_tier > KVP_HOST || dst_tier > KVP_HOST || group > r->m->config.n_groups)
         return wrong_body(r);
-    if (!get_any_block(r, group, src_tier, at_block, &copy->src_block) ||
-        !get_any_block(r, group, dst_tier, at_block, &copy->dst_block) ||
+    if (!get_real_block(r, group, src_tier, at_block, &copy->src_block) ||
+        !get_real_block(r, group, dst_tier, at_block, &copy->dst_block) ||
         !kvpi_wire_get(&r->in, &copy->n_tokens))
         return 0;
     if (phases > UINT32_MAX - *phase || copy->n_tokens < 1 ||
@@ -167,24 +175,38 @@ static int read_slot(struct wire_reading *r, uint32_t group, uint32_t *at_block,
                      int64_t *out_slot)
 {
     int32_t block;
-    if (!get_block(r, at_block, &block))
+    if (!get_real_block(r, group, KVP_DEVICE, at_block, &block))
         return 0;
-    *out_slot = (int64_t)block * kvpi_wire_block_tokens(&r->m->config, group) + place;
+    *out_slot = (int64_t)block * r->m->table.block_tokens[group] + place;
     return 1;
+}
+
+/* A token's place in its block of the group, which each group before may have for it, too. */
+static int read_place(struct wire_reading *r, uint32_t group, uint32_t *places)
+{
+    const uint32_t *S = r->m->table.block_tokens;
+    if (group > 0 && S[group] == S[group - 1]) {
+        places[group] = places[group - 1];
+        return 1;
+    }
+    if (!kvpi_wire_get(&r->in, &places[group]))
+        return 0;
+    int is_right = places[group] < S[group];
+    for (uint32_t g = 0; g < group; g++) {
+        const uint32_t common = kvpi_wire_common(S[group], S[g]);
+        is_right &= places[group] % common == places[g] % common;
+    }
+    return is_right || wrong_body(r);
 }
 
 static int read_move(struct wire_reading *r, uint32_t *at_block, uint32_t i, uint32_t n)
 {
-    uint32_t src, dst;
-    if (!kvpi_wire_get(&r->in, &src) || !kvpi_wire_get(&r->in, &dst))
-        return 0;
-    if (src >= kvpi_wire_entry_tokens(&r->m->config) ||
-        dst >= kvpi_wire_entry_tokens(&r->m->config))
-        return wrong_body(r);
+    uint32_t src[KVP_GROUPS_MAX], dst[KVP_GROUPS_MAX];
     for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
         kvp_slot_move move;
-        if (!read_slot(r, group, at_block, src, &move.src) ||
-            !read_slot(r, group, at_block, dst, &move.dst))
+        if (!read_place(r, group, src) || !read_place(r, group, dst) ||
+            !read_slot(r, group, at_block, src[group], &move.src) ||
+            !read_slot(r, group, at_block, dst[group], &move.dst))
             return 0;
         if (r->apply)
             r->m->moves[(size_t)group * n + i] = move;
@@ -264,19 +286,22 @@ static int read_entries(struct wire_reading *r, int32_t *row, uint32_t *i, uint3
     return 1;
 }
 
-static int read_appended(struct wire_reading *r, uint32_t id, uint32_t n, uint32_t *blocks)
+/* What rows have more, with n grains more. */
+static int read_appended(struct wire_reading *r, uint32_t id, uint64_t n, uint32_t *grains)
 {
-    if (n > r->m->config.max_row_blocks - *blocks)
+    const struct kvpi_wire_table *table = &r->m->table;
+    if (n > table->max_grains - *grains)
         return too_small(r);
-    const uint32_t end = *blocks + n;
-    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
-        int32_t *row = kvpi_wire_row(&r->m->table, id, group);
-        for (uint32_t i = *blocks; i < end;) {
+    const uint32_t all = *grains + (uint32_t)n;
+    for (uint32_t group = 0; group < table->n_groups; group++) {
+        int32_t *row = kvpi_wire_row(table, id, group);
+        const uint32_t end = kvpi_wire_entries(table, group, all);
+        for (uint32_t i = kvpi_wire_entries(table, group, *grains); i < end;) {
             if (!read_entries(r, row, &i, end))
                 return 0;
         }
     }
-    *blocks = end;
+    *grains = all;
     return 1;
 }
 
@@ -300,17 +325,19 @@ static int read_replaced(struct wire_reading *r, int32_t *row, uint32_t n_blocks
 
 static int read_wire_row(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now)
 {
+    const struct kvpi_wire_table *table = &r->m->table;
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n))
         return 0;
-    if (n > now->blocks)
+    if (n > now->grains)
         return wrong_body(r);
-    now->blocks -= n;
-    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
-        if (!read_replaced(r, kvpi_wire_row(&r->m->table, id, group), now->blocks))
+    now->grains -= n;
+    for (uint32_t group = 0; group < table->n_groups; group++) {
+        if (!read_replaced(r, kvpi_wire_row(table, id, group),
+                           kvpi_wire_entries(table, group, now->grains)))
             return 0;
     }
-    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, &now->blocks);
+    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, &now->grains);
 }
 
 /* -------------------------------------------------------------------- windows, trees and slots */
@@ -446,7 +473,7 @@ static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *n
                     kvp_wire_news_item *item)
 {
     in_bytes *in = &r->in;
-    uint32_t n_blocks;
+    uint32_t n_grains;
     if (is_known(r, id))
         return wrong_body(r);
     *now = (struct kvpi_wire_seq){.last = -1};
@@ -459,7 +486,7 @@ static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *n
     now->known = item->from + item->n_values;
     if (item->n_values == 0 && !read_last(r, &now->last))
         return 0;
-    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, &now->blocks) &&
+    return kvpi_wire_get(in, &n_grains) && read_appended(r, id, n_grains, &now->grains) &&
            read_more(r, id, now, item);
 }
 
@@ -502,15 +529,15 @@ static int slots_are_sound(const mirror *m, const struct kvpi_wire_seq *seq)
              (seq->n_ring == 0 || seq->n_ring < seq->tokens - seq->computed)));
 }
 
-/* Counts that contradict each other, or a row that is too short for its tokens. */
+/* Counts that contradict each other, rows that end nowhere or too early for their tokens. */
 static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
+    const uint64_t row_tokens = (uint64_t)seq->grains * m->table.grain;
     return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
            seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
            seq->step <= seq->tokens + seq->nodes &&
-           kvp_blocks_for_tokens(kvpi_wire_entry_tokens(&m->config),
-                                 (uint64_t)seq->tokens + seq->nodes) <= seq->blocks &&
-           slots_are_sound(m, seq);
+           (uint64_t)seq->tokens + seq->nodes <= row_tokens &&
+           kvpi_wire_grains(&m->table, row_tokens) == seq->grains && slots_are_sound(m, seq);
 }
 
 /* One token more, which is computed: most items of most messages, so no copy is changed. */
@@ -519,19 +546,20 @@ static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind)
     struct kvpi_wire_seq *seq = &r->m->table.seqs[id];
     kvp_wire_news_item item = {
         .worker_id = id, .from = seq->known, .n_values = 1, .from_node = seq->nodes};
-    uint32_t blocks = seq->blocks;
+    const struct kvpi_wire_table *table = &r->m->table;
+    uint32_t grains = seq->grains;
     int32_t last;
     if (!read_values(r, &item, &last) ||
-        (kind == KVPI_WIRE_DECODE_BLOCK && !read_appended(r, id, 1, &blocks)) ||
+        (kind == KVPI_WIRE_DECODE_BLOCK &&
+         !read_appended(r, id, kvpi_wire_grains_next(table, grains) - grains, &grains)) ||
         seq->tokens >= INT32_MAX ||
-        (uint64_t)blocks * kvpi_wire_entry_tokens(&r->m->config) <=
-            (uint64_t)seq->tokens + seq->nodes)
+        (uint64_t)grains * table->grain <= (uint64_t)seq->tokens + seq->nodes)
         return wrong_body(r);
     if (r->apply) {
         seq->tokens++;
         seq->known++;
         seq->computed++;
-        seq->blocks = blocks;
+        seq->grains = grains;
         seq->last = last;
         r->m->items[r->news.n_items] = item;
     }
@@ -587,6 +615,22 @@ static int read_items(struct wire_reading *r)
 
 /* --------------------------------------------------------------------------------------- apply */
 
+/* Blocks of several sizes: they are this mirror's. */
+static int read_sizes(struct wire_reading *r)
+{
+    const struct kvpi_wire_table *table = &r->m->table;
+    uint32_t S;
+    for (uint32_t group = 0; group < table->n_groups; group++) {
+        if (table->sizes == 0)
+            return 1;
+        if (!kvpi_wire_get(&r->in, &S))
+            return 0;
+        if (S != table->block_tokens[group])
+            return kvpi_wire_wrong(&r->in, KVP_E_MISMATCH);
+    }
+    return 1;
+}
+
 static kvp_status read_body(mirror *m, const uint8_t *bytes, const kvp_wire_head *head, int apply,
                             kvp_wire_news *out_news)
 {
@@ -604,7 +648,8 @@ static kvp_status read_body(mirror *m, const uint8_t *bytes, const kvp_wire_head
     };
     if (apply && r.full)
         kvpi_wire_table_clear(&m->table);
-    if (!read_closed(&r) || !read_copies(&r) || !read_moves(&r) || !read_items(&r))
+    if (!read_sizes(&r) || !read_closed(&r) || !read_copies(&r) || !read_moves(&r) ||
+        !read_items(&r))
         return r.in.status;
     *out_news = r.news;
     return KVP_OK;
@@ -615,7 +660,7 @@ kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_h
     const uint8_t *at = bytes;
     if (bytes == NULL || out_head == NULL)
         return KVP_E_ARG;
-    if (n_bytes < KVP_WIRE_HEAD_BYTES || memcmp(at, "kvpw", 4) != 0)
+    if (n_bytes < KVP_WIRE_HEAD_BYTES || memcmp(at, KVPI_WIRE_MAGIC, 4) != 0)
         return KVP_E_FORMAT;
     if (at[KVPI_WIRE_AT_VERSION] != KVPI_WIRE_VERSION)
         return KVP_E_VERSION;
@@ -627,8 +672,8 @@ kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_h
     };
     if ((!head.full && at[KVPI_WIRE_AT_KIND] != KVPI_WIRE_STEP) || at[KVPI_WIRE_AT_GROUPS] < 1 ||
         at[KVPI_WIRE_AT_GROUPS] > KVP_GROUPS_MAX ||
-        at[KVPI_WIRE_AT_PARTS] > (KVPI_WIRE_MOVES | KVPI_WIRE_MORE) || head.epoch == 0 ||
-        head.number == 0 || head.n_bytes < KVP_WIRE_HEAD_BYTES)
+        at[KVPI_WIRE_AT_PARTS] > (KVPI_WIRE_MOVES | KVPI_WIRE_MORE | KVPI_WIRE_SIZES) ||
+        head.epoch == 0 || head.number == 0 || head.n_bytes < KVP_WIRE_HEAD_BYTES)
         return KVP_E_FORMAT;
     *out_head = head;
     return KVP_OK;
@@ -651,8 +696,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     if (head->n_bytes != n_bytes ||
         kvpi_bytes_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
         return KVP_E_FORMAT;
-    if (kvpi_bytes_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) !=
-            kvpi_wire_entry_tokens(&m->config) ||
+    if (kvpi_bytes_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->table.grain ||
+        (bytes[KVPI_WIRE_AT_PARTS] & KVPI_WIRE_SIZES) != m->table.sizes ||
         bytes[KVPI_WIRE_AT_GROUPS] != m->config.n_groups)
         return KVP_E_MISMATCH;
     if (!is_next(m, head))

@@ -100,7 +100,7 @@ kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp
         .cached_tokens = seq->cached,
         .step_tokens = seq->step,
         .last_token = seq->last,
-        .n_blocks = seq->blocks,
+        .n_blocks = kvpi_wire_entries(&m->table, 0, seq->grains),
         .row = kvpi_wire_row(&m->table, worker_id, 0),
         .windows = kvpi_wire_windows(&m->table, worker_id),
         .tree_tokens = seq->nodes,
@@ -110,6 +110,7 @@ kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp
         .write_slot = seq->write_slot,
         .n_write_slots = seq->write_slot == 0 ? 0 : seq->n_ring + 1,
         .write_slots = kvpi_wire_writes(&m->table, worker_id),
+        .row_tokens = seq->grains * m->table.grain,
     };
     return KVP_OK;
 }

@@ -11,7 +11,8 @@
 
 #include "base/bytes.h"
 
-#define KVPI_WIRE_VERSION 4u
+#define KVPI_WIRE_MAGIC   "kvpm"
+#define KVPI_WIRE_VERSION 1u
 
 /* Where the fields of the head are. */
 enum {
@@ -32,7 +33,8 @@ enum { KVPI_WIRE_STEP = 1, KVPI_WIRE_FULL_STATE = 2 };
 /* What else the body has, besides what every body has. */
 enum {
     KVPI_WIRE_MOVES = 1, /* moves of slots, between the copies and the items */
-    KVPI_WIRE_MORE = 2   /* a second byte of bits in each change and each new item */
+    KVPI_WIRE_MORE = 2,  /* a second byte of bits in each change and each new item */
+    KVPI_WIRE_SIZES = 4  /* the block_tokens of each layer group, first */
 };
 
 /* What a group of sequences is, in the two low bits of its head. */

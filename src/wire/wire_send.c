@@ -89,6 +89,15 @@ static int ids_fit(const kvp_wire_config *config, const kvp_config *cache)
            (config->state_slots > 0) == (cache->state_slots > 0);
 }
 
+static int groups_fit(const kvp_wire_config *config, const kvp_config *cache)
+{
+    for (uint32_t g = 0; g < config->n_groups && g < cache->n_groups; g++) {
+        if (cache->groups[g].block_tokens != kvpi_wire_block_tokens(config, g))
+            return 0;
+    }
+    return config->n_groups == cache->n_groups;
+}
+
 kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache *cache,
                                   void *memory, size_t memory_bytes, kvp_wire_sender **out_sender)
 {
@@ -103,8 +112,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
         status = kvp_cache_config_get(cache, &cache_config);
     if (status != KVP_OK)
         return status;
-    if (config->block_tokens != cache_config.block_tokens ||
-        config->n_groups != cache_config.n_groups || !ids_fit(config, &cache_config))
+    if (!groups_fit(config, &cache_config) || !ids_fit(config, &cache_config))
         return KVP_E_ARG;
     status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
     if (status != KVP_OK)
@@ -189,7 +197,7 @@ static int is_decode(const struct kvpi_wire_seq *old, const pending *p)
     return now->status == old->status && now->tokens == old->tokens + 1 &&
            now->known == old->known + 1 && now->computed == old->computed + 1 &&
            now->cached == old->cached && now->step == old->step && p->from == old->known &&
-           p->same == old->blocks && p->more == 0;
+           p->same == old->grains && p->more == 0;
 }
 
 static uint32_t kind_of_change(const sender *s, const pending *p)
@@ -197,9 +205,9 @@ static uint32_t kind_of_change(const sender *s, const pending *p)
     const struct kvpi_wire_seq *old = &s->table.seqs[p->id];
     if (p->is_new)
         return KVPI_WIRE_NEW;
-    if (is_decode(old, p) && p->now.blocks == old->blocks)
+    if (is_decode(old, p) && p->now.grains == old->grains)
         return KVPI_WIRE_DECODE;
-    if (is_decode(old, p) && p->now.blocks == old->blocks + 1)
+    if (is_decode(old, p) && p->now.grains == kvpi_wire_grains_next(&s->table, old->grains))
         return KVPI_WIRE_DECODE_BLOCK;
     return KVPI_WIRE_CHANGE;
 }
@@ -207,19 +215,27 @@ static uint32_t kind_of_change(const sender *s, const pending *p)
 static kvp_status read_groups(const sender *s, const kvp_wire_item *item, pending *p)
 {
     kvp_status status = KVP_OK;
+    uint64_t end = UINT64_MAX; /* where the first row ends */
     for (uint32_t group = 0; group < s->config.n_groups && status == KVP_OK; group++) {
         kvp_window_info info;
+        uint32_t n;
         const size_t at = kvpi_wire_groups_at(s, p) + group;
-        status = kvp_seq_row(s->cache, item->seq, group, &s->rows[at], &p->now.blocks);
+        status = kvp_seq_row(s->cache, item->seq, group, &s->rows[at], &n);
         if (status == KVP_OK)
             status = kvp_seq_window_get(s->cache, item->seq, group, &info);
-        if (status == KVP_OK)
-            s->windows[at] = info.window;
+        if (status != KVP_OK)
+            return status;
+        s->windows[at] = info.window;
+        const uint64_t end_of_row = (uint64_t)n * s->table.block_tokens[group];
+        end = end_of_row < end ? end_of_row : end;
     }
-    return status;
+    if (end / s->table.grain > s->table.max_grains)
+        return KVP_E_TOO_SMALL;
+    p->now.grains = (uint32_t)(end / s->table.grain);
+    return KVP_OK;
 }
 
-/* The slots of recurrent state. Whoever computes needs one to write, and the state before. */
+/* The slots of recurrent state: a sequence that computes needs the one before and one to write. */
 static kvp_status find_slots(const sender *s, const kvp_wire_item *item, pending *p)
 {
     kvp_state_info state;
@@ -308,8 +324,6 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, pending *
     p->memo.handle = item->seq.bits;
     p->memo.row_version = info.row_version;
     p->now.read_slot = p->now.write_slot = p->now.n_ring = 0;
-    if (p->now.blocks > s->config.max_row_blocks)
-        return KVP_E_TOO_SMALL;
     return s->config.state_slots == 0 ? KVP_OK : find_slots(s, item, p);
 }
 
@@ -331,7 +345,7 @@ static kvp_status prepare_item(const sender *s, const kvp_wire_item *item, int i
         if (memo->handle != item->seq.bits)
             return KVP_E_ARG;
         if (memo->row_version == p->memo.row_version)
-            p->same = old->blocks;
+            p->same = old->grains;
         status = find_from(s, item, p);
     }
     if (status != KVP_OK)
@@ -365,6 +379,7 @@ static kvp_status check_step_copies(const sender *s, const kvp_wire_step *step)
         const kvp_copy *copy = &step->copies[i];
         if (!kvpi_wire_is_block(&s->config, copy->group, copy->src_tier, copy->src_block) ||
             !kvpi_wire_is_block(&s->config, copy->group, copy->dst_tier, copy->dst_block) ||
+            copy->src_block == KVP_NULL_BLOCK || copy->dst_block == KVP_NULL_BLOCK ||
             copy->n_tokens < 1 || copy->n_tokens > kvpi_wire_copy_tokens(&s->config, copy->group) ||
             copy->phase < (i > 0 ? step->copies[i - 1].phase : 0))
             return KVP_E_ARG;
@@ -372,22 +387,40 @@ static kvp_status check_step_copies(const sender *s, const kvp_wire_step *step)
     return KVP_OK;
 }
 
-/* A move is told as its places in the blocks, which are those of every group, and the blocks. */
+/* May two groups' slots be of one token? */
+static int is_one_token(int64_t slot, int64_t other, int64_t common)
+{
+    return slot % common == other % common;
+}
+
+/* A group's move `move`, and the same one of each group before it. */
+static int is_move(const sender *s, const kvp_slot_move *moves, uint32_t max_moves, uint32_t group)
+{
+    const uint32_t *S = s->table.block_tokens;
+    const kvp_slot_move *move = moves + (size_t)group * max_moves;
+    const int64_t end = (int64_t)s->config.n_blocks * S[group];
+    if (move->src < S[group] || move->src >= end || move->dst < S[group] || move->dst >= end)
+        return 0;
+    for (uint32_t g = 0; g < group; g++) {
+        const kvp_slot_move *other = moves + (size_t)g * max_moves;
+        const int64_t common = kvpi_wire_common(S[group], S[g]);
+        if (!is_one_token(move->src, other->src, common) ||
+            !is_one_token(move->dst, other->dst, common))
+            return 0;
+    }
+    return 1;
+}
+
+/* A move of one position has its place in a block of each group. */
 static kvp_status check_moves(const sender *s, const kvp_wire_step *step)
 {
-    const int64_t all = kvpi_wire_entry_tokens(&s->config);
     if (step->n_moves > 0 && (step->moves == NULL || step->n_moves > step->max_moves))
         return KVP_E_ARG;
     if (step->n_moves > s->config.max_moves)
         return KVP_E_TOO_SMALL;
-    for (uint32_t i = 0; i < step->n_moves; i++) {
-        const kvp_slot_move *first = &step->moves[i];
-        for (uint32_t group = 0; group < s->config.n_groups; group++) {
-            const kvp_slot_move *move = first + (size_t)group * step->max_moves;
-            const int64_t S = kvpi_wire_block_tokens(&s->config, group);
-            if (move->src < S || move->src / S >= s->config.n_blocks || move->dst < S ||
-                move->dst / S >= s->config.n_blocks || move->src % S != first->src % all ||
-                move->dst % S != first->dst % all)
+    for (uint32_t group = 0; group < s->config.n_groups; group++) {
+        for (uint32_t i = 0; i < step->n_moves; i++) {
+            if (!is_move(s, &step->moves[i], step->max_moves, group))
                 return KVP_E_ARG;
         }
     }
@@ -398,7 +431,7 @@ static kvp_status prepare_step(sender *s, const kvp_wire_step *step, int full)
 {
     uint64_t n_values = 0;
     uint32_t c = 0; /* walks along the closed ids */
-    s->parts = step->n_moves > 0 ? KVPI_WIRE_MOVES : 0;
+    s->parts = s->table.sizes | (step->n_moves > 0 ? KVPI_WIRE_MOVES : 0u);
     for (uint32_t i = 0; i < step->n_items; i++) {
         const kvp_wire_item *item = &step->items[i];
         uint32_t id = item->worker_id;
@@ -422,13 +455,13 @@ static kvp_status prepare_step(sender *s, const kvp_wire_step *step, int full)
 static void put_wire_head(const sender *s, writer *out, int full)
 {
     uint8_t *head = out->bytes;
-    memcpy(head + KVPI_WIRE_AT_MAGIC, "kvpw", 4);
+    memcpy(head + KVPI_WIRE_AT_MAGIC, KVPI_WIRE_MAGIC, 4);
     head[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
     head[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
     head[KVPI_WIRE_AT_GROUPS] = (uint8_t)s->config.n_groups;
     head[KVPI_WIRE_AT_PARTS] = (uint8_t)s->parts;
     kvpi_bytes_store(head + KVPI_WIRE_AT_LENGTH, out->n, 4);
-    kvpi_bytes_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, kvpi_wire_entry_tokens(&s->config), 4);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, s->table.grain, 4);
     kvpi_bytes_store(head + KVPI_WIRE_AT_EPOCH, s->config.epoch, 8);
     kvpi_bytes_store(head + KVPI_WIRE_AT_NUMBER, s->number + 1, 8);
     kvpi_bytes_store(head + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(head, out->n), 8);
@@ -456,10 +489,12 @@ static void remember_item(sender *s, const kvp_wire_item *item, const pending *p
 {
     const uint32_t n_groups = s->config.n_groups;
     s->table.n_seqs += s->table.seqs[p->id].status == 0;
-    for (uint32_t group = 0; group < n_groups && p->now.blocks > p->same; group++)
-        memcpy(kvpi_wire_row(&s->table, p->id, group) + p->same,
-               kvpi_wire_row_of(s, p, group) + p->same,
-               (p->now.blocks - p->same) * sizeof(int32_t));
+    for (uint32_t group = 0; group < n_groups && p->now.grains > p->same; group++) {
+        const uint32_t same = kvpi_wire_entries(&s->table, group, p->same);
+        const uint32_t n = kvpi_wire_entries(&s->table, group, p->now.grains) - same;
+        memcpy(kvpi_wire_row(&s->table, p->id, group) + same, kvpi_wire_row_of(s, p, group) + same,
+               n * sizeof(int32_t));
+    }
     if (p->more != 0)
         remember_more(s, item, p);
     s->table.seqs[p->id] = p->now;

@@ -29,7 +29,7 @@ struct kvpi_wire_pending {
     int is_new;
     uint32_t kind;
     uint32_t from;      /* values [from, now.known) are sent */
-    uint32_t same;      /* leading entries of the rows that need no look */
+    uint32_t same;      /* grains: leading entries of the rows that need no look */
     uint32_t more;      /* the second byte of bits */
     uint32_t from_node; /* nodes [from_node, now.nodes) are sent */
 };
@@ -46,14 +46,9 @@ struct kvp_wire_sender {
     int32_t *tokens;                   /* [max_tree_tokens] of one tree */
     int32_t *parents;                  /* [max_tree_tokens] */
     int32_t *writes; /* [max_seqs, KVP_STATE_RING_MAX] of the items, as the table's */
-    uint32_t parts;  /* of the message being made: KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
+    uint32_t parts;  /* of the message being made: KVPI_WIRE_MOVES ... */
     uint32_t owned;
 };
-
-static inline uint32_t kvpi_wire_least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
 
 /* Gives the values of positions [from, from + n), n <= KVPI_WIRE_CHUNK, in the caller's array or in
  * chunk. */

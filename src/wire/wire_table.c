@@ -8,8 +8,14 @@
  *
  * T1  seqs[i].status is 0 exactly while no sequence has the id i; n_seqs counts the others. Then
  *     its windows are {0, 0}: none, which is what a new sequence has until others are told.
- * T2  seqs[i].blocks <= max_row_blocks, seqs[i].nodes <= max_tree_tokens.
- * T3  A ring has fewer slots than there are tokens that are not computed. They and the slot to
+ * T2  seqs[i].grains <= max_grains, seqs[i].nodes <= max_tree_tokens.
+ * T3  seqs[i].grains ends where the first row does. With blocks of one size a grain is a block:
+ *
+ *       S = 4       |.......|.......|.......|.......|     13 tokens: rows of 4 and of 3 blocks.
+ *       S = 6       |...........|...........|..........   They have room for 16, which are
+ *       grain = 2   |...|...|...|...|...|...|...|...|     8 grains.
+ *
+ * T4  A ring has fewer slots than there are tokens that are not computed. They and the slot to
  *     write are not 0, and each is another one.
  */
 #include "wire/wire_table.h"
@@ -44,11 +50,19 @@ void kvp_wire_config_init(kvp_wire_config *config)
     };
 }
 
+static uint32_t smallest_block(const kvp_wire_config *config)
+{
+    uint32_t S = kvpi_wire_block_tokens(config, 0);
+    for (uint32_t group = 1; group < config->n_groups; group++)
+        S = kvpi_wire_least(S, kvpi_wire_block_tokens(config, group));
+    return S;
+}
+
 /* Each moves to a slot of its own, so there are no more of them than slots. */
-static uint32_t most_moves(const kvp_config *config)
+static uint32_t most_moves(const kvp_config *config, uint32_t S)
 {
     uint64_t n_nodes = (uint64_t)config->max_seqs * config->max_tree_tokens;
-    uint64_t n_slots = (uint64_t)config->n_blocks * config->block_tokens;
+    uint64_t n_slots = (uint64_t)config->n_blocks * S;
     uint64_t n = n_nodes < n_slots ? n_nodes : n_slots;
     return n <= INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
@@ -67,16 +81,32 @@ kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_confi
     out_config->n_blocks = config.n_blocks;
     out_config->host_blocks = config.host_blocks;
     out_config->max_seqs = config.max_seqs;
-    out_config->max_row_blocks =
-        (uint32_t)kvp_blocks_for_tokens(config.block_tokens, config.max_seq_tokens);
+    out_config->n_groups = config.n_groups;
+    for (uint32_t group = 0; group < config.n_groups; group++) {
+        const uint32_t S = config.groups[group].block_tokens;
+        out_config->group_tokens[group] = S != config.block_tokens ? S : 0;
+    }
+    const uint32_t least = smallest_block(out_config);
+    out_config->max_row_blocks = (uint32_t)kvp_blocks_for_tokens(least, config.max_seq_tokens);
     out_config->max_step_tokens = step_tokens <= INT32_MAX ? (uint32_t)step_tokens : INT32_MAX;
     out_config->max_copies = config.max_copies;
-    out_config->n_groups = config.n_groups;
     out_config->max_tree_tokens = config.max_tree_tokens;
-    out_config->max_moves = most_moves(&config);
+    out_config->max_moves = most_moves(&config, least);
     out_config->state_slots = config.state_slots;
     out_config->host_state_slots = config.host_state_slots;
     return KVP_OK;
+}
+
+static int wire_groups_wrong(const kvp_wire_config *c, kvp_why *why)
+{
+    if (kvpi_why_range(why, "n_groups", c->n_groups, 1, KVP_GROUPS_MAX))
+        return 1;
+    for (uint32_t group = 0; group < c->n_groups; group++) {
+        if (kvpi_why_element(why, "group_tokens", group, "", c->group_tokens[group], 0,
+                             KVP_BLOCK_TOKENS_MAX))
+            return 1;
+    }
+    return 0;
 }
 
 static int wire_wrong(const kvp_wire_config *c, kvp_why *why)
@@ -88,8 +118,7 @@ static int wire_wrong(const kvp_wire_config *c, kvp_why *why)
            kvpi_why_range(why, "max_row_blocks", c->max_row_blocks, 1, INT32_MAX) ||
            kvpi_why_range(why, "max_step_tokens", c->max_step_tokens, 0, INT32_MAX) ||
            kvpi_why_range(why, "max_copies", c->max_copies, 0, INT32_MAX) ||
-           kvpi_why_range(why, "epoch", c->epoch, 1, UINT64_MAX) ||
-           kvpi_why_range(why, "n_groups", c->n_groups, 1, KVP_GROUPS_MAX) ||
+           kvpi_why_range(why, "epoch", c->epoch, 1, UINT64_MAX) || wire_groups_wrong(c, why) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
            kvpi_why_range(why, "max_moves", c->max_moves, 0, INT32_MAX) ||
            kvpi_why_range(why, "state_slots", c->state_slots, 0, INT32_MAX) ||
@@ -163,6 +192,19 @@ void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *
 {
     table->max_seqs = config->max_seqs;
     table->max_row_blocks = config->max_row_blocks;
+    table->grain = 0;
+    table->sizes = 0;
+    for (uint32_t group = 0; group < config->n_groups; group++) {
+        const uint32_t block_tokens = kvpi_wire_block_tokens(config, group);
+        table->block_tokens[group] = block_tokens;
+        table->grain = kvpi_wire_common(block_tokens, table->grain);
+        if (block_tokens != table->block_tokens[0])
+            table->sizes = KVPI_WIRE_SIZES;
+    }
+    const uint32_t S = smallest_block(config);
+    const uint64_t most = (uint64_t)config->max_row_blocks * (S / table->grain);
+    const uint32_t all = INT32_MAX / table->grain + 1; /* of as many tokens as there can be */
+    table->max_grains = most < all ? (uint32_t)most : all;
     table->seqs = (struct kvpi_wire_seq *)(void *)((char *)memory + places.seqs);
     table->n_groups = config->n_groups;
     table->max_nodes = config->max_tree_tokens;
@@ -187,13 +229,25 @@ void kvpi_wire_table_remove(struct kvpi_wire_table *table, uint32_t id)
     table->n_seqs--;
 }
 
+uint64_t kvpi_wire_grains(const struct kvpi_wire_table *table, uint64_t n_tokens)
+{
+    uint64_t end = UINT64_MAX;
+    for (uint32_t group = 0; group < table->n_groups; group++) {
+        const uint32_t S = table->block_tokens[group];
+        const uint64_t end_of_row = (n_tokens + S - 1) / S * S;
+        end = end_of_row < end ? end_of_row : end;
+    }
+    return end / table->grain;
+}
+
 static uint64_t digest_of_seq(const struct kvpi_wire_table *table, uint32_t id, uint64_t digest)
 {
     const struct kvpi_wire_seq *seq = &table->seqs[id];
     digest = XXH3_64bits_withSeed(seq, sizeof *seq, digest ^ id);
     for (uint32_t group = 0; group < table->n_groups; group++)
-        digest = XXH3_64bits_withSeed(kvpi_wire_row(table, id, group),
-                                      seq->blocks * sizeof(int32_t), digest);
+        digest = XXH3_64bits_withSeed(
+            kvpi_wire_row(table, id, group),
+            kvpi_wire_entries(table, group, seq->grains) * sizeof(int32_t), digest);
     digest = XXH3_64bits_withSeed(kvpi_wire_windows(table, id),
                                   table->n_groups * sizeof(kvp_window), digest);
     if (seq->n_ring > 0)

@@ -15,7 +15,7 @@ struct kvpi_wire_seq {
     uint32_t computed;
     uint32_t cached;
     uint32_t step;
-    uint32_t blocks; /* of each group's row */
+    uint32_t grains; /* of the tokens that every row has room for */
     int32_t last;
     uint32_t nodes; /* of its tree */
     uint32_t read_slot;
@@ -26,11 +26,15 @@ struct kvpi_wire_seq {
 struct kvpi_wire_table {
     uint32_t max_seqs;
     uint32_t max_row_blocks;
+    uint32_t max_grains;
+    uint32_t grain;                        /* tokens: the largest number that divides every S */
+    uint32_t sizes;                        /* KVPI_WIRE_SIZES, or 0: blocks of one size */
+    uint32_t block_tokens[KVP_GROUPS_MAX]; /* S of each layer group */
     uint32_t n_groups;
     uint32_t max_nodes;
     uint32_t n_seqs;            /* with a status */
     struct kvpi_wire_seq *seqs; /* [max_seqs] */
-    int32_t *rows;              /* [max_seqs, n_groups, max_row_blocks]; behind seqs[i].blocks:
+    int32_t *rows;              /* [max_seqs, n_groups, max_row_blocks]; behind a row's entries:
                                    anything */
     kvp_window *windows;        /* [max_seqs, n_groups] */
     int32_t *nodes;             /* [max_seqs, 2, max_nodes] values, then parents */
@@ -51,18 +55,26 @@ size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, uint64_t n, size_t
 /* Is this the id of a block of the tier? With group n_groups: of a slot of recurrent state. */
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t group, uint32_t tier, int32_t block);
 
-/* S of a layer group. All have the same. */
+/* S of a layer group. */
 static inline uint32_t kvpi_wire_block_tokens(const kvp_wire_config *config, uint32_t group)
 {
-    (void)group;
-    return config->block_tokens;
+    return config->group_tokens[group] != 0 ? config->group_tokens[group] : config->block_tokens;
 }
 
-/* S of every group: rows are of equal length, and a slot is told as its place, which is that of
- * every group, and a block of each. */
-static inline uint32_t kvpi_wire_entry_tokens(const kvp_wire_config *config)
+static inline uint32_t kvpi_wire_least(uint32_t a, uint32_t b)
 {
-    return kvpi_wire_block_tokens(config, 0);
+    return a < b ? a : b;
+}
+
+/* The largest number that divides both. */
+static inline uint32_t kvpi_wire_common(uint32_t a, uint32_t b)
+{
+    while (b != 0) {
+        const uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
 }
 
 /* How many tokens may a copy of this group have? */
@@ -94,6 +106,24 @@ static inline int32_t *kvpi_wire_row(const struct kvpi_wire_table *table, uint32
                                      uint32_t group)
 {
     return table->rows + ((size_t)id * table->n_groups + group) * table->max_row_blocks;
+}
+
+/* Entries of a group's row that so many grains need. */
+static inline uint32_t kvpi_wire_entries(const struct kvpi_wire_table *table, uint32_t group,
+                                         uint32_t grains)
+{
+    const uint32_t S = table->block_tokens[group];
+    return (uint32_t)(((uint64_t)grains * table->grain + S - 1) / S);
+}
+
+/* The grains that rows have room for, if they are as short as so many tokens allow: up to where the
+ * first row ends. Sender and mirror count them so: no other number is sound. */
+uint64_t kvpi_wire_grains(const struct kvpi_wire_table *table, uint64_t n_tokens);
+
+/* Those of a token more than so many grains have: the rows that are full get a block each. */
+static inline uint64_t kvpi_wire_grains_next(const struct kvpi_wire_table *table, uint32_t grains)
+{
+    return kvpi_wire_grains(table, (uint64_t)grains * table->grain + 1);
 }
 
 static inline kvp_window *kvpi_wire_windows(const struct kvpi_wire_table *table, uint32_t id)

@@ -46,13 +46,15 @@ static uint32_t put_entries(writer *out, const int32_t *row, uint32_t end, uint3
     return n;
 }
 
+/* What the rows have behind so many grains. */
 static void put_blocks(const sender *s, writer *out, const pending *p, uint32_t from,
                        uint32_t *at_block)
 {
     for (uint32_t group = 0; group < s->config.n_groups; group++) {
         const int32_t *row = kvpi_wire_row_of(s, p, group);
-        for (uint32_t i = from; i < p->now.blocks;)
-            i += put_entries(out, row + i, p->now.blocks - i, at_block);
+        const uint32_t end = kvpi_wire_entries(&s->table, group, p->now.grains);
+        for (uint32_t i = kvpi_wire_entries(&s->table, group, from); i < end;)
+            i += put_entries(out, row + i, end - i, at_block);
     }
 }
 
@@ -136,7 +138,7 @@ static kvp_status put_new(const sender *s, writer *out, const kvp_wire_item *ite
     kvp_status status = put_values(s, out, item, p);
     if (now->known == p->from)
         kvpi_wire_put(out, (uint32_t)(now->last + 1));
-    kvpi_wire_put(out, now->blocks);
+    kvpi_wire_put(out, now->grains);
     put_blocks(s, out, p, 0, at_block);
     return status != KVP_OK ? status : put_more(s, out, item, p);
 }
@@ -150,9 +152,10 @@ static uint32_t put_replaced(const sender *s, writer *out, const pending *p, uin
     const int32_t *old_row = kvpi_wire_row(&s->table, p->id, group);
     writer nowhere = {0};
     uint32_t nothing = 0;
-    uint32_t n_both = kvpi_wire_least(s->table.seqs[p->id].blocks, p->now.blocks);
+    const uint32_t both = kvpi_wire_least(s->table.seqs[p->id].grains, p->now.grains);
+    const uint32_t n_both = kvpi_wire_entries(&s->table, group, both);
     uint32_t n = 0;
-    for (uint32_t i = p->same, next = 0; i < n_both; i++) {
+    for (uint32_t i = kvpi_wire_entries(&s->table, group, p->same), next = 0; i < n_both; i++) {
         if (old_row[i] == row[i])
             continue;
         n++;
@@ -170,20 +173,20 @@ static int is_row_other(const sender *s, const pending *p)
     uint32_t n = 0;
     for (uint32_t group = 0; group < s->config.n_groups && n == 0; group++)
         n = put_replaced(s, NULL, p, group, NULL);
-    return p->now.blocks != s->table.seqs[p->id].blocks || n > 0;
+    return p->now.grains != s->table.seqs[p->id].grains || n > 0;
 }
 
 static void put_row(const sender *s, writer *out, const pending *p, uint32_t *at_block)
 {
-    uint32_t old_blocks = s->table.seqs[p->id].blocks;
-    uint32_t n_both = kvpi_wire_least(old_blocks, p->now.blocks);
-    kvpi_wire_put(out, old_blocks - n_both);
+    const uint32_t old = s->table.seqs[p->id].grains;
+    const uint32_t both = kvpi_wire_least(old, p->now.grains);
+    kvpi_wire_put(out, old - both);
     for (uint32_t group = 0; group < s->config.n_groups; group++) {
         kvpi_wire_put(out, put_replaced(s, NULL, p, group, NULL));
         put_replaced(s, out, p, group, at_block);
     }
-    kvpi_wire_put(out, p->now.blocks - n_both);
-    put_blocks(s, out, p, n_both, at_block);
+    kvpi_wire_put(out, p->now.grains - both);
+    put_blocks(s, out, p, both, at_block);
 }
 
 static uint32_t change_flags(const sender *s, const pending *p)
@@ -251,7 +254,7 @@ static void put_run(const sender *s, writer *out, const pending *run, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         kvpi_wire_put(out, (uint32_t)run[i].now.last);
         if (run[i].kind == KVPI_WIRE_DECODE_BLOCK)
-            put_blocks(s, out, &run[i], run[i].now.blocks - 1, at_block);
+            put_blocks(s, out, &run[i], s->table.seqs[run[i].id].grains, at_block);
     }
 }
 
@@ -314,28 +317,41 @@ static void put_slot_block(writer *out, int64_t slot, uint32_t S, uint32_t *at_b
     *at_block = block;
 }
 
+/* Places in a block are those of the group before, if its blocks have the same size. */
 static void put_moves(const sender *s, writer *out, const kvp_wire_step *step)
 {
-    const uint32_t all = kvpi_wire_entry_tokens(&s->config);
     uint32_t at_block = 0;
     if (step->n_moves == 0)
         return;
     kvpi_wire_put(out, step->n_moves);
     for (uint32_t i = 0; i < step->n_moves; i++) {
-        kvpi_wire_put(out, (uint32_t)(step->moves[i].src % all));
-        kvpi_wire_put(out, (uint32_t)(step->moves[i].dst % all));
-        for (uint32_t group = 0; group < s->config.n_groups; group++) {
+        for (uint32_t group = 0, told = 0; group < s->config.n_groups; group++) {
             const kvp_slot_move *move = &step->moves[(size_t)group * step->max_moves + i];
-            const uint32_t S = kvpi_wire_block_tokens(&s->config, group);
+            const uint32_t S = s->table.block_tokens[group];
+            if (S != told) {
+                kvpi_wire_put(out, (uint32_t)(move->src % S));
+                kvpi_wire_put(out, (uint32_t)(move->dst % S));
+            }
+            told = S;
             put_slot_block(out, move->src, S, &at_block);
             put_slot_block(out, move->dst, S, &at_block);
         }
     }
 }
 
+/* Blocks of one size are in the head. */
+static void put_sizes(const sender *s, writer *out)
+{
+    for (uint32_t group = 0; group < s->config.n_groups; group++) {
+        if (s->table.sizes != 0)
+            kvpi_wire_put(out, s->table.block_tokens[group]);
+    }
+}
+
 kvp_status kvpi_wire_write(const sender *s, const kvp_wire_step *step, int full, writer *out)
 {
     const kvp_wire_step none = {0};
+    put_sizes(s, out);
     put_closed(out, full ? &none : step);
     put_copies(out, step);
     put_moves(s, out, step);

@@ -18,4 +18,12 @@ extern uint64_t attn_running_case;
 extern uint32_t attn_running_impl;
 int attn_name_the_case(void **state);
 
+/* Of a test whose arguments are those. */
+#define ATTN_IMPLS_MAIN                                                                            \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        const int status = attn_impls_choose(argc, argv);                                          \
+        return status != 0 ? status : run_all_tests(NULL, NULL);                                   \
+    }
+
 #endif

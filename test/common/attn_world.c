@@ -142,29 +142,29 @@ static void add_scales(attn_world *world)
     }
 }
 
-void attn_begin(attn_world *world, const attn_params *params, uint32_t n_blocks, uint64_t seed)
+attn_world attn_begin(const attn_params *params, uint32_t n_blocks, uint64_t seed)
 {
     const uint32_t n_heads = params->n_heads * params->group;
-    memset(world, 0, sizeof *world);
-    world->params = *params;
-    world->n_blocks = n_blocks;
-    world->random = seed;
-    world->layer = (kvp_layer){.type = params->type,
-                               .n_blocks = n_blocks,
-                               .block_tokens = params->block_tokens,
-                               .n_heads = params->n_heads};
-    const size_t bytes = lay_out(world);
-    world->memory = malloc(bytes);
-    assert_non_null(world->memory);
-    memset(world->memory, 0xFF, bytes);
-    world->n_bytes = bytes;
-    (void)lay_out(world);
+    attn_world world = {.params = *params,
+                        .n_blocks = n_blocks,
+                        .random = seed,
+                        .layer = {.type = params->type,
+                                  .n_blocks = n_blocks,
+                                  .block_tokens = params->block_tokens,
+                                  .n_heads = params->n_heads}};
+    const size_t bytes = lay_out(&world);
+    world.memory = malloc(bytes);
+    assert_non_null(world.memory);
+    memset(world.memory, 0xFF, bytes);
+    world.n_bytes = bytes;
+    (void)lay_out(&world);
     if (params->type == KVP_INT8 || params->type == KVP_E4M3)
-        add_scales(world);
-    world->sink_logits = malloc(n_heads * sizeof *world->sink_logits);
-    assert_non_null(world->sink_logits);
+        add_scales(&world);
+    world.sink_logits = malloc(n_heads * sizeof *world.sink_logits);
+    assert_non_null(world.sink_logits);
     for (uint32_t i = 0; i < n_heads; i++)
-        world->sink_logits[i] = (float)(2.0 * attn_draw_real(&world->random));
+        world.sink_logits[i] = (float)(2.0 * attn_draw_real(&world.random));
+    return world;
 }
 
 void attn_end(attn_world *world)

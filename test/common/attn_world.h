@@ -80,7 +80,7 @@ double attn_draw_real(uint64_t *random);
 attn_params attn_draw_params(uint64_t *random);
 
 /* Memory full of NaN, room for n_blocks blocks (the null block included), no sequences yet. */
-void attn_begin(attn_world *world, const attn_params *params, uint32_t n_blocks, uint64_t seed);
+attn_world attn_begin(const attn_params *params, uint32_t n_blocks, uint64_t seed);
 void attn_end(attn_world *world);
 
 /* Draw a sequence: tokens, K, V, q, a tree, a window, free blocks of the pool; `shared` leading

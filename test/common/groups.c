@@ -11,7 +11,9 @@ kvp_config groups_config(uint32_t S, uint32_t usable, const kvp_window *groups, 
 {
     kvp_config config = config_of(S, S, usable);
     config.n_groups = n_groups;
-    memcpy(config.groups, groups, n_groups * sizeof(*groups));
+    for (uint32_t g = 0; g < n_groups; g++) {
+        config.groups[g] = (kvp_group){groups[g].sink_tokens, groups[g].recent_tokens, 0};
+    }
     return config;
 }
 

@@ -95,7 +95,7 @@ void meta_tell(const world *w, const kvp_meta_batch *batch, uint32_t b, meta_tol
     for (uint32_t j = 0; j < n; j++) {
         t->depth[j] = t->parents[j] < 0 ? 0 : t->depth[t->parents[j]] + 1;
     }
-    t->S = config.block_tokens;
+    t->S = config.groups[batch->group].block_tokens;
     t->K = window.window.sink_tokens;
     t->R = window.window.recent_tokens;
     t->tokens = info.n_tokens;
@@ -144,7 +144,9 @@ world meta_random_world(void)
     config.host_blocks = meta_below(2) * 200;
     config.n_groups = 1 + meta_below(3);
     for (uint32_t g = 0; g < config.n_groups; g++) {
-        config.groups[g] = random_window();
+        const kvp_window window = random_window();
+        config.groups[g] = (kvp_group){window.sink_tokens, window.recent_tokens,
+                                       config.unit_tokens * meta_below(4)};
     }
     return make_world(&config);
 }

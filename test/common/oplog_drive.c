@@ -39,7 +39,7 @@ kvp_config oplog_drive_small(void)
 /* One, two or three groups, one of them with all tokens where there are several; and trees. */
 static void take_groups(kvp_config *config, uint64_t seed)
 {
-    static const kvp_window windows[] = {{0, 0}, {3, 6}, {0, 9}};
+    static const kvp_group windows[] = {{0, 0, 0}, {3, 6, 0}, {0, 9, 0}};
     config->n_groups = 1 + (uint32_t)(seed % 3);
     for (uint32_t i = 0; i < config->n_groups; i++)
         config->groups[i] = windows[config->n_groups == 1 ? 1 : i];

@@ -40,8 +40,8 @@ kvp_config sample_config(void)
     config.max_loads = 300;
     config.lent_blocks = 20000;
     config.policy = KVP_POLICY_LEARNED;
-    config.groups[1] = (kvp_window){4, 1024};
-    config.groups[2] = (kvp_window){0, UINT32_MAX};
+    config.groups[1] = (kvp_group){4, 1024, 0};
+    config.groups[2] = (kvp_group){0, UINT32_MAX, 0};
     config.n_uncached_tokens = 3;
     config.uncached_tokens = sample_uncached_set;
     return config;

@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef struct sched_memory {
-    uint32_t S;
+    uint32_t S; /* of the group with the largest blocks */
     uint32_t n_groups;
-    kvp_window groups[KVP_GROUPS_MAX];
+    kvp_group groups[KVP_GROUPS_MAX];
     uint32_t n_blocks[2]; /* of each tier */
     uint64_t *slots[2];   /* [n_blocks][S] */
 } sched_memory;
@@ -25,8 +25,12 @@ static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cac
     if (kvp_cache_config_get(cache, &config) != KVP_OK) {
         return 0;
     }
-    memory->S = config.block_tokens;
     memory->n_groups = config.n_groups;
+    memory->S = 0;
+    for (uint32_t g = 0; g < config.n_groups; g++) {
+        const uint32_t S = config.groups[g].block_tokens;
+        memory->S = S > memory->S ? S : memory->S;
+    }
     memcpy(memory->groups, config.groups, sizeof(memory->groups));
     memory->n_blocks[KVP_DEVICE] = config.n_blocks;
     memory->n_blocks[KVP_HOST] = config.host_blocks;
@@ -66,7 +70,8 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
             const uint64_t *from =
                 sched_memory_block(memory, copies[i].src_tier, copies[i].src_block);
             uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
-            if (from == NULL || to == NULL || copies[i].n_tokens > memory->S) {
+            if (from == NULL || to == NULL ||
+                copies[i].n_tokens > memory->groups[copies[i].group].block_tokens) {
                 return 0;
             }
             memcpy(to, from, copies[i].n_tokens * sizeof(*to));
@@ -91,6 +96,24 @@ static inline int sched_memory_spoil(const sched_memory *memory, const kvp_copy 
     return 1;
 }
 
+/* The samples that a step gives a token, in its order: their number, the most at most. */
+typedef struct sched_sampled {
+    kvp_request request;
+    uint32_t sample;
+} sched_sampled;
+
+static inline uint32_t sched_sampled_of(const kvp_step *step, sched_sampled *out, uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        const kvp_step_seq *part = &step->seqs[i];
+        for (uint32_t k = 0; k < part->n_sampled && n < most; k++) {
+            out[n++] = (sched_sampled){part->request, part->n_sampled > 1 ? k : part->sample};
+        }
+    }
+    return n;
+}
+
 static inline uint64_t sched_memory_sum(uint64_t sum, int32_t token)
 {
     return (sum ^ (uint32_t)token) * UINT64_C(0x100000001b3) + 1;
@@ -109,7 +132,12 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
                 return 0;
             }
             if (slot != KVP_NO_SLOT) {
-                memory->slots[KVP_DEVICE][slot] = sum;
+                const uint32_t S = memory->groups[g].block_tokens;
+                uint64_t *block = sched_memory_block(memory, KVP_DEVICE, (int32_t)(slot / S));
+                if (block == NULL) {
+                    return 0;
+                }
+                block[slot % S] = sum;
             }
         }
     }
@@ -117,7 +145,7 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
 }
 
 /* Does the query at `query`, or a later one, see the key at `at`? */
-static inline int sched_memory_sees(const kvp_window *window, uint32_t query, uint32_t at)
+static inline int sched_memory_sees(const kvp_group *window, uint32_t query, uint32_t at)
 {
     if (window->sink_tokens == KVP_CHUNKED) {
         return at / window->recent_tokens >= query / window->recent_tokens;
@@ -132,16 +160,17 @@ static inline int sched_memory_read(const sched_memory *memory, const kvp_cache 
 {
     for (uint32_t g = 0; g < memory->n_groups; g++) {
         const int32_t *row;
+        const uint32_t S = memory->groups[g].block_tokens;
         uint32_t n;
         uint64_t sum = 14695981039346656037u;
-        if (kvp_seq_row(cache, seq, g, &row, &n) != KVP_OK || (uint64_t)n * memory->S < range.end) {
+        if (kvp_seq_row(cache, seq, g, &row, &n) != KVP_OK || (uint64_t)n * S < range.end) {
             return 0;
         }
         for (uint32_t at = 0; at < range.end; at++) {
-            const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / memory->S]);
+            const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / S]);
             sum = sched_memory_sum(sum, text[at]);
             if (sched_memory_sees(&memory->groups[g], range.begin, at) &&
-                (block == NULL || block[at % memory->S] != sum)) {
+                (block == NULL || block[at % S] != sum)) {
                 return 0;
             }
         }

@@ -17,7 +17,9 @@ typedef struct sched_states {
     uint64_t *host;
 } sched_states;
 
-static inline int sched_states_create(sched_states *states, const kvp_cache *cache)
+/* n_store: slots of the host behind the cache's, which a spill writes from. */
+static inline int sched_states_create(sched_states *states, const kvp_cache *cache,
+                                      uint32_t n_store)
 {
     kvp_config config;
     if (kvp_cache_config_get(cache, &config) != KVP_OK) {
@@ -26,9 +28,9 @@ static inline int sched_states_create(sched_states *states, const kvp_cache *cac
     states->n = config.state_slots;
     states->n_groups = config.n_groups;
     states->n_slots[KVP_DEVICE] = config.state_slots;
-    states->n_slots[KVP_HOST] = config.host_state_slots;
+    states->n_slots[KVP_HOST] = config.host_state_slots + n_store;
     states->slots = calloc((size_t)states->n + 1, sizeof(*states->slots));
-    states->host = calloc((size_t)config.host_state_slots + 1, sizeof(*states->host));
+    states->host = calloc((size_t)states->n_slots[KVP_HOST] + 1, sizeof(*states->host));
     return states->slots != NULL && states->host != NULL;
 }
 

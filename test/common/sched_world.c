@@ -24,7 +24,14 @@ sched_world make_sched_world(const kvp_config *cache_config, const kvp_sched_con
     assert_ok(kvp_sched_create(config, s.w.cache, NULL, 0, &s.sched));
     start_sched(s.sched);
     assert_true(sched_memory_create(&s.memory, s.w.cache));
-    assert_true(sched_states_create(&s.states, s.w.cache));
+    assert_true(sched_states_create(&s.states, s.w.cache, 0));
+    return s;
+}
+
+sched_world make_reading_world(const kvp_config *cache_config, const kvp_sched_config *config)
+{
+    sched_world s = make_sched_world(cache_config, config);
+    s.reads_kv = 1;
     return s;
 }
 
@@ -42,9 +49,7 @@ sched_world swap_world(uint32_t usable, uint32_t host_usable)
     cache_config.host_blocks = host_usable + 1;
     cache_config.max_seqs = 16;
     config.preempt = KVP_PREEMPT_SWAP;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 void check_sched(const sched_world *s)
@@ -73,6 +78,21 @@ kvp_request submit_with(sched_world *s, const kvp_submission *submission)
     kvp_request request;
     assert_ok(kvp_sched_submit(s->sched, submission, &request, NULL));
     return request;
+}
+
+uint32_t submit_by_chance(sched_world *s, uint64_t *random, uint32_t rare, uint32_t n_most)
+{
+    const uint32_t n_samples = draw(random, rare) == 0 ? 1 + draw(random, n_most) : 1;
+    const kvp_prompt prompt =
+        prompt_of(ints((int32_t)(100 * draw(random, 12))), 1 + draw(random, 50));
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .prompt = &prompt,
+                                       .ns = s->w.ns,
+                                       .priority = (int32_t)draw(random, 3),
+                                       .n_samples = n_samples,
+                                       .max_new_tokens = 1 + draw(random, 40)};
+    kvp_request request;
+    return kvp_sched_submit(s->sched, &submission, &request, NULL) == KVP_OK;
 }
 
 kvp_status try_submit(sched_world *s, int32_t first, uint32_t prompt_tokens, uint32_t new_tokens,

@@ -28,6 +28,7 @@ typedef struct sched_world {
 
 kvp_sched_config sched_config_of(uint32_t max_running, uint32_t step_tokens);
 sched_world make_sched_world(const kvp_config *cache_config, const kvp_sched_config *config);
+sched_world make_reading_world(const kvp_config *cache_config, const kvp_sched_config *config);
 sched_world small_sched_world(uint32_t usable); /* S = U = 4, 8 sequences, 64 tokens a step */
 sched_world swap_world(uint32_t usable,
                        uint32_t host_usable); /* the same, preempts by swap, reads KV */
@@ -38,6 +39,8 @@ void end_sched_world(sched_world *s); /* aborts what is left: every block must c
 kvp_request submit(sched_world *s, int32_t first, uint32_t prompt_tokens, uint32_t new_tokens);
 kvp_request submit_rank(sched_world *s, int32_t first, uint32_t prompt_tokens, uint32_t new_tokens,
                         int32_t priority, uint32_t n_samples);
+/* One of 12 prompts, any part; one request of `rare` has 1 to n_most samples. 0: refused. */
+uint32_t submit_by_chance(sched_world *s, uint64_t *random, uint32_t rare, uint32_t n_most);
 kvp_request submit_with(sched_world *s, const kvp_submission *submission);
 kvp_status try_submit(sched_world *s, int32_t first, uint32_t prompt_tokens, uint32_t new_tokens,
                       kvp_request *out_request, kvp_sched_limit *out_limit);

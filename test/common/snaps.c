@@ -54,6 +54,13 @@ kvp_snapshot_options snap_options(void)
     return options;
 }
 
+kvp_cache *cache_of(const kvp_config *config)
+{
+    kvp_cache *cache;
+    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
+    return cache;
+}
+
 snap snap_of(kvp_cache *cache, const kvp_snapshot_options *options)
 {
     const kvp_snapshot_options plain = snap_options();
@@ -163,12 +170,12 @@ kvp_config snap_config(int which)
     config.policy = which == SNAP_LEARNED ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
     if (which == SNAP_GROUPS) {
         config.n_groups = 2;
-        config.groups[1] = (kvp_window){2, 9};
+        config.groups[1] = (kvp_group){2, 9, 0};
     }
     if (which == SNAP_WINDOWED)
-        config.groups[0] = (kvp_window){0, 16};
+        config.groups[0] = (kvp_group){0, 16, 0};
     if (which == SNAP_CHUNKED)
-        config.groups[0] = (kvp_window){KVP_CHUNKED, 14};
+        config.groups[0] = (kvp_group){KVP_CHUNKED, 14, 0};
     config.state_slots = which == SNAP_STATES || which == SNAP_STATES_STEPS ? 20 : 0;
     return config;
 }

@@ -16,7 +16,8 @@ typedef struct snap {
 } snap;
 
 kvp_sink snap_sink(snap *s);
-kvp_source snap_source(snap *s); /* from the start */
+kvp_source snap_source(snap *s);               /* from the start */
+kvp_cache *cache_of(const kvp_config *config); /* to be destroyed */
 snap snap_of(kvp_cache *cache, const kvp_snapshot_options *options);
 void snap_drop(snap *s);
 

@@ -3,10 +3,11 @@
  * the hooks (kvpi_start_at and its like): a cache, a scheduler, a sender of worker messages or of
  * transfers continues as if its counters had come to that number.
  *
- * `make test` runs kvp_model, kvp_shadow, kvp_sched_model and kvp_gauntlet near 2^31, 2^32 and 2^63
- * and at 0x80000005. test_cache_start.c plays scenes of steps, trees, events and handles at each
- * number near these. test_counters.c does so for requests, worker messages and transfers, and uses
- * up the generations of a place. */
+ * `make test` runs kvp_model, kvp_shadow, kvp_sched_model, kvp_sim and kvp_gauntlet near 2^31, 2^32
+ * and 2^63, and at 0x80000005. test_cache_start.c plays scenes of steps, trees, events and handles
+ * at each number near these. test_counters.c does so for requests, worker messages and transfers,
+ * and uses up the generations of a place.
+ */
 #ifndef TEST_START_H
 #define TEST_START_H
 

@@ -12,14 +12,12 @@ struct kvpi_shape right_shape(const pair *p)
     return ticket.shape;
 }
 
-size_t make_message(const pair *p, uint32_t version, uint32_t kind, const void *body, size_t n,
-                    uint8_t *out)
+size_t make_message(const pair *p, uint32_t kind, const void *body, size_t n, uint8_t *out)
 {
     if (n > 0)
         memcpy(out + HEAD, body, n);
-    kvpi_transfer_seal(
-        out, HEAD + n,
-        &(struct kvpi_transfer_head){.version = version, .kind = kind, .epoch = 77, .id = p->id_b});
+    kvpi_transfer_seal(out, HEAD + n,
+                       &(struct kvpi_transfer_head){.kind = kind, .epoch = 77, .id = p->id_b});
     return HEAD + n;
 }
 
@@ -31,20 +29,20 @@ void post(const kvp_link *link, const uint8_t *bytes, size_t n)
     assert_ok(link->post(link->context, n));
 }
 
-void send_body(pair *p, uint32_t version, uint32_t kind, const void *body, size_t n)
+void send_body(pair *p, uint32_t kind, const void *body, size_t n)
 {
     uint8_t message[KVP_LINK_MESSAGE_MIN];
     assert_true(HEAD + n <= sizeof message);
-    post(&p->ends[0], message, make_message(p, version, kind, body, n, message));
+    post(&p->ends[0], message, make_message(p, kind, body, n, message));
     assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
 }
 
-void send_begin(pair *p, uint32_t version, const struct kvpi_shape *shape)
+void send_begin(pair *p, const struct kvpi_shape *shape)
 {
     uint8_t body[KVPI_TRANSFER_BEGIN_BYTES(KVP_GROUPS_MAX)];
     kvpi_shape_put(shape, body);
     memcpy(body + KVPI_TRANSFER_SHAPE_BYTES(shape->n_groups), p->ticket + KVPI_TRANSFER_AT_BODY, 8);
-    send_body(p, version, KVPI_TRANSFER_BEGIN, body, KVPI_TRANSFER_BEGIN_BYTES(shape->n_groups));
+    send_body(p, KVPI_TRANSFER_BEGIN, body, KVPI_TRANSFER_BEGIN_BYTES(shape->n_groups));
 }
 
 kvp_status answer(const pair *p)

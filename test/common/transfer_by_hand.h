@@ -10,16 +10,15 @@
 /* What a right sender would say of itself: the ticket's shape. */
 struct kvpi_shape right_shape(const pair *p);
 
-/* Write a message with its body, sealed for the transfer of p. version 0: the one without states.
+/* Write a message with its body, sealed for the transfer of p.
  * Gives its size. */
-size_t make_message(const pair *p, uint32_t version, uint32_t kind, const void *body, size_t n,
-                    uint8_t *out);
+size_t make_message(const pair *p, uint32_t kind, const void *body, size_t n, uint8_t *out);
 
 void post(const kvp_link *link, const uint8_t *bytes, size_t n);
 
 /* Send it to the receiver, which takes it. */
-void send_body(pair *p, uint32_t version, uint32_t kind, const void *body, size_t n);
-void send_begin(pair *p, uint32_t version, const struct kvpi_shape *shape);
+void send_body(pair *p, uint32_t kind, const void *body, size_t n);
+void send_begin(pair *p, const struct kvpi_shape *shape);
 
 /* The receiver's answer, or KVP_E_AGAIN when there is none. */
 kvp_status answer(const pair *p);

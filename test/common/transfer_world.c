@@ -28,6 +28,21 @@ place_shape small_place(void)
                          .v_size = 4};
 }
 
+uint32_t place_block_tokens(const place_shape *shape, uint32_t group)
+{
+    return shape->sizes[group] > 0 ? shape->sizes[group] : shape->S;
+}
+
+uint32_t place_unit_tokens(const place_shape *shape)
+{
+    uint32_t U = shape->S;
+    for (uint32_t g = 0; g < shape->n_groups; g++) {
+        const uint32_t S = place_block_tokens(shape, g);
+        U = S < U ? S : U;
+    }
+    return U;
+}
+
 static kvp_memory *make_memory(const kvp_layout *layout)
 {
     kvp_memory *memory;
@@ -44,7 +59,7 @@ static kvp_layout layout_of(const place_shape *shape, uint32_t group)
     kvp_layout_init(&layout);
     layout.type = shape->type;
     layout.n_blocks = shape->usable + 1;
-    layout.block_tokens = shape->S;
+    layout.block_tokens = place_block_tokens(shape, group);
     layout.n_layers = shape->slice.n_layers;
     layout.n_heads = shape->slice.n_heads;
     layout.first_layer = shape->slice.first_layer;
@@ -76,11 +91,12 @@ static kvp_layout state_layout_of(const place_shape *shape)
 
 place make_place(const place_shape *shape)
 {
-    kvp_config config = config_of(shape->S, shape->S, shape->usable);
+    kvp_config config = config_of(shape->S, place_unit_tokens(shape), shape->usable);
     place p = {.n_groups = shape->n_groups > 0 ? shape->n_groups : 1};
     config.n_groups = p.n_groups;
     for (uint32_t g = 0; g < p.n_groups; g++) {
-        config.groups[g] = shape->windows[g];
+        config.groups[g] = (kvp_group){shape->windows[g].sink_tokens,
+                                       shape->windows[g].recent_tokens, shape->sizes[g]};
         p.layouts[g] = layout_of(shape, g);
         p.memories[g] = make_memory(&p.layouts[g]);
         p.before[g] = make_memory(&p.layouts[g]);
@@ -148,7 +164,7 @@ typedef struct layer_at {
 /* The slot of a token in a group; 0, which no token has: its window has dropped it. */
 static int64_t slot_of(const place *p, kvp_seq seq, uint32_t group, uint32_t position)
 {
-    const uint32_t S = p->layout.block_tokens;
+    const uint32_t S = p->layouts[group].block_tokens;
     const int32_t *row;
     uint32_t n;
     assert_ok(kvp_seq_row(p->w.cache, seq, group, &row, &n));
@@ -282,6 +298,20 @@ int same_kv(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, kvp_ra
                 return 0;
     }
     return 1;
+}
+
+void run_plan(place *p)
+{
+    kvp_copy copies[64];
+    kvp_copier_config config;
+    kvp_copier *copier;
+    const uint32_t n = take_plan(&p->w, copies, 64);
+    kvp_copier_config_init(&config);
+    config.n_groups = p->n_groups;
+    config.device = p->memories;
+    assert_ok(kvp_copier_create(&config, &copier));
+    assert_ok(kvp_copier_run(copier, copies, n, NULL));
+    kvp_copier_destroy(copier);
 }
 
 static size_t tensor_bytes(const kvp_layout *layout, uint32_t tensor)

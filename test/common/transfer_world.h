@@ -24,6 +24,7 @@ typedef struct place_shape {
     int has_scales;
     uint32_t n_groups;                /* layer groups; 0: one, without a window */
     kvp_window windows[PLACE_GROUPS]; /* [n_groups] */
+    uint32_t sizes[PLACE_GROUPS];     /* [n_groups] S of each; 0: S. They divide each other */
     uint32_t more;                    /* elements that K has more in each further group */
     uint32_t state_slots;             /* of recurrent state; 0: none. Layers and heads as KV's */
     uint32_t state_k, state_v;        /* bytes */
@@ -35,6 +36,10 @@ typedef struct place_shape {
 
 /* f32, S = 4, 2 layers, 2 heads of 4. */
 place_shape small_place(void);
+
+/* S of a group, and U: the smallest, of those and the default. */
+uint32_t place_block_tokens(const place_shape *shape, uint32_t group);
+uint32_t place_unit_tokens(const place_shape *shape);
 
 typedef struct place {
     world w;
@@ -65,6 +70,9 @@ int has_kv(const place *p, kvp_seq seq, kvp_range range);
 
 /* Two places have the same elements, times their scales, of tokens [from, to), all heads. */
 int same_kv(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, kvp_range range);
+
+/* Run the copies that the cache has planned, as of a hit that ends inside a block. */
+void run_plan(place *p);
 
 /* Remember the memory; then: nothing but the slots of tokens [from, to) has changed. */
 void watch_place(place *p);

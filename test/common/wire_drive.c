@@ -34,24 +34,34 @@ void drive_begin(driver *d, uint64_t seed)
     begin(d, &config, seed);
 }
 
-void drive_begin_rich(driver *d, uint64_t seed)
+static void begin_rich(driver *d, uint32_t S_1, uint32_t S_2, uint64_t seed)
 {
     kvp_config config = small_config(DRIVE_GROUPS * USABLE);
     config.n_groups = DRIVE_GROUPS;
-    config.groups[1] = (kvp_window){3, 6};
-    config.groups[2] = (kvp_window){0, 9};
+    config.groups[1] = (kvp_group){3, 6, S_1};
+    config.groups[2] = (kvp_group){0, 9, S_2};
     config.max_tree_tokens = DRIVE_NODES;
     memset(d, 0, sizeof *d);
     d->rich = 1;
     begin(d, &config, seed);
 }
 
+void drive_begin_rich(driver *d, uint64_t seed)
+{
+    begin_rich(d, 0, 0, seed);
+}
+
+void drive_begin_sizes(driver *d, uint64_t seed)
+{
+    begin_rich(d, 6, 2, seed);
+}
+
 void drive_begin_states(driver *d, uint64_t seed)
 {
     kvp_config config = small_config(DRIVE_GROUPS * USABLE);
     config.n_groups = DRIVE_GROUPS;
-    config.groups[1] = (kvp_window){3, 6};
-    config.groups[2] = (kvp_window){0, 9};
+    config.groups[1] = (kvp_group){3, 6, 0};
+    config.groups[2] = (kvp_group){0, 9, 0};
     config.host_blocks = 2 * USABLE;
     config.state_slots = SLOTS;
     config.host_state_slots = SLOTS - 2;
@@ -476,12 +486,20 @@ static uint64_t sum_of_groups(const driver *d, kvp_seq seq, uint32_t n_groups, u
     return mix_all(sum, n, NULL, 0, parents, n);
 }
 
-static uint64_t sum_of_groups_told(const kvp_wire_seq *s, uint32_t n_groups, size_t row_blocks,
+static uint32_t entries_told(const kvp_wire_seq *s, const kvp_wire_config *config, uint32_t group)
+{
+    const uint32_t S =
+        config->group_tokens[group] != 0 ? config->group_tokens[group] : config->block_tokens;
+    return (uint32_t)kvp_blocks_for_tokens(S, s->row_tokens);
+}
+
+static uint64_t sum_of_groups_told(const kvp_wire_seq *s, const kvp_wire_config *config,
                                    uint64_t sum)
 {
-    for (uint32_t group = 0; group < n_groups; group++)
+    for (uint32_t group = 0; group < config->n_groups; group++)
         sum = mix_all(sum, group, (const uint32_t *)&s->windows[group], 2,
-                      s->row + group * row_blocks, s->n_blocks);
+                      s->row + (size_t)group * config->max_row_blocks,
+                      entries_told(s, config, group));
     sum = mix_all(sum, s->tree_tokens, NULL, 0, s->node_tokens, s->tree_tokens);
     return mix_all(sum, s->tree_tokens, NULL, 0, s->node_parents, s->tree_tokens);
 }
@@ -539,7 +557,7 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
             s.status,        s.n_tokens,    s.known_tokens, s.computed_tokens,
             s.cached_tokens, s.step_tokens, s.n_blocks,     (uint32_t)s.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.n_blocks);
-        sum = sum_of_groups_told(&s, config->n_groups, config->max_row_blocks, sum);
+        sum = sum_of_groups_told(&s, config, sum);
         const uint32_t slots[] = {s.read_slot, s.n_write_slots};
         assert_int_equal(s.write_slot,
                          s.n_write_slots == 0 ? 0 : s.write_slots[s.n_write_slots - 1]);
@@ -574,14 +592,14 @@ kvp_wire_config drive_roomy(const driver *d)
 
 canaries drive_put_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
 {
-    canaries before = {{0}};
+    canaries before = {{{0}}};
     for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq s;
         assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
-        before.blocks[id] = s.n_blocks;
         for (uint32_t group = 0; group < config->n_groups; group++) {
             int32_t *row = (int32_t *)(uintptr_t)s.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = s.n_blocks; i < config->max_row_blocks; i++)
+            before.blocks[id][group] = entries_told(&s, config, group);
+            for (uint32_t i = before.blocks[id][group]; i < config->max_row_blocks; i++)
                 row[i] = CANARY;
         }
     }
@@ -594,10 +612,11 @@ void drive_assert_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config 
     for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq s;
         assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
-        const uint32_t blocks = s.n_blocks > before->blocks[id] ? s.n_blocks : before->blocks[id];
         for (uint32_t group = 0; group < config->n_groups; group++) {
             const int32_t *row = s.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = blocks; i < config->max_row_blocks; i++)
+            const uint32_t had = before->blocks[id][group];
+            const uint32_t has = entries_told(&s, config, group);
+            for (uint32_t i = has > had ? has : had; i < config->max_row_blocks; i++)
                 assert_int_equal(row[i], CANARY);
         }
     }

@@ -56,7 +56,10 @@ void drive_begin(driver *d, uint64_t seed);
 /* The same of a cache with three layer groups, two of them with a window, and with token trees. */
 void drive_begin_rich(driver *d, uint64_t seed);
 
-/* The same with recurrent state and a host tier, instead of trees. */
+/* The same with blocks of 4, 6 and 2 tokens. */
+void drive_begin_sizes(driver *d, uint64_t seed);
+
+/* That of three groups with recurrent state and a host tier, instead of trees. */
 void drive_begin_states(driver *d, uint64_t seed);
 void drive_end(driver *d);
 
@@ -77,7 +80,7 @@ void drive_tell(driver *d, kvp_wire_mirror *mirror, kvp_wire_news *out_news);
  * what lies behind each row's entries is a canary: put them before a message, look after it. Rows
  * have room for two of them if the mirror has drive_roomy's configuration. */
 typedef struct canaries {
-    uint32_t blocks[DRIVE_SEQS];
+    uint32_t blocks[DRIVE_SEQS][DRIVE_GROUPS];
 } canaries;
 
 kvp_wire_config drive_roomy(const driver *d);

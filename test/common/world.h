@@ -63,6 +63,10 @@ void end_world(world *w);           /* checks every invariant first */
 
 /* The tokens first, first + 1, ...: up to 4,096 of them. */
 const int32_t *ints(int32_t first);
+int fill_ints(void **state); /* for TEST_MAIN: before there are threads, or children */
+
+/* A sink that drops all. */
+int write_nothing(void *context, const void *bytes, size_t n_bytes);
 
 kvp_prompt prompt_of(const int32_t *tokens, uint32_t n_tokens);
 

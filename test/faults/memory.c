@@ -102,10 +102,10 @@ void scene_attention(uint64_t seed)
 {
     uint64_t random = seed;
     const attn_params params = attn_draw_params(&random);
-    attn_world model;
     kvp_attention_team *team = NULL;
     CALL(NULL, KVP_E_NO_MEMORY, kvp_attention_team_create(2 + draw(&random, 6), &team));
-    attn_begin(&model, &params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens), seed);
+    attn_world model =
+        attn_begin(&params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens), seed);
     attn_add_some(&model, 4, 1, 1);
     attn_append_all(&model);
     attn_how how = attn_draw_how(&model);

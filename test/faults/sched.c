@@ -94,18 +94,14 @@ static uint32_t find(const sched_run *run, kvp_request handle)
 /* What is sampled follows from the request, the sample and the position. */
 static void sample_all(sched_run *run, const kvp_step *step, int32_t *out_tokens)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        const kvp_step_seq *part = &step->seqs[i];
-        const uint32_t request = find(run, part->request);
-        for (uint32_t k = 0; k < part->n_sampled; k++) {
-            const uint32_t sample = part->n_sampled > 1 ? k : part->sample;
-            const uint32_t position = sample_of(&run->s, part->request, sample).n_tokens;
-            const int32_t token = (int32_t)((request * 31 + sample * 7 + position) % 50);
-            assert_true(at < MOST_SAMPLED);
-            out_tokens[at++] = token;
-            run->sums[request][sample] = sched_memory_sum(run->sums[request][sample], token);
-        }
+    sched_sampled of[MOST_SAMPLED];
+    const uint32_t n = sched_sampled_of(step, of, MOST_SAMPLED);
+    assert_int_equal(n, step->n_sampled);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t request = find(run, of[i].request), sample = of[i].sample;
+        const uint32_t position = sample_of(&run->s, of[i].request, sample).n_tokens;
+        out_tokens[i] = (int32_t)((request * 31 + sample * 7 + position) % 50);
+        run->sums[request][sample] = sched_memory_sum(run->sums[request][sample], out_tokens[i]);
     }
 }
 

@@ -70,7 +70,7 @@ static kvp_config draw_config(uint64_t seed)
     config.steps = draw(&random, 2) ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
     if (draw(&random, 2)) {
         config.n_groups = 2;
-        config.groups[1] = (kvp_window){2, 9};
+        config.groups[1] = (kvp_group){2, 9, 0};
     }
     return config;
 }

@@ -36,12 +36,26 @@ if(TARGET kvpager_tool AND NOT KVP_SANITIZE)
   if(TARGET kvpager_store_static)
     target_link_libraries(kvpager_faulty PRIVATE kvpager_store_static)
   endif()
+  if(KVP_RECORD)
+    target_compile_definitions(kvpager_faulty PRIVATE KVPI_HAS_RECORD)
+    target_link_libraries(kvpager_faulty PRIVATE PkgConfig::KVP_EVENT)
+    if(TARGET kvpager_zmq)
+      target_compile_definitions(kvpager_faulty PRIVATE KVPI_HAS_ZMQ)
+      target_link_libraries(kvpager_faulty PRIVATE PkgConfig::KVP_LIBZMQ)
+    endif()
+  endif()
   foreach(function malloc calloc realloc aligned_alloc mmap fopen fdopen open openat write fsync
-          rename renameat clock_gettime)
+          rename renameat clock_gettime gettimeofday)
     target_link_options(kvpager_faulty PRIVATE "LINKER:--wrap=${function}")
   endforeach()
   set(tool_faults "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_faults.py"
       "$<TARGET_FILE:kvpager_faulty>" "$<TARGET_FILE:test_snapshot>")
   kvp_add_test(NAME faults_tool COMMAND ${tool_faults} --most 10 LABELS tools TIMEOUT 900)
   kvp_add_test(NAME faults_tool_soak COMMAND ${tool_faults} LABELS tools soak)
+  if(KVP_RECORD AND TARGET kvpager_zmq)
+    kvp_add_test(NAME faults_tool_clocks 
+                 COMMAND "${CMAKE_COMMAND}" -E env "KVPAGER=$<TARGET_FILE:kvpager_faulty>"
+                         "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_clocks.py"
+                 LABELS tools)
+  endif()
 endif()

@@ -2,7 +2,8 @@
  * (tests.cmake). What it asks of the system is counted by kind: memory, files that are opened,
  * reads and writes, each of a few hundred bytes. With KVP_FAULT=KIND:N the N-th of a kind is
  * refused, and of writes all that come after it. At the end the counts are written to the file
- * KVP_FAULT_COUNTS. See tool_faults.py. */
+ * KVP_FAULT_COUNTS. See tool_faults.py. From look to look at its clock KVP_TICK_US microseconds
+ * pass (1), and the clock on the wall goes back: tool_clocks.py. */
 #define _GNU_SOURCE /* fopencookie */
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,9 +36,11 @@ ssize_t __real_write(int file, const void *bytes, size_t n);
 int __real_rename(const char *from, const char *to);
 int __real_openat(int folder, const char *path, int flags, ...);
 int __real_fsync(int file);
+int __real_gettimeofday(struct timeval *out_time, void *zone);
 int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time);
+int __wrap_gettimeofday(struct timeval *out_time, void *zone);
 
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t n, size_t bytes);
@@ -187,14 +191,25 @@ int __wrap_renameat(int from_folder, const char *from, int to_folder, const char
 
 /* ---------------------------------------------------------------------------------------- time */
 
-/* A microsecond from look to look: what is measured is the same in every run. */
+static long tick_us = 1;
+
+/* A tick from look to look: what is measured is the same in every run. */
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time)
 {
-    static long n_looks;
+    static long us;
     (void)clock;
-    n_looks++;
-    *out_time = (struct timespec){n_looks / 1000000, n_looks % 1000000 * 1000};
+    us += tick_us;
+    *out_time = (struct timespec){us / 1000000, us % 1000000 * 1000};
     return 0;
+}
+
+/* The clock on the wall goes back an hour from look to look. */
+int __wrap_gettimeofday(struct timeval *out_time, void *zone)
+{
+    static long n_looks;
+    const int status = __real_gettimeofday(out_time, zone);
+    out_time->tv_sec -= 3600 * n_looks++;
+    return status;
 }
 
 /* ----------------------------------------------------------------------------- before and after */
@@ -213,7 +228,8 @@ static void write_counts(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *fault = getenv("KVP_FAULT");
+    const char *fault = getenv("KVP_FAULT"), *tick = getenv("KVP_TICK_US");
+    tick_us = tick == NULL ? tick_us : strtol(tick, NULL, 10);
     for (int i = 0; fault != NULL && i < KINDS; i++) {
         const size_t n = strlen(names[i]);
         if (strncmp(fault, names[i], n) == 0 && fault[n] == ':') {

@@ -17,9 +17,7 @@ static sched_world chunked_world(uint32_t usable, double watermark)
     kvp_config config = config_of(ENGINE_S, ENGINE_S, usable);
     const kvp_sched_config sched_config = sched_config_of(8, 16);
     config.watermark = watermark;
-    sched_world s = make_sched_world(&config, &sched_config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&config, &sched_config);
 }
 
 /* V8: ten long prompts, of which two fit; with a watermark and without. Whole prompts are admitted:
@@ -68,7 +66,7 @@ static void windowed_groups_of_a_small_pool_all_end(rig *r)
     kvp_config config = config_of(ENGINE_S, ENGINE_S, 22);
     const kvp_sched_config sched_config = sched_config_of(8, 16);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){2, 6};
+    config.groups[1] = (kvp_group){2, 6, 0};
     sched_world s = make_sched_world(&config, &sched_config);
     for (int32_t i = 0; i < 8; i++) {
         (void)submit(&s, 100 * i + 1, 20, 12);
@@ -106,9 +104,7 @@ static sched_world loading_world(uint32_t usable)
     const kvp_config config = config_of(ENGINE_S, ENGINE_S, usable);
     kvp_sched_config sched_config = sched_config_of(8, 64);
     sched_config.max_loading = 4;
-    sched_world s = make_sched_world(&config, &sched_config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&config, &sched_config);
 }
 
 /* V15: two requests wait for loads, and a third that ranks before them needs the whole pool. Those

@@ -85,7 +85,7 @@ static void short_hit_of_a_hybrid_model_says_why(rig *r)
 {
     kvp_config config = rig_config(24);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){0, 8};
+    config.groups[1] = (kvp_group){0, 8, 0};
     rig_begin(r, &config);
     rig_seq *s = rig_open_done(r, rig_tokens(0), 32);
     rig_close(r, s);

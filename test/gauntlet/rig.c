@@ -284,7 +284,7 @@ void rig_forward(rig *r, rig_seq *s, uint32_t from, uint32_t to)
         for (uint32_t p = from; p < to; p++) {
             if (slots[p - from] != KVP_NO_SLOT) {
                 const bool slips = r->planted == RIG_WRONG_SLOT && p > from;
-                shadow_write(r->memory, slots[p - from - slips],
+                shadow_write(r->memory, 0, slots[p - from - slips],
                              (shadow_slot){s->line.tags[p], s->serial, p, g});
             }
         }
@@ -342,7 +342,7 @@ void rig_grow(rig *r, rig_seq *s, const int32_t *tokens, const int32_t *parents,
     for (uint32_t g = 0; g < r->config.n_groups; g++) {
         EXPECT_OK(r, kvp_seq_slots(r->cache, s->handle, g, s->line.n, t.n, slots));
         for (uint32_t k = t.n - n_nodes; k < t.n && t.n <= 64; k++) {
-            shadow_write(r->memory, slots[k],
+            shadow_write(r->memory, 0, slots[k],
                          (shadow_slot){node_tag(r, s, t.tokens, t.parents, (int32_t)k), s->serial,
                                        s->line.n + k, g});
         }
@@ -369,7 +369,7 @@ static void run_moves(rig *r, const kvp_slot_move *moves, uint32_t n)
         kept[i] = from == NULL ? (shadow_slot){.tag = SHADOW_NOTHING} : *from;
     }
     for (uint32_t i = 0; i < n; i++) {
-        shadow_write(r->memory, moves[i].dst, kept[i]);
+        shadow_write(r->memory, 0, moves[i].dst, kept[i]);
     }
 }
 

@@ -10,7 +10,7 @@ static const int32_t four_parents[] = {-1, 0, 0, 1};
 static kvp_config window_config(uint32_t usable, uint32_t sinks, uint32_t recent)
 {
     kvp_config config = rig_config(usable);
-    config.groups[0] = (kvp_window){sinks, recent};
+    config.groups[0] = (kvp_group){sinks, recent, 0};
     return config;
 }
 
@@ -287,7 +287,7 @@ static void window_is_of_the_sequence_not_of_its_blocks(rig *r)
 {
     kvp_config config = rig_config(31);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){0, 8};
+    config.groups[1] = (kvp_group){0, 8, 0};
     rig_begin(r, &config);
     rig_seq *parent = rig_open_done(r, rig_tokens(0), 16);
     rig_seq *child = rig_fork(r, parent, KVP_END);

@@ -81,7 +81,7 @@ static void hits_are_not_evicted_by_their_own_open(rig *r)
 static void window_drops_only_what_is_settled(rig *r)
 {
     kvp_config config = rig_config(15);
-    config.groups[0] = (kvp_window){0, 8};
+    config.groups[0] = (kvp_group){0, 8, 0};
     for (uint32_t kept = 0; kept <= 12; kept++) {
         rig_begin(r, &config);
         rig_seq *s = rig_open_done(r, rig_tokens(0), 9);

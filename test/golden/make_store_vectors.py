@@ -56,6 +56,10 @@ FULL = {
     16: b"NSHD",
 }
 
+# Groups with blocks of several sizes: a field that others lack.
+SIZES = dict(FULL)
+SIZES[17] = u32(32) + u32(16)
+
 
 def fingerprint(fields):
     text = b"kvpagerF" + u32(1)
@@ -146,6 +150,7 @@ def make():
     of_state, _ = header(behind, place, pattern(300, 4))
     return {
         "fingerprint_plain": plain.hex(), "fingerprint_full": full.hex(),
+        "fingerprint_sizes": fingerprint(SIZES).hex(),
         "fingerprint_states": with_states.hex(), "header_state": of_state.hex(),
         "root": start.hex(), "root_nameless": root(full, b"", 0).hex(),
         "digests": b"".join(bare).hex(), "digests_keyed": b"".join(keyed).hex(),

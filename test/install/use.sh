@@ -102,9 +102,9 @@ cmake_programs rooms -DROOMS="core;sched;data;wire" || { cat "$work/cmake.log"; 
 # The shared libraries: their names, their symbols, their needs. `exports` compares what each exports with
 # its headers.
 exported=
-for name in libkvpager libkvpager_data libkvpager_store; do
+for name in libkvpager libkvpager_data libkvpager_store libkvpager_zmq; do
     library=$libdir/$name.so
-    [ -e "$library" ] || [ $name != libkvpager_store ] || continue
+    [ -e "$library" ] || [[ $name != libkvpager_store && $name != libkvpager_zmq ]] || continue
     soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
     [ "$soname" = "$name.so.$KVP_SOVERSION" ] || fail "SONAME of $name is '$soname'"
     [ -e "$libdir/$soname" ] || fail "$soname is not installed"

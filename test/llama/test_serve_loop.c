@@ -23,6 +23,10 @@ static atomic_uint refused;
 
 int __real_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
 int __wrap_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
+kvp_status __real_kvp_llama_finish(kvp_llama *engine, const int32_t *sampled, const uint8_t *ended,
+                                   kvp_step_end *out_end);
+kvp_status __wrap_kvp_llama_finish(kvp_llama *engine, const int32_t *sampled, const uint8_t *ended,
+                                   kvp_step_end *out_end);
 
 static void start(uint32_t max_tenants, const char *snapshot)
 {
@@ -43,22 +47,27 @@ static void stop(void)
     kvpi_loop_free(&loop);
 }
 
-static kvpi_job *make_job(uint32_t n)
+static kvpi_job *make_job_of(uint32_t n, int32_t first, uint32_t n_tokens)
 {
     kvpi_job *job = kvpi_job_new(n);
     assert_non_null(job);
-    job->tokens = calloc(PROMPT, sizeof *job->tokens);
+    job->tokens = calloc(n_tokens, sizeof *job->tokens);
     assert_non_null(job->tokens);
-    for (int32_t i = 0; i < PROMPT; i++)
-        job->tokens[i] = 'a' + i;
-    job->n_tokens = PROMPT;
+    for (uint32_t i = 0; i < n_tokens; i++)
+        job->tokens[i] = first + (int32_t)(i % PROMPT);
+    job->n_tokens = n_tokens;
     job->max_new_tokens = NEW_TOKENS;
     job->sampling.ignore_eos = 1;
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(kvpi_sampler_init(&job->samples[i].sampler, &job->sampling, loop.vocab, i,
-                                           job->tokens, PROMPT),
+                                           job->tokens, n_tokens),
                          0);
     return job;
+}
+
+static kvpi_job *make_job(uint32_t n)
+{
+    return make_job_of(n, 'a', PROMPT);
 }
 
 /* The client has the end of its answer: it sends the next request. */
@@ -129,6 +138,53 @@ TEST(nobody_waits_for_a_closed_job)
     kvpi_piece_free(piece);
     assert_null(kvpi_job_take(job, -1));
     kvpi_job_drop(job);
+}
+
+/* The client of the first job goes away behind the second step. */
+static kvpi_job *leaving;
+static uint32_t n_steps;
+
+kvp_status __wrap_kvp_llama_finish(kvp_llama *engine, const int32_t *sampled, const uint8_t *ended,
+                                   kvp_step_end *out_end)
+{
+    const kvp_status status = __real_kvp_llama_finish(engine, sampled, ended, out_end);
+    if (leaving != NULL && ++n_steps == 2)
+        atomic_store(&leaving->is_cancelled, 1);
+    return status;
+}
+
+/* What it had computed is not new when it comes again, with another one in between that takes its
+ * cells. */
+TEST(chunks_of_an_aborted_prompt_are_known)
+{
+    enum { LENGTH = 64, CHUNK = 16 };
+    char why_option[200];
+    kvp_why why;
+    kvpi_figures figures;
+    static char program[] = "x", name[] = "-m", cells[] = "-c", n[] = "512", batch[] = "-b",
+                chunk[] = "16", parallel[] = "-np", one[] = "1";
+    char *arguments[] = {program, name, weights, cells, n, batch, chunk, parallel, one, NULL};
+    assert_int_equal(kvpi_options_read(&options, 9, arguments, why_option), KVPI_OPTIONS_OK);
+    assert_int_equal(kvpi_loop_start(&loop, &options, &text_model, &why), 0);
+    kvpi_job *all[] = {make_job_of(1, 'a', LENGTH), make_job_of(1, 'A', 490),
+                       make_job_of(1, 'a', LENGTH)};
+    n_sent = CHAIN;
+    leaving = all[0];
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(kvpi_loop_submit(&loop, all[i]), 0);
+    for (uint32_t i = 1; i < 3; i++)
+        assert_int_equal(take_ends(all[i]), 1);
+    kvpi_loop_figures(&loop, &figures);
+    stop();
+    leaving = NULL;
+    const uint64_t *tokens = figures.reasons.tokens;
+    assert_int_equal(figures.aborted, 1);
+    assert_int_equal(tokens[KVP_REASON_HIT] + tokens[KVP_REASON_EVICTED], 2 * CHUNK);
+    assert_true(tokens[KVP_REASON_EVICTED] >= CHUNK);
+    assert_int_equal(tokens[KVP_REASON_LAST], 3);
+    assert_int_equal(tokens[KVP_REASON_NEW], 2 * LENGTH + 490 - 3 - 2 * CHUNK);
+    for (uint32_t i = 0; i < 3; i++)
+        kvpi_job_drop(all[i]);
 }
 
 /* -------------------------------------------------------------------------------- snapshots */

@@ -1,5 +1,6 @@
 /* See coverage.h. Situations are told from the oracle's counters before and after a call. */
 #include "coverage.h"
+#include "oracle_parts.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -110,8 +111,8 @@ static void look_at_group(const oracle *o, const kvp_call *call, coverage_before
         if (place == ORACLE_NONE)
             continue;
         before->uncomputed += seq->tokens > seq->computed;
-        before->inside += seq->computed % o->config.block_tokens != 0;
-        for (uint32_t k = 0; k < seq->n_row; k++) {
+        before->inside += seq->computed % oracle_size(o, 0) != 0;
+        for (uint32_t k = 0; k < seq->n_row[0]; k++) {
             uint32_t at = 0;
 
             while (at < before->distinct && seen[at] != seq->rows[0][k])
@@ -126,7 +127,7 @@ static void look_at_group(const oracle *o, const kvp_call *call, coverage_before
 static bool has_holes(const oracle *o, const oracle_seq *seq)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < seq->n_row; i++) {
+        for (uint32_t i = 0; i < seq->n_row[k]; i++) {
             if (!seq->rows[k][i])
                 return true;
         }
@@ -174,7 +175,7 @@ void coverage_look(const oracle *o, const kvp_call *call, coverage_before *befor
     look_at_members(o, call, before);
     if (place == ORACLE_NONE)
         return;
-    before->n_row = o->seqs[place].n_row;
+    before->n_row = o->seqs[place].n_row[0];
     before->public_units = oracle_public_units(o, &o->seqs[place]);
     before->fork = o->seqs[place].is_fork;
     before->tier = o->seqs[place].tier;
@@ -199,7 +200,7 @@ static bool has_windows(const oracle *o)
     bool has = false;
 
     for (uint32_t k = 0; k < o->config.n_groups; k++)
-        has |= is_windowed(o->config.groups[k]);
+        has |= is_windowed(oracle_window_of(o, k));
     return has;
 }
 
@@ -208,7 +209,7 @@ static void count_chunked_hit(coverage *c, const oracle *o, const kvp_call *call
                               const kvp_open_info *info)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        kvp_window window = o->config.groups[k];
+        kvp_window window = oracle_window_of(o, k);
 
         if (window.sink_tokens != KVP_CHUNKED || !info->hit_tokens)
             continue;
@@ -295,7 +296,7 @@ static void count_extend(coverage *c, const oracle *o, const kvp_call *call, con
     meet(c, COVER_copy_on_write_without_copy,
          call->op == KVP_CALL_EXTEND && place != ORACLE_NONE && !copied &&
              o->stats.taken_blocks - before->stats.taken_blocks >
-                 o->seqs[place].n_row - before->n_row);
+                 o->seqs[place].n_row[0] - before->n_row);
     for (uint32_t i = 0; i < out->n; i++) {
         c->members[-out->i32[i]]++;
         good += out->i32[i] == KVP_OK;
@@ -309,7 +310,7 @@ static void count_seq(coverage *c, const oracle *o, const kvp_call *call, const 
 {
     uint32_t place = oracle_find_seq(o, call->op == KVP_CALL_FORK ? out->handle : call->handle);
     const oracle_seq *seq = &o->seqs[place];
-    uint32_t S = o->config.block_tokens;
+    uint32_t S = oracle_size(o, 0);
     bool inside;
 
     meet(c, COVER_swapped_refused, out->status == KVP_E_STATE && before->tier == KVP_HOST);
@@ -327,7 +328,8 @@ static void count_seq(coverage *c, const oracle *o, const kvp_call *call, const 
     meet(c, COVER_truncate_into_sealed,
          inside && before->public_units > seq->tokens / o->unit &&
              oracle_public_units(o, seq) < before->public_units);
-    meet(c, COVER_truncate_into_shared, inside && o->blocks[seq->rows[0][seq->n_row - 1]].refs > 1);
+    meet(c, COVER_truncate_into_shared,
+         inside && o->blocks[seq->rows[0][seq->n_row[0] - 1]].refs > 1);
 }
 
 static void count_swap_out(coverage *c, const oracle *o, const kvp_swapped *swapped,

@@ -590,7 +590,7 @@ static void make_read(generator *g, kvp_call *call)
     if (call->op == KVP_CALL_ROW || call->op == KVP_CALL_SLOTS)
         call->group = generate_group(g);
     if (call->op == KVP_CALL_SEQ_BLOCK_TOKENS)
-        call->position = up_to(g, seq ? seq->n_row : 1);
+        call->position = up_to(g, seq ? seq->n_row[0] : 1);
     if (call->op != KVP_CALL_SEQ_TOKENS && call->op != KVP_CALL_SLOTS)
         return;
     if (seq && call->op == KVP_CALL_SEQ_TOKENS && chance(g, 70))

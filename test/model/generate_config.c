@@ -94,6 +94,29 @@ static void draw_events(uint64_t *state, kvp_config *config)
         config->max_events = 1 + config->max_events % 4;
 }
 
+static void put_window(kvp_group *group, kvp_window window)
+{
+    group->sink_tokens = window.sink_tokens;
+    group->recent_tokens = window.recent_tokens;
+}
+
+/* Blocks of sizes of their own for the groups: whole units, a few or many. The state is a copy:
+ * seeds that have found something stay. */
+static void draw_group_sizes(uint64_t own_state, kvp_config *config)
+{
+    uint64_t *state = &own_state;
+    uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
+
+    if (config->block_tokens > 64 || likely(state, 55))
+        return;
+    for (uint32_t k = 0; k < config->n_groups; k++) {
+        if (likely(state, 75))
+            config->groups[k].block_tokens = likely(state, 50)
+                                                 ? unit * (1 + draw(state, 6))
+                                                 : config->block_tokens << draw(state, 3);
+    }
+}
+
 /* Layer groups with their windows, and trees: also none. Pools grow with the groups, mostly. */
 static void draw_groups(uint64_t *state, kvp_config *config)
 {
@@ -106,8 +129,10 @@ static void draw_groups(uint64_t *state, kvp_config *config)
     config->n_groups = counts[draw(state, sizeof counts / sizeof *counts)];
     for (uint32_t k = 0; k < config->n_groups; k++) {
         if (likely(state, k ? 70 : 55))
-            config->groups[k] = generate_window(state, config);
+            put_window(&config->groups[k], generate_window(state, config));
     }
+    if (config->n_groups > 1)
+        draw_group_sizes(*state, config);
     if (config->host_blocks && likely(state, 25)) { /* hits with more on the host than fits */
         config->max_copies = 2 + draw(state, 4);
         config->full_hit = likely(state, 60) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
@@ -123,7 +148,7 @@ static void keep_once(kvp_config *config)
 {
     config->keep_evicted = KVP_EVICTED_KEEP_ONCE;
     config->unit_tokens = 0;
-    config->groups[0] = (kvp_window){0, 0};
+    config->groups[0] = (kvp_group){0, 0, 0};
     config->commit_policy = KVP_ADOPT;
     config->max_loads = config->lent_blocks = 0;
 }
@@ -201,6 +226,30 @@ static void draw_states(uint64_t *state, kvp_config *config)
         config->keep_evicted = 1;
 }
 
+/* What was drawn last may have another unit. */
+static void keep_whole_units(kvp_config *config)
+{
+    uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
+    bool plain = config->state_slots && config->n_blocks % 2; /* states meet much that is rare */
+
+    for (uint32_t k = 0; k < config->n_groups; k++) {
+        if (plain || config->groups[k].block_tokens % unit)
+            config->groups[k].block_tokens = 0;
+    }
+}
+
+/* Retained places. The state is a copy: seeds that have found something stay. */
+static void draw_retained(uint64_t own_state, kvp_config *config)
+{
+    uint64_t *state = &own_state;
+    uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
+
+    generate_random(state);
+    if (likely(state, 40))
+        return;
+    config->retain_tokens = likely(state, 40) ? KVP_RETAIN_PROMPTS : unit * (1 + draw(state, 9));
+}
+
 void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
 {
     static const double watermarks[] = {0.05, 0.1, 0.25, 0.5, 0.99};
@@ -243,7 +292,7 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     if (config->n_groups == 1 && likely(&state, 45)) {
         config->policy = KVP_POLICY_LEARNED;
         config->quotas = 0;
-        config->groups[0] = (kvp_window){0, 0};
+        config->groups[0] = (kvp_group){0, 0, 0};
         config->commit_policy = KVP_ADOPT;
         if (likely(&state, 75)) /* few blocks: it has learned something soon */
             config->n_blocks = 3 + draw(&state, 14);
@@ -256,6 +305,8 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     if (config->host_blocks && config->n_groups == 1 && likely(&state, 40))
         keep_once(config);
     draw_states(&state, config);
+    keep_whole_units(config);
+    draw_retained(state, config);
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;
         config->n_nodes += config->n_nodes ? 2 : 0;

@@ -101,7 +101,7 @@ void generate_window_call(generator *g, kvp_call *call)
     }
     if (kind < 40 && seq && call->group < g->o->config.n_groups) {
         /* A little wider or narrower than the one before, or the group's. */
-        call->window = kind < 20 ? g->o->config.groups[call->group] : seq->windows[call->group];
+        call->window = kind < 20 ? oracle_window_of(g->o, call->group) : seq->windows[call->group];
         call->window.recent_tokens += kind < 20 ? 0 : below(g, 3) + 1;
         if (call->window.sink_tokens != KVP_CHUNKED)
             call->window.sink_tokens += kind < 20 ? 0 : below(g, 2);
@@ -115,10 +115,9 @@ void generate_window_call(generator *g, kvp_call *call)
 /* Does another sequence have the block that the next token is to be written into? */
 static bool shares_last(const generator *g, const oracle_seq *seq)
 {
-    uint32_t entry = seq->computed / g->o->config.block_tokens;
+    uint32_t S = oracle_size(g->o, 0), entry = seq->computed / S;
 
-    return seq->computed % g->o->config.block_tokens && entry < seq->n_row &&
-           g->o->blocks[seq->rows[0][entry]].refs > 1;
+    return seq->computed % S && entry < seq->n_row[0] && g->o->blocks[seq->rows[0][entry]].refs > 1;
 }
 
 /* A sequence that can have a tree accepted, or one whose nodes would be copied; or any. */

@@ -110,15 +110,15 @@ static bool lacks_state(const oracle *o, uint32_t node)
 static uint32_t entry_without_state(generator *g, const kvp_call *call)
 {
     oracle_keys keys = {0};
-    uint32_t parent, found = 0;
+    uint32_t parent, found = 0, units = oracle_units(g->o, g->o->config.n_groups);
 
     if (oracle_prompt_status(g->o, call, &parent) != KVP_OK)
         return 0;
     for (uint32_t i = 0; i < call->n_tokens / g->o->unit && parent != ORACLE_NONE; i++) {
         oracle_unit_keys(g->o, call, i, &keys);
         parent = oracle_node_find(g->o, parent, call->tokens + (size_t)i * g->o->unit, &keys);
-        if (parent != ORACLE_NONE && (i + 1) % g->o->block_units == 0 && lacks_state(g->o, parent))
-            found = (i + 1) / g->o->block_units;
+        if (parent != ORACLE_NONE && (i + 1) % units == 0 && lacks_state(g->o, parent))
+            found = (i + 1) / units;
     }
     oracle_keys_free(&keys);
     return found;
@@ -127,7 +127,7 @@ static uint32_t entry_without_state(generator *g, const kvp_call *call)
 /* A prompt, and which of its entries. */
 static void make_load(generator *g, kvp_call *call)
 {
-    uint32_t most = call->n_tokens / g->o->config.block_tokens;
+    uint32_t most;
 
     if (g->lied) {
         call->hashes = NULL;
@@ -137,6 +137,7 @@ static void make_load(generator *g, kvp_call *call)
     call->tag = call->flags = 0;
     call->reserve_tokens = 0;
     call->group = generate_group(g);
+    most = call->n_tokens / oracle_size(g->o, call->group);
     call->range.end = chance(g, 60) ? most : up_to(g, most) + rarely(g);
     call->range.begin = chance(g, 60) ? 0 : up_to(g, call->range.end);
     if (chance(g, 60) && call->range.end > call->range.begin + 3)

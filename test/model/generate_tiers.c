@@ -88,7 +88,7 @@ uint32_t generate_instead(generator *g, uint32_t op)
 
 static bool shares_blocks(const oracle_seq *a, const oracle_seq *b)
 {
-    return a->tier == b->tier && a->n_row && b->n_row && a->rows[0][0] == b->rows[0][0];
+    return a->tier == b->tier && a->n_row[0] && b->n_row[0] && a->rows[0][0] == b->rows[0][0];
 }
 
 /* An open sequence of this tier, if a few tries find one. */

@@ -92,7 +92,8 @@ oracle *oracle_create(const kvp_config *resolved)
                resolved->n_uncached_tokens * sizeof *o->uncached_tokens);
     o->config.uncached_tokens = o->uncached_tokens;
     o->unit = resolved->unit_tokens;
-    o->block_units = resolved->block_tokens / resolved->unit_tokens;
+    for (uint32_t k = 0; k < resolved->n_groups; k++)
+        o->block_units = oracle_units(o, k) > o->block_units ? oracle_units(o, k) : o->block_units;
     o->watermark = (uint32_t)floor(resolved->watermark * (resolved->n_blocks - 1));
     o->node_limit = resolved->n_nodes;
     o->free_node = ORACLE_NONE;

@@ -99,12 +99,13 @@ typedef struct oracle_block {
     uint64_t touched_by; /* newest step that was out when one that may write left it; 0: none */
     uint64_t filled_by;  /* copy, in the plan or out, that its first slots come from; 0: none */
     bool kept;           /* its content came from an evicted block */
+    bool spare;          /* no retained place needs what is in it */
     bool loading;        /* a load fills it */
     uint32_t lends;      /* how often it is lent to be read */
     uint64_t used_by, written_by; /* the newest plan with a copy from or to it; to it; 0: none */
     uint64_t ns_handle;           /* whom it was taken for last */
-    uint32_t *unit_node;          /* [S/U] */
-    uint8_t *unit_kind;           /* [S/U] UNIT_... */
+    uint32_t *unit_node;          /* [block_units] */
+    uint8_t *unit_kind;           /* [block_units] UNIT_... */
 } oracle_block;
 
 typedef struct oracle_queue {
@@ -195,10 +196,11 @@ typedef struct oracle_seq {
     uint32_t root;
     uint32_t tokens, known, prompt, cached, computed, writable;
     uint32_t stop, stop_group, retention;
+    uint32_t parted;               /* tokens before the first unit that it made; ORACLE_NONE */
     uint64_t uncached_from;        /* lowest begin of its uncached ranges */
     uint64_t private_from;         /* first token whose KV a window of its own made another */
-    int32_t *rows[KVP_GROUPS_MAX]; /* [n_row] each */
-    uint32_t n_row, row_capacity[KVP_GROUPS_MAX];
+    int32_t *rows[KVP_GROUPS_MAX]; /* [n_row] of each group */
+    uint32_t n_row[KVP_GROUPS_MAX], row_capacity[KVP_GROUPS_MAX];
     kvp_window windows[KVP_GROUPS_MAX];
     uint32_t *chain; /* [n_chain] nodes of the full kept units */
     uint32_t n_chain, chain_capacity;
@@ -321,6 +323,19 @@ typedef struct oracle_seq {
     X(dropped_parked)    /* a step is out */                                                       \
     X(dropped_shared)    /* others hold the block */                                               \
     X(dropped_effect)    /* by a commit that a step made */                                        \
+    X(retained)          /* an entry whose block a retained place needs */                         \
+    X(retained_multiple) /* one that is a multiple */                                              \
+    X(retained_end)      /* a prompt's end, */                                                     \
+    X(retained_before)   /* or the unit before the last token */                                   \
+    X(retained_hit)      /* where a hit ended */                                                   \
+    X(retained_parted)   /* where a prompt left what was known */                                  \
+    X(retained_renewed)  /* one went to the tail with the rest of its path */                      \
+    X(retained_later)    /* one that was parked will, when it is queued */                         \
+    X(spare)             /* a block that none needs went to the head */                            \
+    X(spare_of_class)    /* of a retention class */                                                \
+    X(spare_parked)      /* and one that was parked first */                                       \
+    X(spare_hit)         /* one was held again */                                                  \
+    X(spare_unkept)      /* one was evicted, and not kept on the host */                           \
     X(fork_dropped)      /* entries that a fork does not take over */                              \
     X(fill_dropped)      /* a unit was filled whose entry is null */                               \
     X(lacking)           /* a sequence came to need what was dropped */                            \
@@ -417,9 +432,9 @@ typedef struct oracle_marks {
 #undef ORACLE_MARK_FIELD
 
 typedef struct oracle {
-    kvp_config config;        /* resolved */
-    int32_t *uncached_tokens; /* config's, our own copy */
-    uint32_t unit, block_units;
+    kvp_config config;          /* resolved */
+    int32_t *uncached_tokens;   /* config's, our own copy */
+    uint32_t unit, block_units; /* units of the largest block of any group */
     uint32_t watermark;
     uint32_t node_limit; /* roots included */
     uint64_t call_number;
@@ -556,20 +571,20 @@ typedef struct oracle_match {
     uint32_t root;
     uint32_t hit_units; /* nodes in oracle.prompt_nodes */
     uint32_t stop, stop_group;
-    uint32_t full;            /* row entries that are hit, */
-    uint32_t query;           /* the position that comes next */
-    uint32_t dropped;         /* blocks of them that windows do not keep */
-    uint32_t shared, on_host; /* blocks of them */
-    bool receives;            /* KVP_OPEN_RECEIVE: query is the last token's */
-    bool lost;                /* and so a hit has lost some of its blocks */
-    uint32_t absent;          /* blocks of the other entries that windows will not keep */
+    uint32_t full[KVP_GROUPS_MAX]; /* row entries that are hit, */
+    uint32_t query;                /* the position that comes next */
+    uint32_t dropped;              /* blocks of them that windows do not keep */
+    uint32_t shared, on_host;      /* blocks of them */
+    bool receives;                 /* KVP_OPEN_RECEIVE: query is the last token's */
+    bool lost;                     /* and so a hit has lost some of its blocks */
+    uint32_t absent;               /* blocks of the other entries that windows will not keep */
     uint32_t host_tokens;
     uint32_t cached, copied;
     uint32_t checkpoint;             /* the slot with the state after it */
     int32_t sources[KVP_GROUPS_MAX]; /* of a hit inside a block; 0: none */
     uint32_t copies;
-    uint32_t entries; /* of the row */
-    uint32_t total;   /* blocks of all rows */
+    uint32_t entries[KVP_GROUPS_MAX]; /* of the row */
+    uint32_t total;                   /* blocks of all rows */
     uint32_t taken, need;
     uint32_t watermark; /* that counts now */
     uint32_t limit;     /* usable minus watermark */

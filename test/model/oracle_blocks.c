@@ -63,10 +63,16 @@ bool oracle_is_lost(const oracle *o, uint32_t node)
 }
 
 /* Can anybody find the node's KV, once it is on the host? */
-static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
+static bool is_wanted(oracle *o, int32_t block, const oracle_node *node)
 {
+    uint32_t group = o->blocks[block].group;
+
     if (!o->pools[KVP_HOST].n || !o->config.keep_evicted)
         return false;
+    if (o->blocks[block].spare) {
+        o->marks.spare_unkept++;
+        return false;
+    }
     if (node->at[group][KVP_HOST].block) {
         o->marks.unwanted++;
         return false;
@@ -194,13 +200,13 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
-    bool wanted = on_device && is_wanted(o, &o->nodes[deepest], b->group);
+    bool wanted = on_device && is_wanted(o, block, &o->nodes[deepest]);
     bool spared = wanted && oracle_learned_spares(o, block);
     bool kept = wanted && !spared && can_keep(o, b->ns_handle);
 
     if (kept)
         oracle_copy_to_host(o, block, deepest);
-    else if (on_device && !wanted)
+    else if (on_device && !wanted && !b->spare)
         put_last(o, o->nodes[deepest].at[b->group][KVP_HOST].block, block);
     o->marks.unwanted_spared += spared;
     o->stats.kept_blocks += kept;
@@ -227,7 +233,7 @@ int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention
     o->blocks[block].retention = retention;
     o->blocks[block].ns_handle = ns_handle;
     o->blocks[block].touched_by = 0;
-    o->blocks[block].kept = false;
+    o->blocks[block].kept = o->blocks[block].spare = false;
     pool->held++;
     o->stats.taken_blocks += tier == KVP_DEVICE;
     return block;
@@ -268,6 +274,7 @@ void oracle_hold(oracle *o, int32_t block)
 {
     if (o->blocks[block].refs++)
         return;
+    o->marks.spare_hit += o->blocks[block].spare;
     pool_of(o, block)->held++;
     if (!o->blocks[block].parked_for) {
         oracle_queue_remove(o, block);
@@ -361,8 +368,8 @@ kvp_status oracle_reclaim(oracle *o, const kvp_call *call, kvp_outcome *out)
         if (!block)
             break;
         if (!has_plan(o) &&
-            is_wanted(o, &o->nodes[o->blocks[block].unit_node[oracle_block_depth(o, block) - 1]],
-                      o->blocks[block].group)) {
+            is_wanted(o, block,
+                      &o->nodes[o->blocks[block].unit_node[oracle_block_depth(o, block) - 1]])) {
             o->marks.reclaim_waits++;
             break;
         }
@@ -389,6 +396,7 @@ void oracle_release(oracle *o, int32_t block, kvp_released *released)
     if (--o->blocks[block].refs)
         return;
     pool_of(o, block)->held--;
+    o->blocks[block].spare = false;
     released->cached_blocks += sealed;
     released->freed_blocks += !sealed;
     if (!sealed) {
@@ -440,5 +448,9 @@ void oracle_unpark(oracle *o, uint64_t step)
         }
         leave_parked(o, i);
         oracle_queue_put(o, block, oracle_block_sealed(o, block));
+        if (o->blocks[block].spare && oracle_block_sealed(o, block)) {
+            oracle_move_ahead(o, block, 0);
+            o->marks.spare_parked++;
+        }
     }
 }

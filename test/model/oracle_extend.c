@@ -85,12 +85,12 @@ void oracle_batch_free(oracle_batch *batch)
 
 /* What one sequence of a batch is about to need. */
 typedef struct growth {
-    uint64_t target;      /* tokens, tree and reserve afterwards */
-    uint32_t first_block; /* the first block of the row that holds a slot to be made writable */
-    uint32_t end_block;   /* after the last such block that is in the row now */
-    uint32_t entries;     /* of the row afterwards */
-    uint64_t blocks;      /* of all rows afterwards */
-    uint32_t need;        /* blocks to take */
+    uint64_t target;                      /* tokens, tree and reserve afterwards */
+    uint32_t first_block[KVP_GROUPS_MAX]; /* of the row that holds a slot to be made writable */
+    uint32_t end_block[KVP_GROUPS_MAX];   /* after the last such one that is in the row now */
+    uint32_t entries[KVP_GROUPS_MAX];     /* of the row afterwards */
+    uint64_t blocks;                      /* of all rows afterwards */
+    uint32_t need;                        /* blocks to take */
     uint32_t copies;
     uint32_t slots; /* of state, to take */
 } growth;
@@ -116,24 +116,29 @@ static void measure_block(oracle *o, const oracle_seq *seq, int32_t block, bool 
 
 static growth measure(oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
 {
-    uint32_t S = o->config.block_tokens, n_groups = o->config.n_groups;
     growth g = {0};
-    uint32_t wanted;
+    uint32_t n;
+    oracle_entry *order;
 
     g.target = (uint64_t)seq->tokens + seq->n_tree + n_tokens + reserve;
-    wanted = oracle_ceil(g.target, S);
-    g.first_block = seq->computed / S;
-    g.end_block = wanted < seq->n_row ? wanted : seq->n_row;
-    if (g.target <= seq->computed)
-        g.end_block = g.first_block;
-    g.entries = wanted > seq->n_row ? wanted : seq->n_row;
-    g.need = (g.entries - seq->n_row) * n_groups;
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t wanted = oracle_ceil(g.target, oracle_size(o, k));
+
+        g.first_block[k] = seq->computed / oracle_size(o, k);
+        g.end_block[k] = g.target > seq->computed ? oracle_lower(wanted, seq->n_row[k]) : 0;
+        g.entries[k] = wanted > seq->n_row[k] ? wanted : seq->n_row[k];
+        g.need += g.entries[k] - seq->n_row[k];
+    }
     g.blocks = (uint64_t)oracle_n_blocks(o, seq) + g.need;
     g.slots = oracle_slots_needed(o, seq, g.target);
-    for (uint32_t i = g.first_block; i < g.end_block; i++) {
-        for (uint32_t k = 0; k < n_groups; k++)
-            measure_block(o, seq, seq->rows[k][i], seq->computed > i * S, &g);
+    order = oracle_order(o, g.end_block, &n);
+    for (uint32_t at = 0; at < n; at++) {
+        uint32_t k = order[at].group, i = order[at].i;
+
+        if (i >= g.first_block[k])
+            measure_block(o, seq, seq->rows[k][i], seq->computed > i * oracle_size(o, k), &g);
     }
+    free(order);
     return g;
 }
 
@@ -190,7 +195,7 @@ static kvp_status extend_status(oracle *o, const kvp_call *call, const oracle_me
 /* Copy-on-write of block i of a group's row. */
 static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i)
 {
-    uint32_t S = o->config.block_tokens, used = seq->tokens + seq->n_tree - i * S;
+    uint32_t S = oracle_size(o, group), used = seq->tokens + seq->n_tree - i * S;
     int32_t old = seq->rows[group][i];
     int32_t new = oracle_take(o, KVP_DEVICE, group, seq->retention, seq->ns_handle);
 
@@ -199,8 +204,8 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i
     if (seq->computed > i * S) {
         o->marks.tree_copied += seq->n_tree && seq->tokens < (i + 1) * S;
         oracle_plan_add(o, old, new, used < S ? used : S);
-        for (uint32_t k = 0; k < o->block_units; k++) {
-            uint32_t unit = i * o->block_units + k;
+        for (uint32_t k = 0; k < oracle_units(o, group); k++) {
+            uint32_t unit = i * oracle_units(o, group) + k;
 
             if ((unit + 1) * o->unit <= seq->computed && unit < oracle_public_units(o, seq) &&
                 o->blocks[old].unit_kind[k] != UNIT_EMPTY &&
@@ -214,7 +219,7 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i
 /* A block of our own: what is about to be written over is not sealed any more. */
 static void take_over(oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i)
 {
-    uint32_t begin = i * o->config.block_tokens;
+    uint32_t begin = i * oracle_size(o, group);
     uint32_t first = seq->computed > begin ? (seq->computed - begin) / o->unit : 0;
 
     for (uint32_t k = first; k < o->block_units; k++) {
@@ -237,10 +242,41 @@ static void make_writable(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i
         take_over(o, seq, group, i);
 }
 
-void oracle_rows_grow(oracle_seq *seq, uint32_t n_groups, uint32_t n)
+/* Room for so many entries in the row of each group. */
+void oracle_rows_grow(const oracle *o, oracle_seq *seq, const uint32_t *n)
 {
-    for (uint32_t k = 0; k < n_groups; k++)
-        seq->rows[k] = oracle_grow(seq->rows[k], &seq->row_capacity[k], n, sizeof *seq->rows[k]);
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        seq->rows[k] = oracle_grow(seq->rows[k], &seq->row_capacity[k], n[k], sizeof *seq->rows[k]);
+}
+
+/* Make the slots of the entries that are there writable. */
+static void write_entries(oracle *o, oracle_seq *seq, const growth *g)
+{
+    uint32_t n;
+    oracle_entry *order = oracle_order(o, g->end_block, &n);
+
+    for (uint32_t at = 0; at < n; at++) {
+        if (order[at].i >= g->first_block[order[at].group])
+            make_writable(o, seq, order[at].group, order[at].i);
+    }
+    free(order);
+}
+
+/* Take blocks for the others. */
+static void take_entries(oracle *o, oracle_seq *seq, const growth *g)
+{
+    uint32_t n;
+    oracle_entry *order = oracle_order(o, g->entries, &n);
+
+    oracle_rows_grow(o, seq, g->entries);
+    for (uint32_t at = 0; at < n; at++) {
+        uint32_t k = order[at].group;
+
+        if (order[at].i == seq->n_row[k])
+            seq->rows[k][seq->n_row[k]++] =
+                oracle_take(o, KVP_DEVICE, k, seq->retention, seq->ns_handle);
+    }
+    free(order);
 }
 
 /* Make the slots of what is not computed, of n_tokens more and of the reserve writable. The caller
@@ -248,19 +284,10 @@ void oracle_rows_grow(oracle_seq *seq, uint32_t n_groups, uint32_t n)
 void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
 {
     growth g = measure(o, seq, n_tokens, reserve);
-    uint32_t n_groups = o->config.n_groups;
 
     forget_counts(o);
-    for (uint32_t i = g.first_block; i < g.end_block; i++) {
-        for (uint32_t k = 0; k < n_groups; k++)
-            make_writable(o, seq, k, i);
-    }
-    oracle_rows_grow(seq, n_groups, g.entries);
-    for (; seq->n_row < g.entries; seq->n_row++) {
-        for (uint32_t k = 0; k < n_groups; k++)
-            seq->rows[k][seq->n_row] =
-                oracle_take(o, KVP_DEVICE, k, seq->retention, seq->ns_handle);
-    }
+    write_entries(o, seq, &g);
+    take_entries(o, seq, &g);
     oracle_state_grow(o, seq, g.target);
     if (seq->writable < g.target)
         seq->writable = (uint32_t)g.target;

@@ -87,7 +87,7 @@ static uint32_t count_sealed(const oracle *o, const oracle_seq *seq)
 {
     uint32_t n = 0, last = o->block_units - 1;
 
-    while (n < seq->n_row && (n + 1) * o->block_units <= seq->n_chain) {
+    while (n < seq->n_row[0] && (n + 1) * o->block_units <= seq->n_chain) {
         int32_t block = seq->rows[0][n];
 
         if (!block || o->blocks[block].unit_kind[last] != UNIT_SEALED ||
@@ -108,7 +108,7 @@ static uint32_t count_held(const oracle *o, const oracle_seq *seq)
             hits += o->seqs[i].hit_blocks;
     }
     held = held > hits ? held - hits : 0;
-    return (uint32_t)(held > seq->n_row ? held : seq->n_row);
+    return (uint32_t)(held > seq->n_row[0] ? held : seq->n_row[0]);
 }
 
 static uint32_t fallback_of(const plain_policy *p)

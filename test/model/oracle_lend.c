@@ -165,7 +165,7 @@ static kvp_status origin(const oracle *o, const kvp_call *call, kvp_block_origin
     out->root = o->nodes[o->nodes[node].root].hash;
     out->hash = o->nodes[node].hash;
     out->n_tokens = (o->nodes[node].depth + 1) * o->unit;
-    out->first = o->nodes[node].depth / o->block_units * o->config.block_tokens;
+    out->first = o->nodes[node].depth / oracle_units(o, out->group) * oracle_size(o, out->group);
     for (up = node; !o->nodes[up].is_root; up = o->nodes[up].parent) {
         for (uint32_t i = 0; i < o->nodes[up].keys.n; i++)
             out->n_keys += o->nodes[up].keys.items[i].offset >= 0;
@@ -353,10 +353,11 @@ static kvp_status entries_status(const oracle *o, const kvp_call *call)
     bool is_state = is_of_state(o, call->group);
 
     if ((call->group >= o->config.n_groups && !is_state) || call->range.begin >= call->range.end ||
-        call->range.end > call->n_tokens / o->config.block_tokens ||
+        call->range.end > call->n_tokens / oracle_size(o, call->group) ||
         (is_state && call->range.begin + 1 < call->range.end))
         return KVP_E_ARG;
-    if (!o->config.max_loads || call->range.end * o->block_units > public_units(o, call))
+    if (!o->config.max_loads ||
+        call->range.end * oracle_units(o, call->group) > public_units(o, call))
         return KVP_E_STATE;
     return KVP_OK;
 }
@@ -394,9 +395,9 @@ static void make_nodes(oracle *o, const kvp_call *call, const wish *w)
     free(keys.items);
 }
 
-static uint32_t last_node(const oracle *o, uint32_t entry)
+static uint32_t last_node(const oracle *o, const kvp_call *call, uint32_t entry)
 {
-    return o->prompt_nodes[(entry + 1) * o->block_units - 1];
+    return o->prompt_nodes[(entry + 1) * oracle_units(o, call->group) - 1];
 }
 
 static int32_t there(const oracle *o, uint32_t node, uint32_t group, uint32_t tier)
@@ -413,7 +414,7 @@ static void count_entries(const oracle *o, const kvp_call *call, wish *w, kvp_lo
 {
     w->n_new = w->n_touched = load->n_found = load->n_elsewhere = 0;
     for (uint32_t i = 0; i < call->range.end; i++) {
-        uint32_t node = last_node(o, i);
+        uint32_t node = last_node(o, call, i);
         int32_t host = there(o, node, call->group, KVP_HOST);
 
         w->n_touched += host && oracle_block_state(o, host) == KVP_BLOCK_CACHED;
@@ -504,7 +505,7 @@ static void take_entry(oracle *o, const kvp_call *call, oracle_load *load, uint3
     int32_t block = oracle_take(o, KVP_HOST, call->group, call->retention, call->handle);
 
     load->blocks[load->n] = block;
-    load->nodes[load->n++] = last_node(o, entry);
+    load->nodes[load->n++] = last_node(o, call, entry);
     o->blocks[block].loading = true;
     if (o->blocks[block].used_by > load->after)
         load->after = o->blocks[block].used_by;
@@ -547,13 +548,13 @@ static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load 
     load->nodes = oracle_allocate(w->n_new, sizeof *load->nodes);
     o->nodes[load->last].users++;
     for (uint32_t i = 0; i < call->range.end; i++) {
-        int32_t host = there(o, last_node(o, i), call->group, KVP_HOST);
+        int32_t host = there(o, last_node(o, call, i), call->group, KVP_HOST);
 
         if (host)
             oracle_hold(o, host);
     }
     for (uint32_t i = call->range.begin; i < call->range.end; i++) {
-        uint32_t node = last_node(o, i);
+        uint32_t node = last_node(o, call, i);
 
         if (is_of_state(o, call->group))
             take_state(o, call, load);
@@ -561,7 +562,7 @@ static void begin_load(oracle *o, const kvp_call *call, const wish *w, kvp_load 
             take_entry(o, call, load, i);
     }
     for (uint32_t i = call->range.end; i-- > 0;) {
-        int32_t host = there(o, last_node(o, i), call->group, KVP_HOST);
+        int32_t host = there(o, last_node(o, call, i), call->group, KVP_HOST);
 
         if (host)
             oracle_release(o, host, NULL);
@@ -600,7 +601,7 @@ static kvp_status load_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
         status = entries_status(o, call);
     if (status != KVP_OK)
         return oracle_fail(o, status, 0, 0);
-    w.n_units = call->range.end * o->block_units;
+    w.n_units = call->range.end * oracle_units(o, call->group);
     find_nodes(o, call, &w);
     count_entries(o, call, &w, &load);
     if (w.n_new)
@@ -624,7 +625,8 @@ static kvp_status load_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
 /* The units of the entry that ends with `node` are in the block. */
 static void settle(oracle *o, uint32_t node, int32_t block)
 {
-    for (uint32_t i = 0; i < o->block_units; i++, node = o->nodes[node].parent) {
+    for (uint32_t i = 0; i < oracle_units(o, o->blocks[block].group);
+         i++, node = o->nodes[node].parent) {
         if (!o->nodes[node].is_private)
             oracle_node_found(o, node, block);
     }

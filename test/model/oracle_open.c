@@ -176,10 +176,10 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
     return i;
 }
 
-/* The node of the last unit in a row entry, which has all of it. */
-static const oracle_node *entry_node(const oracle *o, uint32_t entry)
+/* The node of the last unit in an entry of a group's row, which has all of it. */
+static const oracle_node *entry_node(const oracle *o, uint32_t group, uint32_t entry)
 {
-    return &o->nodes[o->prompt_nodes[(entry + 1) * o->block_units - 1]];
+    return &o->nodes[o->prompt_nodes[(entry + 1) * oracle_units(o, group) - 1]];
 }
 
 /* The position of the query that comes next after a hit of so many tokens of a prompt. */
@@ -191,19 +191,20 @@ static uint32_t next_query(const kvp_call *call, uint32_t hit_tokens)
 /* Does a new sequence keep entry i of a hit in this group? */
 static bool is_hit(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
 {
-    return i < m->full && oracle_keeps(o, o->config.groups[group], i, m->query);
+    return i < m->full[group] && oracle_keeps(o, group, oracle_window_of(o, group), i, m->query);
 }
 
 /* Is entry i null from the start, in this group? */
 static bool is_absent(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
 {
-    return (i < m->full || m->receives) && !oracle_keeps(o, o->config.groups[group], i, m->query);
+    return (i < m->full[group] || m->receives) &&
+           !oracle_keeps(o, group, oracle_window_of(o, group), i, m->query);
 }
 
 /* One block of the row that is hit. */
 static void count_entry(const oracle *o, oracle_match *m, uint32_t group, uint32_t i)
 {
-    int32_t block = entry_node(o, i)->at[group][KVP_DEVICE].block;
+    int32_t block = entry_node(o, group, i)->at[group][KVP_DEVICE].block;
 
     m->dropped += !is_hit(o, m, group, i);
     if (!is_hit(o, m, group, i))
@@ -221,26 +222,39 @@ static int32_t inside_source(const oracle *o, const oracle_match *m, uint32_t gr
     return at[KVP_DEVICE].block ? at[KVP_DEVICE].block : at[KVP_HOST].block;
 }
 
+/* Does any group copy the unit from the host? */
+static bool comes_from_host(const oracle *o, const oracle_match *m, uint32_t unit)
+{
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t i = unit / oracle_units(o, k);
+
+        if (i < m->full[k] ? is_hit(o, m, k, i) && !entry_node(o, k, i)->at[k][KVP_DEVICE].block
+                           : m->sources[k] && oracle_tier(o, m->sources[k]) == KVP_HOST)
+            return true;
+    }
+    return false;
+}
+
 static void count_entries(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t hit_tokens = m->hit_units * o->unit;
 
-    m->full = hit_tokens / o->config.block_tokens;
-    m->copied = hit_tokens % o->config.block_tokens;
     m->query = next_query(call, m->receives ? call->n_tokens : hit_tokens);
-    m->shared = m->on_host = m->cached = m->dropped = m->host_tokens = 0;
-    for (uint32_t i = 0; i < m->full; i++) {
-        uint32_t before = m->on_host;
+    m->shared = m->on_host = m->cached = m->dropped = m->host_tokens = m->copied = 0;
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t copied = hit_tokens % oracle_size(o, k);
 
-        for (uint32_t k = 0; k < o->config.n_groups; k++)
+        m->full[k] = hit_tokens / oracle_size(o, k);
+        m->copied = copied > m->copied ? copied : m->copied;
+        for (uint32_t i = 0; i < m->full[k]; i++)
             count_entry(o, m, k, i);
-        m->host_tokens += m->on_host > before ? o->config.block_tokens : 0;
+        m->sources[k] = copied && !is_absent(o, m, k, m->full[k]) ? inside_source(o, m, k) : 0;
     }
     m->copies = m->on_host;
-    for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        m->sources[k] = m->copied && !is_absent(o, m, k, m->full) ? inside_source(o, m, k) : 0;
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
         m->copies += m->sources[k] != 0;
-    }
+    for (uint32_t unit = 0; unit < m->hit_units; unit++)
+        m->host_tokens += comes_from_host(o, m, unit) ? o->unit : 0;
 }
 
 /* How many sources of a hit inside a block leave the device's queue for the length of the call? */
@@ -259,12 +273,15 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
     uint32_t watermark = o->pools[KVP_DEVICE].held ? o->watermark : 0;
 
     count_entries(o, call, m);
-    m->entries =
-        oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
-    m->absent = 0;
-    for (uint32_t at = m->full * o->config.n_groups; at < m->entries * o->config.n_groups; at++)
-        m->absent += is_absent(o, m, at % o->config.n_groups, at / o->config.n_groups);
-    m->total = m->entries * o->config.n_groups - m->dropped - m->absent;
+    m->absent = m->total = 0;
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        m->entries[k] =
+            oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, oracle_size(o, k));
+        for (uint32_t i = m->full[k]; i < m->entries[k]; i++)
+            m->absent += is_absent(o, m, k, i);
+        m->total += m->entries[k];
+    }
+    m->total -= m->dropped + m->absent;
     m->taken = m->total - m->shared;
     m->need = m->taken + m->cached + count_leaving(o, m);
     m->limit = oracle_usable(o, KVP_DEVICE) - watermark;
@@ -290,7 +307,7 @@ static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
     if (m->on_host <= o->config.max_copies - 1)
         return;
     for (;; entry++) {
-        on_host += entry_node(o, entry)->at[0][KVP_DEVICE].block == 0;
+        on_host += entry_node(o, 0, entry)->at[0][KVP_DEVICE].block == 0;
         if (on_host > o->config.max_copies - 1)
             break;
     }
@@ -301,23 +318,34 @@ static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
         m->hit_units = cut_to_checkpoint(o, m->hit_units, true);
 }
 
-/* The first group that lacks the KV of something that it keeps after so many units; n_groups is the
- * one of state, n_groups + 1: none does. */
+/* Does the group lack the KV of something that it keeps after so many units? */
+static bool lacks_kv(const oracle *o, const kvp_call *call, uint32_t k, uint32_t n_units)
+{
+    uint32_t query = next_query(call, n_units * o->unit);
+
+    for (uint32_t unit = 0; unit < n_units; unit++) {
+        if (oracle_keeps(o, k, oracle_window_of(o, k), unit / oracle_units(o, k), query) &&
+            !has_kv(o, call, o->prompt_nodes[unit], k))
+            return true;
+    }
+    return false;
+}
+
+/* The first group that lacks something after so many units, of those without a window, then of the
+ * others; n_groups is the one of state, n_groups + 1: none does. */
 static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_units)
 {
-    uint32_t query = next_query(call, n_units * o->unit), k;
-
-    for (k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t unit = 0; unit < n_units; unit++) {
-            if (oracle_keeps(o, o->config.groups[k], unit / o->block_units, query) &&
-                !has_kv(o, call, o->prompt_nodes[unit], k))
+    for (uint32_t windowed = 0; windowed < 2; windowed++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+            if ((o->config.groups[k].recent_tokens > 0) == windowed &&
+                lacks_kv(o, call, k, n_units))
                 return k;
         }
     }
-    return k + (oracle_has_states(o) && n_units &&
-                        !oracle_checkpoint_there(o, o->prompt_nodes[n_units - 1])
-                    ? 0
-                    : 1);
+    return o->config.n_groups + (oracle_has_states(o) && n_units &&
+                                         !oracle_checkpoint_there(o, o->prompt_nodes[n_units - 1])
+                                     ? 0
+                                     : 1);
 }
 
 /* Does the prefix need more copies than the plan can ever hold, or than it may hold of the host? */
@@ -344,16 +372,29 @@ static void mark_choice(oracle *o, const kvp_call *call, const oracle_match *m, 
     }
 }
 
+/* The last end of a block, of any group, before the last of n tokens. */
+static uint32_t last_boundary(const oracle *o, uint32_t n)
+{
+    uint32_t last = 0;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t end = (n - 1) / oracle_size(o, k) * oracle_size(o, k);
+
+        last = end > last ? end : last;
+    }
+    return last;
+}
+
 /* Of the path that was walked, the longest prefix of so many units, or of a multiple of them, for
  * which every group has what it keeps. A full hit ends at a block boundary, or before. */
 static void choose_prefix(oracle *o, const kvp_call *call, uint32_t step, oracle_match *m)
 {
-    uint32_t n = call->n_tokens, S = o->config.block_tokens, path = m->hit_units, best;
+    uint32_t n = call->n_tokens, path = m->hit_units, best;
     bool full_hit = false, passed = false;
 
     for (best = path / step * step;; best -= step) {
         m->hit_units = best;
-        if ((full_hit && best * o->unit > (n - 1) / S * S) ||
+        if ((full_hit && best * o->unit > last_boundary(o, n)) ||
             lacking_group(o, call, best) <= o->config.n_groups)
             continue;
         count_entries(o, call, m);
@@ -397,13 +438,27 @@ static void choose_and_count(oracle *o, const kvp_call *call, uint32_t step, ora
     m->lost = m->dropped > dropped;
 }
 
+/* The fewest units that end a block of every group. */
+static uint32_t whole_blocks(const oracle *o)
+{
+    uint32_t n = 1, k = 0;
+
+    while (k < o->config.n_groups) {
+        bool ends = n % oracle_units(o, k) == 0;
+
+        n += ends ? 0 : 1;
+        k = ends ? k + 1 : 0;
+    }
+    return n;
+}
+
 /* Several groups, or a window. If sources of a hit inside a block do not fit beside what is taken,
  * only whole blocks are hit. */
 static void match_groups(oracle *o, const kvp_call *call, bool with_room, oracle_match *m)
 {
     choose_and_count(o, call, 1, m);
     if (with_room && count_leaving(o, m) && !m->fits) {
-        choose_and_count(o, call, o->block_units, m);
+        choose_and_count(o, call, whole_blocks(o), m);
         m->stop = KVP_STOP_NO_ROOM;
         m->stop_group = 0;
         o->marks.inside_room++;
@@ -413,7 +468,7 @@ static void match_groups(oracle *o, const kvp_call *call, bool with_room, oracle
 
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
 {
-    uint32_t n = call->n_tokens, S = o->config.block_tokens;
+    uint32_t n = call->n_tokens, S = oracle_size(o, 0);
 
     memset(m, 0, sizeof *m);
     m->root = root;
@@ -439,7 +494,7 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     cut_to_plan(o, call, m);
     count_blocks(o, call, m);
     if (with_room && count_leaving(o, m) && !m->fits) {
-        m->hit_units = m->full * o->block_units;
+        m->hit_units = m->full[0] * o->block_units;
         m->stop = KVP_STOP_NO_ROOM;
         m->stop_group = 0;
         if (oracle_has_states(o)) {
@@ -460,12 +515,6 @@ static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, k
     info->stop = m->stop;
     info->stop_group = m->stop_group;
     info->host_tokens = m->host_tokens;
-    for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        if (m->sources[k] && oracle_tier(o, m->sources[k]) == KVP_HOST) {
-            info->host_tokens += m->copied;
-            break;
-        }
-    }
     info->host_blocks = m->on_host;
     info->shared_blocks = m->shared;
     info->cached_blocks = m->cached;
@@ -495,7 +544,7 @@ static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *adm
     admission->available = oracle_available(o, KVP_DEVICE);
     admission->missing_blocks = 0;
     admission->verdict = KVP_ADMIT_OK;
-    if (m->fits && oracle_slots_missing(o, m->entries, m->checkpoint))
+    if (m->fits && oracle_slots_missing(o, m->entries[0] > 0, m->checkpoint))
         admission->verdict = KVP_ADMIT_LATER;
     if (m->fits)
         return admission->verdict;
@@ -540,8 +589,10 @@ uint32_t oracle_place_take(oracle *o)
     seq->tail = kept.tail ? kept.tail : oracle_allocate(o->unit, sizeof *seq->tail);
     seq->tail_keys = kept.tail_keys;
     seq->tail_keys.n = 0;
-    memcpy(seq->windows, o->config.groups, sizeof seq->windows);
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        seq->windows[k] = oracle_window_of(o, k);
     seq->uncached_from = seq->private_from = UINT64_MAX;
+    seq->parted = ORACLE_NONE;
     seq->open = true;
     o->open_seqs++;
     return place;
@@ -563,7 +614,7 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
         o->stats.refused++;
         if (m->fits)
             return oracle_fail_blocks(o, KVP_E_NO_BLOCKS, 0, KVP_STATE_SLOTS,
-                                      oracle_slots_missing(o, m->entries, m->checkpoint));
+                                      oracle_slots_missing(o, m->entries[0] > 0, m->checkpoint));
         return oracle_fail(o, verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS, 0,
                            admission.missing_blocks);
     }
@@ -575,19 +626,20 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
 /* The block that row entry i is copied from; 0: it is not copied. */
 static int32_t source_of(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
 {
-    if (i < m->full) {
-        const oracle_spot *at = entry_node(o, i)->at[group];
+    if (i < m->full[group]) {
+        const oracle_spot *at = entry_node(o, group, i)->at[group];
 
         return at[KVP_DEVICE].block || !is_hit(o, m, group, i) ? 0 : at[KVP_HOST].block;
     }
-    return i == m->full ? m->sources[group] : 0;
+    return i == m->full[group] ? m->sources[group] : 0;
 }
 
 /* The units of entry i that were hit are in a block of our own. */
 static void copy_units(oracle *o, const oracle_seq *seq, const oracle_match *m, uint32_t i,
                        int32_t block)
 {
-    uint32_t first = i * o->block_units, end = first + o->block_units;
+    uint32_t units = oracle_units(o, o->blocks[block].group);
+    uint32_t first = i * units, end = first + units;
 
     for (uint32_t unit = first; unit < oracle_lower(end, m->hit_units); unit++)
         oracle_node_copied(o, seq->chain[unit], block);
@@ -601,7 +653,7 @@ static int32_t hold_hit(oracle *o, oracle_seq *seq, const oracle_match *m, uint3
 
     seq->rows[group][i] = 0;
     if (is_hit(o, m, group, i) && !source)
-        seq->rows[group][i] = entry_node(o, i)->at[group][KVP_DEVICE].block;
+        seq->rows[group][i] = entry_node(o, group, i)->at[group][KVP_DEVICE].block;
     if (source || seq->rows[group][i])
         oracle_hold(o, source ? source : seq->rows[group][i]);
     return source;
@@ -618,33 +670,48 @@ static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_
     if (!source)
         return;
     o->marks.kept_hits += o->blocks[source].kept;
-    oracle_plan_add(o, source, block, i < m->full ? o->config.block_tokens : m->copied);
+    oracle_plan_add(
+        o, source, block,
+        oracle_lower(oracle_size(o, group), m->hit_units * o->unit - i * oracle_size(o, group)));
     copy_units(o, seq, m, i, block);
 }
 
-/* Hold the hits, in row order, then take the rest, in row order; then let go of what was only
- * copied from, the last first. */
+/* Let go of what was only copied from: what the hit ends inside of, of the last group first; then
+ * whole blocks, the last first. */
+static void release_sources(oracle *o, const oracle_match *m, const oracle_entry *order, uint32_t n,
+                            const int32_t *sources)
+{
+    for (uint32_t k = o->config.n_groups; k-- > 0;) {
+        if (m->sources[k])
+            oracle_release(o, m->sources[k], NULL);
+    }
+    for (uint32_t at = n; at-- > 0;) {
+        if (sources[at] && order[at].i < m->full[order[at].group])
+            oracle_release(o, sources[at], NULL);
+    }
+}
+
+/* Hold the hits, in row order, then take the rest, in row order. */
 static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
 {
-    uint32_t n_groups = o->config.n_groups, n = m->entries * n_groups;
+    uint32_t n;
+    oracle_entry *order = oracle_order(o, m->entries, &n);
     int32_t *sources = oracle_allocate(n, sizeof *sources);
 
-    oracle_rows_grow(seq, n_groups, m->entries);
-    for (uint32_t i = 0; i < n; i++)
-        sources[i] = hold_hit(o, seq, m, i % n_groups, i / n_groups);
-    while (seq->hit_blocks < m->full && seq->rows[0][seq->hit_blocks])
+    oracle_rows_grow(o, seq, m->entries);
+    for (uint32_t at = 0; at < n; at++)
+        sources[at] = hold_hit(o, seq, m, order[at].group, order[at].i);
+    while (seq->hit_blocks < m->full[0] && seq->rows[0][seq->hit_blocks])
         seq->hit_blocks++;
     o->to_come = m->copies;
-    for (uint32_t i = 0; i < n; i++)
-        take_rest(o, seq, m, i % n_groups, i / n_groups, sources[i]);
-    seq->n_row = m->entries;
+    for (uint32_t at = 0; at < n; at++)
+        take_rest(o, seq, m, order[at].group, order[at].i, sources[at]);
+    memcpy(seq->n_row, m->entries, sizeof seq->n_row);
     o->marks.match_hole += m->dropped > 0;
     o->marks.open_absent += m->absent > 0;
     o->marks.open_absent_hit += m->lost;
-    for (uint32_t i = n; i-- > 0;) {
-        if (sources[i])
-            oracle_release(o, sources[i], NULL);
-    }
+    release_sources(o, m, order, n, sources);
+    free(order);
     free(sources);
 }
 
@@ -672,16 +739,23 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
 
     if (status != KVP_OK)
         return status;
+    /* Known units that are not hit keep their nodes, whatever blocks are taken for them. */
+    const bool nodes_suffice =
+        o->nodes_used + call->n_tokens / o->unit <= o->node_limit + m.hit_units;
+    const int32_t *rest = call->tokens ? call->tokens + hit : NULL;
     oracle_begin_change(o);
     tell(o, call, &m, &out->u.open);
     o->new_place = oracle_place_take(o);
     seq = &o->seqs[o->new_place];
     start_seq(o, seq, call, &m);
     oracle_state_open(o, seq, call, m.hit_units, m.checkpoint);
-    fill_row(o, seq, &m);
     seq->tokens = call->n_tokens;
     seq->known = hit;
-    oracle_values_add(o, seq, call, call->tokens ? call->tokens + hit : NULL, call->n_tokens - hit);
+    if (nodes_suffice)
+        oracle_values_add(o, seq, call, rest, call->n_tokens - hit);
+    fill_row(o, seq, &m);
+    if (!nodes_suffice)
+        oracle_values_add(o, seq, call, rest, call->n_tokens - hit);
     seq->prompt = call->n_tokens;
     seq->cached = out->u.open.cached_tokens;
     seq->computed = hit;

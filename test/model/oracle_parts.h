@@ -13,6 +13,32 @@ kvp_status oracle_fail_blocks(oracle *o, kvp_status status, uint32_t index, uint
                               uint64_t missing);
 void oracle_begin_change(oracle *o);
 
+/* S of a group; of recurrent state, whose loads count entries, the cache's. */
+static inline uint32_t oracle_size(const oracle *o, uint32_t group)
+{
+    uint32_t S = group < o->config.n_groups ? o->config.groups[group].block_tokens : 0;
+
+    return S ? S : o->config.block_tokens;
+}
+
+/* Units of its blocks. */
+static inline uint32_t oracle_units(const oracle *o, uint32_t group)
+{
+    return oracle_size(o, group) / o->unit;
+}
+
+static inline kvp_window oracle_window_of(const oracle *o, uint32_t group)
+{
+    return (kvp_window){o->config.groups[group].sink_tokens, o->config.groups[group].recent_tokens};
+}
+
+/* Entry i of the row of a group. */
+typedef struct oracle_entry {
+    uint32_t group, i;
+} oracle_entry;
+
+oracle_entry *oracle_order(const oracle *o, const uint32_t *n_entries, uint32_t *out_n);
+
 /* Is a call on a sequence refused because it is swapped out? */
 static inline bool oracle_is_out(const oracle_seq *seq)
 {
@@ -151,8 +177,9 @@ void oracle_seal(oracle *o, oracle_seq *seq, uint32_t from_unit);
 
 /* oracle_windows.c: what windows keep, and drop. */
 bool oracle_is_plain(const oracle *o);
-bool oracle_keeps(const oracle *o, kvp_window window, uint32_t entry, uint64_t query);
-bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries, uint64_t query);
+bool oracle_keeps(const oracle *o, uint32_t group, kvp_window window, uint32_t entry,
+                  uint64_t query);
+bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint64_t query);
 uint32_t oracle_n_blocks(const oracle *o, const oracle_seq *seq);
 uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_released *released);
 void oracle_windows_cut(const oracle *o, oracle_seq *seq);
@@ -201,7 +228,7 @@ uint32_t oracle_free_slots(const oracle *o);
 void oracle_states_create(oracle *o);
 void oracle_states_reset(oracle *o, bool fresh);
 uint32_t oracle_slots_needed(const oracle *o, const oracle_seq *seq, uint64_t end);
-uint32_t oracle_slots_missing(const oracle *o, uint32_t n_entries, uint32_t checkpoint);
+uint32_t oracle_slots_missing(const oracle *o, bool has_entries, uint32_t checkpoint);
 void oracle_state_grow(oracle *o, oracle_seq *seq, uint64_t end);
 void oracle_state_open(oracle *o, oracle_seq *seq, const kvp_call *call, uint32_t hit_units,
                        uint32_t checkpoint);
@@ -215,6 +242,8 @@ void oracle_ahead_drop(oracle *o, oracle_seq *seq);
 bool oracle_ahead_between(const oracle_seq *seq, uint32_t n);
 void oracle_ahead_fail(oracle *o, oracle_seq *seq, uint64_t step);
 void oracle_unpark_slots(oracle *o, uint64_t step);
+bool oracle_is_retained(oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i);
+void oracle_move_ahead(oracle *o, int32_t block, uint32_t n);
 bool oracle_slot_is_idle(const oracle *o, uint32_t slot);
 bool oracle_state_lacks(const oracle *o, const oracle_seq *seq, uint32_t n);
 void oracle_state_cut(oracle *o, oracle_seq *seq, uint32_t n);
@@ -246,7 +275,7 @@ kvp_status oracle_accept(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_tree(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out);
 
 /* oracle_extend.c */
-void oracle_rows_grow(oracle_seq *seq, uint32_t n_groups, uint32_t n);
+void oracle_rows_grow(const oracle *o, oracle_seq *seq, const uint32_t *n);
 void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve);
 kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
@@ -280,7 +309,7 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call);
 kvp_status oracle_uncache(oracle *o, const kvp_call *call);
 kvp_status oracle_prompt_end(oracle *o, const kvp_call *call);
 void oracle_reset(oracle *o);
-void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released);
+void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t n_tokens, kvp_released *released);
 
 /* oracle_reads.c */
 kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out);

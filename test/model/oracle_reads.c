@@ -17,7 +17,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
     info->writable_tokens = seq->writable;
     info->public_tokens = oracle_public_units(o, seq) * o->unit;
     info->kept_tokens = kept;
-    info->n_blocks = seq->n_row;
+    info->n_blocks = seq->n_row[0];
     info->stop = seq->stop;
     info->stop_group = seq->stop_group;
     info->last_token = -1;
@@ -59,10 +59,10 @@ static kvp_status seq_tokens(oracle *o, const oracle_seq *seq, const kvp_call *c
 static kvp_status seq_block_tokens(oracle *o, const oracle_seq *seq, const kvp_call *call,
                                    kvp_outcome *out)
 {
-    uint64_t from = (uint64_t)call->position * o->config.block_tokens;
-    uint64_t end = from + o->config.block_tokens;
+    uint64_t from = (uint64_t)call->position * oracle_size(o, 0);
+    uint64_t end = from + oracle_size(o, 0);
 
-    if (call->position >= seq->n_row)
+    if (call->position >= seq->n_row[0])
         return KVP_E_ARG;
     if (end > seq->tokens)
         end = seq->tokens;
@@ -73,9 +73,9 @@ static kvp_status row(oracle *o, const oracle_seq *seq, const kvp_call *call, kv
 {
     if (call->group >= o->config.n_groups)
         return KVP_E_ARG;
-    out->n = seq->n_row;
-    out->i32 = oracle_out_i32(o, seq->n_row);
-    for (uint32_t i = 0; i < seq->n_row; i++)
+    out->n = seq->n_row[call->group];
+    out->i32 = oracle_out_i32(o, out->n);
+    for (uint32_t i = 0; i < out->n; i++)
         o->i32[i] = oracle_id(o, seq->rows[call->group][i]);
     return KVP_OK;
 }
@@ -83,10 +83,10 @@ static kvp_status row(oracle *o, const oracle_seq *seq, const kvp_call *call, kv
 static kvp_status slots(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out)
 {
     uint64_t end = (uint64_t)call->position + call->count;
-    uint32_t S = o->config.block_tokens;
+    uint32_t S = oracle_size(o, call->group);
     const int32_t *row;
 
-    if (call->group >= o->config.n_groups || end > (uint64_t)seq->n_row * S)
+    if (call->group >= o->config.n_groups || end > (uint64_t)seq->n_row[call->group] * S)
         return KVP_E_ARG;
     if (oracle_is_out(seq) || (call->count && end > seq->writable))
         return KVP_E_STATE;

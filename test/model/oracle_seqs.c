@@ -9,8 +9,8 @@
 /* Do two rows of a group have a block in common from this entry on? */
 static bool rows_share(const oracle_seq *a, const oracle_seq *b, uint32_t group, uint32_t entry)
 {
-    for (uint32_t i = entry; i < a->n_row; i++) {
-        for (uint32_t k = entry; k < b->n_row; k++) {
+    for (uint32_t i = entry; i < a->n_row[group]; i++) {
+        for (uint32_t k = entry; k < b->n_row[group]; k++) {
             if (b->rows[group][k] == a->rows[group][i] && a->rows[group][i])
                 return true;
         }
@@ -25,7 +25,7 @@ static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq
     bool shares = false;
 
     for (uint32_t k = 0; k < o->config.n_groups && other->tokens > from; k++)
-        shares |= rows_share(seq, other, k, from / o->config.block_tokens);
+        shares |= rows_share(seq, other, k, from / oracle_size(o, k));
     return shares;
 }
 
@@ -35,8 +35,7 @@ static bool was_cut(const oracle *o, const oracle_seq *seq, uint32_t from, uint3
 {
     uint32_t unit = from / o->unit;
     const oracle_node *node = &o->nodes[i];
-    const int32_t *tokens =
-        unit < seq->n_chain ? o->nodes[seq->chain[unit]].tokens : seq->tail;
+    const int32_t *tokens = unit < seq->n_chain ? o->nodes[seq->chain[unit]].tokens : seq->tail;
 
     return from < oracle_lower(seq->known, oracle_kept_tokens(o, seq)) && !node->is_root &&
            !node->is_private && node->cut &&
@@ -192,19 +191,19 @@ static void cut_values(oracle *o, oracle_seq *to, const oracle_seq *from, uint32
 /* The child refers to what it keeps. */
 static void fork_rows(oracle *o, oracle_seq *child, const oracle_seq *parent)
 {
-    uint32_t n_groups = o->config.n_groups;
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        child->n_row[k] = oracle_ceil(child->tokens, oracle_size(o, k));
+    oracle_rows_grow(o, child, child->n_row);
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t i = 0; i < child->n_row[k]; i++) {
+            bool kept = oracle_keeps(o, k, child->windows[k], i, child->tokens);
+            int32_t block = kept ? parent->rows[k][i] : 0;
 
-    child->n_row = oracle_ceil(child->tokens, o->config.block_tokens);
-    oracle_rows_grow(child, n_groups, child->n_row);
-    for (uint32_t i = 0; i < child->n_row * n_groups; i++) {
-        uint32_t group = i % n_groups, entry = i / n_groups;
-        bool kept = oracle_keeps(o, child->windows[group], entry, child->tokens);
-        int32_t block = kept ? parent->rows[group][entry] : 0;
-
-        o->marks.fork_dropped += !kept && parent->rows[group][entry];
-        child->rows[group][entry] = block;
-        if (block)
-            oracle_hold(o, block);
+            o->marks.fork_dropped += !kept && parent->rows[k][i];
+            child->rows[k][i] = block;
+            if (block)
+                oracle_hold(o, block);
+        }
     }
 }
 
@@ -225,7 +224,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     if (oracle_state_fork_status(o, parent, at) == KVP_E_STATE)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
-    if (oracle_lacks_at(o, parent, oracle_ceil(at, o->config.block_tokens), at) ||
+    if (oracle_lacks_at(o, parent, at, at) ||
         oracle_state_fork_status(o, parent, at) == KVP_E_DROPPED)
         return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     if (o->open_seqs == o->config.max_seqs)
@@ -240,6 +239,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->tokens = child->computed = child->writable = at;
     child->prompt = oracle_lower(parent->prompt, at);
     child->cached = oracle_lower(parent->cached, at);
+    child->parted = parent->parted;
     child->stop = parent->stop;
     child->stop_group = parent->stop_group;
     child->is_fork = true;
@@ -258,16 +258,45 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* Release the blocks from `first` on, the last one first. */
-void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released)
+/* A null entry's block, which a retained place needs, goes to the tail with what is released; one
+ * that is parked does when it is queued. */
+static void renew(oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i)
 {
-    seq->row_changed |= seq->n_row > first;
-    for (; seq->n_row > first; seq->n_row--) {
-        for (uint32_t k = o->config.n_groups; k-- > 0;) {
-            if (seq->rows[k][seq->n_row - 1])
-                oracle_leave(o, seq, seq->rows[k][seq->n_row - 1], released);
-        }
+    uint32_t end = (i + 1) * oracle_units(o, group);
+    int32_t block =
+        end > seq->n_chain ? 0 : o->nodes[seq->chain[end - 1]].at[group][KVP_DEVICE].block;
+
+    if (!o->config.retain_tokens || !o->config.groups[group].recent_tokens || oracle_is_out(seq) ||
+        !block || o->blocks[block].refs || !oracle_is_retained(o, seq, group, i))
+        return;
+    if (!o->blocks[block].parked_for) {
+        oracle_queue_remove(o, block);
+        oracle_queue_put(o, block, true);
     }
+    o->marks.retained_later += o->blocks[block].parked_for != 0;
+    o->blocks[block].spare = false;
+    o->marks.retained_renewed++;
+}
+
+/* Release the blocks without any of the first tokens, the last one first. */
+void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t n_tokens, kvp_released *released)
+{
+    uint32_t n;
+    oracle_entry *order = oracle_order(o, seq->n_row, &n);
+
+    for (uint32_t at = n; at-- > 0;) {
+        uint32_t k = order[at].group, i = order[at].i;
+
+        if (i < oracle_ceil(n_tokens, oracle_size(o, k)))
+            continue;
+        seq->row_changed = true;
+        seq->n_row[k] = i;
+        if (seq->rows[k][i])
+            oracle_leave(o, seq, seq->rows[k][i], released);
+        else
+            renew(o, seq, k, i);
+    }
+    free(order);
 }
 
 static void release_chain(oracle *o, oracle_seq *seq, uint32_t first)
@@ -283,7 +312,6 @@ static void release_chain(oracle *o, oracle_seq *seq, uint32_t first)
 kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), n = call->position;
-    uint32_t S = o->config.block_tokens;
     bool lacked;
     oracle_seq *seq;
 
@@ -294,13 +322,12 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(seq))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
-    if (oracle_lacks_at(o, seq, oracle_ceil(n, S), oracle_lower(seq->computed, n)) ||
-        oracle_state_lacks(o, seq, n))
+    if (oracle_lacks_at(o, seq, n, oracle_lower(seq->computed, n)) || oracle_state_lacks(o, seq, n))
         return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     oracle_begin_change(o);
     lacked = oracle_lacks(o, seq);
     oracle_state_cut(o, seq, n);
-    oracle_row_release(o, seq, oracle_ceil(n, S), &out->u.released);
+    oracle_row_release(o, seq, n, &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
     seq->tokens = n;
@@ -396,7 +423,8 @@ void oracle_reset(oracle *o)
 
     for (uint32_t i = 0; i < max; i++) {
         o->seqs[i].open = false;
-        o->seqs[i].n_row = o->seqs[i].n_chain = o->seqs[i].n_tree = 0;
+        memset(o->seqs[i].n_row, 0, sizeof o->seqs[i].n_row);
+        o->seqs[i].n_chain = o->seqs[i].n_tree = 0;
         o->seqs[i].read_slot = o->seqs[i].write_slot = o->seqs[i].n_ahead = 0;
         o->free_places[i] = max - 1 - i;
     }
@@ -419,6 +447,19 @@ void oracle_reset(oracle *o)
 
 /* ------------------------------------------------------------------------------ retain, uncache */
 
+/* Slots that the rows of all groups have. */
+static uint64_t slots_of_all(const oracle *o, const oracle_seq *seq)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint64_t slots = (uint64_t)seq->n_row[k] * oracle_size(o, k);
+
+        least = slots < least ? slots : least;
+    }
+    return least;
+}
+
 kvp_status oracle_retain(oracle *o, const kvp_call *call)
 {
     uint32_t place = oracle_find_seq(o, call->handle);
@@ -428,14 +469,15 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
         return oracle_fail(o, KVP_E_HANDLE, 0, 0);
     seq = &o->seqs[place];
     if (call->range.begin >= call->range.end || call->retention >= KVP_RETENTION_CLASSES ||
-        call->range.end > (uint64_t)seq->n_row * o->config.block_tokens)
+        call->range.end > slots_of_all(o, seq))
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(seq))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
-    for (uint32_t i = call->range.begin / o->config.block_tokens;
-         i < oracle_ceil(call->range.end, o->config.block_tokens); i++) {
-        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t S = oracle_size(o, k);
+
+        for (uint32_t i = call->range.begin / S; i < oracle_ceil(call->range.end, S); i++) {
             if (seq->rows[k][i])
                 o->blocks[seq->rows[k][i]].retention = call->retention;
         }

@@ -156,9 +156,9 @@ static bool is_first_unit(const oracle *o, uint32_t node, int32_t block)
 }
 
 /* Of the cached blocks of its class, this one is the next but `n`. */
-static void move_ahead(oracle *o, int32_t block, uint32_t n)
+void oracle_move_ahead(oracle *o, int32_t block, uint32_t n)
 {
-    oracle_queue *queue = &o->pools[KVP_DEVICE].queues[o->blocks[block].retention];
+    oracle_queue *queue = &o->pools[oracle_tier(o, block)].queues[o->blocks[block].retention];
     uint32_t at = 0;
 
     oracle_queue_remove(o, block);
@@ -168,7 +168,6 @@ static void move_ahead(oracle *o, int32_t block, uint32_t n)
     memmove(queue->items + at + 1, queue->items + at, (queue->n - at) * sizeof *queue->items);
     queue->items[at] = block;
     queue->n++;
-    o->marks.state_exposes++;
 }
 
 /* A checkpoint went alone: what it alone made reachable goes next. */
@@ -183,7 +182,8 @@ static void expose(oracle *o, uint32_t node)
             if (!block || o->blocks[block].refs || o->blocks[block].parked_for ||
                 is_needed(o, block) || !is_first_unit(o, node, block))
                 continue;
-            move_ahead(o, block, n[o->blocks[block].retention]++);
+            oracle_move_ahead(o, block, n[o->blocks[block].retention]++);
+            o->marks.state_exposes++;
         }
     }
 }
@@ -400,9 +400,9 @@ void oracle_state_grow(oracle *o, oracle_seq *seq, uint64_t end)
 }
 
 /* Slots that an open lacks. */
-uint32_t oracle_slots_missing(const oracle *o, uint32_t n_entries, uint32_t checkpoint)
+uint32_t oracle_slots_missing(const oracle *o, bool has_entries, uint32_t checkpoint)
 {
-    uint32_t need = n_entries > 0, available = oracle_free_slots(o);
+    uint32_t need = has_entries, available = oracle_free_slots(o);
 
     need += checkpoint && oracle_slot_is_idle(o, checkpoint);
     return oracle_has_states(o) && need > available ? need - available : 0;

@@ -264,25 +264,25 @@ static bool is_spoiled(const oracle *o, int32_t block)
     return false;
 }
 
-/* The first entry of the rows that a spoiled copy should have filled; n_row: none, or it is not
- * computed. */
-static uint32_t spoiled_entry(const oracle *o, const oracle_seq *seq)
+/* The first computed token of a row entry, of any group, that a spoiled copy should have filled;
+ * the computed tokens: there is none. */
+static uint32_t spoiled_from(const oracle *o, const oracle_seq *seq)
 {
-    uint32_t S = o->config.block_tokens;
+    uint32_t first = seq->computed;
 
-    for (uint32_t i = 0; i < seq->n_row && seq->computed > i * S; i++) {
-        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t i = 0; i < seq->n_row[k]; i++) {
             if (is_spoiled(o, seq->rows[k][i]))
-                return i;
+                first = oracle_lower(first, i * oracle_size(o, k));
         }
     }
-    return seq->n_row;
+    return first;
 }
 
 /* Does the sequence lose KV that it has computed, or its state? */
 static bool is_cut(const oracle *o, const oracle_seq *seq)
 {
-    return spoiled_entry(o, seq) < seq->n_row || oracle_state_spoiled(o, seq);
+    return spoiled_from(o, seq) < seq->computed || oracle_state_spoiled(o, seq);
 }
 
 /* Does the sequence have nodes of this step, or of a later one? */
@@ -307,26 +307,26 @@ static uint32_t find_cut(oracle *o, uint64_t step)
 }
 
 /* What became of a sequence whose state a spoiled copy should have brought. */
-static void note_spoiled(oracle *o, const oracle_seq *seq, bool spoiled, uint32_t entry)
+static void note_spoiled(oracle *o, const oracle_seq *seq, bool spoiled, bool all_there)
 {
     for (uint32_t i = 0; i < o->config.max_seqs && spoiled && seq->lost; i++) {
         o->marks.state_spoiled_two +=
             o->seqs[i].open && &o->seqs[i] != seq && oracle_state_spoiled(o, &o->seqs[i]);
     }
     o->marks.state_spoiled += spoiled && seq->lost && seq->tier == KVP_DEVICE;
-    o->marks.state_spoiled_kv += spoiled && entry == seq->n_row;
+    o->marks.state_spoiled_kv += spoiled && all_there;
     o->marks.state_healed += spoiled && seq->tier == KVP_DEVICE && seq->read_slot;
 }
 
-static void cut_seq(oracle *o, uint32_t place, uint32_t entry, uint64_t step)
+static void cut_seq(oracle *o, uint32_t place, uint32_t n_tokens, uint64_t step)
 {
     oracle_seq *seq = &o->seqs[place];
-    uint32_t n_tokens = entry < seq->n_row ? entry * o->config.block_tokens : seq->computed;
     bool lacked = oracle_lacks(o, seq), spoiled = oracle_state_spoiled(o, seq);
+    bool all_there = n_tokens == seq->computed;
 
     oracle_cut_slots(o, seq, n_tokens);
     oracle_state_back(o, seq, ORACLE_NONE);
-    note_spoiled(o, seq, spoiled, entry);
+    note_spoiled(o, seq, spoiled, all_there);
     o->marks.state_ahead_lost += seq->lost;
     o->marks.tree_cut += seq->n_tree && !has_late_nodes(seq, step);
     oracle_tree_drop(o, seq);
@@ -334,7 +334,7 @@ static void cut_seq(oracle *o, uint32_t place, uint32_t entry, uint64_t step)
     oracle_commitments_cut(o, place, n_tokens);
     if (seq->tier == KVP_HOST) {
         o->marks.failed_swapped++;
-        oracle_row_release(o, seq, entry, NULL);
+        oracle_row_release(o, seq, n_tokens, NULL);
     }
     o->marks.lacking += !lacked && oracle_lacks(o, seq);
 }
@@ -394,14 +394,14 @@ static void fail_step(oracle *o, uint64_t step)
 {
     drop_commitments_of(o, step);
     for (uint32_t i = 0; i < o->config.max_seqs; i++) {
-        uint32_t entry = o->seqs[i].open ? spoiled_entry(o, &o->seqs[i]) : 0;
+        uint32_t n_tokens = o->seqs[i].open ? spoiled_from(o, &o->seqs[i]) : 0;
         bool cuts = o->seqs[i].open && is_cut(o, &o->seqs[i]);
 
         if (o->seqs[i].open && (o->seqs[i].fails || cuts))
             oracle_ahead_fail(o, &o->seqs[i], step);
         o->seqs[i].fails = false;
         if (cuts)
-            cut_seq(o, i, entry, step);
+            cut_seq(o, i, n_tokens, step);
         else if (o->seqs[i].open && has_late_nodes(&o->seqs[i], step))
             o->marks.tree_failed += oracle_tree_drop(o, &o->seqs[i]);
     }

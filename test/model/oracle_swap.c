@@ -34,9 +34,20 @@ typedef struct move {
 
 /* ------------------------------------------------------------------------------ what is to move */
 
-static uint32_t n_entries(const oracle *o, const oracle_seq *seq)
+/* Entries of a group's row with computed tokens. */
+static uint32_t n_entries(const oracle *o, const oracle_seq *seq, uint32_t group)
 {
-    return oracle_ceil(seq->computed, o->config.block_tokens);
+    return oracle_ceil(seq->computed, oracle_size(o, group));
+}
+
+/* Those of all rows, in order. */
+static oracle_entry *order_of(const oracle *o, const oracle_seq *seq, uint32_t *out_n)
+{
+    uint32_t n[KVP_GROUPS_MAX] = {0};
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        n[k] = n_entries(o, seq, k);
+    return oracle_order(o, n, out_n);
 }
 
 static moved *find_moved(const move *m, int32_t from)
@@ -52,7 +63,7 @@ static moved *find_moved(const move *m, int32_t from)
 static int32_t find_there(const oracle *o, const oracle_seq *seq, uint32_t group, uint32_t entry,
                           uint32_t tier)
 {
-    uint32_t units = (entry + 1) * o->block_units;
+    uint32_t units = (entry + 1) * oracle_units(o, group);
 
     if (seq->computed < units * o->unit || oracle_public_units(o, seq) < units)
         return 0;
@@ -72,7 +83,7 @@ static void count_found(const oracle *o, move *m, int32_t block)
 static void list_entry(const oracle *o, move *m, const oracle_seq *seq, uint32_t group,
                        uint32_t entry)
 {
-    uint32_t S = o->config.block_tokens;
+    uint32_t S = oracle_size(o, group);
     uint32_t slots = oracle_lower(seq->computed - entry * S, S);
     int32_t from = seq->rows[group][entry];
     moved *b = find_moved(m, from);
@@ -124,26 +135,26 @@ static void count_copy(const oracle *o, move *m, moved *b)
 /* What making room for a sequence takes, once it has moved, after those before it in the call. */
 static void count_room(const oracle *o, move *m, const oracle_seq *seq)
 {
-    uint32_t S = o->config.block_tokens, moves = n_entries(o, seq);
     uint64_t target = (uint64_t)seq->tokens + m->reserve;
-    uint32_t wanted = oracle_ceil(target, S);
 
-    m->room += wanted > moves ? (wanted - moves) * o->config.n_groups : 0;
-    if (target <= seq->computed || seq->computed % S == 0)
-        return;
-    for (uint32_t k = 0; k < o->config.n_groups; k++)
-        count_copy(o, m, find_moved(m, seq->rows[k][moves - 1]));
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        uint32_t moves = n_entries(o, seq, k), wanted = oracle_ceil(target, oracle_size(o, k));
+
+        m->room += wanted > moves ? wanted - moves : 0;
+        if (target > seq->computed && seq->computed % oracle_size(o, k))
+            count_copy(o, m, find_moved(m, seq->rows[k][moves - 1]));
+    }
 }
 
 static void list_blocks(const oracle *o, move *m)
 {
-    uint32_t n_groups = o->config.n_groups;
-
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         const oracle_seq *seq = &o->seqs[m->places[i]];
 
-        for (uint32_t k = 0; k < n_entries(o, seq) * n_groups; k++)
-            list_entry(o, m, seq, k % n_groups, k / n_groups);
+        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+            for (uint32_t entry = 0; entry < n_entries(o, seq, k); entry++)
+                list_entry(o, m, seq, k, entry);
+        }
     }
     for (uint32_t i = 0; i < m->n_seqs && m->tier == KVP_DEVICE; i++)
         count_room(o, m, &o->seqs[m->places[i]]);
@@ -275,7 +286,8 @@ static void hold_found(oracle *o, const move *m)
  * first that has it. */
 static void settle(oracle *o, const oracle_seq *seq, uint32_t entry, int32_t block, bool later)
 {
-    uint32_t first = entry * o->block_units, end = first + o->block_units;
+    uint32_t units = oracle_units(o, o->blocks[block].group);
+    uint32_t first = entry * units, end = first + units;
 
     end = oracle_lower(end, seq->computed / o->unit);
     end = oracle_lower(end, oracle_public_units(o, seq));
@@ -308,34 +320,44 @@ static void take_entry(oracle *o, const move *m, const oracle_seq *seq, uint32_t
 /* Step 2: take what is not there, entry by entry, sequence by sequence. */
 static void take_new(oracle *o, const move *m)
 {
-    uint32_t n_groups = o->config.n_groups;
-
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         const oracle_seq *seq = &o->seqs[m->places[i]];
+        uint32_t n;
+        oracle_entry *order = order_of(o, seq, &n);
 
-        for (uint32_t k = 0; k < n_entries(o, seq) * n_groups; k++)
-            take_entry(o, m, seq, k % n_groups, k / n_groups);
+        for (uint32_t at = 0; at < n; at++)
+            take_entry(o, m, seq, order[at].group, order[at].i);
+        free(order);
     }
+}
+
+static void change_row(oracle *o, const move *m, oracle_seq *seq, kvp_released *released)
+{
+    bool changed = seq->row_changed;
+    uint32_t n;
+    oracle_entry *order;
+
+    oracle_row_release(o, seq, seq->computed, released);
+    seq->row_changed = changed; /* a swap raises the version once */
+    order = oracle_order(o, seq->n_row, &n);
+    for (uint32_t at = n; at-- > 0;) {
+        int32_t *entry = &seq->rows[order[at].group][order[at].i], old = *entry;
+
+        if (!old)
+            continue;
+        *entry = find_moved(m, old)->to;
+        oracle_leave(o, seq, old, released);
+    }
+    free(order);
 }
 
 /* Step 3: the rows refer to the new tier, and let go of the old one. */
 static void change_rows(oracle *o, const move *m, kvp_released *released)
 {
-    uint32_t n_groups = o->config.n_groups;
-
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         oracle_seq *seq = &o->seqs[m->places[i]];
-        uint32_t n = n_entries(o, seq);
 
-        for (uint32_t k = seq->n_row * n_groups; k-- > 0;) {
-            int32_t *entry = &seq->rows[k % n_groups][k / n_groups], old = *entry;
-
-            if (old && k < n * n_groups)
-                *entry = find_moved(m, old)->to;
-            if (old)
-                oracle_leave(o, seq, old, released);
-        }
-        seq->n_row = n;
+        change_row(o, m, seq, released);
         o->marks.tree_dropped += oracle_tree_drop(o, seq);
         oracle_state_arrive(o, &m->states, seq);
         seq->tier = m->tier;

@@ -78,7 +78,7 @@ static bool is_awaited(const oracle *o, int32_t block)
 
 static int64_t slot_of(const oracle *o, const oracle_seq *seq, uint32_t group, uint32_t position)
 {
-    uint32_t S = o->config.block_tokens;
+    uint32_t S = oracle_size(o, group);
 
     return (int64_t)seq->rows[group][position / S] * S + position % S;
 }
@@ -86,16 +86,17 @@ static int64_t slot_of(const oracle *o, const oracle_seq *seq, uint32_t group, u
 /* Nodes of the path that have to move; and whether one moves from or to a block that waits. */
 static uint32_t count_moves(oracle *o, const oracle_seq *seq, int32_t leaf, bool *out_waits)
 {
-    uint32_t n = find_path(o, seq, leaf), moves = 0, S = o->config.block_tokens;
+    uint32_t n = find_path(o, seq, leaf), moves = 0;
 
     for (uint32_t t = 0; t < n; t++) {
-        uint32_t from = (seq->tokens + (uint32_t)o->i32[t]) / S, to = (seq->tokens + t) / S;
+        uint32_t from = seq->tokens + (uint32_t)o->i32[t], to = seq->tokens + t;
 
         if (o->i32[t] == (int32_t)t)
             continue;
         moves++;
         for (uint32_t k = 0; k < o->config.n_groups; k++)
-            *out_waits |= is_awaited(o, seq->rows[k][from]) || is_awaited(o, seq->rows[k][to]);
+            *out_waits |= is_awaited(o, seq->rows[k][from / oracle_size(o, k)]) ||
+                          is_awaited(o, seq->rows[k][to / oracle_size(o, k)]);
     }
     return moves;
 }
@@ -157,7 +158,7 @@ static void accept_path(oracle *o, oracle_seq *seq, uint32_t n_path)
 
 static void accept_leaf(oracle *o, oracle_seq *seq, int32_t leaf, uint32_t n_moves, uint32_t *at)
 {
-    uint32_t n_path, entries;
+    uint32_t n_path;
 
     if (!seq->n_tree)
         return;
@@ -166,9 +167,8 @@ static void accept_leaf(oracle *o, oracle_seq *seq, int32_t leaf, uint32_t n_mov
         put_moves(o, seq, n_path, n_moves, at);
         accept_path(o, seq, n_path);
     }
-    entries = oracle_ceil(seq->tokens, o->config.block_tokens);
-    o->marks.tree_releases += seq->n_row > entries;
-    oracle_row_release(o, seq, entries, NULL);
+    o->marks.tree_releases += seq->n_row[0] > oracle_ceil(seq->tokens, oracle_size(o, 0));
+    oracle_row_release(o, seq, seq->tokens, NULL);
     oracle_cut_slots(o, seq, seq->tokens);
     oracle_tree_drop(o, seq);
 }

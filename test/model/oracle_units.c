@@ -10,15 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t unit_idx(const oracle *o, uint32_t node)
+/* Which unit of a block of the group. */
+static uint32_t unit_idx(const oracle *o, uint32_t node, uint32_t group)
 {
-    return o->nodes[node].depth % o->block_units;
+    return o->nodes[node].depth % oracle_units(o, group);
 }
 
 static void write_down(oracle *o, uint32_t node, int32_t block, uint8_t kind)
 {
-    o->blocks[block].unit_node[unit_idx(o, node)] = node;
-    o->blocks[block].unit_kind[unit_idx(o, node)] = kind;
+    uint32_t idx = unit_idx(o, node, o->blocks[block].group);
+
+    o->blocks[block].unit_node[idx] = node;
+    o->blocks[block].unit_kind[idx] = kind;
 }
 
 /* Where KV such as this block's is, of the tier and of the group that took it. */
@@ -46,7 +49,7 @@ void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block)
     write_down(o, node, block, UNIT_DUPLICATE);
 }
 
-/* With KVP_ADOPT and units as large as blocks there are no duplicates. */
+/* With KVP_ADOPT and units as large as all blocks there are no duplicates. */
 static bool has_duplicates(const oracle *o)
 {
     return o->config.commit_policy == KVP_KEEP || o->block_units > 1;
@@ -77,7 +80,7 @@ void oracle_node_copied(oracle *o, uint32_t node, int32_t block)
 /* The block has the node's KV when the copy that fills the block has taken effect. */
 void oracle_node_await(oracle *o, uint32_t node, int32_t block)
 {
-    if (o->blocks[block].unit_kind[unit_idx(o, node)] != UNIT_EMPTY)
+    if (o->blocks[block].unit_kind[unit_idx(o, node, o->blocks[block].group)] != UNIT_EMPTY)
         return;
     write_down(o, node, block, UNIT_IN_FLIGHT);
     o->nodes[node].in_flight++;
@@ -161,7 +164,7 @@ void oracle_content_clear(oracle *o, int32_t block)
  * stays so, and will be left out. */
 void oracle_node_withdraw(oracle *o, uint32_t node, uint32_t group)
 {
-    uint32_t idx = unit_idx(o, node);
+    uint32_t idx = unit_idx(o, node, group);
 
     o->nodes[node].is_private = true;
     o->told++;

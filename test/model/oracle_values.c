@@ -99,6 +99,8 @@ static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units)
         node = oracle_node_make(o, parent, seq->tail, &seq->tail_keys, &hash);
         if (node != ORACLE_NONE)
             o->nodes[node].is_private = !is_public;
+        if (node != ORACLE_NONE && is_public)
+            seq->parted = oracle_lower(seq->parted, i * o->unit);
     }
     seq->n_tail = 0;
     seq->tail_keys.n = 0;
@@ -172,8 +174,8 @@ static void adopt(oracle *o, oracle_seq *seq, uint32_t group, uint32_t block_idx
 /* One unit, in one group. A block that was dropped has nothing to be sealed. */
 static void seal_unit(oracle *o, oracle_seq *seq, uint32_t group, uint32_t unit)
 {
-    uint32_t block_idx = unit / o->block_units;
-    bool last = (unit + 1) % o->block_units == 0;
+    uint32_t block_idx = unit / oracle_units(o, group);
+    bool last = (unit + 1) % oracle_units(o, group) == 0;
     bool keep = o->config.commit_policy == KVP_KEEP;
     int32_t ours = seq->rows[group][block_idx];
     int32_t theirs = o->nodes[seq->chain[unit]].at[group][KVP_DEVICE].block;
@@ -279,7 +281,7 @@ kvp_status oracle_commit_status(const oracle *o, const oracle_seq *seq, uint32_t
         return KVP_E_ARG;
     if (oracle_is_out(seq) || (n_tokens > seq->computed && n_tokens > seq->writable))
         return KVP_E_STATE;
-    return n_tokens > seq->computed && oracle_lacks_at(o, seq, seq->n_row, n_tokens) ? KVP_E_DROPPED
+    return n_tokens > seq->computed && oracle_lacks_at(o, seq, UINT32_MAX, n_tokens) ? KVP_E_DROPPED
                                                                                      : KVP_OK;
 }
 

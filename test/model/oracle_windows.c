@@ -6,7 +6,30 @@
  */
 #include "oracle_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Entries of all groups, as many as each has, in the order of their first tokens, those of one
+ * token in the order of the groups. The caller frees them. */
+oracle_entry *oracle_order(const oracle *o, const uint32_t *n_entries, uint32_t *out_n)
+{
+    uint32_t n = 0, all = 0;
+    oracle_entry *order;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        all += n_entries[k];
+    order = oracle_allocate(all, sizeof *order);
+    for (uint32_t t = 0; n < all; t += o->unit) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+            uint32_t S = oracle_size(o, k);
+
+            if (t % S == 0 && t / S < n_entries[k])
+                order[n++] = (oracle_entry){k, t / S};
+        }
+    }
+    *out_n = n;
+    return order;
+}
 
 static bool is_full(kvp_window window)
 {
@@ -16,7 +39,7 @@ static bool is_full(kvp_window window)
 /* One group without a window: hits are those of cache.h. */
 bool oracle_is_plain(const oracle *o)
 {
-    return o->config.n_groups == 1 && is_full(o->config.groups[0]);
+    return o->config.n_groups == 1 && is_full(oracle_window_of(o, 0));
 }
 
 static bool is_chunked(kvp_window window)
@@ -26,21 +49,23 @@ static bool is_chunked(kvp_window window)
 
 /* Is entry i kept when the next query is at this position? Of a chunk, what has a token in it or
  * lies behind its begin. */
-bool oracle_keeps(const oracle *o, kvp_window window, uint32_t entry, uint64_t query)
+bool oracle_keeps(const oracle *o, uint32_t group, kvp_window window, uint32_t entry,
+                  uint64_t query)
 {
-    uint64_t begin = (uint64_t)entry * o->config.block_tokens, end = begin + o->config.block_tokens;
+    uint64_t begin = (uint64_t)entry * oracle_size(o, group), end = begin + oracle_size(o, group);
 
     if (is_chunked(window))
         return (end - 1) / window.recent_tokens >= query / window.recent_tokens;
     return is_full(window) || begin < window.sink_tokens || end + window.recent_tokens > query + 1;
 }
 
-/* Is one of the first entries null, and kept at this position? */
-bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries, uint64_t query)
+/* Is an entry of the first tokens null, and kept at this position? */
+bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint64_t query)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < n_entries && i < seq->n_row; i++) {
-            if (!seq->rows[k][i] && oracle_keeps(o, seq->windows[k], i, query))
+        for (uint32_t i = 0; i < oracle_ceil(n_tokens, oracle_size(o, k)) && i < seq->n_row[k];
+             i++) {
+            if (!seq->rows[k][i] && oracle_keeps(o, k, seq->windows[k], i, query))
                 return true;
         }
     }
@@ -49,7 +74,7 @@ bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries,
 
 bool oracle_lacks(const oracle *o, const oracle_seq *seq)
 {
-    return seq->lost || oracle_lacks_at(o, seq, seq->n_row, seq->computed);
+    return seq->lost || oracle_lacks_at(o, seq, UINT32_MAX, seq->computed);
 }
 
 /* Entries of all rows that are not null. */
@@ -58,10 +83,57 @@ uint32_t oracle_n_blocks(const oracle *o, const oracle_seq *seq)
     uint32_t n = 0;
 
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        for (uint32_t i = 0; i < seq->n_row; i++)
+        for (uint32_t i = 0; i < seq->n_row[k]; i++)
             n += seq->rows[k][i] != 0;
     }
     return n;
+}
+
+static bool is_place(oracle *o, const oracle_seq *seq, uint32_t place)
+{
+    const uint32_t n = seq->prompt, N = o->config.retain_tokens;
+    const bool multiple = N != KVP_RETAIN_PROMPTS && place % N == 0;
+    const bool end = place == n / o->unit * o->unit;
+    const bool before = n && place == (n - 1) / o->unit * o->unit;
+    const bool hit = place == seq->cached / o->unit * o->unit;
+    const bool parted = place == seq->parted;
+
+    o->marks.retained_multiple += multiple;
+    o->marks.retained_end += end && !multiple && !before && !parted;
+    o->marks.retained_before += before && !multiple && !end && !parted;
+    o->marks.retained_hit += hit && !multiple && !end && !before && !parted;
+    o->marks.retained_parted += parted && !multiple && !end && !before && !hit;
+    return multiple || end || before || hit || parted;
+}
+
+/* Does a retained place need the entry's block: does a hit that ends there see a token of it? What
+ * the configured windows keep of each sequence is needed wherever a hit ends. */
+bool oracle_is_retained(oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i)
+{
+    const kvp_window window = oracle_window_of(o, group);
+    const uint64_t begin = (uint64_t)i * oracle_size(o, group);
+
+    if (is_full(window) || (!is_chunked(window) && begin < window.sink_tokens))
+        return true;
+    for (uint64_t place = begin / o->unit * o->unit + o->unit;
+         place <= o->config.max_seq_tokens && oracle_keeps(o, group, window, i, place);
+         place += o->unit) {
+        if (is_place(o, seq, (uint32_t)place))
+            return true;
+    }
+    return false;
+}
+
+/* A block that no retained place needs was left: it goes before all others, if it is cached. */
+static void put_ahead(oracle *o, int32_t block)
+{
+    oracle_block *b = &o->blocks[block];
+
+    b->spare = !b->refs && oracle_block_sealed(o, block);
+    o->marks.spare += b->spare;
+    o->marks.spare_of_class += b->spare && b->retention;
+    if (b->spare && !b->parked_for)
+        oracle_move_ahead(o, block, 0);
 }
 
 static void drop_entry(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i,
@@ -74,6 +146,13 @@ static void drop_entry(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i,
     seq->rows[group][i] = 0;
     seq->row_changed = true;
     oracle_leave(o, seq, block, released);
+    if (o->config.retain_tokens) {
+        bool retained = oracle_is_retained(o, seq, group, i);
+
+        o->marks.retained += retained;
+        if (!retained)
+            put_ahead(o, block);
+    }
     o->stats.dropped_blocks++;
     o->marks.dropped_shared += shared;
     o->marks.dropped_parked += o->n_parked > parked;
@@ -87,9 +166,9 @@ static bool is_cut_off(const oracle *o, const oracle_seq *seq, uint32_t group, u
     const kvp_window window = seq->windows[group];
 
     if (is_full(window) ||
-        (!is_chunked(window) && (uint64_t)i * o->config.block_tokens < window.sink_tokens))
+        (!is_chunked(window) && (uint64_t)i * oracle_size(o, group) < window.sink_tokens))
         return false;
-    for (uint32_t behind = i + 1; behind < seq->n_row; behind++) {
+    for (uint32_t behind = i + 1; behind < seq->n_row[group]; behind++) {
         if (!seq->rows[group][behind])
             return true;
     }
@@ -100,17 +179,19 @@ static bool is_cut_off(const oracle *o, const oracle_seq *seq, uint32_t group, u
  * many. */
 uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_released *released)
 {
-    uint32_t n_groups = o->config.n_groups, n = 0;
+    uint32_t n_all, n = 0;
+    oracle_entry *order = oracle_order(o, seq->n_row, &n_all);
 
-    for (uint32_t at = seq->n_row * n_groups; at-- > 0;) {
-        uint32_t group = at % n_groups, i = at / n_groups;
+    for (uint32_t at = n_all; at-- > 0;) {
+        uint32_t group = order[at].group, i = order[at].i;
 
-        if (!seq->rows[group][i] ||
-            (oracle_keeps(o, seq->windows[group], i, query) && !is_cut_off(o, seq, group, i)))
+        if (!seq->rows[group][i] || (oracle_keeps(o, group, seq->windows[group], i, query) &&
+                                     !is_cut_off(o, seq, group, i)))
             continue;
         drop_entry(o, seq, group, i, released);
         n++;
     }
+    free(order);
     return n;
 }
 
@@ -127,7 +208,7 @@ static uint64_t window_end(kvp_window window)
 void oracle_windows_cut(const oracle *o, oracle_seq *seq)
 {
     for (uint32_t k = 0; k < o->config.n_groups; k++) {
-        kvp_window theirs = o->config.groups[k], own = seq->windows[k];
+        kvp_window theirs = oracle_window_of(o, k), own = seq->windows[k];
         uint64_t first =
             window_end(theirs) < window_end(own) ? window_end(theirs) : window_end(own);
 
@@ -141,8 +222,8 @@ void oracle_windows_cut(const oracle *o, oracle_seq *seq)
 /* Would the window keep an entry that was dropped? */
 static bool keeps_dropped(const oracle *o, const oracle_seq *seq, uint32_t group, kvp_window window)
 {
-    for (uint32_t i = 0; i < seq->n_row; i++) {
-        if (!seq->rows[group][i] && oracle_keeps(o, window, i, seq->computed))
+    for (uint32_t i = 0; i < seq->n_row[group]; i++) {
+        if (!seq->rows[group][i] && oracle_keeps(o, group, window, i, seq->computed))
             return true;
     }
     return false;
@@ -185,7 +266,7 @@ kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *c
     if (call->group >= o->config.n_groups)
         return KVP_E_ARG;
     info->window = seq->windows[call->group];
-    for (uint32_t i = seq->n_row; i-- > 0;) {
+    for (uint32_t i = seq->n_row[call->group]; i-- > 0;) {
         if (seq->rows[call->group][i])
             continue;
         info->dropped_begin = i;

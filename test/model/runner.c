@@ -106,11 +106,12 @@ static void print_config(FILE *file, const kvp_config *c)
             c->quotas                         ? " quotas"
             : c->policy == KVP_POLICY_LEARNED ? " learned"
                                               : "");
-    fprintf(file, " loads %" PRIu32 " of %" PRIu32 " states %" PRIu32 "+%" PRIu32, c->max_loads,
-            c->lent_blocks, c->state_slots, c->host_state_slots);
+    fprintf(file,
+            " loads %" PRIu32 " of %" PRIu32 " states %" PRIu32 "+%" PRIu32 " retain %" PRIu32,
+            c->max_loads, c->lent_blocks, c->state_slots, c->host_state_slots, c->retain_tokens);
     for (uint32_t k = 0; k < c->n_groups; k++)
-        fprintf(file, " {%" PRIu32 ",%" PRIu32 "}", c->groups[k].sink_tokens,
-                c->groups[k].recent_tokens);
+        fprintf(file, " {%" PRIu32 ",%" PRIu32 ",%" PRIu32 "}", c->groups[k].sink_tokens,
+                c->groups[k].recent_tokens, c->groups[k].block_tokens);
     fprintf(file, "\n");
 }
 

@@ -296,7 +296,7 @@ static void test_failed_step(void)
     out = run(o, &failed);
     expect(out.n, 1, "sequences that are cut");
     expect(o->seqs[0].computed, 0, "computed tokens after a failure");
-    expect(o->seqs[0].n_row, 0, "row entries after a failure");
+    expect(o->seqs[0].n_row[0], 0, "row entries after a failure");
     expect(o->pools[KVP_HOST].held, 0, "held host blocks after a failure");
     oracle_destroy(o);
 }
@@ -327,7 +327,7 @@ static void test_window_figure(void)
     oracle *o;
 
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){3, 6};
+    config.groups[1] = (kvp_group){3, 6, 0};
     o = make_of(&config);
     seq = run(o, &open).handle;
     on(o, KVP_CALL_COMMIT, seq, 17);
@@ -351,7 +351,7 @@ static void test_window_hit(void)
     uint64_t seq;
     oracle *o;
 
-    config.groups[0] = (kvp_window){0, 2};
+    config.groups[0] = (kvp_group){0, 2, 0};
     o = make_of(&config);
     seq = open_first(o, 8).handle;
     on(o, KVP_CALL_COMMIT, seq, 8); /* entries 0 .. 2 are dropped, and cached */
@@ -409,7 +409,7 @@ static void test_tree(void)
     extend.tokens = tokens;
     extend.parents = parents;
     expect((uint64_t)run(o, &extend).status, KVP_OK, "extend by a tree");
-    expect(o->seqs[0].n_row, 3, "row entries with a tree");
+    expect(o->seqs[0].n_row[0], 3, "row entries with a tree");
     out = run(o, &accept);
     expect((uint64_t)out.status, (uint64_t)KVP_E_TOO_SMALL, "no room for the move");
     expect(out.n, 1, "moves");

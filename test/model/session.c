@@ -59,7 +59,10 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
 {
     for (uint32_t i = 0; i < wanted->n_groups; i++) {
         if (resolved->groups[i].sink_tokens != wanted->groups[i].sink_tokens ||
-            resolved->groups[i].recent_tokens != wanted->groups[i].recent_tokens)
+            resolved->groups[i].recent_tokens != wanted->groups[i].recent_tokens ||
+            resolved->groups[i].block_tokens != (wanted->groups[i].block_tokens
+                                                     ? wanted->groups[i].block_tokens
+                                                     : wanted->block_tokens))
             return false;
     }
     return resolved->n_groups == wanted->n_groups && resolved->quotas == wanted->quotas &&
@@ -69,7 +72,8 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
                                       (wanted->max_loads ? half_of(wanted->host_blocks) : 0)) &&
            resolved->max_tree_tokens == wanted->max_tree_tokens &&
            resolved->state_slots == wanted->state_slots &&
-           resolved->host_state_slots == wanted->host_state_slots;
+           resolved->host_state_slots == wanted->host_state_slots &&
+           resolved->retain_tokens == wanted->retain_tokens;
 }
 
 /* The fields of tiers, steps, events, groups and trees. */
@@ -81,6 +85,20 @@ static bool tiers_resolved_well(const kvp_config *wanted, const kvp_config *reso
            resolved->max_events == wanted->max_events && groups_resolved_well(wanted, resolved);
 }
 
+/* Of any group. */
+static uint32_t largest_block(const kvp_config *config)
+{
+    uint32_t most = 0;
+
+    for (uint32_t k = 0; k < config->n_groups; k++) {
+        uint32_t S =
+            config->groups[k].block_tokens ? config->groups[k].block_tokens : config->block_tokens;
+
+        most = S > most ? S : most;
+    }
+    return most;
+}
+
 /* "Every default resolved", and nothing else changed. */
 static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
 {
@@ -90,7 +108,7 @@ static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
     wanted.unit_tokens = given->unit_tokens ? given->unit_tokens : given->block_tokens;
     wanted.max_copies = given->max_copies ? given->max_copies : default_copies(given);
     units = (given->n_blocks - 1 + (given->host_blocks ? given->host_blocks - 1 : 0)) *
-            (given->block_tokens / wanted.unit_tokens);
+            (largest_block(given) / wanted.unit_tokens);
     wanted.n_nodes = given->n_nodes ? given->n_nodes : resolved->n_nodes;
     return resolved->block_tokens == wanted.block_tokens &&
            resolved->unit_tokens == wanted.unit_tokens && resolved->n_blocks == wanted.n_blocks &&

@@ -36,7 +36,7 @@ import time
 
 # What has to be built for a test.
 TARGETS = [(r"unit_(.*)", r"test_\1"),
-           (r"((?:store|redis|ggml)_.*|spill.*)", r"test_\1"),
+           (r"((?:store|redis|publish|ggml)_.*|spill.*)", r"test_\1"),
            (r"tools_store", "kvpager_tool test_store_operate"),
            (r"fuzz_corpus_(.*)", r"fuzz_\1"),
            (r"tools_(?:readers|inspect)", "kvpager_tool test_snapshot test_inspect"),
@@ -44,6 +44,8 @@ TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"transfer_over_[a-z]+_(.*)", r"test_\1"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow)_.*", r"kvp_\1"),
+           (r"sim(_start_.*)?", "kvp_sim"),
+           (r"faults_tool.*", "kvpager_faulty test_snapshot"),
            (r"gauntlet(_.*)?", "kvp_gauntlet"),
            (r"llama_random_.*", "kvp_llama_random"),
            (r"serve_.*", "kvp_serve_fake"),
@@ -142,7 +144,9 @@ def copy_tree(target):
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.split("\0")
     tracked = {path for path in listed if path and os.path.isfile(os.path.join(ROOT, path))}
-    for directory, _, names in os.walk(target):
+    for directory, folders, names in os.walk(target):
+        if directory == target and "build" in folders:
+            folders.remove("build")
         for name in names:
             path = os.path.relpath(os.path.join(directory, name), target)
             if path not in tracked and "__pycache__" not in path:
@@ -182,6 +186,7 @@ class Test:
         self.skip_status = properties.get("SKIP_RETURN_CODE")
         self.is_skipped = False
         self.limit = int(properties["TIMEOUT"])
+        self.wait_limit = None
 
     def run(self):
         """None if it passes, else how it fails, in a few words."""
@@ -194,9 +199,11 @@ class Test:
             done = subprocess.Popen(self.command, cwd=self.directory, stdout=output,
                                     stderr=subprocess.STDOUT, preexec_fn=limit_time,
                                     env={**os.environ, **self.environment}, start_new_session=True)
-            done.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                done.wait(self.wait_limit)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(done.pid, signal.SIGKILL)
+            done.wait()
             output.seek(0)
             out = output.read().decode(errors="replace")
         self.is_skipped = done.returncode == self.skip_status
@@ -221,16 +228,16 @@ class Test:
 
 
 class Build:
-    """A build of the copy."""
+    """A build of the copy, where the preset has it: a compiler's cache knows most of its files."""
 
     def __init__(self, directory, jobs):
         self.tree = os.path.join(directory, "tree")
-        self.directory = os.path.join(directory, "check")
+        self.directory = os.path.join(self.tree, "build", "check")
         self.jobs = jobs
         self.tests = {}
         copy_tree(self.tree)
         os.environ.setdefault("KVP_VALKEY_FOLDER", os.path.join(ROOT, "build", "libvalkey"))
-        self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.directory)
+        self.must("cmake", "--preset", "check")
 
     def must(self, *command):
         done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=False)
@@ -305,10 +312,13 @@ def run(mutants, build):
 
 
 def run_parts(mutants, directory, n_parts):
-    """A room stays together: its tests are built in one build. Rooms are dealt out in turn."""
-    rooms = list(dict.fromkeys(mutant.room for mutant in mutants))
-    parts = [[mutant for mutant in mutants if rooms.index(mutant.room) % n_parts == i]
-             for i in range(min(n_parts, len(rooms)))]
+    """A room stays together: its tests are built in one build. The largest rooms are dealt first."""
+    rooms = {}
+    for mutant in mutants:
+        rooms.setdefault(mutant.room, []).append(mutant)
+    parts = [[] for _ in range(min(n_parts, len(rooms)))]
+    for room in sorted(rooms.values(), key=len, reverse=True):
+        min(parts, key=len).extend(room)
     processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--jobs", "1",
                                    "--build", f"{directory}-{i + 1}",
                                    *(mutant.name for mutant in part)])

@@ -90,12 +90,11 @@ TEST(a_store_under_trouble)
 {
     static const char *const options[] = {"--maxmemory", "64mb", "--maxmemory-policy",
                                           "volatile-ttl", NULL};
-    world_options its;
     char url[140];
     char limit[60];
     start_server(&server, options);
     snprintf(url, sizeof url, "%s?timeout=1s&connections=2", server.url);
-    world_defaults(&its);
+    world_options its = world_defaults();
     its.url = url;
     its.policy = KVP_SPILL_THROUGH;
     its.n_blocks = PROMPT / its.block_tokens + 8; /* one prompt: the others are in the store */

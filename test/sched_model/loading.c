@@ -17,18 +17,19 @@ void loading_plan_has_run(struct run *run)
 
 static void begin_load(struct run *run, const request *r, struct loading *loading)
 {
-    const uint32_t S = run->cache_config.block_tokens;
     const sample *s = &r->samples[0];
-    const uint32_t n_full = r->prompt / S;
     kvp_prompt prompt = {.struct_size = sizeof prompt};
+    if (r->prompt < run->cache_config.block_tokens)
+        return;
+    const uint32_t group = draw(run, run->cache_config.n_groups);
+    const uint32_t n_full = r->prompt / oracle_size(&run->o, group);
     if (n_full == 0)
         return;
     memcpy(loading->text, s->text, sizeof loading->text);
     prompt.tokens = loading->text;
     prompt.n_tokens = loading->n_tokens = r->prompt;
-    loading->load = (kvp_load){.struct_size = sizeof loading->load,
-                               .group = draw(run, run->cache_config.n_groups),
-                               .blocks = loading->blocks};
+    loading->load =
+        (kvp_load){.struct_size = sizeof loading->load, .group = group, .blocks = loading->blocks};
     loading->load.entries.begin = draw(run, 3) == 0 ? draw(run, n_full) : 0;
     loading->load.entries.end =
         loading->load.entries.begin + 1 + draw(run, n_full - loading->load.entries.begin);
@@ -39,7 +40,7 @@ static void begin_load(struct run *run, const request *r, struct loading *loadin
 /* The store has read: the KV of the blocks that are whole is there. */
 static uint32_t read_blocks(struct run *run, const struct loading *loading, uint8_t *whole)
 {
-    const uint32_t S = run->cache_config.block_tokens;
+    const uint32_t S = oracle_size(&run->o, loading->load.group);
     const kvp_range entries = loading->load.entries;
     uint64_t sum = 14695981039346656037u;
     uint32_t n = 0;

@@ -108,29 +108,41 @@ kvp_ended oracle_refusal(oracle *o, request *r, kvp_status status)
 
 /* ------------------------------------------------------------------------------------- submit */
 
-/* Of each layer group's share. */
-static uint64_t share(const oracle *o, uint32_t blocks)
+uint32_t oracle_size(const oracle *o, uint32_t group)
 {
-    return blocks / o->cache_config.n_groups;
+    return o->cache_config.groups[group].block_tokens;
 }
 
-static uint64_t blocks_of(const oracle *o, uint64_t tokens)
+uint64_t oracle_blocks_of(const oracle *o, uint64_t tokens)
 {
-    const uint32_t S = o->cache_config.block_tokens;
-    return (tokens + S - 1) / S;
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < o->cache_config.n_groups; g++)
+        n += (tokens + oracle_size(o, g) - 1) / oracle_size(o, g);
+    return n;
 }
 
 static int prompt_fits(const oracle *o, uint32_t prompt, uint32_t n)
 {
     return prompt + 1 <= o->cache_config.max_seq_tokens &&
-           blocks_of(o, prompt) + n - 1 <= share(o, o->usable - o->watermark);
+           oracle_blocks_of(o, prompt) + (uint64_t)(n - 1) * o->cache_config.n_groups <=
+               o->usable - o->watermark;
 }
 
 static int all_fits(const oracle *o, uint32_t prompt, uint64_t all, uint32_t n)
 {
-    const uint64_t full = prompt / o->cache_config.block_tokens;
-    const uint64_t most = blocks_of(o, all) > full ? blocks_of(o, all) : full;
-    return full + n * (most - full) <= share(o, o->usable);
+    uint64_t blocks = 0;
+    for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
+        const uint32_t S = oracle_size(o, g);
+        const uint64_t full = prompt / S, last = (all + S - 1) / S;
+        blocks += full + n * (last > full ? last - full : 0);
+    }
+    return blocks <= o->usable;
+}
+
+/* Has a sequence with the prompt room for one token more? */
+static int goes_on(const oracle *o, uint32_t prompt)
+{
+    return all_fits(o, prompt, (uint64_t)prompt + 1, 1);
 }
 
 /* Beams may hold more slots of state than there are. */
@@ -148,8 +160,7 @@ static kvp_sched_limit limit_of(const oracle *o, uint32_t prompt, uint32_t n)
     for (uint32_t p = 1; p <= o->cache_config.max_seq_tokens; p++) {
         if (prompt_fits(o, p, n) && all_fits(o, p, (uint64_t)p + 1, n))
             limit.max_prompt_tokens = p;
-        if (prompt / o->cache_config.block_tokens < share(o, o->usable) &&
-            all_fits(o, prompt, p, n))
+        if (goes_on(o, prompt) && all_fits(o, prompt, p, n))
             limit.max_tokens = p;
     }
     return limit;

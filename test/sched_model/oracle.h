@@ -209,6 +209,10 @@ void oracle_keep(oracle *o, kvp_cache *copy);
 request *oracle_find(oracle *o, kvp_request handle);
 int oracle_before(const request *a, const request *b);
 uint32_t oracle_live(const request *r);
+
+/* S of a layer group; and blocks of all groups for so many tokens. */
+uint32_t oracle_size(const oracle *o, uint32_t group);
+uint64_t oracle_blocks_of(const oracle *o, uint64_t tokens);
 uint32_t oracle_goal(const oracle *o, const request *r, const sample *s);
 int oracle_is_ready(const request *r);
 void oracle_drop_sequences(request *r);

@@ -20,10 +20,12 @@ static uint64_t count_growing(const oracle *o)
             continue;
         const request *r = &o->requests[item->request];
         const sample *s = &r->samples[item->sample];
-        n += r->where == ON_DEVICE && r->takes_part && s->n + 1 < r->prompt + r->max_new &&
-             (item->begin + item->n_tokens) % o->cache_config.block_tokens == 0;
+        if (r->where != ON_DEVICE || !r->takes_part || s->n + 1 >= r->prompt + r->max_new)
+            continue;
+        for (uint32_t g = 0; g < o->cache_config.n_groups; g++)
+            n += (item->begin + item->n_tokens) % oracle_size(o, g) == 0;
     }
-    return n * o->cache_config.n_groups;
+    return n;
 }
 
 /* The next in rank that waits for admission, or to be swapped in. */
@@ -52,8 +54,7 @@ static uint64_t count_expected(oracle *o, uint64_t available)
     for (int i = 0; i < 2; i++) {
         for (const request *r = next_outside(o, 0, order[i]); r != 0;
              r = next_outside(o, r, order[i])) {
-            const uint32_t S = o->cache_config.block_tokens;
-            const uint64_t n = (uint64_t)(tokens_of(r) + S - 1) / S * o->cache_config.n_groups;
+            const uint64_t n = oracle_blocks_of(o, tokens_of(r));
             if (need >= o->config.free_target)
                 return need;
             if (oracle_live(r) > places || need + n > available)

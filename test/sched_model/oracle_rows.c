@@ -71,7 +71,7 @@ int oracle_way_back_fits(const oracle *o, const request *r)
 /* What a recompute loses, as kvp_sched_config counts it. */
 uint64_t oracle_lost_tokens(const oracle *o, const request *r)
 {
-    const uint32_t S = o->cache_config.block_tokens;
+    const uint32_t S = oracle_size(o, 0);
     uint64_t lost = 0;
     int is_first = 1;
     for (uint32_t i = 0; i < r->n_samples; i++) {
@@ -105,16 +105,18 @@ sample *oracle_trunk(request *r)
 /* When the trunk is forked: of the others, and of itself if it stops there. */
 uint32_t oracle_blocks_for_later(const oracle *o, request *r)
 {
-    const uint32_t S = o->cache_config.block_tokens;
     const sample *trunk = oracle_trunk(r);
     uint32_t n = 0;
-    if (oracle_goal(o, r, trunk) == r->prompt && trunk->n > r->prompt)
-        n = ceil_div(trunk->n - 1, S) - ceil_div(r->prompt, S);
-    for (uint32_t i = 0; i < r->n_samples; i++) {
-        const sample *s = &r->samples[i];
-        const uint32_t own = ceil_div(s->n, S) - r->prompt / S;
-        if (!s->has_ended && s != trunk)
-            n += own > 1 ? own : 1;
+    for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
+        const uint32_t S = oracle_size(o, g);
+        if (oracle_goal(o, r, trunk) == r->prompt && trunk->n > r->prompt)
+            n += ceil_div(trunk->n - 1, S) - ceil_div(r->prompt, S);
+        for (uint32_t i = 0; i < r->n_samples; i++) {
+            const sample *s = &r->samples[i];
+            const uint32_t own = ceil_div(s->n, S) - r->prompt / S;
+            if (!s->has_ended && s != trunk)
+                n += own > 1 ? own : 1;
+        }
     }
-    return n * o->cache_config.n_groups;
+    return n;
 }

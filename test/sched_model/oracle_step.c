@@ -442,7 +442,6 @@ static kvp_status admit(oracle *o, request *r, uint64_t *missing)
 
 static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
 {
-    const uint32_t S = o->cache_config.block_tokens;
     const uint32_t reserve = (uint32_t)oracle_is_ready(r);
     kvp_seq seqs[MAX_SAMPLES];
     const uint32_t n = gather(r, seqs);
@@ -450,8 +449,12 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
     uint32_t at_once = 0;
     for (uint32_t i = 0; i < r->n_samples && !oracle_is_ready(r); i++) {
         const sample *s = &r->samples[i];
-        if (s->seq.bits != 0 && s->core < oracle_goal(o, r, s))
-            at_once += (ceil_div(oracle_goal(o, r, s), S) - s->core / S) * o->cache_config.n_groups;
+        if (s->seq.bits == 0 || s->core >= oracle_goal(o, r, s))
+            continue;
+        for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
+            const uint32_t S = oracle_size(o, g);
+            at_once += ceil_div(oracle_goal(o, r, s), S) - s->core / S;
+        }
     }
     kvp_admission admission;
     kvp_status status = kvp_cache_can_swap_in(o->cache, seqs, n, reserve, &admission);

@@ -8,9 +8,7 @@
  * can be asked of every request, and the lengths and tiers of their sequences; KV is checked on a
  * memory of sums (sched_memory.h). At the end of a configuration whatever is left must finish. A
  * run of 200,000 calls or more (of 3,000,000 for the rare ones) fails also when a situation of
- * oracle.h was never met.
- *
- * Exit status: 0 all equal; 1 a difference, or a situation that was never met; 2 wrong usage. */
+ * oracle.h was never met. Exit status: 0 all equal; 1 a difference, or that; 2 wrong usage. */
 #include "runner.h"
 
 #include "start_sched.h"
@@ -53,9 +51,11 @@ static void draw_groups(struct run *run, kvp_config *config)
     config->n_groups = 1 + draw(run, 3);
     for (uint32_t g = 0; g < config->n_groups; g++) {
         if (draw(run, 3) > 0)
-            config->groups[g] = (kvp_window){draw(run, 2) * draw(run, 9), 1 + draw(run, 24)};
+            config->groups[g] = (kvp_group){draw(run, 2) * draw(run, 9), 1 + draw(run, 24), 0};
         if (config->groups[g].sink_tokens >= 6)
             config->groups[g].sink_tokens = KVP_CHUNKED;
+        config->groups[g].block_tokens = config->block_tokens << run->random % 3; /* no draw */
+        config->retain_tokens = run->random % 7 < 4 ? KVP_RETAIN_PROMPTS : 0;
     }
     config->n_blocks = 1 + (config->n_blocks - 1) * config->n_groups;
     config->host_blocks *= config->n_groups;
@@ -129,7 +129,7 @@ static void begin(struct run *run)
     REQUIRE(kvp_sched_create(&run->config, run->cache, NULL, 0, &run->sched) == KVP_OK);
     start_sched(run->sched);
     REQUIRE(sched_memory_create(&run->memory, run->cache));
-    REQUIRE(sched_states_create(&run->states, run->cache));
+    REQUIRE(sched_states_create(&run->states, run->cache, 0));
     oracle_begin(&run->o, &run->config, run->cache);
     run->o.arrivals = run->n_submitted = start_number();
 }

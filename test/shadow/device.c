@@ -207,7 +207,7 @@ static bool is_forgiven(const device *d, const work_step *step, uint64_t failed)
 static void poison(device *d, work_step *step, uint32_t memory, work_drop *drop, uint32_t from)
 {
     const kvp_copy where = {.dst_tier = (uint8_t)drop->tier, .dst_block = drop->block};
-    const kvp_range slots = {from, d->memory->block_tokens};
+    const kvp_range slots = {from, d->memory->block_slots};
     (void)step;
     shadow_fill(d->memory, memory, &where, slots,
                 (shadow_slot){.tag = SHADOW_POISON, .by = drop->call});
@@ -280,10 +280,11 @@ static void run_moves(device *d, const work_step *step)
         d->n_planted += skips;
         d->n_moves++;
         for (uint32_t g = 0; g < n_groups && !skips; g++) {
-            shadow_move(d->memory, SHADOW_IN_ORDER, &step->moves[g * step->n_moves + i]);
+            shadow_move(d->memory, SHADOW_IN_ORDER, g, &step->moves[g * step->n_moves + i]);
         }
         for (uint32_t g = n_groups; g > 0 && !skips; g--) {
-            shadow_move(d->memory, SHADOW_BY_PHASE, &step->moves[(g - 1) * step->n_moves + i]);
+            shadow_move(d->memory, SHADOW_BY_PHASE, g - 1,
+                        &step->moves[(g - 1) * step->n_moves + i]);
         }
     }
 }
@@ -330,13 +331,13 @@ static void move_plan(device *d, work_step *step)
 
 static int32_t entry_of(const device *d, const work_item *item, uint32_t group, uint32_t position)
 {
-    return item->rows[(size_t)group * item->n_row + position / d->memory->block_tokens];
+    return item->rows[(size_t)group * item->n_row + position / d->memory->block_tokens[group]];
 }
 
 static void tell_wrong(device *d, const work_step *step, const work_item *item, uint32_t group,
                        uint32_t position, const shadow_slot *slot)
 {
-    const uint32_t S = d->memory->block_tokens;
+    const uint32_t S = d->memory->block_tokens[group];
     char text[128];
     shadow_describe(slot, text, sizeof(text));
     verdict_bad(d->verdict,
@@ -356,7 +357,7 @@ static void tell_wrong(device *d, const work_step *step, const work_item *item, 
 static void read_group(device *d, const work_step *step, work_item *item, uint32_t group,
                        uint32_t end)
 {
-    const uint32_t S = d->memory->block_tokens;
+    const uint32_t S = d->memory->block_tokens[group];
     const uint32_t live = !d->overlapped                  ? item->end
                           : !item->is_cut                 ? item->end
                           : item->commit_to > item->begin ? item->commit_to
@@ -409,7 +410,7 @@ static void write_group(device *d, const work_item *item, uint32_t group)
             slot = slots[p - item->begin - 1];
             d->n_planted++;
         }
-        shadow_write(d->memory, slot, what);
+        shadow_write(d->memory, group, slot, what);
     }
 }
 

@@ -601,7 +601,7 @@ void drive_mark_op(drive *d)
         (void)WENT(d, "kvp_seq_uncache", kvp_seq_uncache(d->w->cache, s->handle, range),
                    KVP_E_STATE);
     } else if (info.n_blocks > 0) {
-        const kvp_range all = {0, info.n_blocks * d->w->config.block_tokens};
+        const kvp_range all = {0, watch_slots(d->w, s)};
         (void)drive_went(d, "kvp_seq_retain",
                          kvp_seq_retain(d->w->cache, s->handle, all, below(d, 8)), NULL, 0);
     }

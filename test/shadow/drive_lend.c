@@ -82,7 +82,7 @@ static void begin_line(drive *d, const kvp_prompt *prompt, uint32_t space, truth
 
 static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
 {
-    const uint32_t S = d->w->config.block_tokens;
+    const uint32_t S = watch_block_tokens(d->w, begun->group);
     drive_load *load = d->loads;
     uint32_t n = 0;
     while (load->number != 0) {
@@ -115,19 +115,25 @@ static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
 
 static void begin_load(drive *d)
 {
-    const uint32_t S = d->w->config.block_tokens;
     kvp_key keys[TRUTH_KEYS];
     kvp_prompt prompt;
     uint32_t space;
     truth_line line;
-    if (!drive_draw_prompt(d, &prompt, keys, &space) || prompt.n_tokens < S) {
+    if (!drive_draw_prompt(d, &prompt, keys, &space)) {
+        return;
+    }
+    uint64_t random = d->random; /* no draw: seeds that have found something stay */
+    const uint32_t group = random_below(&random, d->w->config.n_groups);
+    const uint32_t S = watch_block_tokens(d->w, group);
+    if (prompt.n_tokens < S) {
         return;
     }
     const uint32_t end = 1 + below(d, prompt.n_tokens / S);
     const uint32_t begin = percent(d, 60) ? 0 : below(d, end);
     int32_t *blocks = random_allocate(end - begin, sizeof(*blocks));
+    (void)below(d, d->w->config.n_groups);
     kvp_load load = {.struct_size = sizeof(load),
-                     .group = below(d, d->w->config.n_groups),
+                     .group = group,
                      .entries = {begin, end},
                      .spare_blocks = percent(d, 20) ? below(d, 4) : 0,
                      .blocks = blocks};
@@ -148,7 +154,7 @@ static void begin_load(drive *d)
 /* Some slots of one block. */
 static void write_load(drive *d, drive_load *load)
 {
-    const uint32_t S = d->w->config.block_tokens;
+    const uint32_t S = watch_block_tokens(d->w, load->group);
     const uint32_t i = below(d, load->n);
     if (!load->is_started) {
         for (uint32_t k = 0; k < load->n * S; k++) {
@@ -175,7 +181,8 @@ static void finish_load(drive *d, drive_load *load)
     kvp_loaded loaded = {0};
     const bool torn = d->options.planted == PLANT_TORN_LOAD && percent(d, 50);
     for (uint32_t i = 0; i < load->n; i++) {
-        const bool is = load->written[i] == d->w->config.block_tokens && !load->spoilt[i];
+        const bool is =
+            load->written[i] == watch_block_tokens(d->w, load->group) && !load->spoilt[i];
         whole[i] = is || torn;
         d->w->device.n_planted += torn && !is;
         d->seen->points[COVER_loads_torn] += !whole[i];
@@ -196,7 +203,7 @@ static void finish_load(drive *d, drive_load *load)
 static bool is_written(const drive *d, const drive_load *load)
 {
     for (uint32_t i = 0; i < load->n; i++) {
-        if (load->written[i] < d->w->config.block_tokens) {
+        if (load->written[i] < watch_block_tokens(d->w, load->group)) {
             return false;
         }
     }

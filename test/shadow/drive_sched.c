@@ -1,6 +1,7 @@
 /* See drive_sched.h. */
 #include "drive_sched.h"
 
+#include "sched_memory.h"
 #include "start_sched.h"
 
 #include <kvpager/sched.h>
@@ -384,18 +385,16 @@ static int32_t draw_token(sched_drive *d, uint32_t position)
 /* The tokens that the step samples: they are the samples' now, of those that are still here. */
 static void draw_sampled(sched_drive *d, int32_t *tokens, uint8_t *ended)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < d->step.n_seqs; i++) {
-        const kvp_step_seq *part = &d->step.seqs[i];
-        job *j = find_job(d, part->request);
-        for (uint32_t k = 0; k < part->n_sampled; k++, at++) {
-            const uint32_t sample = part->n_sampled > 1 ? k : part->sample;
-            tokens[at] = (int32_t)below(d, d->base.alphabet);
-            ended[at] = percent(d, 4);
-            if (j != NULL && !j->has_ended[sample]) {
-                tokens[at] = draw_token(d, j->lines[sample].n);
-                truth_line_add(&d->base.w->truth, &j->lines[sample], tokens[at]);
-            }
+    sched_sampled of[SCHED_TOKENS];
+    const uint32_t n = sched_sampled_of(&d->step, of, SCHED_TOKENS);
+    for (uint32_t i = 0; i < n; i++) {
+        job *j = find_job(d, of[i].request);
+        tokens[i] = (int32_t)below(d, d->base.alphabet);
+        ended[i] = percent(d, 4);
+        if (j != NULL && !j->has_ended[of[i].sample]) {
+            truth_line *line = &j->lines[of[i].sample];
+            tokens[i] = draw_token(d, line->n);
+            truth_line_add(&d->base.w->truth, line, tokens[i]);
         }
     }
 }

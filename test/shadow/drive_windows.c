@@ -34,15 +34,28 @@ bool drive_has_windows(const kvp_config *config)
     return config->n_groups > 1 || config->groups[0].recent_tokens > 0;
 }
 
+/* In half of them groups have blocks of their own sizes. The state is a copy: seeds that have found
+ * something stay. */
+static void draw_block_sizes(uint64_t random, kvp_config *config)
+{
+    const uint32_t unit = config->unit_tokens != 0 ? config->unit_tokens : config->block_tokens;
+    const bool has_sizes = random_percent(&random, 50);
+    for (uint32_t g = 0; has_sizes && g < config->n_groups; g++) {
+        config->groups[g].block_tokens = unit * (1 + random_below(&random, 4));
+    }
+}
+
 void drive_draw_windows(uint64_t *random, kvp_config *config)
 {
     static const uint32_t counts[] = {1, 1, 2, 2, 3, 4};
     config->n_groups = counts[random_below(random, sizeof(counts) / sizeof(*counts))];
     for (uint32_t g = 0; g < config->n_groups; g++) {
         if (random_percent(random, g == 0 ? 55 : 70) || config->n_groups == 1) {
-            config->groups[g] = draw_window(random, config);
+            const kvp_window window = draw_window(random, config);
+            config->groups[g] = (kvp_group){window.sink_tokens, window.recent_tokens, 0};
         }
     }
+    draw_block_sizes(*random, config);
     config->max_tree_tokens = random_percent(random, 60) ? 1 + random_below(random, 12) : 0;
     if (random_percent(random, 80)) {
         config->n_blocks *= config->n_groups;
@@ -72,7 +85,7 @@ static kvp_window draw_own(drive *d, const subject *s, uint32_t group)
         return (kvp_window){0, 0};
     }
     if (kind < 35) {
-        return d->w->config.groups[group];
+        return watch_window(d->w, group);
     }
     if (kind < 50 && window.recent_tokens > 0) {
         window.recent_tokens += 1 + below(d, 3);
@@ -88,7 +101,7 @@ static kvp_window told_window(drive *d, uint32_t group, kvp_window window)
     const uint32_t S = d->w->config.block_tokens;
     if (planted == PLANT_OWN_WINDOW) {
         d->w->device.n_planted++;
-        return d->w->config.groups[group];
+        return watch_window(d->w, group);
     }
     if (planted == PLANT_EARLY_DROP && window.recent_tokens > 2 * S) {
         d->w->device.n_planted++;
@@ -142,7 +155,7 @@ void drive_window_op(drive *d)
     const uint32_t group = below(d, d->w->config.n_groups);
     const kvp_window window = draw_own(d, s, group);
     const kvp_window told = told_window(d, group, window);
-    const bool was_own = !is_same(s->windows[group], d->w->config.groups[group]);
+    const bool was_own = !is_same(s->windows[group], watch_window(d->w, group));
     drive_trace(d, "window #%" PRIu64 " group %" PRIu32 ": %" PRIu32 " sinks, %" PRIu32 " recent",
                 s->serial, group, window.sink_tokens, window.recent_tokens);
     if (!drive_went(d, "kvp_seq_window", kvp_seq_window(d->w->cache, s->handle, group, told, NULL),
@@ -150,7 +163,7 @@ void drive_window_op(drive *d)
         return;
     }
     s->windows[group] = window;
-    const bool is_own = !is_same(window, d->w->config.groups[group]);
+    const bool is_own = !is_same(window, watch_window(d->w, group));
     points[COVER_own_windows] += is_own;
     points[COVER_own_windows_set_back] += was_own && !is_own;
     points[COVER_own_windows_while_out] += is_out(d, s);

@@ -41,14 +41,18 @@ void *random_grow(void *old, size_t n, size_t size)
 
 static size_t slots_of(const shadow *s, uint32_t tier)
 {
-    return (size_t)s->n_blocks[tier] * s->block_tokens;
+    return (size_t)s->n_blocks[tier] * s->block_slots;
 }
 
 shadow *shadow_create(const kvp_config *config, verdict *v)
 {
     shadow *s = random_allocate(1, sizeof(*s));
-    s->block_tokens = config->block_tokens;
     s->n_groups = config->n_groups;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        const uint32_t S = config->groups[g].block_tokens;
+        s->block_tokens[g] = S;
+        s->block_slots = S > s->block_slots ? S : s->block_slots;
+    }
     s->n_blocks[KVP_DEVICE] = config->n_blocks;
     s->n_blocks[KVP_HOST] = config->host_blocks;
     s->verdict = v;
@@ -77,20 +81,21 @@ shadow_slot *shadow_at(const shadow *s, uint32_t memory, uint32_t tier, int32_t 
                        uint32_t offset)
 {
     if (tier >= SHADOW_TIERS || block <= KVP_NULL_BLOCK || (uint32_t)block >= s->n_blocks[tier] ||
-        offset >= s->block_tokens) {
+        offset >= s->block_slots) {
         verdict_bad(s->verdict,
                     "there is no slot %" PRIu32 " in block %" PRId32 " of tier %" PRIu32, offset,
                     block, tier);
         return NULL;
     }
-    return &s->slots[memory][tier][(size_t)block * s->block_tokens + offset];
+    return &s->slots[memory][tier][(size_t)block * s->block_slots + offset];
 }
 
 void shadow_copy(shadow *s, uint32_t memory, const kvp_copy *copy)
 {
     const shadow_slot *src = shadow_at(s, memory, copy->src_tier, copy->src_block, 0);
     shadow_slot *dst = shadow_at(s, memory, copy->dst_tier, copy->dst_block, 0);
-    if (copy->n_tokens == 0 || copy->n_tokens > s->block_tokens || copy->group >= s->n_groups) {
+    if (copy->n_tokens == 0 || copy->group >= s->n_groups ||
+        copy->n_tokens > s->block_tokens[copy->group]) {
         verdict_bad(s->verdict, "a copy of %" PRIu32 " slots, group %u", copy->n_tokens,
                     copy->group);
         return;
@@ -112,27 +117,27 @@ void shadow_fill(shadow *s, uint32_t memory, const kvp_copy *where, kvp_range sl
     }
 }
 
-static shadow_slot *slot_at(const shadow *s, uint32_t memory, int64_t slot)
+static shadow_slot *slot_at(const shadow *s, uint32_t memory, uint32_t group, int64_t slot)
 {
-    const int64_t S = s->block_tokens;
+    const int64_t S = s->block_tokens[group];
     return shadow_at(s, memory, KVP_DEVICE, slot < 0 ? 0 : (int32_t)(slot / S),
                      slot < 0 ? 0 : (uint32_t)(slot % S));
 }
 
-void shadow_write(shadow *s, int64_t slot, shadow_slot what)
+void shadow_write(shadow *s, uint32_t group, int64_t slot, shadow_slot what)
 {
     for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-        shadow_slot *dst = slot_at(s, m, slot);
+        shadow_slot *dst = slot_at(s, m, group, slot);
         if (dst != NULL) {
             *dst = what;
         }
     }
 }
 
-void shadow_move(shadow *s, uint32_t memory, const kvp_slot_move *move)
+void shadow_move(shadow *s, uint32_t memory, uint32_t group, const kvp_slot_move *move)
 {
-    const shadow_slot *src = slot_at(s, memory, move->src);
-    shadow_slot *dst = slot_at(s, memory, move->dst);
+    const shadow_slot *src = slot_at(s, memory, group, move->src);
+    shadow_slot *dst = slot_at(s, memory, group, move->dst);
     if (src != NULL && dst != NULL) {
         *dst = *src;
     }
@@ -159,8 +164,8 @@ bool shadow_compare(shadow *s, uint64_t step)
                 verdict_bad(s->verdict,
                             "the plan of step %" PRIu64 ": block %zu of the %s, slot %zu: run in "
                             "order it holds %s, run phase by phase %s",
-                            step, i / s->block_tokens, tier == KVP_HOST ? "host" : "device",
-                            i % s->block_tokens, in_order, by_phase);
+                            step, i / s->block_slots, tier == KVP_HOST ? "host" : "device",
+                            i % s->block_slots, in_order, by_phase);
                 return false;
             }
         }

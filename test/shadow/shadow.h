@@ -36,7 +36,8 @@ typedef struct shadow_slot {
 } shadow_slot;
 
 typedef struct shadow {
-    uint32_t block_tokens;
+    uint32_t block_tokens[KVP_GROUPS_MAX]; /* S of each layer group */
+    uint32_t block_slots;                  /* the largest of them */
     uint32_t n_groups;
     uint32_t n_blocks[SHADOW_TIERS];
     shadow_slot *slots[SHADOW_MEMORIES][SHADOW_TIERS];
@@ -59,10 +60,10 @@ void shadow_fill(shadow *s, uint32_t memory, const kvp_copy *where, kvp_range sl
                  shadow_slot what);
 
 /* Write one token's KV, device tier, in both memories. */
-void shadow_write(shadow *s, int64_t slot, shadow_slot what);
+void shadow_write(shadow *s, uint32_t group, int64_t slot, shadow_slot what);
 
 /* Move one token's KV, device tier, in one memory. */
-void shadow_move(shadow *s, uint32_t memory, const kvp_slot_move *move);
+void shadow_move(shadow *s, uint32_t memory, uint32_t group, const kvp_slot_move *move);
 
 /* Make the memory that runs in order what the other one is: after half a plan. */
 void shadow_level(shadow *s);

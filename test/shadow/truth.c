@@ -228,15 +228,16 @@ bool truth_sees(kvp_window window, uint32_t query, uint32_t key)
                             query - key < window.recent_tokens);
 }
 
-uint64_t truth_saw(const kvp_window *own, const kvp_window *theirs, uint32_t n_groups,
+uint64_t truth_saw(const kvp_window *own, const kvp_group *theirs, uint32_t n_groups,
                    uint32_t query)
 {
     uint64_t saw = 0;
     for (uint32_t g = 0; g < n_groups; g++) {
         const bool all = sees_all(own[g], query);
-        if (all != sees_all(theirs[g], query) ||
-            (!all && (own[g].sink_tokens != theirs[g].sink_tokens ||
-                      own[g].recent_tokens != theirs[g].recent_tokens))) {
+        const kvp_window window = {theirs[g].sink_tokens, theirs[g].recent_tokens};
+        if (all != sees_all(window, query) ||
+            (!all && (own[g].sink_tokens != window.sink_tokens ||
+                      own[g].recent_tokens != window.recent_tokens))) {
             saw = mix(mix(saw, g + 1),
                       all ? 0 : ((uint64_t)own[g].sink_tokens << 32) + own[g].recent_tokens) |
                   1;

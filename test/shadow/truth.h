@@ -96,7 +96,7 @@ bool truth_sees(kvp_window window, uint32_t query, uint32_t key);
 
 /* What a query sees through its own windows [n_groups], if that is not what it sees through theirs;
  * 0 when it is. */
-uint64_t truth_saw(const kvp_window *own, const kvp_window *theirs, uint32_t n_groups,
+uint64_t truth_saw(const kvp_window *own, const kvp_group *theirs, uint32_t n_groups,
                    uint32_t query);
 
 /* Cut to n tokens. A key that begins before stays to the end of the unit that is cut. */

@@ -106,10 +106,10 @@ static void raise_to(uint32_t *value, uint32_t other)
 /* How far a sequence's work fills the block, wherever it is in its rows. */
 static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
 {
-    const uint32_t S = w->config.block_tokens;
     const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
     uint32_t valid = 0;
     for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const uint32_t S = watch_block_tokens(w, g);
         const int32_t *row = NULL;
         uint32_t n = 0;
         (void)get_row(w, s, g, &row, &n);
@@ -289,7 +289,9 @@ subject *watch_new_subject(watch *w, kvp_seq handle, const char *space)
         subject *s = &w->subjects[i];
         if (!s->is_open) {
             *s = (subject){.is_open = true, .handle = handle, .serial = ++w->n_serials};
-            memcpy(s->windows, w->config.groups, sizeof(s->windows));
+            for (uint32_t g = 0; g < w->config.n_groups; g++) {
+                s->windows[g] = watch_window(w, g);
+            }
             truth_line_begin(&w->truth, &s->line, space, w->config.max_seq_tokens);
             return s;
         }
@@ -329,15 +331,15 @@ subject *watch_find_serial(watch *w, uint64_t serial)
 
 /* ---------------------------------------------------------------------------------------- steps */
 
-static bool keeps(const watch *w, kvp_window window, uint32_t entry, uint32_t query)
+static bool keeps(const watch *w, const subject *s, uint32_t group, uint32_t entry, uint32_t query)
 {
-    const uint64_t begin = (uint64_t)entry * w->config.block_tokens;
+    const kvp_window window = s->windows[group];
+    const uint64_t S = watch_block_tokens(w, group), begin = entry * S;
     if (window.sink_tokens == KVP_CHUNKED) { /* its last token is in the query's chunk, or later */
-        return (begin + w->config.block_tokens - 1) / window.recent_tokens >=
-               query / window.recent_tokens;
+        return (begin + S - 1) / window.recent_tokens >= query / window.recent_tokens;
     }
     return window.recent_tokens == 0 || begin < window.sink_tokens ||
-           begin + w->config.block_tokens + window.recent_tokens > (uint64_t)query + 1;
+           begin + S + window.recent_tokens > (uint64_t)query + 1;
 }
 
 bool watch_lacks(watch *w, const subject *s, uint32_t query)
@@ -347,7 +349,7 @@ bool watch_lacks(watch *w, const subject *s, uint32_t query)
         uint32_t n = 0;
         (void)get_row(w, s, g, &row, &n);
         for (uint32_t i = 0; i < n; i++) {
-            if (row[i] == KVP_NULL_BLOCK && keeps(w, s->windows[g], i, query)) {
+            if (row[i] == KVP_NULL_BLOCK && keeps(w, s, g, i, query)) {
                 return true;
             }
         }
@@ -379,7 +381,7 @@ static void mark_seen(const subject *s, uint32_t group, uint32_t p, uint8_t *see
 /* Rows and slots of one group, and what its queries see. */
 static bool add_group(watch *w, const subject *s, uint32_t group, work_item *item)
 {
-    const uint32_t S = w->config.block_tokens;
+    const uint32_t S = watch_block_tokens(w, group);
     const uint32_t n = item->end - item->begin;
     const kvp_seq_info info = watch_info(w, s);
     const int32_t *row = NULL;
@@ -387,7 +389,7 @@ static bool add_group(watch *w, const subject *s, uint32_t group, work_item *ite
     int64_t *slots = item->slots + (size_t)group * n;
     uint8_t *seen = item->seen + (size_t)group * item->end;
     const kvp_status status = kvp_seq_slots(w->cache, s->handle, group, item->begin, n, slots);
-    if (!get_row(w, s, group, &row, &n_row) || status != KVP_OK || n_row != item->n_row ||
+    if (!get_row(w, s, group, &row, &n_row) || status != KVP_OK || n_row > item->n_row ||
         (uint64_t)n_row * S < item->end) {
         verdict_bad(w->verdict,
                     "sequence %" PRIu64 ", positions [%" PRIu32 ", %" PRIu32 "), computed %" PRIu32
@@ -396,7 +398,7 @@ static bool add_group(watch *w, const subject *s, uint32_t group, work_item *ite
                     status == KVP_OK ? "the row is too short" : kvp_status_name(status));
         return false;
     }
-    memcpy(item->rows + (size_t)group * n_row, row, n_row * sizeof(*row));
+    memcpy(item->rows + (size_t)group * item->n_row, row, n_row * sizeof(*row));
     for (uint32_t p = item->begin; p < item->end; p++) {
         const int64_t slot = (int64_t)row[p / S] * S + p % S;
         if (slots[p - item->begin] != (p < info.computed_tokens ? KVP_NO_SLOT : slot)) {
@@ -442,6 +444,32 @@ static void compute(watch *w, subject *s, uint32_t p)
         truth_next(&s->line, before, model_position(s, p), s->tree.tokens[node], saw);
 }
 
+/* Of any group. */
+static uint32_t longest_row(watch *w, const subject *s)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        raise_to(&most, n);
+    }
+    return most;
+}
+
+uint32_t watch_slots(watch *w, const subject *s)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        n *= watch_block_tokens(w, g);
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
 bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
 {
     const uint32_t n_groups = w->config.n_groups;
@@ -453,8 +481,8 @@ bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
                       .commit_to = range.begin >= s->line.n ? 0
                                    : range.end < s->line.n  ? range.end
                                                             : s->line.n,
-                      .n_row = info.n_blocks};
-    item.rows = random_allocate((size_t)n_groups * info.n_blocks, sizeof(*item.rows));
+                      .n_row = longest_row(w, s)};
+    item.rows = random_allocate((size_t)n_groups * item.n_row, sizeof(*item.rows));
     item.slots = random_allocate((size_t)n_groups * (range.end - range.begin), sizeof(*item.slots));
     item.seen = random_allocate((size_t)n_groups * range.end, sizeof(*item.seen));
     item.tags = random_allocate(range.end, sizeof(*item.tags));
@@ -572,13 +600,13 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
 {
     const uint32_t U = w->config.unit_tokens;
     const kvp_block_info info = block_info(w, tier, block);
+    const uint32_t S = watch_block_tokens(w, info.group);
     const truth_unit *unit = truth_find(&w->truth, &info.hash);
     uint32_t end = info.sealed_tokens;
     if (info.sealed_units == 0) {
         return;
     }
-    if (unit == NULL ||
-        (unit->position + U) % w->config.block_tokens != end % w->config.block_tokens) {
+    if (unit == NULL || (unit->position + U) % S != end % S) {
         verdict_bad(w->verdict,
                     "block %" PRIu32 " of tier %" PRIu32 ", %" PRIu32
                     " tokens sealed: nobody ever had its unit there",
@@ -622,7 +650,7 @@ void watch_audit_attached(watch *w)
 
 static void audit_row(watch *w, const subject *s, uint32_t group)
 {
-    const uint32_t S = w->config.block_tokens;
+    const uint32_t S = watch_block_tokens(w, group);
     const uint32_t tier = s->is_swapped ? KVP_HOST : KVP_DEVICE;
     const uint32_t computed = watch_info(w, s).computed_tokens;
     const int32_t *row = NULL;

@@ -83,6 +83,21 @@ void watch_called(watch *w, bool writes_over);
 kvp_stats watch_stats(watch *w);
 kvp_seq_info watch_info(watch *w, const subject *s);
 
+/* S of a layer group. */
+static inline uint32_t watch_block_tokens(const watch *w, uint32_t group)
+{
+    return w->config.groups[group].block_tokens;
+}
+
+/* The window of a layer group, as it is configured. */
+static inline kvp_window watch_window(const watch *w, uint32_t group)
+{
+    return (kvp_window){w->config.groups[group].sink_tokens, w->config.groups[group].recent_tokens};
+}
+
+/* Slots that the rows of all groups have. */
+uint32_t watch_slots(watch *w, const subject *s);
+
 subject *watch_new_subject(watch *w, kvp_seq handle, const char *space); /* NULL: no room */
 void watch_end_subject(watch *w, subject *s);
 subject *watch_find(watch *w, kvp_seq handle);

@@ -55,15 +55,16 @@ static inline void forget_cache(world *w)
     assert_good(w);
 }
 
-/* A world whose store has the 64 tokens of `line`, and whose cache has nothing. */
-static inline void open_stored(world *w, world_options *options, world_line *line)
+/* A world whose store has the 64 tokens of the line, and whose cache has nothing. */
+static inline world_line open_stored(world *w, world_options *options)
 {
     options->policy = KVP_SPILL_THROUGH;
     open_world(w, options);
-    *line = line_of(w, 64, 64, 0);
-    compute(w, line);
+    const world_line line = line_of(w, 64, 64, 0);
+    compute(w, &line);
     world_settle(w);
     forget_cache(w);
+    return line;
 }
 
 /* One call of a flush, and what an engine does in between. */

@@ -6,9 +6,8 @@
 
 TEST(comes_back_after_a_restart)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0); /* 8 blocks and 3 tokens: 4 records */
@@ -29,11 +28,43 @@ TEST(comes_back_after_a_restart)
     close_world(&w);
 }
 
+/* By the first byte of their keys, which are hashes. */
+static uint32_t noted[2];
+
+static void note(void *context, const kvp_digest *key, int is_there)
+{
+    uint8_t *last = context;
+    noted[is_there != 0] += *last != key->bytes[0];
+    *last = key->bytes[0];
+}
+
+TEST(what_the_store_has_is_noted)
+{
+    world w;
+    uint8_t last = 0;
+    world_options options = world_defaults();
+    options.policy = KVP_SPILL_THROUGH;
+    options.more.note = note;
+    options.more.note_context = &last;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0), other = line_of(&w, 19, 0, 7);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(noted[1], 4); /* written */
+    assert_int_equal(noted[0], 0);
+    forget_cache(&w);
+    (void)world_ask(&w, &line, 5);
+    assert_int_equal(noted[1], 8); /* found */
+    (void)world_ask(&w, &other, 6);
+    assert_int_equal(noted[1], 8);
+    assert_int_equal(noted[0], 2); /* and not found */
+    close_world(&w);
+}
+
 TEST(only_what_is_hit_is_written)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_world(&w, &options);
     const world_line first = line_of(&w, 40, 20, 100);
     const world_line second = line_of(&w, 40, 20, 200);
@@ -87,13 +118,11 @@ TEST(decisions_are_those_of_the_comment)
 
 TEST(a_part_is_loaded_in_the_time_that_is_left)
 {
-    world_options options;
-    world_line line;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.more.load_bytes_s = 6400; /* a record in 0.01 s */
     options.more.compute_tokens_s = 1;
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     const kvp_prompt prompt = world_prompt(&line);
     const kvp_spill_request request = {
         .struct_size = sizeof request, .tag = 1, .deadline_ns = w.now + 55000000};
@@ -119,12 +148,10 @@ TEST(a_part_is_loaded_in_the_time_that_is_left)
 /* What was hit has nodes already: only the rest of the prompt needs some. */
 TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 {
-    world_options options;
-    world_line line;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.n_nodes = WORLD_SPACES + 20; /* the prompt has 16 units */
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     const world_line begin = line_of(&w, 48, 48, 0);
     compute(&w, &begin);
     const kvp_spill_answer answer = world_ask(&w, &line, 1);
@@ -137,12 +164,10 @@ TEST(a_load_waits_for_the_nodes_that_it_needs_only)
 TEST(sharers_wait_for_one_load)
 {
     const int is_aborted = *state != NULL;
-    world_options options;
-    world_line line;
     kvp_spill_answer answers[8];
     world w;
-    world_defaults(&options);
-    open_stored(&w, &options, &line);
+    world_options options = world_defaults();
+    const world_line line = open_stored(&w, &options);
     const world_line other = line_of(&w, 70, 64, 900);
     world_ask_now(&w, &line, 1);
     world_ask_now(&w, &other, 2);
@@ -173,14 +198,12 @@ TEST(sharers_are_not_aborted)
 
 TEST(a_request_that_is_over_leaves_nothing)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answers[8];
     kvp_stats stats;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.more.max_wait_ns = 5000;
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     world_ask_now(&w, &line, 1);
     world_work_once(&w, answers);
     world_store(&w);
@@ -203,9 +226,8 @@ TEST(a_request_that_is_over_leaves_nothing)
 
 TEST(what_is_over_a_budget_is_left_out)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     options.more.put_bytes_s = 64 * 3 + 32; /* three records, and a half */
     options.more.put_bytes_day = 64 * 5;
@@ -230,12 +252,11 @@ TEST(what_is_over_a_budget_is_left_out)
 /* What is wrong is noticed while the store writes it. */
 TEST(what_is_invalidated_is_taken_back)
 {
-    world_options options;
     kvp_spill_answer answers[8];
     kvp_open_info info;
     kvp_seq seq;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
     const world_line line = line_of(&w, 32, 32, 0);
@@ -254,12 +275,10 @@ TEST(what_is_invalidated_is_taken_back)
 
 TEST(an_epoch_hides_what_was_before)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answers[8];
     world w;
-    world_defaults(&options);
-    open_stored(&w, &options, &line);
+    world_options options = world_defaults();
+    world_line line = open_stored(&w, &options);
     world_ask_now(&w, &line, 1);
     world_work_once(&w, answers);
     world_store(&w);
@@ -276,14 +295,12 @@ TEST(an_epoch_hides_what_was_before)
 
 TEST(a_window_needs_its_end_only)
 {
-    world_options options;
-    world_line line;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.n_groups = 2;
     options.n_blocks = options.host_blocks = 100;
     options.windows[1] = (kvp_window){3, 10};
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
     /* Group 0: 8 records. Group 1: the sinks' record, and the two that hold tokens 54 to 63. */
     assert_int_equal(world_stats(&w).loaded, 11);
@@ -294,14 +311,12 @@ TEST(a_window_needs_its_end_only)
 
 TEST(a_chunk_needs_none_before_it)
 {
-    world_options options;
-    world_line line;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.n_groups = 2;
     options.n_blocks = options.host_blocks = 100;
     options.windows[1] = (kvp_window){KVP_CHUNKED, 24};
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
     /* Group 0: 8 records. Group 1: the two of the chunk that begins at token 48. */
     assert_int_equal(world_stats(&w).loaded, 10);
@@ -318,14 +333,12 @@ TEST(reads_wait_for_copies)
     int32_t host[32];
     kvp_spill_answer answers[8];
     kvp_mirrored mirrored;
-    world_options options;
-    world_line line;
     uint32_t n = 0;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.host_blocks = 33;
     options.more.put_bytes_day = 512; /* of the first line: nothing else is mirrored */
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     for (int32_t i = 1; i < 3; i++) {
         const world_line other = line_of(&w, 64, 0, 1000 * i);
         compute(&w, &other);
@@ -353,9 +366,8 @@ TEST(reads_wait_for_copies)
 /* What is hot is on the device only, and the engine has never reported it. */
 TEST(the_last_flush_writes_what_is_cached)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_world(&w, &options);
     const world_line first = line_of(&w, 40, 16, 100);
     const world_line second = line_of(&w, 40, 16, 200);
@@ -377,14 +389,12 @@ TEST(the_last_flush_writes_what_is_cached)
 TEST(a_transfer_that_fails_costs_a_computation)
 {
     for (uint32_t n = 1; n <= 18; n++) {
-        world_options options;
-        world_line line;
         world w;
         memset(&liar, 0, sizeof liar);
         liar.fail_at = n; /* 8 puts, 8 gets */
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.lies = 1;
-        open_stored(&w, &options, &line);
+        const world_line line = open_stored(&w, &options);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
         const uint32_t n_right = n > 16 ? 8 : (n - 1) % 8; /* records before it */
         assert_int_equal(answer.hit_tokens, 8 * n_right);
@@ -447,9 +457,8 @@ TEST(each_answer_of_a_put_is_counted_once)
                  {KVP_STORE_NO_ROOM, 7, 0, 1, 1},
                  {KVP_STORE_NO_PARENT, 7, 0, 1, 2}}; /* the record before, too */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        world_options options;
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         open_world(&w, &options);
         const world_line line = line_of(&w, 64, 64, 0);
@@ -477,11 +486,10 @@ TEST(each_answer_of_a_put_is_counted_once)
 /* What is offered to it costs digests and copies, and is refused. */
 TEST(a_store_that_refuses_all_is_left_alone)
 {
-    world_options options;
     world w;
     memset(&liar, 0, sizeof liar);
     liar.puts_fail = 1;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.lies = 1;
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -514,11 +522,10 @@ TEST(a_store_that_refuses_all_is_left_alone)
 /* A short queue: those behind the record that fails are not out yet, and are given up. */
 TEST(what_has_lost_its_parent_is_given_up)
 {
-    world_options options;
     world w;
     memset(&liar, 0, sizeof liar);
     liar.fail_at = 3;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.lies = 1;
     options.policy = KVP_SPILL_THROUGH;
     options.max_ops = 1;
@@ -576,14 +583,12 @@ TEST(an_answer_that_is_not_due_is_refused)
 {
     for (int how = TWICE; how <= STRAY; how++) {
         for (uint32_t n = 1; n <= 20; n++) {
-            world_options options;
-            world_line line;
             world w;
             uint32_t n_answers = 0;
             uint32_t outcome = 0;
-            world_defaults(&options);
+            world_options options = world_defaults();
             options.more.max_wait_ns = 50000000;
-            open_stored(&w, &options, &line);
+            const world_line line = open_stored(&w, &options);
             world_line next = line_of(&w, 64, 0, 500);
             lie.how = how;
             lie.n = n;
@@ -653,11 +658,10 @@ static void assert_moves_are_refused(kvp_spill_config config)
 
 TEST(creating_fails_whole_or_not)
 {
-    world_options options;
     kvp_spill *spill = NULL;
     char why[100];
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_world(&w, &options);
     kvp_spill_config config;
     kvp_spill_config_init(&config);
@@ -698,11 +702,10 @@ TEST(creating_fails_whole_or_not)
 
 TEST(wrong_calls_are_refused)
 {
-    world_options options;
     kvp_spill_answer answer;
     kvp_ns third = {0};
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_world(&w, &options);
     world_line line = line_of(&w, 16, 16, 0);
     const kvp_prompt prompt = world_prompt(&line);

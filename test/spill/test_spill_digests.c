@@ -73,9 +73,8 @@ static void comes_back(world *w, const world_line *line, uint32_t n_tokens)
 
 TEST(each_block_is_digested_once)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 404, 404, 0); /* 101 blocks, 50 records */
     const uint64_t before = n_digests;
@@ -99,9 +98,8 @@ TEST(each_block_is_digested_once)
 /* What finds no place is offered again when there is one, without digests. */
 TEST(what_was_left_out_is_written_later)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.more.max_puts = 4;
     open_writer(&w, &options);
     const world_line line = line_of(&w, 404, 404, 0);
@@ -128,9 +126,8 @@ TEST(what_was_left_out_is_written_later)
 /* The same sequence, and partly the same blocks, but other tokens. */
 TEST(other_tokens_have_other_digests)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
     world_line other = line_of(&w, 64, 22, 500);
@@ -149,9 +146,8 @@ TEST(other_tokens_have_other_digests)
 /* Blocks that were evicted have other content: their digests are not believed any more. */
 TEST(evicted_blocks_are_digested_anew)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_writer(&w, &options);
     for (int32_t i = 0; i < 12; i++) {
         const world_line line = line_of(&w, 400, 0, 1000 * i);
@@ -168,9 +164,8 @@ TEST(evicted_blocks_are_digested_anew)
 /* A digest begins with the epoch. */
 TEST(an_epoch_has_its_own_digests)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
     close_seq(&w, compute_open(&w, &line, 0));
@@ -187,9 +182,8 @@ TEST(an_epoch_has_its_own_digests)
 /* Blocks in a window are seen while they are in the row. */
 TEST(windows_are_digested_once)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.n_groups = 2;
     options.windows[1] = (kvp_window){3, 30};
     options.more.max_puts = 200;
@@ -211,9 +205,8 @@ TEST(one_hash_is_no_proof)
 {
     enum { PREFIX = 8, ALL = 24 };
     for (int through = 0; through < 2; through++) {
-        world_options options;
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.hash_bits = 1;
         options.policy = through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
         world_open(&w, &options);

@@ -6,12 +6,13 @@
 enum { RECORD = 8, LONG = 64, WRONG_FROM = 24 };
 
 /* An honest liar, and the least world. */
-static void begin(world_options *options)
+static world_options begin(void)
 {
     memset(&liar, 0, sizeof liar);
-    world_defaults(options);
-    options->lies = 1;
-    options->policy = KVP_SPILL_THROUGH;
+    world_options options = world_defaults();
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    return options;
 }
 
 /* The line with KV that is wrong from WRONG_FROM on. */
@@ -24,15 +25,16 @@ static world_line spoiled(const world_line *line)
 }
 
 /* A store of its own, which has the line; its KV is wrong, and nobody knows. */
-static void open_wrong(world *w, const world_options *options, world_line *line)
+static world_line open_wrong(world *w, const world_options *options)
 {
     open_world(w, options);
-    *line = line_of(w, LONG, LONG, 0);
-    const world_line wrong = spoiled(line);
+    const world_line line = line_of(w, LONG, LONG, 0);
+    const world_line wrong = spoiled(&line);
     compute(w, &wrong);
     world_settle(w);
     assert_int_equal(world_stats(w).written, LONG / RECORD);
     forget_cache(w);
+    return line;
 }
 
 static kvp_status drop(world *w, const world_line *line, uint32_t from)
@@ -51,11 +53,9 @@ static void assert_part_comes_back(world *w, const world_line *line, uint64_t ta
 
 TEST(a_store_that_is_away_is_told_again)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     world_settle(&w);
@@ -83,12 +83,10 @@ TEST(a_store_that_is_away_is_told_again)
 /* A server does not look for parents: what was written behind a record stays there. */
 TEST(all_records_of_the_prompt_are_dropped)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
+    world_options options = begin();
     liar.is_flat = 1;
-    open_wrong(&w, &options, &line);
+    const world_line line = open_wrong(&w, &options);
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     world_settle(&w);
     assert_int_equal(world_stats(&w).drops, 0);
@@ -105,11 +103,9 @@ TEST(all_records_of_the_prompt_are_dropped)
 /* What is behind a record that is to be dropped is not loaded, though the cache has the record. */
 TEST(what_is_behind_it_is_hidden)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
     const world_line first = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
     assert_int_equal(drop(&w, &first, WRONG_FROM), KVP_OK);
@@ -136,12 +132,10 @@ static void work(world *w, int n_rounds)
 /* It is told again and again, and leaves room in a short queue for the sync. */
 TEST(a_flush_ends_beside_a_drop_that_fails)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.max_ops = 1;
-    open_wrong(&w, &options, &line);
+    const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     kvp_status status = KVP_E_AGAIN;
@@ -156,11 +150,9 @@ TEST(a_flush_ends_beside_a_drop_that_fails)
 /* What was not made sure of is told, and the next flush may be. */
 TEST(a_flush_that_is_not_synced_fails)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    (void)open_wrong(&w, &options);
     for (liar.syncs_fail = 1; liar.syncs_fail >= 0; liar.syncs_fail--) {
         kvp_status status = KVP_E_AGAIN;
         for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
@@ -177,9 +169,8 @@ TEST(a_flush_that_is_not_synced_fails)
  * before it has ended. */
 TEST(a_put_that_overtakes_its_drop_is_hidden)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     liar.is_flat = liar.puts_wait = liar.puts_untold = 1;
     open_world(&w, &options);
     const world_line line = line_of(&w, LONG, LONG, 0);
@@ -218,12 +209,10 @@ TEST(a_put_that_overtakes_its_drop_is_hidden)
 /* What a load brings whose record is dropped meanwhile is not believed. */
 TEST(a_load_of_what_is_dropped_is_void)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answers[8];
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_wrong(&w, &options);
     world_ask_now(&w, &line, 1);
     world_work_once(&w, answers);
     world_store(&w);
@@ -239,11 +228,9 @@ TEST(a_load_of_what_is_dropped_is_void)
 /* What is to be dropped while a drop is out is told behind it. */
 TEST(a_drop_waits_for_the_one_before)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_wrong(&w, &options);
     const world_line other = line_of(&w, LONG, 0, 500);
     const world_line wrong = spoiled(&other);
     compute(&w, &wrong);
@@ -262,11 +249,9 @@ TEST(a_drop_waits_for_the_one_before)
 /* A drop that has failed is tried once more when the spill stops. */
 TEST(the_last_chance_of_a_drop)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_wrong(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_wrong(&w, &options);
     liar.drops_fail = 1;
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     work(&w, 1);
@@ -278,12 +263,10 @@ TEST(the_last_chance_of_a_drop)
 
 TEST(what_is_too_much_is_refused)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
+    world_options options = begin();
     liar.drops_fail = 1;
-    open_wrong(&w, &options, &line);
+    const world_line line = open_wrong(&w, &options);
     for (uint32_t i = 0; i < KVP_STORE_KEYS_MAX / 8; i++) { /* 8 records each */
         const world_line other = line_of(&w, LONG, 0, 1000 + 100 * (int32_t)i);
         assert_int_equal(drop(&w, &other, 0), KVP_OK);
@@ -331,9 +314,8 @@ static void lose(world *w, const world_line *line, uint32_t record)
  * all that is lost, not a record more each time. */
 TEST(what_the_store_has_lost_is_written_again)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, LONG, LONG, 0);
     compute(&w, &line);
@@ -355,9 +337,8 @@ TEST(what_the_store_has_lost_is_written_again)
 TEST(what_is_hot_is_written_again)
 {
     for (uint32_t record = 4; record <= 6; record += 2) {
-        world_options options;
         world w;
-        begin(&options);
+        world_options options = begin();
         options.moves = 1;
         open_world(&w, &options);
         const world_line line = line_of(&w, LONG, LONG, 0);

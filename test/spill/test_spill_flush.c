@@ -46,11 +46,10 @@ static void be_late_after_each_call(uint32_t max_ops)
     uint32_t n_late = 0, n_part = 0;
     kvp_status status = KVP_E_STATE;
     for (uint32_t n_calls = 0; status == KVP_E_STATE; n_calls++) {
-        world_options options;
         world_line lines[2];
         world w;
         assert_true(n_calls < CALLS);
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.max_ops = max_ops;
         open_cached(&w, &options, lines);
         n_flushed = 0;
@@ -90,10 +89,9 @@ TEST(the_time_is_over_after_each_call)
 TEST(a_flush_that_is_stopped)
 {
     for (uint32_t n_calls = 0; n_calls < 12; n_calls++) {
-        world_options options;
         world_line lines[2];
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         open_cached(&w, &options, lines);
         kvp_status status = KVP_E_AGAIN;
         for (uint32_t i = 0; i < n_calls && status == KVP_E_AGAIN; i++)
@@ -113,10 +111,9 @@ TEST(a_flush_that_is_stopped)
 TEST(there_is_room_for_one_write)
 {
     for (int by_bytes = 0; by_bytes < 2; by_bytes++) {
-        world_options options;
         world_line lines[2];
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         if (by_bytes)
             options.more.put_bytes = 64; /* a record */
         else

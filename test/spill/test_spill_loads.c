@@ -5,13 +5,11 @@
 /* From then on waiting costs more than a computation. */
 TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answer, answers[8];
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.more.compute_tokens_s = 1000;
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     const kvp_prompt prompt = world_prompt(&line);
     const kvp_spill_request request = {.struct_size = sizeof request, .tag = 1};
     const uint64_t computed = /* at the rate that it has learned */
@@ -34,12 +32,10 @@ TEST(without_a_deadline_it_waits_as_long_as_computing_takes)
 /* Nobody waits for the load any more: what is not on its way is not read. */
 TEST(what_all_have_aborted_is_not_read)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answers[8];
     world w;
-    world_defaults(&options);
-    open_stored(&w, &options, &line);
+    world_options options = world_defaults();
+    const world_line line = open_stored(&w, &options);
     world_ask_now(&w, &line, 1);
     world_ask_now(&w, &line, 2);
     world_work_once(&w, answers);
@@ -57,12 +53,10 @@ TEST(what_all_have_aborted_is_not_read)
 /* The same when the other one was answered, because its time was over. */
 TEST(what_all_have_given_up_is_not_read)
 {
-    world_options options;
-    world_line line;
     kvp_spill_answer answer, answers[8];
     world w;
-    world_defaults(&options);
-    open_stored(&w, &options, &line);
+    world_options options = world_defaults();
+    const world_line line = open_stored(&w, &options);
     const kvp_prompt prompt = world_prompt(&line);
     const kvp_spill_request request = {
         .struct_size = sizeof request, .tag = 2, .deadline_ns = w.now + 100000};
@@ -96,10 +90,9 @@ TEST(what_all_have_given_up_is_not_read)
 TEST(a_load_leaves_the_spare_blocks)
 {
     for (uint32_t spare = 24; spare <= 48; spare += 8) {
-        world_options options;
         world_line line;
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.host_blocks = 41; /* 40 that can be used */
         options.more.spare_blocks = spare < 40 ? spare : 39;
         options.policy = KVP_SPILL_THROUGH;
@@ -128,9 +121,8 @@ TEST(tokens_that_must_not_be_cached_are_not_asked_for)
                  {91, 0}, {699, 0}, {700, 1}, {701, 0}, {1000, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (uint32_t at = 7; at <= 8; at++) { /* the first record's last, or behind it */
-            world_options options;
             world w;
-            world_defaults(&options);
+            world_options options = world_defaults();
             options.uncached = uncached;
             options.n_uncached = 4;
             open_world(&w, &options);
@@ -149,9 +141,8 @@ TEST(tokens_that_must_not_be_cached_are_not_asked_for)
 TEST(a_key_goes_on_behind_what_is_looked_at)
 {
     for (uint32_t begin = 20; begin <= 36; begin += 4) {
-        world_options options;
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         options.more.max_tokens = 32;
         open_world(&w, &options);
@@ -188,10 +179,9 @@ TEST(what_a_window_keeps_at_the_begin_is_needed)
                 {3, 0, 32, 64, KVP_SPILL_LOADED},
                 {8, SINKS_RECORD, 32, 64, KVP_SPILL_LOADED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        world_options options;
         world w;
         memset(&liar, 0, sizeof liar);
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.lies = 1;
         options.policy = KVP_SPILL_THROUGH;
         options.n_groups = 2;
@@ -223,16 +213,14 @@ TEST(what_a_window_keeps_at_the_begin_is_needed)
  * one of the spill holds, and not for what others hold. */
 TEST(a_load_waits_for_room_that_will_come)
 {
-    world_options options;
-    world_line line;
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[32];
     int32_t blocks[32];
     uint32_t n = 0;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.host_blocks = 57;
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     const world_line other = line_of(&w, 64, 0, 500);
     compute(&w, &other);
     world_settle(&w);
@@ -261,12 +249,10 @@ TEST(a_load_waits_for_room_that_will_come)
 /* What a prompt may not hit is not asked for. */
 TEST(what_cannot_be_hit_is_not_loaded)
 {
-    world_options options;
-    world_line line;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.more.min_tokens = 64; /* all of it, and not less */
-    open_stored(&w, &options, &line);
+    const world_line line = open_stored(&w, &options);
     const kvp_range uncached = {8, 9};
     kvp_prompt prompt = world_prompt(&line);
     kvp_spill_request request = {.struct_size = sizeof request, .deadline_ns = w.now};
@@ -290,6 +276,56 @@ TEST(what_cannot_be_hit_is_not_loaded)
         assert_int_equal(answer.outcome, cases[i].outcome);
     }
     assert_int_equal(world_settle(&w).outcome, KVP_SPILL_LOADED);
+    close_world(&w);
+}
+
+/* ---------------------------------------------------------------------- blocks of several sizes */
+
+/* T is 16: a record of the first group is a block of 16 tokens, of the second 2 of 8; of the third
+ * the last 3 of 2 tokens, which its window needs. Chunks have 12 tokens. */
+static world_line open_sizes(world *w)
+{
+    world_options options = world_defaults();
+    options.unit_tokens = 2;
+    options.record_blocks = 4;
+    options.n_groups = 3;
+    options.group_tokens[0] = 16;
+    options.group_tokens[1] = 8;
+    options.group_tokens[2] = 2;
+    options.windows[2].recent_tokens = 6;
+    options.group_blocks[2] = 3;
+    options.n_blocks = options.host_blocks = 200;
+    return open_stored(w, &options);
+}
+
+/* Of the window, a record is written if a chunk ends with it: at 48 and 64. */
+TEST(records_of_several_sizes_come_back)
+{
+    world w;
+    const world_line line = open_sizes(&w);
+    assert_int_equal(world_stats(&w).written, 2 * 4 + 2);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
+    assert_int_equal(world_stats(&w).loaded, 2 * 4 + 1);
+    assert_int_equal(world_stats(&w).loaded_bytes, (2 * 64 + 6) * sizeof(uint64_t));
+    assert_int_equal(compute(&w, &line).hit_tokens, 64);
+    close_world(&w);
+}
+
+/* The second prompt parts inside a block of each group. */
+TEST(a_prefix_of_several_sizes_ends_where_each_has_what_it_keeps)
+{
+    world w;
+    (void)open_sizes(&w);
+    const world_line early = line_of(&w, 60, 45, 900);
+    assert_int_equal(world_ask(&w, &early, 1).outcome, KVP_SPILL_NOTHING);
+    const world_line late = line_of(&w, 60, 53, 900);
+    assert_int_equal(world_ask(&w, &late, 2).hit_tokens, 48);
+    assert_int_equal(world_stats(&w).loaded, 2 * 3 + 1);
+    assert_int_equal(compute(&w, &late).hit_tokens, 48);
+    world_settle(&w);
+    const world_line again = line_of(&w, 60, 60, 0); /* parts from that one after 53 */
+    assert_int_equal(world_ask(&w, &again, 3).outcome, KVP_SPILL_NOTHING);
+    assert_int_equal(compute(&w, &again).hit_tokens, 52);
     close_world(&w);
 }
 

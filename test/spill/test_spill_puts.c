@@ -44,10 +44,9 @@ static void offer_mirrored(world *w, const world_line *line, uint32_t first, uin
 TEST(a_record_waits_for_all_its_copies)
 {
     for (uint32_t n_first = 1; n_first <= 3; n_first++) {
-        world_options options;
         kvp_spill_answer answers[8];
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, 2 * RECORD, 2 * RECORD, 0);
         offer_mirrored(&w, &line, 2 * RECORD / S - n_first, n_first);
@@ -71,10 +70,9 @@ TEST(a_record_waits_for_all_its_copies)
 TEST(a_record_waits_for_its_first_copy)
 {
     for (uint32_t block = 0; block < 2; block++) {
-        world_options options;
         kvp_spill_answer answers[8];
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, RECORD, RECORD, 0);
         offer_mirrored(&w, &line, block, 1);
@@ -96,12 +94,11 @@ TEST(a_record_waits_for_its_first_copy)
 TEST(anothers_place_is_no_parent)
 {
     enum { OPS = 3 };
-    world_options options;
     kvp_spill_answer answers[8];
     world w;
     memset(&liar, 0, sizeof liar);
     liar.is_flat = 1; /* it looks for no parents */
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.lies = 1;
     options.policy = KVP_SPILL_THROUGH;
     options.max_ops = OPS;
@@ -151,10 +148,9 @@ TEST(anothers_place_is_no_parent)
 TEST(a_put_that_is_not_taken_is_given_up)
 {
     for (uint32_t n = 1; n <= 4; n++) {
-        world_options options;
         kvp_stats stats;
         world w;
-        world_defaults(&options);
+        world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         open_world(&w, &options);
         const world_line line = line_of(&w, 4 * RECORD, 4 * RECORD, 0);
@@ -180,11 +176,10 @@ TEST(a_store_that_refuses_all_is_asked_again)
 {
     static const uint64_t rests[] = {1, 2, 4, 8, 16, 32, 64, 64, 64};
     const uint64_t half = UINT64_C(500000000);
-    world_options options;
     world w;
     memset(&liar, 0, sizeof liar);
     liar.puts_fail = 1;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.lies = 1;
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -211,9 +206,8 @@ TEST(a_store_that_refuses_all_is_asked_again)
 /* What waits to be written of a namespace goes with its epoch, and nothing else does. */
 TEST(another_epoch_gives_up_its_own_puts)
 {
-    world_options options;
     world w;
-    world_defaults(&options);
+    world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
     const world_line line = line_of(&w, 4 * RECORD, 4 * RECORD, 0);

@@ -44,6 +44,7 @@ typedef struct totals {
     uint64_t failed_steps;
     uint64_t refused[2];
     uint64_t moved;
+    uint64_t sizes[2];
     uint64_t states_read;
     uint64_t state_tokens;
     kvp_spill_stats stats;
@@ -105,11 +106,34 @@ static void draw_moves(engine *e, world_options *o)
         o->record_blocks = 3;
 }
 
+/* Blocks of several sizes, with stores that do what they should, so that much is loaded. The draws
+ * are their own: so other runs are what they were. */
+static void draw_sizes(world_options *o)
+{
+    uint64_t random = o->seed + 11;
+    if (random_percent(&random, 60))
+        return;
+    o->unit_tokens = o->block_tokens / 2;
+    for (uint32_t g = 0; g < o->n_groups; g++) {
+        const uint32_t S = o->unit_tokens * (1 + random_below(&random, 8));
+        if (o->record_blocks * o->block_tokens % S == 0) /* a record is of whole blocks */
+            o->group_tokens[g] = S;
+        if (o->windows[g].recent_tokens > 0 && random_percent(&random, 60) &&
+            (o->windows[g].sink_tokens == 0 || o->windows[g].sink_tokens == KVP_CHUNKED))
+            o->group_blocks[g] = (o->windows[g].recent_tokens - 1) / world_tokens(o, g) + 1;
+    }
+    liar.rate = 0;
+    o->policy = KVP_SPILL_THROUGH;
+    o->more.min_tokens = 1;
+    o->more.put_bytes = 0;
+    liar.delay = random_percent(&random, 50) ? liar.delay : 0;
+}
+
 static void draw_options(engine *e, world_options *o)
 {
     static const char *const urls[] = {"memory:?size=64KiB", "memory:?size=1MiB",
                                        "memory:?size=1MiB&quota=96KiB"};
-    world_defaults(o);
+    *o = world_defaults();
     o->block_tokens = 2u << below(e, 2);
     o->unit_tokens = percent(e, 70) ? o->block_tokens : o->block_tokens / 2;
     o->record_blocks = 1u << below(e, 3);
@@ -139,6 +163,7 @@ static void draw_options(engine *e, world_options *o)
     liar.rate = percent(e, 30) ? 0 : below(e, 60);
     liar.delay = percent(e, 50) ? 0 : below(e, 90);
     draw_moves(e, o);
+    draw_sizes(o);
 }
 
 /* ---------------------------------------------------------------------------------------- lines */
@@ -498,6 +523,10 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     seen.refused[0] += e->w.n_refused[0];
     seen.refused[1] += e->w.n_refused[1];
     seen.moved += options.moves ? stats.loaded : 0;
+    for (uint32_t g = 0; g < options.n_groups && stats.loaded > 0; g++) {
+        seen.sizes[0] += world_tokens(&options, g) < options.block_tokens;
+        seen.sizes[1] += world_tokens(&options, g) > options.block_tokens;
+    }
     seen.states_read += e->w.n_states_read;
     seen.state_tokens += stats.states_loaded > 0 ? stats.store_tokens : 0;
     world_close(&e->w);
@@ -550,6 +579,8 @@ static int tell_all(void)
     all &= happened("records that were not given", seen.refused[0]);
     all &= happened("records that were not taken", seen.refused[1]);
     all &= happened("records that engines without addresses took", seen.moved);
+    all &= happened("groups with smaller blocks, of which records were read", seen.sizes[0]);
+    all &= happened("groups with larger blocks, of which records were read", seen.sizes[1]);
     all &= happened("all was written before an end", seen.flushed);
     all &= happened("or not in time", seen.flushed_late);
     for (uint32_t i = 0; i < LIAR_FAULTS; i++)

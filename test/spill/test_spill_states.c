@@ -2,28 +2,32 @@
 #include "liar.h"
 #include "scenes.h"
 
+#include <stdio.h>
+
 enum { RECORD = 8 };
 
 /* An honest liar, and the least world with states: a chunk has 12 tokens, a record 8. */
-static void begin(world_options *options)
+static world_options begin(void)
 {
     memset(&liar, 0, sizeof liar);
-    world_defaults(options);
-    options->lies = 1;
-    options->policy = KVP_SPILL_THROUGH;
-    options->state_slots = 40;
-    options->host_state_slots = 8;
+    world_options options = world_defaults();
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    options.state_slots = 40;
+    options.host_state_slots = 8;
+    return options;
 }
 
 /* The store has the KV of `line`, 64 tokens, and the states after 24, 48 and 64. */
-static void open_stored_states(world *w, world_options *options, world_line *line)
+static world_line open_stored_states(world *w, world_options *options)
 {
     options->keep_rate = 100;
     open_world(w, options);
-    *line = line_of(w, 64, 64, 0);
-    compute(w, line);
+    const world_line line = line_of(w, 64, 64, 0);
+    compute(w, &line);
     world_settle(w);
     forget_cache(w);
+    return line;
 }
 
 static uint64_t open_seqs(const world *w)
@@ -37,9 +41,8 @@ static uint64_t open_seqs(const world *w)
 
 TEST(a_state_comes_back_after_a_restart)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0); /* the state at 32 is kept */
     compute(&w, &line);
@@ -62,11 +65,9 @@ TEST(a_state_comes_back_after_a_restart)
 /* KV behind the state is not read: nobody could hit it. */
 TEST(a_load_ends_at_the_deepest_state)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_stored_states(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_stored_states(&w, &options);
     assert_int_equal(world_stats(&w).written, 64 / RECORD + 3);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 48); /* the last token is computed */
     assert_int_equal(world_stats(&w).loaded, 48 / RECORD + 1);
@@ -79,9 +80,8 @@ TEST(a_load_ends_at_the_deepest_state)
 
 TEST(kv_without_a_state_is_nothing)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     open_world(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0); /* only the state at 60 is kept */
     compute(&w, &line);
@@ -97,9 +97,8 @@ TEST(kv_without_a_state_is_nothing)
 /* The cache has the KV still, and other prompts took the slot of the state. */
 TEST(a_state_comes_to_its_kv)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.state_slots = 4;
     options.n_blocks = 200;
     open_world(&w, &options);
@@ -126,9 +125,8 @@ TEST(a_state_comes_to_its_kv)
 /* In a group with a window the state depends on no record. */
 TEST(a_state_of_windows_stands_alone)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.windows[0].recent_tokens = 6;
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0);
@@ -146,9 +144,8 @@ TEST(a_state_of_windows_stands_alone)
 TEST(the_bytes_of_a_state_count)
 {
     for (uint64_t rate = 270; rate <= 290; rate += 20) {
-        world_options options;
         world w;
-        begin(&options);
+        world_options options = begin();
         options.more.load_bytes_s = rate;
         options.more.compute_tokens_s = 32;
         open_world(&w, &options);
@@ -167,13 +164,11 @@ TEST(the_bytes_of_a_state_count)
 TEST(a_state_waits_for_the_kv_of_others)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        world_options options;
-        world_line line;
         kvp_spill_answer answers[8];
         world w;
-        begin(&options);
+        world_options options = begin();
         options.more.max_gets = 20;
-        open_stored_states(&w, &options, &line);
+        const world_line line = open_stored_states(&w, &options);
         const world_line longer = line_of(&w, 70, 64, 900);
         liar.random = seed;
         liar.delay = 60;
@@ -200,12 +195,10 @@ TEST(a_transfer_that_fails_costs_a_computation)
 {
     uint64_t n_failed = 0;
     for (uint32_t n = 1; n <= 64 / RECORD + 3 + 48 / RECORD + 1; n++) {
-        world_options options;
-        world_line line;
         world w;
-        begin(&options);
+        world_options options = begin();
         liar.fail_at = n;
-        open_stored_states(&w, &options, &line);
+        const world_line line = open_stored_states(&w, &options);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
         assert_true(answer.outcome == KVP_SPILL_LOADED || answer.hit_tokens == 0);
         assert_true(answer.hit_tokens == 0 || answer.hit_tokens == 24 || answer.hit_tokens == 48);
@@ -225,9 +218,8 @@ TEST(a_transfer_that_fails_costs_a_computation)
 
 TEST(only_a_state_that_is_hit_is_written)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0);
@@ -244,7 +236,6 @@ TEST(only_a_state_that_is_hit_is_written)
 /* A sequence holds the slot until the copy has run, and no longer. */
 TEST(a_slot_is_held_until_it_is_copied)
 {
-    world_options options;
     kvp_spill_answer answers[8];
     kvp_open_info info;
     kvp_seq seq;
@@ -252,7 +243,7 @@ TEST(a_slot_is_held_until_it_is_copied)
     int32_t host[8];
     uint32_t n_row;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0);
@@ -293,12 +284,11 @@ TEST(a_slot_is_held_until_it_is_copied)
 TEST(an_invalidated_state_is_not_kept)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
-        world_options options;
         kvp_spill_answer answers[8];
         kvp_open_info info;
         kvp_seq seq;
         world w;
-        begin(&options);
+        world_options options = begin();
         options.keep_rate = 100;
         open_world(&w, &options);
         const world_line line = line_of(&w, 35, 35, 0); /* states at 24 and 32 */
@@ -322,9 +312,8 @@ TEST(an_invalidated_state_is_not_kept)
 /* What is left out is offered again when it is hit. */
 TEST(a_state_without_a_place_is_left_out)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.keep_rate = 100;
     options.more.max_states = 1;
     open_world(&w, &options);
@@ -347,11 +336,10 @@ TEST(a_state_without_a_place_is_left_out)
 /* The engine has all sequences: KV is written, states are not. */
 TEST(a_state_takes_no_sequence_that_is_not_there)
 {
-    world_options options;
     kvp_open_info info;
     kvp_seq seqs[15];
     world w;
-    begin(&options);
+    world_options options = begin();
     open_world(&w, &options);
     for (int32_t i = 0; i < 15; i++) {
         const world_line other = line_of(&w, 3, 0, 1000 * (i + 1));
@@ -373,9 +361,8 @@ TEST(a_state_takes_no_sequence_that_is_not_there)
 
 TEST(a_state_over_the_budget_is_left_out)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.more.put_bytes_day = 4 * 64 + 23;
     open_world(&w, &options);
     const world_line line = line_of(&w, 35, 35, 0);
@@ -396,9 +383,8 @@ static void flush_states(world *w)
 /* No sequence is open by then. */
 TEST(the_last_flush_writes_states)
 {
-    world_options options;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     options.keep_rate = 100;
     options.more.max_states = 1;
@@ -423,9 +409,8 @@ TEST(the_last_flush_writes_states)
 TEST(a_drop_takes_states)
 {
     for (int is_flat = 0; is_flat < 2; is_flat++) {
-        world_options options;
         world w;
-        begin(&options);
+        world_options options = begin();
         options.keep_rate = 100;
         liar.is_flat = is_flat;
         open_world(&w, &options);
@@ -453,11 +438,9 @@ TEST(a_drop_takes_states)
 /* A state of other tokens goes on behind KV that is dropped: with the KV it goes, too. */
 TEST(a_state_goes_with_its_kv)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_stored_states(&w, &options, &line);
+    world_options options = begin();
+    const world_line line = open_stored_states(&w, &options);
     const world_line other = line_of(&w, 64, 48, 900);
     assert_int_equal(world_ask(&w, &other, 1).hit_tokens, 48);
     compute(&w, &other); /* the state at 64 is another one */
@@ -477,11 +460,9 @@ TEST(a_state_goes_with_its_kv)
 
 TEST(an_epoch_hides_states)
 {
-    world_options options;
-    world_line line;
     world w;
-    begin(&options);
-    open_stored_states(&w, &options, &line);
+    world_options options = begin();
+    world_line line = open_stored_states(&w, &options);
     world_flush(&w, 0);
     world_truth(&w, &line);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
@@ -500,30 +481,73 @@ static void assert_refused(const kvp_spill_config *config, const char *expected)
     assert_null(spill);
 }
 
-/* A step that fails may leave a slot uncopied that the spill would write. */
+/* A spill of a new cache over the world's store; the caller destroys the cache. */
+static kvp_spill_config spill_of(const world *w, const kvp_config *cache_config)
+{
+    kvp_spill_config config;
+    kvp_spill_config_init(&config);
+    assert_int_equal(kvp_cache_create(cache_config, NULL, 0, &config.cache), KVP_OK);
+    config.store = w->store;
+    config.fingerprint.bytes[0] = 7;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    return config;
+}
+
+/* A record is of whole blocks of each group, and the store is told how many. */
+TEST(block_sizes_that_do_not_fit_are_refused)
+{
+    static const struct {
+        uint32_t record_blocks;
+        uint32_t tokens; /* S of the cache's group; the store's is 4 */
+        uint32_t recent_tokens;
+        uint32_t most; /* blocks */
+        const char *why;
+    } cases[] = {
+        {1, 8, 0, 0, "a record has 4 tokens, expected a multiple of groups[0].block_tokens, 8"},
+        {2, 8, 0, 0, "a record of the store has 2 blocks of group 0, expected 1 to 1"},
+        {2, 4, 0, 1, "a record of the store has 1 blocks of group 0, expected 2 to 2"},
+        {4, 4, 9, 2, "a record of the store has 2 blocks of group 0, expected 3 to 4"}};
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        world w;
+        char why[160];
+        world_options options = begin();
+        options.record_blocks = cases[i].record_blocks;
+        options.state_slots = options.host_state_slots = 0;
+        options.windows[0].recent_tokens = cases[i].most > 0 ? 1 : 0;
+        options.group_blocks[0] = cases[i].most;
+        open_world(&w, &options);
+        kvp_config cache_config = w.config;
+        cache_config.groups[0].block_tokens = cases[i].tokens;
+        cache_config.groups[0].recent_tokens = cases[i].recent_tokens;
+        kvp_spill_config config = spill_of(&w, &cache_config);
+        config.block_bytes[0] = config.host[0].stride = 64;
+        config.host[0].base = w.host;
+        snprintf(why, sizeof why, "%s%s", cases[i].why,
+                 i > 0 ? ": see kvp_store_config.group_tokens" : "");
+        assert_refused(&config, why);
+        kvp_cache_destroy(config.cache);
+        close_world(&w);
+    }
+}
+
 static int move_nothing(void *engine, const kvp_spill_record *record)
 {
     (void)engine, (void)record;
     return 0;
 }
 
+/* A step that fails may leave a slot uncopied that the spill would write. */
 TEST(overlapped_steps_are_refused)
 {
-    world_options options;
     kvp_spill *spill = NULL;
     char why[160];
     world w;
-    begin(&options);
+    world_options options = begin();
     options.record_blocks = 1;
     open_world(&w, &options);
     kvp_config cache_config = w.config;
-    kvp_spill_config config;
     cache_config.steps = KVP_STEPS_OVERLAPPED;
-    kvp_spill_config_init(&config);
-    assert_int_equal(kvp_cache_create(&cache_config, NULL, 0, &config.cache), KVP_OK);
-    config.store = w.store;
-    config.fingerprint.bytes[0] = 7;
-    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    kvp_spill_config config = spill_of(&w, &cache_config);
     assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_STATE);
     assert_null(spill);
     assert_string_equal(why,
@@ -550,11 +574,10 @@ TEST(overlapped_steps_are_refused)
 
 TEST(wrong_calls_are_refused)
 {
-    world_options options;
     kvp_copy copies[2];
     uint32_t n = 7;
     world w;
-    begin(&options);
+    world_options options = begin();
     open_world(&w, &options);
     kvp_spill_config config;
     kvp_spill_config_init(&config);
@@ -585,13 +608,12 @@ TEST(wrong_calls_are_refused)
 /* Copies come in pieces, each once, and not before a plan was taken. */
 TEST(copies_are_given_once)
 {
-    world_options options;
     kvp_open_info info;
     kvp_copy copies[4];
     kvp_seq seq;
     uint32_t n = 0;
     world w;
-    begin(&options);
+    world_options options = begin();
     options.policy = KVP_SPILL_SECOND;
     open_world(&w, &options);
     const world_line lines[2] = {line_of(&w, 35, 35, 0), line_of(&w, 35, 0, 900)};

@@ -16,9 +16,9 @@ static void must(world *w, kvp_status status, const char *call)
 
 /* ---------------------------------------------------------------------------------- open, close */
 
-void world_defaults(world_options *options)
+world_options world_defaults(void)
 {
-    *options = (world_options){
+    return (world_options){
         .seed = 1,
         .block_tokens = 4,
         .unit_tokens = 4,
@@ -28,9 +28,22 @@ void world_defaults(world_options *options)
         .host_blocks = 64,
         .max_ops = 64,
         .url = "memory:?size=1MiB",
+        .more = {.min_tokens = 1, .load_bytes_s = UINT64_C(1000000000)},
     };
-    options->more.min_tokens = 1;
-    options->more.load_bytes_s = UINT64_C(1000000000);
+}
+
+uint32_t world_tokens(const world_options *options, uint32_t group)
+{
+    const uint32_t S = options->group_tokens[group];
+    return S > 0 ? S : options->block_tokens;
+}
+
+static uint32_t largest_block(const world_options *options)
+{
+    uint32_t S = 0;
+    for (uint32_t g = 0; g < options->n_groups; g++)
+        S = world_tokens(options, g) > S ? world_tokens(options, g) : S;
+    return S;
 }
 
 static uint64_t world_clock(void *context)
@@ -56,7 +69,9 @@ static void open_cache(world *w)
     w->config.uncached_tokens = o->uncached;
     w->config.n_uncached_tokens = o->n_uncached;
     w->config.n_groups = o->n_groups;
-    memcpy(w->config.groups, o->windows, sizeof w->config.groups);
+    for (uint32_t g = 0; g < o->n_groups; g++)
+        w->config.groups[g] =
+            (kvp_group){o->windows[g].sink_tokens, o->windows[g].recent_tokens, o->group_tokens[g]};
     w->config.state_slots = o->state_slots;
     w->config.host_state_slots = o->host_state_slots;
     if (o->overlapped) {
@@ -65,7 +80,7 @@ static void open_cache(world *w)
     }
     must(w, kvp_cache_create(&w->config, NULL, 0, &w->cache), "kvp_cache_create");
     must(w, kvp_cache_config_get(w->cache, &w->config), "kvp_cache_config_get");
-    const size_t S = o->block_tokens;
+    const size_t S = largest_block(o);
     w->device = random_allocate(o->n_blocks * S, sizeof *w->device);
     w->host = random_allocate(o->host_blocks * S, sizeof *w->host);
     w->states[KVP_DEVICE] =
@@ -81,18 +96,23 @@ static uint32_t n_kinds(const world_options *o)
 
 static uint64_t piece_bytes(const world_options *o, uint32_t group)
 {
-    return sizeof(uint64_t) * (group == o->n_groups ? WORLD_STATE : o->block_tokens);
+    return sizeof(uint64_t) * (group == o->n_groups ? WORLD_STATE : world_tokens(o, group));
 }
 
 static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
 {
-    return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
+    return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * largest_block(&w->options);
 }
 
 /* What a store is told: records that the engine moves are one block each. */
 static uint32_t n_moved(const world_options *o)
 {
     return o->moves ? o->record_blocks : 1;
+}
+
+static uint64_t stored_bytes(const world_options *o, uint32_t group)
+{
+    return o->moves ? sizeof(uint64_t) * o->record_blocks * o->block_tokens : piece_bytes(o, group);
 }
 
 static void open_store(world *w, const kvp_digest *fingerprint)
@@ -104,8 +124,11 @@ static void open_store(world *w, const kvp_digest *fingerprint)
     config.fingerprint = *fingerprint;
     config.block_tokens = n_moved(&w->options) * w->options.block_tokens;
     config.n_groups = n_kinds(&w->options);
-    for (uint32_t g = 0; g < config.n_groups; g++)
-        config.block_bytes[g] = n_moved(&w->options) * piece_bytes(&w->options, g);
+    for (uint32_t g = 0; g < config.n_groups; g++) {
+        config.block_bytes[g] = stored_bytes(&w->options, g);
+        config.group_tokens[g] = w->options.moves ? 0 : w->options.group_tokens[g];
+        config.group_blocks[g] = w->options.group_blocks[g];
+    }
     config.record_blocks = w->options.record_blocks / n_moved(&w->options);
     config.max_ops = w->options.max_ops;
     config.threads = 0;
@@ -131,7 +154,7 @@ static int move_record(world *w, int is_take)
 static int give_record(void *engine, const kvp_spill_record *record)
 {
     world *w = engine;
-    const uint32_t S = w->options.block_tokens;
+    const uint32_t S = world_tokens(&w->options, record->group);
     const int32_t *row;
     uint32_t n_row = 0;
     if (!move_record(w, 0))
@@ -146,7 +169,7 @@ static int give_record(void *engine, const kvp_spill_record *record)
 static int take_record(void *engine, const kvp_spill_record *record)
 {
     world *w = engine;
-    const uint32_t S = w->options.block_tokens;
+    const uint32_t S = world_tokens(&w->options, record->group);
     if (!move_record(w, 1))
         return 0;
     for (uint32_t p = 0; p < record->tokens.end - record->tokens.begin; p++)
@@ -166,9 +189,11 @@ static void open_spill(world *w, const kvp_digest *fingerprint)
     config.fingerprint = *fingerprint;
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     for (uint32_t g = 0; g < n_kinds(&w->options); g++) {
-        config.block_bytes[g] = n_moved(&w->options) * piece_bytes(&w->options, g);
-        config.host[g] = (kvp_spill_host){g < w->options.n_groups ? w->host : w->states[KVP_HOST],
-                                          piece_bytes(&w->options, g)};
+        const int is_state = g == w->options.n_groups;
+        config.block_bytes[g] = stored_bytes(&w->options, g);
+        config.host[g] = (kvp_spill_host){
+            is_state ? w->states[KVP_HOST] : w->host,
+            sizeof(uint64_t) * (is_state ? WORLD_STATE : largest_block(&w->options))};
     }
     if (w->options.moves) {
         memset(config.host, 0, sizeof config.host);
@@ -195,6 +220,8 @@ static void open_spill(world *w, const kvp_digest *fingerprint)
         more->compute_tokens_s > 0 ? more->compute_tokens_s : config.compute_tokens_s;
     config.max_wait_ns = more->max_wait_ns > 0 ? more->max_wait_ns : config.max_wait_ns;
     config.max_tokens = more->max_tokens;
+    config.note = more->note;
+    config.note_context = more->note_context;
     if (kvp_spill_create(&config, &w->spill, why, sizeof why) != KVP_OK)
         verdict_bad(&w->verdict, "kvp_spill_create: %s", why);
 }
@@ -429,9 +456,9 @@ static void keep_state(world *w, kvp_seq seq, uint32_t at)
 void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens)
 {
     read_state(w, seq, line, n_tokens);
-    const uint32_t S = w->options.block_tokens;
     const uint32_t query = n_tokens < line->n_tokens ? n_tokens : line->n_tokens - 1;
     for (uint32_t g = 0; g < w->options.n_groups; g++) {
+        const uint32_t S = world_tokens(&w->options, g);
         const int32_t *row;
         uint32_t n_row = 0;
         must(w, kvp_seq_row(w->cache, seq, g, &row, &n_row), "kvp_seq_row");
@@ -451,8 +478,8 @@ void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens
 
 static void write_kv(world *w, kvp_seq seq, const world_line *line, kvp_range tokens, bool fails)
 {
-    const uint32_t S = w->options.block_tokens;
     for (uint32_t g = 0; g < w->options.n_groups; g++) {
+        const uint32_t S = world_tokens(&w->options, g);
         const int32_t *row;
         uint32_t n_row = 0;
         must(w, kvp_seq_row(w->cache, seq, g, &row, &n_row), "kvp_seq_row");

@@ -26,6 +26,8 @@ typedef struct world_options {
     uint32_t record_blocks;
     uint32_t n_groups;
     kvp_window windows[KVP_GROUPS_MAX];
+    uint32_t group_tokens[KVP_GROUPS_MAX]; /* S of each group; 0: block_tokens */
+    uint32_t group_blocks[KVP_GROUPS_MAX]; /* kvp_store_config.group_blocks */
     uint32_t n_blocks;
     uint32_t host_blocks;
     uint32_t n_nodes; /* 0: the cache's choice */
@@ -66,8 +68,8 @@ typedef struct world {
     kvp_digester *digester;
     kvp_ns spaces[WORLD_SPACES];
     uint64_t epochs[WORLD_SPACES]; /* and weights */
-    uint64_t *device;              /* [n_blocks][S] */
-    uint64_t *host;                /* [host_blocks][S] */
+    uint64_t *device;              /* [n_blocks][the largest S] */
+    uint64_t *host;                /* [host_blocks][the same] */
     uint64_t *states[2];           /* by tier [slots][WORLD_STATE] */
     uint64_t n_states_read;        /* states compared */
     kvp_copy copies[WORLD_COPIES]; /* taken, not run */
@@ -87,9 +89,12 @@ typedef struct world {
 } world;
 
 /* Fill the options with the least world: one group, blocks of 4 tokens, records of 2 blocks. */
-void world_defaults(world_options *options);
+world_options world_defaults(void);
 void world_open(world *w, const world_options *options);
 void world_close(world *w);
+
+/* S of a group. */
+uint32_t world_tokens(const world_options *options, uint32_t group);
 
 /* What the KV of a line's tokens is. */
 void world_truth(const world *w, world_line *line);

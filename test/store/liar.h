@@ -7,19 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "draw.h"
 #include "store/backend.h"
 
 enum { BLOCK_BYTES = 96, BLOCKS = 2, TOKENS = 4, OPS = 16 };
-
-static uint64_t random_state;
-
-static uint32_t draw(uint32_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % n;
-}
 
 /* What happened, so that a run shows that everything did. */
 enum fault {

@@ -84,7 +84,7 @@ static inline kvp_fingerprint_input input_fingerprint(void)
     return input;
 }
 
-enum { INPUT_OTHERS = 22 };
+enum { INPUT_OTHERS = 24 };
 
 /* input_fingerprint with another value in one field each, every field once. Gives their number. */
 static inline size_t input_other_fingerprints(kvp_fingerprint_input other[INPUT_OTHERS])
@@ -117,6 +117,8 @@ static inline size_t input_other_fingerprints(kvp_fingerprint_input other[INPUT_
     OTHER(groups[0].recent_tokens, 4096);
     OTHER(groups[0].recent_tokens, 4096);
     other[n - 1].groups[0].sink_tokens = 4;
+    OTHER(groups[0].block_tokens, 32);
+    OTHER(groups[0].block_tokens, 48);
     OTHER(order, "NSHD");
     OTHER(rope, "a");
     other[n - 1].rope_bytes = 1;

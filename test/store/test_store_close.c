@@ -4,20 +4,9 @@
 #include <errno.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "on_sim.h"
 #include "store/file/survey.h"
 #include "store_records.h"
-
-static struct sim_disk *sim;
-static struct kvpi_disk below;
-static struct kvpi_disk disk;
-
-static void begin(uint64_t seed)
-{
-    sim = sim_disk_create(seed);
-    below = disk = sim_disk_interface(sim);
-}
 
 /* Nothing is open any more. */
 static void end(void)
@@ -32,29 +21,12 @@ enum { RECORDS = 8 };
 
 static struct record records[RECORDS];
 
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    return UINT64_C(1000000000);
-}
-
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
-
 static kvp_store *open_store(void)
 {
-    static struct kvpi_backend on_sim;
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
     kvp_store_config config = record_config("file:/kv?size=135168"); /* 16 slots */
-    kvp_store *store = NULL;
+    now = UINT64_C(1000000000);
     config.now = test_clock;
-    assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
-    return store;
+    return open_or_fail(&config, on_sim());
 }
 
 enum { OPEN, WRITE, SYNC, RENAME, REMOVE, SYNC_DIRECTORY, CALLS };
@@ -119,7 +91,7 @@ static uint32_t generation_of_slot_0(void)
 
 static void close_once(uint64_t seed, int *has_failed)
 {
-    begin(seed);
+    make_sim(seed);
     disk.open = may_open;
     disk.write = may_write;
     disk.sync = may_sync;
@@ -174,7 +146,7 @@ TEST(test_names_that_cannot_be_synced)
         record_make(records, r, r, 0);
     for (unsigned n = 1; has_failed; n++) {
         for (uint64_t seed = 1; seed <= 8; seed++) {
-            begin(seed);
+            make_sim(seed);
             disk.sync_directory = may_sync_directory;
             fails_call = SYNC_DIRECTORY;
             fails_n = n;
@@ -222,7 +194,7 @@ static int note_sync_directory(void *context, const char *path)
 TEST(test_names_that_are_synced)
 {
     record_make(records, 0, 0, 0);
-    begin(1);
+    make_sim(1);
     disk.sync_directory = note_sync_directory;
     kvp_store *store = open_store();
     assert_string_equal(synced, "/kv/01080f161d242b32/w0;/kv/01080f161d242b32;");
@@ -239,7 +211,7 @@ TEST(test_names_that_are_synced)
 TEST(test_generations_rise_over_starts)
 {
     record_make(records, 0, 0, 0);
-    begin(1);
+    make_sim(1);
     for (uint32_t generation = 1; generation <= 4; generation++) {
         kvp_store *store = open_store();
         assert_int_equal(record_put(store, &records[0]), KVP_STORE_OK);
@@ -273,7 +245,7 @@ TEST(test_a_damaged_entry_goes_with_the_start)
 {
     for (unsigned r = 0; r < RECORDS; r++)
         record_make(records, r, r, 0);
-    begin(1);
+    make_sim(1);
     kvp_store *store = open_store();
     for (unsigned r = 0; r < RECORDS; r++)
         assert_int_equal(record_put(store, &records[r]), KVP_STORE_OK);
@@ -295,7 +267,7 @@ TEST(test_a_damaged_entry_goes_with_the_start)
 TEST(test_what_is_dropped_while_it_is_written)
 {
     record_make(records, 0, 0, 0);
-    begin(1);
+    make_sim(1);
     kvp_store *store = open_store();
     assert_int_equal(kvp_store_put(store, &records[0].identity, &records[0].block, 1), KVP_OK);
     assert_int_equal(kvp_store_drop(store, &records[0].key, 1, 2), KVP_OK);

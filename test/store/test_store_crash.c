@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
+#include "draw.h"
+#include "on_sim.h"
 #include "sim_queue.h"
-#include "store/file/store_file.h"
 #include "store_inputs.h"
 
 enum {
@@ -39,32 +39,23 @@ static uint64_t stride = 1;
 
 /* ------------------------------------------------------------------------------------ the store */
 
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
 static int with_queue; /* of transfers, as io_uring's; else each is done when it begins */
 static struct sim_queue queue;
 static struct kvpi_queue_system queue_system;
 static uint64_t room = UINT64_MAX; /* of the disk */
-static uint64_t now = 1000;
 
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
+static kvp_status open_on_engine(const struct kvpi_backend_config *config, void **out_self,
+                                 char *out_why, size_t why_bytes)
 {
     const struct kvpi_engine_config engine = {.n_threads = 0,
                                               .queue = with_queue ? &queue_system : NULL};
     return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    return ++now;
-}
-
 static kvp_status try_open(kvp_store **out_store, char *out_why, size_t why_bytes)
 {
     struct kvpi_backend backend = kvpi_file_backend;
-    backend.open = open_on_sim;
+    backend.open = open_on_engine;
     static struct kvpi_backend kept;
     kept = backend;
     kvp_store_config config;
@@ -144,16 +135,6 @@ static void note_evictions(kvp_store *store)
     }
 }
 
-static uint64_t random_state;
-
-static uint32_t draw(uint32_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
 /* The same calls in every run, until the disk stops. */
 static void do_calls(kvp_store *store, uint64_t stop_at)
 {
@@ -227,8 +208,7 @@ static void check_again(int power_lost)
 /* One run: the disk stops at its stop-th operation after the store was opened. 0: it did not. */
 static int run(uint64_t stop, int power_lost)
 {
-    sim = sim_disk_create(seed + stop * 2 + (uint64_t)power_lost);
-    disk = sim_disk_interface(sim);
+    make_sim(seed + stop * 2 + (uint64_t)power_lost);
     queue = (struct sim_queue){
         .disk = &disk, .random = seed + stop, .short_rate = 30, .again_rate = 10, .late_rate = 10};
     queue_system = sim_queue_interface(&queue);
@@ -283,8 +263,7 @@ TEST(test_power_lost_at_every_operation)
  * grains there were. */
 static uint32_t lose_but(uint32_t grain, unsigned n_puts, uint64_t kept, uint64_t lengths)
 {
-    sim = sim_disk_create(seed + kept + (lengths << 32));
-    disk = sim_disk_interface(sim);
+    make_sim(seed + kept + (lengths << 32));
     sim_disk_grain(sim, grain);
     for (unsigned r = 0; r < RECORDS; r++)
         records[r].stored = records[r].synced = records[r].dropped = 0;
@@ -346,8 +325,7 @@ TEST(test_an_opening_that_is_cut_short_loses_nothing)
     for (int power_lost = 0; power_lost < 2; power_lost++) {
         int done = 0;
         for (uint64_t stop = 0; !done; stop++) {
-            sim = sim_disk_create(seed + stop);
-            disk = sim_disk_interface(sim);
+            make_sim(seed + stop);
             kvp_store *store = open_store();
             for (unsigned r = 0; r < DEPTH; r++) {
                 kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
@@ -383,21 +361,13 @@ static const char log_path[] = "/kv/01080f161d242b32/w0/log";
 
 static kvp_store *open_with(unsigned n)
 {
-    sim = sim_disk_create(seed);
-    disk = sim_disk_interface(sim);
+    make_sim(seed);
     kvp_store *store = open_store();
     for (unsigned r = 0; r < n; r++) {
         kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
         assert_int_equal(input_result(store), KVP_STORE_OK);
     }
     return store;
-}
-
-static kvp_store_stats stats_of(kvp_store *store)
-{
-    kvp_store_stats stats;
-    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
-    return stats;
 }
 
 /* The fault that no checksum finds: whole records in each other's slots. */
@@ -496,7 +466,6 @@ TEST(test_a_child_of_a_replaced_parent_is_gone)
 }
 
 static uint64_t sync_fails_at;
-static struct kvpi_disk below;
 
 static int sync_but_one(void *context, int file)
 {
@@ -509,8 +478,7 @@ TEST(test_what_was_not_synced_is_synced_again)
 {
     for (unsigned run = 0; run < 2 * (DEPTH + 1); run++) {
         with_queue = run > DEPTH;
-        sim = sim_disk_create(seed + run);
-        below = disk = sim_disk_interface(sim);
+        make_sim(seed + run);
         disk.sync = sync_but_one;
         queue = (struct sim_queue){.disk = &disk, .random = seed};
         queue_system = sim_queue_interface(&queue);
@@ -575,8 +543,7 @@ TEST(test_any_log_can_be_read)
 TEST(test_every_write_that_fails_is_a_failed_put)
 {
     for (uint64_t n = 1; n <= 2 * DEPTH; n++) {
-        sim = sim_disk_create(seed);
-        disk = sim_disk_interface(sim);
+        make_sim(seed);
         kvp_store *store = open_store();
         sim_disk_fail_write(sim, n, n % 2 ? EIO : ENOSPC);
         unsigned n_failed = 0;
@@ -601,6 +568,8 @@ TEST(test_every_write_that_fails_is_a_failed_put)
 
 int main(int argc, char **argv)
 {
+    now = 1000;
+    tick = 1;
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
     if (argc > 2)

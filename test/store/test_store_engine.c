@@ -12,9 +12,8 @@
 #include <string.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
+#include "on_sim.h"
 #include "sim_queue.h"
-#include "store/file/store_file.h"
 #include "store_inputs.h"
 
 enum { BLOCKS = 2, TOKENS = 4, RECORDS = 90, PAGE = 4096, ODD = 1000, GONE = 99 };
@@ -24,15 +23,12 @@ static unsigned rounds = 40;
 
 /* ------------------------------------------------------------------------------------ the store */
 
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
 static struct sim_queue queue;
 static struct kvpi_queue_system queue_system;
 static int can_direct; /* the file system lets files go past the page cache */
 static int direct;     /* they do */
 static int cannot_buffer;
 static size_t block_bytes;
-static uint64_t now;
 
 static int (*open_of_sim)(void *context, const char *path, unsigned flags, int *out_file);
 
@@ -56,12 +52,6 @@ static kvp_status open_on_queue(const struct kvpi_backend_config *config, void *
 {
     const struct kvpi_engine_config engine = {.n_threads = 0, .queue = &queue_system};
     return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
-
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    return ++now;
 }
 
 /* choice: "", or "&engine=..." */
@@ -97,8 +87,7 @@ static kvp_store *open_store(void)
 
 static void begin_world(int with_direct, size_t bytes)
 {
-    sim = sim_disk_create(seed);
-    disk = sim_disk_interface(sim);
+    make_sim(seed);
     open_of_sim = disk.open;
     disk.open = open_direct;
     disk.buffer = go_buffered;
@@ -106,6 +95,7 @@ static void begin_world(int with_direct, size_t bytes)
     cannot_buffer = 0;
     block_bytes = bytes;
     now = 1000;
+    tick = 1;
     queue = (struct sim_queue){.disk = &disk, .direct = &direct, .random = seed};
     queue_system = sim_queue_interface(&queue);
 }
@@ -196,13 +186,6 @@ static void expect_description(const kvp_store *store, const char *part)
     if (!strstr(text, part))
         print_error("\"%s\" does not say \"%s\"\n", text, part);
     assert_non_null(strstr(text, part));
-}
-
-static kvp_store_stats stats_of(const kvp_store *store)
-{
-    kvp_store_stats stats;
-    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
-    return stats;
 }
 
 /* ------------------------------------------------------------------------------- what it may do */

@@ -286,6 +286,8 @@ TEST(test_open_names_what_is_wrong)
     REFUSE(n_groups, 2, "block_bytes");
     REFUSE(record_blocks, 3, "record_blocks");
     REFUSE(record_blocks, 128, "record_blocks");
+    REFUSE(group_tokens[0], 3 * TOKENS, "group_tokens");
+    REFUSE(group_tokens[0], 4 * TOKENS, "group_tokens");
     REFUSE(key_bytes, 1 << 21, "key_bytes");
     REFUSE(max_ops, 0, "max_ops");
     REFUSE(threads, 2, "threads");
@@ -381,6 +383,64 @@ TEST(test_the_size_of_a_record_is_chosen)
         assert_int_equal(kvp_store_record_blocks(store), cases[i].blocks);
         kvp_store_close(store);
     }
+}
+
+/* S of groups 0 and 1, and the blocks of a record of each. */
+TEST(test_records_of_blocks_of_several_sizes)
+{
+    static const struct {
+        uint32_t tokens[2];
+        uint64_t block_bytes;
+        uint32_t blocks[2];
+    } cases[] = {{{16, 0}, 524288, {1, 1}},
+                 {{16, 8}, 524288, {1, 2}},
+                 {{16, 64}, 524288, {4, 1}},
+                 {{128, 16}, 1, {8, 64}}, /* as many as the smaller blocks let it */
+                 {{8, 16}, 131072, {4, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvp_store_config config = config_of("memory:?size=16MiB");
+        config.block_tokens = 16;
+        config.record_blocks = 0;
+        config.n_groups = 2;
+        config.block_bytes[0] = config.block_bytes[1] = cases[i].block_bytes;
+        memcpy(config.group_tokens, cases[i].tokens, sizeof cases[i].tokens);
+        kvp_store *store = open_store(&config);
+        for (uint32_t g = 0; g < 2; g++)
+            assert_int_equal(kvp_store_group_blocks(store, g), cases[i].blocks[g]);
+        assert_int_equal(kvp_store_group_blocks(store, 2), 0);
+        kvp_store_close(store);
+    }
+    assert_int_equal(kvp_store_group_blocks(NULL, 0), 0);
+}
+
+/* A record has the blocks of its group, and comes back to as many. */
+TEST(test_a_record_has_the_blocks_of_its_group)
+{
+    kvp_store_config config = config_of("memory:?size=16MiB");
+    config.n_groups = 2;
+    config.block_bytes[1] = config.block_bytes[0] / 4;
+    config.group_tokens[1] = TOKENS / 4;
+    kvp_store *store = open_store(&config);
+    const uint32_t n = kvp_store_group_blocks(store, 1);
+    struct record record;
+    uint8_t kv[16 * BLOCK_BYTES / 4];
+    void *blocks[17] = {NULL};
+    make_record(&record, 1, 0, NULL);
+    record.identity.group = 1;
+    assert_int_equal(n, 4 * kvp_store_group_blocks(store, 0));
+    for (uint32_t i = 0; i < n; i++)
+        blocks[i] = record.kv[0] + i * (BLOCK_BYTES / 4);
+    assert_int_equal(kvp_store_put(store, &record.identity, blocks, 1), KVP_OK);
+    assert_int_equal(result_of(store, 1), KVP_STORE_OK);
+    for (uint32_t i = 0; i < n; i++) /* in another order, so that each must be its own */
+        blocks[i] = kv + (n - 1 - i) * (BLOCK_BYTES / 4);
+    assert_int_equal(kvp_store_get(store, &record.identity, blocks, 2), KVP_OK);
+    assert_int_equal(result_of(store, 2), KVP_STORE_OK);
+    for (uint32_t i = 0; i < n; i++)
+        assert_memory_equal(blocks[i], record.kv[0] + i * (BLOCK_BYTES / 4), BLOCK_BYTES / 4);
+    blocks[n - 1] = NULL;
+    assert_int_equal(kvp_store_get(store, &record.identity, blocks, 3), KVP_E_ARG);
+    kvp_store_close(store);
 }
 
 TEST_MAIN(NULL, NULL)

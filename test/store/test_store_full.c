@@ -3,7 +3,6 @@
  * on real ones, where the system lets us. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,41 +11,20 @@
 #include <unistd.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "on_sim.h"
 #include "store_records.h"
+#include "tmpfs.h"
 
 enum { RECORDS = 32, SLOT = 8192, SHARE = SLOT + 256 };
 
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND      (1000 * MILLISECOND)
 
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
-static struct kvpi_backend on_sim;
-static uint64_t now;
-
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    return now;
-}
-
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
-
 static void begin(uint64_t room)
 {
     now = SECOND;
-    sim = sim_disk_create(1);
+    make_sim(1);
     sim_disk_limit(sim, room);
-    disk = sim_disk_interface(sim);
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
 }
 
 static struct record records[RECORDS];
@@ -66,7 +44,7 @@ static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_sto
     kvp_store_config config = record_config(url);
     config.threads = path ? 1 : 0;
     config.now = path ? NULL : test_clock;
-    return kvpi_store_open(&config, path ? NULL : &on_sim, out_store, NULL, 0);
+    return kvpi_store_open(&config, path ? NULL : on_sim(), out_store, NULL, 0);
 }
 
 static kvp_store *open_store(const char *path, uint64_t slots)
@@ -85,19 +63,6 @@ static uint32_t put(kvp_store *store, unsigned r)
 static uint32_t get(kvp_store *store, unsigned r)
 {
     return record_get(store, &records[r]);
-}
-
-static kvp_store_stats stats_of(const kvp_store *store)
-{
-    kvp_store_stats stats;
-    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
-    return stats;
-}
-
-static void end(kvp_store *store)
-{
-    kvp_store_close(store);
-    sim_disk_destroy(sim);
 }
 
 static void expect_said(const kvp_store *store, const char *part)
@@ -161,7 +126,7 @@ TEST(test_a_disk_smaller_than_a_slab_stores)
             assert_int_equal(count_there(store), n);
             put_all_once(store, expected);
             assert_int_equal(stats_of(store).records, n);
-            end(store);
+            end_sim(store);
         }
     }
 }
@@ -183,7 +148,7 @@ TEST(test_a_short_slab_is_read_by_others)
     assert_int_equal(count_there(other), 14);
     assert_int_equal(stats_of(other).failed, 0);
     kvp_store_close(other);
-    end(store);
+    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------------ how often */
@@ -237,7 +202,7 @@ static uint64_t count_operations(uint64_t size_slots, uint64_t room, int tells)
         assert_int_equal(get(store, i % RECORDS), KVP_STORE_OK);
     }
     const uint64_t n = sim_disk_count(sim) - before;
-    end(store);
+    end_sim(store);
     return n;
 }
 
@@ -278,7 +243,7 @@ TEST(test_a_limit_that_others_fill_is_asked_seldom)
     pass_time(); /* its directory goes */
     put_all_once(store, KVP_STORE_OK);
     assert_int_equal(stats_of(store).records, 24);
-    end(store);
+    end_sim(store);
 }
 
 /* The log finds no room: what would make some is not tried with each put. */
@@ -309,7 +274,7 @@ TEST(test_a_log_without_room_is_patient)
     pass_time();
     put_all_once(store, KVP_STORE_OK);
     assert_int_equal(stats_of(store).failed, 0);
-    end(store);
+    end_sim(store);
 }
 
 /* ---------------------------------------------------------------------- full, freed, full again */
@@ -343,7 +308,7 @@ TEST(test_what_happened_is_said_in_a_line)
     expect_said(store, "the disk was full for 9 s, and has room again");
     assert_int_equal(stats_of(store).records, RECORDS);
     assert_int_equal(stats_of(store).failed, 0);
-    end(store);
+    end_sim(store);
 }
 
 /* What is wrong with the disk is not that it is full. */
@@ -364,7 +329,7 @@ TEST(test_a_disk_that_fails_is_not_called_full)
     put_all_once(store, KVP_STORE_OK);
     expect_said(store, NULL);
     assert_int_equal(stats_of(store).records, 8);
-    end(store);
+    end_sim(store);
 }
 
 #define SLAB_PATH "/kv/01080f161d242b32/w0/slab-000001"
@@ -394,7 +359,7 @@ TEST(test_a_slab_that_was_cut)
         put_all_once(store, KVP_STORE_OK);
         assert_int_equal(stats_of(store).records, 16);
         assert_int_equal(count_there(store), 16);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -414,7 +379,7 @@ TEST(test_a_last_slab_that_was_cut)
         put_all_once(store, KVP_STORE_OK);
         assert_int_equal(stats_of(store).records, 16);
         assert_int_equal(stats_of(store).failed, 0);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -426,8 +391,7 @@ TEST(test_nothing_synced_is_lost)
     for (unsigned round = 0; round < 200; round++) {
         begin(UINT64_MAX);
         sim_disk_destroy(sim);
-        sim = sim_disk_create(round + 1);
-        disk = sim_disk_interface(sim);
+        make_sim(round + 1);
         if (round % 3 == 0)
             sim_disk_tell_no_room(sim);
         kvp_store *store = open_store(NULL, 64);
@@ -459,7 +423,7 @@ TEST(test_nothing_synced_is_lost)
         pass_time();
         put_all_once(store, KVP_STORE_OK);
         assert_int_equal(count_there(store), RECORDS);
-        end(store);
+        end_sim(store);
     }
     assert_true(n_kept > 1000);
 }
@@ -538,7 +502,7 @@ TEST(test_a_disk_of_any_size_can_be_full)
         sim_disk_limit(sim, room); /* and closing leaves all that was there */
         store = open_store(NULL, 16);
         assert_int_equal(count_there(store), 16);
-        end(store);
+        end_sim(store);
     }
     assert_true(n_sizes > 100 && n_full > 80 && n_full < n_sizes);
 }
@@ -574,7 +538,7 @@ TEST(test_a_disk_that_others_fill)
     pass_time();
     assert_true(fill_up(store) > 0);
     assert_int_equal(stats_of(store).records, 16);
-    end(store);
+    end_sim(store);
 }
 
 /* Where no room can be set aside, a log that finds none fails puts; reads go on. */
@@ -590,30 +554,10 @@ TEST(test_a_disk_that_sets_no_room_aside)
     assert_int_equal(count_there(store), 7);
     sim_disk_limit(sim, UINT64_MAX);
     assert_int_equal(put(store, 7), KVP_STORE_OK);
-    end(store);
+    end_sim(store);
 }
 
 /* ----------------------------------------------------------------------------------- real disks */
-
-/* A place to mount something: NULL, and a sentence, where it is not allowed. */
-static char mounted[64];
-
-static const char *mount_tmpfs(const char *options)
-{
-    snprintf(mounted, sizeof mounted, "store_full_XXXXXX");
-    assert_non_null(mkdtemp(mounted));
-    if (mount("none", mounted, "tmpfs", 0, options) == 0)
-        return mounted;
-    print_message("skipped: tmpfs cannot be mounted here: %s\n", strerror(errno));
-    rmdir(mounted);
-    return NULL;
-}
-
-static void unmount(void)
-{
-    assert_int_equal(umount(mounted), 0);
-    rmdir(mounted);
-}
 
 enum { OVERHEAD = 11 * 4096 }; /* directories, locks and logs */
 
@@ -646,8 +590,7 @@ TEST(test_a_real_disk_that_is_full)
 TEST(test_a_real_disk_with_extents_that_is_full)
 {
     char command[400];
-    snprintf(mounted, sizeof mounted, "store_full_XXXXXX");
-    assert_non_null(mkdtemp(mounted));
+    make_mounted();
     snprintf(command, sizeof command,
              "{ truncate -s 2M %s.image && mkfs.ext4 -q -O ^has_journal -m 0 %s.image && "
              "mount -o loop %s.image %s; } >/dev/null 2>&1",
@@ -677,8 +620,6 @@ TEST(test_a_real_disk_with_extents_that_is_full)
 int main(void)
 {
     make_records();
-    /* What is mounted goes with this process, whatever becomes of it. */
-    if (unshare(CLONE_NEWNS) == 0)
-        (void)mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    own_mounts();
     return run_all_tests(NULL, NULL);
 }

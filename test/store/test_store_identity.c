@@ -53,7 +53,7 @@ static kvp_fingerprint_input full_input(void)
     input.slice = (kvp_slice){.first_layer = 24, .n_layers = 24, .first_head = 8, .n_heads = 4};
     input.block_tokens = 32;
     input.n_groups = 2;
-    input.groups[1] = (kvp_window){.sink_tokens = 4, .recent_tokens = 1024};
+    input.groups[1] = (kvp_group){.sink_tokens = 4, .recent_tokens = 1024};
     input.order = "NSHD";
     return input;
 }
@@ -66,6 +66,10 @@ TEST(test_fingerprints_equal_the_vectors)
     kvp_fingerprint_input full = full_input();
     assert_memory_equal(print_of(&plain).bytes, FINGERPRINT_PLAIN, 32);
     assert_memory_equal(print_of(&full).bytes, FINGERPRINT_FULL, 32);
+    full.groups[0].block_tokens = 32; /* as it is without */
+    assert_memory_equal(print_of(&full).bytes, FINGERPRINT_FULL, 32);
+    full.groups[1].block_tokens = 16;
+    assert_memory_equal(print_of(&full).bytes, FINGERPRINT_SIZES, 32);
 }
 
 TEST(test_a_fingerprint_of_states_equals_the_vector)
@@ -258,6 +262,8 @@ TEST(test_a_wrong_field_is_named)
     REFUSE(unit_tokens, 3, "unit_tokens");
     REFUSE(n_groups, KVP_GROUPS_MAX + 1, "n_groups");
     REFUSE(groups[0].sink_tokens, 1, "n_groups");
+    REFUSE(groups[0].block_tokens, 8, "block_tokens of a group");
+    REFUSE(groups[0].block_tokens, 2 * KVP_BLOCK_TOKENS_MAX, "block_tokens of a group");
     REFUSE(order, "", "order");
 #undef REFUSE
 }

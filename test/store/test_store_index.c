@@ -3,19 +3,10 @@
 #include <string.h>
 
 #include "mocka.h"
+#include "draw.h"
 #include "store/index.h"
 
 enum { SLOTS = 24, KEYS = 96, SPACES = 5 };
-
-static uint64_t random_state;
-
-static uint32_t draw(uint32_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % n;
-}
 
 /* Keys collide in their low bits, so that chains are long. */
 static kvp_digest key_of(uint32_t k)

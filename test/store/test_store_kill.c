@@ -17,6 +17,7 @@
 
 #include "mocka.h"
 
+#include "draw.h"
 #include <kvpager/store.h>
 
 #include "store_inputs.h"
@@ -24,17 +25,8 @@
 enum { BLOCK_BYTES = 8192, BLOCKS = 4, TOKENS = 4, CHAIN = 16, RECORDS = 64 * CHAIN, DEPTH = 8 };
 
 static unsigned rounds = 3;
-static uint64_t random_state = 1;
 static char directory[64];
 static const char *engine = "auto"; /* io_uring, where there is one */
-
-static uint32_t draw(uint32_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % n;
-}
 
 /* ---------------------------------------------------------------------------------- the records */
 

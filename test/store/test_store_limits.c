@@ -5,29 +5,18 @@
 #include <string.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "on_sim.h"
 #include "store_records.h"
 
 enum { CHAINS = 4, DEPTH = 4, RECORDS = CHAINS * DEPTH };
 enum { SLOT = 8192, MINUTE = 60, START = 1000000 * MINUTE };
 
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
-static struct kvpi_backend on_sim;
 static uint64_t now_s;
 
-static uint64_t test_clock(void *context)
+static uint64_t seconds_clock(void *context)
 {
     (void)context;
     return now_s * UINT64_C(1000000000);
-}
-
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
 static struct record records[RECORDS];
@@ -47,12 +36,8 @@ static kvp_store *open_store(int on_disk, const char *options)
     if (!on_disk)
         snprintf(url, sizeof url, "memory:?size=%d%s", 64 * SLOT, options);
     kvp_store_config config = record_config(url);
-    config.now = test_clock;
-    kvp_store *store = NULL;
-    char why[300];
-    if (kvpi_store_open(&config, on_disk ? &on_sim : NULL, &store, why, sizeof why) != KVP_OK)
-        fail_msg("%s", why);
-    return store;
+    config.now = seconds_clock;
+    return open_or_fail(&config, on_disk ? on_sim() : NULL);
 }
 
 static uint32_t put(kvp_store *store, unsigned r)
@@ -89,20 +74,10 @@ static uint64_t count_bits(uint64_t bits)
     return n;
 }
 
-static kvp_store_stats stats_of(const kvp_store *store)
-{
-    kvp_store_stats stats;
-    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
-    return stats;
-}
-
 static kvp_store *begin(int on_disk, const char *options)
 {
     now_s = START;
-    sim = sim_disk_create(1);
-    disk = sim_disk_interface(sim);
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
+    make_sim(1);
     return open_store(on_disk, options);
 }
 
@@ -117,12 +92,6 @@ static kvp_store *again(kvp_store *store, int on_disk, int killed, const char *o
     if (killed)
         sim_disk_kill(sim);
     return open_store(1, options);
-}
-
-static void end(kvp_store *store)
-{
-    kvp_store_close(store);
-    sim_disk_destroy(sim);
 }
 
 /* ------------------------------------------------------------------------------------------ age */
@@ -153,7 +122,7 @@ TEST(test_nothing_is_served_past_its_age)
         now_s += 10 * MINUTE; /* nobody has looked since: a put finds it too old, too */
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         assert_true(there(store) == 1);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -171,7 +140,7 @@ TEST(test_an_age_holds_from_the_start_on)
         assert_int_equal(put(store, 0), KVP_STORE_OK);
         now_s = START - 60 * MINUTE;
         assert_true(there(store) == 1);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -194,7 +163,7 @@ TEST(test_an_age_holds_for_another_writers_records)
     assert_int_equal(put(store, 1), KVP_STORE_NO_PARENT);
     assert_true(there(other) == 1); /* which has no limit */
     kvp_store_close(other);
-    end(store);
+    end_sim(store);
 }
 
 /* A start with a smaller size keeps to it, before it has anything: what another model left goes. */
@@ -211,10 +180,10 @@ TEST(test_a_start_keeps_to_its_size)
         snprintf(url, sizeof url, "file:/kv?size=%u", slots * (SLOT + 256));
         kvp_store_config config = record_config(url);
         config.fingerprint = input_digest(2);
-        config.now = test_clock;
-        assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+        config.now = seconds_clock;
+        assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0), KVP_OK);
         assert_int_equal(sim_disk_has(sim, left), slots == 64);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -236,7 +205,7 @@ TEST(test_a_namespace_keeps_to_its_quota)
         assert_int_equal(stats_of(store).records, 10); /* before anything was asked of it */
         assert_true(stats_of(store).size > 0);
         assert_true(there(store) == 0xF1F1);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -249,7 +218,7 @@ TEST(test_a_chain_longer_than_its_quota_ends)
         assert_int_equal(put(store, 1), KVP_STORE_OK);
         assert_int_equal(put(store, 2), KVP_STORE_NO_ROOM);
         assert_true(there(store) == 3);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -264,7 +233,7 @@ TEST(test_a_lower_quota_holds_from_the_start_on)
         assert_true(count_bits(bits & 0xFF) == 2 && count_bits(bits >> 8) == 2);
         store = again(store, 1, killed, "");
         assert_true(there(store) == bits);
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -276,7 +245,7 @@ TEST(test_a_parent_of_another_namespace_is_none)
     other.space = 7;
     assert_int_equal(kvp_store_put(store, &other, &records[1].block, 0), KVP_OK);
     assert_int_equal(input_result(store), KVP_STORE_NO_PARENT);
-    end(store);
+    end_sim(store);
 }
 
 /* ---------------------------------------------------------------------------------------- evict */
@@ -316,7 +285,7 @@ TEST(test_operators_evict_by_namespace_and_age)
             assert_true(evict(store, (kvp_store_match){.written_before = UINT64_MAX}) == 0);
             store = again(store, on_disk, killed, "");
             assert_true(there(store) == 0);
-            end(store);
+            end_sim(store);
         }
     }
 }
@@ -330,10 +299,10 @@ static kvp_store *open_model(unsigned model)
     snprintf(url, sizeof url, "file:/kv?size=%d", 64 * (SLOT + 256));
     kvp_store_config config = record_config(url);
     config.fingerprint = input_digest(model);
-    config.now = test_clock;
+    config.now = seconds_clock;
     kvp_store *store = NULL;
     now_s += MINUTE;
-    assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+    assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0), KVP_OK);
     return store;
 }
 
@@ -369,10 +338,7 @@ static int has_home(unsigned model)
 TEST(test_directories_without_a_writer_go_first)
 {
     enum { OLD = 1, OLDER = 2, LIVES = 3, GROWS = 4, MANY = 16 };
-    sim = sim_disk_create(1);
-    disk = sim_disk_interface(sim);
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
+    make_sim(1);
     for (unsigned model = OLD; model <= OLDER; model++) {
         kvp_store *store = open_model(model);
         put_of(store, model, 0, MANY);
@@ -400,7 +366,6 @@ TEST(test_directories_without_a_writer_go_first)
     sim_disk_destroy(sim);
 }
 
-static struct kvpi_disk below;
 static char unseen[64]; /* what has this in its path cannot be opened, or listed; "": all can */
 
 static int is_unseen(const char *path)
@@ -426,10 +391,7 @@ TEST(test_what_cannot_be_seen_counts)
     enum { MODELS = 3, MANY = 16 };
     for (unsigned model = 1; model <= MODELS; model++) {
         for (int slabs = 0; slabs < 2; slabs++) {
-            sim = sim_disk_create(1);
-            below = disk = sim_disk_interface(sim);
-            on_sim = kvpi_file_backend;
-            on_sim.open = open_on_sim;
+            make_sim(1);
             for (unsigned m = 1; m <= MODELS; m++) {
                 kvp_store *store = open_model(m);
                 put_of(store, m, 0, MANY);
@@ -451,7 +413,7 @@ TEST(test_what_cannot_be_seen_counts)
             put_of(store, MODELS + 1, 0, MANY);
             kvp_store_stats_get(store, &stats);
             assert_int_equal(stats.records, MANY);
-            end(store);
+            end_sim(store);
         }
     }
 }
@@ -476,7 +438,7 @@ TEST(test_what_is_not_known_stays)
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/log"));
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w0/slab-000000"));
         assert_true(sim_disk_has(sim, "/kv/01080f161d242b32/w1/log"));
-        end(store);
+        end_sim(store);
     }
 }
 
@@ -488,11 +450,11 @@ TEST(test_a_start_that_cannot_be_noted)
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
         kvp_store *store = begin(1, "");
         kvp_store_config config = record_config("file:/kv?size=1MiB");
-        config.now = test_clock;
+        config.now = seconds_clock;
         kvp_store_close(store);
         store = NULL;
         sim_disk_fail_write(sim, 1, errors[i]);
-        assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0),
+        assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0),
                          errors[i] == EIO ? KVP_E_IO : KVP_OK);
         kvp_store_close(store);
         assert_int_equal(sim_disk_handles(sim), 0);
@@ -511,28 +473,25 @@ TEST(test_another_form_is_another_directory)
     } forms[] = {{8192, 1, 4, 0}, {4096, 2, 4, 0}, {8192, 1, 8, 0}, {4096, 1, 4, 4096}};
     for (size_t a = 0; a < sizeof forms / sizeof *forms; a++) {
         for (size_t b = 0; b < sizeof forms / sizeof *forms; b++) {
-            sim = sim_disk_create(1);
-            disk = sim_disk_interface(sim);
-            on_sim = kvpi_file_backend;
-            on_sim.open = open_on_sim;
+            make_sim(1);
             kvp_store *store = NULL;
             for (int i = 0; i < 2; i++) {
                 const size_t f = i ? b : a;
                 kvp_store_close(store);
                 kvp_store_config config = record_config("file:/kv?size=1MiB");
-                config.now = test_clock;
+                config.now = seconds_clock;
                 config.block_bytes[0] = forms[f].block_bytes;
                 config.record_blocks = forms[f].record_blocks;
                 config.block_tokens = forms[f].block_tokens;
                 config.key_bytes = forms[f].key_bytes;
-                assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+                assert_int_equal(kvpi_store_open(&config, on_sim(), &store, NULL, 0), KVP_OK);
             }
             uint64_t slot_bytes[2] = {0, 0};
             assert_int_equal(sim_disk_has(sim, "/kv/01080f161d242b32/w1/log"), a != b);
             sim_disk_peek(sim, "/kv/01080f161d242b32/w0/log", 24, &slot_bytes[0], 8);
             if (sim_disk_peek(sim, "/kv/01080f161d242b32/w1/log", 24, &slot_bytes[1], 8))
                 assert_true(slot_bytes[0] == slot_bytes[1]);
-            end(store);
+            end_sim(store);
         }
     }
 }

@@ -9,8 +9,7 @@
 #include <string.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "on_sim.h"
 #include "store/file/survey.h"
 #include "store_records.h"
 
@@ -19,24 +18,6 @@ enum { DEPTH = 4, RECORDS = 2 * DEPTH, SLOT = 8192 };
 #define MINUTE    UINT64_C(60000000000)
 #define START     (1000000 * MINUTE)
 #define HOME_PATH "/kv/01080f161d242b32/w0/"
-
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
-static struct kvpi_backend on_sim;
-static uint64_t now;
-
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    return now;
-}
-
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
 
 static struct record records[RECORDS];
 
@@ -61,11 +42,7 @@ static kvp_store_config config_of(int has_secret)
 static kvp_store *open_store(int has_secret)
 {
     const kvp_store_config config = config_of(has_secret);
-    kvp_store *store = NULL;
-    char why[300];
-    if (kvpi_store_open(&config, &on_sim, &store, why, sizeof why) != KVP_OK)
-        fail_msg("%s", why);
-    return store;
+    return open_or_fail(&config, on_sim());
 }
 
 static void put(kvp_store *store, unsigned r)
@@ -84,10 +61,7 @@ static uint64_t there(kvp_store *store)
 static kvp_store *begin(unsigned n, int has_secret)
 {
     now = START;
-    sim = sim_disk_create(1);
-    disk = sim_disk_interface(sim);
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
+    make_sim(1);
     kvp_store *store = open_store(has_secret);
     for (unsigned r = 0; r < n; r++, now += MINUTE)
         put(store, r);

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "draw.h"
+#include "on_sim.h"
 #include "store/file/peers.h"
 #include "store/file/survey.h"
 #include "store_records.h"
@@ -26,39 +26,10 @@ enum {
 
 static uint64_t seed = 1;
 static uint64_t n_operations = 30000;
-static uint64_t random_state;
-
-static uint32_t draw(uint32_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (uint32_t)(random_state >> 33) % n;
-}
-
 /* ----------------------------------------------------------------------------------- the stores */
 
-static struct sim_disk *sim;
-static struct kvpi_disk disk;
-static struct kvpi_backend on_sim;
-static uint64_t now;
 static uint64_t size_slots;
 static kvp_store *stores[WRITERS];
-
-static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
-                              char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
-
-/* What the others have written is seen by each call: looks are due again. */
-static uint64_t test_clock(void *context)
-{
-    (void)context;
-    now += UINT64_C(1100000000);
-    return now;
-}
 
 static uint64_t still_clock(void *context)
 {
@@ -75,17 +46,13 @@ static void open_store(unsigned w)
              (unsigned long long)(size_slots * (SLOT + 256)));
     kvp_store_config config = record_config(url);
     config.now = w == with_still_clock ? still_clock : test_clock;
-    char why[300];
-    if (kvpi_store_open(&config, &on_sim, &stores[w], why, sizeof why) != KVP_OK)
-        fail_msg("%s", why);
+    stores[w] = open_or_fail(&config, on_sim());
 }
 
 static void begin(uint64_t slots)
 {
-    sim = sim_disk_create(seed);
-    disk = sim_disk_interface(sim);
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_sim;
+    make_sim(seed);
+    tick = UINT64_C(1100000000); /* what the others have written is seen by each call */
     size_slots = slots;
     for (unsigned w = 0; w < WRITERS; w++)
         open_store(w);
@@ -296,8 +263,7 @@ TEST(test_a_scan_finds_it_good)
 
 static void begin_empty(void)
 {
-    sim = sim_disk_create(seed);
-    disk = sim_disk_interface(sim);
+    make_sim(seed);
     assert_int_equal(disk.make_directory(disk.context, "/kv"), 0);
     assert_int_equal(disk.make_directory(disk.context, HOME), 0);
 }

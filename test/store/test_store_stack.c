@@ -181,6 +181,7 @@ static const struct kvpi_backend server_backend = {
 /* ----------------------------------------------------------------------------------- the stores */
 
 static uint32_t most_ops = OPS; /* of the next store */
+static uint32_t group_tokens;   /* the same */
 
 static kvp_store *open_over(const struct kvpi_backend *backend, const char *url, uint32_t threads)
 {
@@ -191,6 +192,7 @@ static kvp_store *open_over(const struct kvpi_backend *backend, const char *url,
     config.fingerprint = input_digest(1);
     config.block_tokens = TOKENS;
     config.block_bytes[0] = BLOCK_BYTES;
+    config.group_tokens[0] = group_tokens;
     config.record_blocks = BLOCKS;
     config.max_ops = most_ops;
     config.threads = threads;
@@ -393,14 +395,21 @@ TEST(test_wrong_stacks_are_refused)
     kvp_store *stack = NULL;
     kvp_store *inner = open_stack(stores, 1);
     kvp_store *threaded = open_liar(0, ALL, 1);
+    group_tokens = BLOCKS * TOKENS;
+    kvp_store *larger = open_liar(0, ALL, 0);
+    group_tokens = 0;
     kvp_store_stack_config config;
-    kvp_store *const wrong[][2] = {
-        {stores[1], NULL}, {stores[1], stores[1]}, {stores[1], inner}, {stores[1], threaded}};
+    kvp_store *const wrong[][2] = {{stores[1], NULL},
+                                   {stores[1], stores[1]},
+                                   {stores[1], inner},
+                                   {stores[1], threaded},
+                                   {stores[1], larger}};
     static const char *const whys[] = {"stores[1] is NULL", "stores[1] is there twice",
-                                       "stores[1] is a stack", "stores[1] has another"};
+                                       "stores[1] is a stack", "stores[1] has another",
+                                       "stores[1] has another"};
     kvp_store_stack_config_init(&config);
     char why[200];
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 5; i++) {
         config.stores = wrong[i];
         config.n_stores = 2;
         assert_int_equal(kvp_store_stack_open(&config, &stack, why, sizeof why), KVP_E_ARG);
@@ -421,6 +430,7 @@ TEST(test_wrong_stacks_are_refused)
     assert_null(stack);
     assert_int_equal(put(stores[1], 0), KVP_STORE_OK); /* still the caller's */
     kvp_store_close(stores[1]);
+    kvp_store_close(larger);
     kvp_store_close(threaded);
     kvp_store_close(inner);
 }

@@ -3,7 +3,6 @@
  * always runs; and on the real disk, where the system lets us. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +11,13 @@
 #include <unistd.h>
 
 #include "mocka.h"
-#include "sim_disk.h"
-#include "store/file/store_file.h"
+#include "on_sim.h"
 #include "store_records.h"
+#include "tmpfs.h"
 
 enum { RECORDS = 32, SLOT = 8192 };
 
 /* ---------------------------------------------------------------------------- the layer between */
-
-static struct sim_disk *sim;
-static struct kvpi_disk below;
-static struct kvpi_disk disk;
-static struct kvpi_backend on_sim;
 
 static struct {
     uint64_t slot; /* of slab 0: reading and writing it gives EIO; UINT64_MAX: none */
@@ -62,25 +56,15 @@ static int layer_make_directory(void *context, const char *path)
     return fault.is_read_only && !error ? 0 : error;
 }
 
-static kvp_status open_on_layer(const struct kvpi_backend_config *config, void **out_self,
-                                char *out_why, size_t why_bytes)
-{
-    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
-    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
-}
-
 static void begin(void)
 {
     memset(&fault, 0, sizeof fault);
     fault.slot = UINT64_MAX;
-    sim = sim_disk_create(1);
-    below = disk = sim_disk_interface(sim);
+    make_sim(1);
     disk.read = layer_read;
     disk.write = layer_write;
     disk.open = layer_open;
     disk.make_directory = layer_make_directory;
-    on_sim = kvpi_file_backend;
-    on_sim.open = open_on_layer;
 }
 
 /* ---------------------------------------------------------------------------------- the records */
@@ -101,7 +85,7 @@ static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_sto
              (unsigned long long)(slots * (SLOT + 256)));
     kvp_store_config config = record_config(url);
     config.threads = path ? 1 : 0;
-    return kvpi_store_open(&config, path ? NULL : &on_sim, out_store, why, 300);
+    return kvpi_store_open(&config, path ? NULL : on_sim(), out_store, why, 300);
 }
 
 static kvp_store *open_store(const char *path, uint64_t slots)
@@ -121,19 +105,6 @@ static uint32_t put(kvp_store *store, unsigned r)
 static uint32_t get(kvp_store *store, unsigned r)
 {
     return record_get(store, &records[r]);
-}
-
-static kvp_store_stats stats_of(const kvp_store *store)
-{
-    kvp_store_stats stats;
-    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
-    return stats;
-}
-
-static void end(kvp_store *store)
-{
-    kvp_store_close(store);
-    sim_disk_destroy(sim);
 }
 
 /* --------------------------------------------------------------------------------- a bad place */
@@ -160,7 +131,7 @@ TEST(test_a_slot_that_cannot_be_written_is_retired)
     for (unsigned r = 0; r < RECORDS; r++)
         put(store, r);
     assert_int_equal(stats_of(store).records, 16);
-    end(store);
+    end_sim(store);
 }
 
 TEST(test_a_slot_that_cannot_be_read_is_retired)
@@ -181,7 +152,7 @@ TEST(test_a_slot_that_cannot_be_read_is_retired)
     assert_int_equal(put(store, 0), KVP_STORE_FAILED); /* the first slot of the next slab */
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end(store);
+    end_sim(store);
 }
 
 /* A disk that is gone for a while: an eighth of the slots at most is not used afterwards. */
@@ -194,30 +165,10 @@ TEST(test_not_every_slot_is_retired)
         for (unsigned r = 0; r < RECORDS; r++)
             put(store, r);
     assert_int_equal(stats_of(store).retired, 2);
-    end(store);
+    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */
-
-/* A place to mount something: NULL, and a sentence, where it is not allowed. */
-static char mounted[64];
-
-static const char *mount_tmpfs(const char *options)
-{
-    snprintf(mounted, sizeof mounted, "store_trust_XXXXXX");
-    assert_non_null(mkdtemp(mounted));
-    if (mount("none", mounted, "tmpfs", 0, options) == 0)
-        return mounted;
-    print_message("skipped: tmpfs cannot be mounted here: %s\n", strerror(errno));
-    rmdir(mounted);
-    return NULL;
-}
-
-static void unmount(void)
-{
-    assert_int_equal(umount(mounted), 0);
-    rmdir(mounted);
-}
 
 TEST(test_a_place_that_is_read_only_is_refused)
 {
@@ -235,7 +186,7 @@ TEST(test_a_place_that_is_read_only_is_refused)
     fault.is_read_only = 0;
     store = open_store(NULL, 16);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end(store);
+    end_sim(store);
 }
 
 static void count_record(void *context, const kvp_store_record *record)
@@ -325,8 +276,6 @@ TEST(test_another_version_is_left_alone)
 int main(void)
 {
     make_records();
-    /* What is mounted goes with this process, whatever becomes of it. */
-    if (unshare(CLONE_NEWNS) == 0)
-        (void)mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    own_mounts();
     return run_all_tests(NULL, NULL);
 }

@@ -94,8 +94,8 @@ def check_damage(path, data):
 
 
 def check_refused(path, data):
-    for bad, message in ((b"", b"not a snapshot"), (b"kvplog4\n" + data[8:], b"not a snapshot"),
-                         (b"kvpsnap1" + data[8:], b"of another version; this program reads versions up to 3: begin "
+    for bad, message in ((b"", b"not a snapshot"), (b"kvpops1\n" + data[8:], b"not a snapshot"),
+                         (b"kvpshot2" + data[8:], b"of another version; this program reads version 1: begin "
                           b"without it, and save anew"),
                          (data[:60], b"not a snapshot")):
         with open(path, "wb") as file:

@@ -103,6 +103,130 @@ def fifo(requests, blocks):
     return hit
 
 
+class Adaptive:
+    """ARC or S3-FIFO of contents that continue each other, as docs/COMMAND.md has them: lists, the
+    oldest first, and a victim is the oldest that nobody uses and of which no child is cached."""
+
+    def __init__(self, policy, requests, blocks):
+        self.policy, self.blocks, self.small = policy, blocks, max(1, blocks // 10)
+        self.first, self.second, self.ghosts = [], [], ([], [])
+        self.uses, self.target, self.full = {}, 0, False
+        self.children = {}
+        for request in requests:
+            for parent, child in zip(request.contents, request.contents[1:]):
+                self.children.setdefault(parent, set()).add(child)
+
+    def cached(self, content):
+        return content in self.first or content in self.second
+
+    def leaf(self, queue, held):
+        for content in queue:
+            if content not in held and not any(map(self.cached, self.children.get(content, ()))):
+                return content
+        return None
+
+    def miss(self, content):
+        """Gives whether it was evicted from the second queue; keeps what is known to return."""
+        for of_second in (False, True):
+            own, other = self.ghosts[of_second], self.ghosts[not of_second]
+            if content in own:
+                step = max(1, len(other) / len(own))
+                self.target += -step if of_second else step
+                self.target = min(max(self.target, 0), self.blocks)
+                own.remove(content)
+                self.returning.add(content)
+                return of_second
+        return False
+
+    def evict(self, held, was_second):
+        self.full = True
+        if self.policy == "arc":
+            size = len(self.first)
+            take_second = not (size > self.target or
+                               size == self.target and size > 0 and was_second)
+        else:
+            take_second = len(self.second) > self.blocks - self.small
+        while True:
+            first, second = self.leaf(self.first, held), self.leaf(self.second, held)
+            if first is None or second is None:
+                take_second = first is None
+            victim = second if take_second else first
+            (self.second if take_second else self.first).remove(victim)
+            if self.policy == "s3fifo" and self.uses[victim] >= (1 if take_second else 2):
+                self.uses[victim] = self.uses[victim] - 1 if take_second else 0
+                self.second.append(victim)
+                continue
+            if self.policy == "arc" or not take_second:
+                self.ghosts[take_second].append(victim)
+            if self.policy == "s3fifo":
+                del self.ghosts[0][:max(0, len(self.ghosts[0]) - self.blocks * 9 // 10)]
+            return
+
+    def use(self, content):
+        if self.policy == "s3fifo":
+            self.uses[content] = min(3, self.uses[content] + 1)
+            return
+        (self.first if content in self.first else self.second).remove(content)
+        self.second.append(content)
+
+    def store(self, content):
+        again = content in self.returning
+        for ghosts in self.ghosts:
+            if content in ghosts:
+                ghosts.remove(content)
+                again = True
+        if self.policy == "s3fifo" and not self.full and len(self.first) >= self.small:
+            again = True
+        (self.second if again else self.first).append(content)
+        self.uses[content] = 0
+        if self.policy == "arc":
+            first, second = self.ghosts
+            while first and len(self.first) + len(first) > self.blocks:
+                first.pop(0)
+            while second and (len(self.first) + len(self.second) + len(first) + len(second) >
+                              2 * self.blocks):
+                second.pop(0)
+
+    def serve(self, requests):
+        free, hit = self.blocks, 0
+        for request in requests:
+            self.returning = set()
+            n_hits = 0
+            while n_hits < request.n_prompt and self.cached(request.contents[n_hits]):
+                n_hits += 1
+            hit += request.tokens[n_hits]
+            held, was_second = set(request.contents[:n_hits]), False
+            for i in range(n_hits, request.n_blocks):
+                if i < request.n_prompt:
+                    was_second = self.miss(request.contents[i])
+                if i < request.n_opened:
+                    if free:
+                        free -= 1
+                    else:
+                        self.evict(held, was_second)
+            for i in range(n_hits, request.n_blocks):
+                if i >= request.n_opened:
+                    if free:
+                        free -= 1
+                    else:
+                        self.evict(held, was_second)
+                if i < len(request.contents):
+                    free += self.cached(request.contents[i])
+                    held.add(request.contents[i])
+            free += request.n_blocks - len(request.contents)
+            for content in reversed(request.contents):
+                if self.cached(content):
+                    self.use(content)
+                else:
+                    self.store(content)
+        return hit
+
+
+def adaptive(policy, requests, blocks):
+    """Tokens hit."""
+    return Adaptive(policy, requests, blocks).serve(requests)
+
+
 def best(requests, blocks):
     """Most blocks that any choice of victims hits: every choice is tried. For requests whose
     outputs nobody else has."""

@@ -166,6 +166,68 @@ def tracelab(path):
     return found
 
 
+def agentic(path, block=512):
+    """Agentic Mooncake: a row without a known end of what it waits for begins so long after its
+    latest start. It continues the row before in its session if it waits for it."""
+    found, named, last = [], {}, {}
+    for line in lines(path):
+        waits = [named[name] for name in line.get("wait_for", [])]
+        time = line.get("timestamp", 0) / 1000
+        if waits:
+            time = max(request.time for request in waits)
+            time += (line.get("delay", line.get("delay_ms", 0)) + line.get("tool_wait_ms", 0)) / 1000
+        request = Request(len(found), time, line.get("input_length", line.get("input_tokens")),
+                          line.get("output_length", line.get("output_tokens")), block,
+                          line["hash_ids"])
+        before = last.get(line.get("session_id"))
+        if before in waits and not line.get("prefix_reset"):
+            request.follows(before)
+        if "session_id" in line:
+            last[line["session_id"]] = request
+        named[line["request_id"]] = request
+        found.append(request)
+    return found
+
+
+def dynamo(path):
+    found, last = [], {}
+    for line in lines(path):
+        event = line.get("event", line)
+        if event["event_type"] != "request_end":
+            continue
+        of, replay = event["request"], event["request"]["replay"]
+        request = Request(len(found), of["request_received_ms"] / 1000, replay["input_length"],
+                          of["output_tokens"], replay["trace_block_size"],
+                          [(of["model"], number) for number in replay["input_sequence_hashes"]])
+        session = event["agent_context"]["session_id"]
+        if session in last:
+            request.follows(last[session])
+        last[session] = request
+        found.append(request)
+    return found
+
+
+def applied(path):
+    found = []
+    for line in lines(path):
+        length, time, before = line["input_prompt_length"], 0, None
+        outputs = line["assistant_response_length"] + [line["final_assistant_response_length"]]
+        tools = line["tool_call_output_length"] + [0]
+        for output, tool, wait in zip(outputs, tools, line["tool_call_latency"] + [0]):
+            request = Request(len(found), time, length, output)
+            if before is not None:
+                before.is_continued_by(request, before.n_input + before.n_output)
+            found.append(request)
+            length, time, before = length + output + tool, time + wait, request
+    return found
+
+
+def kvcache(path):
+    return [Request(number, line.get("timestamp", 0), line["input_length"],
+                    line.get("output_length", 0), line["block_size"], line["hash_ids"])
+            for number, line in enumerate(lines(path))]
+
+
 def table(path, time, n_input, n_output):
     found = []
     for _, text in texts(path):
@@ -185,11 +247,13 @@ def burstgpt(path):
 
 
 READERS = {"mooncake": mooncake, "bailian": bailian, "weka": weka, "tracelab": tracelab,
-           "azure": azure, "burstgpt": burstgpt}
+           "agentic_mooncake": agentic, "dynamo": dynamo, "applied_compute": applied,
+           "kvcache": kvcache, "azure": azure, "burstgpt": burstgpt}
 
 
-def figures(requests, size):
-    """What a cache that never forgets hits, in blocks of `size` tokens."""
+def figures(requests, size, under_load=False):
+    """What a cache that never forgets hits, in blocks of `size` tokens. Under load the token that a
+    request generates last is not computed."""
     known, used, hit = {}, set(), 0
     for request in sorted(requests, key=lambda request: round(request.time * 1e6)):
         content, n_hits, is_hit = 0, 0, True
@@ -200,7 +264,9 @@ def figures(requests, size):
             is_hit = is_hit and content in used and i < request.n_input // size
             n_hits += is_hit
             contents.append(content)
-        used.update(contents)
+        n_computed = request.n_input + (max(request.n_output, 1) - 1 if under_load
+                                        else request.n_output)
+        used.update(contents[:n_computed // size])
         hit += min(n_hits * size, max(0, request.n_input - 1))
     return {"requests": len(requests), "input_tokens": sum(r.n_input for r in requests),
             "output_tokens": sum(r.n_output for r in requests), "distinct_blocks": len(known),

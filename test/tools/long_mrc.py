@@ -5,7 +5,7 @@ import csv
 import json
 import os
 
-from lib_curve import best, fifo, served, token_trace, tree_trace
+from lib_curve import adaptive, best, fifo, served, token_trace, tree_trace
 from lib_kvpager import (SOURCE, check, check_equal, directory, finish, replay, run, traces)
 
 # With the whole cache audited after each call, a replay takes a hundred times as long.
@@ -85,9 +85,13 @@ def other_policies(folder):
         requests = served(path, 4)
         first = max(request.n_blocks for request in requests)
         sizes = [first, first + 1, first + 2, first + 5, first + 11]
-        found = mrc(path, *options, "--sizes", ",".join(map(str, sizes)))
+        found = mrc(path, *options, "--policy", "fifo,arc,s3fifo", "--sizes",
+                    ",".join(map(str, sizes)))
         for point in found["sizes"]:
             check_equal(point["fifo_hit_tokens"], fifo(requests, point["blocks"]), path, point)
+            for policy in ("arc", "s3fifo"):
+                check_equal(point[policy + "_hit_tokens"],
+                            adaptive(policy, requests, point["blocks"]), path, point)
     gained = 0
     for seed in range(20, 36):
         gained += optimum(tree_trace(folder, seed, n_requests=9, depth=4), 16, "off")

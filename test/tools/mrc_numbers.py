@@ -1,9 +1,12 @@
 """The curve of `kvpager mrc` on traces small enough to be worked out by hand: LRU, FIFO and the
-optimum, in blocks of two tokens. long_mrc.py compares with replays and simulations."""
+optimum, in blocks of two tokens. ARC and S3-FIFO against simulations of lib_curve.py. long_mrc.py
+compares with replays and simulations."""
 
 import json
 import os
+import random
 
+from lib_curve import adaptive, served, token_trace, tree_trace
 from lib_kvpager import check, check_equal, directory, finish, mooncake, run
 
 BLOCKS = {letter: [10 * i, 10 * i + 1] for i, letter in enumerate("ABCD", 1)}
@@ -43,12 +46,13 @@ def check_policies():
     """Only those that are asked for are shown. The learned one is LRU until it has seen twice its
     size; then it keeps most of what comes in turn, of which LRU keeps nothing."""
     keys = {"fifo": "fifo_hit_tokens", "optimum": "optimum_hit_tokens",
-            "learned": "learned_hit_tokens"}
+            "arc": "arc_hit_tokens", "s3fifo": "s3fifo_hit_tokens", "learned": "learned_hit_tokens"}
     with directory() as folder:
         path = os.path.join(folder, "trace.jsonl")
         write_trace(path, "A+ B+ C+ A+ B+")
         words = ["--block-tokens", 2, "--output-tokens", "off", path]
-        for shown in ("lru", "fifo", "optimum", "learned", "lru,optimum", "optimum,learned,fifo"):
+        for shown in ("lru", "fifo", "optimum", "learned", "lru,optimum", "optimum,learned,fifo", "arc", "s3fifo",
+                      "s3fifo,fifo,arc,optimum,learned"):
             for point in sizes_of("--policy", shown, "--sizes", "4", *words):
                 for policy, key in keys.items():
                     check_equal(point[key] is not None, policy in shown.split(","), shown, key)
@@ -66,25 +70,56 @@ def check_policies():
         text = run("mrc", "--policy", "learned", "--sizes", "3", *words).stdout.decode()
         check("LRU  learned\n" in text, text)
         check("learned" not in run("mrc", "--sizes", "3", *words).stdout.decode())
+        text = run("mrc", "--policy", "s3fifo,arc,fifo,optimum,learned", "--kv-bytes-per-token",
+                   "131072", "--sizes", "31", *words).stdout.decode()
+        check(" LRU    FIFO optimum     ARC S3-FIFO learned gained\n" in text, text)
+        check(max(map(len, text.splitlines()[2:])) <= 80, text)
+
+
+def check_adaptive(folder):
+    """As lib_curve.py simulates them; they differ from LRU, and from each other."""
+    seen = {"arc": set(), "s3fifo": set()}
+    for seed in range(1, 9):
+        if seed % 2:
+            path = token_trace(folder, seed, n_requests=150, letters=2 + seed % 3)
+        else:
+            path = tree_trace(folder, seed, n_requests=150, depth=5)
+        options = ["--block-tokens", 4, "--trace-block", 16]
+        requests = served(path, 4)
+        first = max(request.n_blocks for request in requests)
+        sizes = [first, first + 1, first + 3, first + 8, first + 20, first + 40]
+        for point in sizes_of(*options, "--policy", "arc,s3fifo", "--sizes",
+                              ",".join(map(str, sizes)), path):
+            for policy, gains in seen.items():
+                found = point[policy + "_hit_tokens"]
+                check_equal(found, adaptive(policy, requests, point["blocks"]), policy, path, point)
+                gains.add(found - point["hit_tokens"])
+    for policy, gains in seen.items():
+        check(min(gains) < 0 < max(gains), policy, "is like LRU", sorted(gains))
 
 
 def verdict_of(point, most):
     """By the definition in docs/COMMAND.md."""
-    lru, learned = point["hit_ratio"], point["learned_hit_ratio"] or 0
+    lru = point["hit_ratio"]
+    learned = point["learned_hit_ratio"] or 0
+    best = max(point[key + "_hit_ratio"] or 0 for key in ("fifo", "arc", "s3fifo"))
+    best = best if best - learned > 0.02 else max(learned, best if learned == 0 else 0)
     if most < 0.02:
         return "sharing", most
     if most - lru < 0.02:
         return "enough", most - lru
-    if learned - lru >= 0.02:
-        return "policy", learned - lru
+    if best - lru >= 0.02:
+        return "policy", best - lru
     return "capacity", most - lru
 
 
 def check_verdicts(folder):
     """Each outcome, as it follows from the other figures."""
-    path, seen = os.path.join(folder, "verdict.jsonl"), {}
+    path, seen, names = os.path.join(folder, "verdict.jsonl"), {}, {}
     for ids, policy in [(lambda i: [3 * i, 3 * i + 1], "lru"), (lambda i: [i % 45], "lru,optimum"),
-                        (lambda i: [i % 45, 100 + i % 45], "lru,learned")]:
+                        (lambda i: [i % 45, 100 + i % 45], "lru,learned"),
+                        (lambda i: [i % 45, 100 + i % 45], "arc,optimum,s3fifo"),
+                        (lambda i: [i % 3 * i, 1000 + i % 3 * i], "fifo,arc,s3fifo")]:
         with open(path, "w", encoding="utf-8") as file:
             for i in range(1800):
                 file.write(mooncake(i, 600 if len(ids(i)) == 2 else 512, 0, ids(i)))
@@ -94,10 +129,87 @@ def check_verdicts(folder):
         for point in done["sizes"]:
             word, ratio = verdict_of(point, done["curve"][-1][1])
             check_equal(point["verdict"], word, policy, point)
+            named = point["verdict_policy"]
+            check_equal(named is not None, word == "policy", point)
+            if named is not None:
+                names[named] = names.get(named, 0) + 1
+                check_equal(point[named + "_hit_ratio"] - point["hit_ratio"], ratio, point)
+                check(("--policy learned\n" if named == "learned" else
+                       ", which the cache does not have\n") in text, named, text)
             check(abs(point["verdict_ratio"] - ratio) < 1e-9, policy, point)
             check(f"{point['blocks']:,}  {word:8}  {100 * ratio:5.2f} %" in text, word, text)
             seen[word] = seen.get(word, 0) + 1
     check_equal(sorted(seen), ["capacity", "enough", "policy", "sharing"])
+    check("learned" in names and len(names) > 1, names)
+
+
+def kept(arrivals, prompts, seconds, size):
+    """(tokens hit, mean blocks) of content that is kept so long since its last use, each block of a
+    prompt followed on its own."""
+    used, hit, taken, end = {}, 0, 0, arrivals[-1]
+    for now, ids in zip(arrivals, prompts):
+        for i in range(len(ids)):
+            key = tuple(ids[:i + 1])
+            if key in used:
+                gap = now - used[key]
+                hit += (size - (i + 1 == len(ids))) * (gap <= seconds)
+                taken += min(gap, seconds)
+            used[key] = now
+    taken += sum(min(end - last, seconds) for last in used.values())
+    return hit, taken / (end - arrivals[0])
+
+
+def check_retention(folder):
+    """Against each block followed on its own; for good is an unlimited cache."""
+    draw = random.Random(4)
+    path = os.path.join(folder, "retention.jsonl")
+    arrivals, prompts, now = [], [], 0
+    for _ in range(400):
+        now += draw.choice([0, 0.5, 3, 30, 200, 1000])
+        head = draw.randrange(8)
+        arrivals.append(now)
+        prompts.append([1000 * head + i for i in range(draw.randrange(1, 5))])
+    with open(path, "w", encoding="utf-8") as file:
+        for now, ids in zip(arrivals, prompts):
+            file.write(mooncake(int(now * 1000), 512 * len(ids), 0, ids))
+    words = ["--block-tokens", 512, "--only-lru", "--kv-bytes-per-token", 10, path]
+    found = json.loads(run("mrc", "--json", *words).stdout)
+    rows = found["retention"]
+    check_equal([row["seconds"] for row in rows],
+                [1, 10, 60, 300, 900, 3600, 21600, None])
+    for row in rows:
+        hit, blocks = kept(arrivals, prompts, row["seconds"] or 1e9, 512)
+        check_equal(row["hit_tokens"], hit, row)
+        check(abs(row["mean_blocks"] - blocks) < 1e-6 * blocks + 1e-9, row, blocks)
+        check(abs(row["share_of_blocks"] - row["mean_blocks"] / rows[-1]["mean_blocks"]) < 1e-9)
+        check(abs(row["mean_bytes"] - blocks * 5120) <= 5120, row, blocks)
+    check_equal(rows[-1]["hit_tokens"], found["sizes"][-1]["hit_tokens"])
+    text = run("mrc", *words).stdout.decode()
+    check("     for good " in text and "      1:00:00 " in text, text)
+
+
+def check_price(folder):
+    """What unlimited memory saves is what a replay with room, one after the other, says of hits."""
+    path = os.path.join(folder, "price.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(40):
+            ids = [i % 3 + 10 * k for k in range(1 + i % 5)]
+            file.write(mooncake(i * 60000, 512 * len(ids), 4, ids))
+    words = ["--json", "--model", "llama-3.1-8b", "--device", "h100", path]
+    why = os.path.join(folder, "why.jsonl")
+    replay = json.loads(run("replay", "--no-measure", "--why", why, *words).stdout)["why"]["hit"]
+    found = json.loads(run("mrc", "--only-lru", "--price", "2.5", *words).stdout)
+    last = found["sizes"][-1]
+    check_equal(last["hit_tokens"], replay["tokens"])
+    check(abs(last["saved_gpu_seconds"] / replay["prefill_seconds"] - 1) < 1e-9, last, replay)
+    check(abs(last["saved_money"] - 2.5 * last["saved_gpu_seconds"] / 3600) < 1e-12, last)
+    check_equal(found["price_per_gpu_hour"], 2.5)
+    half = json.loads(run("mrc", "--only-lru", "--price", "1", "--compute-share", "0.25", "--tp", 2,
+                          *words).stdout)["sizes"][-1]
+    check(abs(half["saved_gpu_seconds"] / last["saved_gpu_seconds"] - 2) < 1e-9, half, last)
+    text = run("mrc", "--only-lru", "--price", "2.5", *words[1:]).stdout.decode()
+    check("prefill, at 2.5 an hour of an accelerator\n" in text, text)
+    check_equal(json.loads(run("mrc", *words).stdout)["sizes"][-1]["saved_money"], None)
 
 
 def check_device():
@@ -177,6 +289,9 @@ def main():
         check_small_sizes(folder)
         check_accelerators(folder)
         check_verdicts(folder)
+        check_adaptive(folder)
+        check_retention(folder)
+        check_price(folder)
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
     # C takes the block of B, which was used longest ago, or, first in, first out, that of A.

@@ -75,22 +75,22 @@ def check_traces(folder):
 
 
 def snapshot(folder, n_blocks):
-    """180 bytes that claim so many blocks."""
+    """196 bytes that claim so many blocks."""
     path = os.path.join(folder, "claims")
     writer = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_snapshot")
     if not os.access(writer, os.X_OK):
         return None
     subprocess.run([writer, "--claim", path, str(n_blocks)], check=True)
-    check_equal(os.path.getsize(path), 180)
+    check_equal(os.path.getsize(path), 196)
     return path
 
 
 def check_inspect(folder):
     path = snapshot(folder, 20000000)
     if path is not None:
-        check_refused(path, "needs more than 64.0 MiB of memory", 180, "inspect")
+        check_refused(path, "needs more than 64.0 MiB of memory", 196, "inspect")
         snapshot(folder, 2000000)
-        check_refused(path, "needs more than 64.0 MiB of memory", 180, "inspect")
+        check_refused(path, "needs more than 64.0 MiB of memory", 196, "inspect")
         status, said, _ = measured("inspect", "--max-memory", "8G", path)
         check_equal(status, 0, said)
     owner = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_inspect")

@@ -3,12 +3,13 @@ restart, after kill -9, and at the same time.
 """
 
 import glob
+import json
 import os
 import shutil
 
-from lib_kvpager import (check, check_equal, directory, finish, mooncake, replay, run,
+from lib_kvpager import (check, check_equal, directory, finish, mooncake, replay, replay_as, run,
                          skip)
-from lib_replay_store import HALF, REQUESTS, TRACE, Piped, place_in, stored
+from lib_replay_store import HALF, REQUESTS, TRACE, Piped, place_in, stored, url
 
 
 def half_of_log(folder):
@@ -103,6 +104,38 @@ def second(folder):
     check_equal(found["store"]["stored"], 0, found["store"])
 
 
+def windows(folder):
+    """Windows beside full layers, in blocks of 16 and 32 tokens, with records shorter than the window
+    and longer: after a restart all is hit, but for what fills no record."""
+    path = os.path.join(folder, "windows.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
+                   "num_attention_heads": 1, "num_hidden_layers": 3, "vocab_size": 64,
+                   "sliding_window": 100, "head_dim": 64, "global_head_dim": 32, "layer_types":
+                   ["full_attention", "sliding_attention", "sliding_attention"]}, file)
+    options = ["--sequential", "--output-tokens", "off", "--blocks", 3000, "--host-blocks", 2000,
+               "--store-writes", "through", "--limit", REQUESTS, "--model-config", path]
+    for blocks, hits in ((4, 0.98), (16, 0.95)):
+        more = [*options, "--record-blocks", blocks]
+        place = place_in(folder, f"windows-{blocks}")
+        first, second = (replay_as(*more, "--store", url(place), TRACE) for _ in range(2))
+        disk = replay_as(*more, "--disk", "1GiB", TRACE)
+        for found in (first, second, disk):
+            store = found["store"]
+            check_equal((store["wrong_blocks"], store["failed"], store["refused"]), (0, 0, 0), store)
+        check(first["store"]["stored"] > 300, "little was written:", first["store"])
+        check(second["hit_tokens"] > hits * second["input_tokens"], "hits:", second["hit_tokens"],
+              "of", second["input_tokens"], blocks)
+        check(second["store"]["checked_blocks"] > 3000, second["store"])
+        check_equal(disk["hit_tokens"], first["hit_tokens"], blocks)
+    with open(path, encoding="utf-8") as file:
+        other = dict(json.load(file), sliding_window=104)  # as many blocks
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(other, file)
+    found = replay_as(*more, "--store", url(place), "--limit", 1, TRACE)
+    check_equal(found["hit_tokens"], 0, "KV of another model")
+
+
 def shown():
     check_equal(replay(TRACE, "--limit", 2)["store"], None)
 
@@ -122,8 +155,14 @@ REFUSED = [
      "--keep-evicted once and --store exclude each other"),
     (["--sequential", "--store", "tape:x", "--host-blocks", 9, "--kv-bytes-per-token", 64], 1,
      "--store: "),
-    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b"],
-     1, "a store is for models whose layers keep all tokens"),
+    (["--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b", "--blocks", 99],
+     1, "a store is for models whose layers keep all tokens; with --sequential"),
+    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "inkling",
+      "--blocks", 99], 1, "also for others without recurrent state"),
+    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b",
+      "--blocks", 99, "--why", "x"], 2, "--why and a store for a model with windows exclude"),
+    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b",
+      "--blocks", 99, "--report", "x"], 2, "--report and a store for a model with windows exclude"),
     (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--kv-bytes-per-token",
       "1GiB"], 2, "a block has more than 2^31 bytes of KV"),
 ]
@@ -147,6 +186,7 @@ def main():
         together(folder, whole, n_bytes)
         damaged(folder)
         second(folder)
+        windows(folder)
     shown()
     refused()
     finish()

@@ -101,7 +101,7 @@ def check_windows(folder):
     for seed, (full, windowed, window) in itertools.product(
             (4, 5), ((1, 1, 20), (1, 3, 50), (0, 2, 33))):
         path = tree(folder, seed, 60)
-        options = ["--trace-block", 16, "--model-config", config(folder, full, windowed, window)]
+        options = ["--trace-block", 16, "--model-config", config(folder, full, windowed, window), "--retain-tokens", "off"]
         for device in (60, 110):
             gained += compare(path, device, [5, 40, 200], *options)
         unlimited(path, 70, 2500, *options)

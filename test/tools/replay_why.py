@@ -101,6 +101,8 @@ def one_by_one(folder):
                 lines = read_lines(out)
                 add_up(lines, found["why"], found["hit_tokens"], path, blocks)
                 for got, expected in zip(lines, model.lines):
+                    check_equal("enough_blocks" in got, got["evicted_tokens"] > 0, got)
+                    got.pop("enough_blocks", None)  # replay_why_store.py
                     check_equal(got, expected, path, blocks)
                 check_equal(len(lines), len(model.lines), path, blocks)
                 for part in PARTS:
@@ -159,13 +161,74 @@ def on_the_host(folder):
     check_equal(found["why"]["evicted"]["tokens"], 0)
 
 
+def several_files(folder):
+    """Lines are of the file that is named, where there are several."""
+    paths = [os.path.join(folder, name) for name in ("first \"one\".jsonl", "second.jsonl")]
+    for at, path in enumerate(paths):
+        with open(path, "w", encoding="utf-8") as file:
+            for i in range(6):
+                file.write(mooncake(100 * i + at, 600, 2, [i, 50 + i]))
+            if at:
+                file.write(mooncake(1000, 60000, 1, [1000 * at + k for k in range(118)]))
+    out = os.path.join(folder, "why.jsonl")
+    options = ["--blocks", 90, "--why", out, "--no-measure", "--prompt-token-ns", 1]
+    done = run("replay", "--json", *options, *paths)
+    found, lines = json.loads(done.stdout), read_lines(out)
+    check_equal([one["file"] for one in lines], paths * 6)
+    check_equal([one["line"] for one in lines], [1 + i // 2 for i in range(12)])
+    check_equal({one.get("known_from_file") for one in lines[1::2]}, {paths[0]})
+    check_equal([(one["file"], one["line"]) for one in found["rejections"]], [(paths[1], 7)])
+    for one in found["why"]["worst"]:
+        check(one["file"] in paths and one["known_from_file"] in paths, one)
+    text = run("replay", *options, *paths).stdout.decode()
+    check(f"\n  {paths[1]}, line 7: 60000 + 1 tokens: " in text, text)
+    alone = json.loads(run("replay", "--json", *options, paths[1]).stdout)
+    check_equal([one["file"] for one in alone["rejections"]], [None])
+    check_equal([one for one in read_lines(out) if "file" in one or "known_from_file" in one], [])
+    # one after the other, with room for one prompt: what the first file had is computed again
+    options = ["--sequential", "--blocks", 40, "--block-tokens", 16, "--why", out]
+    with open(paths[1], "w", encoding="utf-8") as file:
+        file.write("".join(mooncake(1000 + i, 600, 2, [i, 50 + i]) for i in range(6)))
+    worst = json.loads(run("replay", "--json", *options, *paths).stdout)["why"]["worst"]
+    check_equal(sorted((one["file"], one["known_from_file"]) for one in worst),
+                [(paths[1], paths[0])] * 6)
+    text = run("replay", *options, *paths).stdout.decode()
+    check(f"  {paths[1]}, since {paths[0]}\n" in text, text)
+
+
+def several_in_a_line(folder):
+    """A request of a conversation is named by its place, inner agents' among them."""
+    path, out = os.path.join(folder, "agents.json"), os.path.join(folder, "why.jsonl")
+
+    def request(t, *ids):
+        return {"t": t, "type": "n", "model": "m", "in": 64 * len(ids), "out": 1, "hash_ids": ids}
+
+    turns = [request(0, 1, 2), {"t": 4, "type": "subagent", "duration_ms": 2000, "status": "completed",
+                                "requests": [request(0, 7), request(1, 8)]},
+             request(5, 1, 2, 3), request(6, 9, 10)]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"id": "a", "models": ["m"], "block_size": 64, "hash_id_scope": "local",
+                   "requests": turns}, file)
+    replay(path, "--blocks", 40, "--why", out)
+    lines = read_lines(out)
+    check_equal([(one["line"], one["request"], one["input_tokens"]) for one in lines],
+                [(1, 1, 128), (1, 2, 64), (1, 3, 64), (1, 4, 192), (1, 5, 128)])
+    check_equal((lines[3]["known_from_line"], lines[3]["known_from_request"]), (1, 1))
+    found = replay_load(path, "--blocks", 9, "--no-prefix-cache")
+    check_equal([(one["line"], one["request"]) for one in found["rejections"]], [(1, 4)])
+    text = run("replay", "--blocks", 9, "--prompt-token-ns", 1, path).stdout.decode()
+    check("line 1, request 4: 192 + 1 tokens: " in text, text)
+    text = run("replay", "--sequential", "--blocks", 13, "--why", out, path).stdout.decode()
+    check("        1:4         192" in text and "line 1:1" in text, text)
+
+
 def refused(folder):
     path = tree_trace(folder, 1, 20)
     options = ["replay", "--sequential", "--trace-block", 16, "--blocks", 20, path, "--why"]
     for more, said in [([os.path.join(folder, "no", "why")], b"No such file or directory"),
                        (["w", "--policy", "lru,learned"], b"--why is for one --policy"),
                        (["w", "--snapshot-in", "s"], b"--why and --snapshot-in exclude"),
-                       (["/dev/full"], b"/dev/full failed: No space left on device")]:
+                       (["/dev/full"], b"cannot write /dev/full: No space left on device")]:
         done = run(*options, *more)
         check(done.returncode != 0 and said in done.stderr, more, done.stderr)
     table = run(*options, os.path.join(folder, "w")).stdout.decode()
@@ -178,5 +241,7 @@ with directory() as made:
     under_load(made)
     without_states(made)
     on_the_host(made)
+    several_files(made)
+    several_in_a_line(made)
     refused(made)
 finish()

@@ -59,7 +59,7 @@ FIGURES = [
     # a cache's blocks are equal: 10 layers each, one group of them full, six windowed
     ("--model gemma-3-27b", "layers_per_group", 10),
     ("--model gemma-3-27b", "layer_groups", 7),
-    ("--model gemma-3-27b", "padded_layers", 8),
+    ("--model gemma-3-27b", "padding_per_sequence", 8 * 65 * 131072),
     ("--model gemma-3-27b", "bytes_per_block", 10 * 131072),
     ("--model gemma-3-27b", "blocks_per_sequence", 512 + 6 * 65),
     ("--model gemma-2-9b", "layers_per_group", 21),

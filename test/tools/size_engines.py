@@ -39,8 +39,9 @@ def check_vllm(folder):
                        "--weights", "1B", "--overhead", "0",
                        "--memory", f"{options['memory'] + 1}B", "--dtype", options["dtype"],
                        "--context", str(options["context"]), "--batch", str(options["batch"]),
-                       "--block-tokens", str(options["block"]), "--tp", str(options["tp"])
-                       )["engine"]
+                       "--tp", str(options["tp"]),
+                       *([] if "compress_ratios" in model else
+                         ["--block-tokens", str(options["block"])]))["engine"]
         for key, value in engines.VLLM_SAYS[name].items():
             found = figures.get(key)
             if key == "concurrency" and found is not None:

@@ -87,19 +87,23 @@ def check_figures(path):
                 4 * 48 * (4 * 2048 * 2048 + 3 * 2048 * 5632) + 2048 * 49152)
     figures, error = size(path, {**configs.ERNIE, "moe_num_experts": [64, 64]})
     check_equal(figures["parameters"], None, "experts of two kinds", error)
-    # blocks of a layer group hold as many layers of each kind as have the same bytes
+    # a block of 16 tokens in layers with a window has the bytes of 32 in layers without
     figures, error = size(path, configs.GEMMA4_31B, "--memory", "100GiB", "--weights", "31GB")
     check_equal([(group["layers"], group["layer_groups"], group["bytes_per_token"])
-                 for group in figures["groups"]], [(10, 1, 81920), (50, 7, 819200)], error)
-    check_equal((figures["bytes_per_block"], figures["layers_per_group"], figures["padded_layers"]),
-                (16 * 8192 * 16, 16, 18), error)
+                 for group in figures["groups"]], [(10, 1, 81920), (50, 5, 819200)], error)
+    check_equal((figures["bytes_per_block"], figures["padding_per_sequence"]),
+                (10 * 16384 * 16, 0), error)
+    check_equal([group["block_tokens"] for group in figures["groups"]], [32, 16])
     # the figure of a public catalogue, with windows of whole blocks: 8,192 tokens, one more block
     check_equal(figures["bytes_per_sequence"], 8192 * 81920 + 65 * 16 * 819200)
     check_equal((figures["full_kv_heads"], figures["full_head_dim"]), (4, 512))
     text = run("size", "--model-config", path, "--memory", "100GiB", "--weights", "31GB")
     for line in text.stdout.decode().splitlines()[1:]:
         check(len(line) <= 80, "wider than 80 columns:", line)
-    check("of 16 or 8 layers: 1 full, 7 windowed" in text.stdout.decode(), text.stdout.decode())
+    for line in ["  layer groups                   6  in one pool of blocks of 2,621,440 B\n",
+                 "    full                         1  of 10 layers, blocks of 32 tokens\n",
+                 "    windowed                     5  of 10 layers, blocks of 16 tokens\n"]:
+        check(line in text.stdout.decode(), line, text.stdout.decode())
 
 
 def main():

@@ -4,6 +4,8 @@ out here a second time, from docs/COMMAND.md. And a cache with the layer groups 
 its windows leave.
 """
 
+import functools
+import itertools
 import json
 import os
 
@@ -16,39 +18,56 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-def groups_of(n_full, n_windowed):
-    """(layers of a block, groups without a window, groups with one)."""
-    def n_groups(layers):
-        return ceil_div(n_full, layers) + ceil_div(n_windowed, layers)
-    first = n_full or n_windowed
-    fitting = [d for d in range(1, first + 1) if first % d == 0 and n_groups(d) <= GROUPS_MAX]
-    layers = min(fitting, key=lambda d: (n_groups(d) * d, -d)) if fitting else next(
-        d for d in range(1, 1025) if n_groups(d) <= GROUPS_MAX)
-    return layers, ceil_div(n_full, layers), ceil_div(n_windowed, layers)
-
-
-def sequence_blocks(row, groups, block, context):
-    """What a sequence holds at most while it grows to the context token by token."""
-    _, full, windowed = groups
+def held(window, block, context):
+    """Blocks that a layer group holds at most while a sequence grows to the context token by token."""
     all_blocks = ceil_div(context, block)
-    window = row["window_tokens"]
-    kept = all_blocks if window is None else min(all_blocks, ceil_div(window - 1, block) + 1)
-    return full * all_blocks + windowed * kept
+    return all_blocks if window is None else min(all_blocks, ceil_div(window - 1, block) + 1)
 
 
-def check_settings(found, size, groups, *what):
+def cost(groups, block_layers, context=8192):
+    """What decides between ways to cut layers, the best first: bytes of a sequence, largest block,
+    layer groups. groups: (layers, window, layer groups, tokens a block); block_layers: layers times
+    tokens that a block of the pool has room for."""
+    blocks = sum(n * held(window, tokens, context) for _, window, n, tokens in groups)
+    return blocks * block_layers, max(group[3] for group in groups), sum(g[2] for g in groups)
+
+
+def all_ways(kinds, block):
+    """Every way to cut layers of equal bytes into at most 8 layer groups of a pool."""
+    choices = [[(layers, window, n, block * k) for n in range(1, min(layers, GROUPS_MAX) + 1)
+                for k in (1, 2, 4, 8, 16) if block * k <= 65536] for layers, window in kinds]
+    for groups in itertools.product(*choices):
+        if sum(group[2] for group in groups) <= GROUPS_MAX:
+            yield groups
+
+
+def room(groups):
+    return max(ceil_div(layers, n) * tokens for layers, _, n, tokens in groups)
+
+
+@functools.cache
+def best_cost(kinds, block):
+    return min(cost(groups, room(groups)) for groups in all_ways(kinds, block))
+
+
+def check_cut(size, kinds, block, *what):
+    """Layers are cut in one of the best ways. Gives it."""
+    found = [(group["layers"], group["window_tokens"], group["layer_groups"], group["block_tokens"])
+             for group in size["groups"]]
+    check_equal([group[:2] for group in found], kinds, *what)
+    best = best_cost(tuple(kinds), block)
+    check_equal(cost(found, room(found)), best, *what, found)
+    return found
+
+
+def check_settings(found, size, *what):
     """The settings of a replay against the figures of size."""
-    layers, full, windowed = groups
     check_equal(found["blocks"], size["blocks"], *what, "blocks")
     check_equal(found["tokens"], size["tokens"], *what, "tokens")
-    shapes = {group["window_tokens"]: group["groups"] for group in found["layer_groups"]}
-    check_equal(shapes.get(None, 0), full, *what, "groups without a window")
-    check_equal(sum(shapes.values()), full + windowed, *what, "groups")
-    check(all(group["layers_per_group"] == layers for group in found["layer_groups"]), *what)
-    check_equal([group["layers"] for group in found["layer_groups"]],
-                [group["layers"] for group in size["groups"]], *what)
-    check_equal([group["window_tokens"] for group in found["layer_groups"]],
-                [group["window_tokens"] for group in size["groups"]], *what)
+    check_equal([(group["layers"], group["window_tokens"], group["groups"], group["block_tokens"])
+                 for group in found["layer_groups"]],
+                [(group["layers"], group["window_tokens"], group["layer_groups"],
+                  group["block_tokens"]) for group in size["groups"]], *what)
 
 
 def compare(path, row, block, options):
@@ -61,19 +80,25 @@ def compare(path, row, block, options):
         check_equal(failed.stderr.replace(b"kvpager replay", b"kvpager size"), done.stderr)
         return 0
     size = json.loads(done.stdout)
-    groups = groups_of(row["layers"] - row["windowed_layers"], row["windowed_layers"])
-    block_bytes = groups[0] * size["bytes_per_token"] // row["layers"] * block
     what = (row["model"], options)
+    windowed = row["windowed_layers"]
+    kinds = [(layers, window) for layers, window in [(row["layers"] - windowed, None),
+                                                     (windowed, row["window_tokens"])] if layers]
+    groups = check_cut(size, kinds, block, *what)
+    block_bytes = room(groups) * size["bytes_per_token"] // row["layers"]
     check_equal(size["bytes_per_block"], block_bytes, *what)
     check_equal(size["blocks"], size["kv_memory_bytes"] // block_bytes, *what)
-    check_equal(size["blocks_per_sequence"], sequence_blocks(row, groups, block, 8192), *what)
+    check_equal(size["blocks_per_sequence"],
+                sum(n * held(window, tokens, 8192) for _, window, n, tokens in groups), *what)
+    check_equal(size["padding_per_sequence"], size["blocks_per_sequence"] * block_bytes
+                - size["bytes_per_sequence"], *what)
     check_equal(size["sequences"], size["blocks"] // size["blocks_per_sequence"], *what)
     load = replay_load(path, "--model", row["model"], *options)
-    check_settings(load, size, groups, *what, "under load")
+    check_settings(load, size, *what, "under load")
     check_equal(load["block_bytes"], block_bytes, *what)
     check_equal(load["finished"], 1, *what)
     one = replay(path, "--model", row["model"], *options)
-    check_settings(one, size, groups, *what, "one after the other")
+    check_settings(one, size, *what, "one after the other")
     check_equal(one["memory_bytes"], size["blocks"] * block_bytes, *what)
     return 1
 
@@ -84,11 +109,12 @@ def is_plain(row):
     return len(kinds) == 1 and row["state_layers"] == 0 and not row["chunked"]
 
 
-# layers without a window, with one, and layer groups of each
-MIXED = {"deepseek-v3.2": [(61, 1)], "glm-5.3": [(78, 1)], "minimax-m3": [(60, 1)],
-         "gemma-4-e2b": [(3, 1), (12, 2)], "mimo-v2.5": [(9, 1), (39, 7)],
-         "deepseek-v4-flash": [(41, 1), (43, 5)], "dots3-note-prev": [(13, 1), (33, 5)],
-         "longcat-flash": [(56, 1)]}
+# for each kind: layers, layer groups, tokens a block. By hand: a layer of Gemma 4 31B without a
+# window has half the bytes of one with; an entry of DeepSeek V4 has up to 128 tokens.
+MIXED = {"deepseek-v3.2": [(61, 1, 16)], "glm-5.3": [(78, 1, 16)], "minimax-m3": [(60, 1, 16)],
+         "gemma-4-e2b": [(3, 1, 16), (12, 2, 16)], "gemma-4-31b": [(10, 1, 32), (50, 5, 16)],
+         "mimo-v2.5": [(9, 1, 32), (39, 5, 16)], "deepseek-v4-flash": [(41, 1, 256), (43, 4, 128)],
+         "dots3-note-prev": [(13, 1, 64), (33, 1, 16)], "longcat-flash": [(56, 1, 16)]}
 
 
 def check_mixed(folder):
@@ -97,18 +123,25 @@ def check_mixed(folder):
     for model, groups in MIXED.items():
         size = json.loads(run("size", "--json", "--model", model, "--context", 100).stdout)
         found = replay(path, "--model", model, "--blocks", 4 * size["blocks_per_sequence"])
-        check_equal([(group["layers"], group["groups"]) for group in found["layer_groups"]], groups,
-                    model)
-        check_equal([(group["layers"], group["layer_groups"]) for group in size["groups"]], groups,
-                    model)
-        done = run("replay", "--sequential", "--model", model, "--blocks", 99, path)
-        check_equal(b"keeps entries of several tokens" in done.stderr,
-                    not size["groups_hold_entries"], model)
+        check_equal([(group["layers"], group["groups"], group["block_tokens"])
+                     for group in found["layer_groups"]], groups, model)
+        check_equal([(group["layers"], group["layer_groups"], group["block_tokens"])
+                     for group in size["groups"]], groups, model)
         done = run("replay", "--model", model, "--device", "b300", "--blocks", 99, path)
         known = len(size["kinds"]) == len(groups) and size["parameters_from_shape"] is not None
         check_equal(done.returncode, 0 if known else 1, model, done.stderr)
-        padded = size["layer_groups"] * size["bytes_per_block"] // 16
-        check(padded >= sum(group["bytes_per_token"] for group in size["groups"]), model)
+        for layers, n, tokens in groups if known and len(groups) > 1 else []:
+            said = f"\n  {n} group{'s' * (n > 1)} of {ceil_div(layers, n)} layers, {tokens} tokens a block: "
+            check(said.encode() in done.stdout, model, said, done.stdout)
+        check(all(group["layer_groups"] * size["bytes_per_block"] >= group["bytes_per_block"]
+                  for group in size["groups"]), model)
+    for option, *command in (["--block-tokens", "size"], ["--block-tokens", "replay"],
+                             ["--unit-tokens", "replay", "--block-tokens", 384]):
+        files = [path, "--sequential", "--blocks", 99] if command[0] == "replay" else []
+        done = run(*command, *files, "--model", "deepseek-v4-pro", option, 192)
+        check_equal(done.returncode, 2, command, done.stderr)
+        check(f"{option} is 192, and deepseek-v4-pro keeps an entry for 128 tokens: expected a "
+              "multiple of 128\n".encode() in done.stderr, command, done.stderr)
 
 
 def check_table(folder):
@@ -129,14 +162,12 @@ def check_table(folder):
     for options in (["--dtype", "fp8"], ["--weights-dtype", "int8", "--overhead", "20GiB"],
                     ["--utilization", "0.8"]):
         check_equal(compare(path, row, 16, ["--device", "h100", *options]), 1, options)
-    check_equal(groups_of(10, 52), (10, 1, 6))
 
 
-# layers without a window, with one: layers of a block, groups
-SPLITS = [((12, 12), (12, 2)), ((10, 52), (10, 7)), ((5, 29), (5, 7)), ((36, 12), (12, 4)),
-          ((7, 50), (8, 8)), ((1, 31), (5, 8)), ((0, 32), (32, 1)), ((32, 0), (32, 1)),
-          ((1, 1), (1, 2)), ((1, 7), (1, 8)), ((1, 8), (2, 5)), ((13, 1), (13, 2)),
-          ((6, 10), (2, 8)), ((1000, 24), (200, 6))]
+# layers without a window, with one: layer groups
+SPLITS = [((12, 12), 2), ((10, 52), 7), ((36, 12), 4), ((0, 32), 1), ((32, 0), 1), ((1, 1), 2),
+          ((1, 7), 8), ((5, 29), None), ((7, 50), None), ((1, 31), None), ((1, 8), None),
+          ((13, 1), None), ((6, 10), None), ((1000, 24), None)]
 
 
 def config(folder, n_full, n_windowed, window):
@@ -160,15 +191,14 @@ def chunked(folder, n_full, n_chunked, chunk):
 
 
 def check_splits(folder):
-    """How layers are cut into groups, by hand and by the rule."""
-    for (full, windowed), (layers, n_groups) in SPLITS:
+    """How layers are cut into groups, by hand and by trying all ways."""
+    for (full, windowed), n_groups in SPLITS:
         found = json.loads(run("size", "--json", "--model-config",
                                config(folder, full, windowed, 64)).stdout)
-        check_equal((found["layers_per_group"], found["layer_groups"]), (layers, n_groups), full,
-                    windowed)
-        check_equal(found["padded_layers"], layers * n_groups - full - windowed, full, windowed)
-        expected = groups_of(full, windowed)
-        check_equal((layers, n_groups), (expected[0], expected[1] + expected[2]), full, windowed)
+        kinds = [(n, window) for n, window in [(full, None), (windowed, 64)] if n]
+        check_cut(found, kinds, 16, full, windowed)
+        if n_groups is not None:
+            check_equal(found["layer_groups"], n_groups, full, windowed)
 
 
 def check_need(folder):
@@ -233,13 +263,16 @@ def check_hits(folder):
                "--model-config", model]
     base = list(range(16))
 
-    def hits(blocks, *requests):
+    def hits(blocks, *requests, retain="off"):
         with open(path, "w", encoding="utf-8") as file:
             for ids in requests:
                 file.write(mooncake(0, 4 * len(ids), 0, ids))
-        return replay(path, *options, "--blocks", blocks)["hit_tokens"]
+        found = replay(path, *options, "--blocks", blocks, "--retain-tokens", retain)
+        check_equal(found["retain_tokens"], None if retain == "off" else retain)
+        return found["hit_tokens"]
 
     # everything is cached: the second hits all, of which the last token is run again
+    check_equal(hits(99, base, base, retain="prompts"), 63)
     check_equal(hits(99, base, base), 63)
     check_equal(hits(99, base, base[:9] + [50, 51]), 36)
     # The first request's 32 blocks fill the cache. Its commit drops entries 13, 12 .. 0 of the
@@ -250,6 +283,8 @@ def check_hits(folder):
     # 14 entries need the window's 12 and 13, which are gone; the longest prefix that has its last
     # two entries is 0 .. 3. Without a window all 14 are hit.
     check_equal(hits(32, base, other, base[:14] + [90]), 16)
+    # With places at multiples of 56 tokens, which are 14 entries, it is hit.
+    check_equal(hits(32, base, other, base[:14] + [90], retain=56), 56)
     with_all = ["--trace-block", 4, "--block-tokens", 4, "--output-tokens", "off", "--blocks", 21]
     check_equal(replay(path, *with_all)["hit_tokens"], 56)
 
@@ -260,17 +295,21 @@ def check_load(folder):
     path = os.path.join(folder, "chat.jsonl")
     done = run("gen", "--profile", "chat", "--requests", 24, "--seed", 5, "-o", path)
     check_equal(done.returncode, 0, done.stderr)
-    preempted = 0
-    for shape in ((1, 1, 40), (1, 3, 200), (0, 2, 100)):
-        model = ["--model-config", config(folder, *shape), "--block-tokens", 64, "--watermark", 0,
-                 "--speedup", 50, "--step-tokens", 2048]
-        for options in ([], ["--host-blocks", 900, "--preempt", "swap"],
-                        ["--host-blocks", 50, "--preempt", "cheaper"]):
-            found = replay_load(path, *model, "--blocks", 130 * sum(shape[:2]), *options)
-            check_equal(found["finished"] + found["rejected"], found["requests"], shape, options)
-            check(found["finished"] >= 12, shape, options, found["finished"])
-            preempted += found["preemptions_recompute"] + found["preemptions_swap"]
-    check(preempted > 0, "nobody was preempted")
+    hits = {}
+    for retain in ("off", 256, "prompts"):
+        preempted = hits[retain] = 0
+        for shape in ((1, 1, 40), (1, 3, 200), (0, 2, 100)):
+            model = ["--model-config", config(folder, *shape), "--block-tokens", 64, "--watermark", 0,
+                     "--retain-tokens", retain, "--speedup", 1000, "--step-tokens", 2048]
+            for options in ([], ["--host-blocks", 900, "--preempt", "swap"],
+                            ["--host-blocks", 50, "--preempt", "cheaper"]):
+                found = replay_load(path, *model, "--blocks", 100 * sum(shape[:2]), *options)
+                check_equal(found["finished"] + found["rejected"], found["requests"], retain, shape, options)
+                check(found["finished"] >= 12, retain, shape, options, found["finished"])
+                preempted += found["preemptions_recompute"] + found["preemptions_swap"]
+                hits[retain] += found["hit_tokens"]
+        check(preempted >= 5, retain, "preempted", preempted)
+    check(hits[256] > hits["off"], "places that are retained are of no use", hits)
 
 
 def main():

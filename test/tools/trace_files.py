@@ -104,12 +104,11 @@ def check_kinds(folder):
     refused(write(folder, "list.json", b"[" + GOOD), ":1: a JSON array, expected one JSON object")
     refused(write(folder, "open.json", b'{\n "block_size": 64,\n "requests": [\n'),
             ":3: not valid JSON: the value ends here in column 15")
-    for row, says in [({"wait_for": [], "input_length": 1}, "agentic Mooncake"),
-                      ({"block_size": 16, "hash_ids": [], "input_length": 0}, "KVCache.AI"),
+    for row, says in [({"session_id": "a", "input": [], "pre_gap": 0, "output_length": 1}, "LMCache"),
                       ({"text_input": "hello", "output_length": 1}, "text, which needs"),
                       ({"messages": []}, "text, which needs the model's tokenizer")]:
         refused(write(folder, "other.jsonl", json.dumps(row).encode()),
-                f":1: this is a trace {'of ' if 'KV' in says else ''}{says}")
+                f":1: this is a trace {'of ' if 'LM' in says else ''}{says}")
     refused(write(folder, "mixed", GOOD), ":1: no \"chat_id\", expected", "--format", "bailian")
     refused(write(folder, "mixed", GOOD), ":1: a JSON object, expected the header of a BurstGPT CSV "
             "trace", "--format", "burstgpt")
@@ -157,6 +156,44 @@ def check_rows(folder):
             (row("tracelab.jsonl", 3, timing_events=[]), ":3: timing_events is an array, expected"),
             (row("tracelab.jsonl", 2, timing_events=[{"event_type": "text", "timestamp": 4}]),
              ":2: timing_events[].timestamp is 4, expected a time such as"),
+            (row("mooncake_sessions.jsonl", 2, wait_for=["a"]), ":2: wait_for is an array, expected "
+             "none: is it agentic Mooncake (--format agentic_mooncake)?"),
+            (row("agentic_mooncake.jsonl", 2, request_id=None), ':2: no "request_id", expected in '),
+            (row("agentic_mooncake.jsonl", 2, request_id="a1"), ':2: request_id is "a1", expected '
+             "another one than in a row before"),
+            (row("agentic_mooncake.jsonl", 5, wait_for=["a1", "x"]), ':5: wait_for[1] is "x", '
+             "expected the request_id of a row before"),
+            (row("agentic_mooncake.jsonl", 5, wait_for="a1"), ':5: wait_for is "a1", expected an '),
+            (row("agentic_mooncake.jsonl", 2, tool_wait_ms=-1), ":2: tool_wait_ms is -1, expected "
+             "milliseconds"),
+            (row("agentic_mooncake.jsonl", 1, timestamp=None), ':1: no "timestamp", expected in '),
+            (row("dynamo.jsonl", 2, schema="v0"), ':2: schema is "v0", expected "dynamo.request.'),
+            (row("dynamo.jsonl", 2, event_type="x"), ':2: event_type is "x", expected request_end,'),
+            (row("dynamo.jsonl", 2, request=None), ':2: no "request", expected in every request'),
+            (row("dynamo.jsonl", 2, request={"output_tokens": 1, "replay": {}}),
+             ':2: no "request.replay.trace_block_size", expected in'),
+            (row("dynamo.jsonl", 2, request={"output_tokens": 1, "replay": {
+                "trace_block_size": 64, "input_length": 65, "input_sequence_hashes": [1]}}),
+             ":2: request.replay.input_sequence_hashes has 1 ids, expected exactly 2: input_length "
+             "is 65, trace_block_size is 64"),
+            (row("dynamo.jsonl", 2, request={"output_tokens": 1, "replay": {
+                "trace_block_size": 64, "input_length": 64, "input_sequence_hashes": [1]}}),
+             ':2: no "request.request_received_ms", expected in'),
+            (row("dynamo.jsonl", 4, agent_context=7), ":4: agent_context is 7, expected an object"),
+            (row("applied_compute.jsonl", 1, tool_call_latency=[1.5]),
+             ":1: tool_call_latency has 1 items, expected 2, that of num_turns"),
+            (row("applied_compute.jsonl", 1, tool_call_latency=[1.5, -1]),
+             ":1: tool_call_latency[1] is -1, expected seconds"),
+            (row("applied_compute.jsonl", 1, assistant_response_length=[50, 1073741823]),
+             ":1: turn 2 has a prompt of 1073742303 tokens, expected at most 1073741823"),
+            (row("applied_compute.jsonl", 2, assistant_response_length=5),
+             ":2: assistant_response_length is 5, expected an array"),
+            (row("kvcache.jsonl", 2, block_size=32), ":2: block_size is 32, expected 64 as before"),
+            (row("kvcache.jsonl", 2, hash_ids=[1]), ":2: hash_ids has 1 ids, expected exactly 2: "
+             "input_length is 150, block_size is 64"),
+            (row("kvcache.jsonl", 2, hash_ids=[1, 2, 3, 4]), ":2: hash_ids has 4 ids, expected "),
+            (row("kvcache.jsonl", 2, block_tokens=[64, 64, 22]), ":2: block_tokens is an array, "
+             "expected none"),
             (conversation(block_size=0), ":1: block_size is 0, expected a whole number from 1"),
             (conversation(hash_id_scope="x"), ':1: hash_id_scope is "x", expected "local"'),
             (conversation(requests=5), ":1: requests is 5, expected an array of requests"),
@@ -174,7 +211,33 @@ def check_rows(folder):
           b"is 32" in done.stderr, done.stderr)
     check_equal(run("mrc", "--trace-block", 16, path).returncode, 0)
     done = run("mrc", "--trace-block", 32, os.path.join(HERE, "weka"))
-    check(b"block_size is 64, expected 32 as in the conversations before" in done.stderr, done)
+    check(b"block_size is 64, expected 32 as before (--trace-block)" in done.stderr, done)
+
+
+def check_numbers(folder):
+    """Ids as they may be written, in arrays short and long; those that are no numbers are named."""
+    def text(ids):
+        return ('{"timestamp": 0, "input_length": 2560, "output_length": 0, "hash_ids": %s}\n' % ids
+                ).encode()
+
+    ids = [0, 7, 10**18 - 1, 10**19 - 1, 2**64 - 1]
+    plain = text(json.dumps(ids, separators=(",", ":")))
+    for other in ("[ 0 ,7,\t%d , %d,%d ]", "[0, 7, %d, %d, %d]", "[0,7,%d,%d,%d]"):
+        path = write(folder, "ids.jsonl", plain + text(other % tuple(ids[2:])))
+        found = replay(path, "--blocks", 900)
+        check_equal(found["hit_tokens"], 2559, other)
+    half = text("[0,7,%d,%d,3]" % tuple(ids[2:4]))
+    check_equal(replay(write(folder, "ids.jsonl", plain + half), "--blocks", 900)["hit_tokens"], 2048)
+    for wrong, says in [("[0,7,1,01,2]", ":2: not valid JSON: a number that begins with 0 in column "),
+                        ("[0,7,1,2,]", ":2: not valid JSON: expected a value in column "),
+                        ("[0,7,1,2,3", ":2: not valid JSON: expected ',' or ']' in column "),
+                        ("[0,7,1,2,3.5]", ":2: hash_ids[4] is 3.5, expected a whole number from 0"),
+                        ("[0,7,1,2,-3]", ":2: hash_ids[4] is -3, expected a whole number from 0"),
+                        ("[0,7,[1,2,3,4,5],2,3]", ":2: hash_ids[2] is an array, expected a whole"),
+                        ("[0,7,1,2,18446744073709551616]",
+                         ":2: hash_ids[4] is 18446744073709551616, expected a whole number from 0"),
+                        ("[0,7,1,2]", ":2: hash_ids has 4 ids, expected exactly 5")]:
+        refused(write(folder, "ids.jsonl", plain + text(wrong)), says)
 
 
 def check_delta(folder):
@@ -204,6 +267,7 @@ with directory() as work:
     check_packed(work)
     check_kinds(work)
     check_rows(work)
+    check_numbers(work)
     check_delta(work)
     check_units(work)
 finish()

@@ -15,6 +15,10 @@ FILES = [("bailian.jsonl", "bailian", (16, 32, 4, 64)),
          ("mooncake_sessions.jsonl", "mooncake", (16, 512, 1024, 1)),
          ("tracelab.jsonl", "tracelab", (16, 10, 1)),
          ("weka", "weka", (16, 64, 128, 1)),
+         ("agentic_mooncake.jsonl", "agentic_mooncake", (16, 512, 1024, 1)),
+         ("dynamo.jsonl", "dynamo", (16, 64, 128, 1)),
+         ("applied_compute.jsonl", "applied_compute", (16, 10, 1)),
+         ("kvcache.jsonl", "kvcache", (16, 64, 1)),
          ("azure_2024.csv", "azure", (16,)),
          ("azure_images.csv", "azure", (16,)),
          ("burstgpt.csv", "burstgpt", (16,)),
@@ -40,6 +44,10 @@ def compare(path, kind, size, requests, *options):
     figures = [mrc(path, size, *options)]
     if size >= 16 and enough < 6000:
         figures.append(replay(path, "--block-tokens", size, "--blocks", enough, *options))
+        found = replay_load(path, "--block-tokens", size, "--blocks", 2 * enough, "--max-running", 1,
+                            *options)
+        check_equal(found["hit_tokens"], lib_traces.figures(requests, size, True)["hit_tokens"],
+                    path, kind, size, "under load")
     for found in figures:
         for name, value in expected.items():
             if name in found:
@@ -75,6 +83,19 @@ def check_weka(folder):
         check_equal(found["sizes"][-1]["hit_tokens"], expected["hit_tokens"], "weka")
 
 
+def check_quotes():
+    """Other tools quote the fields of what they write."""
+    with directory() as folder:
+        for name in ("azure_images.csv", "burstgpt_sessions.csv"):
+            with open(os.path.join(HERE, name), encoding="utf-8") as file:
+                rows = [line.rstrip("\n").split(",") for line in file]
+            path = os.path.join(folder, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(",".join(f'"{field}"' for field in row) + "\n" for row in rows)
+            plain, quoted = (replay_load(one) for one in (os.path.join(HERE, name), path))
+            check_equal({**quoted, "trace": plain["trace"]}, plain, name)
+
+
 def check_times():
     """Bailian's are seconds: with the default model the last of three requests, at 120.5 s, ends
     0.66 s later, and none waits. Those of a subagent count back from its end."""
@@ -86,9 +107,21 @@ def check_times():
     rates = ["--decode-token-ns", "1", "--output-tokens", "off"]
     for name, last in [("bailian.jsonl", 120.5), ("mooncake_sessions.jsonl", 4.001),
                        ("weka", 46), ("burstgpt_sessions.csv", 144), ("burstgpt.csv", 40),
-                       ("azure_2024.csv", 2 * 86400 + 9.99007), ("tracelab.jsonl", 12.849)]:
+                       ("azure_2024.csv", 2 * 86400 + 9.99007), ("tracelab.jsonl", 12.849),
+                       ("agentic_mooncake.jsonl", 7.26), ("dynamo.jsonl", 3.5),
+                       ("applied_compute.jsonl", 1.75), ("kvcache.jsonl", 4)]:
         found = replay_load(os.path.join(HERE, name), *rates)
         check(abs(found["simulated_seconds"] - last) < 1e-5, name, found["simulated_seconds"])
+    # in a closed loop, where no request takes time, the gaps alone count
+    for name, last, figures in [
+            ("agentic_mooncake.jsonl", 7.26, {"sessions": 2, "estimated_gaps": 0}),
+            ("dynamo.jsonl", 2.4, {"sessions": 2, "estimated_gaps": 0}),
+            ("applied_compute.jsonl", 1.75, {"sessions": 2, "estimated_gaps": 0})]:
+        found = replay_load(os.path.join(HERE, name), *rates, "--arrivals", "closed", "--sessions",
+                            "9")
+        check(abs(found["simulated_seconds"] - last) < 1e-5, name, found["simulated_seconds"])
+        for key, value in figures.items():
+            check_equal(found["closed_loop"][key], value, name, key)
 
 
 def check_reading():
@@ -102,6 +135,13 @@ def check_reading():
                                          "without_ids": 1, "estimated_times": 2}),
             ("tracelab.jsonl", {"sessions": 2, "provider_cached_tokens": 3752, "time_unit": "dates",
                                 "bound": "an upper bound within sessions"}),
+            ("agentic_mooncake.jsonl", {"sessions": 2, "estimated_times": 5, "trace_block": 512,
+                                        "answers_joined": 2, "time_unit": "milliseconds"}),
+            ("dynamo.jsonl", {"sessions": 2, "trace_block": 64, "answers_joined": 2,
+                              "answers_not_joined": 1}),
+            ("applied_compute.jsonl", {"sessions": 2, "answers_joined": 2, "time_unit": "seconds",
+                                       "unused": "task", "bound": "an upper bound within"}),
+            ("kvcache.jsonl", {"sessions": 0, "without_output": 2, "trace_block": 64}),
             ("azure_images.csv", {"unused": "NumImages", "trace_block": None,
                                   "bound": "not known"}),
             ("burstgpt_sessions.csv", {"sessions": 2, "time_unit": "seconds"})]:
@@ -142,6 +182,7 @@ with directory() as work:
     if others is not None and os.path.isdir(os.path.join(others, "small")):
         check_all(others, OTHERS)
     check_weka(others)
+    check_quotes()
     check_times()
     check_reading()
     check_several(work)

@@ -157,7 +157,7 @@ for subcommand in show replay; do
     has err "not_a_log: not an operation log"
     expect 1 $subcommand older.kvplog
     has err "older.kvplog: an operation log of another version"
-    has err "this program reads version 5: record it anew"
+    has err "this program reads version 1: record it anew"
     expect 1 $subcommand stump
     has err "stump: not an operation log, or cut"
     expect 1 $subcommand missing

@@ -17,7 +17,7 @@ struct step {
     int64_t slots[MINI_MAX_TOKENS];
 };
 
-static const kvp_window WINDOW = {2, 9};
+static const kvp_group WINDOW = {2, 9, 0};
 
 mini_model mini_make(uint32_t block_tokens, const char *order, uint32_t n_groups)
 {

@@ -41,7 +41,15 @@ kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
 kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
-kvp_unit(mrc_learned LABELS unit release SOURCES src/tool/mrc/mrc_learned.c src/tool/mrc/lru.c src/tool/mrc/policies.c)
+kvp_unit(mrc_learned LABELS unit release SOURCES
+         src/tool/mrc/policies/mrc_learned.c src/tool/mrc/lru.c src/tool/mrc/refs.c
+         src/tool/mrc/policies/policies.c src/tool/mrc/policies/adaptive.c)
+kvp_unit(record_batch SOURCES src/tool/record/batch.c)
+kvp_unit(record_lookups SOURCES
+         src/tool/record/lookups.c src/tool/recording/recent.c src/tool/record/evicted.c
+         src/tool/mrc/report/bounds.c src/tool/mrc/lru.c
+         src/tool/mrc/refs.c src/tool/report/figures.c src/tool/text.c src/tool/progress.c
+         src/tool/machine/machine_posix.c)
 # The policy twice: the library's, and the model's.
 kvp_unit(policy_plain SOURCES test/model/oracle_policy.c)
 kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c src/tool/machine/machine_posix.c)
@@ -49,6 +57,7 @@ kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES
          src/tool/models/step_model.c src/tool/models/models.c src/tool/models/models_names.c
          src/tool/models/weights.c src/tool/models/devices.c src/tool/size/size.c
+         src/tool/size/size_pool.c
          src/tool/models/config/config.c src/tool/models/config/entries.c
          src/tool/models/config/experts.c src/tool/models/config/family.c
          src/tool/models/config/layers.c src/tool/models/config/models_keys.c

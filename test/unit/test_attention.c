@@ -24,10 +24,9 @@ static uint32_t pool_for(const attn_params *params)
 static void check_case(uint64_t seed)
 {
     uint64_t random = seed;
-    attn_world world;
     attn_meta *first = NULL;
     const attn_params params = attn_draw_params(&random);
-    attn_begin(&world, &params, pool_for(&params), random);
+    attn_world world = attn_begin(&params, pool_for(&params), random);
     attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS), seed % 2 == 0,
                   seed % 3 > 0);
     attn_append_all(&world);
@@ -60,9 +59,8 @@ TEST_WITH(test_every_format_against_the_oracle, NULL, attn_name_the_case)
     for (uint32_t format = 0; format < ATTENTION_FORMATS; format++) {
         for (attn_running_case = 1; attn_running_case <= 40; attn_running_case++) {
             uint64_t random = 1000 + attn_running_case;
-            attn_world world;
             const attn_params params = attn_draw_params(&random);
-            attn_begin(&world, &params, pool_for(&params), random);
+            attn_world world = attn_begin(&params, pool_for(&params), random);
             attn_add_some(&world, ATTENTION_MAX_SEQS, attn_running_case % 2 == 0, 1);
             attn_append_all(&world);
             attn_how how = attn_how_of(&world, format);
@@ -122,10 +120,9 @@ TEST_WITH(test_chunks_give_the_same_bits, NULL, attn_name_the_case)
 {
     for (attn_running_case = 1; attn_running_case <= 150; attn_running_case++) {
         uint64_t random = 7000 + attn_running_case;
-        attn_world world;
         attn_params params = attn_draw_params(&random);
         params.causal = 1;
-        attn_begin(&world, &params, pool_for(&params), random);
+        attn_world world = attn_begin(&params, pool_for(&params), random);
         const uint32_t n = 1 + attn_draw(&world.random, 40);
         const attn_wish wish = {.n_tokens = n,
                                 .n_queries = n,
@@ -147,8 +144,8 @@ TEST_WITH(test_appended_chunks_leave_the_same_bytes, NULL, attn_name_the_case)
         attn_world whole, chunks;
         const attn_params params = attn_draw_params(&random);
         const attn_wish wish = {.n_tokens = 30, .n_queries = 1};
-        attn_begin(&whole, &params, 64, random);
-        attn_begin(&chunks, &params, 64, random);
+        whole = attn_begin(&params, 64, random);
+        chunks = attn_begin(&params, 64, random);
         attn_add(&whole, &wish);
         attn_add(&chunks, &wish);
         attn_append_all(&whole);
@@ -175,9 +172,8 @@ TEST_WITH(test_a_window_is_a_mask, NULL, attn_name_the_case)
 {
     for (attn_running_case = 1; attn_running_case <= 100; attn_running_case++) {
         uint64_t random = 11000 + attn_running_case;
-        attn_world world;
         const attn_params params = attn_draw_params(&random);
-        attn_begin(&world, &params, pool_for(&params), random);
+        attn_world world = attn_begin(&params, pool_for(&params), random);
         attn_add_some(&world, 3, attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
         const attn_how how = attn_how_of(&world, ATTENTION_CSR);
@@ -212,9 +208,8 @@ TEST_WITH(test_exact_lists_need_no_window, NULL, attn_name_the_case)
 {
     for (attn_running_case = 1; attn_running_case <= 60; attn_running_case++) {
         uint64_t random = 13000 + attn_running_case;
-        attn_world world;
         const attn_params params = attn_draw_params(&random);
-        attn_begin(&world, &params, pool_for(&params), random);
+        attn_world world = attn_begin(&params, pool_for(&params), random);
         for (uint32_t i = 0; i < 3; i++) {
             const attn_wish wish = {.n_tokens = 30 + attn_draw(&world.random, 10),
                                     .n_queries = 1,
@@ -262,7 +257,7 @@ TEST(test_turning_at_write_is_turning_at_read)
     attn_world worlds[2];
     attn_meta *metas[2];
     for (int i = 0; i < 2; i++) {
-        attn_begin(&worlds[i], i == 0 ? &at_write : &at_read, 64, 5);
+        worlds[i] = attn_begin(i == 0 ? &at_write : &at_read, 64, 5);
         attn_add(&worlds[i], &(attn_wish){.n_tokens = 33, .n_queries = 33});
         attn_add(&worlds[i], &(attn_wish){.n_tokens = 30, .n_queries = 9, .n_tree = 9});
         attn_append_all(&worlds[i]);
@@ -290,8 +285,8 @@ TEST(test_positions_in_a_window_are_those_of_what_is_left)
     const attn_params params = plain_params(KVP_ROPE_AT_READ);
     const size_t k_row = 2 * 16, v_row = 2 * 12;
     attn_world whole, rest;
-    attn_begin(&whole, &params, 64, 5);
-    attn_begin(&rest, &params, 64, 6);
+    whole = attn_begin(&params, 64, 5);
+    rest = attn_begin(&params, 64, 6);
     attn_add(&whole, &(attn_wish){LONG, 1, 0, SINKS, RECENT, 0});
     attn_add(&rest, &(attn_wish){SINKS + RECENT, 1, 0, 0, 0, 0});
     memcpy(rest.seqs[0].q, whole.seqs[0].q, 4 * 16 * sizeof(float));

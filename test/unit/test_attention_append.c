@@ -98,7 +98,6 @@ TEST(test_every_type_and_layout)
     static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
     for (uint32_t i = 0; i < 5 * ATTENTION_ORDERS; i++) {
         uint64_t random = 100 + i;
-        attn_world world;
         attn_params params = attn_draw_params(&random);
         params.type = types[i / ATTENTION_ORDERS];
         params.order = i % ATTENTION_ORDERS;
@@ -107,7 +106,7 @@ TEST(test_every_type_and_layout)
         params.v_size = 6;
         kvp_rope_init(&params.rope);
         params.rope.mode = i % 3;
-        attn_begin(&world, &params, N_BLOCKS, random);
+        attn_world world = attn_begin(&params, N_BLOCKS, random);
         attn_add(&world, &(attn_wish){.n_tokens = 11, .n_queries = 1, .n_tree = i % 2 ? 4 : 0});
         attn_append_all(&world);
         check_values(&world);
@@ -120,10 +119,9 @@ TEST(test_random_ropes)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         uint64_t random = seed;
-        attn_world world;
         attn_params params = attn_draw_params(&random);
         params.type = KVP_F32;
-        attn_begin(&world, &params, N_BLOCKS, random);
+        attn_world world = attn_begin(&params, N_BLOCKS, random);
         attn_add(&world, &(attn_wish){.n_tokens = 12, .n_queries = 1});
         attn_append_all(&world);
         check_values(&world);

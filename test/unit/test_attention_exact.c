@@ -76,7 +76,7 @@ static void load_vector(attn_world *world, const attention_vector *vector)
     const attn_wish wish = {vector->n_tokens, vector->n_queries, vector->n_tree,
                             vector->sinks,    vector->recent,    0};
     const size_t n_q = (size_t)vector->n_heads * vector->group;
-    attn_begin(world, &params, 32, 3);
+    *world = attn_begin(&params, 32, 3);
     attn_add(world, &wish);
     attn_seq *seq = &world->seqs[0];
     const uint32_t n_committed = vector->n_tokens - vector->n_tree;
@@ -328,11 +328,10 @@ static void assert_alike(const attn_meta *a, const attn_meta *b)
 
 static void check_parts(int has_sinks, uint64_t seed)
 {
-    attn_world world;
     attn_meta *parts[PARTS], *made[3];
     kvp_partial partials[PARTS];
     const attn_params params = merge_params(has_sinks);
-    attn_begin(&world, &params, 32, seed);
+    attn_world world = attn_begin(&params, 32, seed);
     attn_add(&world, &(attn_wish){.n_tokens = 33, .n_queries = 5});
     attn_append_all(&world);
     const attn_how how = attn_how_of(&world, ATTENTION_CSR);

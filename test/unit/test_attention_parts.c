@@ -164,7 +164,7 @@ static void begin_means(attn_world *world, const attn_wish *wish, uint32_t causa
                           .block_tokens = 4,
                           .causal = causal};
     kvp_rope_init(&params.rope);
-    attn_begin(world, &params, 4 + wish->n_tokens / 4, 1);
+    *world = attn_begin(&params, 4 + wish->n_tokens / 4, 1);
     attn_add(world, wish);
     for (uint32_t i = 0; i < wish->n_tokens; i++) {
         world->seqs[0].k[i] = 0.0f;
@@ -263,9 +263,8 @@ static void check_windows(uint32_t type, uint32_t sinks)
     for (uint32_t recent = 1; recent <= TOKENS + 1; recent++) {
         const attn_wish wish = {
             .n_tokens = TOKENS, .n_queries = QUERIES, .sinks = sinks, .recent = recent};
-        attn_world world;
         attn_running_case = 100 * sinks + recent;
-        attn_begin(&world, &params, 16, 7 * attn_running_case + type);
+        attn_world world = attn_begin(&params, 16, 7 * attn_running_case + type);
         attn_add(&world, &wish);
         attn_append_all(&world);
         for (uint32_t cut = 1; cut <= PAST_BLOCKS; cut++) {
@@ -309,13 +308,12 @@ TEST_WITH(test_random_batches, NULL, attn_name_the_case)
 {
     for (attn_running_case = 1; attn_running_case <= 300; attn_running_case++) {
         uint64_t random = attn_running_case;
-        attn_world world;
         attn_params params = attn_draw_params(&random);
         params.causal = 1;
         if (params.rope.mode == KVP_ROPE_AT_READ)
             params.rope.mode = KVP_ROPE_NONE;
-        attn_begin(&world, &params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens),
-                   random);
+        attn_world world =
+            attn_begin(&params, 8 + ATTENTION_MAX_SEQS * (2 + 40 / params.block_tokens), random);
         attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS),
                       attn_running_case % 2 == 0, 1);
         attn_append_all(&world);
@@ -338,9 +336,8 @@ static kvp_status run_changed(void (*change)(attn_meta *meta))
                           .v_size = 2,
                           .block_tokens = 4,
                           .causal = 0};
-    attn_world world;
     kvp_rope_init(&params.rope);
-    attn_begin(&world, &params, 8, 1);
+    attn_world world = attn_begin(&params, 8, 1);
     attn_add(&world, &wish);
     attn_append_all(&world);
     attn_how how = attn_how_of(&world, ATTENTION_CSR);
@@ -454,10 +451,4 @@ TEST(test_positions_are_needed)
     }
 }
 
-int main(int argc, char **argv)
-{
-    const int status = attn_impls_choose(argc, argv);
-    if (status != 0)
-        return status;
-    return run_all_tests(NULL, NULL);
-}
+ATTN_IMPLS_MAIN

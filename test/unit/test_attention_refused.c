@@ -20,7 +20,7 @@ static void make_world(attn_world *world)
                           .has_sinks = 1};
     kvp_rope_init(&params.rope);
     params.rope.mode = KVP_ROPE_AT_WRITE;
-    attn_begin(world, &params, 40, 1);
+    *world = attn_begin(&params, 40, 1);
     attn_add(world, &(attn_wish){.n_tokens = 14, .n_queries = 3, .n_tree = 4});
     attn_add(world, &(attn_wish){.n_tokens = 9, .n_queries = 1, .shared_blocks = 2});
     attn_add(world, &(attn_wish){.n_tokens = 27, .n_queries = 2, .sinks = 2, .recent = 6});

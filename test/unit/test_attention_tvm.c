@@ -44,9 +44,8 @@ static double distance(const attn_meta *a, const attn_meta *b, uint32_t seq)
  * without its mask, and siblings see each other. */
 TEST(test_defect_5_trees_at_different_depths)
 {
-    attn_world world;
     const attn_params params = params_of(2, 1, 4);
-    attn_begin(&world, &params, 40, 1);
+    attn_world world = attn_begin(&params, 40, 1);
     attn_add(&world, &(attn_wish){.n_tokens = 21, .n_queries = 5, .n_tree = 5});
     attn_add(&world, &(attn_wish){.n_tokens = 9, .n_queries = 5, .n_tree = 5});
     attn_add(&world, &(attn_wish){.n_tokens = 22, .n_queries = 5, .n_tree = 5, .shared_blocks = 4});
@@ -79,9 +78,8 @@ TEST(test_defect_5_trees_at_different_depths)
  * else. */
 TEST(test_defect_13_a_window_over_a_forked_prefix)
 {
-    attn_world world;
     const attn_params params = params_of(1, 2, 4);
-    attn_begin(&world, &params, 40, 2);
+    attn_world world = attn_begin(&params, 40, 2);
     attn_add(&world, &(attn_wish){.n_tokens = 16});
     attn_add(&world, &(attn_wish){.n_tokens = 25, .n_queries = 9, .recent = 8, .shared_blocks = 4});
     attn_append_all(&world);
@@ -110,9 +108,8 @@ TEST(test_head_counts_that_are_no_powers_of_two)
 {
     static const uint32_t counts[][2] = {{4, 7}, {1, 28}, {3, 5}, {7, 1}, {5, 6}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        attn_world world;
         const attn_params params = params_of(counts[i][0], counts[i][1], 3);
-        attn_begin(&world, &params, 40, 3 + i);
+        attn_world world = attn_begin(&params, 40, 3 + i);
         attn_add(&world, &(attn_wish){.n_tokens = 17, .n_queries = 4});
         attn_add(&world, &(attn_wish){.n_tokens = 8, .n_queries = 1});
         attn_append_all(&world);
@@ -130,9 +127,9 @@ TEST(test_windows_turn_with_the_model_s_base)
         attn_params params = params_of(2, 2, 4);
         params.rope.mode = mode;
         params.rope.theta = 500000.0;
-        attn_begin(&world, &params, 40, 9);
+        world = attn_begin(&params, 40, 9);
         params.rope.theta = 10000.0;
-        attn_begin(&other, &params, 40, 9);
+        other = attn_begin(&params, 40, 9);
         for (int i = 0; i < 2; i++) {
             attn_world *w = i == 0 ? &world : &other;
             attn_add(w, &(attn_wish){.n_tokens = 30, .n_queries = 1, .sinks = 2, .recent = 12});
@@ -151,9 +148,8 @@ TEST(test_windows_turn_with_the_model_s_base)
 /* TVM merges a prefix only for neighbours in the batch; whoever stands between must not matter. */
 TEST(test_sharers_need_not_be_neighbours)
 {
-    attn_world world;
     const attn_params params = params_of(2, 2, 4);
-    attn_begin(&world, &params, 60, 11);
+    attn_world world = attn_begin(&params, 60, 11);
     attn_add(&world, &(attn_wish){.n_tokens = 18, .n_queries = 1});
     attn_add(&world, &(attn_wish){.n_tokens = 11, .n_queries = 3});
     attn_add(&world, &(attn_wish){.n_tokens = 20, .n_queries = 1, .shared_blocks = 4});

@@ -56,9 +56,8 @@ static void assert_close(const attn_meta *found, const attn_meta *expected)
 static void check_case(uint64_t seed, kvp_attention_team *team)
 {
     uint64_t random = seed;
-    attn_world world;
     const attn_params params = attn_draw_params(&random);
-    attn_begin(&world, &params, pool_for(&params), random);
+    attn_world world = attn_begin(&params, pool_for(&params), random);
     attn_add_some(&world, 1 + attn_draw(&world.random, ATTENTION_MAX_SEQS), seed % 2 == 0,
                   seed % 3 > 0);
     attn_append_all(&world);
@@ -112,10 +111,9 @@ static void share_everything(attn_meta *meta)
 static void check_shared_queries(uint64_t seed)
 {
     uint64_t random = seed;
-    attn_world world;
     attn_params params = attn_draw_params(&random);
     params.causal = 1;
-    attn_begin(&world, &params, pool_for(&params), random);
+    attn_world world = attn_begin(&params, pool_for(&params), random);
     attn_add(&world, &(attn_wish){.n_tokens = 33, .n_queries = 1 + (uint32_t)(seed % 5)});
     attn_append_all(&world);
     attn_how how = {.format = ATTENTION_CSR, .n_batch = 2}; /* sequence 0, twice */
@@ -197,10 +195,9 @@ static void describe_the_middle(attn_meta *meta)
 static void check_row_across_rows(uint64_t seed)
 {
     uint64_t random = seed;
-    attn_world world;
     attn_params params = attn_draw_params(&random);
     params.causal = 1;
-    attn_begin(&world, &params, pool_for(&params), random);
+    attn_world world = attn_begin(&params, pool_for(&params), random);
     share_the_middle(&world);
     attn_append_all(&world);
     attn_how how = attn_how_of(&world, ATTENTION_CSR);
@@ -236,7 +233,7 @@ static void check_append(uint64_t seed)
     const attn_params params = attn_draw_params(&random);
     const attn_wish wish = {.n_tokens = 40, .n_queries = 1};
     attn_world expected, found;
-    attn_begin(&expected, &params, pool_for(&params), random);
+    expected = attn_begin(&params, pool_for(&params), random);
     expected.append_impl = KVP_ATTENTION_REFERENCE;
     attn_add(&expected, &wish);
     attn_append_all(&expected);
@@ -245,7 +242,7 @@ static void check_append(uint64_t seed)
          attn_running_impl++) {
         if (!attn_impls_has(attn_running_impl))
             continue;
-        attn_begin(&found, &params, pool_for(&params), random);
+        found = attn_begin(&params, pool_for(&params), random);
         found.append_impl = attn_running_impl;
         attn_add(&found, &wish);
         attn_append_all(&found);
@@ -266,10 +263,4 @@ TEST_WITH(test_append_is_the_reference_bit_for_bit, NULL, attn_name_the_case)
     attn_running_case = 0;
 }
 
-int main(int argc, char **argv)
-{
-    const int status = attn_impls_choose(argc, argv);
-    if (status != 0)
-        return status;
-    return run_all_tests(NULL, NULL);
-}
+ATTN_IMPLS_MAIN

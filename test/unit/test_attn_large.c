@@ -454,10 +454,4 @@ TEST(test_the_default_is_the_fastest)
     end_batch(&b);
 }
 
-int main(int argc, char **argv)
-{
-    const int status = attn_impls_choose(argc, argv);
-    if (status != 0)
-        return status;
-    return run_all_tests(NULL, NULL);
-}
+ATTN_IMPLS_MAIN

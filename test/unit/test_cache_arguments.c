@@ -17,14 +17,6 @@ struct call {
     kvp_sink sink;
 };
 
-static int write_nothing(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 0;
-}
-
 static struct call call_on(world *w)
 {
     static kvp_status statuses[1];

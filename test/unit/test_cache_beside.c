@@ -349,8 +349,4 @@ TEST(test_reads_beside_reads)
     end_world(&w);
 }
 
-int main(void)
-{
-    (void)ints(0); /* fill the table before there are threads */
-    return run_all_tests(NULL, NULL);
-}
+TEST_MAIN(fill_ints, NULL) /* before there are others */

@@ -41,9 +41,9 @@ TEST(test_which_groups_may_be_configured)
     assert_status(KVP_E_ARG, try_config(&config));
     config.n_groups = KVP_GROUPS_MAX;
     assert_ok(try_config(&config));
-    config.groups[7] = (kvp_window){3, 0}; /* sinks of full attention */
+    config.groups[7] = (kvp_group){3, 0, 0}; /* sinks of full attention */
     assert_status(KVP_E_ARG, try_config(&config));
-    config.groups[7] = (kvp_window){3, 1};
+    config.groups[7] = (kvp_group){3, 1, 0};
     assert_ok(try_config(&config));
     config.n_groups = 7; /* of a group that there is not */
     assert_status(KVP_E_ARG, try_config(&config));

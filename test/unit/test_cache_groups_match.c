@@ -34,8 +34,18 @@ struct answer {
     uint32_t host_tokens;
 };
 
-/* Count what the groups keep of a prefix of n tokens; the first group that lacks something, GROUPS
- * when none does. */
+/* Of two groups that lack something, GROUPS: none: the one that a match names. */
+static uint32_t first_of(const struct scene *scene, uint32_t a, uint32_t b)
+{
+    const uint32_t first = a < b ? a : b, second = a < b ? b : a;
+    return second < GROUPS && scene->windows[first].recent_tokens > 0 &&
+                   scene->windows[second].recent_tokens == 0
+               ? second
+               : first;
+}
+
+/* Count what the groups keep of a prefix of n tokens; the group that a match names for what is
+ * lacking, GROUPS when nothing is. */
 static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, int device_only,
                       struct answer *out)
 {
@@ -50,7 +60,7 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
             const int kept = keeps(scene->windows[g], S, i, q);
             const int host = scene->at[i][g] == ON_HOST && !device_only;
             if (kept && scene->at[i][g] != HERE && !host) {
-                lacking = g < lacking ? g : lacking;
+                lacking = first_of(scene, g, lacking);
             }
             out->n_here += whole && kept && scene->at[i][g] == HERE;
             out->n_host += whole && kept && host;
@@ -275,6 +285,12 @@ static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, u
 TEST(test_every_way_of_full_attention_and_a_window)
 {
     const kvp_window windows[] = {{0, 0}, {0, 4}};
+    check_windows(windows, KVP_FULL_HIT_SHARE, 0);
+}
+
+TEST(test_every_way_of_a_window_and_full_attention)
+{
+    const kvp_window windows[] = {{0, 4}, {0, 0}};
     check_windows(windows, KVP_FULL_HIT_SHARE, 0);
 }
 
@@ -593,7 +609,7 @@ TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
 {
     kvp_config config = config_of(4, 4, 11);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){2, 9};
+    config.groups[1] = (kvp_group){2, 9, 0};
     world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(1), 23);
     kvp_open_info info;

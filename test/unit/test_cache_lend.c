@@ -267,6 +267,33 @@ TEST(test_lent_blocks_stay)
     end_world(&w);
 }
 
+/* What is computed while a store reads it is saved as all that is cached is. */
+TEST(test_a_snapshot_of_what_is_computed_and_loaded)
+{
+    world w = lend_world(8, 7);
+    int32_t blocks[2];
+    kvp_load load;
+    kvp_snapshot_report report;
+    kvp_config config;
+    assert_ok(begin_load(&w, 0, 8, (kvp_range){0, 2}, &load, blocks));
+    assert_int_equal(load.n_blocks, 2);
+    leave_cached(&w, ints(0), 8);
+    leave_cached(&w, ints(100), 8);
+    snap s = snap_of(w.cache, NULL);
+    world r = {0};
+    assert_ok(kvp_cache_config_get(w.cache, &config));
+    assert_ok(kvp_cache_create(&config, NULL, 0, &r.cache));
+    assert_ok(snap_load(&s, r.cache, &report));
+    assert_report(&report);
+    assert_sound(r.cache);
+    assert_int_equal(report.blocks, 4);
+    assert_int_equal(report.saved_blocks, 4);
+    assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1}, 2, NULL));
+    kvp_cache_destroy(r.cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
 /* A block that a store reads is saved as others are; one that it fills has no content yet. */
 TEST(test_a_snapshot_of_what_is_lent)
 {

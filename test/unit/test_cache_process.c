@@ -84,14 +84,6 @@ TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
             return __LINE__;                                                                       \
     } while (0)
 
-static int write_nothing(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 0;
-}
-
 static int refused_in_child(world *w, kvp_seq seq)
 {
     kvp_ns ns;
@@ -454,8 +446,4 @@ TEST(test_open_sequences_are_listed_and_closed)
     end_world(&w);
 }
 
-int main(void)
-{
-    (void)ints(0); /* fill the table before there are children */
-    return run_all_tests(NULL, NULL);
-}
+TEST_MAIN(fill_ints, NULL) /* before there are others */

@@ -263,8 +263,4 @@ TEST(test_they_are_not_recorded)
     kvp_cache_destroy(cache);
 }
 
-int main(void)
-{
-    (void)ints(0); /* fill the table before there are threads */
-    return run_all_tests(NULL, NULL);
-}
+TEST_MAIN(fill_ints, NULL) /* before there are others */

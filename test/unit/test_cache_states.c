@@ -174,7 +174,7 @@ TEST(test_hits_of_several_groups_end_at_any_unit)
     kvp_config config = config_of(8, 4, 32);
     config.state_slots = 8;
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){0, 8};
+    config.groups[1] = (kvp_group){0, 8, 0};
     world w = make_world(&config);
     leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12 */
     const kvp_open_info info = match(&w, ints(0), 33);
@@ -629,9 +629,6 @@ TEST(test_what_it_cannot_be_combined_with)
     config = base;
     config.max_tree_tokens = 1;
     assert_wrong(&config, "max_tree_tokens");
-    config = base;
-    config.reserved = 1;
-    assert_wrong(&config, "reserved");
     config = base;
     config.n_groups = 8;
     assert_wrong(&config, "n_groups");

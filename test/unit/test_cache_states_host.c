@@ -100,6 +100,29 @@ TEST(test_what_is_shared_is_copied_once)
     end_world(&w);
 }
 
+/* One slot that they read, and one for each to write. */
+TEST(test_slots_of_those_that_share)
+{
+    world w = host_world(8, 6, 2);
+    kvp_copy copy[4];
+    kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
+    assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
+    assert_ok(kvp_seq_swap_out(w.cache, seqs, 2, NULL));
+    (void)take_states(&w, copy);
+    kvp_seq more[3];
+    for (int32_t i = 0; i < 3; i++)
+        more[i] = open_seq(&w, ints(100 * (i + 1)), 3, NULL);
+    assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, seqs, 2, 1, NULL));
+    assert_missing(&w, KVP_STATE_SLOTS, 1);
+    close_seq(&w, more[2]);
+    assert_ok(kvp_seq_swap_in(w.cache, seqs, 2, 1, NULL));
+    close_seq(&w, more[0]);
+    close_seq(&w, more[1]);
+    close_seq(&w, seqs[0]);
+    close_seq(&w, seqs[1]);
+    end_world(&w);
+}
+
 /* A checkpoint that is there still is read where it is. */
 TEST(test_a_checkpoint_is_found)
 {

@@ -60,14 +60,6 @@ static kvp_status *call_stores(struct caller *c, kvp_status *s)
     return s;
 }
 
-static int write_nothing(void *context, const void *bytes, size_t n_bytes)
-{
-    (void)context;
-    (void)bytes;
-    (void)n_bytes;
-    return 0;
-}
-
 static int read_nothing(void *context, void *out_bytes, size_t capacity, size_t *out_n)
 {
     (void)context;
@@ -350,8 +342,4 @@ TEST(test_threads_may_take_turns_and_have_a_cache_each)
     end_world(&worlds[1]);
 }
 
-int main(void)
-{
-    (void)ints(0); /* fill the table before there are threads */
-    return run_all_tests(NULL, NULL);
-}
+TEST_MAIN(fill_ints, NULL) /* before there are others */

@@ -19,14 +19,14 @@ static void groups(kvp_config *config)
 
 static void windows(kvp_config *config)
 {
-    config->groups[0] = (kvp_window){4, 32};
+    config->groups[0] = (kvp_group){4, 32, 0};
 }
 
 static void chunks(kvp_config *config) /* beside a window: in another group */
 {
     const uint32_t group = config->groups[0].recent_tokens > 0;
     config->n_groups += group;
-    config->groups[group] = (kvp_window){KVP_CHUNKED, 32};
+    config->groups[group] = (kvp_group){KVP_CHUNKED, 32, 0};
 }
 
 static void states(kvp_config *config) /* and rings, which need nothing else */
@@ -86,11 +86,23 @@ static void events(kvp_config *config)
     config->max_events = 100;
 }
 
+static void sizes(kvp_config *config)
+{
+    config->groups[0].block_tokens = 2 * config->block_tokens;
+}
+
+static void retained(kvp_config *config)
+{
+    config->groups[0].recent_tokens = 32;
+    config->retain_tokens = KVP_RETAIN_PROMPTS;
+}
+
 static const struct feature features[] = {
-    {"groups", groups}, {"windows", windows}, {"chunks", chunks}, {"states", states},
-    {"rings", states},  {"trees", trees},     {"host", host},     {"once", once},
-    {"keep", keep},     {"steps", steps},     {"quotas", quotas}, {"policy", policy},
-    {"units", units},   {"stores", stores},   {"events", events}};
+    {"groups", groups},    {"windows", windows}, {"chunks", chunks}, {"states", states},
+    {"rings", states},     {"trees", trees},     {"host", host},     {"once", once},
+    {"keep", keep},        {"steps", steps},     {"quotas", quotas}, {"policy", policy},
+    {"units", units},      {"stores", stores},   {"events", events}, {"sizes", sizes},
+    {"retained", retained}};
 
 enum { FEATURES = sizeof features / sizeof *features };
 

@@ -242,6 +242,7 @@ TEST(test_what_is_damaged_is_named)
     seq->tier = KVP_DEVICE;
     assert_damaged(&a, &row[0], row[0] + 1, "T1");
     assert_damaged(&a, &cache->prefix.n_touched, cache->prefix.n_nodes + 1, "B2");
+    assert_damaged(&a, &kvpi_load_at(cache, 0)->node, cache->prefix.n_nodes + 1, "L2");
     assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
     arena_drop(&a);
 }

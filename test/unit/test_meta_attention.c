@@ -34,23 +34,22 @@ static kvp_layer_part part_of(float *data, uint32_t S)
                             .run = 1};
 }
 
+/* Memory for the blocks of the batch's group. */
 static void make_layer(struct model *m)
 {
     kvp_config config;
     assert_ok(kvp_cache_config_get(m->w.cache, &config));
-    const size_t n = (size_t)config.n_blocks * config.block_tokens;
+    const uint32_t S = config.groups[m->batch.group].block_tokens;
+    const size_t n = (size_t)config.n_blocks * S;
+    free(m->k);
+    free(m->v);
     m->k = calloc(n, sizeof(float));
     m->v = calloc(n, sizeof(float));
     assert_true(m->k != NULL && m->v != NULL);
     for (size_t i = 0; i < n; i++) {
-        m->v[i] = i < config.block_tokens ? NAN : (float)meta_below(1u << 20) / 1024.0f;
+        m->v[i] = i < S ? NAN : (float)meta_below(1u << 20) / 1024.0f;
     }
-    m->layer = (kvp_layer){KVP_F32,
-                           config.n_blocks,
-                           config.block_tokens,
-                           1,
-                           part_of(m->k, config.block_tokens),
-                           part_of(m->v, config.block_tokens)};
+    m->layer = (kvp_layer){KVP_F32, config.n_blocks, S, 1, part_of(m->k, S), part_of(m->v, S)};
 }
 
 /* The mean of V over the keys that each query sees. */
@@ -281,7 +280,6 @@ TEST(test_attention_takes_metadata_as_it_is)
         m.w = meta_random_world();
         assert_ok(kvp_cache_config_get(m.w.cache, &config));
         const uint32_t n = meta_random_seqs(&m.w, seqs);
-        make_layer(&m);
         for (uint32_t i = 0; i < 6; i++) {
             const uint32_t B = meta_random_batch(&m.w, seqs, n, chosen, begin, n_tokens);
             m.batch = (kvp_meta_batch){sizeof m.batch, B,     meta_below(config.n_groups),
@@ -292,6 +290,7 @@ TEST(test_attention_takes_metadata_as_it_is)
                 continue;
             }
             n_checked++;
+            make_layer(&m);
             n_left_out += m.sizes.n_kept < m.sizes.n_entries;
             n_with_nodes += m.sizes.n_nodes > 0;
             expect(&m);
@@ -302,10 +301,10 @@ TEST(test_attention_takes_metadata_as_it_is)
             check_dense(&m);
             check_cascade(&m);
         }
-        free(m.k);
-        free(m.v);
         end_world(&m.w);
     }
+    free(m.k);
+    free(m.v);
     assert_true(n_checked > 300 && n_left_out > 100 && n_with_nodes > 200);
 }
 

@@ -16,7 +16,7 @@ struct scene {
     int64_t slots[64];
 };
 
-static void make_scene(struct scene *s)
+static kvp_cache *make_scene(struct scene *s)
 {
     s->w = small_world(15);
     s->seqs[0] = open_done(&s->w, ints(0), 9);
@@ -25,6 +25,7 @@ static void make_scene(struct scene *s)
         (kvp_meta_batch){.struct_size = sizeof(kvp_meta_batch), .n_seqs = 2, .seqs = s->seqs};
     memset(s->room, 0x5A, sizeof(s->room));
     memset(s->slots, 0x5A, sizeof(s->slots));
+    return s->w.cache;
 }
 
 static void end_scene(struct scene *s)
@@ -50,8 +51,7 @@ TEST(test_a_batch)
 {
     struct scene s;
     kvp_meta_sizes sizes;
-    make_scene(&s);
-    kvp_cache *cache = s.w.cache;
+    kvp_cache *cache = make_scene(&s);
     assert_status(KVP_E_ARG, kvp_meta_measure(cache, &s.batch, NULL));
     refused(KVP_E_ARG, s.batch, struct_size, 0, kvp_meta_measure(cache, &s.batch, &sizes));
     refused(KVP_E_ARG, s.batch, seqs, NULL, kvp_meta_measure(cache, &s.batch, &sizes));
@@ -64,8 +64,7 @@ TEST(test_a_batch)
 TEST(test_dense)
 {
     struct scene s;
-    make_scene(&s);
-    kvp_cache *cache = s.w.cache;
+    kvp_cache *cache = make_scene(&s);
     kvp_meta_dense d = {.struct_size = sizeof(d),
                         .row_stride = 3,
                         .max_tokens = 15,
@@ -124,8 +123,7 @@ TEST(test_places)
 TEST(test_trtllm)
 {
     struct scene s;
-    make_scene(&s);
-    kvp_cache *cache = s.w.cache;
+    kvp_cache *cache = make_scene(&s);
     kvp_meta_trtllm t = {
         .struct_size = sizeof(t), .layers_per_block = 1, .row_stride = 3, .block_offsets = s.room};
     assert_status(KVP_E_ARG, kvp_meta_fill_trtllm(cache, &s.batch, NULL));
@@ -141,8 +139,7 @@ TEST(test_trtllm)
 TEST(test_cascade)
 {
     struct scene s;
-    make_scene(&s);
-    kvp_cache *cache = s.w.cache;
+    kvp_cache *cache = make_scene(&s);
     kvp_meta_level level = {s.room, s.room, s.room, s.room, 0, 0};
     kvp_meta_cascade c = {.struct_size = sizeof(c),
                           .max_levels = 1,
@@ -171,8 +168,7 @@ TEST(test_cascade)
 TEST(test_delta)
 {
     struct scene s;
-    make_scene(&s);
-    kvp_cache *cache = s.w.cache;
+    kvp_cache *cache = make_scene(&s);
     const uint32_t had[] = {0, 0};
     const uint64_t had_version[] = {0, 0};
     uint64_t version[2] = {7, 7};

@@ -203,7 +203,7 @@ TEST(test_rounds_compute_their_own_nodes)
 TEST(test_windows_count_depth)
 {
     kvp_config config = tree_config();
-    config.groups[0] = (kvp_window){2, 4};
+    config.groups[0] = (kvp_group){2, 4, 0};
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 15);
     const int32_t parents[] = {-1, 0, 0, 1, 3, 4, 2}; /* a path of 0 1 3 4 5; 0 2 6 */

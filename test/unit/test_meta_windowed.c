@@ -48,7 +48,7 @@ static world example_world(void)
 {
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){3, 6};
+    config.groups[1] = (kvp_group){3, 6, 0};
     return make_world(&config);
 }
 
@@ -110,7 +110,7 @@ TEST(test_the_header_s_example)
 TEST(test_the_header_s_example_of_chunks)
 {
     kvp_config config = config_of(4, 4, 63);
-    config.groups[0] = (kvp_window){KVP_CHUNKED, 6};
+    config.groups[0] = (kvp_group){KVP_CHUNKED, 6, 0};
     world w = make_world(&config);
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1, 0);
@@ -220,7 +220,7 @@ TEST(test_a_chunk_is_listed_for_its_first_query)
 TEST(test_a_list_may_be_empty)
 {
     kvp_config config = config_of(4, 4, 63);
-    config.groups[0] = (kvp_window){0, 1};
+    config.groups[0] = (kvp_group){0, 1, 0};
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     const uint32_t begin = 8, none = 0;
@@ -303,7 +303,7 @@ TEST(test_a_cascade_shares_sinks_only)
 {
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){9, 30};
+    config.groups[1] = (kvp_group){9, 30, 0};
     world w = make_world(&config);
     int32_t tokens[20];
     kvp_seq seqs[2];

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool/mrc/mrc_learned.h"
+#include "tool/mrc/policies/mrc_learned.h"
 #include "tool/mrc/lru.h"
-#include "tool/mrc/policies.h"
+#include "tool/mrc/policies/policies.h"
 #include "tool/progress.h"
 #include "tool/tool.h"
 #include "world.h"
@@ -87,10 +87,10 @@ static struct figures measure(void)
     kvpi_mrc_curve curve;
     kvpi_mrc_policies *policies;
     kvpi_mrc_learned_hits learned;
-    assert_int_equal(kvpi_mrc_lru_make(&refs, "test", &curve), TOOL_OK);
+    assert_int_equal(kvpi_mrc_lru_make(&refs, NULL, "test", &curve), TOOL_OK);
     found.lru = (uint64_t)kvpi_mrc_lru_at(&curve, C).blocks;
     kvpi_mrc_lru_free(&curve);
-    assert_int_equal(kvpi_mrc_policies_make(&refs, "test", &policies), TOOL_OK);
+    assert_int_equal(kvpi_mrc_policies_make(&refs, "test", false, &policies), TOOL_OK);
     found.optimum =
         (uint64_t)kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, C) / refs.block_tokens;
     kvpi_mrc_policies_free(policies);
@@ -374,7 +374,7 @@ TEST(test_cold)
         while (refs.n_refs + 6 < 2 * blocks) {
             add_branch(&random);
         }
-        assert_int_equal(kvpi_mrc_lru_make(&refs, "test", &curve), TOOL_OK);
+        assert_int_equal(kvpi_mrc_lru_make(&refs, NULL, "test", &curve), TOOL_OK);
         assert_int_equal(kvpi_mrc_learned_run_sizes(&refs, &blocks, 1, &learned), TOOL_OK);
         const kvpi_mrc_hits lru = kvpi_mrc_lru_at(&curve, blocks);
         all += (uint64_t)kvpi_mrc_lru_at(&curve, 10 * blocks).blocks - (uint64_t)lru.blocks;

@@ -14,8 +14,8 @@
 #include "oplog/oplog.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
-#define FROZEN_BYTES   5267
-#define FROZEN_ADLER32 640867399u
+#define FROZEN_BYTES   5279
+#define FROZEN_ADLER32 0x6bc1dc54u
 
 #define SEQ sample_seqs[0]
 
@@ -678,7 +678,6 @@ TEST(test_long_arrays)
     free(made.memory.bytes);
 }
 
-/* A cache with recurrent state writes the next version. */
 TEST(test_a_log_with_states)
 {
     static const uint8_t kept[] = {60, 0x81, 0x80, 0x40, 0, KVP_CHECKPOINT_MADE};
@@ -691,8 +690,7 @@ TEST(test_a_log_with_states)
     config.host_blocks = config.steps = config.max_loads = 0;
     config.state_slots = 300;
     assert_int_equal(kvpi_record_begin(&made.recorder, &sink, &config), KVP_OK);
-    assert_memory_equal(made.memory.bytes, "kvplog5\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
-    assert_memory_equal(made.memory.bytes + made.memory.n_bytes - 2, "\xac\x02", 2);
+    assert_memory_equal(made.memory.bytes, "kvpops1\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
     kvpi_record_seq_checkpoint(&made.recorder, SEQ, KVP_OK, KVP_CHECKPOINT_MADE);
     assert_memory_equal(made.memory.bytes + made.memory.n_bytes - sizeof kept, kept, sizeof kept);
     kvpi_record_seq_checkpoint(&made.recorder, SEQ, KVP_E_STATE, KVP_CHECKPOINT_SKIPPED);
@@ -727,11 +725,8 @@ TEST(test_a_log_with_states)
     free(made.memory.bytes);
     sample_begin(&made);
     sample_end(&made);
-    assert_int_equal(made.memory.bytes[6], '4');
     assert_int_equal(kvp_oplog_open(made.memory.bytes, 8, &log), KVP_E_FORMAT);
-    made.memory.bytes[6] = '5';
-    assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_FORMAT);
-    made.memory.bytes[6] = '6';
+    made.memory.bytes[6] = '2';
     assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_VERSION);
     free(made.memory.bytes);
 }
@@ -756,7 +751,7 @@ TEST(test_the_bytes_are_frozen)
     kvpi_record_seq_extend(&made.recorder, SEQ, sample_tokens, 3, 5, KVP_OK);
     assert_int_equal(made.memory.n_bytes - header_bytes, sizeof extend);
     assert_memory_equal(made.memory.bytes + header_bytes, extend, sizeof extend);
-    assert_memory_equal(made.memory.bytes, "kvplog4\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
+    assert_memory_equal(made.memory.bytes, "kvpops1\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
     free(made.memory.bytes);
     /* All the rest by its Adler-32. */
     sample_write_all(&made);

@@ -2,18 +2,10 @@
 #include <stdlib.h>
 
 #include "mocka.h"
+#include "xorshift.h"
 #include "tool/percentiles.h"
 
 enum { N_RANDOM = 5000 };
-
-/* xorshift64 (Marsaglia 2003). */
-static uint64_t draw(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
 
 TEST(test_nothing)
 {

@@ -510,6 +510,25 @@ TEST(test_follow)
     assert_in_range(n_known, 2000, 14000); /* of 16,000 at most */
 }
 
+/* The block that rested last does not follow the one that went if another of its class and time
+ * rested between: that one is older. So it is with a fork that is closed late. */
+TEST(test_follow_another_between)
+{
+    make(64, 512);
+    policy->references = 10;
+    policy->rests = 3;
+    for (uint32_t b = 1; b <= 3; b++) {
+        *kvpi_order_block(policy->order, b) =
+            (struct kvpi_order_block){.stamp = 10, .number = b, .count = 1};
+    }
+    kvpi_policy_queue(policy, 0, 1);
+    kvpi_policy_queue(policy, 0, 2);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 1);
+    kvpi_policy_unqueue(policy, 1);
+    kvpi_policy_queue(policy, 0, 3);
+    assert_int_equal(kvpi_policy_choose(policy, 0), 2);
+}
+
 /* As long as it has seen less than twice its size, the oldest goes. */
 TEST(test_cold)
 {

@@ -186,7 +186,7 @@ TEST(test_unreadable)
     assert_int_equal(rmdir(folder), 0);
     assert_string_equal(strchr(error.text, ':'),
                         ": no traces in this folder, expected files whose names end in .json, "
-                        ".jsonl or .csv, perhaps with .gz or .zst");
+                        ".jsonl or .csv, perhaps with .gz or .zst, or in .kvprec");
     assert_int_equal(kvpi_requests_read("/no/such", &options, &error, &set), -1);
     assert_string_equal(error.text, "/no/such: cannot open: No such file or directory");
     assert_null(set);
@@ -223,11 +223,11 @@ TEST(test_token_jsonl)
     int32_t tokens[2];
     kvpi_requests_key key = {0, 0};
     assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_TOKENS);
-    kvpi_requests_input(kvpi_requests_get(set, 0), &key, tokens);
+    kvpi_requests_input(kvpi_requests_get(set, 0), &key, 0, tokens);
     assert_int_equal(tokens[0], 7);
     assert_int_equal(tokens[1], 8);
     assert_int_equal(kvpi_requests_get(set, 1)->timestamp_us, 9);
-    kvpi_requests_input(kvpi_requests_get(set, 1), &key, tokens);
+    kvpi_requests_input(kvpi_requests_get(set, 1), &key, 0, tokens);
     assert_int_equal(tokens[0], 3);
     kvpi_requests_output(kvpi_requests_get(set, 1), &key, tokens);
     assert_int_equal(tokens[0], 4);
@@ -324,7 +324,7 @@ TEST(test_lenient)
     int32_t tokens[3][600];
     kvpi_requests_key key = {512, 0};
     for (size_t i = 0; i < 3; i++)
-        kvpi_requests_input(kvpi_requests_get(set, i), &key, tokens[i]);
+        kvpi_requests_input(kvpi_requests_get(set, i), &key, 0, tokens[i]);
     assert_memory_equal(tokens[0], tokens[2], sizeof tokens[0]);
     assert_memory_equal(tokens[0], tokens[1], 512 * sizeof(int32_t));
     for (size_t j = 512; j < 600; j++)
@@ -396,7 +396,7 @@ TEST(test_token_vectors)
         kvpi_request request = {.input_length = 4, .n_ids = 1, .ids = &token_vectors[i].id};
         kvpi_requests_key key = {512, token_vectors[i].seed};
         int32_t tokens[4];
-        kvpi_requests_input(&request, &key, tokens);
+        kvpi_requests_input(&request, &key, 0, tokens);
         assert_memory_equal(tokens, token_vectors[i].first, sizeof tokens);
     }
     kvpi_request request = {.number = 7, .input_length = 100, .output_length = 1};
@@ -424,7 +424,7 @@ TEST(test_ids_never_collide)
             uint64_t id = i % 2 == 0 ? i : (UINT64_C(1) << 30) - i;
             kvpi_request request = {.input_length = OFFSETS, .n_ids = 1, .ids = &id};
             kvpi_requests_key key = {512, 42};
-            kvpi_requests_input(&request, &key, block);
+            kvpi_requests_input(&request, &key, 0, block);
             tokens[i] = block[offset];
         }
         qsort(tokens, N, sizeof *tokens, compare_tokens);
@@ -444,13 +444,13 @@ TEST(test_token_streams)
     static int32_t whole[LONG], cut[SHORT], own[LONG], output[100];
     kvpi_requests_key key = {512, 0};
     kvpi_request request = {.input_length = LONG, .n_ids = 3, .ids = ids};
-    kvpi_requests_input(&request, &key, whole);
+    kvpi_requests_input(&request, &key, 0, whole);
     request.input_length = SHORT;
-    kvpi_requests_input(&request, &key, cut);
+    kvpi_requests_input(&request, &key, 0, cut);
     assert_memory_equal(whole, cut, sizeof cut);
 
     request = (kvpi_request){.number = 3, .input_length = LONG};
-    kvpi_requests_input(&request, &key, own);
+    kvpi_requests_input(&request, &key, 0, own);
     request.input_length = LONG - 99;
     request.output_length = 99;
     kvpi_requests_output(&request, &key, output);
@@ -461,14 +461,123 @@ TEST(test_token_streams)
         assert_true(whole[i] != output[i] && whole[i] >= 1 << 30);
 }
 
+/* ------------------------------------------------------------------------------------- turns */
+
+enum { TURNS = 400, SESSIONS = 4, IDS_MOST = 24, TURN_BLOCK = 4, TURN_MOST = 4 * IDS_MOST + 40 };
+
+typedef struct turn {
+    uint64_t ids[IDS_MOST];
+    uint32_t n, input, output;
+    int before; /* number of the one in its session; -1: none */
+} turn;
+
+static uint32_t draw(uint32_t *random, uint32_t below)
+{
+    *random = *random * 1664525u + 1013904223u;
+    return (*random >> 8) % below;
+}
+
+/* It goes on from another one, is a part of it, changes an id of it, or begins anew. */
+static turn next_turn(uint32_t *random, const turn *before, uint64_t *id)
+{
+    turn made = {.n = before->n, .output = draw(random, 12)};
+    const uint32_t kind = draw(random, 8);
+    memcpy(made.ids, before->ids, sizeof made.ids);
+    if (kind == 0 || before->n + 6 > IDS_MOST)
+        made.n = draw(random, before->n + 1);
+    if (kind == 1 && made.n > 0)
+        made.ids[draw(random, made.n)] = ++*id;
+    if (kind == 2)
+        made.n = 0;
+    for (uint32_t more = draw(random, 6); kind > 1 && more > 0 && made.n < IDS_MOST; more--)
+        made.ids[made.n++] = ++*id;
+    made.input = made.n * TURN_BLOCK - (made.n == 0 ? 0 : draw(random, TURN_BLOCK));
+    return made;
+}
+
+static size_t write_turn(char *at, size_t room, size_t number, size_t session, const turn *of)
+{
+    size_t used = (size_t)snprintf(at, room,
+                                   "{\"timestamp\": %zu, \"session_id\": %zu, "
+                                   "\"input_length\": %u, \"output_length\": %u, \"hash_ids\": [",
+                                   number, session, of->input, of->output);
+    for (uint32_t i = 0; i < of->n; i++)
+        used += (size_t)snprintf(at + used, room - used, "%s%llu", i == 0 ? "" : ", ",
+                                 (unsigned long long)of->ids[i]);
+    return used + (size_t)snprintf(at + used, room - used, "]}\n");
+}
+
+/* Tokens of a prompt and its answer. Gives how many. */
+static uint32_t make_whole(const kvpi_request *request, const kvpi_requests_key *key,
+                           int32_t *tokens)
+{
+    kvpi_requests_input(request, key, 0, tokens);
+    kvpi_requests_output(request, key, tokens + request->input_length);
+    return (uint32_t)(request->input_length + request->output_length);
+}
+
+/* Made anew, or behind what it has in common with the turn before: the same. Gives how much. */
+static uint32_t check_common(const kvpi_request *request, const kvpi_requests_key *key)
+{
+    int32_t tokens[TURN_MOST], whole[TURN_MOST];
+    const uint32_t n = kvpi_requests_common(request, key);
+    if (request->before == NULL) {
+        assert_int_equal(n, 0);
+        return 0;
+    }
+    assert_true(n <= make_whole(request->before, key, tokens));
+    assert_true(n <= (uint32_t)request->input_length);
+    (void)make_whole(request, key, whole);
+    kvpi_requests_input(request, key, n, tokens);
+    assert_memory_equal(tokens, whole, (size_t)request->input_length * sizeof *tokens);
+    return n;
+}
+
+/* Ids lie in one place where prompts begin with one another: each request has its own all the same.
+ * Tokens that are in common with the turn before are told without making them. */
+TEST(test_turns)
+{
+    static turn turns[TURNS];
+    static char text[TURNS * 400];
+    int newest[SESSIONS] = {-1, -1, -1, -1};
+    uint32_t random = 7, n_shared = 0, n_by_ids = 0;
+    uint64_t id = 0;
+    size_t used = 0;
+    for (size_t i = 0; i < TURNS; i++) {
+        static const turn nothing;
+        const size_t session = draw(&random, 3) == 0 ? draw(&random, SESSIONS) : i / 100;
+        const int before = newest[session];
+        turns[i] = next_turn(&random, before < 0 ? &nothing : &turns[before], &id);
+        turns[i].before = before;
+        newest[session] = (int)i;
+        used += write_turn(text + used, sizeof text - used, i, session, &turns[i]);
+    }
+    kvpi_requests_options options = default_options();
+    options.trace_block = TURN_BLOCK;
+    kvpi_requests *set = read_with(text, &options);
+    const kvpi_requests_key key = {TURN_BLOCK, 3};
+    for (size_t i = 0; i < TURNS; i++) {
+        const kvpi_request *request = kvpi_requests_get(set, i);
+        assert_int_equal(request->n_ids, turns[i].n);
+        assert_memory_equal(request->ids, turns[i].ids, turns[i].n * sizeof *turns[i].ids);
+        assert_int_equal(request->before == NULL ? -1 : (int)request->before->number,
+                         turns[i].before);
+        const uint32_t n = check_common(request, &key);
+        n_shared += n > 0 && request->before->next == request;
+        n_by_ids += n > 0 && request->before->next != request;
+    }
+    assert_true(n_shared > 20 && n_by_ids > 20);
+    kvpi_requests_free(set);
+}
+
 /* Another seed: other tokens, the same sharing. */
 TEST(test_seed)
 {
     static const uint64_t ids[] = {5};
     int32_t a[16], b[16];
     kvpi_request request = {.input_length = 16, .n_ids = 1, .ids = ids};
-    kvpi_requests_input(&request, &(kvpi_requests_key){16, 0}, a);
-    kvpi_requests_input(&request, &(kvpi_requests_key){16, 1}, b);
+    kvpi_requests_input(&request, &(kvpi_requests_key){16, 0}, 0, a);
+    kvpi_requests_input(&request, &(kvpi_requests_key){16, 1}, 0, b);
     for (size_t i = 0; i < 16; i++)
         assert_int_not_equal(a[i], b[i]);
 }

@@ -22,9 +22,7 @@ static sched_world beam_world(uint32_t usable, uint32_t preempt)
     cache_config.host_blocks = 129;
     cache_config.max_seqs = 16;
     config.preempt = preempt;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static void begin_search(struct search *search)

@@ -14,9 +14,7 @@ static sched_world drafts_world_of(uint32_t usable, uint32_t draft_tokens, uint3
     config.draft_tokens = draft_tokens;
     config.state_rings = state_rings;
     cache_config.state_slots = state_slots;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static sched_world drafts_world(uint32_t usable, uint32_t draft_tokens, uint32_t state_slots)

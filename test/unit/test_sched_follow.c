@@ -18,9 +18,7 @@ static sched_world chunk_world(uint32_t usable, uint32_t step_tokens, uint32_t c
     config.max_passed_over = 0; /* strict order: whoever is tried and does not fit blocks all */
     config.wait_for_prefix = wait_for_prefix;
     config.max_loading = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static sched_world follow_world(uint32_t usable, uint32_t step_tokens, uint32_t wait_for_prefix)
@@ -346,7 +344,7 @@ TEST(test_with_windows_whole_units_are_common)
     kvp_config cache_config = config_of(S, 1, 96);
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.n_groups = 2;
-    cache_config.groups[1] = (kvp_window){0, 6};
+    cache_config.groups[1] = (kvp_group){0, 6, 0};
     config.wait_for_prefix = 1;
     sched_world s = make_sched_world(&cache_config, &config);
     (void)submit_common(&s, 15, 20, 1000);

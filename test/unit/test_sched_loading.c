@@ -348,11 +348,9 @@ static sched_world store_world(uint32_t usable, kvp_window window)
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.host_blocks = 33;
     cache_config.max_loads = 2;
-    cache_config.groups[0] = window;
+    cache_config.groups[0] = (kvp_group){window.sink_tokens, window.recent_tokens, 0};
     config.max_loading = 4;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 /* A step that admits this request; gives where it begins to compute. */

@@ -13,9 +13,7 @@ static sched_world overlapped_world(uint32_t usable, uint32_t preempt, double wa
     cache_config.max_seqs = 16;
     cache_config.watermark = watermark;
     config.preempt = preempt;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static void end_own(sched_world *s, uint64_t step)

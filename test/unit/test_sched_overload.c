@@ -15,17 +15,7 @@ struct load {
 
 static void submit_random(struct load *load)
 {
-    const uint32_t n_samples = draw(&load->random, 4) == 0 ? 1 + draw(&load->random, 4) : 1;
-    const kvp_prompt prompt =
-        prompt_of(ints((int32_t)(100 * draw(&load->random, 12))), 1 + draw(&load->random, 50));
-    const kvp_submission submission = {.struct_size = sizeof submission,
-                                       .prompt = &prompt,
-                                       .ns = load->s.w.ns,
-                                       .priority = (int32_t)draw(&load->random, 3),
-                                       .n_samples = n_samples,
-                                       .max_new_tokens = 1 + draw(&load->random, 40)};
-    kvp_request request;
-    load->n_submitted += kvp_sched_submit(load->s.sched, &submission, &request, NULL) == KVP_OK;
+    load->n_submitted += submit_by_chance(&load->s, &load->random, 4, 4);
 }
 
 static int is_in(const kvp_request *requests, uint32_t n, kvp_request request)

@@ -109,10 +109,8 @@ static sched_world windowed_world(uint32_t usable)
     kvp_config cache_config = config_of(4, 4, usable);
     const kvp_sched_config config = sched_config_of(8, 64);
     cache_config.n_groups = 2;
-    cache_config.groups[1] = (kvp_window){0, 4};
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    cache_config.groups[1] = (kvp_group){0, 4, 0};
+    return make_reading_world(&cache_config, &config);
 }
 
 /* Back from a recompute, samples are forked at the prompt's end before the window passes it. */
@@ -449,19 +447,7 @@ struct load {
 
 static void submit_random(struct load *load)
 {
-    const uint32_t n_samples = draw(&load->random, 5) == 0 ? 1 + draw(&load->random, 3) : 1;
-    const kvp_prompt prompt =
-        prompt_of(ints((int32_t)(100 * draw(&load->random, 12))), 1 + draw(&load->random, 50));
-    const kvp_submission submission = {.struct_size = sizeof submission,
-                                       .prompt = &prompt,
-                                       .ns = load->s.w.ns,
-                                       .priority = (int32_t)draw(&load->random, 3),
-                                       .n_samples = n_samples,
-                                       .max_new_tokens = 1 + draw(&load->random, 40)};
-    kvp_request request;
-    if (kvp_sched_submit(load->s.sched, &submission, &request, NULL) == KVP_OK) {
-        load->n_submitted++;
-    }
+    load->n_submitted += submit_by_chance(&load->s, &load->random, 5, 3);
 }
 
 static void run_load_step(struct load *load)

@@ -12,9 +12,7 @@ static sched_world states_world(uint32_t usable_slots, uint32_t wait_for_prefix)
     kvp_sched_config config = sched_config_of(8, 64);
     cache_config.state_slots = usable_slots + 1;
     config.wait_for_prefix = wait_for_prefix;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 /* A prompt of 0, 1, ... up to `common`, then tokens of its own. */

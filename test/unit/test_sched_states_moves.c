@@ -17,9 +17,7 @@ static sched_world moving_world(uint32_t usable, uint32_t usable_slots)
     cache_config.host_state_slots = 9;
     cache_config.max_seqs = 16;
     config.preempt = KVP_PREEMPT_SWAP;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 /* Pause it, and make a step in which a prompt of n tokens comes in for its blocks. */

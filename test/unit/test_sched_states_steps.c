@@ -14,9 +14,7 @@ static sched_world steps_world(uint32_t usable_slots, uint32_t chunk_tokens)
     cache_config.steps = KVP_STEPS_OVERLAPPED;
     cache_config.max_steps_out = 8;
     config.chunk_tokens = chunk_tokens;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static kvp_state_info sample_state_of(const sched_world *s, kvp_request request, uint32_t sample)

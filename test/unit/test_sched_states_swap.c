@@ -31,9 +31,7 @@ static sched_world swap_states_world(const struct setup *setup)
     config.recompute_token_cost = setup->recompute_token_cost;
     config.swap_state_cost = setup->swap_state_cost;
     config.chunk_tokens = setup->chunk_tokens;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 static sched_world usual_world(uint32_t slots)
@@ -113,8 +111,7 @@ TEST(test_ahead_of_need)
     cache_config.host_state_slots = 5;
     cache_config.watermark = 0.25;
     config.swap_ahead = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
+    sched_world s = make_reading_world(&cache_config, &config);
     (void)submit(&s, 0, 10, 9);
     (void)submit(&s, 100, 10, 9);
     run_until_over(&s, 2);

@@ -13,9 +13,7 @@ static sched_world way_world(uint32_t max_seqs, uint32_t host, uint32_t preempt)
     cache_config.host_blocks = host;
     config.preempt = preempt;
     config.make_way = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
-    s.reads_kv = 1;
-    return s;
+    return make_reading_world(&cache_config, &config);
 }
 
 /* All places are taken, for hundreds of steps, by requests of priority 5. */

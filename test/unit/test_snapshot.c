@@ -7,13 +7,6 @@
 #include "core/snapshot/frames.h"
 #include "snaps.h"
 
-static kvp_cache *cache_of(const kvp_config *config)
-{
-    kvp_cache *cache;
-    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
-    return cache;
-}
-
 static void check_goes_on(int which, uint64_t seed)
 {
     const kvp_config config = snap_config(which);
@@ -150,7 +143,7 @@ TEST(test_what_is_foreign_is_refused_before_anything)
     others[0].block_tokens = 8;
     others[1].unit_tokens = 2;
     others[2].n_groups = 2;
-    others[3].groups[0] = (kvp_window){0, 4};
+    others[3].groups[0] = (kvp_group){0, 4, 0};
     others[4].hash_seed = 1;
     others[5].n_blocks++; /* without bytes */
     others[6].host_blocks--;
@@ -174,7 +167,7 @@ TEST(test_what_is_foreign_is_refused_before_anything)
     options.model_bytes = 2;
     snap_source(&s);
     assert_status(KVP_E_MISMATCH, kvp_snapshot_load(cache, &options, &source, NULL));
-    s.bytes[7] = '1'; /* of 0.1.0 */
+    s.bytes[7] = '2';
     assert_status(KVP_E_VERSION, snap_load(&s, cache, NULL));
     s.bytes[0] = 'K';
     assert_status(KVP_E_FORMAT, snap_load(&s, cache, NULL));
@@ -313,8 +306,11 @@ static int write_file(const char *path, const kvp_config *options)
 /* A snapshot of nothing, that claims so many blocks, likewise. */
 static int write_claim(const char *path, uint32_t n_blocks)
 {
-    const kvp_snapshot_info info = {
-        .block_tokens = 16, .unit_tokens = 16, .n_blocks = n_blocks, .n_groups = 1};
+    const kvp_snapshot_info info = {.block_tokens = 16,
+                                    .unit_tokens = 16,
+                                    .n_blocks = n_blocks,
+                                    .n_groups = 1,
+                                    .groups = {{0, 0, 16}}};
     uint8_t buffer[KVPI_SNAP_OVERHEAD + KVPI_SNAP_CONFIG_MAX];
     snap s = {0};
     const kvp_sink sink = snap_sink(&s);

@@ -94,13 +94,6 @@ static kvp_config config_with(uint32_t usable, uint32_t host)
     return config;
 }
 
-static kvp_cache *cache_of(const kvp_config *config)
-{
-    kvp_cache *cache;
-    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
-    return cache;
-}
-
 /* A small cache with something of everything in it, saved. */
 static snap small_snap(memory *m, uint32_t n)
 {

@@ -267,10 +267,10 @@ TEST(test_configurations_out_of_range)
         {56, 1},
         {76, 0},
         {76, UINT32_MAX},
-        {88, UINT32_MAX},
-        {88, 100000},
+        {104, UINT32_MAX},
+        {104, 100000},
         {76, KVP_GROUPS_MAX + 1},
-        {88, 256}, /* bytes of the model: there are as many */
+        {104, 256}, /* bytes of the model: there are as many */
     };
     for (uint32_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         records r = saved(0);
@@ -279,10 +279,31 @@ TEST(test_configurations_out_of_range)
         assert_int_equal(r.at[0].kind, KVPI_SNAP_CONFIG);
         b.at = r.at[0].payload + wrong[i].at;
         kvpi_snap_put_u32(&b, wrong[i].value);
-        r.at[0].n = wrong[i].value == 256 ? 92 + 256 : r.at[0].n;
+        r.at[0].n = wrong[i].value == 256 ? 108 + 256 : r.at[0].n;
         snap s = written(&r);
         const kvp_source source = snap_source(&s);
         assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+        snap_drop(&s);
+    }
+}
+
+/* Whole units. */
+TEST(test_sizes_out_of_range)
+{
+    static const uint32_t sizes[][2] = {{8, 2}, {0, 2}, {65538, 2}, {3, 2}, {8, 0}};
+    for (uint32_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        records r = saved(0);
+        kvp_snapshot_info info;
+        struct kvpi_snap_bytes unit = {r.at[0].payload + 4, r.at[0].payload + MAX_PAYLOAD, 0};
+        kvpi_snap_put_u32(&unit, sizes[i][1]);
+        struct kvpi_snap_bytes size = {r.at[0].payload + 88, r.at[0].payload + MAX_PAYLOAD, 0};
+        kvpi_snap_put_u32(&size, sizes[i][0]);
+        snap s = written(&r);
+        const kvp_source source = snap_source(&s);
+        assert_status(i == 0 ? KVP_OK : KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+        if (i == 0) {
+            assert_int_equal(info.groups[0].block_tokens, 8);
+        }
         snap_drop(&s);
     }
 }
@@ -400,6 +421,8 @@ TEST(test_duplicates_where_there_are_none)
     struct kvpi_snap_bytes b = {NULL, r.at[0].payload + MAX_PAYLOAD, 0};
     b.at = r.at[0].payload;
     kvpi_snap_put_u32(&b, 2); /* tokens in a block: no block of the file fits any more */
+    b.at = r.at[0].payload + 88;
+    kvpi_snap_put_u32(&b, 2);
     snap s = written(&r);
     kvp_cache *cache;
     kvp_snapshot_report report;

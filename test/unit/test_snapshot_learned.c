@@ -226,21 +226,23 @@ TEST(test_other_caches)
 struct word {
     uint32_t number; /* of its record */
     size_t at;
-    uint32_t value;
+    uint64_t value;
+    uint32_t n_bytes; /* 0: 4 */
 };
 
 static int set_word(void *context, snap_record *record)
 {
     const struct word *word = context;
     if (record->number == word->number)
-        kvpi_bytes_store(record->payload + 4 * word->at, word->value, 4);
+        kvpi_bytes_store(record->payload + 4 * word->at, word->value,
+                         word->n_bytes == 0 ? 4 : word->n_bytes);
     return 1;
 }
 
 /* Records with right checksums, and one word of them changed. */
 static snap forged(const snap *s, uint32_t number, size_t at, uint32_t value)
 {
-    struct word word = {number, at, value};
+    struct word word = {number, at, value, 4};
     return snap_edit(s, set_word, &word);
 }
 
@@ -272,6 +274,37 @@ TEST(test_forged_words)
         }
     }
     assert_true(n_learned > 50 && n_refused > 50);
+    end_halves(&h);
+}
+
+/* The first record's words that are bounded: the most that is accepted, and one more. */
+TEST(test_one_too_many)
+{
+    static const struct word most[] = {
+        {0, 7, 1, 4},                 /* is it distrusted? */
+        {0, 8, 1, 4},                 /* is it gated? */
+        {0, 9, INT32_MAX, 4},         /* uses */
+        {0, 10, INT32_MAX, 4},        /* sampled */
+        {0, 11, UINT16_MAX, 4},       /* loose blocks */
+        {0, 16, KVPI_CLASSES - 1, 4}, /* whose turn it is */
+        {0, 3, UINT64_C(1) << 62, 8}, /* rests */
+        {0, 12, UINT64_C(1) << 32, 8} /* groups that came back */
+    };
+    const kvp_config config = learned_config(USABLE);
+    halves h = make_halves();
+    uint32_t number = 0;
+    for (size_t at = 8; kind_at(&h.saved, at) != KVPI_SNAP_LEARNED; at = behind(&h.saved, at))
+        number++;
+    for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+        for (uint32_t more = 0; more < 2; more++) {
+            struct word word = {number, most[i].at, most[i].value + more, most[i].n_bytes};
+            snap s = snap_edit(&h.saved, set_word, &word);
+            kvp_snapshot_report report;
+            kvp_cache *cache = load(&s, &config, &report);
+            assert_int_equal(report.learned, !more);
+            kvp_cache_destroy(cache);
+            snap_drop(&s);
+        }
     end_halves(&h);
 }
 

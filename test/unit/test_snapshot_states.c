@@ -66,13 +66,6 @@ static kvp_config config_with(uint32_t usable, uint32_t state_slots)
     return config;
 }
 
-static kvp_cache *cache_of(const kvp_config *config)
-{
-    kvp_cache *cache;
-    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
-    return cache;
-}
-
 /* Write every block's and checkpoint's hash into it; or expect it there. Gives the checkpoints. */
 static uint32_t each_hash(memory *m, const kvp_cache *cache, int write)
 {
@@ -501,12 +494,7 @@ TEST(test_refused)
     assert_status(KVP_E_MISMATCH, kvp_snapshot_load(cache, &options, &source, &report));
     snap_drop(&s);
     s = snap_of(plain, NULL);
-    assert_int_equal(s.bytes[7], '2'); /* as it always was */
     assert_status(KVP_E_MISMATCH, snap_load(&s, cache, &report));
-    s.bytes[7] = '3'; /* and says that it has states */
-    assert_status(KVP_E_FORMAT, snap_load(&s, cache, &report));
-    s.bytes[7] = '4';
-    assert_status(KVP_E_VERSION, snap_load(&s, cache, &report));
     snap_drop(&s);
     kvp_cache_destroy(cache);
     kvp_cache_destroy(plain);

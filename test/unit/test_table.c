@@ -192,6 +192,33 @@ TEST(test_a_reset_makes_handles_stale_and_a_fresh_one_begins_anew)
     assert_int_equal(open_at(&made, 0)->generation, 1);
 }
 
+static int place_behind(const struct made *made, const struct kvpi_seq *seq)
+{
+    const struct kvpi_seq *next = kvpi_next_open(&made->table, seq);
+    return next == NULL ? -1 : (int)kvpi_seq_place(&made->table, next);
+}
+
+/* Not the scratch place, whatever is there. */
+TEST(test_open_sequences_are_found_in_order_up_to_the_last_place)
+{
+    struct made made;
+    make(&made);
+    kvpi_seq_at(&made.table, kvpi_table_scratch(&made.table))->generation = 1;
+    assert_int_equal(place_behind(&made, NULL), -1);
+    struct kvpi_seq *first = open_at(&made, 0);
+    struct kvpi_seq *second = open_at(&made, 1);
+    struct kvpi_seq *last = open_at(&made, SEQS - 1);
+    assert_int_equal(place_behind(&made, NULL), 0);
+    assert_int_equal(place_behind(&made, first), 1);
+    assert_int_equal(place_behind(&made, second), SEQS - 1);
+    assert_int_equal(place_behind(&made, last), -1);
+    kvpi_table_close(&made.table, second);
+    assert_int_equal(place_behind(&made, first), SEQS - 1);
+    assert_int_equal(place_behind(&made, second), SEQS - 1); /* closed meanwhile */
+    kvpi_table_close(&made.table, first);
+    assert_int_equal(place_behind(&made, NULL), SEQS - 1);
+}
+
 TEST(test_bits_of_a_handle_hold_every_place_and_generation)
 {
     const struct {

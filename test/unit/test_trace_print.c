@@ -131,7 +131,7 @@ TEST(test_windows)
     char *text = NULL;
     size_t n_bytes = 0;
     kvp_config_init(&config);
-    config.groups[0] = (kvp_window){KVP_CHUNKED, 8};
+    config.groups[0] = (kvp_group){KVP_CHUNKED, 8, 0};
     FILE *out = open_memstream(&text, &n_bytes);
     assert_non_null(out);
     kvpi_trace_print_config(out, &config);

@@ -45,7 +45,7 @@ TEST(what_a_window_drops_is_not_sent)
     assert_int_equal(entry_of(&p.b.w, p.seq_b, 1, 2), 0);
     assert_status(KVP_E_DROPPED, kvp_seq_extend(p.b.w.cache, p.seq_b, ints(100), 1, 0));
     reserve_to(&p, 22);
-    assert_int_equal(p.n_ticket, 128 + 2 * 52 + (4 + 4) * 2);
+    assert_int_equal(p.n_ticket, 128 + 2 * 60 + (4 + 4) * 2);
     assert_int_equal(ticket_of(&p, 0).n_groups, 2);
     assert_int_equal(ticket_of(&p, 0).gap.end, 0);
     assert_int_equal(ticket_of(&p, 1).gap.begin, 4);
@@ -157,9 +157,17 @@ static trial draw_trial(uint64_t *random)
     t.a.S = t.b.S = 2u << draw(random, 3);
     if (!t.a.has_scales)
         t.b.S = 2u << draw(random, 3);
+    uint32_t largest = 0;
+    for (uint32_t g = 0; g < t.a.n_groups; g++) {
+        t.b.sizes[g] = draw(random, 2) ? 2u << draw(random, 3) : 0;
+        t.a.sizes[g] = t.a.has_scales ? t.b.sizes[g] : draw(random, 2) ? 2u << draw(random, 3) : 0;
+        const uint32_t S = place_block_tokens(&t.b, g);
+        largest = S > largest ? S : largest;
+    }
     t.a.usable = t.b.usable = 192;
     t.n_tokens = 2 + draw(random, 46);
-    t.n_cached = draw(random, t.n_tokens / t.b.S + 1) * t.b.S;
+    const uint32_t part = t.a.has_scales ? largest : place_unit_tokens(&t.b);
+    t.n_cached = draw(random, t.n_tokens / part + 1) * part;
     t.n_cached = t.n_cached >= t.n_tokens ? 0 : t.n_cached;
     t.step = 1 + draw(random, 6);
     return t;
@@ -177,7 +185,7 @@ static uint64_t bytes_to_send(const pair *p, const trial *t, uint32_t begin, uin
             if (at >= gap.begin && at < gap.end)
                 continue;
             n += elements * kvp_type_bytes(t->b.type) * heads;
-            if (t->b.has_scales && at % t->b.S == 0)
+            if (t->b.has_scales && at % place_block_tokens(&t->b, g) == 0)
                 n += 8 * heads;
         }
     }
@@ -190,6 +198,7 @@ static void check_hits(pair *p, uint32_t n_tokens)
     for (uint32_t n = 1; n <= n_tokens; n++) {
         kvp_open_info info;
         const kvp_seq seq = open_seq(&p->b.w, ints(1), n, &info);
+        run_plan(&p->b);
         assert_true(has_kv(&p->b, seq, (kvp_range){0, info.hit_tokens}));
         close_seq(&p->b.w, seq);
     }
@@ -207,31 +216,36 @@ static int keeps(kvp_window window, uint32_t S, uint32_t entry, uint32_t q)
 /* What a prompt of the first `end` tokens hits of the sequence. */
 static uint32_t hit_of(const pair *p, const trial *t, uint32_t end)
 {
-    const uint32_t S = t->b.S;
+    const uint32_t U = place_unit_tokens(&t->b);
     uint32_t best = 0;
-    for (uint32_t n = 1; n <= end / S; n++) {
-        const uint32_t q = n * S < end ? n * S : end - 1;
+    for (uint32_t n = U; n <= end; n += U) {
+        const uint32_t q = n < end ? n : end - 1;
         int all = 1;
-        for (uint32_t g = 0; g < p->b.n_groups; g++)
-            for (uint32_t i = 0; i < n; i++)
+        for (uint32_t g = 0; g < p->b.n_groups; g++) {
+            const uint32_t S = place_block_tokens(&t->b, g);
+            for (uint32_t i = 0; i * S < n; i++) {
+                const uint32_t entry_end = (i + 1) * S < n ? (i + 1) * S : n;
                 all = all && (!keeps(t->b.windows[g], S, i, q) ||
-                              entry_of(&p->b.w, p->seq_b, g, i) != 0 || i * S < t->n_cached);
+                              entry_of(&p->b.w, p->seq_b, g, i) != 0 || entry_end <= t->n_cached);
+            }
+        }
         best = all ? n : best;
     }
-    return best * S;
+    return best;
 }
 
 static void run_trial(const trial *t, uint32_t *n_gaps)
 {
     pair p = make_pair(&t->a, &t->b, 4096);
     open_both(&p, t->n_tokens, t->n_cached);
+    run_plan(&p.b);
     const uint32_t begin = info_of(&p.b.w, p.seq_b).computed_tokens, end = t->n_tokens - 1;
     if (begin >= end) {
         end_pair(&p);
         return;
     }
-    if (t->b.has_scales && begin % t->b.S != 0)
-        fail();
+    if (t->b.has_scales)
+        assert_int_equal(begin, t->n_cached);
     reserve_to(&p, end);
     for (uint32_t g = 0; g < p.b.n_groups; g++)
         *n_gaps += ticket_of(&p, g).gap.end > 0;
@@ -371,6 +385,96 @@ TEST(configurations)
     end_place(&p);
 }
 
+/*   S = 8 and 2, 23 tokens: the window keeps entry 0 and those from (22 + 1 - 9) / 2 = 7 on */
+TEST(block_sizes)
+{
+    place_shape shape = grouped_place();
+    place_shape plain = shape;
+    shape.sizes[0] = 8;
+    shape.sizes[1] = 2;
+    for (int way = 0; way < 3; way++) { /* to several sizes, from them, both */
+        pair p = make_pair(way == 0 ? &plain : &shape, way == 1 ? &plain : &shape, 64);
+        open_both(&p, 23, 0);
+        reserve_to(&p, 22);
+        assert_int_equal(ticket_of(&p, 0).block_tokens, way == 1 ? 4 : 8);
+        assert_int_equal(ticket_of(&p, 1).block_tokens, way == 1 ? 4 : 2);
+        assert_int_equal(ticket_of(&p, 1).gap.begin, way == 1 ? 4 : 2);
+        assert_int_equal(ticket_of(&p, 1).gap.end, way == 1 ? 12 : 14);
+        watch_place(&p.b);
+        mark(&p);
+        for (uint32_t at = 0; at < 22; at += 2)
+            prefill(&p, (kvp_range){at, at + 2});
+        progress_both(&p, 2);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+        assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 22}));
+        assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 22});
+        end_pair(&p);
+    }
+}
+
+/* The second one begins inside blocks of both sides. */
+TEST(block_sizes_one_after_the_other)
+{
+    place_shape shape = grouped_place(), other = shape;
+    shape.windows[1] = other.windows[1] = (kvp_window){0, 0};
+    shape.sizes[0] = other.sizes[1] = 8;
+    shape.sizes[1] = other.sizes[0] = 2;
+    pair p = make_pair(&shape, &other, 64);
+    open_both(&p, 23, 0);
+    for (uint32_t begin = 0, end = 7; begin < 22; begin = end, end = 22) {
+        reserve_to(&p, end);
+        watch_place(&p.b);
+        mark(&p);
+        prefill(&p, (kvp_range){begin, end});
+        progress_both(&p, 2);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+        assert_int_equal(info_b(&p).begin, begin);
+        assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){begin, end});
+        assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, end));
+        assert_ok(kvp_receiver_close(p.receiver, p.id_b));
+        assert_ok(kvp_sender_close(p.sender, p.id_a));
+        p.id_a = 0;
+    }
+    assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 22}));
+    end_pair(&p);
+}
+
+/* With scales each group has the blocks of the other side, and begins where one of them does. */
+TEST(block_sizes_with_scales)
+{
+    place_shape shape = grouped_place();
+    kvp_why why;
+    size_t n;
+    shape.type = KVP_INT8;
+    shape.has_scales = 1;
+    shape.windows[1] = (kvp_window){0, 0};
+    shape.sizes[1] = 8;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        place_shape other = shape;
+        other.sizes[1] = wrong == 1 ? 16 : 8;
+        pair p = make_pair(&other, &shape, 64);
+        open_both(&p, 23, wrong == 2 ? 12 : 8);
+        const kvp_receive receive = receive_of(&p);
+        assert_status(
+            wrong == 2 ? KVP_E_MISMATCH : KVP_OK,
+            kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket, &n, &p.id_b));
+        p.n_ticket = n;
+        const kvp_send send = send_of(&p);
+        if (wrong == 1) {
+            assert_status(KVP_E_MISMATCH, kvp_send_check(p.sender, &send, &why));
+            assert_string_equal(why.field, "groups[1].block_tokens");
+        }
+        if (wrong == 0) {
+            mark(&p);
+            prefill(&p, (kvp_range){0, 23});
+            progress_both(&p, 4);
+            assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+            assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 23}));
+        }
+        end_pair(&p);
+    }
+}
+
 /* --------------------------------------------------------------------- messages that are wrong */
 
 static pair make_waiting(void)
@@ -388,7 +492,7 @@ static void send_chunk(pair *p, const struct kvpi_chunk *chunk)
     uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 12 * 2 * 10 * 4] = {0};
     const size_t token = (size_t)chunk->n_heads * (chunk->group == 0 ? 8 : 10) * 4;
     kvpi_chunk_put(chunk, body);
-    send_body(p, 0, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + chunk->n_tokens * token);
+    send_body(p, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + chunk->n_tokens * token);
 }
 
 /* A receiver compares the groups for itself. */
@@ -398,6 +502,7 @@ TEST(senders_that_lie)
     for (int wrong = 0; wrong < 12; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
         struct kvpi_shape_group *group = &shape.groups[1];
+        shape.groups[2] = *group;
         shape.n_groups += wrong == 0 ? 1 : 0;
         shape.n_groups -= wrong == 1 ? 1 : 0;
         group->window.sink_tokens += wrong == 2;
@@ -412,7 +517,7 @@ TEST(senders_that_lie)
             group->slice = (kvp_slice){0, 0, 0, 2};
         if (wrong == 11) /* nothing of any group */
             shape.groups[0].slice = group->slice = (kvp_slice){0, 0, 0, 0};
-        send_begin(&p, 0, &shape);
+        send_begin(&p, &shape);
         kvp_receiver_stats stats;
         assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
         assert_int_equal(stats.refused, wrong + 1);
@@ -429,7 +534,7 @@ TEST(chunks_out_of_place)
     for (int wrong = 0; wrong < 7; wrong++) {
         pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
-        send_begin(&p, 0, &shape);
+        send_begin(&p, &shape);
         struct kvpi_chunk chunk = {0, 0, 2, 0, 4, 1};
         if (wrong >= 3)
             send_chunk(&p, &chunk);
@@ -464,7 +569,7 @@ TEST(ends_of_groups)
         struct kvpi_ticket ticket;
         assert_ok(kvpi_ticket_get(p.ticket, p.n_ticket, &ticket));
         memcpy(body + 32, ticket.tokens.bytes, 16);
-        send_begin(&p, 0, &shape);
+        send_begin(&p, &shape);
         for (uint32_t l = 0; l < 2 && wrong > 0; l++) {
             send_chunk(&p, &(struct kvpi_chunk){l, 0, 2, 0, 4, 1});
             if (wrong == 2)
@@ -472,7 +577,7 @@ TEST(ends_of_groups)
         }
         if (wrong > 0)
             kvpi_slice_put(&shape.groups[1].slice, body + 16);
-        send_body(&p, 0, KVPI_TRANSFER_DONE, body, sizeof body);
+        send_body(&p, KVPI_TRANSFER_DONE, body, sizeof body);
         assert_int_equal(info_b(&p).state, wrong == 2 ? KVP_TRANSFER_MOVING : KVP_TRANSFER_FAILED);
         end_pair(&p);
     }

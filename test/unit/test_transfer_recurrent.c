@@ -56,7 +56,6 @@ TEST(the_state_comes_with_the_last_token)
     pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 20, 0);
     reserve_to(&p, KVP_END);
-    assert_int_equal(p.ticket[KVPI_TRANSFER_AT_VERSION], 4);
     kvp_ticket ticket;
     kvp_slot_run run;
     assert_ok(kvp_ticket_group(p.ticket, p.n_ticket, 1, &ticket, &run, 1));
@@ -396,10 +395,10 @@ static pair make_waiting(void)
 TEST(beginnings)
 {
     pair p = make_waiting();
-    for (uint32_t wrong = 0; wrong < 12; wrong++) {
+    for (uint32_t wrong = 0; wrong < 11; wrong++) {
         struct kvpi_shape shape = right_shape(&p);
         struct kvpi_shape_group *group = &shape.groups[1];
-        const int is_format = wrong < 9;
+        const int is_format = wrong > 0 && wrong < 8;
         group->flags ^= wrong == 0 ? KVPI_SHAPE_STATE : 0u;
         group->flags ^= wrong == 1 ? KVPI_SHAPE_K_SCALES : 0u;
         shape.groups[0].flags ^= wrong == 2 ? KVPI_SHAPE_STATE : 0u;
@@ -408,10 +407,10 @@ TEST(beginnings)
         group->gap.end += wrong == 5;
         group->v_size = wrong == 6 ? UINT32_MAX : group->v_size;
         group->k_size = wrong == 7 ? 0 : group->k_size;
-        group->k_size += wrong == 9;
-        group->slice.n_heads += wrong == 10;
-        shape.begin += wrong == 11;
-        send_begin(&p, wrong == 8 ? 3 : 4, &shape);
+        group->k_size += wrong == 8;
+        group->slice.n_heads += wrong == 9;
+        shape.begin += wrong == 10;
+        send_begin(&p, &shape);
         kvp_receiver_stats stats;
         assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
         assert_int_equal(stats.refused, wrong + 1);
@@ -428,14 +427,13 @@ TEST(tickets)
     pair p = make_waiting();
     kvp_ticket ticket;
     const size_t flags = HEAD + KVPI_TRANSFER_SHAPE_BYTES(1) + 4;
-    for (int wrong = 0; wrong < 4; wrong++) {
+    for (int wrong = 0; wrong < 3; wrong++) {
         uint8_t copy[sizeof p.ticket];
         memcpy(copy, p.ticket, p.n_ticket);
         copy[flags] ^= wrong == 1 ? KVPI_SHAPE_STATE : 0;
         copy[p.n_ticket - 1] = wrong == 2 ? 2 : copy[p.n_ticket - 1]; /* a run of two slots */
         struct kvpi_transfer_head head;
         assert_true(kvpi_transfer_read_head(copy, p.n_ticket, &head));
-        head.version = wrong == 3 ? 3 : head.version;
         kvpi_transfer_seal(copy, p.n_ticket, &head);
         assert_status(wrong == 0 ? KVP_OK : KVP_E_FORMAT,
                       kvp_ticket_read(copy, p.n_ticket, &ticket, NULL, 0));
@@ -443,7 +441,7 @@ TEST(tickets)
     end_pair(&p);
 }
 
-/* Bytes of a state come in order, within it, in messages of the transfer's version. */
+/* Bytes of a state come in order, within it. */
 TEST(chunks)
 {
     static const struct kvpi_chunk wrong[] = {
@@ -454,14 +452,13 @@ TEST(chunks)
         {2, 0, 2, 0, 10, 1},          /* a layer */
         {0, 0, 2, 0, 10, 2},          /* a group */
         {0, 0, 2, UINT32_MAX, 10, 1}, /* wraps */
-        {0, 0, 2, 0, 10, 1},          /* of a wrong length, */
-        {0, 0, 2, 0, 10, 1},          /* and of another version */
+        {0, 0, 2, 0, 10, 1},          /* of a wrong length */
     };
     const uint32_t n = sizeof wrong / sizeof *wrong;
     for (uint32_t i = 0; i <= n; i++) {
         pair p = make_waiting();
         const struct kvpi_shape shape = right_shape(&p);
-        send_begin(&p, 4, &shape);
+        send_begin(&p, &shape);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
         const struct kvpi_chunk right = {0, 0, 2, 0, 10, 1};
         const struct kvpi_chunk *chunk = i == n ? &right : &wrong[i];
@@ -475,8 +472,7 @@ TEST(chunks)
         assert_ok(kvp_memory_layer(p.b.memories[1], 0, &layer));
         const unsigned char *at =
             (const unsigned char *)layer.k.base + (size_t)slot * layer.k.block_stride;
-        send_body(&p, i == 8 ? 3 : 4, KVPI_TRANSFER_CHUNK, body,
-                  KVPI_TRANSFER_CHUNK_BYTES + n_bytes);
+        send_body(&p, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + n_bytes);
         assert_int_equal(info_b(&p).status, i == n ? KVP_OK : KVP_E_FORMAT);
         assert_int_equal(at[9], i == n ? 0xEE : 0);
         assert_int_equal(at[10], 0);
@@ -490,14 +486,14 @@ TEST(done_without_the_state)
 {
     pair p = make_waiting();
     const struct kvpi_shape shape = right_shape(&p);
-    send_begin(&p, 4, &shape);
+    send_begin(&p, &shape);
     uint8_t body[KVPI_TRANSFER_DONE_BYTES(2)];
     struct kvpi_ticket ticket;
     assert_ok(kvpi_ticket_get(p.ticket, p.n_ticket, &ticket));
     kvpi_slice_put(&(kvp_slice){0, 0, 0, 0}, body);
     kvpi_slice_put(&shape.groups[1].slice, body + 16);
     memcpy(body + 32, ticket.tokens.bytes, 16);
-    send_body(&p, 4, KVPI_TRANSFER_DONE, body, sizeof body);
+    send_body(&p, KVPI_TRANSFER_DONE, body, sizeof body);
     assert_int_equal(info_b(&p).status, KVP_E_FORMAT);
     end_pair(&p);
 }
@@ -522,6 +518,10 @@ TEST(random_worlds)
         place_shape a = draw_shape(&random);
         place_shape b = a;
         b.S = 2u << draw(&random, 3);
+        for (uint32_t g = 0; g < a.n_groups; g++) {
+            a.sizes[g] = 2u << draw(&random, 3);
+            b.sizes[g] = 2u << draw(&random, 3);
+        }
         b.state_order = draw_shape(&random).state_order;
         pair p = make_pair(&a, &b, 1 + draw(&random, 6));
         const uint32_t n = 2 + draw(&random, 30);

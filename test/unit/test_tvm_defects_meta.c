@@ -55,7 +55,7 @@ static kvp_status give(const world *w, const kvp_meta_batch *batch, struct given
 static world tvm_world(uint32_t K, uint32_t R, uint32_t usable)
 {
     kvp_config config = config_of(4, 4, usable);
-    config.groups[0] = (kvp_window){K, R};
+    config.groups[0] = (kvp_group){K, R, 0};
     config.max_tree_tokens = 32;
     return make_world(&config);
 }
@@ -273,7 +273,7 @@ TEST(test_13_a_layer_s_window_counts_over_the_whole_sequence)
 {
     kvp_config config = config_of(4, 4, 63);
     config.n_groups = 2;
-    config.groups[1] = (kvp_window){0, 8};
+    config.groups[1] = (kvp_group){0, 8, 0};
     world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 16), child = fork_seq(&w, parent, 16);
     assert_ok(kvp_seq_extend(w.cache, child, ints(500), 8, 0));

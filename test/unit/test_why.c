@@ -90,6 +90,14 @@ TEST(test_configuration)
             "groups[1].recent_tokens is 8, expected 0");
     REFUSED(c.groups[0].sink_tokens = 4, "groups[0].sink_tokens", 4, 0, 0,
             "groups[0].sink_tokens is 4, expected 0");
+    REFUSED(c.groups[1].block_tokens = 8, "groups[1].block_tokens", 8, 0, 0,
+            "groups[1].block_tokens is 8, expected 0");
+    REFUSED(c.groups[0].block_tokens = 65537, "groups[0].block_tokens", 65537, 0, 65536,
+            "groups[0].block_tokens is 65537, expected 0 to 65536");
+    REFUSED(c.groups[0].block_tokens = 2, "groups[0].block_tokens", 2, 0, 0,
+            "groups[0].block_tokens is 2: below unit_tokens");
+    REFUSED(c.groups[0].block_tokens = 6, "groups[0].block_tokens", 6, 0, 0,
+            "groups[0].block_tokens is 6: no multiple of unit_tokens");
     REFUSED(c.n_groups = 9, "n_groups", 9, 1, 8, "n_groups is 9, expected 1 to 8");
     REFUSED(c.quotas = 2, "quotas", 2, 0, 1, "quotas is 2, expected 0 or 1");
     REFUSED(c.n_uncached_tokens = 1, "uncached_tokens", 0, 0, 0,

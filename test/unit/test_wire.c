@@ -517,11 +517,11 @@ TEST(sealed_nonsense)
             refuse(&p.m, groups >= 2 && groups <= 8 ? KVP_E_MISMATCH : KVP_E_FORMAT, b, p.n_bytes);
     }
     b[KVPI_WIRE_AT_GROUPS] = 1;
-    /* Neither moves nor second bytes of bits are there; no other part has a meaning. */
+    /* Neither moves nor second bytes of bits are there, nor sizes; no other part has a meaning. */
     for (uint32_t parts = 1; parts < 256; parts++) {
         b[KVPI_WIRE_AT_PARTS] = (uint8_t)parts;
         seal(b, p.n_bytes);
-        refuse(&p.m, parts < 4 ? KVP_OK : KVP_E_FORMAT, b, p.n_bytes);
+        refuse(&p.m, parts < 4 ? KVP_OK : parts < 8 ? KVP_E_MISMATCH : KVP_E_FORMAT, b, p.n_bytes);
     }
     b[KVPI_WIRE_AT_PARTS] = 0;
     b[KVPI_WIRE_AT_KIND] = 3;

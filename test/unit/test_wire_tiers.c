@@ -115,6 +115,12 @@ TEST(test_a_block_must_be_one_of_its_tier)
     wrong.src_block = 8;
     assert_status(KVP_E_ARG, encode(&p, &step));
     wrong = copy;
+    wrong.src_block = KVP_NULL_BLOCK;
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    wrong = copy;
+    wrong.dst_block = KVP_NULL_BLOCK;
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    wrong = copy;
     wrong.dst_tier = 2;
     assert_status(KVP_E_ARG, encode(&p, &step));
     memcpy(p.bytes, before, ROOM);

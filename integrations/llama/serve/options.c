@@ -125,6 +125,25 @@ static const option table[] = {
      0,
      0,
      "FILE  keeps what is cached from one run to the next"},
+    {{"--publish"},
+     TEXT,
+     AT(publish),
+     0,
+     0,
+     "ENDPOINT  tells routers what is cached: tcp://127.0.0.1:5557"},
+    {{"--publish-replay"},
+     TEXT,
+     AT(publish_replay),
+     0,
+     0,
+     "ENDPOINT  answers routers that missed something"},
+    {{"--publish-topic"}, TEXT, AT(publish_topic), 0, 0, "TEXT  of messages, as kv@HOST@MODEL"},
+    {{"--record"},
+     TEXT,
+     AT(record),
+     0,
+     0,
+     "FILE  records what is asked, for kvpager replay and mrc"},
     {{"-v", "--verbose"}, FLAG, AT(is_verbose), 0, 0, "  llama.cpp's log"},
 };
 
@@ -288,6 +307,11 @@ int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *
         return wrong(out_why, "-np", "is more than 84: with --host-memory a sequence has 3 ids");
     if (options->cache_disk != NULL && options->host_memory == 0)
         return wrong(out_why, "--cache-disk", "needs --host-memory: what is read goes there first");
+    if ((options->publish_replay != NULL || options->publish_topic != NULL) &&
+        options->publish == NULL)
+        return wrong(out_why,
+                     options->publish_topic != NULL ? "--publish-topic" : "--publish-replay",
+                     "needs --publish");
     return KVPI_OPTIONS_OK;
 }
 

@@ -24,13 +24,17 @@ typedef struct kvpi_options {
     enum ggml_type type_k;
     enum ggml_type type_v;
     enum llama_flash_attn_type flash_attn;
-    const char *snapshot;     /* NULL: none */
-    const char *lora;         /* NULL: none */
-    uint64_t host_memory;     /* bytes; 0: no host tier */
-    const char *cache_disk;   /* a directory; NULL: none */
-    uint64_t cache_disk_size; /* bytes */
-    uint32_t idle_cells;      /* 0: all */
-    kvpi_sampling sampling;   /* what a client does not say */
+    const char *snapshot;       /* NULL: none */
+    const char *lora;           /* NULL: none */
+    uint64_t host_memory;       /* bytes; 0: no host tier */
+    const char *cache_disk;     /* a directory; NULL: none */
+    uint64_t cache_disk_size;   /* bytes */
+    uint32_t idle_cells;        /* 0: all */
+    const char *publish;        /* an endpoint; NULL: none */
+    const char *publish_replay; /* NULL: none */
+    const char *publish_topic;  /* NULL: "" */
+    const char *record;         /* a new file; NULL: none */
+    kvpi_sampling sampling;     /* what a client does not say */
     uint32_t block_tokens;
     uint32_t max_queue; /* requests that run or wait; more: 429 */
     uint32_t max_connections;

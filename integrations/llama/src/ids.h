@@ -9,7 +9,7 @@
  *            open ids may have it, too (they share its cells); other keepers never
  *
  * A block's place counts while the block has the generation that it had when it was written. A
- * block that lost its content keeps its place, and its cells, until somebody writes the block
+ * block that lost its content keeps its place, and its cells, until the engine writes the block
  * again: then kvpi_ids_claim removes them. That is what bounds the cells in use by the slots of
  * all blocks.
  *
@@ -25,11 +25,11 @@
  *               block that the plan copies. They are there: another sample of the same request
  *               has that block, and holds it until the step ends, because only paused requests give
  *               way to those that come in. So no later copy of the plan replaces it (check.c, L7).
- *               (Other requests share whole blocks only, which nobody writes again.)
+ *               (Other requests share whole blocks only, which are not written again.)
  *   retire      ids of closed sequences become free, or keepers
  *   refresh     rows whose entries were replaced: adoption, copy-on-write
  *   limit       not too many keepers
- *   claim       blocks that are written now: whoever had them before loses them
+ *   claim       blocks that are written now: their places before are lost
  *
  * and after a failed decode: kvpi_ids_cut. */
 #ifndef KVPI_LLAMA_IDS_H

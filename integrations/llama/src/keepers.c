@@ -31,7 +31,7 @@ static void free_id(kvpi_ids *ids, uint32_t id)
     memset(&ids->ids[id], 0, sizeof ids->ids[id]);
 }
 
-/* Forget the entry; the cells are somebody else's concern. */
+/* Forget the entry; the caller deals with the cells. */
 static void clear_entry(kvpi_ids *ids, uint32_t id, uint32_t idx)
 {
     int32_t *block = &kvpi_ids_row(ids, id)[idx];

@@ -17,7 +17,7 @@ typedef struct kvpi_kept {
     uint32_t n_tokens;
 } kvpi_kept;
 
-/* Cells of `from` go to a keeper: the block's place from now on. Nobody had the block. 0: there is
+/* Cells of `from` go to a keeper: the block's place from now on. No id had the block. 0: there is
  * no id. */
 int kvpi_keepers_put(kvpi_ids *ids, uint32_t from, const kvpi_kept *kept);
 

@@ -1,7 +1,7 @@
 /* models: what is refused, by name.
  *
  * llama_context_params is passed by value and changes between releases: a field that was put in
- * between moves all later ones, and one at the end makes libllama read what nobody wrote. So a
+ * between moves all later ones, and one at the end makes libllama read what was not written. So a
  * libllama of another commit is recognised by the defaults that it gives, and by their size. */
 #include "models.h"
 

@@ -128,13 +128,21 @@ class _Tokens:
 
 class _Held:
     """A running request: its sequence, tokens with values, slots of the row. Nothing has to be done
-    for it while it has fewer than `next_full` tokens and needs no more slots."""
+    for it while it has fewer than `next_full` tokens and needs no more slots. The cache is yet to be
+    told that its prompt ends after `prompt_end` tokens; 0: it knows."""
 
-    __slots__ = ("seq", "n_tokens", "n_blocks", "n_slots", "next_full")
+    __slots__ = ("seq", "n_tokens", "n_blocks", "n_slots", "next_full", "prompt_end")
 
-    def __init__(self, seq: Sequence, n_tokens: int, n_blocks: int, n_slots: int) -> None:
+    def __init__(self, seq: Sequence, n_tokens: int, n_blocks: int, n_slots: int,
+                 prompt_end: int) -> None:
         self.seq, self.n_tokens, self.n_blocks = seq, n_tokens, n_blocks
-        self.n_slots, self.next_full = n_slots, 0
+        self.n_slots, self.next_full, self.prompt_end = n_slots, 0, prompt_end
+
+    def tell_prompt(self) -> None:
+        """All of the prompt may be there: it was opened in part, or with its answer behind it."""
+        if 0 < self.prompt_end <= self.n_tokens:
+            self.seq.prompt_end(self.prompt_end)
+            self.prompt_end = 0
 
 
 @dataclass(frozen=True)
@@ -357,6 +365,7 @@ class KVCacheManager:
             before = held.n_blocks
             if not self._grow(request, held, known, slots, reserved_blocks):
                 return None
+        held.tell_prompt()
         if not self.enable_caching:
             held.next_full = self._never_full
         elif not delay_cache_blocks:
@@ -380,7 +389,7 @@ class KVCacheManager:
     def _open(self, request: Any, known: int, slots: int, num_computed: int,
               spare: int) -> _Held | None:
         reserve = slots - known
-        prompt = self._prompt(request, known, reserve, match=num_computed > 0)
+        prompt, opened = self._prompt(request, known, reserve, match=num_computed > 0), known
         if spare:
             answer = self._ns.can_open(prompt)
             if answer.need_blocks + spare > answer.available:
@@ -390,16 +399,18 @@ class KVCacheManager:
             if num_computed and seq.opened.hit_tokens > num_computed:
                 # The scheduler takes less than there is: begin again with just that.
                 seq.close()
-                seq = self._ns.open(self._prompt(request, num_computed + 1))
+                opened = num_computed + 1
+                seq = self._ns.open(self._prompt(request, opened))
                 try:
-                    seq.extend(self._tokens_of(request, known)[num_computed + 1:], reserve)
+                    seq.extend(self._tokens_of(request, known)[opened:], reserve)
                 except (NoBlocksError, NeverError):
                     seq.close()
                     raise
         except (NoBlocksError, NeverError, NoSeqsError):
             return None
         n_blocks = -(-slots // self.block_size)
-        held = _Held(seq, known, n_blocks, n_blocks * self.block_size)
+        end = int(request.num_prompt_tokens)
+        held = _Held(seq, known, n_blocks, n_blocks * self.block_size, end if end != opened else 0)
         self._held[request.request_id] = held
         return held
 

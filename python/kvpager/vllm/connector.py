@@ -17,10 +17,12 @@ from .. import store as s
 from .._engines import secret_of, urls_of, weights_of
 from .._guard import Troubles, never_raises
 from . import versions as v
+from .host_events import Names, names_for
 from .messages import Step
 from .metrics import Prometheus, Stats
 from .mover import Mover
 from .planner import Planner
+from .reasons import PromptReasons
 
 logger = v.logger(__name__)
 
@@ -143,6 +145,7 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "get_block_ids_with_load_errors": lambda self: self._move.every_block(),
     "build_connector_worker_meta": _nothing,
     "get_kv_connector_stats": _nothing,
+    "take_events": lambda self: [],
     "shutdown": _nothing,
 }
 
@@ -152,27 +155,52 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
 class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
     """What --kv-transfer-config names: Settings."""
 
+    def __new__(cls, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> Any:
+        """Another class where nothing is loaded or kept: its __init__ is called by itself."""
+        if "record_only" in vllm_config.kv_transfer_config.kv_connector_extra_config:
+            from .record_only import RecordOnly
+            return RecordOnly(vllm_config, role, kv_cache_config)
+        return super().__new__(cls)
+
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:
         super().__init__(vllm_config, role, kv_cache_config)
         self.troubles = Troubles(logger)
         settings = Settings(vllm_config.kv_transfer_config.kv_connector_extra_config)
         model = model_of(vllm_config, kv_cache_config, settings)
         self._planner: Planner | None = None
+        self._reasons: PromptReasons | None = None
         self._mover: Mover | None = None
+        self._names: Names | None = None
+        self._told: list[Any] = []
         if role == v.ConnectorRole.SCHEDULER:
             self._planner = Planner(model.block_tokens, max(settings.least_tokens, model.block_tokens),
                                     settings.deadline, vllm_config.speculative_config is not None,
                                     self.troubles)
+            self._reasons = PromptReasons(model.block_tokens, self.troubles.counts)
+            if self._tells(vllm_config, kv_cache_config):
+                self._names = names_for(vllm_config, model.block_tokens)
         else:
             ranks, rank = v.ranks(vllm_config.parallel_config)
             self._mover = Mover(model, settings.host_memory // ranks, settings.urls,
                                 settings.record_blocks, settings.secret, self.troubles, rank,
-                                groups=v.layer_groups(kv_cache_config)[1], always=settings.always)
+                                groups=v.layer_groups(kv_cache_config)[1], always=settings.always,
+                                tells=self._tells(vllm_config, kv_cache_config))
+
+    @staticmethod
+    def _tells(vllm_config: Any, kv_cache_config: Any) -> bool:
+        """Routers ask how long a prefix is: with windows there are several answers."""
+        return v.tells_events(vllm_config) and \
+            v.groups_are_full(v.layer_groups(kv_cache_config)[1])
 
     @property
     def _plan(self) -> Planner:
         assert self._planner is not None
         return self._planner
+
+    @property
+    def _why(self) -> PromptReasons:
+        assert self._reasons is not None
+        return self._reasons
 
     @property
     def _move(self) -> Mover:
@@ -187,9 +215,12 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
 
     def get_num_new_matched_tokens(self, request: Any,
                                    num_computed_tokens: int) -> tuple[int | None, bool]:
+        self.troubles.safely("asked", self._why.asked, request, num_computed_tokens)
         return self._plan.answer(request, num_computed_tokens), False
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+        self.troubles.safely("admitted", self._why.admitted, request, num_external_tokens,
+                             self._plan.expired(request.request_id))
         self._plan.admitted(request, blocks.get_block_ids(), num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> Any:
@@ -199,6 +230,14 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
     def update_connector_output(self, connector_output: Any) -> None:
         if connector_output.kv_connector_worker_meta is not None:
             self._plan.learn(connector_output.kv_connector_worker_meta)
+            self._why.learn(connector_output.kv_connector_worker_meta.kept_back)
+            if self._names is not None:
+                self._told += self._names.events(connector_output.kv_connector_worker_meta.told)
+
+    def take_events(self) -> list[Any]:
+        """What came to host memory and left it, as vLLM's events."""
+        told, self._told = self._told, []
+        return told
 
     def request_finished(self, request: Any,
                          block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
@@ -206,6 +245,7 @@ class KvpagerConnector(v.ConnectorBase, v.SupportsHMA):
 
     def request_finished_all_groups(self, request: Any, block_ids: tuple[list[int], ...]
                                     ) -> tuple[bool, dict[str, Any] | None]:
+        self.troubles.safely("ended", self._why.ended, request)
         return _finished(self, request)
 
     def reset_cache(self) -> bool | None:

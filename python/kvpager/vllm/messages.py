@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .._sequence import Key
 from . import versions as v
+from .host_events import Told
 
 Blocks = tuple[list[int], ...]  # the engine's, of each layer group, all equally long
 
@@ -75,13 +76,17 @@ class Step(v.ConnectorMetadata):
 
 @dataclass
 class Found(v.ConnectorWorkerMetadata):
-    """What is verified of each prefix that is asked for: (tokens, whether that is all)."""
+    """What is verified of each prefix that is asked for: (tokens, whether that is all). told: what came
+    to host memory and left it, of the first rank. kept_back: requests of which more is somewhere."""
 
     tokens: dict[str, tuple[int, bool]]
+    told: list[Told] = field(default_factory=list)
+    kept_back: set[str] = field(default_factory=set)
 
     def aggregate(self, other: Any) -> Found:
         """What all ranks have: a prefix is as long as the shortest, and done when all are."""
         both = self.tokens.keys() & other.tokens.keys()
         return Found({request: (min(self.tokens[request][0], other.tokens[request][0]),
                                 self.tokens[request][1] and other.tokens[request][1])
-                      for request in both})
+                      for request in both}, [*self.told, *other.told],
+                     self.kept_back | other.kept_back)

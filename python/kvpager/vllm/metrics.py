@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .._guard import ERRORS, Troubles, never_raises
+from .._reasons import NAMES
 from . import versions as v
 from .adapters import COUNTED as ADAPTERS
+from .reasons import PREFIX
 
 logger = v.logger(__name__)
 _PREFIX = "vllm:kvpager_"
@@ -47,6 +49,7 @@ GAUGES = {
     "store_away_seconds": "For how long the store is left alone from now on; 0: it is used.",
 }
 STORES = "stores"
+BY_REASON = "prompt_tokens_by_reason"
 
 
 class Stats(v.ConnectorStats):
@@ -86,6 +89,13 @@ class Prometheus(v.ConnectorPrometheus):
             made = self._counter_cls(name=_PREFIX + name, documentation=text, labelnames=labelnames)
             self._counters[name] = {engine: made.labels(*labels)
                                     for engine, labels in values.items()}
+        by_reason = self._counter_cls(
+            name=_PREFIX + BY_REASON, labelnames=[*labelnames, "reason"],
+            documentation="Tokens of admitted prompts by why they were computed, in order; hit: they "
+                          "were not.")
+        for name in NAMES:
+            self._counters[PREFIX + name] = {engine: by_reason.labels(*labels, name)
+                                             for engine, labels in values.items()}
         self._gauges = {name: self._gauge_cls(name=_PREFIX + name, documentation=text,
                                               labelnames=[*labelnames, "rank", "store"])
                         for name, text in GAUGES.items()}

@@ -32,6 +32,7 @@ from .._guard import Troubles, Unusable
 from .._memory import Copier, Layout, Memory
 from .._sequence import Key, Namespace, Prompt, Sequence
 from . import versions as v
+from .host_events import EVENTS, Teller
 from .messages import Ask, Blocks, Found, Load, Prefix, Save, Step
 from .metrics import STORES
 from .rates import PATIENCE, Pace, Reads, how_many
@@ -60,6 +61,7 @@ class _Fetch:
     late      it has stopped: good is all that it gets. Reads that are out go on
     done      good is all that there is
     wanted    a request waits for it, or holds it
+    more      a store has more of it, which is expected sooner from computing
     """
 
     request: str
@@ -76,6 +78,7 @@ class _Fetch:
     late: bool = False
     done: bool = False
     wanted: bool = True
+    more: bool = False
 
 
 @dataclass(eq=False)
@@ -90,18 +93,21 @@ class Mover:
     """model, settings: see connector.py. Memory is made when the engine's tensors are known.
 
     troubles  what goes wrong; rank: which one this is
+    tells   KV events: found has what came to host memory and left it
     always  load whatever stores have, up to the deadline, also if computing is expected sooner
     clock   seconds
     """
 
     def __init__(self, model: s.FingerprintInput, host_memory: int, urls: list[str],
                  record_blocks: int, secret: bytes, troubles: Troubles, rank: int, *,
-                 groups: list[v.LayerGroup], always: bool = False,
+                 groups: list[v.LayerGroup], always: bool = False, tells: bool = False,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self.model, self._host_bytes = model, host_memory
         self._troubles, self.counts, self._rank = troubles, troubles.counts, rank
         self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
         self._groups, self._always, self._clock = groups, always, clock
+        self._tells = tells
+        self._teller: Teller | None = None
         self._computing, self._own = Pace(), 0.0
         self._bound: float | None = None
         self._epoch = 0
@@ -157,7 +163,10 @@ class Mover:
         record = self.stores.record_blocks
         self.most_tokens = min(max((blocks - 1) // record * record, 1) * block, 2 ** 31 - block)
         self.books = Cache(n_blocks=blocks, block_tokens=block, max_seqs=_SEQS,
-                           max_seq_tokens=self.most_tokens, max_unit_keys=64)
+                           max_seq_tokens=self.most_tokens, max_unit_keys=64,
+                           max_events=EVENTS if self._tells else 0)
+        if self._tells and self._rank == 0:
+            self._teller = Teller(self.books, Key(_SPACE, 0, 1, b""))
         self.space: Namespace = self.books.namespace()
         self.reads = [Reads() for _ in self.stores.all]
         self.block_bytes = block_bytes
@@ -283,10 +292,13 @@ class Mover:
 
     def found(self) -> Found | None:
         """What is verified of each prefix that is asked for."""
-        if not self._fetches:
+        if not self._fetches and not self._tells:
             return None
+        told = self._teller.take() if self._teller is not None else []
         return Found({request: (fetch.good, fetch.done or fetch.late) if fetch else (0, True)
-                      for request, fetch in self._fetches.items()})
+                      for request, fetch in self._fetches.items()}, told,
+                     {request for request, fetch in self._fetches.items()
+                      if fetch is None or fetch.more or fetch.late})
 
     def failed(self) -> set[int]:
         """The engine's blocks that were not loaded."""
@@ -373,6 +385,7 @@ class Mover:
         n = have if self._always else how_many(loads[1:], compute)
         fetch.until = inf if compute is None or self._always else now + n * compute
         if n < have:
+            fetch.more = True
             self.counts["slower_tokens"] += (have - n) * self._record_tokens
             if n == 0 and all(self.reads[at].stale(now) for at, *_ in fetch.where[:have]):
                 n, fetch.late = have, True  # beside the computation: the rate is measured again

@@ -147,6 +147,11 @@ class Planner:
             if plan is not None and plan.state == "asked":
                 plan.found, plan.done = max(plan.found, n_tokens), done
 
+    def expired(self, request_id: str) -> bool:
+        """Was it asked for, and not answered in time?"""
+        plan = self._plans.get(request_id)
+        return plan is not None and plan.asked > 0 and not plan.done
+
     # ------------------------------------------------------------------------------- each step
 
     def next_step(self) -> None:

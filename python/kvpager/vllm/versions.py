@@ -27,7 +27,8 @@ def minor_version(version: str) -> str:
     return ".".join(parts[:2])
 
 
-VERSION = minor_version(vllm.__version__)
+WHOLE_VERSION: str = vllm.__version__
+VERSION = minor_version(WHOLE_VERSION)
 
 _V1 = "vllm.distributed.kv_transfer.kv_connector.v1"
 _OFFLOAD = "vllm.v1.kv_offload"
@@ -54,8 +55,11 @@ _NAMES = {
     "Stats": f"{_V1}.offloading.metrics.OffloadingConnectorStats",
     "SupportsHMA": f"{_V1}.base.SupportsHMA",
     "current_platform": "vllm.platforms.current_platform",
+    "get_hash_fn_by_name": "vllm.utils.hashing.get_hash_fn_by_name",
+    "hash_block_tokens": "vllm.v1.core.kv_cache_utils.hash_block_tokens",
     "init_logger": "vllm.logger.init_logger",
     "kv_events": "vllm.distributed.kv_events",
+    "maybe_convert_block_hash": "vllm.v1.core.kv_cache_utils.maybe_convert_block_hash",
 }
 
 
@@ -188,6 +192,12 @@ def engine_facts(config: Any, spec: Any, groups: list[LayerGroup]) -> dict[str, 
         "overrides": str(model.hf_overrides),
         "kv_type": str(config.cache_config.cache_dtype),
     }
+
+
+def tells_events(config: Any) -> bool:
+    """Whether KV events are asked for."""
+    events = getattr(config, "kv_events_config", None)
+    return bool(events is not None and events.enable_kv_cache_events)
 
 
 def tokens_only(request: Any) -> bool:

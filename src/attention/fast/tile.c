@@ -119,7 +119,7 @@ static void drop_keys(const kvp_layer *layer, struct kvpi_places *places, uint64
     places->n_keys = n;
 }
 
-/* Who sees which of the keys [from, to); those that nobody sees are dropped. */
+/* Who sees which of the keys [from, to); those that no query sees are dropped. */
 static void mask_keys(const struct kvpi_walk *walk, struct kvpi_places *places, uint64_t *masks,
                       uint32_t from)
 {

@@ -35,7 +35,7 @@ int kvpi_pages_ask_for_huge(void *mapping, size_t bytes)
     return madvise(mapping, bytes, MADV_HUGEPAGE);
 }
 
-/* The raw call, so that nobody has to link libnuma. */
+/* The raw call, so that programs need not link libnuma. */
 int kvpi_pages_bind(void *mapping, size_t bytes, int32_t node)
 {
     enum { BITS = 8 * sizeof(unsigned long) };

@@ -12,7 +12,7 @@
 /* Raised by a fork, in the child: 64 bits, never wraps. Written while a child has one thread. */
 extern uint64_t kvpi_process_number;
 
-/* See to it that forks from now on are counted. May be called again, by any thread. 0: the system
+/* Count forks from now on. May be called again, by any thread. 0: the system
  * has no memory for it. */
 int kvpi_process_watch(void);
 

@@ -2,7 +2,8 @@
  *
  * getrandom first: it needs no file, and waits at boot until there is something to give. Where it
  * is not there (an old kernel, a C library before glibc 2.25) or not allowed (a sandbox),
- * /dev/urandom, if that is a device: a plain file in its place would give everybody the same seed.
+ * /dev/urandom, if that is a device: a plain file in its place would give all processes the same
+ * seed.
  */
 #define _GNU_SOURCE /* getrandom */
 

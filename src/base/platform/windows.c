@@ -1,8 +1,8 @@
 /* windows: the system's own files, as posix.c has them elsewhere. Paths are in the process's code
  * page, as fopen takes them.
  *
- * A folder stays open and is not shared for deletion: while a save runs nobody can rename it, so
- * its path, asked for anew by each call, stays the same. New files are their owner's alone, where
+ * A folder stays open and is not shared for deletion: while a save runs it cannot be renamed, so
+ * its path, asked for again by each call, stays the same. New files are their owner's alone, where
  * the file system has such rights. A descriptor stands for a handle, and no child inherits it.
  *
  * Nothing of its own puts a folder on the disk: the rename waits until it is there
@@ -108,7 +108,7 @@ static wchar_t *path_in(int folder, const char *name)
 
 /* --------------------------------------------------------------------------------- new files */
 
-/* Rights for the user of this process, and for nobody else. */
+/* Rights for the user of this process, and for no other. */
 struct owner {
     SECURITY_ATTRIBUTES attributes;
     SECURITY_DESCRIPTOR descriptor;

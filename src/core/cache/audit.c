@@ -27,11 +27,6 @@ static int fail(struct audit *audit, uint64_t object, const char *text)
     return 0;
 }
 
-static int is_open(const struct kvpi_seq *seq)
-{
-    return (seq->generation & 1) != 0;
-}
-
 /* ------------------------------------------------------------------------------------ level 1 */
 
 static int check_sums(struct audit *audit)
@@ -169,11 +164,8 @@ static int check_seqs(struct audit *audit)
 {
     const struct kvpi_table *table = &audit->cache->table;
     uint64_t n_open = 0;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if (!is_open(seq)) {
-            continue;
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
+        const uint32_t place = kvpi_seq_place(table, seq);
         n_open++;
         if (!check_counts(audit, seq, place) || !check_rows(audit, seq, place) ||
             !check_path(audit, seq, place)) {
@@ -225,20 +217,17 @@ static void move_counts(kvp_cache *cache, uint32_t by)
     const struct kvpi_prefix *prefix = &cache->prefix;
     move_copies(cache, by);
     move_lent(cache, by);
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
         struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
-        for (uint32_t g = 0; is_open(seq) && g < cache->config.n_groups; g++) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             const int32_t *row = kvpi_row(cache, seq, g);
             const uint32_t n = kvpi_row_entries(cache, seq, g);
             for (uint32_t i = 0; i < n; i++) {
                 blocks[row[i]].refs += row[i] == KVP_NULL_BLOCK ? 0 : by;
             }
         }
-        if (is_open(seq)) {
-            kvpi_node(prefix, kvpi_audit_node(cache, seq))->users += by;
-        }
-        if (is_open(seq) && kvpi_has_states(cache)) {
+        kvpi_node(prefix, kvpi_audit_node(cache, seq))->users += by;
+        if (kvpi_has_states(cache)) {
             kvpi_states_refer(cache, seq, by);
         }
     }
@@ -480,7 +469,7 @@ static int check_dups(struct audit *audit)
     return 1;
 }
 
-/* A block counts for the namespace of whoever holds it, and of what its content is. */
+/* A block counts for the namespaces of its holder and of its content. */
 static int check_owner(struct audit *audit, const struct kvpi_pool *pool, uint32_t block)
 {
     const struct kvpi_prefix *prefix = &audit->cache->prefix;
@@ -540,9 +529,8 @@ static int check_owners(struct audit *audit)
             }
         }
     }
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if (is_open(seq) && !check_holders(audit, seq)) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        if (!check_holders(audit, seq)) {
             return 0;
         }
     }
@@ -717,9 +705,8 @@ static int check_states(struct audit *audit)
     if (!kvpi_has_states(audit->cache)) {
         return 1;
     }
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if (is_open(seq) && !check_state(audit, seq, place)) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
+        if (!check_state(audit, seq, kvpi_seq_place(table, seq))) {
             return 0;
         }
     }

@@ -286,6 +286,12 @@ static int is_lost(const kvp_cache *cache, const struct kvpi_node *node)
     return (node->flags & KVPI_NODE_LOST) != 0 && cache->config.steps == KVP_STEPS_ORDERED;
 }
 
+/* Does no retained place need what is in it? (windows.h) */
+static int goes_first(const kvp_cache *cache, uint32_t block)
+{
+    return (kvpi_block(&cache->pool, block)->refs & KVPI_REFS_FIRST) != 0;
+}
+
 /* Is the content of a cached device block wanted on the host when it is evicted? */
 static int wants_host_copy(const kvp_cache *cache, uint32_t block)
 {
@@ -293,6 +299,9 @@ static int wants_host_copy(const kvp_cache *cache, uint32_t block)
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
     const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
+    if (goes_first(cache, block)) {
+        return 0;
+    }
     return cache->config.keep_evicted && (n->flags & KVPI_NODE_PUBLIC) && !is_lost(cache, n) &&
            kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block == KVP_NULL_BLOCK &&
            kvpi_prefix_is_live(prefix, n);
@@ -305,7 +314,7 @@ static void stay_on_host(kvp_cache *cache, uint32_t block)
     const struct kvpi_block *b = kvpi_block(&cache->pool, block);
     const uint32_t where = KVPI_WHERE(KVP_HOST, kvpi_block_group(b));
     const uint32_t there = kvpi_node_at(&cache->prefix, b->content, where)->block;
-    if (cache->config.keep_evicted && there != 0 &&
+    if (cache->config.keep_evicted && there != 0 && !goes_first(cache, block) &&
         kvpi_block_is_cached(kvpi_block(&cache->host, there))) {
         kvpi_pool_hold(&cache->host, there);
         if (kvpi_unlikely(cache->host.leaves.on != 0)) {
@@ -389,6 +398,7 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     const uint32_t next = blocks[victim].jump;
     const uint32_t i = cache->ahead_at++;
+    KVPI_NOTE(surprising_victims, cache->ahead[i % KVPI_POOL_JUMP] != victim);
     kvpi_pool_prefetch(&cache->pool, blocks[next].jump);
     if (kvpi_unlikely(cache->pool.leaves.on != 0)) {
         kvpi_leaves_prefetch_block(&cache->pool.leaves, blocks[next].jump);
@@ -552,11 +562,48 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
     }
 }
 
+/* To the tail of its queue, now if it is cached, or when it is not parked any more. It is not
+ * parked again: no step has it. */
+static void renew_block(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *b = kvpi_block(pool, block);
+    if (kvpi_block_is_cached(b)) {
+        const uint32_t parking = pool->parking;
+        pool->parking = 0;
+        kvpi_pool_hold(pool, block);
+        (void)kvpi_pool_release(pool, block);
+        pool->parking = parking;
+    } else if (kvpi_block_refs(b) == 0) {
+        b->refs &= ~KVPI_REFS_FIRST;
+    }
+}
+
+/* A null entry's block, if it has no holder, goes to the tail with those that the sequence leaves,
+ * when the place behind it needs it: else it would be evicted before what the place needs of
+ * others. */
+static void renew_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group, uint32_t i,
+                        uint32_t place)
+{
+    const uint32_t end = (i + 1) * kvpi_units_per_block(cache, group);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    if (end > seq->n_units || cache->config.groups[group].recent_tokens == 0 ||
+        !kvpi_is_needed_at(cache, group, i, place)) {
+        return;
+    }
+    const uint32_t block =
+        kvpi_node_at(&cache->prefix, nodes[end - 1], KVPI_WHERE(KVP_DEVICE, group))->block;
+    if (block != KVP_NULL_BLOCK) {
+        renew_block(&cache->pool, block);
+    }
+}
+
 void kvpi_release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                        kvp_released *released)
 {
+    const int renews = cache->table.retains && seq->tier == KVP_DEVICE;
     while (kvpi_rows_lose(cache, seq, keep)) {
         const uint32_t t = kvpi_entry_before(cache, seq->room);
+        const uint32_t place = renews ? kvpi_place_behind(cache, seq, t) : 0;
         kvpi_set32(&seq->room, t);
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
             const uint32_t i = t / kvpi_block_tokens(cache, g - 1);
@@ -565,6 +612,8 @@ void kvpi_release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                                       : KVP_NULL_BLOCK;
             if (block != KVP_NULL_BLOCK) {
                 kvpi_leave_block(cache, seq, (uint32_t)block, released);
+            } else if (renews && kvpi_entry_begins(cache, g - 1, t)) {
+                renew_entry(cache, seq, g - 1, i, place);
             }
         }
     }

@@ -59,7 +59,7 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
 /* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
 void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
 
-/* Drop the content of a block that nobody holds: it becomes free, or will when it is not parked any
+/* Drop the content of a block without a holder: it becomes free, or will when it is not parked any
  * more. Gives 0, and does nothing, when it is held or has none. */
 int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
 
@@ -74,7 +74,7 @@ int kvpi_reclaim_block(kvp_cache *cache);
  * meant to stay need a user. */
 int kvpi_free_node(kvp_cache *cache);
 
-/* With keeps_once: a host block that nobody holds, and whose content the device has, becomes the
+/* With keeps_once: a host block without a holder, whose content the device has, becomes the
  * first free one. Otherwise nothing is done, as for block 0. */
 void kvpi_give_up(kvp_cache *cache, uint32_t block);
 

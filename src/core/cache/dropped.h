@@ -43,6 +43,14 @@ static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct
     return kvpi_unlikely(seq->windowed != 0) ? kvpi_check_parts(cache, seq) : KVP_OK;
 }
 
+/* The first retained place of the sequence (windows.h) behind token t; UINT32_MAX: none. */
+uint32_t kvpi_place_behind(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t t);
+
+/* Does a hit that ends at token e need entry i of the group's row? `e` is the first place behind
+ * the entry's first token: what that one does not need, none does. Each hit needs sinks, and all of
+ * a group without a window. */
+int kvpi_is_needed_at(const kvp_cache *cache, uint32_t group, uint32_t i, uint32_t e);
+
 /* The rows were cut. */
 void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq);
 

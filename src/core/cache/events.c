@@ -4,10 +4,10 @@
  * Readers keep their own place in it, nothing is taken out. They may read while events are made:
  * the writer says which number it begins (`begun`) before it writes over that place, and which is
  * whole (`newest`) afterwards. A reader copies what is whole, and then looks whether any of it has
- * been begun anew.
+ * been overwritten since.
  *
- * What is told is the set of hashes that have KV in a tier, so a unit is told only if no other node
- * of a live root has the same hash there: such twins hang behind a withdrawn node, where nobody
+ * Readers get the set of hashes that have KV in a tier, so a unit is reported only if no other node
+ * of a live root has the same hash there: such twins hang behind a withdrawn node, where no prompt
  * finds them.
  */
 #include "core/cache/events.h"

@@ -1,4 +1,4 @@
-/* events: what is told to readers. */
+/* events: what readers of a cache's events get. */
 #ifndef KVPI_CACHE_EVENTS_H
 #define KVPI_CACHE_EVENTS_H
 

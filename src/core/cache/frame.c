@@ -44,7 +44,7 @@ kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
         kvpi_count(&self->counters.refused, 1);
     }
 #if KVP_CHECK >= 2
-    kvp_violation violation; /* for whoever looks at the core file */
+    kvp_violation violation; /* for a debugger on the core file */
     KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
 #endif
     __atomic_store_n(&self->calls, self->calls + 1, __ATOMIC_RELEASE);

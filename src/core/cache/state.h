@@ -344,29 +344,62 @@ static inline uint32_t kvpi_rows_slots(const struct kvp_cache *cache, const stru
     return kvpi_entry_from(cache, seq->room);
 }
 
+/* Entries of all groups, in that order, from those on that begin at a token or behind it. */
+struct kvpi_entries {
+    uint32_t t; /* where the next ones begin: those of each group whose `at` is that */
+    uint32_t at[KVP_GROUPS_MAX];    /* where the group's next entry begins */
+    uint32_t entry[KVP_GROUPS_MAX]; /* which one it is */
+};
+
+static inline struct kvpi_entries kvpi_entries_from(const struct kvp_cache *cache, uint32_t t)
+{
+    struct kvpi_entries entries = {.t = UINT32_MAX};
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        entries.entry[g] = kvpi_row_length(cache, g, t);
+        entries.at[g] = entries.entry[g] * kvpi_block_tokens(cache, g);
+        entries.t = kvpi_min_u32(entries.t, entries.at[g]);
+    }
+    return entries;
+}
+
+static inline void kvpi_entries_next(const struct kvp_cache *cache, struct kvpi_entries *entries)
+{
+    const uint32_t t = entries->t;
+    entries->t = UINT32_MAX;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        if (entries->at[g] == t) {
+            entries->at[g] += kvpi_block_tokens(cache, g);
+            entries->entry[g]++;
+        }
+        entries->t = kvpi_min_u32(entries->t, entries->at[g]);
+    }
+}
+
+/* The other way: to the last ones before. Gives 0 when there are none. */
+static inline int kvpi_entries_back(const struct kvp_cache *cache, struct kvpi_entries *entries)
+{
+    uint32_t t = 0;
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t S = kvpi_block_tokens(cache, g);
+        t = entries->entry[g] > 0 ? kvpi_max_u32(t, entries->at[g] - S) : t;
+    }
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        if (entries->entry[g] > 0 && entries->at[g] - kvpi_block_tokens(cache, g) == t) {
+            entries->at[g] = t;
+            entries->entry[g]--;
+            n++;
+        }
+    }
+    entries->t = t;
+    return n > 0;
+}
+
 /* Do rows cut to n tokens lose an entry? */
 static inline int kvpi_rows_lose(const struct kvp_cache *cache, const struct kvpi_seq *seq,
                                  uint32_t n)
 {
     return seq->room > n && kvpi_entry_before(cache, seq->room) >= n;
-}
-
-/* S of every group: for what goes entry by entry through the rows of all of them, or counts entries
- * of no group in particular. All have the same (core/calls/life.c); this is what they share. */
-static inline uint32_t kvpi_entry_tokens(const struct kvp_cache *cache)
-{
-    return cache->block_tokens[0];
-}
-
-static inline uint32_t kvpi_entry_units(const struct kvp_cache *cache)
-{
-    return cache->prefix.units_per_block[0];
-}
-
-/* Entries of every row that n tokens need. */
-static inline uint32_t kvpi_rows_length(const struct kvp_cache *cache, uint32_t n_tokens)
-{
-    return kvpi_ceil_div(n_tokens, kvpi_entry_tokens(cache));
 }
 
 static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)

@@ -55,10 +55,10 @@
  *
  * A copy of the plan brings a state into a slot: of a sequence that is swapped in, or, loaded, of a
  * node. The pool's `arriving` has the number of its step until that is in effect. If it fails, the
- * sequences that hold the slot lose their state. So that nobody else does:
+ * sequences that hold the slot lose their state. So that no other sequence does:
  *
- *   S10 No checkpoint is made of such a slot, and one that is loaded is hit by nobody (and so is
- *       held by nobody) while its copy waits or is out.
+ *   S10 No checkpoint is made of such a slot, and one that is loaded is hit by no prompt (and so is
+ *       held by no sequence) while its copy waits or is out.
  *
  * Refuses nothing: callers have counted before they take.
  */
@@ -89,7 +89,7 @@ static void count_below(kvp_cache *cache, uint32_t node, uint32_t by)
     } while (told != 0 && node != KVPI_NO_NODE);
 }
 
-/* The node has no checkpoint any more. Whoever calls lets it die if nothing keeps it. */
+/* The node has no checkpoint any more. The caller lets it die if nothing keeps it. */
 static void detach(kvp_cache *cache, uint32_t node)
 {
     const uint32_t where = kvpi_states_where(cache);
@@ -115,7 +115,7 @@ static int is_topmost(const kvp_cache *cache, uint32_t node, uint32_t where)
     return 1;
 }
 
-/* The node's checkpoint has gone alone: blocks that can be reached by no other one, and that nobody
+/* The node's checkpoint has gone alone: blocks that no other one reaches, and that no sequence
  * holds, go first in their queue, the last of the path before the ones that it needs. */
 static void expose(kvp_cache *cache, uint32_t node)
 {
@@ -573,7 +573,7 @@ void kvpi_states_fork(kvp_cache *cache, struct kvpi_seq *parent, const struct kv
  * upwards each with two or more checkpoints below it that are not below the next one of the path:
  *
  *      A ------ B ------ C       renewed: C; A, because of D and E
- *       \ \      \              B keeps its place, as once the path has gone on beyond B nobody
+ *       \ \      \              B keeps its place, as once the path has gone on beyond B nothing
  *        D E      F              reads it again; F may be as dead, the end of an answer, perhaps
  */
 static void renew(kvp_cache *cache, const struct kvpi_seq *seq)

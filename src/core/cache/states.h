@@ -146,8 +146,7 @@ static inline int kvpi_states_below_valid(const kvp_cache *cache, uint64_t *out_
         const uint32_t told = kvpi_below_told(*kvpi_node_below(prefix, i));
         kvpi_node(prefix, i)->flags |= kvpi_node(prefix, i)->parent == KVPI_NO_NODE
                                            ? 0
-                                           : told
-                                                 << KVPI_TOLD_SHIFT; /* a root has nobody to tell */
+                                           : told << KVPI_TOLD_SHIFT; /* a root has no node above */
     }
     kvpi_states_move_below(cache, UINT32_MAX);
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -215,7 +214,7 @@ static inline int kvpi_states_arrival_valid(const kvp_cache *cache, uint32_t slo
     const struct kvpi_copy *copy = kvpi_plan_copies(&cache->plan);
     if (!kvpi_states_arrives(cache, slot) ||
         (kvpi_block_refs(block) == 0 && block->content == KVPI_NO_NODE)) {
-        return 1; /* nobody uses it, and the copy may have been dropped */
+        return 1; /* it is unused, and the copy may have been dropped */
     }
     const uint64_t step = kvpi_pool_arriving(&cache->states.pool)[slot];
     for (uint64_t s = steps->effective + 1; s < step && s <= steps->begun; s++) {

@@ -126,14 +126,19 @@ static uint32_t unit_node(kvp_cache *cache, const struct kvpi_seq *seq,
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t parent = kvpi_last_node(cache, seq);
+    uint32_t node;
     kvp_hash hash;
     if (!is_public) {
         return add_unit(cache, parent, NULL, unit, 0);
     }
     kvpi_hash_unit(&kvpi_node(prefix, parent)->hash, unit->tokens, prefix->unit_tokens, unit->keys,
                    unit->n_keys, &hash);
-    const uint32_t node = kvpi_prefix_find(prefix, parent, &hash, unit);
-    return node != KVPI_NO_NODE ? node : add_unit(cache, parent, &hash, unit, KVPI_NODE_PUBLIC);
+    node = kvpi_prefix_find(prefix, parent, &hash, unit);
+    if (node == KVPI_NO_NODE) {
+        node = add_unit(cache, parent, &hash, unit, KVPI_NODE_PUBLIC);
+        kvpi_note_made(cache, seq, node);
+    }
+    return node;
 }
 
 static int may_publish(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *tokens)

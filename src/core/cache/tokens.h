@@ -19,6 +19,15 @@ int kvpi_keys_fit(const kvp_cache *cache, const kvp_key *keys, uint32_t n_keys, 
 /* Put unit u's node into the row and move the sequence's use to it. */
 void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int is_public);
 
+/* The next unit's node was not known, and is made; NO_NODE: none is free. */
+static inline void kvpi_note_made(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t node)
+{
+    if (kvpi_unlikely(cache->table.retains) && node != KVPI_NO_NODE) {
+        uint32_t *parted = kvpi_parted(&cache->table, seq);
+        *parted = kvpi_min_u32(*parted, seq->n_units * cache->config.unit_tokens);
+    }
+}
+
 /* Leave `from`'s first n tokens in `seq`, which is `from` or has its counts: counts, partial unit,
  * keys, and the use of the last node. */
 void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
@@ -31,7 +40,7 @@ uint32_t kvpi_last_node(const kvp_cache *cache, const struct kvpi_seq *seq);
 int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from, uint32_t n,
                      int32_t *out);
 
-/* The value of its last known token; KVPI_NO_TOKEN: there is none, or it is not kept. Found anew,
+/* The value of its last known token; KVPI_NO_TOKEN: there is none, or it is not kept. Found again,
  * and noted in `last`. */
 uint32_t kvpi_last_token(const kvp_cache *cache, const struct kvpi_seq *seq);
 void kvpi_note_last(const kvp_cache *cache, struct kvpi_seq *seq);

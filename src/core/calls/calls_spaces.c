@@ -90,10 +90,9 @@ uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_by
 
 kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)
 {
-    if (cache == NULL || out_ns == NULL || (name == NULL && name_bytes > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || out_ns == NULL || (name == NULL && name_bytes > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -122,10 +121,7 @@ static void leave_root(kvp_cache *cache, uint32_t root)
 
 kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -162,9 +158,8 @@ static void flush_in_place(kvp_cache *cache, uint32_t root)
             kvpi_prefix_withdraw(prefix, node);
         }
     }
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if ((seq->generation & 1) && seq->root == root) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        if (seq->root == root) {
             kvpi_set32(&seq->n_public, 0);
             seq->uncached_from = 0;
         }
@@ -188,10 +183,7 @@ static void flush(kvp_cache *cache, struct kvpi_space *space)
 
 kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -222,10 +214,7 @@ static kvp_status check_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier)
 
 kvp_status kvp_ns_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier, uint32_t n_blocks)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -1,4 +1,4 @@
-/* calls_spaces: namespaces that are restored, or begin anew. */
+/* calls_spaces: namespaces that are restored, or begin again. */
 #ifndef KVPI_CALLS_SPACES_H
 #define KVPI_CALLS_SPACES_H
 

@@ -70,11 +70,10 @@ kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_prompt *promp
     struct kvpi_match match;
     const kvp_prompt *known = kvpi_sized(prompt, sizeof(*prompt));
     kvpi_why_clear(out_why);
-    if (cache == NULL || kvpi_why_missing(out_why, prompt, known, "prompt") ||
-        pointers_wrong(known, out_why)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || kvpi_why_missing(out_why, prompt, known, "prompt") ||
+                                pointers_wrong(known, out_why)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -85,10 +85,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
 
 kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -102,10 +99,9 @@ kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
 kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
                                uint32_t n_seqs)
 {
-    if (cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -1,11 +1,11 @@
 /* drop: content that goes: KV of a sequence that is taken back (cache.h), cached content that the
  * caller wants dropped, and the coldest ahead of need (drop.h).
  *
- * Whoever finds a unit has its KV, so the units of what is taken back must not be found any more.
- * The chain has those of the sequence. It may have had others: truncate and fork keep the first
- * tokens of a unit, and their KV, without the unit. Then the end of the row may be overwritten,
- * copied on write, or swapped, and the unit's KV may be in a block of the host. So the unit is
- * marked when it is cut, and found here by its content:
+ * A prompt that finds a unit has its KV, so the units of what is taken back must not be found any
+ * more. The chain has those of the sequence. It may have had others: truncate and fork keep the
+ * first tokens of a unit, and their KV, without the unit. Then the end of the row may be
+ * overwritten, copied on write, or swapped, and the unit's KV may be in a block of the host. So the
+ * unit is marked when it is cut, and found here by its content:
  *
  *   chain         [n0][n1]         invalidate from 6, U = 4: the unit with token 6 is the second
  *   partial               [t]
@@ -99,9 +99,8 @@ static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq,
     const struct kvpi_table *table = &cache->table;
     const struct taken taken = taken_of(cache, seq, from);
     uint32_t n = 0;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *other = kvpi_seq_at(table, place);
-        if (other == seq || !(other->generation & 1) || other->tokens <= from ||
+    for (struct kvpi_seq *other = NULL; (other = kvpi_next_open(table, other)) != NULL;) {
+        if (other == seq || other->tokens <= from ||
             (!(other->tier == seq->tier && shares_blocks(cache, seq, other, from)) &&
              !has_taken(cache, &taken, other))) {
             continue;
@@ -114,19 +113,17 @@ static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq,
     return n;
 }
 
-/* Whoever has one of these units is private from it on. They are public still. */
+/* Sequences with one of these units stop publishing from it on. The units are public still. */
 static void end_publishing(kvp_cache *cache, const struct taken *taken)
 {
-    const struct kvpi_table *table = &cache->table;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if ((seq->generation & 1) && has_taken(cache, taken, seq)) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        if (has_taken(cache, taken, seq)) {
             kvpi_set32(&seq->n_public, taken->u);
         }
     }
 }
 
-/* Raise the generation of every held block that units of one row entry are attached to, once. */
+/* Raise the generation of every held block that the units are attached to, once. */
 static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *nodes, uint32_t n)
 {
     struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
@@ -146,7 +143,7 @@ static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *
     }
 }
 
-/* Withdraw one unit: no block has it, nobody finds it. Its node lives: sequences have it. */
+/* Withdraw one unit: no block has it, no prompt finds it. Its node lives: sequences have it. */
 static void withdraw_unit(kvp_cache *cache, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
@@ -166,7 +163,7 @@ static void withdraw_unit(kvp_cache *cache, uint32_t node)
     }
 }
 
-/* Withdraw units of one row entry. */
+/* Withdraw units that follow one another. */
 static void withdraw_units(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
 {
     for (uint32_t where = 0; where < kvpi_block_wheres(cache); where++) {
@@ -177,7 +174,7 @@ static void withdraw_units(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
     }
 }
 
-/* Of the nodes to withdraw the one whose hash is lowest, so that no one needs to know how nodes
+/* Of the nodes to withdraw the one whose hash is lowest: the order does not depend on how nodes
  * are numbered. */
 static uint32_t next_cut(const kvp_cache *cache, const struct taken *taken)
 {
@@ -211,16 +208,11 @@ static void withdraw_cut(kvp_cache *cache, struct taken *taken)
 
 static void withdraw(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from)
 {
-    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    const uint32_t n_public = seq->n_public;
     struct taken taken = taken_of(cache, seq, from);
+    const uint32_t n_public = kvpi_max_u32(seq->n_public, taken.u);
     end_publishing(cache, &taken);
-    for (uint32_t u = taken.u; u < n_public;) {
-        const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
-        withdraw_units(cache, nodes + u, end - u);
-        u = end;
-    }
+    withdraw_units(cache, nodes + taken.u, n_public - taken.u);
     withdraw_cut(cache, &taken);
 }
 
@@ -271,10 +263,9 @@ static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from
 kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_seq *out_seqs,
                               uint32_t capacity, uint32_t *out_n_seqs)
 {
-    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -314,10 +305,8 @@ kvp_status kvp_cache_drop(kvp_cache *cache, uint32_t tier, const int32_t *blocks
                           uint32_t *out_n_dropped)
 {
     uint32_t n_dropped = 0;
-    if (cache == NULL || (blocks == NULL && n_blocks > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || (blocks == NULL && n_blocks > 0) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -50,16 +50,11 @@ struct part {
 static struct part part_of_batch(const kvp_batch *batch, const int32_t *parents, uint32_t index,
                                  uint64_t first_token)
 {
-    struct part part = {NULL,        batch->n_tokens == NULL ? 1 : batch->n_tokens[index],
-                        batch->keys, batch->n_keys,
-                        NULL,        0};
-    if (batch->tokens != NULL) {
-        part.tokens = batch->tokens + first_token;
-    }
-    if (parents != NULL) {
-        part.parents = parents + first_token;
-    }
-    return part;
+    return (struct part){.tokens = batch->tokens == NULL ? NULL : batch->tokens + first_token,
+                         .n_tokens = batch->n_tokens == NULL ? 1 : batch->n_tokens[index],
+                         .keys = batch->keys,
+                         .n_keys = batch->n_keys,
+                         .parents = parents == NULL ? NULL : parents + first_token};
 }
 
 /* Where slots must be writable to. */
@@ -99,7 +94,7 @@ static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uin
     const uint32_t refs = block->refs;
     if ((refs & KVPI_REFS_MASK) > 1 || (refs & KVPI_REFS_MARKED) ||
         kvpi_is_touched(cache, (uint32_t)*entry)) {
-        /* Steps may still write for whoever leaves: then nobody of the batch keeps the block. */
+        /* Steps may still write for one that leaves: then none of the batch keeps the block. */
         block->refs = (refs - 1) | (kvpi_may_be_written(cache, seq) ? KVPI_REFS_MARKED : 0);
         *entry = -*entry;
         need->blocks++;
@@ -203,7 +198,7 @@ static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group
     kvpi_leave_block(cache, seq, old, NULL);
 }
 
-/* Nobody else has the entry's block: its units from the first slot to be written on are given
+/* No other sequence has the entry's block: its units from the first slot to be written on are given
  * up. */
 static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group, uint32_t i)
 {
@@ -220,6 +215,7 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t gr
 
 void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
+    KVPI_NOTE(rows_looked_at, 1);
     for (uint32_t t = kvpi_entry_of(cache, seq->computed); t < end && t < seq->room;
          t = kvpi_entry_from(cache, t + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
@@ -571,10 +567,7 @@ static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 {
     batch = kvpi_sized(batch, sizeof(*batch));
-    if (cache == NULL || kvpi_bad_batch(batch)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || kvpi_bad_batch(batch) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -598,10 +591,7 @@ static kvp_batch batch_of_one(const kvp_seq *seq, const int32_t *tokens, const u
 kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, uint32_t n_tokens,
                           uint32_t reserve_tokens)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -723,10 +713,7 @@ static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
 kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
 {
     batch = kvpi_sized(batch, sizeof(*batch));
-    if (cache == NULL || bad_fill(batch)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || bad_fill(batch) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -740,10 +727,7 @@ kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
 kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, uint32_t n_tokens)
 {
     const kvp_batch batch = batch_of_one(&seq, tokens, &n_tokens);
-    if (cache == NULL || bad_fill(&batch)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || bad_fill(&batch) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -785,10 +769,9 @@ kvp_status kvp_cache_can_extend(kvp_cache *cache, const kvp_batch *batch,
                                 kvp_admission *out_admission)
 {
     batch = kvpi_sized(batch, sizeof(*batch));
-    if (cache == NULL || kvpi_bad_batch(batch) || out_admission == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || kvpi_bad_batch(batch) || out_admission == NULL
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

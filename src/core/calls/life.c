@@ -42,17 +42,38 @@ void kvp_config_init(kvp_config *config)
     config->n_groups = 1;
 }
 
+/* S of a group. */
+static uint32_t tokens_of_group(const kvp_config *config, uint32_t group)
+{
+    const uint32_t S = config->groups[group].block_tokens;
+    return S == 0 ? config->block_tokens : S;
+}
+
+/* Blocks of a group are whole units. */
+static int size_wrong(const kvp_config *config, uint32_t group, kvp_why *why)
+{
+    char field[32] = "groups[0].block_tokens";
+    const uint64_t S = config->groups[group].block_tokens;
+    const uint64_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    field[sizeof("groups[") - 1] = (char)('0' + group);
+    return kvpi_why_if(why, S != 0 && S < U, field, &S, "below unit_tokens") ||
+           kvpi_why_if(why, S % U != 0, field, &S, "no multiple of unit_tokens");
+}
+
 static int groups_wrong(const kvp_config *config, kvp_why *why)
 {
     if (kvpi_why_range(why, "n_groups", config->n_groups, 1, KVP_GROUPS_MAX)) {
         return 1;
     }
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
-        const kvp_window *w = &config->groups[g];
+        const kvp_group *w = &config->groups[g];
         const uint64_t most = g < config->n_groups ? UINT32_MAX : 0;
         if (kvpi_why_element(why, "groups", g, ".recent_tokens", w->recent_tokens, 0, most) ||
             kvpi_why_element(why, "groups", g, ".sink_tokens", w->sink_tokens, 0,
-                             w->recent_tokens > 0 ? most : 0)) {
+                             w->recent_tokens > 0 ? most : 0) ||
+            kvpi_why_element(why, "groups", g, ".block_tokens", w->block_tokens, 0,
+                             g < config->n_groups ? KVP_BLOCK_TOKENS_MAX : 0) ||
+            size_wrong(config, g, why)) {
             return 1;
         }
     }
@@ -97,6 +118,37 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
                           c->max_loads == 0 ? 0 : c->host_blocks - 1);
 }
 
+static int has_window(const kvp_config *config)
+{
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        n += config->groups[g].recent_tokens > 0;
+    }
+    return n > 0;
+}
+
+/* Hits end at multiples of U. */
+static int retained_wrong(const kvp_config *config, kvp_why *why)
+{
+    const uint64_t N = config->retain_tokens;
+    const uint64_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    return N != KVP_RETAIN_PROMPTS &&
+           (kvpi_why_range(why, "retain_tokens", N, 0, INT32_MAX) ||
+            kvpi_why_if(why, N % U != 0, "retain_tokens", &N, "no multiple of unit_tokens"));
+}
+
+/* Has a group blocks of another size than the cache's? */
+static int sizes_differ(const kvp_config *config)
+{
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        const uint32_t S = config->groups[g].block_tokens;
+        if (S != 0 && S != config->block_tokens) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Leaves are of one group that keeps all its blocks, and each unit is in one block. */
 static int policy_wrong(const kvp_config *c, kvp_why *why)
 {
@@ -108,6 +160,8 @@ static int policy_wrong(const kvp_config *c, kvp_why *why)
                         "expected 1 with KVP_POLICY_LEARNED") ||
             kvpi_why_if(why, c->groups[0].recent_tokens > 0, "groups", NULL,
                         "expected no window with KVP_POLICY_LEARNED") ||
+            kvpi_why_if(why, sizes_differ(c), "groups", NULL,
+                        "expected blocks of block_tokens with KVP_POLICY_LEARNED") ||
             kvpi_why_if(why, c->commit_policy == KVP_KEEP, "commit_policy", &keep,
                         "expected KVP_ADOPT with KVP_POLICY_LEARNED"));
 }
@@ -123,6 +177,8 @@ static int once_wrong(const kvp_config *c, kvp_why *why)
                         "expected 1 with KVP_EVICTED_KEEP_ONCE") ||
             kvpi_why_if(why, c->groups[0].recent_tokens > 0, "groups", NULL,
                         "expected no window with KVP_EVICTED_KEEP_ONCE") ||
+            kvpi_why_if(why, sizes_differ(c), "groups", NULL,
+                        "expected blocks of block_tokens with KVP_EVICTED_KEEP_ONCE") ||
             kvpi_why_if(why, c->commit_policy == KVP_KEEP, "commit_policy", &keep,
                         "expected KVP_ADOPT with KVP_EVICTED_KEEP_ONCE") ||
             kvpi_why_range(why, "max_loads", c->max_loads, 0, 0) ||
@@ -151,14 +207,19 @@ static int states_wrong(const kvp_config *c, kvp_why *why)
 /* The most units that a block of any group has, of U tokens each. */
 static uint32_t most_units(const kvp_config *config, uint32_t U)
 {
-    return config->block_tokens / U;
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        most = kvpi_max_u32(most, tokens_of_group(config, g) / U);
+    }
+    return most;
 }
 
 /* Is a field wrong? The first one that is goes to `why`. */
 static int config_wrong(const kvp_config *config, kvp_why *why)
 {
     if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why) ||
-        policy_wrong(config, why) || once_wrong(config, why) || states_wrong(config, why)) {
+        policy_wrong(config, why) || once_wrong(config, why) || states_wrong(config, why) ||
+        retained_wrong(config, why)) {
         return 1;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -169,8 +230,7 @@ static int config_wrong(const kvp_config *config, kvp_why *why)
     return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &n_blocks,
                        "with host_blocks it has 2^32-1 units or more") ||
            kvpi_why_if(why, config->n_uncached_tokens > 0 && config->uncached_tokens == NULL,
-                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0") ||
-           kvpi_why_range(why, "reserved", config->reserved, 0, 0);
+                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0");
 }
 
 kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
@@ -210,6 +270,9 @@ static uint32_t default_copies(const kvp_config *config)
 static void resolve(kvp_config *config)
 {
     config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        config->groups[g].block_tokens = tokens_of_group(config, g);
+    }
     if (config->max_loads > 0 && config->lent_blocks == 0) {
         config->lent_blocks = kvpi_max_u32((config->host_blocks - 1) / 2, 1);
     }
@@ -289,14 +352,24 @@ static void plan_states(kvp_cache *cache, struct kvpi_layout *layout)
     cache->states.seqs_at = kvpi_layout_take(layout, n_seqs, sizeof(struct kvpi_state));
 }
 
-/* S of the groups: all have the cache's. */
+/* S of the groups; those that there are not have the cache's. */
 static void plan_groups(kvp_cache *cache)
 {
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
-        cache->block_tokens[g] = cache->config.block_tokens;
+        cache->block_tokens[g] = tokens_of_group(&cache->config, g);
         cache->prefix.units_per_block[g] = cache->block_tokens[g] / cache->config.unit_tokens;
     }
     cache->prefix.block_slots = most_units(&cache->config, cache->config.unit_tokens);
+}
+
+/* Entries of the row of the group with the smallest blocks. */
+static uint32_t longest_row(const kvp_cache *cache)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        most = kvpi_max_u32(most, kvpi_row_length(cache, g, cache->config.max_seq_tokens));
+    }
+    return most;
 }
 
 /* Set the sizes of the parts, and place everything in the arena. */
@@ -335,12 +408,13 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->tells_attached = config->max_events > 0 || cache->keeps_once;
     cache->table.max_seqs = config->max_seqs;
     cache->table.max_tokens = config->max_seq_tokens;
-    cache->table.max_blocks = kvpi_rows_length(cache, config->max_seq_tokens);
+    cache->table.max_blocks = longest_row(cache);
     cache->table.max_units = config->max_seq_tokens / U;
     cache->table.unit_tokens = U;
     cache->table.max_unit_keys = config->max_unit_keys;
     cache->table.n_groups = config->n_groups;
     cache->table.max_tree = config->max_tree_tokens;
+    cache->table.retains = config->retain_tokens != 0 && has_window(config);
     cache->plan.capacity = config->max_copies;
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
     plan_quotas(cache, &cache->pool);
@@ -490,7 +564,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     if (cache == NULL) {
         return KVP_E_NO_MEMORY;
     }
-    *cache = planned; /* no mark: nobody sees a cache here yet */
+    *cache = planned; /* no mark: no reader sees a cache here yet */
     cache->layout = kvpi_arena_layout();
     cache->arena_bytes = bytes;
     cache->mapped = arena == NULL;
@@ -602,7 +676,7 @@ kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation)
     if (status != KVP_OK) {
         return status;
     }
-    const int put = kvpi_mark_exact(&cache->calls); /* nobody comes in during the audit */
+    const int put = kvpi_mark_exact(&cache->calls); /* no call comes in during the audit */
     if (!kvpi_in_range(cache, &found) || !kvpi_audit(cache, 3, &found)) {
         if (out_violation != NULL) {
             *out_violation = found;
@@ -636,11 +710,8 @@ kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t ca
     if (capacity < table->n_open) {
         return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
     }
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if ((seq->generation & 1) != 0) {
-            out_seqs[n++] = kvpi_table_handle(table, seq, cache->recorder.cache_bits);
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
+        out_seqs[n++] = kvpi_table_handle(table, seq, cache->recorder.cache_bits);
     }
     return KVP_OK;
 }

@@ -133,10 +133,10 @@ kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evi
 kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                          uint32_t *out_n_copies)
 {
-    if (cache == NULL || out_n_copies == NULL || (out_copies == NULL && capacity > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || out_n_copies == NULL || (out_copies == NULL && capacity > 0)
+            ? KVP_E_ARG
+            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -199,7 +199,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->n_blocks = kvpi_rows_length(cache, kvpi_read32(&seq->room));
+    info->n_blocks = kvpi_row_length(cache, 0, kvpi_read32(&seq->room));
     info->stop = kvpi_read16(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
@@ -263,12 +263,12 @@ kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from, ui
 static kvp_status read_block_tokens(const kvp_cache *cache, kvp_seq handle, uint32_t block_idx,
                                     int32_t *out_tokens, uint32_t *out_n)
 {
-    const uint32_t S = kvpi_entry_tokens(cache);
+    const uint32_t S = kvpi_block_tokens(cache, 0);
     const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
     if (seq == NULL) {
         return KVP_E_HANDLE;
     }
-    if (block_idx >= kvpi_rows_length(cache, seq->room)) {
+    if (block_idx >= kvpi_row_entries(cache, seq, 0)) {
         return KVP_E_ARG;
     }
     const uint32_t begin = block_idx * S;
@@ -381,10 +381,7 @@ static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint
 
 kvp_status kvp_seq_retain(kvp_cache *cache, kvp_seq seq, kvp_range range, uint32_t retention)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -418,10 +415,7 @@ static kvp_status uncache(kvp_cache *cache, kvp_seq handle, kvp_range range)
 
 kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -578,10 +572,7 @@ uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_
 kvp_status kvp_cache_check(kvp_cache *cache, int level, kvp_violation *out_violation)
 {
     kvp_violation violation;
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -78,19 +78,32 @@ static uint32_t source_of(const struct kvpi_match *match, uint32_t group)
     return (uint32_t)(source < 0 ? -source : source);
 }
 
-/* The hit ends inside an entry: each group copies what it has of it, but for one that will not keep
- * it. */
-static void open_inside(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+/* An entry that was hit comes back if it is on the host. */
+static void open_whole(kvp_cache *cache, struct kvpi_match *match, const struct kvpi_seq *seq,
+                       uint32_t group, uint32_t i)
 {
-    const uint32_t i = match->n_shared;
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
-        *entry = KVP_NULL_BLOCK;
-        if (match->sources[g] != 0) {
-            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
-                                              seq->ns.bits);
-            copy_units(cache, match, KVPI_WHERE(source_tier(match, g), g), source_of(match, g), i);
-        }
+    int32_t *entry = &kvpi_group_row(&cache->table, group, match->place)[i];
+    if (*entry < 0) {
+        const uint32_t source = (uint32_t) - *entry;
+        *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, group), seq->retention,
+                                          seq->ns.bits);
+        copy_units(cache, match, KVPI_WHERE(KVP_HOST, group), source, i);
+        kvpi_block(&cache->host, source)->next = match->first_host;
+        match->first_host = source;
+    }
+}
+
+/* The hit ends inside an entry: its group copies what it has of it, unless it will not keep it. */
+static void open_inside(kvp_cache *cache, const struct kvpi_match *match,
+                        const struct kvpi_seq *seq, uint32_t group, uint32_t i)
+{
+    int32_t *entry = &kvpi_group_row(&cache->table, group, match->place)[i];
+    *entry = KVP_NULL_BLOCK;
+    if (match->sources[group] != 0) {
+        *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, group), seq->retention,
+                                          seq->ns.bits);
+        copy_units(cache, match, KVPI_WHERE(source_tier(match, group), group),
+                   source_of(match, group), i);
     }
 }
 
@@ -107,30 +120,27 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
         }
     }
     cache->plan.promised = match->n_host + kvpi_match_sources(cache, match);
-    for (uint32_t k = 0; k < match->n_shared * n_groups && match->n_host > 0; k++) {
-        const uint32_t i = k / n_groups;
-        const uint32_t g = k % n_groups;
-        int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
-        if (*entry < 0) {
-            const uint32_t source = (uint32_t) - *entry;
-            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
-                                              seq->ns.bits);
-            copy_units(cache, match, KVPI_WHERE(KVP_HOST, g), source, i);
-            kvpi_block(&cache->host, source)->next = match->first_host;
-            match->first_host = source;
+    const uint32_t end = match->n_hits * cache->config.unit_tokens;
+    /* Of what is on the device, only entries that the hit ends inside of need anything. */
+    struct kvpi_entries entries =
+        kvpi_entries_from(cache, match->n_host > 0 ? 0 : kvpi_entry_of(cache, end));
+    for (; entries.t < end; kvpi_entries_next(cache, &entries)) {
+        for (uint32_t g = 0; g < n_groups; g++) {
+            if (entries.at[g] == entries.t) {
+                const uint32_t i = entries.entry[g];
+                i < kvpi_match_shared(cache, match, g) ? open_whole(cache, match, seq, g, i)
+                                                       : open_inside(cache, match, seq, g, i);
+            }
         }
     }
-    if (match->n_hits > match->n_shared * kvpi_entry_units(cache)) {
-        open_inside(cache, match, seq);
-    }
-    kvpi_set32(&seq->room, match->n_hits * cache->config.unit_tokens);
+    kvpi_set32(&seq->room, end);
 }
 
 static void close_source(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     struct kvpi_block *source = kvpi_block(kvpi_tier_pool(cache, tier), block);
     if (kvpi_block_refs(source) > 1) {
-        source->refs--; /* nobody has left it */
+        source->refs--; /* no sequence has left it */
     } else {
         kvpi_release_block(cache, tier, block, NULL);
     }
@@ -154,8 +164,8 @@ static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
     }
 }
 
-/* The units that were not hit: find or make their nodes, block by block. Gives 0 when no node is
- * free for the next one. */
+/* The units that were not hit: find the nodes of those that are known, then make the others, block
+ * by block. Gives 0 when no node is free for the next one. */
 static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
@@ -168,7 +178,6 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
     int known_parent = 1; /* a parent that we made has no child to find */
     for (uint32_t u = seq->n_units; u < match->n_public; u++) {
         struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
-        take_up_to(cache, seq, (u + 1) * U);
         if (prompt->n_keys > 0) {
             unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
                                             KVPI_UNIT_KEYS_MAX, &cursor);
@@ -182,8 +191,10 @@ static int open_units(kvp_cache *cache, const struct kvpi_match *match, struct k
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
         }
         if (node == KVPI_NO_NODE) {
+            take_up_to(cache, seq, (u + 1) * U);
             node = kvpi_prefix_add(prefix, parent, &match->hashes[u], &unit, flags);
             known_parent = 0;
+            kvpi_note_made(cache, seq, node);
         }
         if (node == KVPI_NO_NODE) {
             return 0;
@@ -208,8 +219,8 @@ __attribute__((noinline, cold)) static void open_short(kvp_cache *cache, struct 
 }
 
 /* Take the rest of the blocks, and find or make the nodes of the units that were not hit. When
- * nodes are plenty, block by block gives the same as blocks first, and makes the next unit's node
- * where the last victim's was, which is in the CPU caches still. */
+ * nodes are plenty, known ones are found before anything is evicted. New ones are made block by
+ * block, so each lies where the last victim's was, which is in the CPU caches still. */
 static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
     const kvp_prompt *prompt = match->prompt;
@@ -322,16 +333,20 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
 {
     struct kvpi_match match;
     kvp_admission admission;
-    kvp_status status = kvpi_match_prepare(cache, ns, prompt, &match);
-    if (status != KVP_OK) {
-        return kvpi_fail(cache, status, 0, 0);
-    }
     const int64_t place = kvpi_table_next(&cache->table);
-    if (place < 0) {
-        return kvpi_fail(cache, KVP_E_NO_SEQS, 0, 0);
+    kvp_status status = kvpi_match_begin(cache, ns, prompt, &match);
+    if (status == KVP_OK && place < 0) {
+        status = KVP_E_NO_SEQS;
+    }
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, kvpi_match_refuse(prompt, status), 0, 0);
     }
     match.hold = 1;
     kvpi_match_walk(cache, (uint32_t)place, &match);
+    if (!kvpi_match_rest_is_valid(cache, &match)) {
+        kvpi_match_let_go(cache, &match);
+        return kvpi_fail(cache, KVP_E_ARG, 0, 0);
+    }
     kvpi_match_admit(cache, &match, &admission);
     if (admission.verdict != KVP_ADMIT_OK) {
         kvpi_match_let_go(cache, &match);
@@ -356,10 +371,8 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
 {
     kvp_open_info info;
     prompt = kvpi_sized(prompt, sizeof(*prompt));
-    if (cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -452,10 +465,7 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
 kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t tag,
                         kvp_seq *out_child)
 {
-    if (cache == NULL || out_child == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || out_child == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -504,10 +514,7 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                             kvp_released *out_released)
 {
     kvp_released released = {0, 0};
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -545,10 +552,7 @@ static void close_parts(kvp_cache *cache, struct kvpi_seq *seq)
 kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released)
 {
     kvp_released released = {0, 0};
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -162,11 +162,10 @@ static kvp_status begin_step(kvp_cache *cache, kvp_copy *out_copies, uint32_t ca
 kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                           uint32_t *out_n_copies, uint64_t *out_step)
 {
-    if (cache == NULL || out_n_copies == NULL || out_step == NULL ||
-        (out_copies == NULL && capacity > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || out_n_copies == NULL || out_step == NULL ||
+                                (out_copies == NULL && capacity > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -240,10 +239,9 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
 kvp_status kvp_step_commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
                            const uint32_t *n_tokens, uint32_t n_seqs)
 {
-    if (cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -263,7 +261,7 @@ static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t
     if (copy->dst_tier & KVPI_SLOTS) {
         return; /* that it is there is known by the number of its step */
     }
-    /* Not the copy's group: the block may have been taken anew by another one in the same plan. */
+    /* Not the copy's group: the block may have been taken again by another one in the same plan. */
     const uint32_t where = kvpi_where(cache, copy->dst_tier, copy->dst);
     const uint32_t first = kvpi_prefix_slot(prefix, where, copy->dst, 0);
     for (uint32_t slot = first; slot < first + prefix->block_slots; slot++) {
@@ -333,10 +331,7 @@ static void report(kvp_cache *cache, uint64_t step, uint8_t state)
 
 kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_effective)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -399,30 +394,28 @@ static void clear_bad(kvp_cache *cache)
     }
 }
 
-/* Has the sequence's row entry i bad content, in any group? */
-static int is_bad(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
+/* Has the block of a row bad content? The null block never has. */
+static int is_bad(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block)
 {
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i]; /* the null block is never */
-        /* A device block that was taken anew since has nothing of a copy in it. */
-        if ((block_of_slot(cache, seq->tier, block)->refs & KVPI_REFS_MARKED) &&
-            (seq->tier == KVP_HOST || kvpi_is_arriving(cache, block))) {
-            return 1;
-        }
-    }
-    return 0;
+    /* A device block that was taken again since has nothing of a copy in it. */
+    return (block_of_slot(cache, seq->tier, block)->refs & KVPI_REFS_MARKED) &&
+           (seq->tier == KVP_HOST || kvpi_is_arriving(cache, block));
 }
 
-/* The tokens of a sequence that lie before its first bad block. */
+/* The tokens of a sequence that lie before its first bad block, of any group. */
 static uint32_t count_good(kvp_cache *cache, const struct kvpi_seq *seq)
 {
-    const uint32_t S = kvpi_entry_tokens(cache);
-    for (uint32_t i = 0; (uint64_t)i * S < seq->computed; i++) {
-        if (is_bad(cache, seq, i)) {
-            return i * S;
+    uint32_t n_good = seq->computed;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t S = kvpi_block_tokens(cache, g);
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = 0; (uint64_t)i * S < n_good; i++) {
+            if (is_bad(cache, seq, (uint32_t)row[i])) {
+                n_good = i * S;
+            }
         }
     }
-    return seq->computed;
+    return n_good;
 }
 
 /* Does it read a state that will not come? */
@@ -451,9 +444,8 @@ static int loses_tree(const struct kvpi_seq *seq, uint64_t step)
 static uint32_t find_cut(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uint32_t capacity)
 {
     uint32_t n = 0;
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if ((seq->generation & 1) && (is_cut(cache, seq) || loses_tree(seq, step))) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        if (is_cut(cache, seq) || loses_tree(seq, step)) {
             if (n < capacity) {
                 out_seqs[n] = kvpi_table_handle(&cache->table, seq, cache->recorder.cache_bits);
             }
@@ -493,11 +485,8 @@ static void strike_awaited(kvp_cache *cache, uint64_t step)
 static void cut_seqs(kvp_cache *cache, uint64_t step)
 {
     const uint32_t *until = until_of(cache, step);
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if (!(seq->generation & 1)) {
-            continue;
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        const uint32_t place = kvpi_seq_place(&cache->table, seq);
         const int cuts = is_cut(cache, seq);
         if (loses_tree(seq, step) || cuts) {
             kvpi_set32(&seq->n_tree, 0);
@@ -542,10 +531,8 @@ static void take_states_back(kvp_cache *cache, uint64_t step)
 static void shorten_swapped(kvp_cache *cache)
 {
     kvp_released released = {0, 0};
-    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
-        struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if ((seq->generation & 1) && seq->tier == KVP_HOST &&
-            kvpi_rows_lose(cache, seq, seq->computed)) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&cache->table, seq)) != NULL;) {
+        if (seq->tier == KVP_HOST && kvpi_rows_lose(cache, seq, seq->computed)) {
             kvpi_release_row(cache, seq, seq->computed, &released);
             kvpi_set(&seq->row_version, seq->row_version + 1);
         }
@@ -606,10 +593,9 @@ static kvp_status failed(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uin
 kvp_status kvp_step_failed(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uint32_t capacity,
                            uint32_t *out_n_seqs)
 {
-    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

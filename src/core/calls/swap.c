@@ -40,12 +40,6 @@ struct move {
     struct kvpi_states_move states;
 };
 
-/* Entries of every row that hold computed tokens. */
-static uint32_t count_entries(const kvp_cache *cache, const struct kvpi_seq *seq)
-{
-    return kvpi_rows_length(cache, seq->computed);
-}
-
 /* Has the sequence unit u, public and computed? Asked for each entry: no division. */
 static inline int has_unit(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t u)
 {
@@ -67,7 +61,6 @@ struct rows {
     int32_t *entries;          /* of group 0 */
     size_t stride;             /* from an entry to the same one of the next group */
     struct kvpi_block *blocks; /* of the tier */
-    uint32_t n;                /* entries that hold computed tokens */
 };
 
 static inline struct rows rows_of(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t tier)
@@ -75,7 +68,7 @@ static inline struct rows rows_of(kvp_cache *cache, const struct kvpi_seq *seq, 
     const struct kvpi_table *table = &cache->table;
     return (struct rows){kvpi_row(cache, seq, 0),
                          (size_t)(table->max_seqs + 1) * table->block_stride,
-                         kvpi_blocks(kvpi_tier_pool(cache, tier)), count_entries(cache, seq)};
+                         kvpi_blocks(kvpi_tier_pool(cache, tier))};
 }
 
 static inline int32_t *moved_entry(const struct rows *rows, uint32_t group, uint32_t i)
@@ -117,18 +110,20 @@ static inline void count_moved_entry(kvp_cache *cache, const struct kvpi_seq *se
 }
 
 /* Count what making room takes after the move (see count_need in extend.c). A block that was
- * found is held by whoever has all of it; a new one only by entries of this call. */
+ * found is held by all sequences that have it; a new one only by entries of this call. */
 static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move *move)
 {
-    const uint32_t S = kvpi_entry_tokens(cache);
     const uint32_t end = seq->tokens + move->reserve;
     const struct rows rows = rows_of(cache, seq, move->from);
     if (end <= seq->computed) {
         return;
     }
-    move->n_room += (kvpi_ceil_div(end, S) - rows.n) * cache->config.n_groups;
-    for (uint32_t g = 0; g < cache->config.n_groups && seq->computed % S != 0; g++) {
-        struct kvpi_block *old = old_block(&rows, g, rows.n - 1);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        move->n_room += kvpi_row_length(cache, g, end) - kvpi_row_length(cache, g, seq->computed);
+        if (seq->computed % kvpi_block_tokens(cache, g) == 0) {
+            continue;
+        }
+        struct kvpi_block *old = old_block(&rows, g, seq->computed / kvpi_block_tokens(cache, g));
         KVPI_ASSERT(old != NULL); /* windows drop full blocks only */
         if (old->next != 0 || old->prev > 1) {
             old->prev -= old->next == 0;
@@ -158,8 +153,9 @@ static void count_move(kvp_cache *cache, struct move *move)
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
         const struct rows rows = rows_of(cache, seq, move->from);
-        for (uint32_t i = 0; i < rows.n; i++) {
-            for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const uint32_t n = kvpi_row_length(cache, g, seq->computed);
+            for (uint32_t i = 0; i < n; i++) {
                 count_moved_entry(cache, seq, old_block(&rows, g, i), g, i, move);
             }
         }
@@ -184,7 +180,8 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
         }
         const struct rows rows = rows_of(cache, seq, move->from);
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            for (uint32_t i = 0; i < rows.n; i++) {
+            const uint32_t n = kvpi_row_length(cache, g, seq->computed);
+            for (uint32_t i = 0; i < n; i++) {
                 struct kvpi_block *old = old_block(&rows, g, i);
                 if (old == NULL) {
                     continue;
@@ -233,8 +230,9 @@ static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 static void hold_found(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
     const struct rows rows = rows_of(cache, seq, move->from);
-    for (uint32_t i = 0; i < rows.n; i++) {
-        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t n = kvpi_row_length(cache, g, seq->computed);
+        for (uint32_t i = 0; i < n; i++) {
             const struct kvpi_block *old = old_block(&rows, g, i);
             if (old != NULL && old->next != 0) {
                 kvpi_pool_hold(kvpi_tier_pool(cache, move->to), old->next);
@@ -284,13 +282,41 @@ static inline void move_entry(kvp_cache *cache, const struct move *move, const s
     }
 }
 
+/* Entries of the row where there is one group, which needs no order; else 0. */
+static uint32_t count_single(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return cache->config.n_groups == 1 ? kvpi_row_length(cache, 0, seq->computed) : 0;
+}
+
 static void copy_entries(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
     const struct rows rows = rows_of(cache, seq, move->from);
-    for (uint32_t i = 0; i < rows.n; i++) {
+    const uint32_t n = count_single(cache, seq);
+    struct kvpi_entries entries = kvpi_entries_from(cache, n > 0 ? seq->computed : 0);
+    for (uint32_t i = 0; i < n; i++) {
+        move_entry(cache, move, seq, &rows, 0, i);
+    }
+    for (; entries.t < seq->computed; kvpi_entries_next(cache, &entries)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            move_entry(cache, move, seq, &rows, g, i);
+            if (entries.at[g] == entries.t) {
+                move_entry(cache, move, seq, &rows, g, entries.entry[g]);
+            }
         }
+    }
+}
+
+/* An entry becomes the new block; the old one is released. */
+static inline void change_entry(kvp_cache *cache, const struct kvpi_seq *seq,
+                                const struct rows *rows, uint32_t group, uint32_t i,
+                                kvp_released *released)
+{
+    int32_t *entry = moved_entry(rows, group, i);
+    struct kvpi_block *old = old_block(rows, group, i);
+    if (old != NULL) {
+        const uint32_t source = (uint32_t)*entry;
+        *entry = (int32_t)old->next;
+        old->refs &= ~KVPI_REFS_MARKED;
+        kvpi_leave_block(cache, seq, source, released);
     }
 }
 
@@ -300,15 +326,15 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
 {
     const struct rows rows = rows_of(cache, seq, move->from);
     kvpi_release_row(cache, seq, seq->computed, released);
-    for (uint32_t i = rows.n; i > 0; i--) {
+    const uint32_t n = count_single(cache, seq);
+    struct kvpi_entries entries = kvpi_entries_from(cache, n > 0 ? 0 : seq->computed);
+    for (uint32_t i = n; i > 0; i--) {
+        change_entry(cache, seq, &rows, 0, i - 1, released);
+    }
+    while (kvpi_entries_back(cache, &entries)) {
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-            int32_t *entry = moved_entry(&rows, g - 1, i - 1);
-            struct kvpi_block *old = old_block(&rows, g - 1, i - 1);
-            if (old != NULL) {
-                const uint32_t source = (uint32_t)*entry;
-                *entry = (int32_t)old->next;
-                old->refs &= ~KVPI_REFS_MARKED;
-                kvpi_leave_block(cache, seq, source, released);
+            if (entries.at[g - 1] == entries.t) {
+                change_entry(cache, seq, &rows, g - 1, entries.entry[g - 1], released);
             }
         }
     }
@@ -448,10 +474,8 @@ kvp_status kvp_seq_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_se
 {
     struct move move = {.from = KVP_DEVICE, .to = KVP_HOST, .seqs = seqs, .n_seqs = n_seqs};
     kvp_swapped swapped;
-    if (cache == NULL || (seqs == NULL && n_seqs > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || (seqs == NULL && n_seqs > 0) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -479,10 +503,8 @@ kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
 {
     struct move move = move_back(seqs, n_seqs, reserve_tokens);
     kvp_swapped swapped;
-    if (cache == NULL || (seqs == NULL && n_seqs > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || (seqs == NULL && n_seqs > 0) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -500,10 +522,9 @@ kvp_status kvp_cache_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_
                                   kvp_admission *out_admission)
 {
     struct move move = {.from = KVP_DEVICE, .to = KVP_HOST, .seqs = seqs, .n_seqs = n_seqs};
-    if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -518,10 +539,9 @@ kvp_status kvp_cache_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t
                                  uint32_t reserve_tokens, kvp_admission *out_admission)
 {
     struct move move = move_back(seqs, n_seqs, reserve_tokens);
-    if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -538,10 +558,9 @@ kvp_status kvp_state_swap_need(kvp_cache *cache, const kvp_seq *seqs, uint32_t n
 {
     struct move move = move_back(seqs, n_seqs, reserve_tokens);
     kvp_admission ignored;
-    if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_slots == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || (seqs == NULL && n_seqs > 0) || out_slots == NULL
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

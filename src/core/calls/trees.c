@@ -39,10 +39,8 @@ kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch, const i
 {
     static const int32_t none = 0;
     batch = kvpi_sized(batch, sizeof(*batch));
-    if (cache == NULL || bad_tree_batch(batch, parents)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || bad_tree_batch(batch, parents) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -217,12 +215,12 @@ static kvp_status accept_all(kvp_cache *cache, kvp_accept *accept)
 kvp_status kvp_seq_accept(kvp_cache *cache, kvp_accept *accept)
 {
     accept = kvpi_sized(accept, sizeof(*accept));
-    if (cache == NULL || accept == NULL ||
-        ((accept->seqs == NULL || accept->leaves == NULL) && accept->n_seqs > 0) ||
-        (accept->moves == NULL && accept->max_moves > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || accept == NULL ||
+                ((accept->seqs == NULL || accept->leaves == NULL) && accept->n_seqs > 0) ||
+                (accept->moves == NULL && accept->max_moves > 0)
+            ? KVP_E_ARG
+            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

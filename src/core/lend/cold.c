@@ -5,7 +5,7 @@
  *   sentinel of class 1 -> cached -> ..          cursor ^ given last
  *
  * Nothing is changed and nothing noted: a cursor is the caller's, and is believed only when its
- * block still has the content that was told.
+ * block still has the content that was given.
  */
 #include "core/cache/spaces.h"
 #include "core/cache/state.h"

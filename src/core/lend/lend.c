@@ -33,10 +33,7 @@ static kvp_status plan_done(kvp_cache *cache, uint64_t n_plans)
 
 kvp_status kvp_plan_done(kvp_cache *cache, uint64_t n_plans)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -127,10 +124,9 @@ kvp_status kvp_cache_mirror(kvp_cache *cache, const int32_t *blocks, uint32_t n_
                             uint32_t spare, int32_t *out_host, kvp_mirrored *out_mirrored)
 {
     kvp_mirrored mirrored;
-    if (cache == NULL || ((blocks == NULL || out_host == NULL) && n_blocks > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || ((blocks == NULL || out_host == NULL) && n_blocks > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -207,10 +203,8 @@ static kvp_status lend_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t 
 
 kvp_status kvp_cache_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
-    if (cache == NULL || (blocks == NULL && n_blocks > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || (blocks == NULL && n_blocks > 0) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -248,10 +242,8 @@ static kvp_status return_blocks(kvp_cache *cache, const int32_t *blocks, uint32_
 
 kvp_status kvp_cache_give_back(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
-    if (cache == NULL || (blocks == NULL && n_blocks > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || (blocks == NULL && n_blocks > 0) ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

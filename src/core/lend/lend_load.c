@@ -15,7 +15,7 @@
  * nothing can find it (L2). The node is marked instead, which is how other loads know.
  *
  * What runs beside a store is the engine's copies. A block that was just taken may still be read by
- * a copy that waits, or be written by one whose result nobody wants any more; `after` says from
+ * a copy that waits, or be written by one whose result is not wanted any more; `after` says from
  * when on it is the store's alone. Nothing is attached before that plan is over.
  */
 #include "core/cache/blocks.h"
@@ -188,7 +188,7 @@ static int lacks_nodes(const kvp_cache *cache, const struct request *r)
 }
 
 /* Content is evicted for the nodes of the path, if need be. Then less of it may be there, and the
- * rest is counted anew. */
+ * rest is counted again. */
 static kvp_status make_room_for_nodes(kvp_cache *cache, struct request *r)
 {
     if (!lacks_nodes(cache, r)) {
@@ -505,10 +505,7 @@ kvp_status kvp_load_done(kvp_cache *cache, uint64_t number, const uint8_t *whole
                          kvp_loaded *out_loaded)
 {
     kvp_loaded loaded;
-    if (cache == NULL || whole == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || whole == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -525,10 +522,7 @@ kvp_status kvp_load_done(kvp_cache *cache, uint64_t number, const uint8_t *whole
 kvp_status kvp_load_cancel(kvp_cache *cache, uint64_t load)
 {
     kvp_loaded loaded;
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -92,10 +92,7 @@ static kvp_status measure(kvp_cache *cache, const kvp_meta_batch *batch, int pur
 static kvp_status enter(kvp_cache *cache, const kvp_meta_batch *batch, int purpose,
                         kvp_meta_sizes *sizes)
 {
-    if (bad_batch(cache, batch)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = bad_batch(cache, batch) ? KVP_E_ARG : kvpi_enter(cache);
     if (status == KVP_OK) {
         status = measure(cache, batch, purpose, sizes);
         if (status != KVP_OK) {

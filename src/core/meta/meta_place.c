@@ -139,7 +139,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
     return status;
 }
 
-/* Nobody is made to have room for a mask that intervals replace. */
+/* A caller needs no room for a mask that intervals replace. */
 static void cut_mask(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
 {
     tree->max_mask_bytes = sizes->n_mask_bytes;

@@ -1,6 +1,6 @@
 /* bins: ages of content, as the learned policy counts them.
  *
- * Time is the number of block references so far; it stands still while nobody asks. An age is a
+ * Time is the number of block references so far; it stands still without requests. An age is a
  * difference of two times. C is the number of blocks of the tier. Ages up to 16 C fall into
  * KVPI_BINS bins, whose edges are
  *

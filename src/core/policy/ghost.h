@@ -2,7 +2,7 @@
  * evicts the least recently used would have of it (LRU).
  *
  * One entry stands for a group: the blocks of 512 tokens, or one block that is larger. Entries lie
- * in a ring, in the order of their use. What is used again is struck out and enters anew, so a
+ * in a ring, in the order of their use. What is used again is struck out and enters again, so a
  * group has one live entry at most. Cursors walk from the oldest entry towards the newest, each
  * behind a bin of ages:
  *

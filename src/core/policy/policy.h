@@ -68,7 +68,7 @@ struct kvpi_policy_worth {
  *
  * Whatever else is queued or leaves: NONE. One follows it if it has its lane, class and stamp, and
  * the next number: no block is between the two, and both are worth the same. So it is what goes
- * next, without a look at the others: most content goes from its end to its beginning. */
+ * next, without comparing the others: most content goes from its end to its beginning. */
 enum kvpi_policy_chosen { KVPI_CHOICE_NONE, KVPI_CHOICE_MADE, KVPI_CHOICE_GONE };
 
 struct kvpi_policy_choice {
@@ -132,10 +132,10 @@ void kvpi_policy_layout(struct kvpi_policy *policy, struct kvpi_layout *layout, 
 void kvpi_policy_reset(struct kvpi_policy *policy);
 
 /* A request used its blocks: they have a class and a stamp now, with which they are queued when
- * nobody holds them any more. Cost: O(blocks). */
+ * their last holder leaves. Cost: O(blocks). */
 void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_request *use);
 
-/* Nobody holds a block any more, which is not queued: it is as if used now, and younger than all
+/* The last holder left a block that is not queued: it is as if used now, and younger than all
  * before it. That is no use: it keeps its class. */
 void kvpi_policy_rest(struct kvpi_policy *policy, uint32_t block);
 
@@ -149,8 +149,8 @@ static inline uint64_t kvpi_policy_rest_many(struct kvpi_policy *policy, uint32_
     return before;
 }
 
-/* A block that is not queued has what another one has, with its class, uses and stamp; and nobody
- * holds it any more: it rests, and keeps that stamp. */
+/* A block that is not queued has what another one has, with its class, uses and stamp; and no
+ * sequence holds it any more: it rests, and keeps that stamp. */
 void kvpi_policy_follow(struct kvpi_policy *policy, uint32_t block, uint32_t other);
 void kvpi_policy_arrive(struct kvpi_policy *policy, uint32_t block);
 

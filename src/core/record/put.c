@@ -10,7 +10,7 @@
  *
  * R1  What is written depends on arguments, results and configuration only: no address, no padding
  *     byte, no byte order. Results that would be long are written as a count and an XXH3-64 of
- *     their little-endian bytes: replay makes them anew and compares digests.
+ *     their little-endian bytes: replay makes them again and compares digests.
  * R2  After the sink refused bytes nothing is written any more: a log has no holes.
  * R3  `decisions` is 0 whenever no call runs.
  * R4  Before an item of a record is written there is room for a group of numbers. Whatever ends
@@ -106,21 +106,17 @@ static void log_configuration(record_writer *writer, const kvp_config *config)
 {
     uint64_t watermark;
     memcpy(&watermark, &config->watermark, sizeof watermark);
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
     log_config(writer, config);
     log_u32(writer, config->n_groups);
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        log_window(writer, &config->groups[i]);
+        log_group(writer, &config->groups[i]);
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
     kvpi_put_fixed(writer, watermark, 8);
     kvpi_put_fixed(writer, config->hash_seed, 8);
     log_u32(writer, config->n_uncached_tokens);
     kvpi_put_array(writer, config->uncached_tokens, config->n_uncached_tokens, KVPI_ELEMENT_32);
-    if (config->state_slots > 0) {
-        kvpi_put_room(writer, 2 * KVPI_VARINT_BYTES);
-        log_u32(writer, config->state_slots);
-        if (config->host_blocks > 0)
-            log_u32(writer, config->host_state_slots);
-    }
 }
 
 /* ------------------------------------------------------------------------------- begin and end */
@@ -139,8 +135,7 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     record_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
-    kvpi_put_bytes(&writer,
-                   resolved->state_slots > 0 ? KVPI_RECORD_MAGIC : KVPI_RECORD_MAGIC_STATELESS, 8);
+    kvpi_put_bytes(&writer, KVPI_RECORD_MAGIC, sizeof KVPI_RECORD_MAGIC - 1);
     log_configuration(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {
@@ -259,7 +254,7 @@ static void log_batch(record_writer *writer, const kvp_batch *batch)
     log_tree_batch(writer, batch, NULL);
 }
 
-/* More room than there can be moves is written as that: whoever makes the call again from a log
+/* More room than there can be moves is written as that: a replay of the call from a log
  * needs the room, because it is the distance of the groups' moves, too. */
 static uint32_t useful_moves(const struct kvpi_recorder *recorder, const kvp_accept *accept)
 {

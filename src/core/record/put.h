@@ -14,9 +14,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Longest run of fixed fields: the windows of a configuration, 16 varints of 5 bytes, two numbers
- * of 8, a count. */
-#define KVPI_GROUP_BYTES  128u
+/* Longest run of fixed fields: those of a configuration and the number of its groups, 27 varints of
+ * 5 bytes. */
+#define KVPI_GROUP_BYTES  136u
 #define KVPI_BUFFER_BYTES 512u
 
 struct kvpi_writer {

@@ -42,11 +42,8 @@
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
-/* How a log begins: ends with KVP_OPLOG_VERSION and a line's end. */
-#define KVPI_RECORD_MAGIC "kvplog5\n"
-
-/* Without recurrent state a log is what it was before there was any. */
-#define KVPI_RECORD_MAGIC_STATELESS "kvplog4\n"
+/* How a log begins: its digit is KVP_OPLOG_VERSION. */
+#define KVPI_RECORD_MAGIC "kvpops1\n"
 
 /* Which pointers were given: a bit each, so that "none" and "none of them" stay two things. */
 enum {

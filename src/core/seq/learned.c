@@ -62,7 +62,7 @@ static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
     return n;
 }
 
-/* Blocks that LRU would not have room for either: what is held, but for what other requests hit.
+/* Blocks that LRU would not have room for either: what is held, except what other requests hit.
  * They may have hit it in LRU, too, and there it is counted. */
 static uint32_t count_held(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
@@ -187,10 +187,7 @@ static kvp_status prompt_end(kvp_cache *cache, kvp_seq handle, uint32_t n_tokens
 
 kvp_status kvp_seq_prompt_end(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
 {
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -1,4 +1,4 @@
-/* learned: what the learned policy is told of requests (core/policy). With another, nothing. */
+/* learned: what the learned policy learns of requests (core/policy). With another, nothing. */
 #ifndef KVPI_SEQ_LEARNED_H
 #define KVPI_SEQ_LEARNED_H
 

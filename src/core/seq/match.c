@@ -29,6 +29,9 @@
 
 #define AHEAD KVPI_NODE_JUMP
 
+/* Bytes of a node that are asked for; of longer ones the processor fetches the rest by itself. */
+#define NODE_AHEAD 512u
+
 /* Where a walk puts what it finds, and how far it may go. */
 struct walk {
     uint32_t *nodes; /* [limit] */
@@ -49,8 +52,7 @@ static kvp_status check_prompt_values(const kvp_cache *cache, const kvp_prompt *
     if (prompt->retention >= KVP_RETENTION_CLASSES ||
         (prompt->flags & ~(uint32_t)KVPI_OPEN_FLAGS) != 0 ||
         !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
-        !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
-        kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
+        !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0)) {
         return KVP_E_ARG;
     }
     return KVP_OK;
@@ -103,8 +105,8 @@ static uint32_t count_public(const kvp_cache *cache, const kvp_prompt *prompt, u
     return kvpi_min_u32(n_units, first / U);
 }
 
-kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                              struct kvpi_match *match)
+kvp_status kvpi_match_begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                            struct kvpi_match *match)
 {
     const struct kvpi_space *space = kvpi_find_space(cache, ns);
     if (space == NULL) {
@@ -127,6 +129,24 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     match->hashes = prompt->hashes == NULL ? match->scratch : prompt->hashes;
     KVPI_ASSERT(match->hashes != NULL);
     return KVP_OK;
+}
+
+kvp_status kvpi_match_refuse(const kvp_prompt *prompt, kvp_status status)
+{
+    return status != KVP_E_HANDLE && kvpi_any_negative(prompt->tokens, prompt->n_tokens) ? KVP_E_ARG
+                                                                                         : status;
+}
+
+kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              struct kvpi_match *match)
+{
+    return kvpi_match_refuse(prompt, kvpi_match_begin(cache, ns, prompt, match));
+}
+
+int kvpi_match_rest_is_valid(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint32_t hit = match->n_hits * cache->config.unit_tokens;
+    return !kvpi_any_negative(match->prompt->tokens + hit, match->prompt->n_tokens - hit);
 }
 
 /* Hash units [begin, end) of a prompt after node `parent`, into scratch. */
@@ -302,9 +322,11 @@ static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct 
 
 static inline void prefetch_node(const struct kvpi_prefix *prefix, uint32_t node)
 {
-    const struct kvpi_node *n = kvpi_node(prefix, node);
-    kvpi_prefetch(n);
-    kvpi_prefetch(n + 1);
+    const char *n = (const char *)kvpi_node(prefix, node);
+    const size_t bytes = prefix->node_bytes < NODE_AHEAD ? prefix->node_bytes : NODE_AHEAD;
+    for (size_t at = 0; at < bytes; at += KVPI_CACHE_LINE) {
+        kvpi_prefetch(n + at);
+    }
 }
 
 /* The node that a look-up of this hash would compare first. */
@@ -358,6 +380,8 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
             match->stop = stop;
             return;
         }
+        KVPI_NOTE(by_index, u < by_index);
+        KVPI_NOTE(by_jump, u >= by_index);
         named[u % AHEAD] = kvpi_node(prefix, node)->jump;
         prefetch_node(prefix, named[u % AHEAD]);
         parent = node;
@@ -394,10 +418,19 @@ static void cut_to_state(const kvp_cache *cache, struct kvpi_match *match, uint3
     match->state = u == 0 ? 0 : kvpi_checkpoint_there(cache, nodes[u - 1]);
 }
 
+/* Tokens that come from the host, in whole blocks and in the last one. */
+static void note_host_tokens(const kvp_cache *cache, struct kvpi_match *match)
+{
+    match->host_tokens = match->n_host * kvpi_block_tokens(cache, 0);
+    if (match->sources[0] < 0) {
+        match->host_tokens += match->n_hits * cache->config.unit_tokens -
+                              match->n_shared * kvpi_block_tokens(cache, 0);
+    }
+}
+
 /* Count blocks from n_hits. */
 static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
 {
-    const kvp_prompt *prompt = match->prompt;
     const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
     const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
     match->n_shared = match->n_hits / units_per_block;
@@ -414,11 +447,10 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
         unsee_blocks(cache, blocks, match->n_shared, match);
     }
     match->n_kept = match->n_shared;
-    match->n_host_entries = match->n_host;
-    match->n_blocks = kvpi_row_length(cache, 0, prompt->n_tokens + prompt->reserve_tokens);
     if (match->n_hits % units_per_block != 0) {
         match->sources[0] = blocks[match->n_shared];
     }
+    note_host_tokens(cache, match);
 }
 
 /* Whole units that may be matched: with recurrent state not the one with the last token. */
@@ -481,7 +513,7 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 uint32_t kvpi_match_slots_needed(const kvp_cache *cache, const struct kvpi_match *match)
 {
     const struct kvpi_pool *pool = &cache->states.pool;
-    uint32_t need = match->n_blocks > 0;
+    uint32_t need = match->prompt->n_tokens + match->prompt->reserve_tokens > 0;
     need += match->state != 0 && kvpi_block_is_cached(kvpi_block(pool, match->state));
     return need;
 }
@@ -510,13 +542,18 @@ static void cut_inside(kvp_cache *cache, struct kvpi_match *match)
         cut_to_state(cache, match, match->n_hits, units_per_block);
         match->n_shared = match->n_kept = match->n_hits / units_per_block;
         unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), match->n_shared, match);
-        match->n_host_entries = match->n_host;
     }
+    note_host_tokens(cache, match);
 }
 
 static uint64_t count_new(const kvp_cache *cache, const struct kvpi_match *match)
 {
-    return (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups - match->n_absent;
+    const uint32_t end = match->prompt->n_tokens + match->prompt->reserve_tokens;
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        n += kvpi_row_length(cache, g, end) - kvpi_match_shared(cache, match, g);
+    }
+    return n - match->n_absent;
 }
 
 uint32_t kvpi_match_sources(const kvp_cache *cache, const struct kvpi_match *match)
@@ -572,17 +609,6 @@ void kvpi_match_admit(kvp_cache *cache, struct kvpi_match *match, kvp_admission 
     }
 }
 
-/* Does the host have any source of a hit inside a block? */
-static int copies_from_host(const kvp_cache *cache, const struct kvpi_match *match)
-{
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        if (match->sources[g] < 0) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out)
 {
     const uint32_t n = match->prompt->n_tokens;
@@ -594,11 +620,12 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->shared_blocks = match->n_kept - match->n_host;
     out->host_blocks = match->n_host;
     out->cached_blocks = match->n_unheld;
-    out->copied_tokens = out->hit_tokens - match->n_shared * kvpi_entry_tokens(cache);
-    out->host_tokens = match->n_host_entries * kvpi_entry_tokens(cache) +
-                       (copies_from_host(cache, match) ? out->copied_tokens : 0);
-    out->taken_blocks = (match->n_blocks - match->n_shared) * cache->config.n_groups -
-                        match->n_absent + match->n_host;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        out->copied_tokens =
+            kvpi_max_u32(out->copied_tokens, out->hit_tokens % kvpi_block_tokens(cache, g));
+    }
+    out->host_tokens = match->host_tokens;
+    out->taken_blocks = (uint32_t)count_new(cache, match) + match->n_host;
 }
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)
@@ -614,10 +641,10 @@ static kvp_status walk_for(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
 {
     struct kvpi_match match;
     prompt = kvpi_sized(prompt, sizeof(*prompt));
-    if (cache == NULL || kvpi_bad_prompt(prompt) || (info == NULL && admission == NULL)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status =
+        cache == NULL || kvpi_bad_prompt(prompt) || (info == NULL && admission == NULL)
+            ? KVP_E_ARG
+            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

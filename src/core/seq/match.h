@@ -14,6 +14,15 @@ int kvpi_bad_prompt(const kvp_prompt *prompt);
 kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                               struct kvpi_match *match);
 
+/* The same, except for the values of tokens: of a long prompt, looking at them twice costs as much
+ * as the walk. Either kvpi_match_refuse gives its status, or that of a later refusal, and E_ARG
+ * where that comes first; or the walk has compared the tokens that it hit with those of nodes, and
+ * kvpi_match_rest_is_valid says whether the others are valid. */
+kvp_status kvpi_match_begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                            struct kvpi_match *match);
+kvp_status kvpi_match_refuse(const kvp_prompt *prompt, kvp_status status);
+int kvpi_match_rest_is_valid(const kvp_cache *cache, const struct kvpi_match *match);
+
 /* Walk the tree: hits, their nodes and blocks into the row of `place`; what it would take. */
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match);
 

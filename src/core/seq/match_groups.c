@@ -9,6 +9,9 @@
  *   entries    a b . d e f        for the prefix of 6, a window that keeps 3 entries has what it
  *              0 1 2 3 4 5        needs, full attention has not: it ends at 2
  *
+ * Each group has entries of its own size: a prefix may end inside an entry of some groups, and at
+ * the end of one of others.
+ *
  * Then the rows are cut to the prefix, what is not kept becomes null, and the rest is counted, and
  * held if the walk is for an open. What the prefix has of its last entry, when it ends inside one,
  * is copied: each group names its source. A window keeps that entry always, as the next query is in
@@ -25,7 +28,10 @@
 struct judged {
     struct kvpi_window window;
     uint32_t block_tokens; /* S of the group */
+    uint32_t units_per_block;
     int32_t *row;
+    uint32_t entry;       /* entries [0, entry) are looked at */
+    uint32_t filled;      /* units of the next one that are: the prefix ends inside it */
     uint32_t sinks;       /* entries */
     uint32_t run;         /* entries [run, here) are there */
     uint32_t sinks_there; /* entries [0, sinks_there) of the sinks are there */
@@ -45,7 +51,7 @@ struct chosen {
 struct group_judge {
     uint32_t n_groups;
     uint32_t n_path;      /* units */
-    uint32_t boundary;    /* the last one of a block before the last token: tokens */
+    uint32_t boundary;    /* the last one of a block, of any group, before the last token: tokens */
     uint32_t valid;       /* of the longest prefix that is there */
     uint32_t lacking;     /* the group that ends it */
     struct chosen chosen; /* of all prefixes, */
@@ -77,16 +83,19 @@ static uint32_t query_after(const struct kvpi_match *match, uint32_t n)
 static void begin_group(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
                         struct judged *g)
 {
-    *g = (struct judged){.window = kvpi_window_of(cache->config.groups[group]),
-                         .block_tokens = kvpi_block_tokens(cache, group)};
+    *g = (struct judged){.window = kvpi_window_of_group(&cache->config.groups[group]),
+                         .block_tokens = kvpi_block_tokens(cache, group),
+                         .units_per_block = kvpi_units_per_block(cache, group)};
     g->row = kvpi_group_row(&cache->table, group, match->place);
     g->sinks = kvpi_row_length(cache, group, g->window.sink);
     g->begin = g->sinks;
 }
 
-/* Entry i is looked at. */
-static void see_entry(struct judged *g, uint32_t i, int32_t entry)
+/* The next entry is looked at. */
+static void see_entry(struct judged *g, int32_t entry)
 {
+    const uint32_t i = g->entry++;
+    g->filled = 0;
     g->row[i] = entry;
     g->run = entry == KVP_NULL_BLOCK ? i + 1 : g->run;
     if (i < g->sinks) {
@@ -97,34 +106,32 @@ static void see_entry(struct judged *g, uint32_t i, int32_t entry)
     }
 }
 
-/* Unit u, of entry i, is looked at. */
-static void see_unit(const kvp_cache *cache, const struct kvpi_match *match, uint32_t u, uint32_t i,
+/* Unit u is looked at. */
+static void see_unit(const kvp_cache *cache, const struct kvpi_match *match, uint32_t u,
                      struct group_judge *judge)
 {
-    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t node = kvpi_row_nodes(&cache->table, match->place)[u];
-    const int begins = u == i * units_per_block;
-    const int ends = u + 1 == (i + 1) * units_per_block;
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         struct judged *g = &judge->groups[k];
-        g->last = begins || g->last != 0 ? unit_entry(cache, match, k, node) : 0;
-        if (ends) {
-            see_entry(g, i, g->last);
+        g->last = g->filled == 0 || g->last != 0 ? unit_entry(cache, match, k, node) : 0;
+        if (++g->filled == g->units_per_block) {
+            see_entry(g, g->last);
         }
     }
 }
 
-/* Has the group what it keeps of the prefix of n entries, and the begin of the next one if
- * `inside`? */
-static int has_prefix(struct judged *g, uint32_t n, int inside, uint32_t q)
+/* Has the group what it keeps of the entries that were looked at, and the begin of the next one, if
+ * the prefix ends inside it? */
+static int has_prefix(struct judged *g, uint32_t q)
 {
+    const uint32_t n = g->entry;
     const uint32_t begin =
         kvpi_max_u32(kvpi_window_begin(&g->window, q, g->block_tokens), g->sinks);
     for (; g->begin < begin && g->begin < n; g->begin++) {
         g->host -= g->row[g->begin] < 0;
     }
     return g->sinks_there == kvpi_min_u32(g->sinks, n) && (g->run <= begin || begin >= n) &&
-           (!inside || g->last != 0);
+           (g->filled == 0 || g->last != 0);
 }
 
 /* Is there recurrent state, and none after the prefix of n units? */
@@ -134,23 +141,25 @@ static int lacks_checkpoint(const kvp_cache *cache, const struct kvpi_match *mat
     return kvpi_has_states(cache) && kvpi_checkpoint_there(cache, nodes[n - 1]) == 0;
 }
 
-/* The first group that lacks something for the prefix of n units; n_groups: the one of state, and
- * one more: none does. Also what must be copied for it from the host. */
+/* The first group that lacks something for the prefix of n units, before others one that keeps all
+ * tokens; n_groups: the one of state, and one more: none does. Also what must be copied for it from
+ * the host. */
 static uint32_t lacking_group(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n,
                               struct group_judge *judge, uint64_t *out_host)
 {
-    const uint32_t units_per_block = kvpi_entry_units(cache);
     const uint32_t q = query_after(match, n * cache->config.unit_tokens);
-    const int inside = n % units_per_block != 0;
     uint32_t lacking = lacks_checkpoint(cache, match, n) ? judge->n_groups : judge->n_groups + 1;
     *out_host = 0;
     if (lacking == judge->n_groups && n != judge->valid + 1) {
         return lacking; /* it is none of those that are asked for */
     }
+    int lacks_all = 0; /* a group that keeps all tokens lacks some */
     for (uint32_t k = judge->n_groups; k > 0; k--) {
         struct judged *g = &judge->groups[k - 1];
-        if (!has_prefix(g, n / units_per_block, inside, q)) {
+        const int keeps_all = cache->config.groups[k - 1].recent_tokens == 0;
+        if (!has_prefix(g, q) && (keeps_all || !lacks_all)) {
             lacking = k - 1;
+            lacks_all = keeps_all;
         }
         *out_host += g->sinks_host + g->host;
     }
@@ -163,12 +172,21 @@ static int fits_plan(const kvp_cache *cache, uint64_t n_host, uint32_t n_inside)
     return n_host < cache->plan.capacity && n_host + n_inside <= cache->plan.capacity;
 }
 
+/* The groups inside an entry of which the prefix ends. */
+static uint32_t count_inside(const struct group_judge *judge)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < judge->n_groups; k++) {
+        n += judge->groups[k].filled != 0;
+    }
+    return n;
+}
+
 /* Judge the prefix of n units. */
 static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n,
                          struct group_judge *judge)
 {
     const uint32_t n_tokens = match->prompt->n_tokens;
-    const uint32_t inside = n % kvpi_entry_units(cache) != 0;
     uint64_t n_host = 0;
     const uint32_t lacking = lacking_group(cache, match, n, judge, &n_host);
     if (lacking <= judge->n_groups) {
@@ -180,9 +198,9 @@ static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match,
         n * cache->config.unit_tokens == n_tokens) {
         judge->full = 1;
         judge->chosen = judge->before;
-    } else if (!fits_plan(cache, n_host, inside * judge->n_groups)) {
+    } else if (!fits_plan(cache, n_host, count_inside(judge))) {
         judge->chosen.no_room = n;
-    } else if (!judge->whole || !inside) {
+    } else if (!judge->whole || count_inside(judge) == 0) {
         judge->chosen.best = n;
     }
     if (n * cache->config.unit_tokens <= judge->boundary) {
@@ -196,18 +214,18 @@ static void cut_rows(const kvp_cache *cache, struct kvpi_match *match,
                      const struct group_judge *judge)
 {
     const int receives = (match->prompt->flags & KVP_OPEN_RECEIVE) != 0;
-    const int inside = match->n_hits % kvpi_entry_units(cache) != 0;
     const uint32_t q = query_after(match, receives ? match->prompt->n_tokens
                                                    : match->n_hits * cache->config.unit_tokens);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         const struct judged *g = &judge->groups[k];
         const uint32_t begin = kvpi_window_begin(&g->window, q, g->block_tokens);
-        const uint32_t from = kvpi_max_u32(g->sinks, match->n_shared);
+        const uint32_t n_shared = kvpi_match_shared(cache, match, k);
+        const uint32_t from = kvpi_max_u32(g->sinks, n_shared);
         match->n_absent += receives && begin > from ? begin - from : 0;
-        for (uint32_t i = g->sinks; i < begin && i < match->n_shared; i++) {
+        for (uint32_t i = g->sinks; i < begin && i < n_shared; i++) {
             g->row[i] = KVP_NULL_BLOCK;
         }
-        if (inside && (match->n_shared >= begin || match->n_shared < g->sinks)) {
+        if (kvpi_match_inside(cache, match, k) && (n_shared >= begin || n_shared < g->sinks)) {
             const uint32_t node = kvpi_row_nodes(&cache->table, match->place)[match->n_hits - 1];
             match->sources[k] = unit_entry(cache, match, k, node);
         }
@@ -231,40 +249,67 @@ static void see_hit(kvp_cache *cache, struct kvpi_match *match, int32_t entry)
     }
 }
 
-static void see_hits(kvp_cache *cache, struct kvpi_match *match)
+/* What the hit has in an entry of a group: of its last one, which is begun, the source. */
+static int32_t hit_entry(const kvp_cache *cache, const struct kvpi_match *match, uint32_t group,
+                         uint32_t i)
 {
-    for (uint32_t i = 0; i < match->n_shared; i++) {
-        const uint32_t n_host = match->n_host;
+    return i < kvpi_match_shared(cache, match, group)
+               ? kvpi_group_row(&cache->table, group, match->place)[i]
+               : match->sources[group];
+}
+
+/* Tokens that any group copies from the host. */
+static uint32_t count_host_tokens(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint32_t end = match->n_hits * cache->config.unit_tokens;
+    struct kvpi_entries entries = kvpi_entries_from(cache, 0);
+    uint32_t n = 0;
+    uint32_t counted = 0; /* up to this token */
+    for (; entries.t < end; kvpi_entries_next(cache, &entries)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            const int32_t entry = kvpi_group_row(&cache->table, g, match->place)[i];
-            if (entry != KVP_NULL_BLOCK) {
-                see_hit(cache, match, entry);
+            const uint32_t until = kvpi_min_u32(end, entries.t + kvpi_block_tokens(cache, g));
+            if (entries.at[g] == entries.t && until > counted &&
+                hit_entry(cache, match, g, entries.entry[g]) < 0) {
+                n += until - kvpi_max_u32(counted, entries.t);
+                counted = until;
             }
         }
-        match->n_host_entries += match->n_host > n_host;
     }
+    return n;
+}
+
+static void see_hits(kvp_cache *cache, struct kvpi_match *match)
+{
+    int on_host = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_group_row(&cache->table, g, match->place);
+        const uint32_t n = kvpi_match_shared(cache, match, g);
+        for (uint32_t i = 0; i < n; i++) {
+            if (row[i] != KVP_NULL_BLOCK) {
+                see_hit(cache, match, row[i]);
+            }
+        }
+        on_host |= match->sources[g] < 0;
+    }
+    match->host_tokens = on_host || match->n_host > 0 ? count_host_tokens(cache, match) : 0;
 }
 
 /* Judge the first n_hits units, and cut the match to the prefix that is chosen. */
 static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct group_judge *judge)
 {
-    const uint32_t units_per_block = kvpi_entry_units(cache);
-    KVPI_ASSERT(units_per_block > 0);
+    const uint32_t q = query_after(match, match->prompt->n_tokens);
     judge->n_groups = cache->config.n_groups;
     judge->n_path = match->n_hits;
-    judge->boundary = query_after(match, match->prompt->n_tokens) / kvpi_entry_tokens(cache) *
-                      kvpi_entry_tokens(cache);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
         begin_group(cache, match, k, &judge->groups[k]);
+        judge->boundary = kvpi_max_u32(judge->boundary, q - q % judge->groups[k].block_tokens);
     }
-    for (uint32_t i = 0, u = 0; u < judge->n_path; i++) {
-        for (uint32_t end = kvpi_min_u32(judge->n_path, u + units_per_block); u < end; u++) {
-            see_unit(cache, match, u, i, judge);
-            judge_prefix(cache, match, u + 1, judge);
-        }
+    for (uint32_t u = 0; u < judge->n_path; u++) {
+        see_unit(cache, match, u, judge);
+        judge_prefix(cache, match, u + 1, judge);
     }
     match->n_hits = judge->chosen.best;
-    match->n_shared = match->n_hits / units_per_block;
+    match->n_shared = kvpi_match_shared(cache, match, 0);
     match->n_absent = 0;
     memset(match->sources, 0, sizeof(match->sources));
     match->state = 0;
@@ -279,8 +324,6 @@ static void choose_prefix(kvp_cache *cache, struct kvpi_match *match, struct gro
 void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match)
 {
     struct group_judge judge = {0};
-    match->n_blocks =
-        kvpi_rows_length(cache, match->prompt->n_tokens + match->prompt->reserve_tokens);
     choose_prefix(cache, match, &judge);
     if (judge.chosen.no_room > judge.chosen.best) {
         match->stop = KVP_STOP_NO_ROOM;
@@ -298,8 +341,7 @@ void kvpi_match_groups_whole(kvp_cache *cache, struct kvpi_match *match)
     if (match->hold) {
         kvpi_match_groups_let_go(cache, match);
     }
-    match->n_kept = match->n_unheld = match->n_idle = match->n_host = match->n_host_entries = 0;
-    match->n_hits = match->n_shared * kvpi_entry_units(cache);
+    match->n_kept = match->n_unheld = match->n_idle = match->n_host = 0;
     choose_prefix(cache, match, &judge);
     match->stop = KVP_STOP_NO_ROOM;
     match->stop_group = 0;
@@ -307,14 +349,14 @@ void kvpi_match_groups_whole(kvp_cache *cache, struct kvpi_match *match)
 
 void kvpi_match_groups_let_go(kvp_cache *cache, const struct kvpi_match *match)
 {
-    const uint32_t n_groups = cache->config.n_groups;
-    for (uint32_t k = match->n_shared * n_groups; k > 0; k--) {
-        const int32_t entry =
-            kvpi_group_row(&cache->table, (k - 1) % n_groups, match->place)[(k - 1) / n_groups];
-        if (entry < 0) {
-            kvpi_pool_unhold(&cache->host, (uint32_t)-entry);
-        } else if (entry > 0) {
-            kvpi_pool_unhold(&cache->pool, (uint32_t)entry);
+    for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+        const int32_t *row = kvpi_group_row(&cache->table, g - 1, match->place);
+        for (uint32_t i = kvpi_match_shared(cache, match, g - 1); i > 0; i--) {
+            if (row[i - 1] < 0) {
+                kvpi_pool_unhold(&cache->host, (uint32_t)-row[i - 1]);
+            } else if (row[i - 1] > 0) {
+                kvpi_pool_unhold(&cache->pool, (uint32_t)row[i - 1]);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match);
 
 /* There is no room for the sources of a hit inside a block: the longest prefix of whole blocks
- * before it, matched anew. */
+ * before it, matched again. */
 void kvpi_match_groups_whole(kvp_cache *cache, struct kvpi_match *match);
 
 /* Put back in reverse order what kvpi_match_groups held. */

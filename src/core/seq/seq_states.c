@@ -19,10 +19,7 @@ static kvp_status check_checkpoint(const kvp_cache *cache, const struct kvpi_seq
 kvp_status kvp_seq_checkpoint(kvp_cache *cache, kvp_seq seq, uint32_t *out_outcome)
 {
     uint32_t outcome = KVP_CHECKPOINT_SKIPPED;
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }
@@ -67,10 +64,9 @@ kvp_status kvp_state_need(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
     struct kvpi_match match;
     kvp_admission admission;
     prompt = kvpi_sized(prompt, sizeof(*prompt));
-    if (cache == NULL || kvpi_bad_prompt(prompt) || out_slots == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || kvpi_bad_prompt(prompt) || out_slots == NULL
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -28,10 +28,13 @@ static uint32_t next_query(const struct kvpi_seq *seq)
 void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receives)
 {
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    if (cache->table.retains) {
+        *kvpi_parted(&cache->table, seq) = UINT32_MAX;
+    }
     const uint32_t q = receives ? seq->tokens - (seq->tokens > 0) : next_query(seq);
     const uint32_t n_tokens = receives ? seq->tokens : seq->computed; /* as if computed */
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
-        windows[g] = kvpi_window_of(cache->config.groups[g]);
+        windows[g] = kvpi_window_of_group(&cache->config.groups[g]);
         seq->windowed |= windows[g].recent > 0 ? KVPI_WINDOWED : 0;
         kvpi_set_dropped(cache, g, &windows[g],
                          kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], q),
@@ -75,6 +78,9 @@ void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
     struct kvpi_window *windows = kvpi_windows_of(cache, child);
     memcpy(windows, kvpi_windows_of(cache, parent),
            cache->config.n_groups * sizeof(struct kvpi_window));
+    if (cache->table.retains) {
+        *kvpi_parted(&cache->table, child) = *kvpi_parted(&cache->table, parent);
+    }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const uint32_t end = kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], child->computed),
                                           kvpi_row_entries(cache, child, g));
@@ -86,48 +92,86 @@ void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
     }
 }
 
-/* Drop the entry that begins at token t of every group's row in which it lies before `ends`, and is
- * not null yet. */
-static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t t, const uint32_t *ends,
-                           kvp_released *released)
+/* What is to be dropped of each group's row: the entries [first, end). */
+struct drops {
+    uint32_t first[KVP_GROUPS_MAX];
+    uint32_t end[KVP_GROUPS_MAX];
+};
+
+/* The group whose last entry to be dropped begins last, of several the last one; n_groups: none. */
+static uint32_t last_drop(const kvp_cache *cache, const struct drops *drops)
 {
-    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    uint32_t n = 0;
-    for (uint32_t g = cache->config.n_groups; g > 0; g--) {
-        const uint32_t i = t / kvpi_block_tokens(cache, g - 1);
-        int32_t *entry = &kvpi_row(cache, seq, g - 1)[i];
-        const uint32_t block = (uint32_t)*entry;
-        if (i < ends[g - 1] && i >= kvpi_sink_blocks(cache, g - 1, &windows[g - 1]) &&
-            block != KVP_NULL_BLOCK && kvpi_entry_begins(cache, g - 1, t)) {
-            *entry = KVP_NULL_BLOCK;
-            kvpi_leave_block(cache, seq, block, released);
-            n++;
+    uint32_t last = cache->config.n_groups;
+    uint32_t at = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t t = (drops->end[g] - 1) * kvpi_block_tokens(cache, g);
+        if (drops->end[g] > drops->first[g] && t >= at) {
+            last = g;
+            at = t;
         }
     }
-    return n;
+    return last;
 }
 
-/* Drop what lies before what the windows keep with the next query at q: entries that begin at token
- * `begin` or behind it. */
-static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t begin,
+/* Gives how many there were: none that is null already. */
+static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group, uint32_t i,
+                           kvp_released *released)
+{
+    int32_t *entry = &kvpi_row(cache, seq, group)[i];
+    const uint32_t block = (uint32_t)*entry;
+    if (block == KVP_NULL_BLOCK) {
+        return 0;
+    }
+    *entry = KVP_NULL_BLOCK;
+    kvpi_leave_block(cache, seq, block, released);
+    if (kvpi_unlikely(cache->table.retains)) {
+        const uint32_t t = i * kvpi_block_tokens(cache, group);
+        if (!kvpi_is_needed_at(cache, group, i, kvpi_place_behind(cache, seq, t))) {
+            kvpi_pool_put_first(kvpi_tier_pool(cache, seq->tier), block);
+        }
+    }
+    return 1;
+}
+
+/* What lies before what the windows keep with the next query at q, behind what they have dropped;
+ * of `changed` behind the sinks, which may be fewer than they were. Nothing: most steps of
+ * decoding. */
+static int find_drops(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
+                      uint32_t changed, struct drops *out)
+{
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
+    int found = 0;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const struct kvpi_window *window = &windows[g];
+        out->first[g] = out->end[g] = window->dropped;
+        if (g != changed &&
+            kvpi_window_begin(window, q, kvpi_block_tokens(cache, g)) <= window->dropped) {
+            continue;
+        }
+        const uint32_t sinks = kvpi_sink_blocks(cache, g, window);
+        const uint32_t end =
+            kvpi_min_u32(kvpi_window_end(cache, g, window, q), kvpi_row_entries(cache, seq, g));
+        out->first[g] = g == changed ? sinks : kvpi_max_u32(sinks, window->dropped);
+        out->end[g] = kvpi_max_u32(end, window->dropped);
+        found = 1;
+    }
+    return found;
+}
+
+static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t changed,
                  kvp_released *released)
 {
     struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    uint32_t ends[KVP_GROUPS_MAX] = {0};
-    uint32_t end = 0; /* tokens */
+    struct drops drops = {{0}, {0}};
     uint32_t n = 0;
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        ends[g] = kvpi_max_u32(kvpi_min_u32(kvpi_window_end(cache, g, &windows[g], q),
-                                            kvpi_row_entries(cache, seq, g)),
-                               windows[g].dropped);
-        end = kvpi_max_u32(end, windows[g].recent > 0 ? ends[g] * kvpi_block_tokens(cache, g) : 0);
-    }
-    while (end > begin && kvpi_entry_before(cache, end) >= begin) {
-        end = kvpi_entry_before(cache, end);
-        n += drop_entry(cache, seq, end, ends, released);
+    if (!find_drops(cache, seq, q, changed, &drops)) {
+        return;
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        kvpi_set_dropped(cache, g, &windows[g], ends[g]);
+        kvpi_set_dropped(cache, g, &windows[g], drops.end[g]);
+    }
+    for (uint32_t g; (g = last_drop(cache, &drops)) < cache->config.n_groups;) {
+        n += drop_entry(cache, seq, g, --drops.end[g], released);
     }
     kvpi_set(&seq->row_version, seq->row_version + (n > 0));
     kvpi_count(&cache->counters.dropped_blocks, n);
@@ -135,16 +179,7 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
 
 void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *released)
 {
-    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
-    uint32_t begin = UINT32_MAX; /* token: nothing before it is left to drop */
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        if (windows[g].recent > 0) {
-            const uint32_t first =
-                kvpi_max_u32(windows[g].dropped, kvpi_sink_blocks(cache, g, &windows[g]));
-            begin = kvpi_min_u32(begin, first * kvpi_block_tokens(cache, g));
-        }
-    }
-    drop(cache, seq, seq->computed, begin, released);
+    drop(cache, seq, seq->computed, KVP_GROUPS_MAX, released);
     seq->windowed &= (uint16_t)~KVPI_WINDOWED_AHEAD; /* what was received is there */
 }
 
@@ -171,7 +206,7 @@ static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uin
 static void end_window_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
                                   const struct kvpi_window *window)
 {
-    const struct kvpi_window config = kvpi_window_of(cache->config.groups[group]);
+    const struct kvpi_window config = kvpi_window_of_group(&cache->config.groups[group]);
     uint64_t from = full_until(window);
     from = full_until(&config) < from ? full_until(&config) : from;
     from = from < seq->computed ? seq->computed : from;
@@ -216,7 +251,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     windows[group].chunked = wanted.chunked;
     seq->windowed |= KVPI_WINDOWED;
     end_window_publishing(cache, seq, group, &wanted);
-    drop(cache, seq, next_query(seq), 0, released);
+    drop(cache, seq, next_query(seq), group, released);
     return KVP_OK;
 }
 
@@ -224,10 +259,7 @@ kvp_status kvp_seq_window(kvp_cache *cache, kvp_seq seq, uint32_t group, kvp_win
                           kvp_released *out_released)
 {
     kvp_released released = {0, 0};
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL ? KVP_E_ARG : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -8,7 +8,7 @@
  * computed or, if `receives`, of all tokens but the last. */
 void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq, int receives);
 
-/* Take blocks until the rows have room for `end` tokens, but for entries that are dropped. */
+/* Take blocks until the rows have room for `end` tokens, except entries that are dropped. */
 void kvpi_windows_take(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
 
 /* The sequence closes. */

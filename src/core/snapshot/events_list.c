@@ -110,11 +110,10 @@ kvp_status kvp_events_snapshot(kvp_cache *cache, kvp_event *out_events, uint32_t
                                int32_t *out_tokens, uint32_t *out_n_events, uint64_t *out_number)
 {
     struct listing listing = {out_events, out_tokens, capacity, 0};
-    if (cache == NULL || out_n_events == NULL || out_number == NULL ||
-        (out_events == NULL && capacity > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || out_n_events == NULL || out_number == NULL ||
+                                (out_events == NULL && capacity > 0)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

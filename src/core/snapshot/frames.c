@@ -98,7 +98,7 @@ int kvpi_snap_next(struct kvpi_snap_reader *reader, struct kvpi_snap_record *out
     }
     if (!head_is_right(head)) {
         if (!head_is_right(buffer)) {
-            reader->is_cut = 1; /* nobody knows where the next one is */
+            reader->is_cut = 1; /* the next one cannot be found */
             return 0;
         }
         memcpy(head, buffer, KVPI_SNAP_HEAD);
@@ -144,16 +144,45 @@ void kvpi_snap_put_config(struct kvpi_snap_bytes *b, const kvp_snapshot_info *in
     for (uint32_t g = 0; g < info->n_groups; g++) {
         kvpi_snap_put_u32(b, info->groups[g].sink_tokens);
         kvpi_snap_put_u32(b, info->groups[g].recent_tokens);
+        kvpi_snap_put_u32(b, info->groups[g].block_tokens);
     }
+    kvpi_snap_put_u32(b, info->state_slots);
+    kvpi_snap_put_u64(b, info->state_bytes);
     kvpi_snap_put_u32(b, info->model_bytes);
     kvpi_snap_put(b, info->model, info->model_bytes);
-    if (info->state_slots > 0) {
-        kvpi_snap_put_u32(b, info->state_slots);
-        kvpi_snap_put_u64(b, info->state_bytes);
+}
+
+/* Blocks of a group are whole units. */
+static int is_block_size(uint32_t S, uint32_t U)
+{
+    return S > 0 && S <= KVP_BLOCK_TOKENS_MAX && U > 0 && S % U == 0;
+}
+
+static void get_groups(struct kvpi_snap_bytes *b, kvp_snapshot_info *info)
+{
+    for (uint32_t g = 0; g < info->n_groups; g++) {
+        kvp_group *group = &info->groups[g];
+        group->sink_tokens = kvpi_snap_get_u32(b);
+        group->recent_tokens = kvpi_snap_get_u32(b);
+        group->block_tokens = kvpi_snap_get_u32(b);
+        b->bad |= !is_block_size(group->block_tokens, info->unit_tokens);
     }
 }
 
-static int get_config(struct kvpi_snap_bytes *b, int has_states, kvp_snapshot_info *info)
+static void get_states(struct kvpi_snap_bytes *b, kvp_snapshot_info *info)
+{
+    info->state_slots = kvpi_snap_get_u32(b);
+    info->state_bytes = kvpi_snap_get_u64(b);
+    if (info->state_slots == 0) {
+        b->bad |= info->state_bytes > 0;
+    } else {
+        b->bad |= info->state_slots < 2 || info->state_slots > 1u << 30 ||
+                  info->state_bytes > INT32_MAX || info->n_groups == KVP_GROUPS_MAX ||
+                  (info->state_bytes > 0) != (info->block_bytes > 0);
+    }
+}
+
+static int get_config(struct kvpi_snap_bytes *b, kvp_snapshot_info *info)
 {
     memset(info, 0, sizeof(*info));
     info->block_tokens = kvpi_snap_get_u32(b);
@@ -173,28 +202,18 @@ static int get_config(struct kvpi_snap_bytes *b, int has_states, kvp_snapshot_in
     if (info->n_groups == 0 || info->n_groups > KVP_GROUPS_MAX) {
         return 0;
     }
-    for (uint32_t g = 0; g < info->n_groups; g++) {
-        info->groups[g].sink_tokens = kvpi_snap_get_u32(b);
-        info->groups[g].recent_tokens = kvpi_snap_get_u32(b);
-    }
+    get_groups(b, info);
+    get_states(b, info);
     info->model_bytes = kvpi_snap_get_u32(b);
     const uint8_t *model = kvpi_snap_get(b, info->model_bytes);
-    if (has_states) {
-        info->state_slots = kvpi_snap_get_u32(b);
-        info->state_bytes = kvpi_snap_get_u64(b);
-        b->bad |= info->state_slots < 2 || info->state_slots > 1u << 30 ||
-                  info->state_bytes > INT32_MAX || info->n_groups == KVP_GROUPS_MAX ||
-                  (info->state_bytes > 0) != (info->block_bytes > 0);
-    }
     if (!kvpi_snap_whole(b) || info->model_bytes > sizeof(info->model)) {
         return 0;
     }
     memcpy(info->model, model, info->model_bytes);
-    return info->block_tokens > 0 && info->block_tokens <= KVP_BLOCK_TOKENS_MAX &&
-           info->unit_tokens > 0 && info->block_tokens % info->unit_tokens == 0 &&
-           info->n_nodes < UINT32_MAX && info->block_bytes <= INT32_MAX &&
-           info->n_namespaces <= 65536 && info->max_unit_keys <= 64 && info->n_blocks >= 2 &&
-           info->n_blocks <= INT32_MAX && info->host_blocks <= INT32_MAX;
+    return is_block_size(info->block_tokens, info->unit_tokens) && info->n_nodes < UINT32_MAX &&
+           info->block_bytes <= INT32_MAX && info->n_namespaces <= 65536 &&
+           info->max_unit_keys <= 64 && info->n_blocks >= 2 && info->n_blocks <= INT32_MAX &&
+           info->host_blocks <= INT32_MAX;
 }
 
 kvp_status kvpi_snap_open(struct kvpi_snap_reader *reader, kvp_snapshot_info *out_info)
@@ -204,14 +223,22 @@ kvp_status kvpi_snap_open(struct kvpi_snap_reader *reader, kvp_snapshot_info *ou
     if (!read_source(reader, magic, sizeof(magic)) || memcmp(magic, KVPI_SNAP_MAGIC, 7) != 0) {
         return KVP_E_FORMAT;
     }
-    const int has_states = magic[7] == KVPI_SNAP_MAGIC_STATES[7];
-    if (!has_states && magic[7] != KVPI_SNAP_MAGIC[7]) {
+    if (magic[7] != KVPI_SNAP_MAGIC[7]) {
         return KVP_E_VERSION;
     }
     return kvpi_snap_next(reader, &record) && record.kind == KVPI_SNAP_CONFIG && !record.damaged &&
-                   get_config(&record.payload, has_states, out_info)
+                   get_config(&record.payload, out_info)
                ? KVP_OK
                : KVP_E_FORMAT;
+}
+
+static uint32_t largest_block(const kvp_snapshot_info *info)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < info->n_groups; g++) {
+        most = kvpi_max_u32(most, info->groups[g].block_tokens);
+    }
+    return most;
 }
 
 size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
@@ -219,7 +246,7 @@ size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
     const size_t node =
         32 + (size_t)info->unit_tokens * 4 + (size_t)info->max_unit_keys * sizeof(struct kvpi_key);
     const size_t block =
-        64 + info->block_tokens / info->unit_tokens / 8 + (size_t)info->block_bytes;
+        64 + (size_t)largest_block(info) / info->unit_tokens / 8 + (size_t)info->block_bytes;
     const size_t ids = 64 + (size_t)KVPI_SNAP_FREE_IDS * 4;
     const size_t state = 64 + (size_t)info->state_bytes;
     size_t largest = node > block ? node : block;

@@ -16,12 +16,11 @@
 
 #include "base/bytes.h"
 
-#define KVPI_SNAP_MAGIC        "kvpsnap2"
-#define KVPI_SNAP_MAGIC_STATES "kvpsnap3" /* with recurrent state; KVP_SNAPSHOT_VERSION */
-#define KVPI_SNAP_HEAD         16u
-#define KVPI_SNAP_OVERHEAD     (2 * KVPI_SNAP_HEAD + 8)
-#define KVPI_SNAP_FREE_IDS     1024u
-#define KVPI_SNAP_CONFIG_MAX   512u
+#define KVPI_SNAP_MAGIC      "kvpshot1" /* the digit is KVP_SNAPSHOT_VERSION */
+#define KVPI_SNAP_HEAD       16u
+#define KVPI_SNAP_OVERHEAD   (2 * KVPI_SNAP_HEAD + 8)
+#define KVPI_SNAP_FREE_IDS   1024u
+#define KVPI_SNAP_CONFIG_MAX 512u
 
 enum {
     KVPI_SNAP_CONFIG = 1,

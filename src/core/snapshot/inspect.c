@@ -1,4 +1,4 @@
-/* inspect: a look into the arena of a cache that another process works on.
+/* inspect: reading the arena of a cache that another process works on.
  *
  * What is needed of the arena is copied to where it lies in one of our own, found by sizes and
  * offsets that are checked first; from then on the copy is looked at. It is of one moment if the
@@ -149,11 +149,6 @@ static void fetch_prefix(struct inspection *in)
     }
 }
 
-static int is_open_seq(const struct kvpi_seq *seq)
-{
-    return (seq->generation & 1) != 0;
-}
-
 /* Rows are as long as the longest may get: only what open sequences use is read. */
 static void fetch_table(struct inspection *in)
 {
@@ -161,19 +156,16 @@ static void fetch_table(struct inspection *in)
     fetch_array(in, kvpi_seq_at(table, 0), table->max_seqs, sizeof(struct kvpi_seq));
     fetch_array(in, kvpi_windows(table, 0), (uint64_t)table->max_seqs * table->n_groups,
                 sizeof(struct kvpi_window));
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        for (uint32_t g = 0; is_open_seq(seq) && g < table->n_groups; g++) {
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
+        const uint32_t place = kvpi_seq_place(table, seq);
+        for (uint32_t g = 0; g < table->n_groups; g++) {
             fetch_part(in, kvpi_group_row(table, g, place),
                        kvpi_min_u32(kvpi_row_entries(in->copy, seq, g), table->max_blocks),
                        sizeof(int32_t), (uint64_t)table->max_blocks * sizeof(int32_t));
         }
-        if (is_open_seq(seq)) {
-            fetch_part(in, kvpi_row_nodes(table, place),
-                       kvpi_min_u32(seq->n_units, table->max_units), sizeof(uint32_t),
-                       (uint64_t)table->max_units * sizeof(uint32_t));
-            fetch_array(in, kvpi_row_partial(table, place), table->unit_tokens, sizeof(int32_t));
-        }
+        fetch_part(in, kvpi_row_nodes(table, place), kvpi_min_u32(seq->n_units, table->max_units),
+                   sizeof(uint32_t), (uint64_t)table->max_units * sizeof(uint32_t));
+        fetch_array(in, kvpi_row_partial(table, place), table->unit_tokens, sizeof(int32_t));
     }
 }
 
@@ -286,11 +278,7 @@ static void tell_seqs(struct inspection *in)
 {
     const struct kvpi_table *table = &in->copy->table;
     const struct kvpi_prefix *prefix = &in->copy->prefix;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if (!is_open_seq(seq)) {
-            continue;
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
         const uint32_t root = seq->root <= prefix->n_touched ? seq->root : KVPI_NO_NODE;
         const kvp_arena_seq told = {.tag = seq->tag,
                                     .ns = space_of_root(prefix, root) - 1,
@@ -300,7 +288,7 @@ static void tell_seqs(struct inspection *in)
                                     .cached_tokens = seq->cached,
                                     .computed_tokens = seq->computed,
                                     .tree_tokens = seq->n_tree,
-                                    .n_blocks = kvpi_rows_length(in->copy, seq->room)};
+                                    .n_blocks = kvpi_row_entries(in->copy, seq, 0)};
         in->options->tell_seq(in->options->context, &told);
     }
 }

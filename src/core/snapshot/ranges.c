@@ -1,7 +1,7 @@
 /* ranges: does everything point inside? For an arena whose bytes come from elsewhere.
  *
  * The audit follows what it finds: entries of rows, parents of nodes, links. That is right for a
- * cache of ours, whatever has gone wrong in it, and not for bytes that anybody may have written.
+ * cache of ours, whatever has gone wrong in it, and not for bytes of unknown origin.
  * Here each number that the audit uses as an index, or to end a loop by, is compared with the size
  * of its array first. The sizes and offsets themselves are right: the cache is planned
  * (kvpi_is_planned).
@@ -183,11 +183,8 @@ static int dups_in_range(struct ranges *r)
 static int seqs_in_range(struct ranges *r)
 {
     const struct kvpi_table *table = &r->cache->table;
-    for (uint32_t place = 0; place < table->max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if ((seq->generation & 1) == 0) {
-            continue;
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(table, seq)) != NULL;) {
+        const uint32_t place = kvpi_seq_place(table, seq);
         const uint32_t *nodes = kvpi_row_nodes(table, place);
         if (seq->room > table->max_tokens || seq->n_units > table->max_units) {
             return out_of_range(r, place, "M2 a row is longer than any");

@@ -1,7 +1,7 @@
 /* snapshot_load: what a snapshot holds, put into a new cache.
  *
  * One pass over the records. Nothing in them is believed because its checksum is right: numbers are
- * looked up, hashes made anew, blocks must be free, so that no file leads to a cache that does not
+ * looked up, hashes made again, blocks must be free, so that no file leads to a cache that does not
  * pass its audit, or to a hit on other tokens than were asked for. What KV is in a block is the one
  * thing that has to be taken from the file.
  *
@@ -121,7 +121,7 @@ static void load_space(struct load *load, struct kvpi_snap_bytes *b)
     load->report.dropped_namespaces[reason]++;
 }
 
-/* Keys as a node has them: 0 when they are damaged. */
+/* Keys as a node has them, in the order of their offsets: 0 when they are damaged. */
 static int read_keys(struct load *load, struct kvpi_snap_bytes *b, uint32_t n_keys)
 {
     for (uint32_t i = 0; i < n_keys; i++) {
@@ -132,7 +132,8 @@ static int read_keys(struct load *load, struct kvpi_snap_bytes *b, uint32_t n_ke
         key->n_bytes = kvpi_snap_get_u32(b);
         const uint8_t *bytes =
             key->n_bytes > KVP_KEY_MAX_BYTES ? NULL : kvpi_snap_get(b, key->n_bytes);
-        if (bytes == NULL) {
+        if (bytes == NULL || key->offset >= (int32_t)load->info.unit_tokens ||
+            (i > 0 && key->offset < key[-1].offset)) {
             return 0;
         }
         memcpy(key->bytes, bytes, key->n_bytes);
@@ -153,16 +154,26 @@ static int read_unit(struct load *load, struct kvpi_snap_bytes *b, struct kvpi_u
            !kvpi_any_negative(load->tokens, U);
 }
 
+/* Does a key of the unit begin before position 0? */
+static int begins_before_all(const struct kvpi_unit *unit, const struct kvpi_node *parent,
+                             uint32_t unit_tokens)
+{
+    const int64_t begin = (int64_t)parent->depth * unit_tokens;
+    return unit->n_keys > 0 && begin + unit->keys[0].offset < 0;
+}
+
 /* The node of a unit whose record is whole, or why there is none. */
 static uint32_t restore_node(struct load *load, uint32_t parent, const kvp_hash *saved,
                              const struct kvpi_unit *unit)
 {
     kvp_cache *cache = load->cache;
+    const struct kvpi_node *above = kvpi_node(&cache->prefix, parent);
     kvp_hash hash;
     uint32_t at;
-    kvpi_hash_unit(&kvpi_node(&cache->prefix, parent)->hash, unit->tokens, load->info.unit_tokens,
-                   unit->keys, unit->n_keys, &hash);
+    kvpi_hash_unit(&above->hash, unit->tokens, load->info.unit_tokens, unit->keys, unit->n_keys,
+                   &hash);
     if (memcmp(&hash, saved, sizeof(hash)) != 0 ||
+        begins_before_all(unit, above, load->info.unit_tokens) ||
         kvpi_prefix_find(&cache->prefix, parent, &hash, unit) != KVPI_NO_NODE) {
         return GONE + KVP_DROP_DAMAGED;
     }
@@ -714,11 +725,11 @@ kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *optio
 {
     options = kvpi_sized(options, sizeof(*options));
     uint8_t buffer[KVPI_SNAP_OVERHEAD + KVPI_SNAP_CONFIG_MAX];
-    if (cache == NULL || source == NULL || source->read == NULL || kvpi_snap_options_bad(options) ||
-        (options->block_bytes > 0 && options->put == NULL)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || source == NULL || source->read == NULL ||
+                                kvpi_snap_options_bad(options) ||
+                                (options->block_bytes > 0 && options->put == NULL)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

@@ -10,7 +10,7 @@
  *
  *   users   the node's number in the file, 1 ..; 0: not needed by any block so far
  *   jump    the node below, on the way that is written now
- *   MARKED  the hash was made anew, because one that came from outside was wrong
+ *   MARKED  the hash was made again, because one that came from outside was wrong
  *
  * What cannot be reached from a live root through public nodes is left out.
  */
@@ -34,9 +34,16 @@ struct save {
     int failed; /* get did */
 };
 
-/* No store reads a block of the copy: what is lent there is cached, and saved. */
+/* No store reads a block of the copy: what is lent there is cached, and saved. None fills one: a
+ * load uses a node, which may have other content that is saved. */
 static void take_back(kvp_cache *copy)
 {
+    for (uint32_t place = 0; place < copy->lending.max_loads; place++) {
+        const uint64_t number = kvpi_load_at(copy, place)->number;
+        if (number != 0) {
+            (void)kvp_load_cancel(copy, number);
+        }
+    }
     for (int32_t block = 1; copy->lending.n_reading > 0; block++) {
         while (kvpi_lent(copy, (uint32_t)block)->holds > 0) {
             (void)kvp_cache_give_back(copy, &block, 1);
@@ -53,12 +60,9 @@ static kvp_cache *copy_closed(const kvp_cache *cache)
     memcpy(copy, cache, (size_t)cache->arena_bytes);
     copy->calls = 0;
     copy->mapped = 0;
-    for (uint32_t place = 0; place < copy->table.max_seqs; place++) {
-        const struct kvpi_seq *seq = kvpi_seq_at(&copy->table, place);
-        if (seq->generation & 1) {
-            (void)kvp_seq_close(
-                copy, kvpi_table_handle(&copy->table, seq, copy->recorder.cache_bits), NULL);
-        }
+    for (struct kvpi_seq *seq = NULL; (seq = kvpi_next_open(&copy->table, seq)) != NULL;) {
+        const kvp_seq handle = kvpi_table_handle(&copy->table, seq, copy->recorder.cache_bits);
+        (void)kvp_seq_close(copy, handle, NULL);
     }
     take_back(copy);
     return copy;
@@ -395,8 +399,7 @@ static void save_all(struct save *save, kvp_snapshot_info *info)
     info->saved_blocks = save->n_blocks;
     info->saved_units = save->n_units;
     const kvp_sink *sink = save->writer.sink;
-    const char *magic = info->state_slots > 0 ? KVPI_SNAP_MAGIC_STATES : KVPI_SNAP_MAGIC;
-    save->writer.failed = sink->write(sink->context, magic, 8) != 0;
+    save->writer.failed = sink->write(sink->context, KVPI_SNAP_MAGIC, 8) != 0;
     struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
     kvpi_snap_put_config(&b, info);
     kvpi_snap_end(&save->writer, KVPI_SNAP_CONFIG, &b);
@@ -439,11 +442,11 @@ kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *optio
                              const kvp_sink *sink)
 {
     options = kvpi_sized(options, sizeof(*options));
-    if (cache == NULL || sink == NULL || sink->write == NULL || kvpi_snap_options_bad(options) ||
-        (options->block_bytes > 0 && options->get == NULL)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
+    kvp_status status = cache == NULL || sink == NULL || sink->write == NULL ||
+                                kvpi_snap_options_bad(options) ||
+                                (options->block_bytes > 0 && options->get == NULL)
+                            ? KVP_E_ARG
+                            : kvpi_enter(cache);
     if (status != KVP_OK) {
         return status;
     }

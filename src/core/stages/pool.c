@@ -102,7 +102,7 @@ void kvpi_pool_tell_back(struct kvpi_pool *pool, uint32_t block)
     }
 }
 
-/* A block will have no content, and nobody holds it. */
+/* A block will have no content, and has no holder. */
 static void tell_lost(struct kvpi_pool *pool, uint32_t block)
 {
     if (pool->leaves.on) {
@@ -133,7 +133,8 @@ static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
     *earlier = block;
 }
 
-/* To the head of class 0. The generation was raised, or will be, by whoever dropped the content. */
+/* To the head of class 0. The generation was raised, or will be, by the caller that dropped the
+ * content. */
 static void push_free(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
@@ -268,7 +269,7 @@ static void park(struct kvpi_pool *pool, uint32_t block)
     kvpi_count(&pool->n_parked, 1);
 }
 
-/* Queue a block that nobody holds. */
+/* Queue a block without a holder. */
 static void enqueue(struct kvpi_pool *pool, uint32_t block)
 {
     const struct kvpi_block *b = kvpi_block(pool, block);
@@ -283,7 +284,7 @@ static void enqueue(struct kvpi_pool *pool, uint32_t block)
     }
 }
 
-/* Nobody holds a block any more, which has no content. */
+/* The last holder left a block that has no content. */
 static void tell_freed(struct kvpi_pool *pool, uint32_t block)
 {
     if (pool->leaves.on) {
@@ -305,7 +306,7 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
         }
         return left;
     }
-    b->refs &= ~KVPI_REFS_PARKED;
+    b->refs &= ~(KVPI_REFS_PARKED | KVPI_REFS_FIRST);
     if (b->content == 0) {
         kvpi_pool_raise(pool, block);
         if (kvpi_pool_is_watched(pool)) {
@@ -332,6 +333,9 @@ void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list)
         blocks[block].refs &= ~KVPI_REFS_PARKED;
         kvpi_uncount(&pool->n_parked, 1);
         enqueue(pool, block);
+        if (kvpi_unlikely(blocks[block].refs & KVPI_REFS_FIRST) && blocks[block].content != 0) {
+            kvpi_pool_expose(pool, block, 0);
+        }
         block = next;
     }
     blocks[sentinel].prev = blocks[sentinel].next = sentinel;
@@ -522,6 +526,18 @@ void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after)
     pool->classes |= 1u << class_;
     if (kvpi_pool_counts(pool)) {
         kvpi_quotas_expose(&pool->quotas, block, class_, after);
+    }
+}
+
+void kvpi_pool_put_first(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *b = kvpi_block(pool, block);
+    if (kvpi_block_refs(b) > 0 || b->content == 0) {
+        return;
+    }
+    b->refs |= KVPI_REFS_FIRST;
+    if (!(b->refs & KVPI_REFS_PARKED)) {
+        kvpi_pool_expose(pool, block, 0);
     }
 }
 

@@ -135,7 +135,7 @@ int kvpi_pool_spares(const struct kvpi_pool *pool, uint32_t block, struct kvpi_p
  * that is not over its own? */
 int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner);
 
-/* The cached block that the first take for nobody would evict after all free blocks are taken; 0:
+/* The cached block that the first take without a namespace would evict after all free blocks; 0:
  * none is cached. *out_turn is the turn of quotas after it. */
 uint32_t kvpi_pool_coldest(const struct kvpi_pool *pool, uint32_t *out_turn);
 
@@ -157,7 +157,7 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block);
 uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
                                uint32_t begin, uint32_t *n_cached);
 
-/* Say what is in a held block; or take the content of one that nobody holds, which stays where it
+/* Say what is in a held block; or take the content of one without a holder, which stays where it
  * is, counted as free if it is queued: it is taken at once, or put first (kvpi_pool_first). */
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
@@ -173,6 +173,11 @@ void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention
 /* A queued block with content goes before all others of its class that have some; or right behind
  * `after`, which went there before, if that is not 0. */
 void kvpi_pool_expose(struct kvpi_pool *pool, uint32_t block, uint32_t after);
+
+/* A block that was just released goes before all others of its class, if it has content and no
+ * holder: now, or when it is not parked any more. It is known by KVPI_REFS_FIRST until it is
+ * released again, or taken. */
+void kvpi_pool_put_first(struct kvpi_pool *pool, uint32_t block);
 
 /* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
  * content is set by the caller. For what is restored, the block that goes first as the last. */

@@ -61,10 +61,10 @@ void kvpi_leaves_reset(struct kvpi_leaves *leaves);
 void kvpi_leaves_follow(struct kvpi_leaves *leaves, uint32_t follower,
                         const struct kvpi_leaves *others, uint32_t followed);
 
-/* Nobody holds the block any more, which has no content. */
+/* The last holder left the block, which has no content. */
 void kvpi_leaves_forget(struct kvpi_leaves *leaves, uint32_t block);
 
-/* Nobody holds the block any more, which has content. */
+/* The last holder left the block, which has content. */
 void kvpi_leaves_rest(struct kvpi_leaves *leaves, uint32_t block);
 
 /* The block is cached now, or is no more. Cost: O(log blocks) expected. */

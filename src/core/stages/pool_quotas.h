@@ -58,7 +58,7 @@ void kvpi_quotas_reset(struct kvpi_quotas *quotas, int fresh);
 /* A namespace opens: without blocks, without quota. */
 void kvpi_quotas_open(struct kvpi_quotas *quotas, uint64_t owner);
 
-/* It closes: its blocks count for nobody. Cost: O(1). */
+/* It closes: its blocks count for no namespace. Cost: O(1). */
 void kvpi_quotas_close(struct kvpi_quotas *quotas, uint64_t owner);
 
 void kvpi_quotas_set(struct kvpi_quotas *quotas, uint64_t owner, uint32_t quota);

@@ -8,9 +8,11 @@
 
 #define KVPI_POOL_JUMP 16u
 
-/* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
- * retention class, a scratch bit of one call, whether it is parked, and its layer group. */
-#define KVPI_REFS_MASK        0x00FFFFFFu
+/* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it
+ * whether it goes first, the retention class, a scratch bit of one call, whether it is parked, and
+ * its layer group. */
+#define KVPI_REFS_MASK        0x007FFFFFu
+#define KVPI_REFS_FIRST       (1u << 23) /* at count 0: kvpi_pool_put_first; above: was so */
 #define KVPI_REFS_CLASS_SHIFT 24
 #define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
 #define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */

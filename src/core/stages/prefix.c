@@ -155,7 +155,7 @@ static uint32_t lost_marks(const struct kvpi_prefix *prefix, const struct kvpi_n
     return KVPI_NODE_LOST | (n->at[KVP_HOST].block != 0 ? KVPI_NODE_COUNTED : 0u);
 }
 
-/* Mark one node anew. Is it lost, or found again, by that? */
+/* Mark one node again. Is it lost, or found again, by that? */
 static int mark(struct kvpi_prefix *prefix, struct kvpi_node *n)
 {
     const uint32_t before = n->flags & (KVPI_NODE_LOST | KVPI_NODE_COUNTED);

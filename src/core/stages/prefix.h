@@ -42,7 +42,7 @@ enum {
     KVPI_NODE_LIVE = 16u,      /* a root that a namespace has: not flushed */
     KVPI_NODE_LOST = 32u,      /* it, or a node before it, is on no tier */
     KVPI_NODE_COUNTED = 64u,   /* and it has a block on the host */
-    KVPI_NODE_CUT = 128u,      /* whoever had its KV may have kept the first tokens of it only */
+    KVPI_NODE_CUT = 128u,      /* a sequence may have kept the KV of its first tokens only */
     KVPI_NODE_CUTS = 256u,     /* so it is with a child, or was with one that is gone */
     KVPI_NODE_LOADING = 512u   /* shifted by a group: a load brings its block of it */
 };

@@ -41,6 +41,8 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->windows_at = kvpi_layout_take(layout, wide, sizeof(struct kvpi_window)) - self;
     wide = n * 2 * table->max_tree;
     table->trees_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
+    wide = table->retains ? table->max_seqs : 0;
+    table->parted_at = kvpi_layout_take(layout, wide, sizeof(uint32_t)) - self;
     table->place_bits = kvpi_handle_place_bits(table->max_seqs);
 }
 
@@ -48,7 +50,7 @@ static const struct kvpi_seq none = {.uncached_from = UINT32_MAX, .last = KVPI_N
 
 _Static_assert(sizeof(struct kvpi_seq) % sizeof(kvpi_long_word) == 0, "stored as long words");
 
-/* Make `seq` what `from` is, but for its generation, which comes first. */
+/* Make `seq` what `from` is, except its generation, which comes first. */
 static inline void copy_counts(struct kvpi_seq *seq, const struct kvpi_seq *from)
 {
     const size_t at = sizeof(seq->generation);
@@ -72,6 +74,8 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh)
     memset(kvpi_seq_at(table, kvpi_table_scratch(table)), 0, sizeof(struct kvpi_seq));
     memset(kvpi_windows(table, 0), 0,
            ((size_t)table->max_seqs + 1) * table->n_groups * sizeof(struct kvpi_window));
+    memset(kvpi_at(table, table->parted_at), 0,
+           table->retains ? table->max_seqs * sizeof(uint32_t) : 0);
     kvpi_set(&table->n_open, 0);
 }
 

@@ -10,6 +10,8 @@
  *   partial    [U]              i32   tokens of unit n_units, known % U of them
  *   windows    [n_groups]             what each group keeps, and has dropped
  *   tree       [2][max_tree]    i32   values and parents of the tree behind the tokens
+ *   parted                      u32   tokens before the first unit whose node it made, with
+ *                                     retained places
  *
  * Counts, always:  computed <= writable, public <= n_units,
  *                  n_units * U <= known <= tokens (kept), all of them have slots
@@ -92,6 +94,7 @@ struct kvpi_table {
     uint32_t max_unit_keys;
     uint32_t n_groups;
     uint32_t max_tree;   /* tokens of a tree */
+    int retains;         /* windows have retained places */
     uint32_t n_free;     /* on the stack */
     uint32_t place_bits; /* of a handle */
     uint64_t n_open;
@@ -103,6 +106,7 @@ struct kvpi_table {
     size_t keys_at;    /* struct kvpi_key [max_seqs + 1][max_unit_keys] */
     size_t windows_at; /* struct kvpi_window [max_seqs + 1][n_groups] */
     size_t trees_at;   /* i32 [max_seqs + 1][2][max_tree] values, then parents */
+    size_t parted_at;  /* u32 [max_seqs], if it retains */
 };
 
 static inline struct kvpi_seq *kvpi_seq_at(const struct kvpi_table *table, uint32_t place)
@@ -146,12 +150,24 @@ static inline int32_t *kvpi_tree_parents(const struct kvpi_table *table, uint32_
     return kvpi_tree_tokens(table, place) + table->max_tree;
 }
 
+/* Where a sequence left what was known, with retained places. UINT32_MAX: it did not. */
+static inline uint32_t *kvpi_parted(const struct kvpi_table *table, const struct kvpi_seq *seq)
+{
+    uint32_t *parted = kvpi_at(table, table->parted_at);
+    return parted + kvpi_seq_place(table, seq);
+}
+
 static inline struct kvpi_window kvpi_window_of(kvp_window window)
 {
     const uint32_t chunked = window.sink_tokens == KVP_CHUNKED;
     return (struct kvpi_window){.sink = chunked ? 0 : window.sink_tokens,
                                 .recent = window.recent_tokens,
                                 .chunked = chunked};
+}
+
+static inline struct kvpi_window kvpi_window_of_group(const kvp_group *group)
+{
+    return kvpi_window_of((kvp_window){group->sink_tokens, group->recent_tokens});
 }
 
 static inline kvp_window kvpi_window_given(const struct kvpi_window *window)
@@ -207,7 +223,19 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh);
 /* The place that kvpi_table_open will give; -1 when none is free. */
 int64_t kvpi_table_next(const struct kvpi_table *table);
 
-/* Take a free place and open it, zeroed but for its generation; NULL when none is free. */
+/* The open sequence at the first place behind that of `seq`, of all if it is NULL; NULL: there is
+ * none. What lies at the scratch place is no sequence. */
+static inline struct kvpi_seq *kvpi_next_open(const struct kvpi_table *table,
+                                              const struct kvpi_seq *seq)
+{
+    uint32_t place = seq == NULL ? 0 : kvpi_seq_place(table, seq) + 1;
+    while (place < table->max_seqs && (kvpi_seq_at(table, place)->generation & 1) == 0) {
+        place++;
+    }
+    return place < table->max_seqs ? kvpi_seq_at(table, place) : NULL;
+}
+
+/* Take a free place and open it, zeroed except its generation; NULL when none is free. */
 struct kvpi_seq *kvpi_table_open(struct kvpi_table *table);
 
 /* The same, but it is what `from` is. */

@@ -2,7 +2,7 @@
  *
  * A phase is a list of strips, those of its first copy, then those of its second, and so on. Each
  * thread takes an equal piece of the list: no thread waits for another within a phase, and it is
- * known beforehand who does what. Small phases are not worth waking anybody for.
+ * known beforehand who does what. Small phases are not worth waking a thread for.
  */
 #include "memory/copy/copy_cpu.h"
 

@@ -49,14 +49,14 @@ void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t ou
     kvpi_answers_give(spill, ask, outcome);
 }
 
-/* Is nothing of it on its way, and nobody waiting for an answer? */
+/* Is nothing of it on its way, and no caller waiting for an answer? */
 static int is_over(const struct kvpi_spill_ask *ask)
 {
     return (ask->state == KVPI_ASK_LOADED || ask->state == KVPI_ASK_FREE) && !ask->waits &&
            !ask->has_answer;
 }
 
-/* Nobody shares its loads any more: they have ended. */
+/* No ask shares its loads any more: they have ended. */
 static void forget_sharers(kvp_spill *spill, uint32_t number)
 {
     for (uint32_t i = 0; i < spill->n_queue; i++) {

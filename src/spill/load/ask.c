@@ -121,7 +121,7 @@ static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, 
         return 0;
     }
     return kvpi_records_kept(spill, group, asked->hit.hit_tokens, asked->prompt->n_tokens).recent /
-           spill->record_blocks;
+           kvpi_spill_entries(spill, group);
 }
 
 /* Digests of the records, and the keys that the store is asked for. */

@@ -49,7 +49,7 @@ static int is_in_store(const struct choice *c, uint32_t g, uint32_t record)
 static int is_in_cache(const kvp_spill *spill, const struct choice *c, uint32_t g, uint32_t record)
 {
     const struct kvpi_kept *hit = &c->hit[g];
-    const uint32_t end = (record + 1) * spill->record_blocks;
+    const uint32_t end = (record + 1) * kvpi_spill_entries(spill, g);
     return end <= hit->n && (end > hit->recent || end <= hit->sinks);
 }
 
@@ -58,7 +58,7 @@ static struct kvpi_kept kept_records(const kvp_spill *spill, const struct choice
                                      uint32_t n)
 {
     struct kvpi_kept kept = kvpi_records_kept(spill, g, n * spill->record_tokens, c->ask->n_tokens);
-    const uint32_t B = spill->record_blocks;
+    const uint32_t B = kvpi_spill_entries(spill, g);
     kept.n = n;
     kept.recent /= B;
     kept.sinks = kvpi_spill_min((kept.sinks + B - 1) / B, kept.recent);
@@ -104,7 +104,7 @@ static uint32_t count_missing(const kvp_spill *spill, const struct choice *c, ui
 {
     uint32_t n = 0;
     if (kvpi_records_is_full(spill, g)) {
-        const uint32_t there = c->hit[g].n / spill->record_blocks;
+        const uint32_t there = c->hit[g].n / kvpi_spill_entries(spill, g);
         begin = there > begin ? there : begin;
         return end > begin ? end - begin : 0;
     }
@@ -125,7 +125,7 @@ static uint64_t measure(const kvp_spill *spill, const struct choice *c, uint32_t
         const uint32_t missing =
             count_missing(spill, c, g, 0, kept.sinks) + count_missing(spill, c, g, kept.recent, n);
         bytes += missing * spill->record_bytes[g];
-        *out_blocks += (uint64_t)missing * spill->record_blocks;
+        *out_blocks += (uint64_t)missing * spill->pieces[g];
     }
     return bytes;
 }

@@ -24,15 +24,10 @@ static uint8_t *whole_of(const kvp_spill *spill, const struct kvpi_spill_ask *as
     return ask->whole + (size_t)group * spill->max_entries + entry;
 }
 
-/* Pieces of a record, and the one that its first entry is. */
-static uint32_t count_pieces(const kvp_spill *spill, uint32_t group)
-{
-    return kvpi_spill_is_state(spill, group) ? 1 : spill->record_blocks;
-}
-
+/* The entry that the first piece of a record is. */
 static uint32_t first_entry(const kvp_spill *spill, uint32_t group, uint32_t record)
 {
-    return (record + 1) * spill->record_blocks - count_pieces(spill, group);
+    return (record + 1) * kvpi_spill_entries(spill, group) - spill->pieces[group];
 }
 
 /* Blocks of a record that this ask loads. */
@@ -41,7 +36,7 @@ static uint32_t count_to_read(const kvp_spill *spill, const struct kvpi_spill_as
 {
     const int32_t *blocks = blocks_of(spill, ask, group, first_entry(spill, group, record));
     uint32_t n = 0;
-    for (uint32_t i = 0; i < count_pieces(spill, group); i++) {
+    for (uint32_t i = 0; i < spill->pieces[group]; i++) {
         n += blocks[i] != KVP_NULL_BLOCK;
     }
     return n;
@@ -148,7 +143,7 @@ static kvp_status begin_state(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
                               uint32_t *n_elsewhere)
 {
     const uint32_t group = spill->cache.n_groups;
-    const uint32_t n = n_tokens / kvpi_spill_entry_tokens(spill);
+    const uint32_t n = n_tokens / kvpi_spill_block_tokens(spill, group);
     memset(blocks_of(spill, ask, group, 0), 0, n * sizeof(*ask->blocks));
     memset(whole_of(spill, ask, group, 0), 0, n);
     return begin_range(spill, ask, group, (kvp_range){n - 1, n}, n_elsewhere);
@@ -187,7 +182,7 @@ kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
 {
     const uint32_t n_records = n_tokens / spill->record_tokens;
     uint32_t n_elsewhere = 0;
-    /* Whoever shares a load may need fewer blocks: only trying tells. */
+    /* An ask that shares a load may need fewer blocks: it has to be tried. */
     const int may_try = is_any_shared(spill, ask, n_records) || has_room(spill, ask, n_tokens);
     kvp_status status = may_try ? KVP_OK : KVP_E_AGAIN;
     ask->n_loads = 0;
@@ -251,7 +246,7 @@ static void fill_addresses(const kvp_spill *spill, const struct kvpi_spill_ask *
 {
     const int32_t *blocks =
         blocks_of(spill, ask, get->group, first_entry(spill, get->group, get->record));
-    const uint32_t n_pieces = spill->config.take != NULL ? 1 : count_pieces(spill, get->group);
+    const uint32_t n_pieces = spill->config.take != NULL ? 1 : spill->pieces[get->group];
     for (uint32_t i = 0; i < n_pieces; i++) {
         get->addresses[i] = spill->config.take == NULL && blocks[i] != KVP_NULL_BLOCK
                                 ? kvpi_records_address(spill, get->group, blocks[i])
@@ -308,7 +303,7 @@ static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
 static kvp_status read_record(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_to_read)
 {
     const uint32_t group = ask->cursor % spill->n_kinds;
-    const uint32_t n_pieces = count_pieces(spill, group);
+    const uint32_t n_pieces = spill->pieces[group];
     struct kvpi_spill_get *get = take_get(spill, spill->record_bytes[group]);
     if (get == NULL) {
         return KVP_E_AGAIN;
@@ -365,7 +360,7 @@ static void note_whole(kvp_spill *spill, struct kvpi_spill_ask *ask,
                        const struct kvpi_spill_get *get)
 {
     const uint32_t entry = first_entry(spill, get->group, get->record);
-    const uint32_t n_pieces = count_pieces(spill, get->group);
+    const uint32_t n_pieces = spill->pieces[get->group];
     const uint32_t n = count_to_read(spill, ask, get->group, get->record);
     const uint64_t n_bytes = spill->record_bytes[get->group];
     memset(whole_of(spill, ask, get->group, entry), 1, n_pieces);

@@ -11,12 +11,12 @@
 void kvpi_answers_give(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
 /* Its loads have ended, and nothing of it is on its way. */
 void kvpi_answers_loaded(kvp_spill *spill, struct kvpi_spill_ask *ask);
-/* Does anybody wait for what it loads? */
+/* Does another ask wait for what it loads? */
 int kvpi_answers_is_shared(const kvp_spill *spill, const struct kvpi_spill_ask *ask);
 /* Frees the asks that are over, keeping the order of the others. */
 void kvpi_answers_sweep(kvp_spill *spill);
 uint32_t kvpi_answers_take(kvp_spill *spill, kvp_spill_answer *out_answers, uint32_t capacity);
-/* Nobody may load what the ask has asked for. */
+/* What the ask has asked for may not be loaded. */
 void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
 
 /* choose.c */

@@ -19,7 +19,7 @@ enum {
                              the file system refuses, or would go through its cache */
 };
 
-/* How long lock waits for somebody else. SOON: up to a second. */
+/* How long lock waits for another process. SOON: up to a second. */
 enum { KVPI_LOCK_NOW = 0, KVPI_LOCK_WAIT = 1, KVPI_LOCK_SOON = 2 };
 
 /* What list tells of each entry of a directory. */

@@ -319,7 +319,7 @@ static int is_quiet(const struct kvpi_home *home)
     return quiet;
 }
 
-/* A full disk, whose power was lost before it had these bytes, keeps nobody out: when this home was
+/* A full disk, whose power was lost before it had these bytes, refuses no one: when this home was
  * opened is not known then. */
 static int note_opening(const struct kvpi_home *home, uint64_t now)
 {
@@ -357,7 +357,7 @@ static kvp_status move_in(struct kvpi_home *home, const struct kvpi_log_form *fo
         return KVP_E_MISMATCH;
     }
     if (status == KVP_OK && form->n_slots < out_log->form.slab_slots)
-        kvpi_log_close(out_log); /* not one of its slabs fits any more: begin anew */
+        kvpi_log_close(out_log); /* not one of its slabs fits any more: begin again */
     else if (status == KVP_OK) {
         const uint32_t slab_slots = out_log->form.slab_slots;
         out_log->form.n_slots = form->n_slots / slab_slots * slab_slots;
@@ -393,7 +393,7 @@ static int make_directories(struct kvpi_home *home, const char *root, const kvp_
     return error ? error : home->disk->make_directory(home->disk->context, home->parent);
 }
 
-/* With the root's lock held: whoever looks whether a home is in use holds it for an instant, and
+/* With the root's lock held: a process that checks whether a home is in use locks it briefly, and
  * would be taken for its writer. */
 static kvp_status choose_home(struct kvpi_home *home, const struct kvpi_log_form *form,
                               uint64_t now, struct kvpi_log *out_log, char *out_why,
@@ -408,7 +408,7 @@ static kvp_status choose_home(struct kvpi_home *home, const struct kvpi_log_form
         if (!error)
             error = take_lock(disk, home->path, KVPI_LOCK_NOW, &home->lock);
         if (error == EWOULDBLOCK)
-            continue; /* somebody lives there */
+            continue; /* another process lives there */
         kvp_status status = KVP_E_IO;
         if (!error)
             status = is_quiet(home) ? move_in(home, form, now, out_log) : KVP_E_MISMATCH;

@@ -71,8 +71,8 @@ void kvpi_home_close(struct kvpi_home *home);
 int kvpi_home_sync(struct kvpi_home *home);
 
 /* Begin to make `bytes` more. 1: there is room below `size`, if need be because directories whose
- * writers are gone were removed; nobody else grows until kvpi_home_end. 0: there is none, or the
- * disk failed. */
+ * writers are gone were removed; no other process grows until kvpi_home_end. 0: there is none, or
+ * the disk failed. */
 int kvpi_home_begin(struct kvpi_home *home, uint64_t bytes);
 void kvpi_home_end(struct kvpi_home *home);
 

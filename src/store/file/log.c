@@ -117,7 +117,7 @@ static kvp_status read_header(struct kvpi_log *log)
     if (kvpi_get32(header + 8) != KVPI_LOG_VERSION)
         return KVP_E_VERSION;
     if (kvpi_get64(header + AT_HEADER_SUM) != XXH3_64bits(header, AT_HEADER_SUM) ||
-        kvpi_get32(header + 12) != KVPI_LOG_ENTRY)
+        kvpi_get32(header + 12) != KVPI_LOG_ENTRY || kvpi_get32(header + 52) != 0)
         return KVP_E_FORMAT;
     log->id = kvpi_get64(header + 16);
     log->form.slot_bytes = kvpi_get64(header + 24);

@@ -88,7 +88,7 @@ static int fits(const struct kvpi_peers *peers, const struct kvpi_log *log)
            log->form.block_tokens == peers->form.block_tokens;
 }
 
-/* The log is another one than the last time: everything is read anew. Slabs that operations may be
+/* The log is another one than the last time: everything is read again. Slabs that operations may be
  * reading stay open; a writer's slabs keep their form for as long as its directory is there. */
 static int begin_anew(struct kvpi_peers *peers, struct kvpi_peer *peer, const struct kvpi_log *log)
 {

@@ -49,13 +49,13 @@ uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
 enum { KVPI_SLABS_READ = 65536 };
 
 /* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if
- * somebody has one; gives each but the last its full length; and removes those beyond
+ * another process has one; gives each but the last its full length; and removes those beyond
  * form->n_slots. 0 or an errno. */
 int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, const char *path,
                     const struct kvpi_log_form *form, int writable);
 void kvpi_slabs_close(struct kvpi_slabs *slabs);
 
-/* Open what was added by somebody else since. */
+/* Open what another process added since. */
 int kvpi_slabs_follow(struct kvpi_slabs *slabs);
 
 /* The most slots that one call of kvpi_slabs_grow can add: what the last slab lacks, or one more
@@ -65,8 +65,8 @@ uint32_t kvpi_slabs_left(const struct kvpi_slabs *slabs);
 /* Add up to n_slots slots, at most kvpi_slabs_left. 0: at least one was added; or an errno. */
 int kvpi_slabs_grow(struct kvpi_slabs *slabs, uint32_t n_slots);
 
-/* Whether a slot of somebody else's slabs is there now: a loss of power may have cut what their log
- * lists. From the thread that opened them. */
+/* Whether a slot of another process's slabs is there now: a loss of power may have cut what their
+ * log lists. From the thread that opened them. */
 int kvpi_slabs_has(struct kvpi_slabs *slabs, uint32_t slot);
 
 /* Slots of the slabs that are open. A writer's. */

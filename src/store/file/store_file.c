@@ -34,7 +34,7 @@ struct file_store {
     struct kvpi_home home;
     struct kvpi_log log;
     struct kvpi_log next_log; /* an empty file with room, which the log moves to; file -1: none */
-    uint64_t n_compacted;     /* entries of the log when it was written anew */
+    uint64_t n_compacted;     /* entries of the log when it was rewritten */
     uint32_t n_writing;       /* puts that have begun: each has an entry to come */
     struct kvpi_patience log_patience;
     struct kvpi_slabs slabs;
@@ -79,7 +79,7 @@ static void name_next(const struct file_store *store, char out_path[KVPI_PATH_BY
     kvpi_path_join(out_path, store->home.path, "log.new");
 }
 
-/* A log with more entries than this is written anew. */
+/* A log with more entries than this is rewritten. */
 static uint64_t log_limit(const struct file_store *store, uint32_t n_slots)
 {
     return 2 * (n_slots > store->n_compacted ? n_slots : store->n_compacted);
@@ -534,7 +534,7 @@ static void file_evict(void *self, const kvp_store_match *match)
 static void file_wait(void *self, int wake, int timeout_ms)
 {
     struct file_store *store = self;
-    if (store->peers.is_behind) { /* the time that nobody needs */
+    if (store->peers.is_behind) { /* this time is spare */
         kvpi_peers_follow(&store->peers, now_ns(store));
         timeout_ms = 0;
     }

@@ -1,10 +1,12 @@
 /* crypto: the only file that knows libcrypto. */
+#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_Init and what follows it, in kvpi_sha_once */
 #include "store/identity/crypto.h"
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
+#include <openssl/sha.h>
 
 /* -------------------------------------------------------------------------------------- SHA-256 */
 
@@ -54,6 +56,23 @@ kvp_status kvpi_sha_end(struct kvpi_sha *sha, kvp_digest *out_digest)
         return KVP_E_IO;
     *out_digest = digest;
     return KVP_OK;
+}
+
+kvp_status kvpi_sha_once(struct kvpi_sha *sha, const void *bytes, size_t n_bytes,
+                         kvp_digest *out_digest)
+{
+#if defined(OPENSSL_NO_DEPRECATED_3_0)
+    kvpi_sha_begin(sha);
+    kvpi_sha_add(sha, bytes, n_bytes);
+    return kvpi_sha_end(sha, out_digest);
+#else
+    SHA256_CTX context;
+    (void)sha;
+    SHA256_Init(&context);
+    SHA256_Update(&context, bytes, n_bytes);
+    SHA256_Final(out_digest->bytes, &context);
+    return KVP_OK;
+#endif
 }
 
 /* --------------------------------------------------------------------------------- HMAC-SHA-256 */

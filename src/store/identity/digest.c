@@ -181,9 +181,7 @@ static kvp_status digest_small(struct kvpi_sha *sha, const kvp_digest *parent,
     memcpy(buffer, parent->bytes, DIGEST_BYTES);
     put_tokens(buffer + DIGEST_BYTES, tokens, n);
     memset(buffer + DIGEST_BYTES + (size_t)n * 4, 0, 4);
-    kvpi_sha_begin(sha);
-    kvpi_sha_add(sha, buffer, DIGEST_BYTES + (size_t)n * 4 + 4);
-    return kvpi_sha_end(sha, out_digest);
+    return kvpi_sha_once(sha, buffer, DIGEST_BYTES + (size_t)n * 4 + 4, out_digest);
 }
 
 static void add_tokens(struct kvpi_sha *sha, const int32_t *tokens, uint32_t n)

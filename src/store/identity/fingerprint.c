@@ -30,7 +30,8 @@ enum {
     FIELD_UNIT_TOKENS = 13,
     FIELD_GROUPS = 14,
     FIELD_DRAFT = 15,
-    FIELD_ORDER = 16
+    FIELD_ORDER = 16,
+    FIELD_GROUP_TOKENS = 17 /* only if a group has not block_tokens */
 };
 
 void kvp_fingerprint_input_init(kvp_fingerprint_input *input)
@@ -74,10 +75,26 @@ static int are_groups(const kvp_fingerprint_input *input)
     if (input->n_groups == 0 || input->n_groups > KVP_GROUPS_MAX)
         return 0;
     for (uint32_t i = 0; i < input->n_groups; i++) {
-        const kvp_window *window = &input->groups[i];
-        if (window->recent_tokens == 0 && window->sink_tokens > 0)
+        const kvp_group *group = &input->groups[i];
+        if (group->recent_tokens == 0 && group->sink_tokens > 0)
             return 0;
     }
+    return 1;
+}
+
+/* S of a group. */
+static uint32_t tokens_of(const kvp_fingerprint_input *input, uint32_t group)
+{
+    const uint32_t S = input->groups[group].block_tokens;
+    return S == 0 ? input->block_tokens : S;
+}
+
+static int are_sizes(const kvp_fingerprint_input *input)
+{
+    for (uint32_t i = 0; i < input->n_groups; i++)
+        if (tokens_of(input, i) > KVP_BLOCK_TOKENS_MAX ||
+            tokens_of(input, i) % input->unit_tokens != 0)
+            return 0;
     return 1;
 }
 
@@ -116,6 +133,9 @@ static const char *find_wrong(const kvp_fingerprint_input *input)
         return "unit_tokens does not divide block_tokens";
     if (!are_groups(input))
         return "n_groups is not 1..KVP_GROUPS_MAX, or a group has sinks and no window";
+    if (!are_sizes(input))
+        return "block_tokens of a group is not 0, or a multiple of unit_tokens up to "
+               "KVP_BLOCK_TOKENS_MAX";
     if (!is_text(input->order) || !*input->order)
         return "order is NULL, empty or longer than 255 bytes";
     return NULL;
@@ -159,6 +179,20 @@ static void add_groups(struct kvpi_sha *sha, const kvp_fingerprint_input *input)
     }
 }
 
+/* Models whose groups have blocks of block_tokens have the fingerprints that they always had. */
+static void add_sizes(struct kvpi_sha *sha, const kvp_fingerprint_input *input)
+{
+    uint32_t n_others = 0;
+    for (uint32_t i = 0; i < input->n_groups; i++)
+        n_others += tokens_of(input, i) != input->block_tokens;
+    if (n_others == 0)
+        return;
+    kvpi_digest_add32(sha, FIELD_GROUP_TOKENS);
+    kvpi_digest_add32(sha, 4 * input->n_groups);
+    for (uint32_t i = 0; i < input->n_groups; i++)
+        kvpi_digest_add32(sha, tokens_of(input, i));
+}
+
 kvp_status kvp_fingerprint_make(kvp_digester *digester, const kvp_fingerprint_input *input,
                                 kvp_digest *out_fingerprint, const char **out_why)
 {
@@ -189,6 +223,7 @@ kvp_status kvp_fingerprint_make(kvp_digester *digester, const kvp_fingerprint_in
     add_groups(sha, input);
     add_bytes(sha, FIELD_DRAFT, input->draft, input->draft_bytes);
     add_text(sha, FIELD_ORDER, input->order);
+    add_sizes(sha, input);
     return kvpi_sha_end(sha, out_fingerprint);
 }
 

@@ -266,23 +266,45 @@ enum kvpi_record_fault kvpi_record_read_head(const uint8_t *header, uint32_t hea
     return KVPI_RECORD_GOOD;
 }
 
+/* Keys as key_valid has them, from `at` on in the body: where the last one ends; 0: they are none.
+ * An offset is negative where a key begins before the record, at position 0 or later. */
+static uint64_t pass_keys(const uint8_t *header, uint64_t at, uint64_t end)
+{
+    const uint8_t *body = header + AT_BODY;
+    const int64_t n_tokens = (int64_t)at / 4;
+    int64_t before = -(int64_t)kvpi_get32(header + AT_POSITION);
+    for (uint32_t left = kvpi_get32(header + AT_N_KEYS); left > 0; left--) {
+        if (at + KEY_FIXED > end)
+            return 0;
+        const int64_t offset = (int32_t)kvpi_get32(body + at + 4);
+        const uint32_t n_bytes = kvpi_get32(body + at + 8);
+        if (offset < before || offset >= n_tokens || n_bytes > KVP_KEY_MAX_BYTES)
+            return 0;
+        before = offset;
+        at += KEY_FIXED + n_bytes;
+    }
+    return at;
+}
+
 int kvpi_record_well_formed(const uint8_t *header)
 {
     const uint32_t kind = kvpi_get32(header + AT_KIND);
     const uint64_t n_blocks = kvpi_get32(header + AT_N_BLOCKS);
     const uint64_t block_tokens = kvpi_get32(header + AT_BLOCK_TOKENS);
+    const uint64_t position = kvpi_get32(header + AT_POSITION);
     const uint32_t n_keys = kvpi_get32(header + AT_N_KEYS);
     const uint64_t end = kvpi_get32(header + AT_BODY_BYTES);
-    if ((!kvpi_identity_has_tokens(kind) && kind != KVP_IDENTITY_KEY) || n_blocks == 0 ||
-        n_blocks > KVP_RECORD_BLOCKS_MAX || block_tokens == 0 ||
+    if (n_blocks == 0 || n_blocks > KVP_RECORD_BLOCKS_MAX || block_tokens == 0 ||
         block_tokens > KVP_BLOCK_TOKENS_MAX || n_keys > KVPI_RECORD_KEYS_MAX ||
-        kvpi_get32(header + AT_POSITION) % block_tokens != 0 ||
-        kvpi_get32(header + AT_GROUP) >= KVP_GROUPS_MAX)
+        position % block_tokens != 0 || kvpi_get32(header + AT_GROUP) >= KVP_GROUPS_MAX ||
+        kvpi_get32(header + AT_SLICE + 4) == 0 || kvpi_get32(header + AT_SLICE + 12) == 0 ||
+        kvpi_get32(header + AT_FLAGS) > (KVPI_RECORD_MAC | KVPI_RECORD_BIG_ENDIAN))
         return 0;
-    uint64_t at = kvpi_identity_has_tokens(kind) ? n_blocks * block_tokens * 4 : 0;
-    for (uint32_t i = 0; i < n_keys && at + KEY_FIXED <= end; i++)
-        at += KEY_FIXED + kvpi_get32(header + AT_BODY + at + 8);
-    return at == end;
+    if (kind == KVP_IDENTITY_KEY)
+        return n_keys == 0 && end == 0;
+    const uint64_t n_tokens = n_blocks * block_tokens;
+    return kvpi_identity_has_tokens(kind) && position + n_tokens <= UINT32_MAX &&
+           n_tokens * 4 <= end && pass_keys(header, n_tokens * 4, end) == end;
 }
 
 static int same_body(const kvp_identity *identity, const uint8_t *at, uint64_t body_bytes)

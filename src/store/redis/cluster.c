@@ -111,7 +111,7 @@ static void cut(struct kvpi_cluster *cluster, struct kvpi_store_op *op, const ui
     for (uint32_t i = 0; i < n; i++)
         cluster->node_of_key[i] = (uint16_t)node_of(cluster, key_of(op, keys ? keys[i] : i));
     for (uint32_t number = 0; left > 0; number++) {
-        /* After the last node: the keys that nobody has. */
+        /* After the last node: the keys that no node has. */
         const uint32_t node = number < cluster->n_nodes ? number : KVPI_MAP_NONE;
         uint32_t n_here = 0;
         for (uint32_t i = 0; i < n; i++)

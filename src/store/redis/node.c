@@ -76,7 +76,7 @@ static uint64_t find_keys(const char *text, const char *end, int database)
     return strncmp(value, keys, strlen(keys)) == 0 ? strtoull(value + strlen(keys), NULL, 10) : 0;
 }
 
-/* Of a server that began anew, all count. */
+/* Of a server that was restarted, all count. */
 static void count_evicted(struct kvpi_node *node, uint64_t told)
 {
     if (node->info_due != 0)

@@ -112,7 +112,7 @@ void kvpi_node_refresh(struct kvpi_node *node, uint64_t now);
 /* A connection that can take a job without a part at once, or NULL. */
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node);
 
-/* See to it that there is a connection, or will be. 0: the server is left alone. */
+/* Ensure that there is a connection, or will be. 0: the server is left alone. */
 int kvpi_node_reach(struct kvpi_node *node, uint64_t now);
 
 /* Connect once, and wait for it; node->why tells of a failure. 0: the server answered that it does

@@ -1,4 +1,4 @@
-/* part: two lists that nobody shares. */
+/* part: the parts of an operation, listed. */
 #include "store/redis/part.h"
 
 void kvpi_part_list_add(struct kvpi_part_list *list, struct kvpi_part *part)

@@ -152,6 +152,15 @@ void kvp_store_stack_config_init(kvp_store_stack_config *config)
         *config = (kvp_store_stack_config){.struct_size = sizeof *config};
 }
 
+/* Have their records as many blocks? */
+static int is_same_sizes(const kvp_store *a, const kvp_store *b)
+{
+    for (uint32_t g = 0; g < a->config.n_groups; g++)
+        if (kvp_store_group_blocks(a, g) != kvp_store_group_blocks(b, g))
+            return 0;
+    return a->record_blocks == b->record_blocks;
+}
+
 static int is_same_shape(const kvp_store *a, const kvp_store *b)
 {
     const kvp_store_config *x = &a->config;
@@ -159,7 +168,7 @@ static int is_same_shape(const kvp_store *a, const kvp_store *b)
     return memcmp(&x->fingerprint, &y->fingerprint, sizeof x->fingerprint) == 0 &&
            x->block_tokens == y->block_tokens && x->n_groups == y->n_groups &&
            memcmp(x->block_bytes, y->block_bytes, x->n_groups * sizeof *x->block_bytes) == 0 &&
-           a->record_blocks == b->record_blocks && x->threads == y->threads;
+           is_same_sizes(a, b) && x->threads == y->threads;
 }
 
 /* What is wrong with stores[i]; NULL: nothing. */
@@ -177,8 +186,8 @@ static const char *find_wrong(const kvp_store_stack_config *config, uint32_t i)
             return "is there twice";
     return is_same_shape(config->stores[0], store)
                ? NULL
-               : "has another fingerprint, block_tokens, groups, block_bytes, record_blocks or "
-                 "threads than stores[0]";
+               : "has another fingerprint, block_tokens, groups, block_bytes, group_tokens, "
+                 "group_blocks, record_blocks or threads than stores[0]";
 }
 
 static kvp_status check(const kvp_store_stack_config *config, char *out_why, size_t why_bytes)

@@ -38,8 +38,8 @@ static const kind kinds[] = {
     {0, BYTES("<?xml"), "XML"},
     {0, BYTES("\xff\xfe"), "text in UTF-16, expected UTF-8"},
     {0, BYTES("\xfe\xff"), "text in UTF-16, expected UTF-8"},
-    {0, BYTES("kvplog"), "an operation log: see kvpager trace"},
-    {0, BYTES("kvpsnap"), "a snapshot: see kvpager inspect"},
+    {0, BYTES("kvpops"), "an operation log: see kvpager trace"},
+    {0, BYTES("kvpshot"), "a snapshot: see kvpager inspect"},
 };
 
 const char *kvpi_file_kind(const char *bytes, size_t n)

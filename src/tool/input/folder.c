@@ -18,8 +18,8 @@ static bool is_trace(const char *name)
 {
     size_t n = strlen(name);
     n -= ends(name, n, ".gz") ? 3 : ends(name, n, ".zst") ? 4 : 0;
-    return *name != '.' &&
-           (ends(name, n, ".json") || ends(name, n, ".jsonl") || ends(name, n, ".csv"));
+    return *name != '.' && (ends(name, n, ".json") || ends(name, n, ".jsonl") ||
+                            ends(name, n, ".csv") || ends(name, n, ".kvprec"));
 }
 
 static bool add(kvpi_folder *folder, const char *path, const char *name)

@@ -10,8 +10,8 @@ typedef struct kvpi_folder {
     size_t n, capacity;
 } kvpi_folder;
 
-/* List the files of a folder, not of folders in it, whose names end in .json, .jsonl or .csv,
- * perhaps followed by .gz or .zst. Zero `folder` before.
+/* List the files of a folder, not of folders in it, whose names end in .json, .jsonl, .csv or
+ * .kvprec, perhaps followed by .gz or .zst. Zero `folder` before.
  *
  * Gives:   folder   to be freed, also after a failure; unchanged if it is no folder
  * Returns: 1 listed; 0 it is no folder, or not to be opened; -1 out of memory

@@ -34,7 +34,7 @@ static void note_size(kvpi_input *input, const struct stat *about)
     input->data_bytes = input->n_bytes <= 4096 || data >= input->n_bytes ? input->n_bytes : data;
 }
 
-/* Does anybody write to the pipe? What was read to find out goes back. */
+/* Does a process write to the pipe? What was read to find out goes back. */
 static bool has_writer(kvpi_input *input, int fd)
 {
     char first;

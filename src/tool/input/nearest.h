@@ -1,4 +1,4 @@
-/* "Did you mean": the known word that somebody who mistyped meant. */
+/* "Did you mean": the known word nearest to a mistyped one. */
 #ifndef KVPI_NEAREST_H
 #define KVPI_NEAREST_H
 

@@ -201,7 +201,7 @@ void kvpi_contents_drop(kvpi_contents *c)
     *c = (kvpi_contents){0};
 }
 
-void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_t n_groups)
+void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_group *groups, uint32_t n_groups)
 {
     kvpi_figures_open_array(to, "groups");
     for (uint32_t g = 0; g < n_groups; g++) {
@@ -215,7 +215,7 @@ void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_
     kvpi_figures_close(to);
 }
 
-void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups)
+void kvpi_inspect_print_groups(const kvp_group *groups, uint32_t n_groups)
 {
     for (uint32_t g = 0; g < n_groups; g++)
         if (groups[g].sink_tokens == KVP_CHUNKED)

@@ -82,8 +82,8 @@ char *kvpi_inspect_printable(const void *bytes, size_t n);
 
 extern const char *const kvpi_inspect_tiers[2];
 
-void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_t n_groups);
-void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups);
+void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_group *groups, uint32_t n_groups);
+void kvpi_inspect_print_groups(const kvp_group *groups, uint32_t n_groups);
 
 /* What a file may cost: holes are no bytes that were read. */
 kvpi_budget kvpi_inspect_budget(const kvpi_inspect_args *args, const kvpi_input *input);

@@ -124,11 +124,10 @@ static kvp_status load(inspection *in, const kvpi_input *input)
 static int refuse(const char *path, kvp_status status)
 {
     if (status == KVP_E_VERSION)
-        return kvpi_tool_fail(
-            COMMAND,
-            "%s: a snapshot of another version; this program reads versions up to %d: "
-            "begin without it, and save anew",
-            path, KVP_SNAPSHOT_VERSION);
+        return kvpi_tool_fail(COMMAND,
+                              "%s: a snapshot of another version; this program reads version %d: "
+                              "begin without it, and save anew",
+                              path, KVP_SNAPSHOT_VERSION);
     if (status == KVP_E_FORMAT)
         return kvpi_tool_fail(COMMAND,
                               "%s: not a snapshot, nor memory with a cache in it; or damaged "

@@ -1,7 +1,7 @@
 /* kvpager trace shrink: a smaller log that still fails.
  *
  * Which calls are left out is delta debugging (oplog/shrink.c); what is left is run and recorded
- * anew (oplog/rerun.c), so that each candidate is a true log. What "fails" means:
+ * again (oplog/rerun.c), so that each candidate is a true log. What "fails" means:
  *
  *     default        the run comes to a state in which kvp_cache_check(3) finds a violation
  *     --command CMD  the shell command exits with another status than 0, {} standing for the

@@ -169,6 +169,14 @@ static void print_window(FILE *out, int *first, kvp_window window)
         fprintf(out, "window=%" PRIu32 "+%" PRIu32, window.sink_tokens, window.recent_tokens);
 }
 
+static void print_group(FILE *out, int *first, const kvp_config *config, uint32_t g)
+{
+    const kvp_group *group = &config->groups[g];
+    print_window(out, first, (kvp_window){group->sink_tokens, group->recent_tokens});
+    if (group->block_tokens != 0 && group->block_tokens != config->block_tokens)
+        fprintf(out, " in blocks of %" PRIu32, group->block_tokens);
+}
+
 /* What is whole of a load, as ones and zeros. */
 static void print_whole(FILE *out, int *first, const kvp_call *call)
 {
@@ -533,12 +541,16 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
         fprintf(out, " state_slots=%" PRIu32, config->state_slots);
     if (config->host_state_slots != 0)
         fprintf(out, " host_state_slots=%" PRIu32, config->host_state_slots);
+    if (config->retain_tokens == KVP_RETAIN_PROMPTS)
+        fputs(" retain_tokens=prompts", out);
+    else if (config->retain_tokens != 0)
+        fprintf(out, " retain_tokens=%" PRIu32, config->retain_tokens);
     if (has_windows(config)) {
         fprintf(out, " n_groups=%" PRIu32, config->n_groups);
         for (uint32_t i = 0; i < config->n_groups; i++) {
             int first = 1;
             fputc(' ', out);
-            print_window(out, &first, config->groups[i]);
+            print_group(out, &first, config, i);
         }
     }
     fputs(config->quotas != 0 ? " quotas\n" : "\n", out);

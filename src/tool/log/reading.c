@@ -21,8 +21,16 @@ void kvpi_reading_add(kvpi_figures *to, const kvpi_requests_about *about)
     kvpi_figures_integer(to, "without_output", about->without_output);
     kvpi_figures_integer(to, "without_ids", about->without_ids);
     kvpi_figures_integer(to, "estimated_times", about->estimated);
+    kvpi_figures_integer_if(to, about->cut > 0, "cut_off", about->cut);
+    kvpi_figures_integer_if(to, about->lost > 0, "lost_requests", about->lost);
+    kvpi_figures_integer_if(to, about->forgotten > 0, "forgotten_contents", about->forgotten);
     kvpi_figures_integer_if(to, about->cached_tokens > 0, "provider_cached_tokens",
                             about->cached_tokens);
+    if (about->is_bounded) {
+        kvpi_figures_integer(to, "unseen_tokens", about->unseen_tokens);
+        kvpi_figures_integer_if(to, about->engine_blocks > 0, "engine_blocks",
+                                about->engine_blocks);
+    }
     kvpi_figures_text(to, "unused", about->unused);
     kvpi_figures_text(to, "bound", about->bound);
     kvpi_figures_close(to);
@@ -70,7 +78,8 @@ void kvpi_reading_print(const kvpi_requests_about *about, FILE *file)
 {
     char line[400];
     const bool is_plain = about->files == 1 && about->sessions == 0 && about->bound == NULL &&
-                          about->unused[0] == '\0' && about->without_ids == 0;
+                          about->unused[0] == '\0' && about->without_ids == 0 && about->cut == 0 &&
+                          about->cached_tokens == 0;
     if (is_plain && about->without_output == 0)
         return;
     int n = snprintf(line, sizeof line, "Files: %s, times in %s", kvpi_text_count(about->files).of,
@@ -86,6 +95,11 @@ void kvpi_reading_print(const kvpi_requests_about *about, FILE *file)
                   file);
     print_counted("Requests without ids, which share nothing", about->without_ids, file);
     print_counted("Times that are estimates, after a turn without an end", about->estimated, file);
+    print_counted("Recordings that were cut off, of which all whole frames are read", about->cut,
+                  file);
+    print_counted("Requests or batches that the recordings lack", about->lost, file);
+    print_counted("Contents that the recordings forgot, and take for new", about->forgotten, file);
+    print_counted("Input tokens of requests that sent no events", about->unseen_tokens, file);
     print_counted("Input tokens from the provider's own cache", about->cached_tokens, file);
     if (about->bound == NULL)
         return;

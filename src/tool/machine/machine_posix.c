@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Ends the program as the signal would, if nobody reads its output any more. A connection that was
+/* Ends the program as the signal would, if its output has no reader any more. A connection that was
  * closed is an error of its write only. */
 static void end_at_closed_output(int number)
 {

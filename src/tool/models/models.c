@@ -107,6 +107,15 @@ const kvpi_models_kind *kvpi_models_find_window(const kvpi_model *model)
     return NULL;
 }
 
+uint32_t kvpi_models_longest_entry(const kvpi_model *model)
+{
+    uint32_t most = 1; /* they are powers of two */
+    for (uint32_t i = 0; i < model->n_kinds; i++)
+        if (model->kinds[i].entry_tokens > most)
+            most = model->kinds[i].entry_tokens;
+    return most;
+}
+
 const kvpi_models_kind *kvpi_models_find_index(const kvpi_model *model)
 {
     for (uint32_t i = 0; i < model->n_kinds; i++)

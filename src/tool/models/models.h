@@ -88,7 +88,7 @@ typedef enum kvpi_models_keeps {
 
 /* Layers that keep the same. A layer is in several kinds if it keeps several things, such as latent
  * vectors and keys of an indexer, or a window and entries of 4 tokens; in none if it keeps nothing
- * or reads what another layer keeps; and as often as it attends to a token anew. */
+ * or reads what another layer keeps; and as often as it attends to a token. */
 typedef struct kvpi_models_kind {
     kvpi_models_keeps keeps;
     uint32_t n_layers;
@@ -251,6 +251,9 @@ uint64_t kvpi_models_entry_bytes(const kvpi_models_kind *kind, uint32_t tensor_p
 /* Give the type of an indexer's keys beside KV of a type: what was asked for, or what goes with the
  * KV. */
 kvpi_dtype kvpi_models_index_dtype(const kvpi_models_kind *kind, kvpi_dtype dtype);
+
+/* Give the tokens of the longest entry, a multiple of those of every other one. */
+uint32_t kvpi_models_longest_entry(const kvpi_model *model);
 
 /* Give a kind of keys of an indexer. Returns: NULL: there is none */
 const kvpi_models_kind *kvpi_models_find_index(const kvpi_model *model);

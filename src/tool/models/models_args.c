@@ -95,6 +95,21 @@ static kvpi_text of_heads(const kvpi_model *model)
     return out;
 }
 
+/* A block has whole entries. */
+static int check_entries(const kvpi_args *args, const kvpi_model *model, kvpi_size_options *size)
+{
+    const uint32_t most = kvpi_models_longest_entry(model);
+    if (size->block_tokens % most == 0)
+        return TOOL_OK;
+    if (kvpi_args_given(args, "--block-tokens"))
+        return kvpi_args_usage(args,
+                               "--block-tokens is %" PRIu64 ", and %s keeps an entry for %" PRIu32
+                               " tokens: expected a multiple of %" PRIu32,
+                               size->block_tokens, model->name, most, most);
+    size->block_tokens = most;
+    return TOOL_OK;
+}
+
 int kvpi_model_args_check(const kvpi_args *args, bool needs_weights, bool needs_parameters,
                           kvpi_model *model, kvpi_model_args *model_args)
 {
@@ -134,6 +149,8 @@ int kvpi_model_args_check(const kvpi_args *args, bool needs_weights, bool needs_
                               "%s: %s, needed for the time of a step (or give rates, such as "
                               "--prompt-token-ns, or --sequential)",
                               model->name, model->unknown);
+    if (check_entries(args, model, size) != TOOL_OK)
+        return TOOL_USAGE;
     if (!needs_weights || size->weights_bytes != 0)
         return TOOL_OK;
     if (!kvpi_models_weighs(model))

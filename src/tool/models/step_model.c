@@ -16,7 +16,7 @@
  *             recurrent state counts as the tokens that have as many bytes)
  *
  * A sequence that computes tokens b .. b + n - 1 has n b + n (n + 1) / 2 pairs of query and key; a
- * window of R ends each query's keys at R, chunks of R begin them anew at every R-th. Multi-head
+ * window of R ends each query's keys at R, chunks of R begin them again at every R-th. Multi-head
  * latent attention is counted as it is computed: a single token on the latent vectors (widths rank
  * + rope and rank), more tokens on the full heads.
  *
@@ -81,7 +81,7 @@ kvpi_step_roofline kvpi_step_roofline_of(const kvpi_model *model, const kvpi_siz
         .weights_bytes = (double)traffic.every_step * share / n,
         .expert_bytes = (double)traffic.experts * share / n,
         .missed_share = missed_share(model),
-        .copied_bytes = (double)size->pool_token_bytes,
+        .copied_bytes = (double)size->pool_block_bytes / (double)options->block_tokens,
         .n_attention = size->n_groups};
     for (uint32_t i = 0; i < size->n_groups; i++)
         out.attention[i] = attention_of(model, &size->groups[i]);

@@ -57,6 +57,13 @@ typedef struct kvpi_step_shares {
     uint64_t host_bytes_per_second;
 } kvpi_step_shares;
 
+/* Peaks are not reached. Matrices of large steps and streams of memory come to about these shares.
+ * All of it is a choice: measure yours. */
+#define KVPI_STEP_SHARES                                                                           \
+    {                                                                                              \
+        500, 800, UINT64_C(50000000000)                                                            \
+    }
+
 /* Make the roofline of a model.
  *
  * Takes:   model    with `unknown` and `unknown_dtype` empty

@@ -43,8 +43,10 @@ typedef struct stack {
     size_t n_words;
     uint64_t *used; /* [n_contents] 1 + the number of the last use; 0: none yet */
     uint64_t n_alive;
-    uint64_t next; /* number */
+    uint64_t next;                 /* number */
+    const kvpi_mrc_spared *spared; /* or NULL */
     uint64_t t;
+    uint32_t *sizes;  /* [blocks of a prompt] the least that hits each; NULL: not wanted */
     size_t open_word; /* changes of this word are not in `sums` yet */
     int64_t open_change;
 } stack;
@@ -121,8 +123,17 @@ static uint64_t look_up(const stack *st, const kvpi_mrc_refs *refs, const kvpi_m
         if (i >= request->n_prompt)
             continue;
         curve->sampled_tokens[group] += tokens;
-        if (distance != FAR)
-            count_hit(curve, distance + (distance >= st->t), tokens, group);
+        if (st->sizes != NULL)
+            st->sizes[i] = 0;
+        if (distance == FAR)
+            continue;
+        const uint64_t least = distance + (distance >= st->t);
+        if (st->sizes != NULL)
+            st->sizes[i] = (uint32_t)(least > curve->min_blocks ? least : curve->min_blocks);
+        count_hit(curve, least, tokens, group);
+        if (curve->ns != NULL)
+            curve->ns[least] +=
+                tokens == refs->block_tokens ? st->spared[i].ns : st->spared[i].last_ns;
     }
     return distance;
 }
@@ -172,12 +183,15 @@ static void finish(kvpi_mrc_curve *curve)
     sum_up(curve->blocks, curve->n);
     for (size_t g = 0; curve->groups != NULL && g < KVPI_MRC_GROUPS; g++)
         sum_up(curve->groups + g * curve->n, curve->n);
+    for (size_t i = 1; curve->ns != NULL && i < curve->n; i++)
+        curve->ns[i] += curve->ns[i - 1];
 }
 
-static int prepare(const kvpi_mrc_refs *refs, stack *st, kvpi_mrc_curve *out)
+static int prepare(const kvpi_mrc_refs *refs, const kvpi_mrc_spared *spared, stack *st,
+                   kvpi_mrc_curve *out)
 {
     bool sampled = refs->rate < 1;
-    *st = (stack){.n_words = (size_t)(refs->n_refs / 64) + 1, .t = FAR};
+    *st = (stack){.n_words = (size_t)(refs->n_refs / 64) + 1, .t = FAR, .spared = spared};
     *out = (kvpi_mrc_curve){.n = (size_t)refs->n_contents + 2,
                             .rate = refs->rate,
                             .expected_tokens = (double)refs->looked_up_tokens * refs->rate,
@@ -188,10 +202,28 @@ static int prepare(const kvpi_mrc_refs *refs, stack *st, kvpi_mrc_curve *out)
     out->tokens = calloc(out->n, sizeof *out->tokens);
     out->blocks = calloc(out->n, sizeof *out->blocks);
     out->groups = sampled ? calloc(out->n * KVPI_MRC_GROUPS, sizeof *out->groups) : NULL;
+    out->ns = spared != NULL ? calloc(out->n, sizeof *out->ns) : NULL;
     return st->alive != NULL && st->sums != NULL && st->used != NULL && out->tokens != NULL &&
-                   out->blocks != NULL && (out->groups != NULL || !sampled)
+                   out->blocks != NULL && (out->groups != NULL || !sampled) &&
+                   (out->ns != NULL || spared == NULL)
                ? 0
                : -1;
+}
+
+static void free_stack(stack *st)
+{
+    free(st->alive);
+    free(st->sums);
+    free(st->used);
+    free(st->sizes);
+}
+
+static void serve(stack *st, const kvpi_mrc_refs *refs, const kvpi_mrc_request *request,
+                  kvpi_mrc_curve *out)
+{
+    uint64_t distance = look_up(st, refs, request, out);
+    use(st, refs, request);
+    set_free_block(st, request, distance);
 }
 
 static void run(const kvpi_mrc_refs *refs, stack *st, kvpi_mrc_curve *out)
@@ -199,26 +231,22 @@ static void run(const kvpi_mrc_refs *refs, stack *st, kvpi_mrc_curve *out)
     kvpi_progress progress;
     kvpi_progress_start(&progress, "stack distances of requests", refs->n_requests);
     for (size_t r = 0; r < refs->n_requests; r++) {
-        const kvpi_mrc_request *request = &refs->requests[r];
-        uint64_t distance = look_up(st, refs, request, out);
-        use(st, refs, request);
-        set_free_block(st, request, distance);
+        serve(st, refs, &refs->requests[r], out);
         kvpi_progress_update(&progress, r + 1);
     }
     kvpi_progress_end(&progress);
     finish(out);
 }
 
-int kvpi_mrc_lru_make(const kvpi_mrc_refs *refs, const char *command, kvpi_mrc_curve *out)
+int kvpi_mrc_lru_make(const kvpi_mrc_refs *refs, const kvpi_mrc_spared *spared, const char *command,
+                      kvpi_mrc_curve *out)
 {
     stack st;
     kvpi_mrc_curve curve;
-    bool fine = prepare(refs, &st, &curve) == 0;
+    bool fine = prepare(refs, spared, &st, &curve) == 0;
     if (fine)
         run(refs, &st, &curve);
-    free(st.alive);
-    free(st.sums);
-    free(st.used);
+    free_stack(&st);
     if (fine) {
         *out = curve;
         return TOOL_OK;
@@ -232,7 +260,50 @@ void kvpi_mrc_lru_free(kvpi_mrc_curve *curve)
     free(curve->tokens);
     free(curve->blocks);
     free(curve->groups);
+    free(curve->ns);
     *curve = (kvpi_mrc_curve){0};
+}
+
+/* -------------------------------------------------------------------------- a request at a time */
+
+struct kvpi_mrc_sizes {
+    kvpi_mrc_refs refs;
+    stack stack;
+    kvpi_mrc_curve curve; /* by the way */
+    size_t next;          /* request */
+};
+
+kvpi_mrc_sizes *kvpi_mrc_sizes_open(const kvpi_requests *requests, const kvpi_mrc_options *options)
+{
+    kvpi_mrc_sizes *sizes = calloc(1, sizeof *sizes);
+    if (sizes == NULL || kvpi_mrc_refs_make(requests, options, &sizes->refs) != TOOL_OK) {
+        free(sizes);
+        return NULL;
+    }
+    const bool fine = prepare(&sizes->refs, NULL, &sizes->stack, &sizes->curve) == 0;
+    sizes->stack.sizes = calloc(sizes->curve.min_blocks, sizeof *sizes->stack.sizes);
+    if (!fine || sizes->stack.sizes == NULL) {
+        kvpi_mrc_sizes_close(sizes);
+        return NULL;
+    }
+    return sizes;
+}
+
+void kvpi_mrc_sizes_close(kvpi_mrc_sizes *sizes)
+{
+    if (sizes == NULL)
+        return;
+    free_stack(&sizes->stack);
+    kvpi_mrc_lru_free(&sizes->curve);
+    kvpi_mrc_refs_free(&sizes->refs);
+    free(sizes);
+}
+
+const uint32_t *kvpi_mrc_sizes_of(kvpi_mrc_sizes *sizes, uint64_t number)
+{
+    while (sizes->next <= number)
+        serve(&sizes->stack, &sizes->refs, &sizes->refs.requests[sizes->next++], &sizes->curve);
+    return sizes->stack.sizes;
 }
 
 /* --------------------------------------------------------------------------------- reading it */
@@ -294,6 +365,11 @@ kvpi_mrc_hits kvpi_mrc_lru_at(const kvpi_mrc_curve *curve, uint64_t blocks)
     if (curve->groups != NULL)
         return estimate(curve, place);
     return (kvpi_mrc_hits){(double)curve->tokens[place], (double)curve->blocks[place], 0};
+}
+
+double kvpi_mrc_lru_ns_at(const kvpi_mrc_curve *curve, uint64_t blocks)
+{
+    return curve->ns != NULL ? curve->ns[place_of(curve, blocks)] : 0;
 }
 
 uint64_t kvpi_mrc_lru_size_for(const kvpi_mrc_curve *curve, double tokens)

@@ -76,6 +76,19 @@ static int only_lru(const kvpi_args *args, const kvpi_args_option *option, const
     return 0;
 }
 
+const kvpi_mrc_policy_name kvpi_mrc_policy_names[KVPI_MRC_POLICIES] = {
+    [KVPI_MRC_FIFO] = {"fifo", "FIFO"},
+    [KVPI_MRC_OPTIMUM] = {"optimum", "optimum"},
+    [KVPI_MRC_ARC] = {"arc", "ARC"},
+    [KVPI_MRC_S3FIFO] = {"s3fifo", "S3-FIFO"},
+    [KVPI_MRC_LEARNED] = {"learned", "learned"},
+};
+
+static bool is_named(const char *name, const char *text, size_t n)
+{
+    return strlen(name) == n && memcmp(name, text, n) == 0;
+}
+
 /* LRU is the curve, and always shown. */
 static int read_policy(const kvpi_args *args, const kvpi_args_option *option, const char *value,
                        void *at)
@@ -84,16 +97,15 @@ static int read_policy(const kvpi_args *args, const kvpi_args_option *option, co
     (void)option;
     *out = (kvpi_mrc_shown){0};
     for (;;) {
-        size_t n = strcspn(value, ",");
-        if (n == 4 && memcmp(value, "fifo", n) == 0)
-            out->fifo = true;
-        else if (n == 7 && memcmp(value, "optimum", n) == 0)
-            out->optimum = true;
-        else if (n == 7 && memcmp(value, "learned", n) == 0)
-            out->learned = true;
-        else if (n != 3 || memcmp(value, "lru", n) != 0)
+        size_t n = strcspn(value, ","), i = 0;
+        while (i < KVPI_MRC_POLICIES && !is_named(kvpi_mrc_policy_names[i].name, value, n))
+            i++;
+        if (i < KVPI_MRC_POLICIES)
+            out->of[i] = true;
+        else if (!is_named("lru", value, n))
             return kvpi_args_wrong(
-                args, "--policy has '%.*s', expected lru, fifo, optimum or learned", (int)n, value);
+                args, "--policy has '%.*s', expected lru, fifo, optimum, arc, s3fifo or learned",
+                (int)n, value);
         if (value[n] == '\0')
             return 0;
         value += n + 1;
@@ -117,9 +129,10 @@ static const kvpi_args_option options_table[] = {
      "the largest request needs)",
      read_sizes, AT(sizes), 1, KVPI_REPLAY_MAX_BLOCKS},
     {"--policy", "LIST",
-     "of lru, fifo, optimum and learned: what is shown.\n"
-     "Each but LRU takes a pass for each size, learned for\n"
-     "four sizes at a time (default: lru,fifo,optimum)",
+     "of lru, fifo, optimum, arc, s3fifo and learned: what\n"
+     "is shown. Each but LRU takes a pass for each size,\n"
+     "learned for four at a time (default:\n"
+     "lru,fifo,optimum)",
      read_policy, AT(shown)},
     {"--only-lru", NULL, "the same as --policy lru", only_lru, AT(shown)},
     {"--sample", "F",
@@ -156,6 +169,12 @@ static const kvpi_args_option options_table[] = {
     KVPI_MODEL_DTYPE(kvpi_mrc_args, model, "\n(default: the model's)"),
     KVPI_MODEL_INDEX_DTYPE(kvpi_mrc_args, model),
     KVPI_MODEL_MEMORY(kvpi_mrc_args, model, "of it, for other than weights and KV (default 2GiB)"),
+    {"--price", "F",
+     "of an accelerator's hour: then what hits save of\n"
+     "prefill is shown, by the model of a step",
+     kvpi_args_milli, AT(price_milli), 1, 1000000000, .title = "Price"},
+    {"--compute-share", "F", "of the peak FLOP/s that is reached (default 0.5)", kvpi_args_milli,
+     AT(shares.compute_milli), 1, 1000},
     {"--report", "FILE", "write a page with the curve, one HTML file", kvpi_args_text, AT(report),
      .title = "Output"},
     {"--curve", "FILE", "write every size at which the hits change, as CSV", kvpi_args_text,
@@ -186,9 +205,10 @@ static int check_tiers(const kvpi_args *args, const kvpi_mrc_args *out)
     if (out->stores.n > 0 && out->hosts.n == 0)
         return kvpi_args_wrong(args, "--store-sizes needs --host-sizes: loads come to the host");
     return kvpi_args_exclude(args,
-                             out->hosts.n > 0     ? "--host-sizes"
-                             : out->shown.learned ? "--policy learned"
-                                                  : NULL,
+                             out->price_milli > 0              ? "--price"
+                             : out->hosts.n > 0                ? "--host-sizes"
+                             : out->shown.of[KVPI_MRC_LEARNED] ? "--policy learned"
+                                                               : NULL,
                              sample);
 }
 
@@ -198,6 +218,7 @@ static int check_options(const kvpi_args *args, void *options)
     const kvpi_model_args *model = &out->model;
     const char *file = model->config_path != NULL ? "--model-config" : NULL;
     const char *named = model->model_name != NULL ? "--model" : file;
+    const char *price = out->price_milli > 0 ? "--price" : NULL;
     const char *bytes = out->kv_bytes_per_token != 0 ? "--kv-bytes-per-token" : NULL;
     if (kvpi_trace_args_check(args, &out->options.trace) != 0 ||
         (named != file && kvpi_args_exclude(args, named, file) != 0) ||
@@ -209,6 +230,12 @@ static int check_options(const kvpi_args *args, void *options)
     if (model->device == NULL &&
         kvpi_args_needs(args, kvpi_args_first(args, "--weights-dtype", "--overhead"), "--device") !=
             0)
+        return KVPI_ARGS_WRONG;
+    if (model->device == NULL && kvpi_args_needs(args, price, "--device") != 0)
+        return KVPI_ARGS_WRONG;
+    if (price == NULL &&
+        kvpi_args_needs(args, kvpi_args_first(args, "--compute-share", "--compute-share"),
+                        "--price") != 0)
         return KVPI_ARGS_WRONG;
     if (named == NULL && bytes == NULL &&
         (check_sizes(args, "--sizes", &out->sizes) != 0 ||
@@ -238,7 +265,8 @@ int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *o
 {
     *out = (kvpi_mrc_args){
         .options = {.command = "mrc", .block_tokens = 16, .sample_millionths = 1000000},
-        .shown = {.fifo = true, .optimum = true},
+        .shown = {.of = {[KVPI_MRC_FIFO] = true, [KVPI_MRC_OPTIMUM] = true}},
+        .shares = KVPI_STEP_SHARES,
         .writes = KVPI_MRC_SECOND};
     kvpi_trace_args_init(&out->options.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'");

@@ -7,6 +7,7 @@
 
 #include "tool/args.h"
 #include "tool/models/models_args.h"
+#include "tool/models/step_model.h"
 #include "tool/mrc/refs.h"
 #include "tool/mrc/mrc_report.h"
 #include "tool/mrc/tiers.h"
@@ -26,6 +27,8 @@ typedef struct kvpi_mrc_args {
     kvpi_mrc_options options;
     kvpi_model_args model;
     uint64_t kv_bytes_per_token;
+    uint64_t price_milli; /* of an accelerator's hour; 0: none */
+    kvpi_step_shares shares;
     kvpi_mrc_sizes sizes;   /* none: the command chooses */
     kvpi_mrc_sizes hosts;   /* none: one tier only */
     kvpi_mrc_sizes stores;  /* none: two tiers only */

@@ -3,9 +3,10 @@
  *
  *   what was read
  *   counts       label, value, what it means
- *   sizes        one row each: LRU beside what else is shown
+ *   sizes        one row each: LRU beside what else is shown; bounds (bounds.c)
  *   verdict      for each size what holds hits back
  *   what memory buys
+ *   what it saves, how long content is to be kept (report_worth.c), other tiers
  *
  * Nothing is wider than 80 columns, except a long file name.
  */
@@ -16,7 +17,9 @@
 
 #include "tool/text.h"
 #include "tool/input/escape.h"
-#include "tool/mrc/report_tiers.h"
+#include "tool/mrc/report/bounds.h"
+#include "tool/mrc/report/report_tiers.h"
+#include "tool/mrc/report/report_worth.h"
 #include "tool/log/reading.h"
 
 #define CURVE_POINTS 400
@@ -48,6 +51,9 @@ static void add_settings(kvpi_figures *to, const kvpi_mrc_report *report)
     kvpi_figures_json(to, "device_is_shown",
                       device == NULL ? json_null() : json_boolean(report->is_device_shown));
     kvpi_figures_integer_if(to, report->model != NULL, "tensor_parallel", report->tensor_parallel);
+    kvpi_figures_json(to, "price_per_gpu_hour",
+                      report->price_milli > 0 ? json_real((double)report->price_milli / 1000)
+                                              : json_null());
     kvpi_figures_open_array(to, "sizes_too_small");
     for (size_t i = 0; i < report->n_small; i++)
         kvpi_figures_integer(to, NULL, report->small_blocks[i]);
@@ -87,25 +93,41 @@ static void add_rounded(kvpi_figures *to, const char *key, double number)
 typedef struct verdict {
     const char *word;
     double ratio;
-    const char *meaning; /* of it, for people */
+    const char *meaning;                /* of it, for people */
+    const kvpi_mrc_policy_name *policy; /* NULL: none is worth a change */
 } verdict;
 
-/* Of a policy that is not implemented, such as the optimum, nobody can have the hits: it is more
- * memory then that helps. */
+/* Of those shown that need not know the future; KVPI_MRC_POLICIES: none. Of the others one that
+ * is worth a change beside the cache's own. */
+static kvpi_mrc_policy best_policy(const kvpi_mrc_report *report, const kvpi_mrc_point *point)
+{
+    kvpi_mrc_policy best = KVPI_MRC_POLICIES;
+    for (kvpi_mrc_policy i = KVPI_MRC_POLICIES; i-- > 0;) {
+        const double worth = best == KVPI_MRC_LEARNED ? WORTH : 0;
+        if (i != KVPI_MRC_OPTIMUM && point->tokens[i] != KVPI_MRC_NONE &&
+            (best == KVPI_MRC_POLICIES ||
+             kvpi_mrc_ratio(report, point->tokens[i] - point->tokens[best]) > worth))
+            best = i;
+    }
+    return best;
+}
+
+/* If a policy's hits need the future, it is more memory that helps. */
 static verdict judge(const kvpi_mrc_report *report, const kvpi_mrc_point *point)
 {
     double most =
         kvpi_mrc_ratio(report, kvpi_mrc_lru_at(report->curve, report->curve->enough_blocks).tokens);
     double lru = kvpi_mrc_ratio(report, point->lru.tokens);
-    double learned =
-        point->learned_tokens == KVPI_MRC_NONE ? 0 : kvpi_mrc_ratio(report, point->learned_tokens);
+    kvpi_mrc_policy best = best_policy(report, point);
+    double gained =
+        best == KVPI_MRC_POLICIES ? 0 : kvpi_mrc_ratio(report, point->tokens[best]) - lru;
     if (most < WORTH)
-        return (verdict){"sharing", most, "are hit even with unlimited memory"};
+        return (verdict){"sharing", most, "are hit even with unlimited memory", NULL};
     if (most - lru < WORTH)
-        return (verdict){"enough", most - lru, "more are hit with unlimited memory"};
-    if (learned - lru >= WORTH)
-        return (verdict){"policy", learned - lru, "more are hit with --policy learned"};
-    return (verdict){"capacity", most - lru, "more are hit with unlimited memory"};
+        return (verdict){"enough", most - lru, "more are hit with unlimited memory", NULL};
+    if (gained >= WORTH)
+        return (verdict){"policy", gained, "more are hit by", &kvpi_mrc_policy_names[best]};
+    return (verdict){"capacity", most - lru, "more are hit with unlimited memory", NULL};
 }
 
 static void add_verdict(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
@@ -113,6 +135,7 @@ static void add_verdict(kvpi_figures *to, const kvpi_mrc_report *report, const k
     verdict found = judge(report, at);
     kvpi_figures_text(to, "verdict", found.word);
     kvpi_figures_real(to, "verdict_ratio", found.ratio);
+    kvpi_figures_text(to, "verdict_policy", found.policy != NULL ? found.policy->name : NULL);
 }
 
 static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
@@ -124,13 +147,16 @@ static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvp
     add_ratio(to, report, "hit_ratio", at->lru.tokens);
     kvpi_figures_real(to, "hit_ratio_error", kvpi_mrc_ratio(report, at->lru.error_tokens));
     add_rounded(to, "block_hits", at->lru.blocks);
-    add_rounded(to, "fifo_hit_tokens", at->fifo_tokens);
-    add_ratio(to, report, "fifo_hit_ratio", at->fifo_tokens);
-    add_rounded(to, "optimum_hit_tokens", at->optimum_tokens);
-    add_ratio(to, report, "optimum_hit_ratio", at->optimum_tokens);
-    add_rounded(to, "learned_hit_tokens", at->learned_tokens);
-    add_ratio(to, report, "learned_hit_ratio", at->learned_tokens);
+    for (size_t i = 0; i < KVPI_MRC_POLICIES; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_hit_tokens", kvpi_mrc_policy_names[i].name);
+        add_rounded(to, key, at->tokens[i]);
+        snprintf(key, sizeof key, "%s_hit_ratio", kvpi_mrc_policy_names[i].name);
+        add_ratio(to, report, key, at->tokens[i]);
+    }
+    kvpi_mrc_bounds_add(to, report, at);
     add_verdict(to, report, at);
+    kvpi_mrc_report_saved_add(to, report, at->blocks);
     kvpi_figures_close(to);
 }
 
@@ -177,6 +203,7 @@ json_t *kvpi_mrc_report_figures(const kvpi_mrc_report *report)
     kvpi_figures_open_array(&figures, "curve");
     add_curve(&figures, report);
     kvpi_figures_close(&figures);
+    kvpi_mrc_report_worth_add(&figures, report);
     kvpi_mrc_report_tiers_add(&figures, report);
     return kvpi_figures_end(&figures);
 }
@@ -241,49 +268,65 @@ static void print_counts(const kvpi_mrc_report *report, const json_t *figures, F
 static kvpi_text recovery(const kvpi_mrc_point *point)
 {
     kvpi_text out = {"-"};
-    const double lacks = point->optimum_tokens - point->lru.tokens;
+    const double lacks = point->tokens[KVPI_MRC_OPTIMUM] - point->lru.tokens;
     if (lacks > 0)
         snprintf(out.of, sizeof out.of, "%.2f",
-                 (point->learned_tokens - point->lru.tokens) / lacks);
+                 (point->tokens[KVPI_MRC_LEARNED] - point->lru.tokens) / lacks);
     return out;
 }
 
 static bool shows_gain(const kvpi_mrc_report *report)
 {
-    return report->shown.learned && report->shown.optimum;
+    return report->shown.of[KVPI_MRC_LEARNED] && report->shown.of[KVPI_MRC_OPTIMUM];
+}
+
+/* With more than three policies beside LRU a row has no room for tokens and percent signs. */
+static bool is_crowded(const kvpi_mrc_report *report)
+{
+    int n = 0;
+    for (size_t i = 0; i < KVPI_MRC_POLICIES; i++)
+        n += report->shown.of[i];
+    return n > 3;
 }
 
 static void print_point_head(const kvpi_mrc_report *report, FILE *file)
 {
-    const kvpi_mrc_shown *shown = &report->shown;
+    const bool crowded = is_crowded(report);
     const int less = shows_gain(report) ? 2 : 0; /* or the row would be too wide */
-    fprintf(file, "\nHit tokens per input token, by the size of the cache\n%*s %*s %10s", 13 - less,
-            "blocks", 15 - less, "tokens", report->token_bytes > 0 ? "memory" : "");
-    fprintf(file, "  %8s%s", "LRU", report->refs->rate < 1 ? " +-" : "");
-    if (shown->fifo)
-        fprintf(file, " %8s", "FIFO");
-    if (shown->optimum)
-        fprintf(file, " %8s", "optimum");
-    if (shown->learned)
-        fprintf(file, " %8s", "learned");
+    fprintf(file, "\nHit tokens per input token%s, by the size of the cache\n%*s",
+            crowded ? " in %" : "", 13 - less, "blocks");
+    if (!crowded)
+        fprintf(file, " %*s", 15 - less, "tokens");
+    fprintf(file, " %10s%s %7s%s", report->token_bytes > 0 ? "memory" : "", crowded ? "" : "  ",
+            "LRU", report->refs->rate < 1 ? " +-" : "");
+    for (size_t i = 0; i < KVPI_MRC_POLICIES; i++)
+        if (report->shown.of[i])
+            fprintf(file, " %*s", crowded ? 7 : 8, kvpi_mrc_policy_names[i].title);
     fputs(shows_gain(report) ? " gained\n" : "\n", file);
+}
+
+static void print_hits(const kvpi_mrc_report *report, double tokens, FILE *file)
+{
+    if (is_crowded(report))
+        fprintf(file, " %7.2f", 100 * kvpi_mrc_ratio(report, tokens));
+    else
+        fprintf(file, " %8s", percent(report, tokens).of);
 }
 
 static void print_point(const kvpi_mrc_report *report, const kvpi_mrc_point *point, FILE *file)
 {
-    const kvpi_mrc_shown *shown = &report->shown;
     const int less = shows_gain(report) ? 2 : 0;
-    fprintf(file, "%*s %*s %10s  %8s", 13 - less, kvpi_text_count(point->blocks).of, 15 - less,
-            kvpi_text_count(point->blocks * report->refs->block_tokens).of,
-            memory(report, point->blocks).of, percent(report, point->lru.tokens).of);
+    fprintf(file, "%*s", 13 - less, kvpi_text_count(point->blocks).of);
+    if (!is_crowded(report))
+        fprintf(file, " %*s", 15 - less,
+                kvpi_text_count(point->blocks * report->refs->block_tokens).of);
+    fprintf(file, " %10s%s", memory(report, point->blocks).of, is_crowded(report) ? "" : " ");
+    print_hits(report, point->lru.tokens, file);
     if (report->refs->rate < 1)
         fprintf(file, " %.2f", 100 * kvpi_mrc_ratio(report, point->lru.error_tokens));
-    if (shown->fifo)
-        fprintf(file, " %8s", percent(report, point->fifo_tokens).of);
-    if (shown->optimum)
-        fprintf(file, " %8s", percent(report, point->optimum_tokens).of);
-    if (shown->learned)
-        fprintf(file, " %8s", percent(report, point->learned_tokens).of);
+    for (size_t i = 0; i < KVPI_MRC_POLICIES; i++)
+        if (report->shown.of[i])
+            print_hits(report, point->tokens[i], file);
     if (shows_gain(report))
         fprintf(file, " %6s", recovery(point).of);
     fputs(point->is_device ? "  *\n" : "\n", file);
@@ -318,8 +361,13 @@ static void print_verdicts(const kvpi_mrc_report *report, FILE *file)
             100 * WORTH);
     for (size_t i = 0; i < report->n_points; i++) {
         verdict found = judge(report, &report->points[i]);
-        fprintf(file, "%13s  %-8s  %5.2f %% %s\n", kvpi_text_count(report->points[i].blocks).of,
+        fprintf(file, "%13s  %-8s  %5.2f %% %s", kvpi_text_count(report->points[i].blocks).of,
                 found.word, 100 * found.ratio, found.meaning);
+        if (found.policy == &kvpi_mrc_policy_names[KVPI_MRC_LEARNED])
+            fputs(" --policy learned", file);
+        else if (found.policy != NULL)
+            fprintf(file, " %s, which the cache does not have", found.policy->title);
+        fputc('\n', file);
     }
 }
 
@@ -349,8 +397,10 @@ void kvpi_mrc_report_print(const kvpi_mrc_report *report, const json_t *figures,
     print_head(report, file);
     print_counts(report, figures, file);
     print_points(report, file);
+    kvpi_mrc_bounds_print(report, file);
     print_verdicts(report, file);
     print_shares(report, file);
+    kvpi_mrc_report_worth_print(report, file);
     kvpi_mrc_report_tiers_print(report, file);
 }
 

@@ -8,7 +8,9 @@
 #include "tool/models/devices.h"
 #include "tool/models/models.h"
 #include "tool/mrc/lru.h"
+#include "tool/mrc/policies/policies.h"
 #include "tool/mrc/refs.h"
+#include "tool/mrc/retention.h"
 #include "tool/mrc/tiers.h"
 #include "tool/report/figures.h"
 #include "tool/requests/requests.h"
@@ -18,19 +20,22 @@
 
 /* Policies that are shown beside LRU. */
 typedef struct kvpi_mrc_shown {
-    bool fifo;
-    bool optimum;
-    bool learned;
+    bool of[KVPI_MRC_POLICIES];
 } kvpi_mrc_shown;
+
+/* A policy's name in options and figures, and for people. */
+typedef struct kvpi_mrc_policy_name {
+    const char *name, *title;
+} kvpi_mrc_policy_name;
+
+extern const kvpi_mrc_policy_name kvpi_mrc_policy_names[KVPI_MRC_POLICIES];
 
 /* One size. */
 typedef struct kvpi_mrc_point {
     uint64_t blocks;
     kvpi_mrc_hits lru;
-    double fifo_tokens;    /* hit; KVPI_MRC_NONE: not simulated */
-    double optimum_tokens; /* likewise */
-    double learned_tokens; /* likewise */
-    bool is_device;        /* what the accelerator has */
+    double tokens[KVPI_MRC_POLICIES]; /* hit; KVPI_MRC_NONE: not simulated */
+    bool is_device;                   /* what the accelerator has */
 } kvpi_mrc_point;
 
 /* Shares of what an unlimited cache hits, and the sizes that give them. */
@@ -40,6 +45,9 @@ extern const int kvpi_mrc_shares[KVPI_MRC_SHARES]; /* percent, ascending, the la
 typedef struct kvpi_mrc_report {
     const char *format;
     const kvpi_requests_about *about;
+    const kvpi_requests_again *agains; /* [n_agains] of bounded traces */
+    size_t n_agains;
+    bool is_cut; /* --limit: these are not all requests of the trace */
     const kvpi_mrc_options *options;
     const kvpi_mrc_refs *refs;
     const kvpi_mrc_curve *curve;
@@ -57,6 +65,8 @@ typedef struct kvpi_mrc_report {
     uint64_t small_blocks[KVPI_MRC_MAX_POINTS]; /* asked for, too few for the largest request */
     size_t n_small;
     uint64_t share_blocks[KVPI_MRC_SHARES];
+    kvpi_mrc_retention retention;
+    uint64_t price_milli;      /* of an accelerator's hour; 0: not known */
     kvpi_mrc_tiers_row *tiers; /* [n_tiers] NULL: nothing was asked of other tiers */
     size_t n_tiers;
 } kvpi_mrc_report;

@@ -12,7 +12,7 @@
 #define KVPI_MRC_GROUPS 16
 
 typedef struct kvpi_mrc_options {
-    const char *command; /* for messages */
+    const char *command; /* for messages; NULL: without */
     kvpi_trace_args trace;
     uint64_t block_tokens;
     uint64_t sample_millionths; /* 1000000: every block */

@@ -216,7 +216,7 @@ static prefix find_prefix(const kvpi_mrc_tiers *t, const kvpi_mrc_request *reque
     return found;
 }
 
-/* The host's contents of the prefix are queued anew and not taken; then what is loaded is queued.
+/* The host's contents of the prefix are queued again and not taken; then what is loaded is queued.
  * Of both the last one goes first. */
 static void load(kvpi_mrc_tiers *t, const kvpi_mrc_request *request)
 {
@@ -237,7 +237,7 @@ static void load(kvpi_mrc_tiers *t, const kvpi_mrc_request *request)
 }
 
 /* A record's blocks are copied to the host, where they are not there yet, and lent to the store;
- * given back, they are queued anew, the last one first. */
+ * given back, they are queued again, the last one first. */
 static void lend_record(kvpi_mrc_tiers *t, const uint32_t *contents)
 {
     uint32_t n = t->size.record_blocks, n_missing = 0;

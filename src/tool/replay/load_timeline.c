@@ -1,4 +1,4 @@
-/* Owns the intervals of a simulation. Nobody knows beforehand how long it will take, so it begins
+/* Owns the intervals of a simulation. How long it will take is not known beforehand, so it begins
  * with intervals of a millisecond, and widens them when they do not reach. Each width divides the
  * next, so that widening joins whole intervals and loses nothing but detail.
  */

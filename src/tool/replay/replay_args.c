@@ -13,12 +13,7 @@
 #define DEFAULT_MODEL  "llama-3.1-8b"
 #define DEFAULT_DEVICE "h100-80gb"
 
-/* Peaks are not reached. Matrices of large steps and streams of memory come to about these shares;
- * launching and sampling cost something beside. All of it is a choice: measure yours. */
-#define DEFAULT_COMPUTE_MILLI    500
-#define DEFAULT_BANDWIDTH_MILLI  800
-#define DEFAULT_HOST_BANDWIDTH   UINT64_C(50000000000)
-#define DEFAULT_ROOFLINE_STEP_NS 1000000
+#define DEFAULT_ROOFLINE_STEP_NS 1000000 /* launching and sampling; measure yours */
 
 /* The first is the nearest. */
 static int add_store(const kvpi_args *args, const kvpi_args_option *option, const char *url,
@@ -42,6 +37,16 @@ static int read_policy(const kvpi_args *args, const kvpi_args_option *option, co
     return kvpi_policy_list_read(text, at) == 0
                ? 0
                : kvpi_args_wrong(args, "--policy is '%s', expected lru, learned, or both", text);
+}
+
+static int read_retained(const kvpi_args *args, const kvpi_args_option *option, const char *text,
+                         void *at)
+{
+    const bool off = strcmp(text, "off") == 0;
+    if (!off && strcmp(text, "prompts") != 0)
+        return kvpi_args_number32(args, option, text, at);
+    *(uint32_t *)at = off ? 0 : KVP_RETAIN_PROMPTS;
+    return 0;
 }
 
 /* Their order is that of KVP_EVICTED_... and KVP_PREEMPT_... */
@@ -140,6 +145,11 @@ static const kvpi_args_option options_table[] = {
      "(default: the least with 512 KiB of KV; 1 with\n"
      "recurrent state)",
      kvpi_args_power, AT(load.replay.store.record_blocks), 1, KVP_RECORD_BLOCKS_MAX},
+    {"--retain-tokens", "N|prompts|off",
+     "window blocks of likely hits stay longer: where\n"
+     "prompts end and part, and at multiples of N; of\n"
+     "them only the former; none (default: 32 windows)",
+     read_retained, AT(load.replay.retain_tokens), 1, INT32_MAX},
     {"--no-prefix-cache", NULL, "share nothing, for comparison", kvpi_args_no,
      AT(load.replay.prefix_cache)},
     {"--reclaim", "N",
@@ -463,22 +473,21 @@ static const kvpi_args_command command = {
 
 static void init(kvpi_replay_args *out)
 {
-    *out = (kvpi_replay_args){
-        .load = {.replay = {.block_tokens = 16,
-                            .prefix_cache = true,
-                            .keep_evicted = KVP_EVICTED_KEEP,
-                            .n_groups = 1},
-                 .speedup_milli = 1000,
-                 .closed = {.think_milli = 1000},
-                 .watermark_milli = 10,
-                 .max_running = 256,
-                 .step_tokens = 8192,
-                 .chunk_tokens = KVP_SCHED_CHUNK_HALF,
-                 .max_passed_over = 16,
-                 .max_tries = 4,
-                 .measured = true},
-        .shares = {DEFAULT_COMPUTE_MILLI, DEFAULT_BANDWIDTH_MILLI, DEFAULT_HOST_BANDWIDTH},
-        .policies = {{KVP_POLICY_LRU}, 1}};
+    *out = (kvpi_replay_args){.load = {.replay = {.block_tokens = 16,
+                                                  .prefix_cache = true,
+                                                  .keep_evicted = KVP_EVICTED_KEEP,
+                                                  .n_groups = 1},
+                                       .speedup_milli = 1000,
+                                       .closed = {.think_milli = 1000},
+                                       .watermark_milli = 10,
+                                       .max_running = 256,
+                                       .step_tokens = 8192,
+                                       .chunk_tokens = KVP_SCHED_CHUNK_HALF,
+                                       .max_passed_over = 16,
+                                       .max_tries = 4,
+                                       .measured = true},
+                              .shares = KVPI_STEP_SHARES,
+                              .policies = {{KVP_POLICY_LRU}, 1}};
     kvpi_trace_args_init(&out->load.replay.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'");
 }

@@ -27,13 +27,16 @@
 
 #include "tool/progress.h"
 #include "tool/replay/cache.h"
+#include "tool/size/size.h"
 #include "tool/tool.h"
 
 typedef struct replay {
     const kvpi_requests *requests;
     const kvpi_replay_options *options;
     kvpi_report *report;
-    uint64_t first; /* in replay order */
+    uint64_t first;   /* in replay order */
+    uint64_t place;   /* of the request that is served, from there */
+    uint32_t outcome; /* of what the store was asked for it: KVP_SPILL_... */
     uint64_t n_requests;
     uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
     int32_t *tokens;     /* [max_tokens] input, then output */
@@ -64,9 +67,10 @@ static bool has_windows(const replay *run)
 }
 
 /* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them. */
-static uint64_t row_blocks(const replay *run, const kvpi_request *request, const kvp_window *window)
+static uint64_t row_blocks(const replay *run, const kvpi_request *request, const kvp_group *window)
 {
-    uint32_t block_tokens = (uint32_t)run->options->block_tokens;
+    const uint32_t block_tokens =
+        window->block_tokens > 0 ? window->block_tokens : (uint32_t)run->options->block_tokens;
     uint64_t all = kvp_blocks_for_tokens(block_tokens, tokens_of(run, request));
     uint64_t piece = (uint64_t)request->input_length;
     if (window->recent_tokens == 0)
@@ -126,6 +130,7 @@ static kvp_config configure(const replay *run)
     config.policy = run->options->policy;
     config.n_groups = run->options->n_groups;
     memcpy(config.groups, run->options->groups, sizeof config.groups);
+    config.retain_tokens = run->options->retain_tokens;
     if (run->options->state_slots > 0)
         config.state_slots = (uint32_t)run->options->state_slots + 1;
     if (run->options->host_blocks > 0) {
@@ -145,7 +150,7 @@ static kvp_config configure(const replay *run)
 static void make_tokens(replay *run, const kvpi_request *request)
 {
     const kvpi_trace_args *trace = &run->options->trace;
-    kvpi_requests_input(request, &trace->key, run->tokens);
+    kvpi_requests_input(request, &trace->key, 0, run->tokens);
     if (trace->output)
         kvpi_requests_output(request, &trace->key, run->tokens + request->input_length);
 }
@@ -159,6 +164,30 @@ static kvp_status drop_plan(replay *run)
     return kvp_plan_take(run->cache.cache, run->copies, run->max_copies, &n);
 }
 
+static uint32_t longest_window(const replay *run)
+{
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < run->options->n_groups; g++)
+        if (run->options->groups[g].recent_tokens > most)
+            most = run->options->groups[g].recent_tokens;
+    return most;
+}
+
+/* Where a piece ends that begins at `at`. With a store, at the last end of a record in it; at the
+ * first one if a window needs several: each is in the row, all of it, at its end. */
+static uint32_t piece_end(const replay *run, uint32_t at, uint32_t end)
+{
+    uint32_t n = end - at < KVPI_REPLAY_PIECE_TOKENS ? end : at + KVPI_REPLAY_PIECE_TOKENS;
+    if (run->store == NULL)
+        return n;
+    const uint32_t T = kvpi_attach_record_tokens(run->store);
+    const uint32_t first = at - at % T + T;
+    const uint32_t last = n - n % T;
+    if (longest_window(run) > T && first < n)
+        return first;
+    return last > at ? last : n;
+}
+
 /* How much of the prompt to open: all of it, or what is cached and a piece more. */
 static kvp_status first_piece(replay *run, const kvp_prompt *prompt, uint32_t *n_tokens,
                               kvp_open_info *info)
@@ -167,9 +196,18 @@ static kvp_status first_piece(replay *run, const kvp_prompt *prompt, uint32_t *n
     if (!has_windows(run))
         return KVP_OK;
     kvp_status status = kvp_cache_match(run->cache.cache, run->cache.ns, prompt, info);
-    if (status == KVP_OK && prompt->n_tokens - info->hit_tokens > KVPI_REPLAY_PIECE_TOKENS)
-        *n_tokens = info->hit_tokens + KVPI_REPLAY_PIECE_TOKENS;
+    if (status == KVP_OK)
+        *n_tokens = piece_end(run, info->hit_tokens, prompt->n_tokens);
     return status;
+}
+
+/* A piece was computed: what the windows keep at its end is written. */
+static kvp_status report_piece(replay *run, kvp_seq seq)
+{
+    kvp_status status = drop_plan(run);
+    return status == KVP_OK && run->store != NULL && has_windows(run)
+               ? kvpi_attach_sealed(run->store, seq)
+               : status;
 }
 
 static kvp_status commit(replay *run, kvp_seq seq, uint32_t n_tokens)
@@ -184,15 +222,17 @@ static kvp_status compute_pieces(replay *run, kvp_seq seq, uint32_t at, uint32_t
 {
     kvp_status status = KVP_OK;
     while (at < end && status == KVP_OK) {
-        uint32_t n = end - at < KVPI_REPLAY_PIECE_TOKENS ? end - at : KVPI_REPLAY_PIECE_TOKENS;
+        uint32_t n = piece_end(run, at, end) - at;
         uint64_t start = kvpi_progress_now_ns();
         status = kvp_seq_extend(run->cache.cache, seq, run->tokens + at, n, 0);
         run->report->open_ns += kvpi_progress_now_ns() - start;
         at += n;
+        if (status == KVP_OK && at == end && run->options->retain_tokens != 0)
+            status = kvp_seq_prompt_end(run->cache.cache, seq, end);
         if (status == KVP_OK)
             status = commit(run, seq, at);
         if (status == KVP_OK)
-            status = drop_plan(run);
+            status = report_piece(run, seq);
     }
     return status;
 }
@@ -232,6 +272,31 @@ static kvp_status compute_chunks(replay *run, kvp_seq seq, const kvp_open_info *
     return status == KVP_OK ? keep_state(run, seq, state.prompt_end) : status;
 }
 
+/* Before anything of the request is written to the store. */
+static kvp_status watch_opened(replay *run, const kvpi_request *request, uint32_t cached_tokens,
+                               const kvp_open_info *whole)
+{
+    kvpi_watch_prompt prompt = {.tokens = run->tokens,
+                                .n_tokens = (uint32_t)request->input_length,
+                                .cached_tokens = cached_tokens,
+                                .stop = whole->stop,
+                                .stop_group = whole->stop_group,
+                                .file = request->file,
+                                .line = request->line,
+                                .of_line = request->of_line};
+    kvp_status status = KVP_OK;
+    if (run->options->watch == NULL)
+        return KVP_OK;
+    if (run->store != NULL)
+        status = kvpi_attach_see(run->store, prompt.tokens, prompt.n_tokens, run->outcome,
+                                 &prompt.store);
+    if (run->options->sizes != NULL)
+        prompt.enough = kvpi_mrc_sizes_of(run->options->sizes, run->place + run->first);
+    if (status == KVP_OK && kvpi_watch_admit(run->options->watch, &prompt, run->place) != TOOL_OK)
+        status = KVP_E_NO_MEMORY;
+    return status;
+}
+
 /* Gives why the match of the whole prompt ended, also when it is opened in part. */
 static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
                                kvp_open_info *info)
@@ -247,6 +312,9 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     if (status == KVP_OK)
         status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
     run->report->open_ns += kvpi_progress_now_ns() - start;
+    if (status == KVP_OK)
+        status = watch_opened(run, request, info->cached_tokens,
+                              prompt.n_tokens < n_tokens ? &whole : info);
     if (status == KVP_OK && run->store != NULL)
         status = kvpi_attach_hit(run->store, *seq, info->hit_tokens);
     if (status == KVP_OK && run->options->state_slots > 0)
@@ -254,7 +322,7 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     if (status == KVP_OK)
         status = commit(run, *seq, prompt.n_tokens);
     if (status == KVP_OK)
-        status = drop_plan(run);
+        status = report_piece(run, *seq);
     if (status != KVP_OK || prompt.n_tokens == n_tokens)
         return status;
     info->stop = whole.stop;
@@ -282,6 +350,9 @@ static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
             status = keep_last(run, seq);
         if (status == KVP_OK && run->options->host_blocks > 0)
             status = drop_plan(run); /* of what is evicted */
+        if (status == KVP_OK && run->store != NULL && has_windows(run) &&
+            (n + 1) % kvpi_attach_record_tokens(run->store) == 0)
+            status = kvpi_attach_sealed(run->store, seq);
         if (status != KVP_OK)
             return status;
     }
@@ -328,29 +399,12 @@ static int note_course(replay *run, const kvpi_request *request, uint64_t place,
     return TOOL_OK;
 }
 
-static int watch_request(replay *run, const kvpi_request *request, uint64_t place,
-                         const kvp_open_info *info)
-{
-    kvpi_watch *watch = run->options->watch;
-    const kvpi_watch_prompt prompt = {.tokens = run->tokens,
-                                      .n_tokens = (uint32_t)request->input_length,
-                                      .cached_tokens = info->cached_tokens,
-                                      .stop = info->stop,
-                                      .stop_group = info->stop_group,
-                                      .line = request->line};
-    run->last_blocks =
-        kvp_blocks_for_tokens((uint32_t)run->options->block_tokens, tokens_of(run, request));
-    if (kvpi_watch_admit(watch, &prompt, place) != TOOL_OK)
-        return TOOL_FAILED;
-    return kvpi_watch_look(watch, run->cache.cache, place);
-}
-
 static kvp_status fetch(replay *run, const kvpi_request *request)
 {
     const kvp_prompt prompt = {.struct_size = sizeof prompt,
                                .tokens = run->tokens,
                                .n_tokens = (uint32_t)request->input_length};
-    return run->store == NULL ? KVP_OK : kvpi_attach_fetch(run->store, &prompt);
+    return run->store == NULL ? KVP_OK : kvpi_attach_fetch(run->store, &prompt, &run->outcome);
 }
 
 /* Evictions of the next request, between the two. */
@@ -387,6 +441,9 @@ static int replay_request(replay *run, uint64_t place)
         kvpi_report_timeline_at(&report->timeline, place, request->timestamp_us);
     kvp_open_info info = {0};
     uint64_t input = (uint64_t)request->input_length;
+    run->place = place;
+    if (run->store != NULL)
+        kvpi_attach_clock(run->store, place);
     report->requests++;
     report->input_tokens += input;
     report->blocks_looked_up += input / run->options->block_tokens;
@@ -397,7 +454,10 @@ static int replay_request(replay *run, uint64_t place)
                                   (unsigned long long)request->line, kvp_status_text(status));
         const kvpi_hit hit = {info.stop, info.stop_group, run->options->n_groups};
         kvpi_hits_count(&report->hits, &hit);
-        if (run->options->watch != NULL && watch_request(run, request, place, &info) != TOOL_OK)
+        run->last_blocks =
+            kvp_blocks_for_tokens((uint32_t)run->options->block_tokens, tokens_of(run, request));
+        if (run->options->watch != NULL &&
+            kvpi_watch_look(run->options->watch, run->cache.cache, place) != TOOL_OK)
             return TOOL_FAILED;
     } else {
         run->last_blocks = 0;
@@ -460,10 +520,11 @@ static kvpi_replay_snapshot snapshot_of(const replay *run, const char *path)
 
 static int open_store(replay *run)
 {
-    const kvpi_attach_options *store = &run->options->store;
-    return store->url == NULL ? TOOL_OK
-                              : kvpi_attach_open(store, run->cache.cache, run->cache.ns,
-                                                 &run->report->store, &run->store);
+    kvpi_attach_options store = run->options->store;
+    store.watched = run->options->watch != NULL;
+    return store.url == NULL ? TOOL_OK
+                             : kvpi_attach_open(&store, run->cache.cache, run->cache.ns,
+                                                &run->report->store, &run->store);
 }
 
 static int replay_in(replay *run)

@@ -9,22 +9,24 @@
 
 #include "tool/report/report.h"
 #include "tool/log/log_args.h"
+#include "tool/mrc/lru.h"
 #include "tool/watch/watch.h"
 #include "tool/store/attach.h"
 
 typedef struct kvpi_replay_options {
-    uint64_t block_tokens;             /* 1..KVP_BLOCK_TOKENS_MAX */
-    uint64_t unit_tokens;              /* divides block_tokens */
-    uint64_t blocks;                   /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
-    uint64_t host_blocks;              /* usable ones of the host tier; 0: there is none */
-    uint64_t state_slots;              /* usable ones, of recurrent state; 0: there is none */
-    uint64_t host_state_slots;         /* the same on the host; 0: there is no host tier */
-    uint32_t keep_evicted;             /* on the host: KVP_EVICTED_... */
-    uint32_t policy;                   /* KVP_POLICY_... */
-    kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */
+    uint64_t block_tokens;            /* 1..KVP_BLOCK_TOKENS_MAX */
+    uint64_t unit_tokens;             /* divides block_tokens */
+    uint64_t blocks;                  /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
+    uint64_t host_blocks;             /* usable ones of the host tier; 0: there is none */
+    uint64_t state_slots;             /* usable ones, of recurrent state; 0: there is none */
+    uint64_t host_state_slots;        /* the same on the host; 0: there is no host tier */
+    uint32_t keep_evicted;            /* on the host: KVP_EVICTED_... */
+    uint32_t policy;                  /* KVP_POLICY_... */
+    kvp_group groups[KVP_GROUPS_MAX]; /* [n_groups] of the model's layers */
     uint32_t n_groups;
-    kvpi_trace_args trace; /* its limit: requests to replay, those behind `skip` */
-    uint64_t skip;         /* requests to leave out, the first in replay order */
+    uint32_t retain_tokens; /* as in kvp_config */
+    kvpi_trace_args trace;  /* its limit: requests to replay, those behind `skip` */
+    uint64_t skip;          /* requests to leave out, the first in replay order */
     bool prefix_cache;
     uint32_t reclaim; /* free blocks that are made ahead of need, at most */
     kvpi_attach_options store;
@@ -32,6 +34,7 @@ typedef struct kvpi_replay_options {
     const char *snapshot_in;  /* file to restore the cache from, NULL: it is empty */
     const char *snapshot_out; /* file to save it in, NULL: none */
     kvpi_watch *watch;        /* what the page wants to know, NULL: nothing */
+    kvpi_mrc_sizes *sizes;    /* of caches, for the watch; NULL: they are not known */
 } kvpi_replay_options;
 
 #define KVPI_REPLAY_MAX_BLOCKS UINT64_C(2147483646)

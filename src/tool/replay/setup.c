@@ -26,8 +26,9 @@ static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
     replay->n_groups = 0;
     for (uint32_t i = 0; i < size->n_groups; i++)
         for (uint32_t k = 0; k < size->groups[i].n_rows; k++)
-            replay->groups[replay->n_groups++] = (kvp_window){
-                size->groups[i].chunked ? KVP_CHUNKED : 0, (uint32_t)size->groups[i].window_tokens};
+            replay->groups[replay->n_groups++] = (kvp_group){
+                size->groups[i].chunked ? KVP_CHUNKED : 0, (uint32_t)size->groups[i].window_tokens,
+                (uint32_t)size->groups[i].block_tokens};
 }
 
 /* What the roofline does not time; NULL: nothing. */
@@ -38,6 +39,22 @@ static const char *beyond_roofline(const kvpi_model *model)
     if (kvpi_models_layers(model, KVPI_KEEPS_INPUTS) > 0)
         return "entries of several tokens";
     return kvpi_models_layers(model, KVPI_KEEPS_INDEX) > 0 ? "indexers" : NULL;
+}
+
+/* A block has whole entries, and so has a unit. */
+static int set_tokens(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
+{
+    kvpi_replay_options *replay = &options->load.replay;
+    const uint64_t entry = kvpi_models_longest_entry(&out->model);
+    replay->block_tokens = out->block_tokens = options->model.size.block_tokens;
+    if (!kvpi_args_given(args, "--unit-tokens"))
+        replay->unit_tokens = replay->block_tokens;
+    if (replay->unit_tokens % entry == 0)
+        return TOOL_OK;
+    return kvpi_args_usage(args,
+                           "--unit-tokens is %" PRIu64 ", and %s keeps an entry for %" PRIu64
+                           " tokens: expected a multiple of %" PRIu64,
+                           replay->unit_tokens, out->model.name, entry, entry);
 }
 
 static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
@@ -65,13 +82,9 @@ static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_rep
     if (has_roofline)
         out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size,
                                                    model->device, &options->shares);
-    if (out->size.has_entries)
-        kvpi_tool_fail(
-            "replay",
-            "%s keeps entries of several tokens: blocks count them as bytes a token, and "
-            "hits are as if each token had its own",
-            out->model.name);
-    out->token_bytes = out->size.pool_token_bytes;
+    if (set_tokens(args, options, out) != TOOL_OK)
+        return TOOL_USAGE;
+    out->token_bytes = out->size.pool_block_bytes / model->size.block_tokens;
     set_groups(&out->size, &options->load.replay);
     return TOOL_OK;
 }
@@ -202,16 +215,46 @@ static int check_policy(const kvpi_replay_args *options)
     return TOOL_OK;
 }
 
-/* A store keeps blocks of one layer group here, and states; with windows, a record would be of
- * each group. */
+/* A place takes a window's blocks of each group: one in so many windows adds little, and hits lose
+ * half as much at most. */
+#define WINDOWS_A_PLACE 32u
+
+static int set_retained(const kvpi_args *args, kvpi_replay_options *replay)
+{
+    uint64_t window = 0;
+    for (uint32_t g = 0; g < replay->n_groups; g++)
+        window =
+            replay->groups[g].recent_tokens > window ? replay->groups[g].recent_tokens : window;
+    if (replay->retain_tokens != 0 && window == 0)
+        return kvpi_args_usage(args, "--retain-tokens is for models with windows");
+    if (!kvpi_args_given(args, "--retain-tokens")) {
+        uint64_t units = (WINDOWS_A_PLACE * window + replay->unit_tokens - 1) / replay->unit_tokens;
+        uint64_t place = units * replay->unit_tokens;
+        replay->retain_tokens = place <= INT32_MAX ? (uint32_t)place : KVP_RETAIN_PROMPTS;
+    }
+    if (replay->retain_tokens != KVP_RETAIN_PROMPTS &&
+        replay->retain_tokens % replay->unit_tokens != 0)
+        return kvpi_args_usage(
+            args, "--retain-tokens is %" PRIu32 ", expected a multiple of --unit-tokens, %" PRIu64,
+            replay->retain_tokens, replay->unit_tokens);
+    return TOOL_OK;
+}
+
+/* Of a window a store has what a hit at a record's end needs: what was computed up to there must be
+ * reported then. A scheduler's chunks do not end there, nor those that end with states. */
 static int check_store(const kvpi_args *args, kvpi_replay_args *options,
                        const kvpi_replay_setup *setup)
 {
     kvpi_replay_options *replay = &options->load.replay;
     if (replay->store.url == NULL)
         return TOOL_OK;
-    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
-        return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens");
+    const bool has_windows = replay->n_groups > 1 || replay->groups[0].recent_tokens > 0;
+    if (has_windows && (!options->sequential || setup->size.state_bytes > 0))
+        return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens; with "
+                                        "--sequential also for others without recurrent state");
+    if (has_windows && (options->why != NULL || options->report != NULL))
+        return kvpi_args_usage(args, "%s and a store for a model with windows exclude each other",
+                               options->why != NULL ? "--why" : "--report");
     replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
     replay->store.state_bytes = setup->size.state_bytes;
     if (replay->store.block_bytes <= INT32_MAX && replay->store.state_bytes <= INT32_MAX)
@@ -250,6 +293,7 @@ int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvp
     if (status == TOOL_OK)
         status = check_bytes(args, options, out);
     status = status == TOOL_OK ? check_policy(options) : status;
+    status = status == TOOL_OK ? set_retained(args, &options->load.replay) : status;
     return status == TOOL_OK ? check_store(args, options, out) : status;
 }
 
@@ -265,6 +309,7 @@ kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
                                .speedup_milli = options->load.speedup_milli,
                                .block_tokens = replay->block_tokens,
                                .unit_tokens = replay->unit_tokens,
+                               .retain_tokens = replay->retain_tokens,
                                .blocks = replay->blocks,
                                .host_blocks = replay->host_blocks,
                                .size = options->has_model ? &setup->size : NULL,

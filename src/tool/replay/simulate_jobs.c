@@ -1,9 +1,10 @@
 /* Owns the table of requests. A request's tokens are made when it arrives and freed when it ends:
  * the scheduler borrows the prompt. They stand in one piece, prompt then output, so that a sampled
- * token is one look.
+ * token is one look. Prompts of a session mostly begin with the one before and its answer, so what
+ * a request leaves is kept, within a limit, and goes over to the next one, which makes the rest.
  *
  * A request without output (none in the trace, or --output-tokens off) still samples the one token
- * that ends its prompt; it is not counted, and nobody computes it.
+ * that ends its prompt; it is not counted, and not computed.
  */
 #include "tool/replay/simulate_jobs.h"
 
@@ -11,11 +12,29 @@
 
 #include "tool/tool.h"
 
+/* Tokens of requests that left and may be followed, at most. */
+#define MAX_KEPT ((size_t)1 << 24)
+
+/* Room for answers and prompts to come, so that tokens are not moved with every turn. */
+static size_t room_for(size_t n)
+{
+    return n + n / 4;
+}
+
 /* Microseconds x 1000 x 1000 / thousandths, without leaving 64 bits. */
 static uint64_t arrival_of(int64_t us, uint64_t speedup_milli)
 {
     uint64_t n = (uint64_t)us;
     return n / speedup_milli * 1000000 + n % speedup_milli * 1000000 / speedup_milli;
+}
+
+/* The job that job i follows; NULL: there is none. */
+static kvpi_job *job_before(const kvpi_jobs *jobs, size_t i)
+{
+    const kvpi_request *first = kvpi_requests_get(jobs->requests, 0);
+    const kvpi_request *before = first[i].before;
+    return before != NULL && before - first < (ptrdiff_t)jobs->n ? &jobs->all[before - first]
+                                                                 : NULL;
 }
 
 int kvpi_jobs_create(const kvpi_requests *requests, const kvpi_simulate_options *options,
@@ -36,6 +55,10 @@ int kvpi_jobs_create(const kvpi_requests *requests, const kvpi_simulate_options 
         out->all[i].arrival_ns =
             options->closed.on ? KVPI_JOB_NEVER : arrival_of(us, options->speedup_milli);
         out->all[i].admitted_ns = KVPI_JOB_NEVER;
+        out->all[i].outcome = KVP_SPILL_OUTCOMES;
+        kvpi_job *before = job_before(out, i);
+        if (before != NULL)
+            before->n_followers++;
     }
     return TOOL_OK;
 }
@@ -70,6 +93,60 @@ uint32_t kvpi_jobs_sampled(const kvpi_jobs *jobs, size_t i)
     return output > 0 ? output : 1;
 }
 
+static void let_go(kvpi_jobs *jobs, kvpi_job *job)
+{
+    if (job->tokens == NULL)
+        return;
+    jobs->kept -= job->room;
+    free(job->tokens);
+    job->tokens = NULL;
+}
+
+/* Job i has come, and needs nothing of the one before any more. */
+static void unfollow(kvpi_jobs *jobs, size_t i)
+{
+    kvpi_job *before = job_before(jobs, i);
+    if (before == NULL || jobs->all[i].has_come)
+        return;
+    jobs->all[i].has_come = true;
+    before->n_followers--;
+    if (before->n_followers == 0 && before->stage > KVPI_JOB_THERE)
+        let_go(jobs, before);
+}
+
+/* Take over what the job before left, if it has tokens of this one. Gives how many. */
+static uint32_t take_over(kvpi_jobs *jobs, size_t i)
+{
+    kvpi_job *job = &jobs->all[i], *before = job_before(jobs, i);
+    if (before == NULL || before->stage <= KVPI_JOB_THERE)
+        return 0;
+    const size_t place = (size_t)(before - jobs->all);
+    const uint32_t there = kvpi_jobs_input(jobs, place) + kvpi_jobs_output(jobs, place);
+    uint32_t n = kvpi_requests_common(kvpi_requests_get(jobs->requests, i),
+                                      &jobs->options->replay.trace.key);
+    n = n < there ? n : there;
+    if (before->tokens != NULL && n > 0) {
+        job->tokens = before->tokens;
+        job->room = before->room;
+        jobs->kept -= job->room;
+        before->tokens = NULL;
+        return n;
+    }
+    return 0;
+}
+
+static bool make_room(kvpi_job *job, size_t n)
+{
+    if (job->tokens != NULL && n <= job->room)
+        return true;
+    int32_t *tokens = realloc(job->tokens, room_for(n) * sizeof *tokens);
+    if (tokens == NULL)
+        return false;
+    job->tokens = tokens;
+    job->room = room_for(n);
+    return true;
+}
+
 int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i)
 {
     const kvpi_request *request = kvpi_requests_get(jobs->requests, i);
@@ -78,10 +155,11 @@ int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i)
     kvpi_job *job = &jobs->all[i];
     if (job->tokens != NULL)
         return TOOL_OK;
-    job->tokens = malloc(all * sizeof *job->tokens);
-    if (job->tokens == NULL)
+    const uint32_t there = take_over(jobs, i);
+    unfollow(jobs, i);
+    if (!make_room(job, all))
         return kvpi_tool_fail("replay", "out of memory for a request of %zu tokens", all);
-    kvpi_requests_input(request, key, job->tokens);
+    kvpi_requests_input(request, key, there, job->tokens);
     job->tokens[input] = 0;
     if (kvpi_jobs_output(jobs, i) > 0)
         kvpi_requests_output(request, key, job->tokens + input);
@@ -90,9 +168,13 @@ int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i)
 
 void kvpi_jobs_leave(kvpi_jobs *jobs, size_t i, kvpi_job_stage stage)
 {
-    free(jobs->all[i].tokens);
-    jobs->all[i].tokens = NULL;
-    jobs->all[i].stage = stage;
+    kvpi_job *job = &jobs->all[i];
+    unfollow(jobs, i); /* one that was rejected has no tokens */
+    if (job->tokens != NULL)
+        jobs->kept += job->room;
+    if (job->n_followers == 0 || jobs->kept > MAX_KEPT)
+        let_go(jobs, job);
+    job->stage = stage;
 }
 
 int32_t kvpi_jobs_next_token(const kvpi_jobs *jobs, size_t i)

@@ -27,10 +27,15 @@ typedef struct kvpi_job {
     uint64_t first_ns;    /* its first token was there */
     uint64_t newest_ns;   /* its newest */
     uint64_t held_ns;     /* with a store: it was held for loading */
+    uint32_t outcome;     /* KVP_SPILL_... of the store's answer; WAITS: none came; OUTCOMES: it
+                             was not asked */
     kvp_request request;  /* then */
-    int32_t *tokens;      /* [input + output] while it is there, else NULL */
+    int32_t *tokens;      /* [room] while it is there, input then output, or kept; else NULL */
+    size_t room;
     uint32_t n_sampled;
-    uint32_t hit_tokens; /* when it was first admitted */
+    uint32_t hit_tokens;  /* when it was first admitted */
+    uint32_t n_followers; /* requests that follow it and have not come */
+    bool has_come;        /* it is none of those that follow another any more */
     kvpi_job_stage stage;
 } kvpi_job;
 
@@ -41,6 +46,7 @@ typedef struct kvpi_jobs {
     uint32_t *order;    /* [n] by arrival; NULL: as they stand */
     uint64_t window_ns; /* figures of time are of those that arrived before */
     size_t n;
+    size_t kept; /* tokens for which requests that left have room */
     kvpi_histogram *gaps;
 } kvpi_jobs;
 
@@ -58,13 +64,13 @@ uint32_t kvpi_jobs_input(const kvpi_jobs *jobs, size_t i);
 uint32_t kvpi_jobs_output(const kvpi_jobs *jobs, size_t i);
 uint32_t kvpi_jobs_sampled(const kvpi_jobs *jobs, size_t i);
 
-/* Make the tokens of request i, unless they are there.
+/* Make the tokens of request i, unless they are there, from those of the request that it follows.
  *
  * Returns: as kvpi_jobs_create
  */
 int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i);
 
-/* Request i left: free its tokens. */
+/* Request i left: its tokens are freed, or kept for those that follow it. */
 void kvpi_jobs_leave(kvpi_jobs *jobs, size_t i, kvpi_job_stage stage);
 
 /* The token that request i generates next. */

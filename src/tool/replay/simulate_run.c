@@ -47,7 +47,7 @@ typedef struct simulation {
     int32_t *sampled;       /* [max_running] */
     kvpi_histogram *steps;
     size_t n_arrived; /* submitted or rejected; without sessions the others come in this order */
-    bool door_closed; /* the scheduler has no place for another one until somebody leaves */
+    bool door_closed; /* the scheduler has no place for another one until one leaves */
     uint64_t now_ns;
     uint64_t n_evicted; /* so far */
     kvpi_load_policy policy;
@@ -62,20 +62,43 @@ static uint64_t clock_of(const simulation *sim)
 
 /* -------------------------------------------------------------------------------- preparing */
 
+/* Blocks that n tokens take in all layer groups, as when they come in. */
+static uint64_t blocks_of(const kvpi_replay_options *replay, uint64_t n)
+{
+    uint64_t blocks = 0;
+    for (uint32_t g = 0; g < replay->n_groups; g++) {
+        const uint32_t block_tokens = replay->groups[g].block_tokens;
+        blocks += kvp_blocks_for_tokens(
+            block_tokens > 0 ? block_tokens : (uint32_t)replay->block_tokens, n);
+    }
+    return blocks;
+}
+
+static uint64_t most_tokens(const kvpi_replay_options *replay)
+{
+    uint64_t low = 0, high = INT32_MAX;
+    while (low < high) {
+        const uint64_t middle = low + (high - low + 1) / 2;
+        if (blocks_of(replay, middle) <= replay->blocks)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
 /* Tokens of the longest request that the cache could hold, or of all that it holds if some request
- * may have to be refused: then the refusal tells the true limits. Who comes in takes blocks of all
- * layer groups. */
+ * may have to be refused: then the refusal tells the true limits. */
 static uint64_t longest(const simulation *sim)
 {
     const kvpi_replay_options *replay = &sim->options->replay;
-    uint64_t usable = replay->blocks / replay->n_groups * replay->block_tokens, most = 2;
-    uint64_t watermark = replay->blocks * sim->options->watermark_milli / 1000 + 1;
-    uint64_t safe_blocks =
-        replay->blocks > watermark ? (replay->blocks - watermark) / replay->n_groups : 0;
+    const uint64_t usable = most_tokens(replay);
+    const uint64_t watermark = replay->blocks * sim->options->watermark_milli / 1000 + 1;
+    uint64_t most = 2;
     for (size_t i = 0; i < sim->jobs.n; i++) {
         uint64_t tokens =
             (uint64_t)kvpi_jobs_input(&sim->jobs, i) + kvpi_jobs_sampled(&sim->jobs, i);
-        if (kvp_blocks_for_tokens((uint32_t)replay->block_tokens, tokens) > safe_blocks)
+        if (blocks_of(replay, tokens) + watermark > replay->blocks)
             tokens = usable;
         most = tokens > most ? tokens : most;
     }
@@ -93,6 +116,7 @@ static kvp_config configure_cache(const simulation *sim)
     config.max_seqs = options->max_running;
     config.n_groups = options->replay.n_groups;
     memcpy(config.groups, options->replay.groups, sizeof config.groups);
+    config.retain_tokens = options->replay.retain_tokens;
     if (options->replay.state_slots > 0)
         config.state_slots = (uint32_t)options->replay.state_slots + 1;
     if (options->replay.host_blocks > 0) {
@@ -189,10 +213,13 @@ static int create_sched(simulation *sim)
 static void reject(simulation *sim, size_t i, kvpi_load_reason reason, const kvp_sched_limit *limit)
 {
     kvpi_load_report *report = sim->report;
+    const kvpi_request *request = kvpi_requests_get(sim->jobs.requests, i);
     report->rejected[reason]++;
     if (report->n_rejections < KVPI_LOAD_MAX_REJECTIONS)
         report->rejections[report->n_rejections++] =
-            (kvpi_load_rejection){.line = kvpi_requests_get(sim->jobs.requests, i)->line,
+            (kvpi_load_rejection){.file = request->file,
+                                  .line = request->line,
+                                  .of_line = request->of_line,
                                   .input_tokens = kvpi_jobs_input(&sim->jobs, i),
                                   .output_tokens = kvpi_jobs_output(&sim->jobs, i),
                                   .reason = reason,
@@ -313,14 +340,21 @@ static uint64_t watch_time(const simulation *sim)
 
 static int watch_admitted(const simulation *sim, size_t i, const kvp_seq_info *seq)
 {
-    const kvpi_watch_prompt prompt = {.tokens = sim->jobs.all[i].tokens,
-                                      .n_tokens = kvpi_jobs_input(&sim->jobs, i),
-                                      .cached_tokens = seq->cached_tokens,
-                                      .stop = seq->stop,
-                                      .stop_group = seq->stop_group,
-                                      .line = kvpi_requests_get(sim->jobs.requests, i)->line};
+    const kvpi_request *request = kvpi_requests_get(sim->jobs.requests, i);
+    kvpi_watch_prompt prompt = {.tokens = sim->jobs.all[i].tokens,
+                                .n_tokens = kvpi_jobs_input(&sim->jobs, i),
+                                .cached_tokens = seq->cached_tokens,
+                                .stop = seq->stop,
+                                .stop_group = seq->stop_group,
+                                .file = request->file,
+                                .line = request->line,
+                                .of_line = request->of_line};
     kvpi_watch *watch = sim->options->replay.watch;
-    return watch == NULL ? TOOL_OK : kvpi_watch_admit(watch, &prompt, watch_time(sim));
+    if (watch == NULL)
+        return TOOL_OK;
+    return kvpi_loading_see(&sim->store, i, &prompt.store) == TOOL_OK
+               ? kvpi_watch_admit(watch, &prompt, watch_time(sim))
+               : TOOL_FAILED;
 }
 
 static int watch_cache(const simulation *sim)
@@ -527,7 +561,7 @@ static int run_step(simulation *sim)
 
 /* ----------------------------------------------------------------------------------- the loop */
 
-/* A step that did none of this will not do better unless somebody arrives. */
+/* A step that did none of this will not do better unless a request arrives. */
 static bool did_something(const simulation *sim)
 {
     const kvp_step *step = &sim->step;

@@ -162,6 +162,7 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_report_add_kept(to, setting->keep_evicted);
     kvpi_figures_integer_if(to, bytes > 0, "block_bytes", bytes);
     kvpi_report_add_groups(to, setting->size);
+    kvpi_report_add_retained(to, setting->retain_tokens);
     kvpi_figures_integer(to, "tokens",
                          setting->size != NULL ? setting->size->tokens
                                                : setting->blocks * setting->block_tokens);
@@ -181,7 +182,9 @@ static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
 static void add_rejection(kvpi_figures *to, const kvpi_load_rejection *r)
 {
     kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "file", r->file);
     kvpi_figures_integer(to, "line", r->line);
+    kvpi_figures_integer_if(to, r->of_line > 0, "request", r->of_line);
     kvpi_figures_integer(to, "input_tokens", r->input_tokens);
     kvpi_figures_integer(to, "output_tokens", r->output_tokens);
     kvpi_figures_text(to, "reason", kvpi_load_reason_names[r->reason]);
@@ -394,7 +397,8 @@ static void print_pool(const kvpi_load_setting *setting, const char *name, uint6
                                    .bytes = blocks * setting->block_tokens * setting->token_bytes,
                                    .context_tokens =
                                        is_device ? setting->size_options->context_tokens : 0,
-                                   .size = setting->size};
+                                   .size = setting->size,
+                                   .retain_tokens = is_device ? setting->retain_tokens : 0};
     kvpi_report_print_pool(&pool, file);
     fputc('\n', file);
 }
@@ -515,8 +519,11 @@ static void print_rejections(const kvpi_load_report *report, FILE *file)
     uint64_t n = kvpi_load_report_rejected(report);
     for (size_t i = 0; i < report->n_rejections && i < SHOWN; i++) {
         const kvpi_load_rejection *r = &report->rejections[i];
-        fprintf(file, "\n  line %" PRIu64 ": %" PRIu64 " + %" PRIu64 " tokens: ", r->line,
-                r->input_tokens, r->output_tokens);
+        fprintf(file, "\n  %s%sline %" PRIu64, r->file != NULL ? kvpi_escape(r->file).of : "",
+                r->file != NULL ? ", " : "", r->line);
+        if (r->of_line > 0)
+            fprintf(file, ", request %" PRIu32, r->of_line);
+        fprintf(file, ": %" PRIu64 " + %" PRIu64 " tokens: ", r->input_tokens, r->output_tokens);
         if (r->reason == KVPI_LOAD_EMPTY)
             fputs("the prompt is empty", file);
         else if (r->reason == KVPI_LOAD_PROMPT)

@@ -34,7 +34,9 @@ extern const char *const kvpi_load_reason_names[]; /* [KVPI_LOAD_REASONS], as in
 extern const char *const kvpi_load_wait_names[];   /* [KVP_WAIT_REASONS] */
 
 typedef struct kvpi_load_rejection {
-    uint64_t line; /* of the trace */
+    const char *file; /* of several files, as long as the trace is there; NULL: there is one */
+    uint64_t line;    /* of the trace */
+    uint32_t of_line; /* as kvpi_request has it */
     uint64_t input_tokens;
     uint64_t output_tokens;
     kvpi_load_reason reason;
@@ -93,7 +95,8 @@ typedef struct kvpi_load_setting {
     const kvpi_size *size; /* of the model; NULL: there is none */
     uint64_t token_bytes;  /* of KV, in a block; 0: not known */
     uint64_t seed;
-    uint32_t keep_evicted; /* KVP_EVICTED_... */
+    uint32_t keep_evicted;  /* KVP_EVICTED_... */
+    uint32_t retain_tokens; /* as in kvp_config */
     bool prefix_cache;
     bool output;
 } kvpi_load_setting;
@@ -105,7 +108,7 @@ typedef struct kvpi_load_report {
     const kvpi_requests_about *about;
     uint64_t mended;
     kvpi_load_setting setting;
-    const kvpi_reasons *why; /* NULL: it was not asked */
+    kvpi_reasons *why; /* NULL: it was not asked */
     /* requests */
     uint64_t requests;
     uint64_t finished;
@@ -119,7 +122,7 @@ typedef struct kvpi_load_report {
     uint64_t finished_input_tokens; /* of those that finished */
     uint64_t output_tokens;         /* generated */
     uint64_t hit_tokens;            /* of the input, at each request's first admission */
-    uint64_t prompt_tokens;         /* computed in prompts, anew after preemptions too */
+    uint64_t prompt_tokens;         /* computed in prompts, also again after preemptions */
     kvpi_hits hits;                 /* at each request's first admission, but all states */
     /* times, in simulated nanoseconds from the first arrival */
     int64_t span_us;            /* of the trace */

@@ -10,7 +10,6 @@
  */
 #include "tool/report/page.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,16 +78,11 @@ static void write_page(const char *title, const char *json, FILE *file)
 
 static int write_file(const char *command, const char *path, const char *title, const char *json)
 {
-    FILE *file = fopen(path, "wb");
+    FILE *file = kvpi_tool_open(command, path);
     if (file == NULL)
-        return kvpi_tool_fail(command, "cannot write %s: %s", path, strerror(errno));
-    errno = 0; /* the first failure of many writes sets it */
+        return TOOL_FAILED;
     write_page(title, json, file);
-    bool written = ferror(file) == 0;
-    written = fclose(file) == 0 && written;
-    return written ? TOOL_OK
-                   : kvpi_tool_fail(command, "cannot write %s: %s", path,
-                                    errno != 0 ? strerror(errno) : "write error");
+    return kvpi_tool_close(command, path, file, 0);
 }
 
 int kvpi_page_write(const char *command, const char *path, json_t *data)

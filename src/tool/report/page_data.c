@@ -92,7 +92,9 @@ static void add_prefix(kvpi_figures *to, const kvpi_watch_prefix *from)
     kvpi_figures_integer(to, "end_tokens", from->end_tokens);
     kvpi_figures_integer(to, "run_tokens", from->run_tokens);
     kvpi_figures_integer(to, "hits", from->hits);
+    kvpi_figures_text(to, "first_file", from->first_file);
     kvpi_figures_integer(to, "first_line", from->first_line);
+    kvpi_figures_integer_if(to, from->first_of_line > 0, "first_request", from->first_of_line);
     kvpi_figures_integer(to, "saved_tokens", from->saved_tokens);
     kvpi_figures_close(to);
 }
@@ -142,7 +144,7 @@ static void add_spreads(kvpi_figures *to, const kvpi_load_report *report)
 
 /* --------------------------------------------------------------------------------------- pages */
 
-/* Pages are handed on: folders of this machine are nobody else's business. */
+/* Pages are handed on: they do not name folders of this machine. */
 static const char *name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');

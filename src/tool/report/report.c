@@ -44,7 +44,8 @@ void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size)
         kvpi_figures_open(to, NULL);
         kvpi_figures_integer(to, "groups", group->n_rows);
         kvpi_figures_integer(to, "layers", group->n_layers);
-        kvpi_figures_integer(to, "layers_per_group", size->row_layers);
+        kvpi_figures_integer(to, "layers_per_group", kvpi_size_row_layers(group));
+        kvpi_figures_integer(to, "block_tokens", group->block_tokens);
         kvpi_figures_integer_if(to, group->window_tokens > 0, "window_tokens",
                                 group->window_tokens);
         kvpi_figures_flag(to, "chunked", group->chunked);
@@ -57,6 +58,14 @@ void kvpi_report_add_kept(kvpi_figures *to, uint32_t keep_evicted)
 {
     kvpi_figures_flag(to, "keep_evicted", keep_evicted != KVP_EVICTED_DROP);
     kvpi_figures_flag(to, "keep_evicted_once", keep_evicted == KVP_EVICTED_KEEP_ONCE);
+}
+
+void kvpi_report_add_retained(kvpi_figures *to, uint32_t retain_tokens)
+{
+    if (retain_tokens == KVP_RETAIN_PROMPTS)
+        kvpi_figures_text(to, "retain_tokens", "prompts");
+    else
+        kvpi_figures_integer_if(to, retain_tokens > 0, "retain_tokens", retain_tokens);
 }
 
 static void add_settings(kvpi_figures *to, const kvpi_report *report)
@@ -73,6 +82,7 @@ static void add_settings(kvpi_figures *to, const kvpi_report *report)
     kvpi_figures_text(to, "model", report->model != NULL ? report->model->name : NULL);
     kvpi_figures_text(to, "device", report->device != NULL ? report->device->name : NULL);
     kvpi_report_add_groups(to, size);
+    kvpi_report_add_retained(to, report->retain_tokens);
     kvpi_figures_integer(to, "tokens", tokens);
     kvpi_figures_integer(to, "host_blocks", report->host_blocks);
     kvpi_report_add_kept(to, report->keep_evicted);
@@ -151,11 +161,12 @@ json_t *kvpi_report_figures(const kvpi_report *report)
 static void print_groups(const kvpi_report_pool *pool, FILE *file)
 {
     const kvpi_size *size = pool->size;
-    fprintf(file, "  a block is %" PRIu32 " layers:", size->row_layers);
     for (uint32_t i = 0; i < size->n_groups; i++) {
         const kvpi_size_group *group = &size->groups[i];
-        fprintf(file, "%s %" PRIu32 " group%s with ", i == 0 ? "" : ",", group->n_rows,
-                group->n_rows == 1 ? "" : "s");
+        fprintf(file,
+                "\n  %" PRIu32 " group%s of %" PRIu64 " layers, %s tokens a block: ", group->n_rows,
+                group->n_rows == 1 ? "" : "s", kvpi_size_row_layers(group),
+                kvpi_text_count(group->block_tokens).of);
         if (group->window_tokens == 0)
             fputs("all tokens", file);
         else
@@ -165,6 +176,11 @@ static void print_groups(const kvpi_report_pool *pool, FILE *file)
     if (pool->context_tokens > 0)
         fprintf(file, "\n  %s tokens in sequences of %s", kvpi_text_count(size->tokens).of,
                 kvpi_text_count(pool->context_tokens).of);
+    if (pool->retain_tokens == KVP_RETAIN_PROMPTS)
+        fputs("\n  windows retained where prompts end and part", file);
+    else if (pool->retain_tokens > 0)
+        fprintf(file, "\n  windows retained every %s tokens, and where prompts end and part",
+                kvpi_text_count(pool->retain_tokens).of);
 }
 
 static bool has_windows(const kvpi_size *size)
@@ -175,16 +191,14 @@ static bool has_windows(const kvpi_size *size)
 void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file)
 {
     bool windows = has_windows(pool->size);
-    fprintf(file, "%s%s blocks of %s tokens", pool->name, kvpi_text_count(pool->blocks).of,
-            kvpi_text_count(pool->block_tokens).of);
+    fprintf(file, "%s%s blocks", pool->name, kvpi_text_count(pool->blocks).of);
     if (!windows)
-        fprintf(file, " = %s tokens", kvpi_text_count(pool->blocks * pool->block_tokens).of);
+        fprintf(file, " of %s tokens = %s tokens", kvpi_text_count(pool->block_tokens).of,
+                kvpi_text_count(pool->blocks * pool->block_tokens).of);
     if (pool->bytes > 0)
         fprintf(file, " = %s", kvpi_text_bytes((double)pool->bytes).of);
-    if (windows && pool->context_tokens > 0) {
-        fputc('\n', file);
+    if (windows && pool->context_tokens > 0)
         print_groups(pool, file);
-    }
 }
 
 static void print_head(const kvpi_report *report, FILE *file)
@@ -194,7 +208,8 @@ static void print_head(const kvpi_report *report, FILE *file)
                              .block_tokens = report->block_tokens,
                              .bytes = report->memory_bytes,
                              .context_tokens = report->context_tokens,
-                             .size = report->size};
+                             .size = report->size,
+                             .retain_tokens = report->retain_tokens};
     fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->path).of, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     kvpi_reading_print(report->about, file);
@@ -206,7 +221,7 @@ static void print_head(const kvpi_report *report, FILE *file)
         pool.name = "\nHost: ";
         pool.blocks = report->host_blocks;
         pool.bytes = report->host_memory_bytes;
-        pool.context_tokens = 0;
+        pool.context_tokens = pool.retain_tokens = 0;
         kvpi_report_print_pool(&pool, file);
     }
     fprintf(file, "%s\n\n", report->prefix_cache ? "" : ", prefix cache off");

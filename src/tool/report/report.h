@@ -31,7 +31,7 @@ typedef struct kvpi_report_interval {
 } kvpi_report_interval;
 
 /* The replay cut into at most 20 parts: by the trace's time in steps that people count in, or by
- * the number of requests when the trace has no time to speak of. */
+ * the number of requests when the trace has almost no time. */
 typedef struct kvpi_report_timeline {
     int64_t first_us;
     uint64_t step; /* of an interval: microseconds, or requests */
@@ -55,6 +55,7 @@ typedef struct kvpi_report {
     const kvpi_size *size;
     uint64_t context_tokens; /* of the sequences that `size` counts */
     uint32_t keep_evicted;   /* KVP_EVICTED_... */
+    uint32_t retain_tokens;  /* as in kvp_config */
     uint64_t seed;
     bool prefix_cache;
     bool output;           /* generated tokens were appended */
@@ -81,8 +82,8 @@ typedef struct kvpi_report {
     uint64_t extend_ns; /* extend and commit, token by token */
     uint64_t close_ns;
     uint64_t wall_ns;
-    const kvpi_reasons *why; /* NULL: it was not asked */
-    int64_t span_us;         /* from the first request to the last */
+    kvpi_reasons *why; /* NULL: it was not asked */
+    int64_t span_us;   /* from the first request to the last */
     kvpi_report_timeline timeline;
     kvpi_store_report store;
     kvpi_load_timeline course; /* for the page: a request takes KVPI_REPORT_REQUEST_NS */
@@ -122,6 +123,7 @@ typedef struct kvpi_report_pool {
     uint64_t bytes; /* 0: not known */
     uint64_t context_tokens;
     const kvpi_size *size;
+    uint32_t retain_tokens; /* as in kvp_config */
 } kvpi_report_pool;
 
 void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file);
@@ -134,6 +136,9 @@ void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size);
 
 /* Add what the host does with content that the device evicts: a KVP_EVICTED_... */
 void kvpi_report_add_kept(kvpi_figures *to, uint32_t keep_evicted);
+
+/* Add which window blocks stay longer: a number of tokens, "prompts", or null; as in kvp_config. */
+void kvpi_report_add_retained(kvpi_figures *to, uint32_t retain_tokens);
 
 /* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
  * its reference */

@@ -14,7 +14,7 @@
 int kvpi_fields_find(kvpi_requests_parser *parser, const char *text, const char *const names[],
                      size_t n, kvpi_value values[])
 {
-    kvpi_scan scan = {.at = text};
+    kvpi_scan scan = {.at = text, .arrays = &parser->arrays};
     (void)kvpi_scan_fields(&scan, names, n, values, kvpi_requests_note_unused, parser);
     parser->behind = scan.at;
     if (scan.wrong == NULL)
@@ -118,39 +118,49 @@ uint64_t kvpi_requests_hash(const char *text, size_t n_bytes)
     return hash;
 }
 
-/* An id of at most 18 digits and a comma behind it, as nearly all are: gives where the next one
- * begins, or NULL. */
-static kvpi_value take_plain(kvpi_value item, uint64_t *out)
+static const char *ids_name(const kvpi_requests_parser *parser)
 {
-    const char *at = item;
-    uint64_t id = 0;
-    for (; *at >= '0' && *at <= '9'; at++)
-        id = id * 10 + (uint64_t)(*at - '0');
-    if (at == item || at - item > 18 || *at != ',')
-        return NULL;
-    at++;
-    if (*at <= ' ')
-        at += strspn(at, " \n\r\t");
-    *out = id;
-    return at;
+    return parser->kind->ids != NULL ? parser->kind->ids : "hash_ids";
+}
+
+static uint64_t id_within(uint64_t scope, uint64_t id)
+{
+    return scope == 0 ? id : kvpi_requests_mix(scope, id);
+}
+
+/* Ids that were read when the line was checked, as nearly all are. */
+static int add_known(kvpi_requests_parser *parser, const kvpi_number_array *array, uint64_t scope)
+{
+    kvpi_requests *set = parser->set;
+    const uint64_t *numbers = parser->arrays.numbers + array->first;
+    if (kvpi_requests_reserve_ids(parser, array->n) != 0)
+        return -1;
+    uint64_t *ids = set->ids + set->n_ids;
+    for (size_t i = 0; i < array->n; i++)
+        ids[i] = id_within(scope, numbers[i]);
+    set->n_ids += array->n;
+    return 0;
 }
 
 static int add_ids(kvpi_requests_parser *parser, kvpi_value array, uint64_t scope, size_t *out_n)
 {
+    const kvpi_number_array *known = kvpi_number_arrays_find(&parser->arrays, array);
     size_t n = 0;
-    for (kvpi_value item = kvpi_array_first(array), next; item != NULL; item = next, n++) {
+    if (known != NULL) {
+        *out_n = known->n;
+        return add_known(parser, known, scope);
+    }
+    for (kvpi_value item = kvpi_array_first(array); item != NULL; item = kvpi_array_next(item)) {
         uint64_t id = 0;
-        next = take_plain(item, &id);
-        if (next == NULL && !kvpi_value_whole(item, &id)) {
+        if (!kvpi_value_whole(item, &id)) {
             char name[40];
-            snprintf(name, sizeof name, "hash_ids[%zu]", n);
+            snprintf(name, sizeof name, "%s[%zu]", ids_name(parser), n);
             return kvpi_requests_wrong(parser, name, item, "a whole number from 0 to %" PRIu64,
                                        UINT64_MAX);
         }
-        if (next == NULL)
-            next = kvpi_array_next(item);
-        if (kvpi_requests_add_id(parser, scope == 0 ? id : kvpi_requests_mix(scope, id)) != 0)
+        if (kvpi_requests_add_id(parser, id_within(scope, id)) != 0)
             return -1;
+        n++;
     }
     *out_n = n;
     return 0;
@@ -166,18 +176,34 @@ int kvpi_field_ids(kvpi_requests_parser *parser, kvpi_value value, uint64_t scop
         return 0;
     }
     if (*value != '[')
-        return kvpi_requests_wrong(parser, "hash_ids", value, "an array of whole numbers");
+        return kvpi_requests_wrong(parser, ids_name(parser), value, "an array of whole numbers");
     if (add_ids(parser, value, scope, &n) != 0)
         return -1;
     if (n != n_needed && !parser->options->lenient)
         return kvpi_requests_fail(parser,
-                                  "%shash_ids has %zu ids, expected exactly %zu: %s "
+                                  "%s%s has %zu ids, expected exactly %zu: %s "
                                   "(--lenient goes on)",
-                                  parser->where, n, n_needed, why);
+                                  parser->where, ids_name(parser), n, n_needed, why);
     parser->line_mended = parser->line_mended || n != n_needed;
     if (n > n_needed)
         parser->set->n_ids -= n - n_needed;
     *out_n = (uint32_t)(n < n_needed ? n : n_needed);
+    return 0;
+}
+
+int kvpi_field_block(kvpi_requests_parser *parser, const char *name, kvpi_value value)
+{
+    kvpi_requests_about *about = &parser->set->about;
+    uint64_t block = 0;
+    if (kvpi_field_need(parser, name, value) != 0)
+        return -1;
+    if (!kvpi_value_whole(value, &block) || block == 0 || block > KVPI_REQUESTS_MAX_TRACE_BLOCK)
+        return kvpi_requests_wrong(parser, name, value, "a whole number from 1 to %" PRId32,
+                                   KVPI_REQUESTS_MAX_TRACE_BLOCK);
+    if (about->trace_block != 0 && (uint64_t)about->trace_block != block)
+        return kvpi_requests_wrong(parser, name, value, "%" PRId32 " as before (--trace-block)",
+                                   about->trace_block);
+    about->trace_block = (int32_t)block;
     return 0;
 }
 

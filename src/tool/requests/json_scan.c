@@ -167,21 +167,20 @@ static bool go_on(kvpi_scan *scan, nesting *open)
     return false;
 }
 
-/* Whole numbers in a row, which traces consist of. */
-static void skip_numbers(kvpi_scan *scan)
+/* Numbers in a row, which traces consist of. */
+static bool skip_numbers(kvpi_scan *scan)
 {
-    const char *at = scan->at;
-    while (*at >= '1' && *at <= '9') {
-        const char *next = at;
-        while (is_digit(*next))
-            next++;
-        if (*next != ',')
-            break;
-        at = next + 1;
-        if (*at <= ' ')
-            at += strspn(at, " \n\r\t");
+    const char *end = NULL;
+    if (scan->arrays == NULL)
+        return false;
+    if (scan->is_first) {
+        end = kvpi_number_arrays_read(scan->arrays, scan->at);
+    } else {
+        const kvpi_number_array *known = kvpi_number_arrays_find(scan->arrays, scan->at);
+        end = known != NULL ? known->end : NULL;
     }
-    scan->at = at;
+    scan->at = end != NULL ? end : scan->at;
+    return end != NULL;
 }
 
 bool kvpi_scan_skip(kvpi_scan *scan)
@@ -189,12 +188,10 @@ bool kvpi_scan_skip(kvpi_scan *scan)
     nesting open = {{0}, 0};
     for (;;) {
         kvpi_scan_blanks(scan);
-        if (open.depth > 0 && !is_object(&open))
-            skip_numbers(scan);
         if (*scan->at != '{' && *scan->at != '[') {
             if (!skip_scalar(scan))
                 return false;
-        } else {
+        } else if (*scan->at == '{' || !skip_numbers(scan)) {
             if (!push(scan, &open))
                 return false;
             kvpi_scan_blanks(scan);

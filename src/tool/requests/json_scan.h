@@ -12,10 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a walk is. Begin one with {.at = text}; the text ends with a NUL and has no other. */
+#include "tool/requests/number_arrays.h"
+
+/* Where a walk is. Begin one with {.at = text}; the text ends with a NUL and has no other. With
+ * `arrays`, the first walk through a text reads its arrays of numbers, and later ones find them. */
 typedef struct kvpi_scan {
     const char *at;
     const char *wrong; /* NULL; else what is wrong at `at`, from then on */
+    kvpi_number_arrays *arrays;
+    bool is_first;
 } kvpi_scan;
 
 /* A value, by the place where it begins; NULL: it is not there. */
@@ -36,7 +41,7 @@ typedef void kvpi_scan_other(void *context, const char *name, size_t n_bytes);
 /* Pass over an object and find fields.
  *
  * Takes:   names    [n], n at most 32
- *          other    is told of the names that are not among them; NULL: nobody is
+ *          other    gets the names that are not among them; may be NULL
  * Gives:   values   [n]
  * Returns: false, scan->wrong says why; a field that is there twice is wrong
  */

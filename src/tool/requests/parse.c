@@ -56,15 +56,25 @@ int kvpi_requests_no_memory(kvpi_requests_parser *parser)
         budget->max == 0 ? ", which is 64 MiB and 16 times what was read so far" : "");
 }
 
+int kvpi_requests_reserve_ids(kvpi_requests_parser *parser, size_t n)
+{
+    kvpi_requests *set = parser->set;
+    while (set->ids_capacity - set->n_ids < n) {
+        uint64_t *ids = kvpi_budget_grow(&parser->budget, set->ids, set->ids_capacity,
+                                         &set->ids_capacity, sizeof *ids);
+        if (ids == NULL)
+            return kvpi_requests_no_memory(parser);
+        set->ids = ids;
+    }
+    return 0;
+}
+
 int kvpi_requests_add_id(kvpi_requests_parser *parser, uint64_t id)
 {
     kvpi_requests *set = parser->set;
-    uint64_t *ids =
-        kvpi_budget_grow(&parser->budget, set->ids, set->n_ids, &set->ids_capacity, sizeof *ids);
-    if (ids == NULL)
-        return kvpi_requests_no_memory(parser);
-    set->ids = ids;
-    ids[set->n_ids++] = id;
+    if (kvpi_requests_reserve_ids(parser, 1) != 0)
+        return -1;
+    set->ids[set->n_ids++] = id;
     return 0;
 }
 
@@ -93,6 +103,33 @@ int kvpi_requests_add_join(kvpi_requests_parser *parser, uint32_t number, uint32
     return 0;
 }
 
+/* The place of the request that is added among those of its line. */
+static uint32_t place_of(const kvpi_requests_parser *parser)
+{
+    const kvpi_requests *set = parser->set;
+    const kvpi_request *before = set->n > 0 ? &set->requests[set->n - 1] : NULL;
+    if (parser->kind == NULL || !parser->kind->several)
+        return 0;
+    return before != NULL && before->line == parser->line &&
+                   before->file == set->paths[set->n_paths - 1]
+               ? before->of_line + 1
+               : 1;
+}
+
+/* The ids that were added last are the request's. Where they begin with all of those before them,
+ * or are a part of these, as prompts of a conversation are, both lie in one place. */
+static size_t place_ids(kvpi_requests *set, size_t n)
+{
+    const size_t first = set->n_ids - n, before = first - set->newest_ids;
+    const size_t both = n < before ? n : before;
+    uint64_t *ids = set->ids;
+    if (both == 0 || memcmp(ids + set->newest_ids, ids + first, both * sizeof *ids) != 0)
+        return set->newest_ids = first;
+    memmove(ids + first, ids + first + both, (n - both) * sizeof *ids);
+    set->n_ids -= both;
+    return set->newest_ids;
+}
+
 int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
 {
     kvpi_requests *set = parser->set;
@@ -104,8 +141,11 @@ int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
         return kvpi_requests_no_memory(parser);
     set->requests = requests;
     requests[set->n] = *request;
+    requests[set->n].first_id = place_ids(set, request->n_ids);
     requests[set->n].number = (uint32_t)set->n;
     requests[set->n].line = parser->line;
+    requests[set->n].of_line = place_of(parser);
+    requests[set->n].file = set->paths[set->n_paths - 1];
     set->n++;
     return 0;
 }

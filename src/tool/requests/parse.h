@@ -1,7 +1,7 @@
 /* Between the reader's files only: the request being built, the table of formats and their readers.
  *
- * While files are read the arrays still grow, so ids are found by offset; request_read.c turns the
- * offsets into pointers once, at the end.
+ * While files are read the arrays still grow, so ids are found by their place; request_read.c makes
+ * pointers of the places once, at the end.
  */
 #ifndef KVPI_REQUESTS_PARSE_H
 #define KVPI_REQUESTS_PARSE_H
@@ -24,10 +24,15 @@ struct kvpi_requests {
     size_t n, capacity;
     uint64_t *ids;
     size_t n_ids, ids_capacity;
+    size_t newest_ids; /* where those of the request that was added last begin */
     int32_t *tokens;
     size_t n_tokens, tokens_capacity;
     kvpi_requests_join *joins;
     size_t n_joins, joins_capacity;
+    kvpi_requests_again *agains;
+    size_t n_agains, agains_capacity;
+    char **paths; /* [n_paths] of the files */
+    size_t n_paths, paths_capacity;
     size_t n_mended;
     kvpi_requests_format format;
     kvpi_requests_about about;
@@ -39,7 +44,6 @@ typedef struct kvpi_turn {
     uint64_t name;
     uint32_t number; /* of the request; KVPI_REQUESTS_NONE: there is none */
     uint32_t round;  /* as the trace counts them */
-    size_t first_id; /* where its ids begin */
     uint64_t model;  /* a hash of its name */
     int64_t spare;   /* tokens of its output that no later prompt has */
 } kvpi_turn;
@@ -54,8 +58,12 @@ typedef struct kvpi_requests_kind {
     kvpi_requests_unit unit;
     int32_t block;   /* tokens that an id stands for; 0: there are none, or the files say */
     bool asks_block; /* --trace-block says */
+    bool says_block; /* the files do, and --trace-block is checked */
+    const char *ids; /* the field of ids; NULL: "hash_ids" */
     bool sessions;
+    bool several; /* requests a line */
     bool is_csv;
+    bool is_binary;                                        /* no text: needs nothing */
     const char *bound;                                     /* kvpi_requests_about */
     int (*read)(kvpi_requests_parser *, const char *text); /* JSON: one line, checked before */
 } kvpi_requests_kind;
@@ -79,8 +87,10 @@ struct kvpi_requests_parser {
     kvpi_turn *turns; /* [n_slots] open, linear, at most half full; number NONE: free */
     size_t n_turns, n_slots;
     uint64_t followed;   /* turns that follow another of at least a block, */
+    uint64_t contents;   /* of the recordings before: what one numbers is its own */
     uint64_t continuing; /* and of these, those that begin with its first id */
     kvpi_budget budget;
+    kvpi_number_arrays arrays; /* of the line */
 };
 
 /* Record "FILE:LINE: message" as the reason for giving up.
@@ -104,6 +114,10 @@ int kvpi_requests_no_memory(kvpi_requests_parser *parser);
  * Returns: 0; -1 out of memory, recorded
  */
 int kvpi_requests_add_id(kvpi_requests_parser *parser, uint64_t id);
+
+/* Make room for n more ids. Returns: as kvpi_requests_add_id */
+int kvpi_requests_reserve_ids(kvpi_requests_parser *parser, size_t n);
+
 int kvpi_requests_add_token(kvpi_requests_parser *parser, int32_t token);
 
 /* Append what is to be waited for to a list of joins, whose first place changes.
@@ -140,6 +154,9 @@ int kvpi_field_time(kvpi_requests_parser *parser, const char *name, kvpi_value v
                     int64_t *out_us);
 int kvpi_field_whole(kvpi_requests_parser *parser, const char *name, kvpi_value value,
                      uint64_t *out);
+
+/* Read the tokens that an id stands for, which all of a trace have. Returns: 0; -1 recorded */
+int kvpi_field_block(kvpi_requests_parser *parser, const char *name, kvpi_value value);
 
 /* Read an array of ids, each mixed with `scope` unless it is 0, of which n_needed are expected.
  *
@@ -179,9 +196,9 @@ int kvpi_turns_find(kvpi_requests_parser *parser, uint64_t name, bool make, kvpi
 
 /* The request that is being built follows `before`: is that one's answer in its prompt?
  *
- * Takes:   first_id  where the ids of `request` begin
+ * Takes:   request  whose ids were the last to be added
  */
-void kvpi_turns_follow(kvpi_requests_parser *parser, kvpi_request *request, size_t first_id,
+void kvpi_turns_follow(kvpi_requests_parser *parser, kvpi_request *request,
                        const kvpi_turn *before);
 
 /* Read a date and time, such as 2023-11-16 18:15:46.6805900, with T or a blank, with or without a

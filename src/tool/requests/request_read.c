@@ -6,14 +6,16 @@
  * Memory: three arrays that grow, and nothing per request.
  *
  *   requests  [n]  ids, input_ids, output_ids point into the arrays below
- *   ids       [.]  the ids of all requests, in the order of the files
+ *   ids       [.]  the ids of all requests, in the order of the files; prompts that begin with
+ *                  one another have a place in common
  *   tokens    [.]  the spelled-out tokens of all requests, input then output, in the same order
  *
- * While files are read the arrays move, so requests are stored without pointers, only counts;
- * since everything is appended in order, the counts say where each request's part begins.
+ * While files are read the arrays move, so requests are stored without pointers: ids by the place
+ * of the first, tokens by counts, which say where each request's part begins.
  */
 #include "tool/requests/requests.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -149,6 +151,33 @@ static int refuse_nothing(kvpi_requests_parser *parser, size_t n_before)
     return kvpi_requests_fail(parser, "the file has no requests, expected one a line");
 }
 
+static int keep_path(kvpi_requests_parser *parser)
+{
+    kvpi_requests *set = parser->set;
+    const size_t n_bytes = strlen(parser->path) + 1;
+    char **paths = kvpi_budget_grow(&parser->budget, set->paths, set->n_paths, &set->paths_capacity,
+                                    sizeof *paths);
+    if (paths == NULL)
+        return kvpi_requests_no_memory(parser);
+    set->paths = paths;
+    paths[set->n_paths] = kvpi_budget_realloc(&parser->budget, NULL, 0, n_bytes);
+    if (paths[set->n_paths] == NULL)
+        return kvpi_requests_no_memory(parser);
+    memcpy(paths[set->n_paths++], parser->path, n_bytes);
+    return 0;
+}
+
+static int text_file(kvpi_requests_parser *parser, FILE *file)
+{
+    kvpi_lines lines = {.from = {.file = file, .budget = &parser->budget},
+                        .budget = &parser->budget};
+    parser->line = 0;
+    parser->in_file = false;
+    const int result = all_lines(parser, &lines);
+    kvpi_lines_close(&lines);
+    return result;
+}
+
 static int read_file(kvpi_requests_parser *parser)
 {
     kvpi_input input;
@@ -158,14 +187,12 @@ static int read_file(kvpi_requests_parser *parser)
                  input.why);
         return -1;
     }
-    kvpi_lines lines = {.from = {.file = input.file, .budget = &parser->budget},
-                        .budget = &parser->budget};
-    parser->line = 0;
-    parser->in_file = false;
-    int result = all_lines(parser, &lines);
+    int result = keep_path(parser);
+    if (result == 0)
+        result = kvpi_requests_is_recording(&input) ? kvpi_requests_recording(parser, &input)
+                                                    : text_file(parser, input.file);
     if (result == 0)
         result = refuse_nothing(parser, n_before);
-    kvpi_lines_close(&lines);
     kvpi_input_close(&input);
     parser->set->about.files++;
     return result;
@@ -184,7 +211,7 @@ static int read_path(kvpi_requests_parser *parser, const char *path)
     else if (folder.n == 0)
         snprintf(parser->error->text, sizeof parser->error->text,
                  "%.300s: no traces in this folder, expected files whose names end in .json, "
-                 ".jsonl or .csv, perhaps with .gz or .zst",
+                 ".jsonl or .csv, perhaps with .gz or .zst, or in .kvprec",
                  path);
     result = result < 0 || folder.n == 0 ? -1 : 0;
     for (size_t i = 0; i < folder.n && result == 0; i++) {
@@ -199,15 +226,14 @@ static int read_path(kvpi_requests_parser *parser, const char *path)
 
 static void set_pointers(kvpi_requests *set)
 {
-    const uint64_t *ids = set->ids;
     const int32_t *tokens = set->tokens;
     for (size_t i = 0; i < set->n; i++) {
         kvpi_request *request = &set->requests[i];
-        request->ids = ids;
+        request->ids = set->ids == NULL ? NULL : set->ids + request->first_id;
         request->input_ids = tokens;
         request->output_ids = tokens == NULL ? NULL : tokens + request->n_input_ids;
-        ids = ids == NULL ? NULL : ids + request->n_ids;
         tokens = tokens == NULL ? NULL : request->output_ids + request->n_output_ids;
+        request->file = set->n_paths > 1 ? request->file : NULL;
     }
 }
 
@@ -230,7 +256,7 @@ static void sort_requests(kvpi_requests *set)
     }
 }
 
-/* Who continues whom, by pointers; of several the first in the files. */
+/* Who follows whom, by pointers; and who continues whom, of several the first in the files. */
 static int link_turns(kvpi_requests_parser *parser)
 {
     kvpi_requests *set = parser->set;
@@ -241,10 +267,11 @@ static int link_turns(kvpi_requests_parser *parser)
         places[set->requests[i].number] = (uint32_t)i;
     for (size_t number = 0; number < set->n; number++) {
         kvpi_request *request = &set->requests[places[number]];
-        if (request->after == KVPI_REQUESTS_NONE || request->shared == 0)
+        if (request->after == KVPI_REQUESTS_NONE)
             continue;
         kvpi_request *before = &set->requests[places[request->after]];
-        if (before->next == NULL)
+        request->before = before;
+        if (request->shared > 0 && before->next == NULL)
             before->next = request;
     }
     free(places);
@@ -301,6 +328,7 @@ static int judge_times(kvpi_requests_parser *parser)
 static int finish(kvpi_requests_parser *parser)
 {
     kvpi_requests *set = parser->set;
+    assert(parser->kind != NULL); /* a file was read */
     set->format = (kvpi_requests_format)(parser->kind - kvpi_requests_kinds);
     if (!parser->kind->sessions)
         set->about.sessions = 0;
@@ -314,7 +342,7 @@ static int finish(kvpi_requests_parser *parser)
     sort_requests(set);
     if (judge_times(parser) != 0)
         return -1;
-    return set->about.joined > 0 ? link_turns(parser) : 0;
+    return parser->kind->sessions ? link_turns(parser) : 0;
 }
 
 int kvpi_requests_read_all(char *const paths[], size_t n_paths,
@@ -324,6 +352,7 @@ int kvpi_requests_read_all(char *const paths[], size_t n_paths,
     kvpi_requests_parser parser = {.path = paths[0], .options = options, .error = error};
     int result = 0;
     parser.budget.max = options->max_memory;
+    parser.arrays.budget = &parser.budget;
     parser.set = calloc(1, sizeof *parser.set);
     if (parser.set == NULL)
         return kvpi_requests_no_memory(&parser);
@@ -333,6 +362,7 @@ int kvpi_requests_read_all(char *const paths[], size_t n_paths,
     if (result == 0)
         result = finish(&parser);
     free(parser.turns);
+    kvpi_number_arrays_free(&parser.arrays);
     if (result != 0) {
         kvpi_requests_free(parser.set);
         return -1;
@@ -363,6 +393,10 @@ void kvpi_requests_free(kvpi_requests *set)
     free(set->ids);
     free(set->tokens);
     free(set->joins);
+    free(set->agains);
+    for (size_t i = 0; i < set->n_paths; i++)
+        free(set->paths[i]);
+    free(set->paths);
     free(set);
 }
 
@@ -389,6 +423,12 @@ size_t kvpi_requests_mended(const kvpi_requests *set)
 const kvpi_requests_about *kvpi_requests_describe(const kvpi_requests *set)
 {
     return &set->about;
+}
+
+const kvpi_requests_again *kvpi_requests_agains(const kvpi_requests *set, size_t *n)
+{
+    *n = set->n_agains;
+    return set->agains;
 }
 
 const kvpi_requests_join *kvpi_requests_joins(const kvpi_requests *set)

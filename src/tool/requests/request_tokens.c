@@ -91,7 +91,7 @@ static uint32_t named_by_ids(const kvpi_request *request, int32_t block)
         return 0;
     const uint64_t all = (uint64_t)request->n_ids * (uint64_t)block;
     const uint32_t input = (uint32_t)request->input_length;
-    if (all <= input)
+    if (all <= input || request->names_output)
         return (uint32_t)all;
     return request->next == NULL ? input : input - input % (uint32_t)block;
 }
@@ -124,12 +124,38 @@ static void fill_range(const kvpi_request *request, const kvpi_requests_key *key
     }
 }
 
-void kvpi_requests_input(const kvpi_request *request, const kvpi_requests_key *key, int32_t *tokens)
+void kvpi_requests_input(const kvpi_request *request, const kvpi_requests_key *key, uint32_t from,
+                         int32_t *tokens)
 {
-    const uint32_t given = request->n_input_ids;
-    if (given > 0)
-        memcpy(tokens, request->input_ids, given * sizeof *tokens);
-    fill_range(request, key, given, (uint32_t)request->input_length, tokens + given);
+    const uint32_t given = request->n_input_ids, begin = from > given ? from : given;
+    if (given > from)
+        memcpy(tokens + from, request->input_ids + from, (given - from) * sizeof *tokens);
+    fill_range(request, key, begin, (uint32_t)request->input_length, tokens + begin);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tokens that two requests begin with whose ids are equal. */
+static uint32_t count_common(const kvpi_request *a, const kvpi_request *b, int32_t block)
+{
+    const uint32_t n = least(a->n_ids, b->n_ids);
+    uint32_t i = a->ids == b->ids ? n : 0; /* they have a place in common */
+    while (i < n && a->ids[i] == b->ids[i])
+        i++;
+    return least(i * (uint32_t)block, least(named_by_ids(a, block), named_by_ids(b, block)));
+}
+
+uint32_t kvpi_requests_common(const kvpi_request *request, const kvpi_requests_key *key)
+{
+    const kvpi_request *before = request->before;
+    if (before == NULL || before->n_input_ids + request->n_input_ids > 0)
+        return 0;
+    if (before->next == request)
+        return (uint32_t)request->shared;
+    return least(count_common(before, request, key->trace_block), (uint32_t)request->input_length);
 }
 
 void kvpi_requests_output(const kvpi_request *request, const kvpi_requests_key *key,

@@ -28,9 +28,14 @@ typedef enum kvpi_requests_format {
     KVPI_REQUESTS_TRACELAB,
     KVPI_REQUESTS_BAILIAN,
     KVPI_REQUESTS_TOKENS,
+    KVPI_REQUESTS_DYNAMO,
+    KVPI_REQUESTS_APPLIED,
+    KVPI_REQUESTS_AGENTIC,
+    KVPI_REQUESTS_KVCACHE,
     KVPI_REQUESTS_MOONCAKE,
     KVPI_REQUESTS_AZURE,
     KVPI_REQUESTS_BURSTGPT,
+    KVPI_REQUESTS_RECORDING,
     KVPI_REQUESTS_FORMATS /* how many there are; as an option: recognise it */
 } kvpi_requests_format;
 
@@ -57,21 +62,28 @@ extern const char *const kvpi_requests_names[];
 /* One request. The pointers live as long as the set that it came from. */
 typedef struct kvpi_request {
     int64_t timestamp_us;  /* only differences mean something: each format has its own zero */
+    const char *file;      /* of several; NULL: there is one */
     uint64_t line;         /* where it stands in the file, from 1 */
+    uint32_t of_line;      /* of the requests of this line, from 1; 0: the format has one a line */
     uint32_t number;       /* how many requests stand before it in all files */
     int32_t input_length;  /* tokens, 0..KVPI_REQUESTS_MAX_TOKENS */
     int32_t output_length; /* tokens, 0..KVPI_REQUESTS_MAX_TOKENS */
-    uint32_t n_ids;        /* <= ceil(input_length / trace_block) */
+    uint32_t n_ids; /* <= ceil(input_length / trace_block); of a recording, of the output, too */
     uint32_t n_input_ids;  /* <= input_length; tokens the trace spells out, 0 in other formats */
     uint32_t n_output_ids; /* <= output_length */
     uint32_t after;        /* number of the request before it in its session, or NONE */
     uint32_t joins; /* of kvpi_requests_join: what else it waits for; KVPI_REQUESTS_NONE: nothing */
-    bool is_delay;  /* its time counts from the end of `after`, which was taken for its start */
-    int64_t lasts_us;    /* from its time to its end, as recorded; KVPI_REQUESTS_NO_END */
-    int32_t shared;      /* tokens of `after`, output included, that it begins with; 0: not known */
-    const uint64_t *ids; /* [n_ids] each names a block of the trace */
-    const int32_t *input_ids;        /* [n_input_ids] */
-    const int32_t *output_ids;       /* [n_output_ids] */
+    bool names_output; /* ids name full blocks of the output, too, and no other */
+    bool is_delay;     /* its time counts from the end of `after`, which was taken for its start */
+    int64_t lasts_us;  /* from its time to its end, as recorded; KVPI_REQUESTS_NO_END */
+    int32_t shared;    /* tokens of `after`, output included, that it begins with; 0: not known */
+    union {
+        const uint64_t *ids; /* [n_ids] each names a block of the trace */
+        size_t first_id;     /* while files are read */
+    };
+    const int32_t *input_ids;          /* [n_input_ids] */
+    const int32_t *output_ids;         /* [n_output_ids] */
+    const struct kvpi_request *before; /* `after`, or NULL */
     const struct kvpi_request *next; /* the request that continues it, with its `shared`; or NULL */
 } kvpi_request;
 
@@ -105,7 +117,7 @@ void kvpi_requests_options_init(kvpi_requests_options *options);
  * Everything is checked before anything is returned: a trace is either right or refused with the
  * first line that is wrong. Files that are compressed by gzip or zstd are read as what they hold.
  *
- * Takes:   paths    [n_paths] files and folders; "-" is standard input; a pipe, too, if somebody
+ * Takes:   paths    [n_paths] files and folders; "-" is standard input; a pipe, too, if a process
  *                   writes to it. Of a folder all files whose names end as those of traces do, in
  *                   the order of their names. All in one format
  *          options  as initialised
@@ -191,8 +203,29 @@ typedef struct kvpi_requests_about {
     uint64_t without_output; /* requests whose output length is not there: they have none */
     uint64_t without_ids;    /* requests that could have ids, and have none */
     uint64_t cached_tokens;  /* that a provider says it read from its cache; 0: nothing is said */
+    uint64_t cut;            /* recordings that have no end, of which what is whole was read */
+    uint64_t lost;           /* requests that recordings lack */
+    uint64_t forgotten;      /* contents of recordings that count as new when they come again */
+    bool is_estimate;        /* recordings lack, or forgot, some of what was asked */
+    bool is_bounded;         /* hits are lower bounds; what follows says more of them */
+    uint64_t unseen_tokens;  /* of requests that are known as a sum only; 0: of other formats */
+    uint64_t engine_blocks;  /* that the engine had; 0: not known, or several */
     uint64_t estimated; /* requests whose time is a guess: a delay after a turn without an end */
 } kvpi_requests_about;
+
+/* Blocks of a bounded trace that its engine computed again: n of them, before whose return `depth`
+ * others had been evicted after them, and one more for each next one. */
+typedef struct kvpi_requests_again {
+    uint64_t depth;
+    uint32_t n;
+    bool is_sure; /* else: may be */
+} kvpi_requests_again;
+
+/* Get all of them. Gives: n   how many
+ *
+ * Thread:  read         Blocks: never
+ */
+const kvpi_requests_again *kvpi_requests_agains(const kvpi_requests *set, size_t *n);
 
 /* Say what was read.
  *
@@ -216,14 +249,24 @@ typedef struct kvpi_requests_key {
  * out are copied.
  *
  * Takes:   request, key
+ *          from     the first that is written, 0..input_length
  * Gives:   tokens   [input_length] i32, 0 <= token < 2^30 for content with an id, 2^30 <= token for
  *                   content of the request's own
  * Thread:  pure         Blocks: never
- * Cost:    O(input_length + requests that continue it), under a nanosecond a token; allocates
- *          nothing
+ * Cost:    O(input_length - from + requests that continue it), under a nanosecond a token;
+ *          allocates nothing
  */
-void kvpi_requests_input(const kvpi_request *request, const kvpi_requests_key *key,
+void kvpi_requests_input(const kvpi_request *request, const kvpi_requests_key *key, uint32_t from,
                          int32_t *tokens);
+
+/* Say with how many tokens an input begins that are at the same places of the request before it,
+ * its output behind its input: as many as ids and turns tell, without making tokens.
+ *
+ * Returns: 0..input_length, and no more than the request before has; 0: there is none
+ * Thread:  pure         Blocks: never
+ * Cost:    O(ids), allocates nothing
+ */
+uint32_t kvpi_requests_common(const kvpi_request *request, const kvpi_requests_key *key);
 
 /* Write the generated tokens of a request: the trace's where it spells them out; those of the
  * request that continues it; else its own.

@@ -50,8 +50,7 @@ int kvpi_turns_find(kvpi_requests_parser *parser, uint64_t name, bool make, kvpi
     return 0;
 }
 
-void kvpi_turns_follow(kvpi_requests_parser *parser, kvpi_request *request, size_t first_id,
-                       const kvpi_turn *before)
+void kvpi_turns_follow(kvpi_requests_parser *parser, kvpi_request *request, const kvpi_turn *before)
 {
     const kvpi_requests *set = parser->set;
     const kvpi_request *earlier = &set->requests[before->number];
@@ -61,7 +60,8 @@ void kvpi_turns_follow(kvpi_requests_parser *parser, kvpi_request *request, size
     request->after = before->number;
     bool begins = earlier->n_ids >= n_whole && request->n_ids >= n_whole && request->n_ids > 0;
     if (n_whole > 0 && earlier->n_ids > 0 && request->n_ids > 0) {
-        const uint64_t *ids = &set->ids[before->first_id], *own = &set->ids[first_id];
+        const uint64_t *ids = &set->ids[earlier->first_id];
+        const uint64_t *own = &set->ids[set->n_ids - request->n_ids];
         parser->followed++;
         parser->continuing += ids[0] == own[0];
         begins = begins && memcmp(ids, own, n_whole * sizeof *ids) == 0;

@@ -395,7 +395,7 @@ static size_t earliest_arrival(const kvpi_workload *workload)
     return best;
 }
 
-/* Lets everybody in who arrives before the next turn is due. */
+/* Admits all that arrive before the next turn is due. */
 static int admit_arrivals(kvpi_workload *workload)
 {
     for (;;) {

@@ -8,7 +8,7 @@
 #include <assert.h>
 
 /* Quantiles of the exponential distribution with mean 1000: -1000 ln(1 - q). The end is cut at 10
- * means; the chords between the points make the mean 2 % larger, which nobody will notice. */
+ * means; the chords between the points make the mean 2 % larger, which does not matter here. */
 static const kvpi_draw_point exponential[] = {
     {0, 0},       {1000, 105},  {2000, 223},  {3000, 357},  {4000, 511},   {5000, 693},
     {6000, 916},  {7000, 1204}, {8000, 1609}, {9000, 2303}, {9500, 2996},  {9800, 3912},

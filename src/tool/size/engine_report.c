@@ -78,7 +78,10 @@ int kvpi_engine_count(const kvpi_model *model, const kvpi_device *device,
     *out = (kvpi_engine_report){.options = *options,
                                 .size = size,
                                 .has_memory = size->memory_bytes != 0,
-                                .memory_bytes = size->memory_bytes != 0 ? counted->kv_bytes : 0};
+                                .memory_bytes = size->memory_bytes != 0 ? counted->kv_bytes : 0,
+                                .sequence_bytes = counted->held_bytes +
+                                                  counted->sequence_slots * counted->state_bytes +
+                                                  counted->running_bytes};
     return options->engine == KVPI_ENGINE_VLLM ? count_vllm(model, device, out, why, n_why)
                                                : count_llama(model, out, why, n_why);
 }
@@ -170,6 +173,10 @@ static void print_vllm(const kvpi_engine_report *report, FILE *file)
                       "tokens of 2 batches, beside a window");
     kvpi_size_row(file, "request", kvpi_text_count(plan->request_blocks),
                   "blocks that %s tokens need", kvpi_text_count(report->of_vllm.context_tokens).of);
+    kvpi_size_row(file, "decoding", kvpi_text_count(plan->decoding_blocks), "of them, %s B",
+                  kvpi_text_count(plan->decoding_blocks * plan->block_bytes).of);
+    kvpi_size_row(file, "  in kvpager", kvpi_text_count(report->sequence_bytes),
+                  "B for the same tokens");
     if (report->has_memory)
         print_vllm_capacity(report, file);
 }
@@ -247,6 +254,8 @@ static void add_vllm(kvpi_figures *to, const kvpi_engine_report *report)
     kvpi_figures_close(to);
     kvpi_figures_integer(to, "bytes_per_block", plan->block_bytes);
     kvpi_figures_integer(to, "blocks_per_request", plan->request_blocks);
+    kvpi_figures_integer(to, "blocks_while_decoding", plan->decoding_blocks);
+    kvpi_figures_integer(to, "kvpager_bytes_while_decoding", report->sequence_bytes);
     kvpi_figures_integer_if(to, known, "blocks", plan->blocks);
     kvpi_figures_json(to, "starts", known ? json_boolean(plan->starts) : json_null());
     kvpi_figures_integer_if(to, known && !plan->starts, "max_model_len", plan->most_context_tokens);

@@ -30,7 +30,8 @@ typedef struct kvpi_engine_report {
     kvpi_engine_options options;
     const kvpi_size_options *size;
     bool has_memory;
-    uint64_t memory_bytes; /* for KV, by kvpager's rules */
+    uint64_t memory_bytes;   /* for KV, by kvpager's rules */
+    uint64_t sequence_bytes; /* of one that runs, by kvpager's rules */
     kvpi_vllm_options of_vllm;
     kvpi_vllm vllm;
     kvpi_llama_options of_llama;

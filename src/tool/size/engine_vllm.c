@@ -397,9 +397,7 @@ static uint64_t find_context(const kvpi_vllm *plan, const kvpi_vllm_options *opt
 /* Tokens of one request whose prompt is computed, in whole batches, and of others that decode. */
 static uint64_t count_held(const kvpi_vllm *plan, const kvpi_vllm_options *options, uint64_t blocks)
 {
-    kvpi_vllm_options decoding = *options;
-    decoding.batch_tokens = 1;
-    const uint64_t each = count_request(plan, &decoding, options->context_tokens);
+    const uint64_t each = plan->decoding_blocks;
     const uint64_t others = each > 0 ? (blocks - plan->request_blocks) / each : 0;
     return (1 + others) * options->context_tokens;
 }
@@ -444,6 +442,9 @@ int kvpi_vllm_plan(const kvpi_vllm_layers *layers, uint32_t n, const kvpi_vllm_o
         out->layers[i].request_blocks =
             out->layers[i].n_groups * blocks_of(&out->layers[i], options, options->context_tokens);
     out->request_blocks = count_request(out, options, options->context_tokens);
+    kvpi_vllm_options decoding = *options;
+    decoding.batch_tokens = 1;
+    out->decoding_blocks = count_request(out, &decoding, options->context_tokens);
     if (options->memory_bytes > 0)
         fill(out, options);
     return 0;

@@ -48,6 +48,7 @@ typedef struct kvpi_vllm {
     uint32_t group_layers; /* of each group; 0: they differ, or so do the pages of their layers */
     uint64_t block_bytes;
     uint64_t request_blocks;
+    uint64_t decoding_blocks; /* of a request of the context that decodes */
     /* With memory only. */
     uint64_t blocks;
     bool starts; /* false: a request of the context does not fit, and it refuses to start */

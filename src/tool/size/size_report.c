@@ -125,6 +125,8 @@ static void add_group(kvpi_figures *to, const kvpi_size_group *group, bool fits)
     kvpi_figures_integer(to, "blocks_per_sequence", group->sequence_blocks);
     kvpi_figures_integer(to, "bytes_per_sequence", group->sequence_bytes);
     kvpi_figures_integer(to, "layer_groups", group->n_rows);
+    kvpi_figures_integer(to, "layers_per_group", kvpi_size_row_layers(group));
+    kvpi_figures_integer(to, "block_tokens", group->block_tokens);
     kvpi_figures_integer_if(to, fits, "blocks", group->blocks);
     kvpi_figures_close(to);
 }
@@ -134,18 +136,16 @@ static void add_kv(kvpi_figures *to, const kvpi_size_report *report)
     const kvpi_size *size = report->size;
     bool fits = report->options->memory_bytes != 0;
     kvpi_figures_integer(to, "bytes_per_token", size->token_bytes);
-    kvpi_figures_integer(to, "bytes_per_block",
-                         size->pool_token_bytes * report->options->block_tokens);
-    kvpi_figures_integer(to, "layers_per_group", size->row_layers);
+    kvpi_figures_integer(to, "bytes_per_block", size->pool_block_bytes);
+    kvpi_figures_integer(to, "layers_per_group", kvpi_size_row_layers(&size->groups[0]));
     kvpi_figures_integer(to, "layer_groups", size->n_rows);
-    kvpi_figures_integer(to, "padded_layers", size->padded_layers);
     kvpi_figures_integer(to, "blocks_per_sequence", size->sequence_in_blocks);
+    kvpi_figures_integer(to, "padding_per_sequence", size->padding_bytes);
     kvpi_figures_integer(to, "bytes_per_state", size->state_bytes);
     kvpi_figures_integer(to, "states_per_sequence", size->sequence_slots);
     kvpi_figures_integer(to, "bytes_per_sequence", size->sequence_bytes);
     kvpi_figures_integer(to, "bytes_of_context", size->content_bytes);
     kvpi_figures_integer(to, "bytes_while_running", size->running_bytes);
-    kvpi_figures_flag(to, "groups_hold_entries", !size->has_entries);
     kvpi_figures_open_array(to, "groups");
     for (uint32_t i = 0; i < size->n_groups; i++)
         add_group(to, &size->groups[i], fits);
@@ -458,7 +458,8 @@ static void print_kinds(const kvpi_size_report *report, FILE *file)
     }
     if (n_rows > 1)
         kvpi_size_row(file, "token, all", kvpi_text_count(report->size->token_bytes), "%s%s",
-                      report->size->has_entries ? "entries by their share" : "together",
+                      report->size->groups[0].span_tokens > 1 ? "entries by their share"
+                                                              : "together",
                       kvpi_size_windowed(model) > 0 ? "; inside the windows" : "");
 }
 
@@ -492,7 +493,7 @@ static void print_bytes(const kvpi_size_report *report, FILE *file)
         bool windowed = size->groups[i].window_tokens > 0;
         const char *label = windowed ? "block, windowed" : "block, full";
         kvpi_size_row(file, two ? label : "block", kvpi_text_count(size->groups[i].block_bytes),
-                      "%s tokens", kvpi_text_count(report->options->block_tokens).of);
+                      "%s tokens", kvpi_text_count(size->groups[i].block_tokens).of);
     }
     if (size->state_bytes > 0)
         kvpi_size_row(file, "state", kvpi_text_count(size->state_bytes),
@@ -559,26 +560,19 @@ static void print_memory(const kvpi_size_report *report, FILE *file)
 static void print_pool(const kvpi_size_report *report, FILE *file)
 {
     const kvpi_size *size = report->size;
-    char of[48];
-    int used = snprintf(of, sizeof of, "of %" PRIu32, size->row_layers);
-    if (size->groups[1].layer_bytes > 0 &&
-        size->groups[0].layer_bytes != size->groups[1].layer_bytes)
-        snprintf(of + used, sizeof of - (size_t)used, " or %" PRIu64,
-                 size->pool_token_bytes / size->groups[1].layer_bytes);
     kvpi_size_row(file, "layer groups", kvpi_text_count(size->n_rows),
-                  "%s layers: %" PRIu32 " full, %" PRIu32 " windowed", of, size->groups[0].n_rows,
-                  size->groups[1].n_rows);
-    if (size->padding_bytes > 0 && size->groups[0].layer_bytes == 0)
-        kvpi_size_row(file, "  padding", kvpi_text_count(size->padding_bytes),
-                      "B a token, not used");
-    else if (size->padding_bytes > 0) {
-        kvpi_size_row(file, "  padding", kvpi_text_count(size->padded_layers),
-                      "x %s B x %s, not used", kvpi_text_count(size->groups[0].layer_bytes).of,
-                      kvpi_text_count(report->options->block_tokens).of);
+                  "in one pool of blocks of %s B", kvpi_text_count(size->pool_block_bytes).of);
+    for (uint32_t i = 0; i < size->n_groups; i++) {
+        const kvpi_size_group *group = &size->groups[i];
+        kvpi_size_row(file, group->window_tokens == 0 ? "  full" : "  windowed",
+                      kvpi_text_count(group->n_rows), "of %" PRIu64 " layers, blocks of %s tokens",
+                      kvpi_size_row_layers(group), kvpi_text_count(group->block_tokens).of);
     }
+    if (size->padding_bytes > 0)
+        kvpi_size_row(file, "  padding", kvpi_text_count(size->padding_bytes),
+                      "B of a sequence's blocks, not used");
     kvpi_size_row(file, "blocks", kvpi_text_count(size->pool_blocks),
-                  "KV / %s B; the null block on top",
-                  kvpi_text_count(size->pool_token_bytes * report->options->block_tokens).of);
+                  "KV / block; the null block on top");
     for (uint32_t i = 0; i < size->n_groups; i++) {
         kvpi_size_row(file, i == 0 ? "  full" : "  windowed",
                       kvpi_text_count(size->groups[i].blocks),
@@ -602,21 +596,11 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
         kvpi_size_row(file, "state slots", kvpi_text_count(size->state_slots),
                       "%" PRIu64 " for a sequence; slot 0 on top", size->sequence_slots);
     kvpi_size_row(file, "tokens", kvpi_text_count(size->tokens), "blocks%s x %s",
-                  two ? ", full" : "", kvpi_text_count(report->options->block_tokens).of);
+                  two ? ", full" : "", kvpi_text_count(size->groups[0].block_tokens).of);
     kvpi_size_row(file, "sequences", kvpi_text_count(size->sequences),
                   "blocks / %s of a sequence of %s tokens",
                   kvpi_text_count(size->sequence_in_blocks).of,
                   kvpi_text_count(report->options->context_tokens).of);
-}
-
-/* Which lines another engine would have, too. */
-static void print_whose(const kvpi_size_report *report, FILE *file)
-{
-    fputs("\nThe model's: token, entry, index key, state, context.\n"
-          "kvpager's: block, sequence, what fits.\n",
-          file);
-    if (report->size->has_entries)
-        fputs("Its blocks count entries of several tokens as bytes a token.\n", file);
 }
 
 void kvpi_size_print(const kvpi_size_report *report, FILE *file)
@@ -628,7 +612,9 @@ void kvpi_size_print(const kvpi_size_report *report, FILE *file)
         print_memory(report, file);
         print_fit(report, file);
     }
-    print_whose(report, file);
+    fputs("\nThe model's: token, entry, index key, state, context.\n"
+          "kvpager's: block, sequence, what fits.\n",
+          file);
     if (report->options->memory_bytes == 0)
         fputs("\nHow much fits: --device NAME or --memory SIZE.\n", file);
 }

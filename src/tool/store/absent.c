@@ -21,7 +21,22 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     return refuse("replay");
 }
 
-kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
+uint32_t kvpi_attach_record_tokens(const kvpi_attach *attach)
+{
+    return 1;
+}
+
+kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt, uint32_t *out_outcome)
+{
+    return KVP_E_STATE;
+}
+
+void kvpi_attach_clock(kvpi_attach *attach, uint64_t now)
+{
+}
+
+kvp_status kvpi_attach_see(kvpi_attach *attach, const int32_t *tokens, uint32_t n_tokens,
+                           uint32_t outcome, kvpi_watch_store *out)
 {
     return KVP_E_STATE;
 }
@@ -52,12 +67,12 @@ void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
 }
 
 kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
-                           bool *out_waits)
+                           uint32_t *out_outcome)
 {
     return KVP_E_STATE;
 }
 
-kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+kvp_status kvpi_attach_work(kvpi_attach *attach, kvp_spill_answer *out_answers, uint32_t *out_n,
                             bool *out_happened)
 {
     return KVP_E_STATE;

@@ -8,8 +8,9 @@
  *   close   work until nothing is written any more; stop
  *
  * A host block that the same plan writes is not checked: which of its contents a copy reads is not
- * told. It is counted. A state that a sequence took along when it was swapped out is of no
- * checkpoint, so nobody knows what it should be: it is counted, too.
+ * told. It is counted, and so is one of which a part is copied: KV is made of all that a block has.
+ * A state that a sequence took along when it was swapped out is of no checkpoint, so its content
+ * cannot be checked: it is counted, too.
  *
  * Time is this machine's, with a real store and one request after the other. Under load it is the
  * simulation's. One request after the other, a model takes no time: it has ended all operations.
@@ -27,6 +28,7 @@
 
 #include "tool/input/escape.h"
 #include "tool/progress.h"
+#include "tool/store/known.h"
 #include "tool/tool.h"
 
 #define SECOND_NS    UINT64_C(1000000000)
@@ -55,6 +57,8 @@ struct kvpi_attach {
     host_pool blocks;
     host_pool states;
     uint32_t state_group;
+    uint32_t group_tokens[KVP_GROUPS_MAX];
+    uint32_t record_tokens;
     uint64_t *expected; /* KV of a block or a state, whichever is larger */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
@@ -64,6 +68,7 @@ struct kvpi_attach {
     kvp_spill_answer answers[KVPI_ATTACH_ASKS]; /* [n_answers] that were not handed on */
     uint32_t n_answers;
     uint64_t n_failed; /* operations of the store, so far */
+    kvpi_known *known; /* NULL: it is not watched */
     kvpi_store_report *report;
 };
 
@@ -87,7 +92,7 @@ static void make_kv(kvpi_attach *attach, const kvp_hash *hash, uint32_t group, u
         attach->expected[i] = mix_word(seeds[0] + i * UINT64_C(0x9e3779b97f4a7c15)) ^ seeds[1];
 }
 
-/* Gives false if nobody knows what the block is of, or if not all of it is sealed. */
+/* Gives false if what the block is of is not known, or if not all of it is sealed. */
 static bool expect_kv(kvpi_attach *attach, uint32_t tier, int32_t block)
 {
     static const kvp_hash none;
@@ -124,6 +129,7 @@ static void check_block(kvpi_attach *attach, const kvp_copy *copy)
 {
     kvpi_store_report *report = attach->report;
     if (attach->blocks.written[copy->src_block] ||
+        copy->n_tokens < attach->group_tokens[copy->group] ||
         !expect_kv(attach, KVP_DEVICE, copy->dst_block)) {
         report->unchecked_blocks++;
         return;
@@ -330,9 +336,9 @@ static kvp_status wait_for_puts(kvpi_attach *attach)
     return status;
 }
 
-/* Gives whether an answer comes later. What a replay hits is no matter of this machine's speed: it
- * waits as long as the spill lets it. */
-static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
+/* Gives the outcome. What a replay hits is no matter of this machine's speed: it waits as long as
+ * the spill lets it. */
+static uint32_t ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
 {
     const kvp_spill_request request = {
         .struct_size = sizeof request, .tag = tag, .deadline_ns = UINT64_MAX};
@@ -340,18 +346,59 @@ static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
     if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, now_of(attach), &answer) !=
         KVP_OK)
         attach->report->unasked++;
-    return answer.outcome == KVP_SPILL_WAITS;
+    return answer.outcome;
 }
 
-kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
+kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt, uint32_t *out_outcome)
 {
     kvp_status status = wait_for_puts(attach);
-    if (status != KVP_OK || !ask(attach, prompt, UNTIMED_TAG))
+    if (status != KVP_OK)
         return status;
+    *out_outcome = ask(attach, prompt, UNTIMED_TAG);
+    if (*out_outcome != KVP_SPILL_WAITS)
+        return KVP_OK;
     do
         status = settle(attach);
     while (status == KVP_OK && attach->n_answers == 0 && (pass_time(attach) || !attach->has_model));
+    if (attach->n_answers > 0)
+        *out_outcome = attach->answers[0].outcome;
     attach->n_answers = 0;
+    return status;
+}
+
+uint32_t kvpi_attach_record_tokens(const kvpi_attach *attach)
+{
+    return attach->record_tokens;
+}
+
+void kvpi_attach_clock(kvpi_attach *attach, uint64_t now)
+{
+    if (attach->known != NULL)
+        kvpi_known_at(attach->known, now);
+}
+
+/* Why what the store has is not in the cache after the answer. */
+static const char *kept_back(const kvpi_attach *attach, uint32_t outcome)
+{
+    switch (outcome) {
+    case KVP_SPILL_LOADED:
+    case KVP_SPILL_COMPUTE:
+        return attach->is_loaded ? "in the store: computing is faster, or no host block"
+                                 : "in the store: no host block";
+    case KVP_SPILL_WAITS:
+    case KVP_SPILL_DEADLINE: return "in the store: deadline";
+    case KVP_SPILL_OUTCOMES: return "in the store: not asked";
+    case KVP_SPILL_NOTHING:
+        return attach->report->has_states ? "in the store: no state" : "in the store";
+    default: return "in the store: it fails";
+    }
+}
+
+kvp_status kvpi_attach_see(kvpi_attach *attach, const int32_t *tokens, uint32_t n_tokens,
+                           uint32_t outcome, kvpi_watch_store *out)
+{
+    const kvp_status status = kvpi_known_tell(attach->known, tokens, n_tokens, out);
+    out->kept_back = kept_back(attach, outcome);
     return status;
 }
 
@@ -371,14 +418,15 @@ kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
 void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
 {
     attach->model.now_ns = now_ns;
+    kvpi_attach_clock(attach, now_ns / 1000000);
 }
 
 kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
-                           bool *out_waits)
+                           uint32_t *out_outcome)
 {
     if (stats_of(attach).waiting + attach->n_answers == KVPI_ATTACH_ASKS)
         return KVP_E_AGAIN;
-    *out_waits = ask(attach, prompt, tag);
+    *out_outcome = ask(attach, prompt, tag);
     return KVP_OK;
 }
 
@@ -390,7 +438,7 @@ static bool is_busy(kvpi_attach *attach)
            count_queued(attach) > (stats_of(attach).waiting > 0 ? FEW_PUTS : 0);
 }
 
-kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+kvp_status kvpi_attach_work(kvpi_attach *attach, kvp_spill_answer *out_answers, uint32_t *out_n,
                             bool *out_happened)
 {
     kvp_status status = KVP_OK;
@@ -405,8 +453,7 @@ kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *o
         *out_happened = *out_happened || more;
         more = more || is_full;
     }
-    for (uint32_t i = 0; i < attach->n_answers; i++)
-        out_tags[i] = attach->answers[i].tag;
+    memcpy(out_answers, attach->answers, attach->n_answers * sizeof *out_answers);
     *out_n = attach->n_answers;
     attach->n_answers = 0;
     return status;
@@ -415,34 +462,64 @@ kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *o
 /* ---------------------------------------------------------------------------------- open, close */
 
 /* All that a record of a replay depends on, beside its tokens. */
-static kvp_status make_fingerprint(const kvpi_attach_options *options, kvp_digest *out)
+static kvp_status make_fingerprint(const kvpi_attach_options *options, const kvp_config *cache,
+                                   kvp_digest *out)
 {
+    const bool has_groups = cache->n_groups > 1 || cache->groups[0].recent_tokens > 0;
     static const char text[] = "kvpager replay KV 1";
     const uint64_t sizes[2] = {options->block_bytes, options->state_bytes};
     kvp_digester *digester = NULL;
     memset(out, 0, sizeof *out);
     memcpy(out->bytes, text, sizeof text);
     memcpy(out->bytes + sizeof out->bytes - sizeof sizes[0], &sizes[0], sizeof sizes[0]);
-    if (options->state_bytes == 0)
+    if (options->state_bytes == 0 && !has_groups)
         return KVP_OK;
     kvp_status status = kvp_digester_create(&digester);
-    if (status == KVP_OK)
+    if (status == KVP_OK && has_groups)
+        status = kvp_fingerprint_states(digester, out, cache->groups,
+                                        cache->n_groups * (uint32_t)sizeof *cache->groups, out);
+    if (status == KVP_OK && options->state_bytes > 0)
         status = kvp_fingerprint_states(digester, out, &sizes[1], sizeof sizes[1], out);
     kvp_digester_destroy(digester);
     return status;
 }
 
 /* As a store chooses them: by the bytes that a model stands for. A state that does not end a record
- * is not written. */
-static uint32_t record_blocks_of(const kvpi_attach_options *options)
+ * is not written. Sizes of blocks are powers of two of the least. Where a record is as long as the
+ * windows, one of each is all that a hit needs. */
+static uint32_t record_blocks_of(const kvpi_attach_options *options, const kvp_config *cache)
 {
+    const uint32_t S = cache->block_tokens;
     uint32_t n = 1;
     if (options->record_blocks > 0)
         return (uint32_t)options->record_blocks;
+    for (uint32_t g = 0; g < cache->n_groups; g++)
+        while (n < KVP_RECORD_BLOCKS_MAX && (n * S % cache->groups[g].block_tokens != 0 ||
+                                             n * S < cache->groups[g].recent_tokens))
+            n *= 2;
     while (options->state_bytes == 0 && n < KVP_RECORD_BLOCKS_MAX &&
-           n * options->block_bytes < RECORD_BYTES)
+           n * S / cache->groups[0].block_tokens * options->block_bytes < RECORD_BYTES)
         n *= 2;
     return n;
+}
+
+/* Blocks of a record of each group: of a window what a hit at its end needs. Gives the most. */
+static uint32_t set_groups(const kvp_config *cache, kvp_store_config *config)
+{
+    const uint32_t n_tokens = config->record_blocks * cache->block_tokens;
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < cache->n_groups; g++) {
+        const kvp_group *group = &cache->groups[g];
+        const bool has_sinks = group->sink_tokens > 0 && group->sink_tokens != KVP_CHUNKED;
+        uint32_t n = n_tokens / group->block_tokens;
+        config->group_tokens[g] = group->block_tokens;
+        if (group->recent_tokens > 0 && !has_sinks)
+            config->group_blocks[g] = (group->recent_tokens - 1) / group->block_tokens + 1;
+        if (config->group_blocks[g] > 0 && config->group_blocks[g] < n)
+            n = config->group_blocks[g];
+        most = n > most ? n : most;
+    }
+    return most;
 }
 
 static int fail(const kvpi_attach_options *options, const char *why, kvp_status status)
@@ -508,20 +585,35 @@ static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
     config.url = options->url;
     config.fingerprint = *fingerprint;
     config.block_tokens = cache->block_tokens;
-    config.block_bytes[0] = attach->blocks.kv_bytes;
-    config.n_groups = options->state_bytes > 0 ? 2 : 1;
-    config.block_bytes[1] = attach->states.kv_bytes;
-    config.record_blocks = record_blocks_of(options);
+    config.n_groups = cache->n_groups + (options->state_bytes > 0);
+    for (uint32_t g = 0; g < config.n_groups; g++)
+        config.block_bytes[g] =
+            g < cache->n_groups ? attach->blocks.kv_bytes : attach->states.kv_bytes;
+    config.record_blocks = record_blocks_of(options, cache);
     config.max_ops = 256;
+    attach->record_tokens = config.record_blocks * cache->block_tokens;
     attach->model.options = options->model;
     attach->model.takes_time = attach->is_loaded;
-    attach->model.record_bytes = config.record_blocks * options->block_bytes;
+    attach->model.block_bytes = options->block_bytes;
+    attach->model.record_bytes = set_groups(cache, &config) * options->block_bytes;
     attach->model.state_bytes = options->state_bytes;
     if (!attach->has_model)
         return open_real(attach, options, &config);
     kvp_status status =
         kvpi_modelled_open(&config, &attach->model, &attach->store, why, sizeof why);
     return status == KVP_OK ? TOOL_OK : fail(options, why, status);
+}
+
+static int watch_store(kvpi_attach *attach, const kvpi_attach_options *options,
+                       const kvp_config *cache, const kvp_digest *fingerprint)
+{
+    if (!options->watched)
+        return TOOL_OK;
+    const kvp_status status = kvpi_known_open(
+        fingerprint, cache->block_tokens, kvp_store_record_blocks(attach->store), &attach->known);
+    attach->model.leaves = status == KVP_OK ? kvpi_known_leaves : NULL;
+    attach->model.leaves_context = attach->known;
+    return status == KVP_OK ? TOOL_OK : fail(options, "", status);
 }
 
 static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options,
@@ -533,11 +625,16 @@ static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options,
     config.cache = attach->cache;
     config.store = attach->store;
     config.fingerprint = *fingerprint;
-    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
-    config.block_bytes[0] = options->block_bytes;
-    config.host[0] = (kvp_spill_host){attach->blocks.base, (size_t)attach->blocks.stride};
-    config.block_bytes[1] = options->state_bytes;
-    config.host[1] = (kvp_spill_host){attach->states.base, (size_t)attach->states.stride};
+    config.slice = kvpi_known_slice;
+    for (uint32_t g = 0; g < attach->state_group; g++) {
+        config.block_bytes[g] = options->block_bytes;
+        config.host[g] = (kvp_spill_host){attach->blocks.base, (size_t)attach->blocks.stride};
+    }
+    if (options->state_bytes > 0) {
+        config.block_bytes[attach->state_group] = options->state_bytes;
+        config.host[attach->state_group] =
+            (kvp_spill_host){attach->states.base, (size_t)attach->states.stride};
+    }
     config.max_states = KVPI_ATTACH_STATES;
     config.policy = options->through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
     config.max_puts = MAX_PUTS;
@@ -547,10 +644,13 @@ static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options,
         config.load_bytes_s = options->model.bytes_s;
     config.min_tokens = attach->is_loaded ? config.min_tokens : 1;
     config.compute_tokens_s = attach->is_loaded ? options->compute_tokens_s : 1;
+    config.note = attach->known != NULL ? kvpi_known_note : NULL;
+    config.note_context = attach->known;
     kvp_status status = kvp_spill_create(&config, &attach->spill, why, sizeof why);
     if (status != KVP_OK)
         return fail(options, why, status);
-    status = kvp_spill_space(attach->spill, attach->ns, "replay", 6, 0);
+    status = kvp_spill_space(attach->spill, attach->ns, KVPI_KNOWN_SPACE,
+                             sizeof KVPI_KNOWN_SPACE - 1, 0);
     if (status != KVP_OK)
         return kvpi_tool_fail("replay", "--store: naming the namespace: %s",
                               kvp_status_text(status));
@@ -597,6 +697,8 @@ static int allocate(kvpi_attach *attach, const kvpi_attach_options *options,
                                  .kv_bytes = state_bytes,
                                  .n = cache->host_state_slots + KVPI_ATTACH_STATES};
     attach->state_group = cache->n_groups;
+    for (uint32_t g = 0; g < cache->n_groups; g++)
+        attach->group_tokens[g] = cache->groups[g].block_tokens;
     attach->max_copies = cache->max_copies;
     if (open_pool(&attach->blocks, "blocks") != TOOL_OK ||
         (options->state_bytes > 0 && open_pool(&attach->states, "states") != TOOL_OK))
@@ -631,7 +733,7 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     kvp_digest fingerprint;
     kvpi_attach *attach = calloc(1, sizeof *attach);
     if (attach == NULL || kvp_cache_config_get(cache, &config) != KVP_OK ||
-        make_fingerprint(options, &fingerprint) != KVP_OK) {
+        make_fingerprint(options, &config, &fingerprint) != KVP_OK) {
         free(attach);
         return kvpi_tool_fail("replay", "out of memory for the store");
     }
@@ -642,6 +744,7 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     attach->has_model = options->model.size > 0;
     if (allocate(attach, options, &config) != TOOL_OK ||
         open_store(attach, options, &config, &fingerprint) != TOOL_OK ||
+        watch_store(attach, options, &config, &fingerprint) != TOOL_OK ||
         create_spill(attach, options, &fingerprint) != TOOL_OK) {
         kvpi_attach_close(attach);
         return TOOL_FAILED;
@@ -662,7 +765,7 @@ static void scale(const kvpi_attach *attach, kvp_store_stats *stats)
 
 static void stop(kvpi_attach *attach)
 {
-    attach->is_loaded = false; /* nobody else takes plans any more */
+    attach->is_loaded = false; /* no other takes plans any more */
     kvp_status status = wait_for_puts(attach);
     attach->report->unfinished = stats_of(attach).puts;
     while (status == KVP_OK && kvp_spill_stop(attach->spill, now_of(attach)) != KVP_OK) {
@@ -688,6 +791,7 @@ void kvpi_attach_close(kvpi_attach *attach)
         stop(attach);
     kvp_store_close(attach->store);
     kvp_spill_destroy(attach->spill);
+    kvpi_known_close(attach->known);
     close_pool(&attach->blocks);
     close_pool(&attach->states);
     free(attach->expected);

@@ -15,6 +15,7 @@
 
 #include "tool/store/modelled.h"
 #include "tool/store/replay_report.h"
+#include "tool/watch/watch.h"
 
 typedef struct kvpi_attach_options {
     const char *url;                              /* as it was given. NULL: there is no store */
@@ -27,6 +28,7 @@ typedef struct kvpi_attach_options {
     uint64_t compute_tokens_s;   /* of prompts, under load. 0: one request after the other: what the
                                   store has is always loaded */
     bool through;                /* write what is sealed, not only what is hit */
+    bool watched;                /* note what the store has, for kvpi_attach_see */
 } kvpi_attach_options;
 
 /* Begun loads, at most: kvp_config.max_loads of a cache with a store. */
@@ -52,16 +54,35 @@ static inline void kvpi_attach_configure(const kvpi_attach_options *options, kvp
 
 /* Open a store for a cache with a host tier, configured for it.
  *
- * Takes:   report   filled, by and by, until the store is closed
+ * Takes:   report   filled until the store is closed
  * Gives:   out      on success only
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
 int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_ns ns,
                      kvpi_store_report *report, kvpi_attach **out);
 
+/* Tokens of a record: of a window, one is written if the sequence is reported when so many times n
+ * tokens are computed. */
+uint32_t kvpi_attach_record_tokens(const kvpi_attach *attach);
+
 /* Load what the store has of a prompt, and wait for it. Waits before for the puts of earlier
- * requests, until only a few have not ended: a replay is faster than any engine. */
-kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt);
+ * requests, until only a few have not ended: a replay is faster than any engine.
+ *
+ * Gives:   out_outcome   KVP_SPILL_... of the answer
+ */
+kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt, uint32_t *out_outcome);
+
+/* What leaves a model from now on leaves it at this time, in the caller's unit. */
+void kvpi_attach_clock(kvpi_attach *attach, uint64_t now);
+
+/* Tell what the store has of a prompt now, without asking it. Of one that was opened with
+ * kvpi_attach_options.watched.
+ *
+ * Takes:   outcome   of its answer; KVP_SPILL_WAITS: it did not come in time
+ * Gives:   out       until the next call
+ */
+kvp_status kvpi_attach_see(kvpi_attach *attach, const int32_t *tokens, uint32_t n_tokens,
+                           uint32_t outcome, kvpi_watch_store *out);
 
 /* A sequence was opened with a hit, or is about to be closed, or its state was kept: write what is
  * worth it. */
@@ -78,25 +99,25 @@ kvp_status kvpi_attach_run_plan(kvpi_attach *attach);
 kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n,
                               uint64_t *out_states);
 
-/* It is so late, under load. */
+/* It is so late, under load; what leaves a model from now on leaves it then, in milliseconds. */
 void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns);
 
 /* Ask what the store has of a prompt, under load.
  *
- * Gives:   out_waits   true: an answer with this tag will be among the answers; false: none will,
- *                      go on
+ * Gives:   out_outcome   KVP_SPILL_WAITS: an answer with this tag will be among the answers; else
+ *                        none will, go on
  * Returns: KVP_OK; KVP_E_AGAIN: KVPI_ATTACH_ASKS wait
  */
 kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
-                           bool *out_waits);
+                           uint32_t *out_outcome);
 
 /* Work, until nothing more happens now. Waits before until a real store has few operations left: a
  * replay is faster than any engine.
  *
- * Gives:   out_tags       [KVPI_ATTACH_ASKS], [out_n] of the requests that were answered
+ * Gives:   out_answers    [KVPI_ATTACH_ASKS], [out_n] to the requests that were answered
  *          out_happened   whether anything happened
  */
-kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+kvp_status kvpi_attach_work(kvpi_attach *attach, kvp_spill_answer *out_answers, uint32_t *out_n,
                             bool *out_happened);
 
 /* Wait until an operation of a real store has ended, or timeout_ns have passed. */

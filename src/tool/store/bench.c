@@ -116,8 +116,9 @@ static int set_model(const kvpi_args *args, bench *b)
             kvpi_model_args_check(args, b->compute_rate == 0, false, &b->model, &b->model_args);
     if (status != TOOL_OK)
         return status;
+    b->model_args.size.equal_blocks = true;                    /* records are of one size */
     kvpi_size_count(&b->model, &b->model_args.size, &b->size); /* no memory: it cannot fail */
-    b->block_bytes = b->size.pool_token_bytes * b->model_args.size.block_tokens;
+    b->block_bytes = b->size.pool_block_bytes;
     if (b->block_bytes == 0 || b->block_bytes > INT32_MAX)
         return kvpi_tool_fail(COMMAND, "a block has %" PRIu64 " bytes, expected 1 to 2^31-1",
                               b->block_bytes);

@@ -44,6 +44,7 @@ int kvpi_loading_open(kvpi_loading *store, const kvpi_simulate_options *options,
                       kvpi_store_report *report)
 {
     kvpi_attach_options attach = options->replay.store;
+    attach.watched = options->replay.watch != NULL;
     if (attach.url == NULL)
         return TOOL_OK;
     attach.compute_tokens_s = compute_rate(options);
@@ -84,13 +85,15 @@ static kvp_status release(kvpi_loading *store, size_t i, uint64_t now_ns)
 
 static kvp_status take_answers(kvpi_loading *store, uint64_t now_ns, bool *happened)
 {
-    uint64_t tags[KVPI_ATTACH_ASKS];
+    kvp_spill_answer answers[KVPI_ATTACH_ASKS];
     uint32_t n = 0;
     bool more = false;
     kvpi_attach_at(store->attach, now_ns);
-    kvp_status status = kvpi_attach_work(store->attach, tags, &n, &more);
-    for (uint32_t k = 0; k < n && status == KVP_OK; k++)
-        status = release(store, (size_t)tags[k], now_ns);
+    kvp_status status = kvpi_attach_work(store->attach, answers, &n, &more);
+    for (uint32_t k = 0; k < n && status == KVP_OK; k++) {
+        store->jobs->all[answers[k].tag].outcome = answers[k].outcome;
+        status = release(store, (size_t)answers[k].tag, now_ns);
+    }
     *happened = *happened || more;
     return status == KVP_OK ? kvp_sched_tick(store->sched, now_ns, NULL) : status;
 }
@@ -117,6 +120,7 @@ static kvp_status hold(kvpi_loading *store, kvp_request request, size_t i, uint6
     store->n_held++;
     job->request = request;
     job->held_ns = now_ns;
+    job->outcome = KVP_SPILL_WAITS;
     return kvp_sched_hold(store->sched, request, now_ns + MOST_WAIT_NS);
 }
 
@@ -125,7 +129,10 @@ static kvp_status ask(kvpi_loading *store, size_t i, bool *waits)
     const kvp_prompt prompt = {.struct_size = sizeof prompt,
                                .tokens = store->jobs->all[i].tokens,
                                .n_tokens = kvpi_jobs_input(store->jobs, i)};
-    return kvpi_attach_ask(store->attach, &prompt, i, waits);
+    uint32_t *outcome = &store->jobs->all[i].outcome;
+    const kvp_status status = kvpi_attach_ask(store->attach, &prompt, i, outcome);
+    *waits = *outcome == KVP_SPILL_WAITS;
+    return status;
 }
 
 /* Hold a request if the store has something of it; or, if the question takes time, until that is
@@ -250,6 +257,17 @@ int kvpi_loading_admitted(kvpi_loading *store, size_t i, kvp_request request)
         status = kvpi_attach_hit(store->attach, sample.seq,
                                  seq.cached_tokens + 1 == n_tokens ? n_tokens : seq.cached_tokens);
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("writing to the store", status);
+}
+
+int kvpi_loading_see(const kvpi_loading *store, size_t i, kvpi_watch_store *out)
+{
+    const kvpi_job *job = &store->jobs->all[i];
+    if (store->attach == NULL)
+        return TOOL_OK;
+    kvp_status status = kvpi_attach_see(store->attach, job->tokens, kvpi_jobs_input(store->jobs, i),
+                                        job->outcome, out);
+    return status == KVP_OK ? TOOL_OK
+                            : kvpi_replay_cache_fail("what the store has of a prompt", status);
 }
 
 int kvpi_loading_copies(kvpi_loading *store, const kvp_copy *copies, uint32_t n, uint64_t *n_states)

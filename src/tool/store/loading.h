@@ -33,7 +33,7 @@ typedef struct kvpi_loading {
 /* Attach a store, if there is one.
  *
  * Takes:   store    cache, sched and jobs
- *          report   filled, by and by, until the store is closed
+ *          report   filled until the store is closed
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed. Close it, whatever this gives
  */
 int kvpi_loading_open(kvpi_loading *store, const kvpi_simulate_options *options, kvp_ns ns,
@@ -50,6 +50,12 @@ int kvpi_loading_turn(kvpi_loading *store, uint64_t now_ns);
  * Returns: as kvpi_loading_turn
  */
 int kvpi_loading_admitted(kvpi_loading *store, size_t i, kvp_request request);
+
+/* Tell what the store has of the prompt of request i, which is admitted; nothing without a store.
+ *
+ * Returns: as kvpi_loading_turn
+ */
+int kvpi_loading_see(const kvpi_loading *store, size_t i, kvpi_watch_store *out);
 
 /* The step's plan is carried out, and what the spill copies behind it.
  *

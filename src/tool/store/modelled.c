@@ -6,7 +6,7 @@
  *   ends   = moved + latency
  *
  * So operations move their bytes one after the other, in the order of submission, and latencies
- * overlap. A header is made anew when a record is read: it would be the same. As in a directory,
+ * overlap. A header is made when a record is read: it would be the same. As in a directory,
  * each record has the room of the largest kind: of KV, or of a recurrent state.
  */
 #include "tool/store/modelled.h"
@@ -41,6 +41,14 @@ static void model_close(void *self)
     free(modelled);
 }
 
+static void note_leaving(void *context, uint32_t entry)
+{
+    const struct modelled *modelled = context;
+    const kvpi_modelled *model = modelled->model;
+    if (model->leaves != NULL)
+        model->leaves(model->leaves_context, modelled->catalog.index.entries[entry].key);
+}
+
 static kvp_status model_open(const struct kvpi_backend_config *config, void **out_self,
                              char *out_why, size_t why_bytes)
 {
@@ -61,6 +69,8 @@ static kvp_status model_open(const struct kvpi_backend_config *config, void **ou
     modelled->catalog.slot_bytes = largest;
     modelled->catalog.now = config->store->now;
     modelled->catalog.now_context = model;
+    modelled->catalog.leave = note_leaving;
+    modelled->catalog.context = modelled;
     modelled->payloads = malloc((size_t)n * modelled->payload_bytes);
     if (modelled->payloads == NULL ||
         kvpi_index_open(&modelled->catalog.index, (uint32_t)n) != KVP_OK) {
@@ -109,7 +119,8 @@ static uint64_t bytes_of(const kvpi_modelled *model, const struct kvpi_store_op 
 {
     if (op->kind == KVP_STORE_SYNC)
         return 0;
-    return op->identity->kind == KVP_IDENTITY_STATE ? model->state_bytes : model->record_bytes;
+    return op->identity->kind == KVP_IDENTITY_STATE ? model->state_bytes
+                                                    : (op->n_spans - 1) * model->block_bytes;
 }
 
 static uint64_t time_of(const kvpi_modelled *model, const struct kvpi_store_op *op)

@@ -23,17 +23,21 @@ typedef struct kvpi_modelled_options {
 typedef struct kvpi_modelled {
     kvpi_modelled_options options;
     bool takes_time;
-    uint64_t record_bytes; /* that a record of KV stands for */
+    uint64_t record_bytes; /* that the largest record of KV stands for */
+    uint64_t block_bytes;  /* that a block of KV stands for */
     uint64_t state_bytes;  /* that a record of a state stands for; 0: there are none */
     uint64_t read_bytes;   /* so far */
     uint64_t written_bytes;
     uint64_t now_ns; /* the caller's clock */
     uint64_t due_ns; /* when the next operation ends; KVPI_MODELLED_NEVER: none has begun */
+    void (*leaves)(void *context, const uint8_t *key); /* a record goes: the first 8 bytes of its
+                                                          key. NULL: no notice is wanted */
+    void *leaves_context;
 } kvpi_modelled;
 
 /* Open a store that is a model.
  *
- * Takes:   config   but for url, clock and threads; its block_bytes are what the model keeps
+ * Takes:   config   except url, clock and threads; its block_bytes are what the model keeps
  *          model    options, takes_time, the bytes of records and now_ns; must outlive the store
  * Returns: as kvp_store_open
  */

@@ -33,7 +33,7 @@ typedef struct kvpi_store_report {
     uint64_t unfinished;  /* puts that had not ended when the replay did, and were given up */
     uint64_t most_queued; /* operations of the store that had not ended */
     uint64_t checked_blocks;
-    uint64_t unchecked_blocks; /* copied from the host, of which nobody knows what they should be */
+    uint64_t unchecked_blocks; /* copied from the host, of content that is not known */
     uint64_t wrong_blocks;
     uint64_t checked_states; /* recurrent ones: as blocks */
     uint64_t unchecked_states;

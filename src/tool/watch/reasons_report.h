@@ -11,9 +11,9 @@
  *
  * Takes:   why  NULL: nothing was asked, and nothing is added
  */
-void kvpi_reasons_figures(kvpi_figures *to, const kvpi_reasons *why);
+void kvpi_reasons_figures(kvpi_figures *to, kvpi_reasons *why);
 
 /* Print the table, and the worst requests; nothing where why is NULL. */
-void kvpi_reasons_print(const kvpi_reasons *why, FILE *file);
+void kvpi_reasons_print(kvpi_reasons *why, FILE *file);
 
 #endif

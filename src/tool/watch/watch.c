@@ -27,12 +27,15 @@ typedef struct content {
     uint64_t stored_at;
     uint64_t used_at; /* stored, or hit, or looked up in vain */
     uint64_t gone_at; /* from the last tier that had it */
+    const char *first_file;
     uint64_t first_line;
+    uint32_t first_of_line;
     uint32_t parent; /* NONE: a first block */
     uint32_t depth;  /* blocks, itself included */
     uint32_t hits;
     bool is_stored; /* on the device */
     bool is_on_host;
+    bool is_loaded; /* it came to the host from a store, and was not hit since */
     bool was_stored;
     bool was_seen_going; /* gone_at and gone_from are known */
     uint8_t gone_from;
@@ -41,8 +44,7 @@ typedef struct content {
 } content;
 
 struct kvpi_watch_state {
-    uint32_t unit_tokens;
-    uint32_t n_groups;
+    kvpi_watch_cache cache;
     kvp_hash root;
     content *contents; /* [n] */
     uint32_t n, capacity;
@@ -124,7 +126,7 @@ static uint32_t find(const struct kvpi_watch_state *state, const kvp_hash *hash)
 
 /* Gives NONE when memory is short. */
 static uint32_t find_or_add(struct kvpi_watch_state *state, const kvp_hash *hash, uint32_t parent,
-                            uint64_t line)
+                            const kvpi_watch_prompt *prompt)
 {
     uint32_t found = find(state, hash);
     if (found != NONE)
@@ -134,8 +136,12 @@ static uint32_t find_or_add(struct kvpi_watch_state *state, const kvp_hash *hash
         return NONE;
     if ((size_t)state->n * 2 >= state->n_slots && !grow_table(state))
         return NONE;
-    state->contents[state->n] =
-        (content){.name = name_of(hash), .parent = parent, .depth = depth, .first_line = line};
+    state->contents[state->n] = (content){.name = name_of(hash), .parent = parent, .depth = depth};
+    if (prompt != NULL) {
+        state->contents[state->n].first_file = prompt->file;
+        state->contents[state->n].first_line = prompt->line;
+        state->contents[state->n].first_of_line = prompt->of_line;
+    }
     state->slots[slot_of(state, name_of(hash))] = state->n;
     return state->n++;
 }
@@ -147,13 +153,26 @@ static int out_of_memory(void)
 
 /* ---------------------------------------------------------------------------------- admissions */
 
-static kvpi_reason part_of(const content *at, bool is_hit, bool is_new)
+/* What a store has of unit i. */
+static kvpi_watch_record record_of(const struct kvpi_watch_state *state,
+                                   const kvpi_watch_store *store, uint32_t i)
 {
-    if (is_hit || is_new)
-        return is_hit ? KVPI_REASON_HIT : KVPI_REASON_NEW;
-    if (at->is_stored || at->is_on_host)
+    const uint32_t at =
+        store->record_tokens == 0 ? 0 : i / (store->record_tokens / state->cache.unit_tokens);
+    return store->record_tokens > 0 && at < store->n_records ? store->records[at]
+                                                             : (kvpi_watch_record){0};
+}
+
+static kvpi_reason part_of(const content *at, const kvpi_watch_record *record, bool is_hit,
+                           bool is_new)
+{
+    if (is_hit)
+        return KVPI_REASON_HIT;
+    if (at->is_stored || at->is_on_host || record->is_there)
         return KVPI_REASON_RESIDENT;
-    return at->was_stored ? KVPI_REASON_EVICTED : KVPI_REASON_IN_FLIGHT;
+    if (is_new)
+        return KVPI_REASON_NEW;
+    return at->was_stored || record->was_there ? KVPI_REASON_EVICTED : KVPI_REASON_IN_FLIGHT;
 }
 
 /* One full block of a prompt: when it was used. */
@@ -171,9 +190,10 @@ static void look_up(kvpi_watch *watch, content *at, kvpi_reason part, uint64_t n
 
 static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt)
 {
-    size_t n = prompt->n_tokens / state->unit_tokens;
-    const kvp_hash_input input = {
-        .unit_tokens = state->unit_tokens, .n_tokens = prompt->n_tokens, .tokens = prompt->tokens};
+    size_t n = prompt->n_tokens / state->cache.unit_tokens;
+    const kvp_hash_input input = {.unit_tokens = state->cache.unit_tokens,
+                                  .n_tokens = prompt->n_tokens,
+                                  .tokens = prompt->tokens};
     if (n > state->n_hashes) {
         kvp_hash *grown = realloc(state->hashes, n * sizeof *grown);
         if (grown == NULL)
@@ -187,73 +207,127 @@ static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *
 }
 
 /* Why what is there was not brought back. */
-static const char *kept_back(const struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt)
+static const char *kept_back(const struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt,
+                             const content *at)
 {
+    if (!at->is_stored && !at->is_on_host)
+        return prompt->store.kept_back;
     switch (prompt->stop) {
     case KVP_STOP_NO_KV:
-        return prompt->stop_group == state->n_groups ? "no state"
-               : prompt->stop_group > 0              ? "a window"
-                                                     : "not on the device";
+        return prompt->stop_group == state->cache.n_groups ? "no state"
+               : prompt->stop_group >= state->cache.n_full ? "a window"
+                                                           : "not on the device";
     case KVP_STOP_NO_ROOM: return "no room";
+    case KVP_STOP_END: /* with recurrent state */
     case KVP_STOP_FULL_HIT: return "the last block is computed again";
     case KVP_STOP_OFF: return "no hits are taken";
     default: return "not found";
     }
 }
 
-/* A unit behind those that are in the line already. Its part is never one before theirs. */
-static void cut_unit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, content *at,
-                     kvpi_reason part, uint64_t now, kvpi_reasons_line *line)
+/* Where a hit unit was: what is loaded for a prompt is seen on the host later, or was. */
+static kvpi_tier hit_tier(const content *at, const kvpi_watch_store *store)
 {
-    const struct kvpi_watch_state *state = watch->state;
-    if (part == KVPI_REASON_RESIDENT && line->kept_back == NULL)
-        line->kept_back = kept_back(state, prompt);
-    if (part == KVPI_REASON_EVICTED && line->tokens[part] == 0 && at->was_seen_going) {
+    if (at->is_stored || (!at->is_on_host && store->record_tokens == 0))
+        return KVPI_TIER_DEVICE;
+    return at->is_on_host && !at->is_loaded ? KVPI_TIER_HOST : KVPI_TIER_STORE;
+}
+
+/* Which tier the unit left last, and how long ago. */
+static void note_gone(const content *at, const kvpi_watch_record *record, uint64_t now,
+                      kvpi_reasons_line *line)
+{
+    const bool had_store = record->was_there && !record->is_there;
+    if (had_store && (!at->was_seen_going || !record->is_dated || record->gone_at >= at->gone_at)) {
+        line->evicted_from = KVPI_TIER_STORE;
+        line->has_age = record->is_dated;
+        line->evicted_ago = record->is_dated ? now - record->gone_at : 0;
+    } else if (at->was_seen_going) {
+        line->evicted_from = at->gone_from == KVP_HOST ? KVPI_TIER_HOST : KVPI_TIER_DEVICE;
         line->has_age = true;
         line->evicted_ago = now - at->gone_at;
-        line->evicted_from = at->gone_from;
     }
-    if (part < KVPI_REASON_NEW)
+}
+
+/* A prompt while it is cut. */
+typedef struct cutting {
+    const kvpi_watch_prompt *prompt;
+    uint64_t now;
+    kvpi_reason cut; /* of the unit before */
+    kvpi_reasons_line line;
+} cutting;
+
+/* A unit behind those that are in the line already. Its part is never one before theirs. */
+static void cut_unit(kvpi_watch *watch, cutting *c, uint32_t i, content *at, bool is_hit,
+                     bool is_new)
+{
+    const struct kvpi_watch_state *state = watch->state;
+    const kvpi_watch_record record = record_of(state, &c->prompt->store, i);
+    const kvpi_reason alone = part_of(at, &record, is_hit, is_new);
+    const kvpi_reason part = alone > c->cut ? alone : c->cut;
+    kvpi_reasons_line *line = &c->line;
+    look_up(watch, at, alone, c->now);
+    if (part == KVPI_REASON_HIT)
+        line->hit_tokens[hit_tier(at, &c->prompt->store)] += state->cache.unit_tokens;
+    if (part == KVPI_REASON_RESIDENT && line->kept_back == NULL)
+        line->kept_back = kept_back(state, c->prompt, at);
+    if (part == KVPI_REASON_EVICTED && line->tokens[part] == 0)
+        note_gone(at, &record, c->now, line);
+    if (part == KVPI_REASON_EVICTED && c->prompt->enough != NULL) {
+        line->enough_blocks = c->prompt->enough[i];
+        const uint32_t last = (i + 1) * state->cache.unit_tokens == c->prompt->n_tokens;
+        kvpi_reasons_kept_by(&watch->why, c->prompt->enough[i], state->cache.unit_tokens - last);
+    }
+    if (part < KVPI_REASON_NEW && !is_new) {
+        line->known_file = at->first_file;
         line->known_line = at->first_line;
-    line->tokens[part] += state->unit_tokens;
+        line->known_of_line = at->first_of_line;
+    }
+    line->tokens[part] += state->cache.unit_tokens;
+    c->cut = part;
 }
 
 /* The last token, and what is behind the last full unit. */
-static void cut_rest(kvpi_reasons_line *line, uint32_t n_rest, kvpi_reason part)
+static void cut_rest(cutting *c, uint32_t n_rest, kvpi_tier last_tier)
 {
+    kvpi_reasons_line *line = &c->line;
     if (line->n_tokens == 0)
         return;
     line->tokens[KVPI_REASON_LAST] = 1;
-    if (n_rest > 0)
-        line->tokens[part < KVPI_REASON_NEW ? KVPI_REASON_GRID : KVPI_REASON_NEW] += n_rest - 1;
-    else
-        line->tokens[part]--;
+    if (n_rest > 0) {
+        line->tokens[c->cut < KVPI_REASON_NEW ? KVPI_REASON_GRID : KVPI_REASON_NEW] += n_rest - 1;
+        return;
+    }
+    line->tokens[c->cut]--;
+    if (c->cut == KVPI_REASON_HIT)
+        line->hit_tokens[last_tier]--;
 }
 
 int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_t now)
 {
     struct kvpi_watch_state *state = watch->state;
-    uint32_t size = state->unit_tokens, n_full = prompt->n_tokens / size, parent = NONE;
+    uint32_t size = state->cache.unit_tokens, n_full = prompt->n_tokens / size, parent = NONE;
     bool whole = prompt->cached_tokens + 1 == prompt->n_tokens && prompt->n_tokens % size == 0;
     uint32_t n_hit = (prompt->cached_tokens + whole) / size;
-    kvpi_reasons_line line = {.line = prompt->line, .n_tokens = prompt->n_tokens};
-    kvpi_reason cut = KVPI_REASON_HIT;
+    kvpi_tier last_tier = KVPI_TIER_DEVICE;
+    cutting c = {.prompt = prompt, .now = now, .cut = KVPI_REASON_HIT};
+    c.line = (kvpi_reasons_line){.file = prompt->file,
+                                 .line = prompt->line,
+                                 .of_line = prompt->of_line,
+                                 .n_tokens = prompt->n_tokens};
     if (hash_prompt(state, prompt) != TOOL_OK)
         return TOOL_FAILED;
     for (uint32_t i = 0; i < n_full; i++) {
         uint32_t n_before = state->n;
-        uint32_t at = find_or_add(state, &state->hashes[i], parent, prompt->line);
+        uint32_t at = find_or_add(state, &state->hashes[i], parent, prompt);
         if (at == NONE)
             return out_of_memory();
-        content *found = &state->contents[at];
-        kvpi_reason part = part_of(found, i<n_hit, state->n> n_before);
-        look_up(watch, found, part, now);
-        cut = part > cut ? part : cut;
-        cut_unit(watch, prompt, found, cut, now, &line);
+        last_tier = hit_tier(&state->contents[at], &prompt->store);
+        cut_unit(watch, &c, i, &state->contents[at], i<n_hit, state->n> n_before);
         parent = at;
     }
-    cut_rest(&line, prompt->n_tokens - n_full * size, cut);
-    kvpi_reasons_add(&watch->why, &line);
+    cut_rest(&c, prompt->n_tokens - n_full * size, last_tier);
+    kvpi_reasons_add(&watch->why, &c.line);
     return TOOL_OK;
 }
 
@@ -262,16 +336,18 @@ int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_
 static bool note_stored(struct kvpi_watch_state *state, const kvp_event *event, uint64_t now)
 {
     uint32_t parent = event->position == 0 ? NONE : find(state, &event->parent);
-    uint32_t at = find_or_add(state, &event->hash, parent, 0);
+    uint32_t at = find_or_add(state, &event->hash, parent, NULL);
     if (at == NONE)
         return false;
     content *stored = &state->contents[at];
     stored->was_stored = true;
     if (event->tier != KVP_DEVICE) {
         stored->is_on_host = true;
+        stored->is_loaded = !stored->is_stored;
         return true;
     }
     stored->is_stored = true;
+    stored->is_loaded = false;
     stored->was_hit = false;
     stored->stored_at = stored->used_at = now;
     return true;
@@ -353,8 +429,8 @@ static void insert(kvpi_watch *watch, const kvpi_watch_prefix *prefix)
     watch->prefixes[at] = *prefix;
 }
 
-/* A run ends where nobody goes on who was hit as often, and begins behind what was hit more often.
- * So each hit block is in one run, and the runs' saved tokens sum to all that was saved. */
+/* A run ends where no block goes on that was hit as often, and begins behind what was hit more
+ * often. So each hit block is in one run, and the runs' saved tokens sum to all that was saved. */
 void kvpi_watch_end(kvpi_watch *watch)
 {
     struct kvpi_watch_state *state = watch->state;
@@ -368,11 +444,14 @@ void kvpi_watch_end(kvpi_watch *watch)
             continue;
         for (; all[first].parent != NONE && all[all[first].parent].hits == all[i].hits; blocks++)
             first = all[first].parent;
-        uint64_t run = (uint64_t)blocks * state->unit_tokens;
-        const kvpi_watch_prefix prefix = {.end_tokens = (uint64_t)all[i].depth * state->unit_tokens,
+        uint64_t run = (uint64_t)blocks * state->cache.unit_tokens;
+        const kvpi_watch_prefix prefix = {.end_tokens =
+                                              (uint64_t)all[i].depth * state->cache.unit_tokens,
                                           .run_tokens = run,
                                           .hits = all[i].hits,
+                                          .first_file = all[i].first_file,
                                           .first_line = all[i].first_line,
+                                          .first_of_line = all[i].first_of_line,
                                           .saved_tokens = run * all[i].hits};
         insert(watch, &prefix);
     }
@@ -388,18 +467,18 @@ void kvpi_watch_configure(kvp_config *config)
     config->max_events = wanted < MAX_EVENTS ? (uint32_t)wanted : MAX_EVENTS;
 }
 
-int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, uint32_t n_groups, const char *name)
+int kvpi_watch_begin(kvpi_watch *watch, const kvpi_watch_cache *cache)
 {
     *watch = (kvpi_watch){.why = watch->why};
     watch->state = calloc(1, sizeof *watch->state);
     if (watch->state == NULL)
         return out_of_memory();
-    watch->state->unit_tokens = unit_tokens;
-    watch->state->n_groups = n_groups;
+    watch->state->cache = *cache;
     watch->state->next_event = 1;
     watch->state->events = malloc(EVENTS_AT_ONCE * sizeof *watch->state->events);
     if (watch->state->events == NULL || !grow_table(watch->state) ||
-        kvp_hash_root(unit_tokens, 0, name, strlen(name), &watch->state->root) != KVP_OK) {
+        kvp_hash_root(cache->unit_tokens, 0, cache->name, strlen(cache->name),
+                      &watch->state->root) != KVP_OK) {
         kvpi_watch_free(watch);
         return out_of_memory();
     }

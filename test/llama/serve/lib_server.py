@@ -104,7 +104,17 @@ class Server:
                 name, value = line.rsplit(" ", 1)
                 assert re.fullmatch(r'kvpager_\w+(\{\w+="\w+"\})?', name), line
                 found[name.removeprefix("kvpager_")] = float(value)
+        reasons = self.reasons(found)
+        assert sum(reasons.values()) == found["prompt_tokens_total"], found
+        assert reasons["hit"] == found["cached_tokens_total"], found
         return found
+
+    @staticmethod
+    def reasons(metrics):
+        """Tokens of prompts by why they were computed."""
+        begin, end = 'prompt_tokens_by_reason_total{reason="', '"}'
+        return {name[len(begin):-len(end)]: value for name, value in metrics.items()
+                if name.startswith(begin)}
 
 
 def refused(*options):

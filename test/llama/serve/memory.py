@@ -3,7 +3,7 @@
 import os
 import tempfile
 
-from lib_server import BLOCK, Server, greedy, refused, whole
+from lib_server import BLOCK, Server, greedy, refused, tokenize, whole
 
 HOST = ["-c", "512", "-fa", "on", "-np", "4", "--host-memory"]
 FIRST = "The first prompt, which is long enough to be evicted and to come back. " * 3
@@ -38,6 +38,24 @@ def check_host(folder):
         assert cached(server, FIRST) < whole(FIRST)
 
 
+def check_reasons():
+    """What was evicted is told from what is new, also behind an answer; whose it is, counts."""
+    with Server("-c", "384") as server:
+        server.post("/v1/completions", prompt=FIRST, max_tokens=40, temperature=0, ignore_eos=True)
+        assert cached(server, SECOND) == 0
+        before = server.reasons(server.metrics())
+        assert before == {**dict.fromkeys(before, 0), "last": 2, "new": len(FIRST + SECOND) - 2}, before
+        asked = tokenize(FIRST) + greedy(FIRST, 37)[1]  # its last block is not full
+        n, known = cached(server, asked), len(asked) // BLOCK * BLOCK
+        after = server.reasons(server.metrics())
+        found = {name: after[name] - before[name] for name in after}
+        assert n < len(FIRST) and known < len(asked) - 1 and found == {
+            **dict.fromkeys(after, 0), "hit": n, "evicted": known - n, "last": 1,
+            "grid": len(asked) - known - 1}, (n, found)
+        server.post("/v1/completions", prompt=asked, max_tokens=1, cache_salt="another")
+        assert server.reasons(server.metrics())["new"] - after["new"] == len(asked) - 1
+
+
 def check_idle():
     """64 cells are some blocks. The end of a prefix goes first."""
     with Server("-c", "1024", "--idle-cells", "64") as server:
@@ -68,6 +86,7 @@ def check_refused(folder):
 def main():
     with tempfile.TemporaryDirectory(prefix="kvpager-memory-") as folder:
         check_host(folder)
+        check_reasons()
         check_idle()
         check_refused(folder)
 

@@ -68,6 +68,7 @@ void kvpi_job_drop(kvpi_job *job)
     free(job->sampling.grammar);
     free(job->samples);
     free(job->tokens);
+    free(job->told);
     free(job);
 }
 

@@ -40,6 +40,8 @@ typedef struct kvpi_sample {
     kvpi_sampler sampler;
     kvpi_text text;
     uint32_t n_tokens; /* generated */
+    uint32_t n_units;  /* that reasons.c has noted as computed, and the last one's hash */
+    kvp_hash last_unit;
     kvpi_finish finish;
 } kvpi_sample;
 
@@ -66,6 +68,9 @@ typedef struct kvpi_job {
     uint32_t tenant;
     uint32_t was_admitted;
     uint64_t begin_ns;
+    int32_t *told; /* record.h: [n_tokens + n_told] the prompt and its first sample; NULL: none */
+    uint32_t n_told;
+    uint64_t first_ns; /* when its first token came, if there is `told` */
     /* of both */
     atomic_int references;
     atomic_int is_cancelled;

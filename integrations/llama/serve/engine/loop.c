@@ -31,6 +31,8 @@ static void let_go(kvpi_loop *loop, kvpi_job *job)
                             .stop = job->stop,
                             .is_aborted = is_aborted != 0,
                             .seconds = (double)(kvpi_job_now_ns() - job->begin_ns) / 1e9};
+    kvpi_reasons_leave(&loop->reasons, job);
+    kvpi_record_job(&loop->recording, job);
     if (job->state == KVPI_JOB_RUNNING)
         kvpi_tenants_leave(&loop->tenants, job->tenant);
     job->state = KVPI_JOB_OVER;
@@ -185,6 +187,7 @@ static void note_admitted(kvpi_loop *loop, const kvp_step *step)
         job->cached_tokens = seq.cached_tokens;
         job->stop = seq.stop;
         (void)pthread_mutex_unlock(&job->mutex);
+        kvpi_reasons_admit(&loop->reasons, job, &seq);
         loop->counts.prompt_tokens += job->n_tokens;
         loop->counts.cached_tokens += seq.cached_tokens;
         loop->counts.stops[seq.stop < KVPI_STOP_KINDS ? seq.stop : 0]++;
@@ -207,14 +210,22 @@ static void sample(kvpi_loop *loop, const kvp_step *step)
     uint32_t n = 0;
     for (uint32_t i = 0; i < step->n_seqs; i++) {
         const kvp_step_seq *seq = &step->seqs[i];
-        kvpi_job *job = seq->n_sampled > 0 ? job_of(loop, seq->request) : NULL;
+        kvpi_job *job = job_of(loop, seq->request);
+        if (job != NULL && seq->n_sampled == 0) /* a chunk of its prompt */
+            kvpi_reasons_computed(&loop->reasons, loop->cache, loop->sched, job, seq->sample,
+                                  seq->begin + seq->n_tokens);
         for (uint32_t k = 0; k < seq->n_sampled; k++, n++) {
             const float *logits = kvp_llama_logits(loop->engine, n);
             loop->sampled[n] = 0;
             loop->ended[n] = 1;
+            if (job != NULL)
+                kvpi_reasons_computed(&loop->reasons, loop->cache, loop->sched, job,
+                                      seq->sample + k, seq->begin + seq->n_tokens);
             if (job != NULL && logits != NULL)
                 loop->ended[n] = (uint8_t)kvpi_answer_sample(
                     job, seq->sample + k, logits, loop->vocab, loop->room, &loop->sampled[n]);
+            if (job != NULL && logits != NULL && seq->sample + k == 0)
+                kvpi_record_token(&loop->recording, job, loop->sampled[n]);
             loop->counts.new_tokens++;
         }
     }
@@ -278,6 +289,7 @@ static void publish(kvpi_loop *loop)
     (void)kvp_cache_stats_get(loop->cache, &figures->cache);
     kvp_llama_stats_get(loop->engine, &figures->llama);
     kvpi_cache_disk_figures(loop->engine, &figures->disk);
+    (void)kvp_reasons_stats_get(loop->reasons.record, &figures->reasons);
     figures->queued = 0;
     for (const kvpi_job *job = loop->waiting; job != NULL; job = job->next)
         figures->queued++;
@@ -297,7 +309,7 @@ static void publish(kvpi_loop *loop)
     }
 }
 
-/* What the page shows, if somebody looks. */
+/* What the page shows, while one is open. */
 static void publish_state(kvpi_loop *loop, uint64_t now)
 {
     (void)pthread_mutex_lock(&loop->mutex);
@@ -324,7 +336,8 @@ static void wait_for_jobs(kvpi_loop *loop)
     const int is_busy = loop->n_jobs > 0 || loop->counts.disk.writing > 0;
     const uint64_t ns = now + (uint64_t)(is_busy ? PAUSE_MS : STATE_MS) * MS;
     until = (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-    if (loop->inbox == NULL && !atomic_load(&loop->is_stopped)) {
+    if (loop->inbox == NULL && !atomic_load(&loop->is_stopped) &&
+        !kvpi_publish_waits(&loop->publisher)) {
         if (is_busy || is_wanted)
             (void)pthread_cond_timedwait(&loop->cond, &loop->mutex, &until);
         else
@@ -354,6 +367,8 @@ static void *run(void *argument)
             loop->counts.step_ns += now - begin;
         }
         publish(loop);
+        kvpi_publish_step(&loop->publisher);
+        kvpi_record_step(&loop->recording, is_idle);
         publish_state(loop, now);
         if (is_idle)
             wait_for_jobs(loop);
@@ -422,7 +437,10 @@ static bool wants_abort(void *argument)
 
 static void free_parts(kvpi_loop *loop)
 {
+    kvpi_publish_stop(&loop->publisher);
+    kvpi_record_stop(&loop->recording);
     kvpi_tenants_end(&loop->tenants);
+    kvpi_reasons_free(&loop->reasons);
     kvp_llama_destroy(loop->engine);
     if (loop->adapter != NULL)
         llama_adapter_lora_free(loop->adapter);
@@ -433,12 +451,18 @@ static void free_parts(kvpi_loop *loop)
     free(loop->state);
 }
 
-static int start_thread(kvpi_loop *loop)
+static int start_thread(kvpi_loop *loop, kvp_why *out_why)
 {
     loop->tenants.engine = loop->engine;
     kvpi_restart_load(loop);
-    return kvpi_tenants_open(&loop->tenants) != 0 ? -1
-                                                  : pthread_create(&loop->thread, NULL, run, loop);
+    if (kvpi_tenants_open(&loop->tenants) != 0)
+        return -1;
+    loop->publisher.wakes_mutex = &loop->mutex;
+    loop->publisher.wakes = &loop->cond;
+    if (kvpi_publish_start(&loop->publisher, loop->cache, loop->options, out_why) != 0 ||
+        kvpi_record_start(&loop->recording, loop->options, loop->limits.block_tokens, out_why) != 0)
+        return -1;
+    return pthread_create(&loop->thread, NULL, run, loop);
 }
 
 int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_model *model,
@@ -467,7 +491,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     (void)pthread_condattr_destroy(&attributes);
     if (loop->jobs == NULL || loop->room == NULL || loop->sampled == NULL || loop->ended == NULL ||
         kvpi_tenants_init(&loop->tenants, loop->cache, options->max_tenants) != 0 ||
-        start_thread(loop) != 0) {
+        kvpi_reasons_make(&loop->reasons, loop->cache) != 0 || start_thread(loop, out_why) != 0) {
         free_parts(loop);
         return -1;
     }

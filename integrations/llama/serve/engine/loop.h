@@ -1,11 +1,14 @@
 /* loop: the engine's thread. It alone calls the engine, its cache and its scheduler. Others hand it
  * jobs, set job.is_cancelled, and read what it publishes between two steps: figures after each, the
- * state as JSON while somebody asks for it, twice a second at most. */
+ * state as JSON while it is asked for, twice a second at most. */
 #ifndef KVPI_SERVE_LOOP_H
 #define KVPI_SERVE_LOOP_H
 
 #include "job.h"
 #include "limits.h"
+#include "publish.h"
+#include "reasons.h"
+#include "record.h"
 #include "tenants.h"
 
 #include "../options.h"
@@ -40,6 +43,7 @@ typedef struct kvpi_figures {
     uint64_t prompt_tokens;          /* of requests that were admitted */
     uint64_t cached_tokens;          /* of them, not computed */
     uint64_t stops[KVPI_STOP_KINDS]; /* admitted requests by why their hit ended */
+    kvp_reasons_stats reasons;       /* tokens of admitted prompts by why they were computed */
     uint64_t step_ns;                /* in steps, sampling included */
     uint64_t decode_ns;              /* in kvp_llama_run */
     uint32_t queued;                 /* gauge: not in the scheduler yet */
@@ -56,6 +60,9 @@ typedef struct kvpi_loop {
     kvp_sched *sched;
     kvpi_limits limits;
     kvpi_tenants tenants;
+    kvpi_publish publisher;
+    kvpi_reasons reasons;
+    kvpi_record recording;
     char identity[KVPI_IDENTITY_BYTES]; /* what KV depends on: restart.h */
     kvp_llama_restored restored;
     kvp_why not_restored; /* why no snapshot was: a sentence, or "" */

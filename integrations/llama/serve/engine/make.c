@@ -159,7 +159,8 @@ static kvp_status create(kvpi_loop *loop, struct llama_model *model, uint32_t ho
     params.n_ctx =
         options->ctx_size != 0 ? options->ctx_size : (uint32_t)llama_model_n_ctx_train(model);
     cache.max_namespaces = options->max_tenants;
-    cache.max_events = EVENTS; /* so that what is cached can be listed */
+    /* So that what is cached can be listed, and told as it changes. */
+    cache.max_events = options->publish != NULL ? (uint32_t)KVPI_PUBLISH_EVENTS : (uint32_t)EVENTS;
     if (options->cache_disk != NULL) {
         cache.max_loads = KVPI_DISK_LOADS;
         sched.max_loading = options->max_queue;

@@ -278,7 +278,7 @@ static void read_blocks(view *v, char *out_states)
     out_states[v->n_blocks - 1] = '\0';
 }
 
-/* A letter for each block: A is everybody's, B to Y tenants, Z the others; - none. */
+/* A letter for each block: A is shared by all, B to Y tenants, Z the others; - none. */
 static void write_tenants(const view *v, char *out_letters)
 {
     for (uint32_t b = 1; b < v->n_blocks; b++)

@@ -1,5 +1,5 @@
-/* tenants: namespaces of the cache by cache_salt. Tenants share no cells, so that no one can tell
- * by the time of an answer what another one has asked. The empty salt is everybody's.
+/* tenants: namespaces of the cache by cache_salt. Tenants share no cells, so that none can infer
+ * from the time of an answer what another one has asked. The empty salt is shared by all.
  *
  * There are max_tenants at once. If all are taken, the one that has been idle for longest is closed
  * and forgets what it has cached. */

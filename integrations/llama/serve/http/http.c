@@ -394,7 +394,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **a
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
                                     (unsigned)IDLE_SECONDS);
     if (c->job != NULL) {
-        /* Not all of it was sent: nobody reads the rest. */
+        /* Not all of it was sent: the rest has no reader. */
         if (c->render.choices == NULL || c->render.n_over < c->job->n_samples)
             atomic_store(&c->job->is_cancelled, 1);
         if (c->render.choices != NULL)

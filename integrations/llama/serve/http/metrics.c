@@ -45,6 +45,13 @@ static void write_tokens(FILE *file, const kvpi_figures *f)
             "Tokens of admitted prompts that were not computed.");
     counter(file, "decoded_tokens_total", f->llama.decoded_tokens, "Tokens run through the model.");
     counter(file, "generated_tokens_total", f->new_tokens, "Tokens that were sampled.");
+    head(file, "prompt_tokens_by_reason_total", "counter",
+         "Tokens of admitted prompts by why they were computed, in order; hit: they were not.");
+    for (uint32_t i = 0; i < KVP_REASONS; i++)
+        fprintf(file, "kvpager_prompt_tokens_by_reason_total{reason=\"%s\"} %llu\n",
+                kvp_reason_name(i), (unsigned long long)f->reasons.tokens[i]);
+    counter(file, "reasons_forgotten_blocks_total", f->reasons.forgotten_units,
+            "Blocks once computed that the record of reasons forgot: they count as new.");
     head(file, "hits_ended_total", "counter",
          "Admitted prompts, by why their cached prefix ended where it did.");
     for (unsigned i = 0; i < KVPI_STOP_KINDS; i++)

@@ -3,7 +3,7 @@
 use kvpager_sys as sys;
 
 use crate::error::{count, explain, outcome};
-use crate::{CommitPolicy, FullHit, KeepEvicted, Result, Steps, Window};
+use crate::{CommitPolicy, FullHit, Group, KeepEvicted, Result, Steps};
 
 /// Sizes and rules of a cache.
 ///
@@ -56,8 +56,9 @@ pub struct Config {
     pub max_events: u32,
     /// Tokens of one sequence's tree: 0..65536; default 0.
     pub max_tree_tokens: u32,
-    /// The window of each layer group, 1..8 of them; default one group that sees all keys.
-    pub groups: Vec<Window>,
+    /// The window and block size of each layer group, 1..8 of them; default one group that sees all
+    /// keys.
+    pub groups: Vec<Group>,
     /// Quotas of namespaces can be set; default `false`.
     pub quotas: bool,
     /// Loads begun at once, with a host tier: 0..4096; default 0.
@@ -70,6 +71,10 @@ pub struct Config {
     pub state_slots: u32,
     /// The same on the host, for swaps: 0 without `state_slots` and a host tier.
     pub host_state_slots: u32,
+    /// Window blocks for hits at multiples of it, and at places that prompts give, stay longer than
+    /// others: a multiple of `unit_tokens`, or [`RETAIN_PROMPTS`](crate::RETAIN_PROMPTS); 0
+    /// (default): all stay alike.
+    pub retain_tokens: u32,
 }
 
 impl Default for Config {
@@ -121,9 +126,9 @@ impl Config {
     }
 
     fn to_raw(&self) -> Result<sys::kvp_config> {
-        let mut groups = [Window::default(); sys::KVP_GROUPS_MAX as usize];
-        for (place, window) in groups.iter_mut().zip(&self.groups) {
-            *place = *window;
+        let mut groups = [Group::default(); sys::KVP_GROUPS_MAX as usize];
+        for (place, group) in groups.iter_mut().zip(&self.groups) {
+            *place = *group;
         }
         Ok(sys::kvp_config {
             struct_size: std::mem::size_of::<sys::kvp_config>(),
@@ -157,7 +162,7 @@ impl Config {
             policy: self.learned_policy.into(),
             state_slots: self.state_slots,
             host_state_slots: self.host_state_slots,
-            reserved: 0,
+            retain_tokens: self.retain_tokens,
             test_hash_bits: 0,
         })
     }
@@ -197,6 +202,7 @@ impl Config {
             learned_policy: raw.policy != 0,
             state_slots: raw.state_slots,
             host_state_slots: raw.host_state_slots,
+            retain_tokens: raw.retain_tokens,
         }
     }
 }

@@ -16,6 +16,9 @@ pub use kvpager_sys::kvp_swapped as Swapped;
 /// What the layers of a group attend to.
 pub use kvpager_sys::kvp_window as Window;
 
+/// A layer group: its window, and the tokens of a block; 0: as many as the configuration says.
+pub use kvpager_sys::kvp_group as Group;
+
 /// Tokens `[begin, end)` of a sequence.
 pub use kvpager_sys::kvp_range as TokenRange;
 

@@ -58,8 +58,8 @@ pub use cache::{version, Cache};
 pub use config::Config;
 pub use error::{outcome, Class, Error, Result, Shortage, Violation, Why};
 pub use info::{
-    Admission, BlockCopy, BlockInfo, Evicted, Hash, OpenInfo, Released, SeqInfo, Stats, Swapped,
-    TokenRange, Window,
+    Admission, BlockCopy, BlockInfo, Evicted, Group, Hash, OpenInfo, Released, SeqInfo, Stats,
+    Swapped, TokenRange, Window,
 };
 pub use numbers::{
     BlockState, Checkpoint, CommitPolicy, EndReason, FullHit, KeepEvicted, Preempt, RequestState,
@@ -78,6 +78,9 @@ pub const END: u32 = sys::KVP_END;
 
 /// As `sink_tokens` of a [`Window`]: queries see their own chunk of `recent_tokens` only.
 pub const CHUNKED: u32 = sys::KVP_CHUNKED;
+
+/// As [`Config::retain_tokens`]: only places that prompts give.
+pub const RETAIN_PROMPTS: u32 = sys::KVP_RETAIN_PROMPTS;
 
 /// "No slot": the KV of this token is there already and must not be written.
 pub const NO_SLOT: i64 = sys::KVP_NO_SLOT as i64;

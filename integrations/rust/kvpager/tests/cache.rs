@@ -1,9 +1,9 @@
 //! What each call does.
 
 use kvpager::{
-    outcome, sys, Batch, BlockCopy, BlockState, Cache, CommitPolicy, Config, Error, FullHit,
+    outcome, sys, Batch, BlockCopy, BlockState, Cache, CommitPolicy, Config, Error, FullHit, Group,
     KeepEvicted, Key, Namespace, Prompt, Released, Seq, Steps, Stop, Tier, TokenRange, Verdict,
-    Window, END, NO_SLOT,
+    END, NO_SLOT,
 };
 
 fn small() -> Config {
@@ -59,13 +59,17 @@ fn a_configuration_comes_back() {
         max_steps_out: 6,
         max_events: 64,
         max_tree_tokens: 13,
-        groups: vec![Window::default(), Window { sink_tokens: 1, recent_tokens: 9 }],
+        groups: vec![
+            Group { block_tokens: 8, ..Group::default() },
+            Group { sink_tokens: 1, recent_tokens: 9, block_tokens: 16 },
+        ],
         quotas: true,
         max_loads: 2,
         lent_blocks: 4,
         learned_policy: false,
         state_slots: 0,
         host_state_slots: 0,
+        retain_tokens: 16,
     };
     assert_eq!(Cache::new(&config).unwrap().config(), Ok(config));
     let learned = Config { learned_policy: true, ..small() };
@@ -379,7 +383,8 @@ fn steps_overlap() {
 
 #[test]
 fn a_window_drops_blocks() {
-    let groups = vec![Window::default(), Window { sink_tokens: 0, recent_tokens: 4 }];
+    let groups =
+        vec![Group::default(), Group { sink_tokens: 0, recent_tokens: 4, block_tokens: 0 }];
     let (mut cache, ns) = open(&Config { groups, ..small() });
     let seq = computed(&mut cache, ns, &[1; 12]);
     assert!(cache.row(seq, 0).unwrap().iter().all(|&block| block > 0));

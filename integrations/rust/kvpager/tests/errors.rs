@@ -1,8 +1,8 @@
 //! Each error, provoked.
 
 use kvpager::{
-    outcome, sys, Batch, Cache, Class, CommitPolicy, Config, Error, KeepEvicted, Key, Namespace,
-    Prompt, Seq, Shortage, Steps, Tier, TokenRange, Why, Window, END,
+    outcome, sys, Batch, Cache, Class, CommitPolicy, Config, Error, Group, KeepEvicted, Key,
+    Namespace, Prompt, Seq, Shortage, Steps, Tier, TokenRange, Why, END,
 };
 
 fn small() -> Config {
@@ -78,8 +78,8 @@ fn a_configuration_is_refused_with_the_field() {
     assert_eq!(field(Config { watermark: 1.0, ..small() }), "watermark");
     assert_eq!(field(Config { commit_policy: CommitPolicy::Other(7), ..small() }), "commit_policy");
     assert_eq!(field(Config { groups: vec![], ..small() }), "n_groups");
-    assert_eq!(field(Config { groups: vec![Window::default(); 9], ..small() }), "n_groups");
-    let sinks = Window { sink_tokens: 4, recent_tokens: 0 };
+    assert_eq!(field(Config { groups: vec![Group::default(); 9], ..small() }), "n_groups");
+    let sinks = Group { sink_tokens: 4, recent_tokens: 0, block_tokens: 0 };
     assert!(field(Config { groups: vec![sinks], ..small() }).starts_with("groups"));
 }
 
@@ -300,7 +300,7 @@ fn a_full_plan_is_refused() {
 
 #[test]
 fn what_a_window_has_dropped_is_refused() {
-    let groups = vec![Window { sink_tokens: 0, recent_tokens: 4 }];
+    let groups = vec![Group { sink_tokens: 0, recent_tokens: 4, block_tokens: 0 }];
     let (mut cache, ns) = open(&Config { groups, ..small() });
     let (seq, _) = cache.open(ns, &[1; 12]).unwrap();
     cache.commit(seq, 12).unwrap();

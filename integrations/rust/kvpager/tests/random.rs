@@ -2,8 +2,8 @@
 //! range. Nothing may crash; the cache is sound after each call, and every call gives an outcome.
 
 use kvpager::{
-    Batch, Cache, Config, Error, Key, Namespace, Prompt, Request, Result, SchedConfig, Scheduler,
-    Seq, Steps, Submission, Tier, TokenRange, Window,
+    Batch, Cache, Config, Error, Group, Key, Namespace, Prompt, Request, Result, SchedConfig,
+    Scheduler, Seq, Steps, Submission, Tier, TokenRange,
 };
 
 const CALLS: u32 = 4000;
@@ -207,7 +207,8 @@ fn small() -> Config {
 
 #[test]
 fn calls_with_any_arguments_are_sound() {
-    let groups = vec![Window::default(), Window { sink_tokens: 2, recent_tokens: 8 }];
+    let groups =
+        vec![Group::default(), Group { sink_tokens: 2, recent_tokens: 8, block_tokens: 0 }];
     let configs = [
         small(),
         Config { steps: Steps::Overlapped, ..small() },

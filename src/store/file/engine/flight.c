@@ -172,7 +172,7 @@ static void begin_waiting(struct kvpi_flight *flight)
 {
     while (flight->first && flight->n_free > 0 && !flight->broken) {
         struct kvpi_store_op *op = flight->first;
-        struct kvpi_store_op *next = op->link; /* its link is used anew when it ends */
+        struct kvpi_store_op *next = op->link; /* its link is used again when it ends */
         if (!begin(flight, op))
             break;
         flight->first = next;

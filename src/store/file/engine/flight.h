@@ -13,7 +13,7 @@
  *   F5  a tag is of one transfer, and hardly ever again: an answer that comes twice ends nothing
  *
  * A queue that takes nothing more is broken for good. What flies still ends by it; the rest is
- * given back by kvpi_flight_salvage for somebody else to do. */
+ * given back by kvpi_flight_salvage, to be done without a queue. */
 #ifndef KVPI_STORE_FLIGHT_H
 #define KVPI_STORE_FLIGHT_H
 

@@ -1,5 +1,5 @@
 /* conn: everything a server says is suspect. A reply of a kind that its job does not expect, one
- * that is too long, one that nobody asked for: the connection is closed, and so is its memory of
+ * that is too long, one that was not asked for: the connection is closed, and so is its memory of
  * what was in the middle. */
 #define _GNU_SOURCE
 #include "store/redis/link/conn.h"
@@ -373,7 +373,7 @@ static int take_read(struct kvpi_conn *conn, const struct kvpi_job *job)
 }
 
 /* Of a large record: OK, QUEUED, QUEUED, and the number of fields that are new. If none is,
- * somebody else was faster, and his record was replaced by the same. */
+ * another client was faster, and its record was replaced by the same. */
 static int take_written(struct kvpi_conn *conn, struct kvpi_job *job)
 {
     const int type = conn->reply.type;

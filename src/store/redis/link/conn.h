@@ -40,7 +40,7 @@ enum kvpi_job_kind {
     KVPI_JOB_WRITE,
     KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
     KVPI_JOB_LIST,  /* an answer that is told piece by piece */
-    KVPI_JOB_QUIET, /* nobody waits for the answer */
+    KVPI_JOB_QUIET, /* no caller waits for the answer */
 };
 
 struct kvpi_job {

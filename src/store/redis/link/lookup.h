@@ -1,12 +1,12 @@
 /* lookup: the addresses of a server's host. A name server may take half a minute, and no call to it
- * can be stopped: so a look-up has a thread of its own, which nobody waits for. Whoever wants the
- * addresses has a deadline, and goes.
+ * can be stopped: so a look-up has its own thread, which no caller waits for. A caller that wants
+ * the addresses has a deadline, and goes.
  *
  *     begin   RUNNING; or FOUND at once, because the host is an address
  *     step    RUNNING until the thread has ended, then FOUND or FAILED
- *     close   the thread, if it still runs, frees what it shares with nobody then
+ *     close   the thread, if it still runs, frees what it alone has then
  *
- * There is one at a time for a server, whoever waits for it: a second `begin` joins the first. */
+ * There is one at a time for a server: a second `begin` joins the first. */
 #ifndef KVPI_STORE_REDIS_LOOKUP_H
 #define KVPI_STORE_REDIS_LOOKUP_H
 

@@ -109,7 +109,7 @@ kvp_status kvpi_tls_open(struct kvpi_tls *tls, struct kvpi_url *url, char *out_w
         SSL_CTX_set_min_proto_version(tls->context, TLS1_2_VERSION) != 1)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "libssl gave nothing: %s", reason());
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
-    /* What is sent lies where it lay, but the pieces may be cut anew. */
+    /* What is sent lies where it lay, but the pieces may be cut differently. */
     SSL_CTX_set_mode(tls->context,
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     return load_files(tls, url, out_why, why_bytes);

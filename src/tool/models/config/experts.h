@@ -7,7 +7,7 @@
 /* Read sizes of embeddings, MLPs and experts. What is wrong or not there never fails: it is said in
  * model->unknown.
  *
- * Gives:   model    mlp, but for mlp.hidden, which is read before; experts, n_mlp_layers
+ * Gives:   model    mlp, except mlp.hidden, which is read before; experts, n_mlp_layers
  */
 void kvpi_experts_read(const kvpi_entries *reader, const kvpi_layers *layers, kvpi_model *model);
 

@@ -7,7 +7,7 @@
  * to start less the time that was simulated, at least 0. If the gap is negative, requests
  * overlapped: it arrives as long after its predecessor's arrival as recorded.
  *
- * A session is what follows from a request that waits for nobody; sessions are numbered in the
+ * A session is what follows from a request that waits for no other; sessions are numbered in the
  * order of the trace.
  */
 #include "tool/replay/closed/closed.h"

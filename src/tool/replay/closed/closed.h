@@ -35,7 +35,7 @@ void kvpi_closed_free(kvpi_closed *closed);
 /* Tell the next arrival of which the time is known: earliest first, ties in the trace's order.
  *
  * Gives:   out_ns   its time
- * Returns: false: nobody comes before somebody ends
+ * Returns: false: no request comes before one ends
  */
 bool kvpi_closed_next(kvpi_closed *closed, size_t *out_place, uint64_t *out_ns);
 

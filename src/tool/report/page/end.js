@@ -40,13 +40,14 @@ function drawCurve() {
   const points = (key) => ({ values: sizes.map((s) => s[key]), dots: true });
   const shown = [series("LRU (kvpager)", LRU, sizes.map((s) => s.hit_ratio))];
   const others = [["FIFO", "fifo_hit_ratio", 1], ["optimum (Belady)", "optimum_hit_ratio", 2],
+    ["ARC", "arc_hit_ratio", 4], ["S3-FIFO", "s3fifo_hit_ratio", 5],
     ["learned", "learned_hit_ratio", LEARNED]];
   others.forEach(([title, key, hue]) => {
     if (sizes.some((s) => s[key] !== null))
       shown.push(Object.assign(series(title, hue), points(key)));
   });
   const most = Math.max(best, ...sizes.map((s) =>
-    Math.max(s.optimum_hit_ratio || 0, s.learned_hit_ratio || 0)));
+    Math.max(...others.map(([, key]) => s[key] || 0))));
   chart(grid, { title: "Hit tokens per input token", series: shown, format: percent, wide: true,
     xLabel: result.token_bytes ? "KV memory" : "blocks",
     describe: (i) => `${count(sizes[i].blocks)} blocks` +
@@ -83,14 +84,25 @@ function drawSizes() {
   const error = (s) => (result.sample_rate < 1 ? ` \u00b1 ${(100 * s.hit_ratio_error).toFixed(2)}`
     : "");
   table(card, ["#Blocks", result.token_bytes ? "#Memory" : "#Tokens", "#LRU", "#FIFO", "#Optimum",
-    "#Learned", "Holds hits back", "#By"],
+    "#ARC", "#S3-FIFO", "#Learned", "Holds hits back", "#By", "Best"],
     result.sizes.map((s) => [count(s.blocks) + (s.blocks === result.device_blocks ? " *" : ""),
       s.memory_bytes ? bytes(s.memory_bytes) : count(s.blocks * result.block_tokens),
       percent(s.hit_ratio) + error(s), optional(s.fifo_hit_ratio),
-      optional(s.optimum_hit_ratio), optional(s.learned_hit_ratio),
-      s.verdict, percent(s.verdict_ratio)]));
+      optional(s.optimum_hit_ratio), optional(s.arc_hit_ratio), optional(s.s3fifo_hit_ratio),
+      optional(s.learned_hit_ratio), s.verdict, percent(s.verdict_ratio), s.verdict_policy || "-"]));
   if (result.device_blocks)
     add(card, "p", `* what the model leaves of ${result.device}`, "soft");
+  if (result.price_per_gpu_hour) {
+    const saved = add(section("What hits save", "Prefill that LRU's hits spare, by the model of a step, at " +
+      `${result.price_per_gpu_hour} an hour of an accelerator.`), "div", null, "card wide");
+    table(saved, ["#Blocks", "#Hours", "#Money"], result.sizes.map((s) => [count(s.blocks),
+      (s.saved_gpu_seconds / 3600).toPrecision(4), s.saved_money.toPrecision(4)]));
+  }
+  const kept = add(section("How long content is kept", "Hits of content that is kept for so long after " +
+    "its last use, by the times of the trace, and the blocks that it takes in the mean."), "div", null, "card wide");
+  table(kept, ["#Kept for", "#Hits", "#Blocks", "#Of those for good"], result.retention.map((k) => [
+    k.seconds === null ? "for good" : `${count(k.seconds)} s`, percent(k.hit_ratio),
+    count(Math.round(k.mean_blocks)), percent(k.share_of_blocks)]));
   const shares_ = add(section("What memory buys",
     "The sizes that give so much of what an unlimited cache hits."), "div", null, "card wide");
   table(shares_, ["#Of all hits", "#Blocks", "#Memory"], result.shares.map((s) =>
@@ -175,6 +187,8 @@ const CURVE = [
   ["FIFO", "What became cached first is evicted first; a hit does not change that."],
   ["optimum", "Whoever is looked up last in the future is evicted first (Belady): no choice of victims " +
     "hits more blocks."],
+  ["ARC, S3-FIFO", "Each chooses between what came once and what came again (docs/COMMAND.md); never a " +
+    "block before those that continue it."],
   ["learned", "What comes back least for its place is evicted first, as learned from the requests so " +
     "far; simulated (docs/POLICY.md)."],
   ["smallest size", "What the largest request needs. Smaller caches reject requests and are not shown."],

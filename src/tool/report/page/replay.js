@@ -134,7 +134,7 @@ function drawCourse() {
 
 const PARTS = [
   ["hit", "found in the cache", 0],
-  ["resident", "on the device or the host, and not brought back", 4],
+  ["resident", "there in some tier, and not brought back", 4],
   ["evicted", "was there before, evicted since: a larger cache may have it", 1],
   ["in_flight", "another request was computing it", 3],
   ["grid", "behind the last full unit of a known prompt", 5],
@@ -142,20 +142,42 @@ const PARTS = [
   ["last", "the last token, which is always computed", 5],
 ];
 
+/* Of several files, the name of one without its folders. */
+const lineOf = (file, line, request) => (file ? `${file.replace(/.*\//, "")}:` : "") + count(line) +
+  (request ? `:${count(request)}` : "");
+
 function worstRow(one) {
   const ago = one.evicted_ago === null ? "-"
     : result.why.unit === "ms" ? duration(one.evicted_ago / 1e3) : count(one.evicted_ago);
-  return [count(one.line), count(one.input_tokens), count(one.resident_tokens),
+  return [lineOf(one.file, one.line, one.request), count(one.input_tokens), count(one.resident_tokens),
     count(one.evicted_tokens), count(one.in_flight_tokens), ago, one.evicted_from || "-",
-    one.resident_why || "-", one.known_from_line === null ? "-" : count(one.known_from_line),
+    one.resident_why || "-", one.enough_blocks === null ? "-" : count(one.enough_blocks),
+    one.known_from_line === null ? "-"
+      : lineOf(one.known_from_file, one.known_from_line, one.known_from_request),
     one.again_seconds === undefined ? "-" : duration(one.again_seconds)];
+}
+
+/* Where hits were, why what is there was not brought back, what evicted content left last, and how
+ * large a cache would have kept it. */
+function hitDetails(why) {
+  const tiers = (what, part) => {
+    const [first, ...others] = ["device", "host", "store"].map((tier) => [tier, part[`${tier}_tokens`]]);
+    return others.every(([, n]) => n === 0) ? []
+      : [`${what} ` + [first, ...others].map(([tier, n]) => `${tier} ${count(n)}`).join(", ")];
+  };
+  const back = why.resident.by_why.map((one) => `Not brought back: ${count(one.tokens)} tokens (${one.why})`);
+  const enough = why.evicted.enough_blocks === null ? []
+    : [`${count(why.evicted.enough_blocks)} blocks would have kept what was evicted, ` +
+       `${count(why.evicted.half_enough_blocks)} half of it`];
+  return [...tiers("Hit tokens:", why.hit), ...back, ...tiers("Evicted tokens, by what they left last:",
+    why.evicted), ...enough].map((text) => text + ".").join(" ");
 }
 
 function drawHits() {
   const why = result.why;
   const grid = section("Why prompts were computed",
     "Every input token of the admitted requests, in order behind the hit. " +
-    "The last column counts requests: by what came first behind the hit.");
+    "The last column counts requests: by what came first behind the hit. " + hitDetails(why));
   shares(grid, "Input tokens", ["", "Tokens", "Share", "Requests"], PARTS.map(([key, name, colour]) => ({ name, colour: C[colour],
     value: why[key].tokens, extra: key === "hit" ? "" : count(why[key].requests) })));
   if (why.worst.length === 0) return;
@@ -163,7 +185,7 @@ function drawHits() {
   add(card, "h3", "Most tokens computed again");
   table(card, ["#Line", "#Input", "#Resident", "#Evicted", "#In flight",
     why.unit === "ms" ? "#Evicted ago" : "#Requests since", "From", "Not brought back",
-    "#Known since line", "#Prefill"], why.worst.map(worstRow));
+    "#Blocks to keep it", "#Known since line", "#Prefill"], why.worst.map(worstRow));
 }
 
 function timeScale() {
@@ -204,7 +226,7 @@ function drawPrefixes() {
     `${count(p.end_tokens - p.run_tokens)} \u2013 ${count(p.end_tokens)}`, count(p.run_tokens),
     `${count(p.hits)} requests`, count(p.saved_tokens),
     percent(p.saved_tokens / (result.why.hit.tokens || 1)),
-    p.first_line > 0 ? count(p.first_line) : "generated"]));
+    p.first_line > 0 ? lineOf(p.first_file, p.first_line, p.first_request) : "generated"]));
 }
 
 /* ------------------------------------------------------------------------------ what was asked */
@@ -227,7 +249,7 @@ function drawWaiting() {
     `The first of ${count(result.rejected)} that could never be served.`), "div", null,
     "card wide");
   table(other, ["#Line", "#Input", "#Output", "Reason", "#Longest prompt"],
-    result.rejections.map((r) => [count(r.line), count(r.input_tokens), count(r.output_tokens),
+    result.rejections.map((r) => [lineOf(r.file, r.line, r.request), count(r.input_tokens), count(r.output_tokens),
       r.reason.replaceAll("_", " "), count(r.max_prompt_tokens)]));
 }
 

@@ -1,8 +1,8 @@
 /* Reads the CSV formats: a header that names columns, then a request a line.
  *
  * Columns are found by name, so their order does not matter and further ones are allowed. Fields
- * are split at every comma: none of these data sets quotes anything, and a quoted comma shows up as
- * a wrong number of fields.
+ * are split at every comma, and may be in quotes: none of these data sets quotes a comma, which
+ * would show up as a wrong number of fields.
  *
  *   Azure      TIMESTAMP 2023-11-16 18:15:46.6805900, ContextTokens, GeneratedTokens
  *              (later editions append an offset from UTC, as in +00:00, and count images)
@@ -39,6 +39,10 @@ static char *trim(char *text)
     size_t n = strlen(text);
     while (n > 0 && (text[n - 1] == ' ' || text[n - 1] == '\t'))
         n--;
+    if (n >= 2 && text[0] == '"' && text[n - 1] == '"') {
+        text++;
+        n -= 2;
+    }
     text[n] = '\0';
     return text;
 }

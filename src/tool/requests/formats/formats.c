@@ -15,7 +15,9 @@ const kvpi_requests_kind kvpi_requests_kinds[KVPI_REQUESTS_FORMATS] = {
                             .title = "Weka conversations",
                             .needs = "block_size requests",
                             .unit = KVPI_REQUESTS_SECONDS,
+                            .says_block = true,
                             .sessions = true,
+                            .several = true,
                             .bound = "a lower bound across conversations: ids say nothing of what "
                                      "they share, such as tools and system prompts",
                             .read = kvpi_requests_weka},
@@ -40,6 +42,40 @@ const kvpi_requests_kind kvpi_requests_kinds[KVPI_REQUESTS_FORMATS] = {
                               .needs = "input_tok_ids|input_toks|arrival_time_ns",
                               .unit = KVPI_REQUESTS_NS,
                               .read = kvpi_requests_tokens},
+    [KVPI_REQUESTS_DYNAMO] = {.name = "dynamo",
+                              .title = "Dynamo request trace",
+                              .needs = "schema event_type",
+                              .unit = KVPI_REQUESTS_MS,
+                              .says_block = true,
+                              .ids = "input_sequence_hashes",
+                              .sessions = true,
+                              .read = kvpi_requests_dynamo},
+    [KVPI_REQUESTS_APPLIED] = {.name = "applied_compute",
+                               .title = "Applied Compute sessions",
+                               .needs = "num_turns input_prompt_length assistant_response_length",
+                               .unit = KVPI_REQUESTS_SECONDS,
+                               .sessions = true,
+                               .several = true,
+                               .bound = "an upper bound within sessions: a prompt begins with all "
+                                        "of the turn before; across sessions a lower bound: "
+                                        "nothing is known to be shared. All sessions start at 0",
+                               .read = kvpi_requests_applied},
+    [KVPI_REQUESTS_AGENTIC] = {.name = "agentic_mooncake",
+                               .title = "agentic Mooncake JSONL",
+                               .needs = "request_id input_length|input_tokens "
+                                        "wait_for|branches|tool_wait_ms|prefix_reset|"
+                                        "request_kind|tool_events",
+                               .unit = KVPI_REQUESTS_MS,
+                               .block = 512,
+                               .asks_block = true,
+                               .sessions = true,
+                               .read = kvpi_requests_agentic},
+    [KVPI_REQUESTS_KVCACHE] = {.name = "kvcache",
+                               .title = "KVCache.AI JSONL",
+                               .needs = "block_size hash_ids input_length",
+                               .unit = KVPI_REQUESTS_SECONDS,
+                               .says_block = true,
+                               .read = kvpi_requests_kvcache},
     [KVPI_REQUESTS_MOONCAKE] = {.name = "mooncake",
                                 .title = "Mooncake JSONL",
                                 .needs = "input_length|input_tokens "
@@ -64,17 +100,24 @@ const kvpi_requests_kind kvpi_requests_kinds[KVPI_REQUESTS_FORMATS] = {
                                 .sessions = true,
                                 .bound = "not known: the format says nothing of content, so that "
                                          "requests share nothing"},
+    [KVPI_REQUESTS_RECORDING] = {.name = "recording",
+                                 .title = "recording",
+                                 .unit = KVPI_REQUESTS_US,
+                                 .sessions = true,
+                                 .is_binary = true},
 };
 
-const char *const kvpi_requests_names[] = {"weka",     "tracelab", "bailian",  "tokens",
-                                           "mooncake", "azure",    "burstgpt", NULL};
+const char *const kvpi_requests_names[] = {
+    "weka",     "tracelab",        "bailian",          "tokens",
+    "dynamo",   "applied_compute", "agentic_mooncake", "kvcache",
+    "mooncake", "azure",           "burstgpt",         "recording",
+    NULL};
 
 /* Forms that are not read, by what their first objects have. */
 static const struct {
     const char *needs, *what;
 } refused[] = {
-    {"wait_for|branches|tool_wait_ms", "agentic Mooncake, whose requests wait for each other"},
-    {"block_size hash_ids input_length", "of KVCache.AI's simulator, which has no times"},
+    {"input pre_gap output_length", "of LMCache's agents, whose prompts are text"},
     {"text_input|messages|prompt|conversations|text", "text, which needs the model's tokenizer"},
 };
 
@@ -115,9 +158,10 @@ bool kvpi_requests_matches(const kvpi_requests_kind *kind, has_name *has, void *
 
 /* ------------------------------------------------------------------------------------- JSON */
 
-/* The names of an object, as they stand in its text. */
+/* The names of an object, as they stand in its text, whose arrays were read before. */
 typedef struct names {
     const char *text;
+    kvpi_number_arrays *arrays;
 } names;
 
 static void compare_name(void *context, const char *name, size_t n_bytes)
@@ -131,7 +175,7 @@ static bool object_has(void *context, const char *name, size_t n_bytes)
 {
     const names *of = context;
     const char *wanted = name;
-    kvpi_scan scan = {.at = of->text};
+    kvpi_scan scan = {.at = of->text, .arrays = of->arrays};
     (void)n_bytes;
     return kvpi_scan_fields(&scan, NULL, 0, NULL, compare_name, &wanted) && wanted == NULL;
 }
@@ -147,7 +191,7 @@ static int refuse_object(kvpi_requests_parser *parser, names *of)
                                       refused[i].what);
     for (size_t i = 0; i < KVPI_REQUESTS_FORMATS; i++) {
         const size_t used = strlen(all);
-        if (!kvpi_requests_kinds[i].is_csv)
+        if (!kvpi_requests_kinds[i].is_csv && !kvpi_requests_kinds[i].is_binary)
             snprintf(all + used, sizeof all - used, "%s%s (%s)", used == 0 ? "" : ", ",
                      kvpi_requests_kinds[i].name, kvpi_requests_kinds[i].needs);
     }
@@ -156,10 +200,10 @@ static int refuse_object(kvpi_requests_parser *parser, names *of)
 
 static int decide(kvpi_requests_parser *parser, const char *text)
 {
-    names of = {text};
+    names of = {text, &parser->arrays};
     if (parser->options->format < KVPI_REQUESTS_FORMATS) {
         parser->kind = &kvpi_requests_kinds[parser->options->format];
-        return parser->kind->is_csv
+        return parser->kind->is_csv || parser->kind->is_binary
                    ? kvpi_requests_fail(parser, "a JSON object, expected the header of a %s trace",
                                         parser->kind->title)
                    : 0;
@@ -169,7 +213,7 @@ static int decide(kvpi_requests_parser *parser, const char *text)
             return refuse_object(parser, &of);
     for (size_t i = 0; i < KVPI_REQUESTS_FORMATS; i++) {
         const kvpi_requests_kind *kind = &kvpi_requests_kinds[i];
-        if (kind->is_csv || !kvpi_requests_matches(kind, object_has, &of))
+        if (kind->is_csv || kind->is_binary || !kvpi_requests_matches(kind, object_has, &of))
             continue;
         parser->kind = kind;
         return 0;
@@ -189,8 +233,8 @@ int kvpi_requests_begin(kvpi_requests_parser *parser)
     about->unit = kvpi_requests_unit_words(kvpi_requests_unit_of(parser));
     about->bound = kind->bound;
     about->trace_block = kind->block;
-    if (asked != 0 && (kind->asks_block || kind == &kvpi_requests_kinds[KVPI_REQUESTS_WEKA]))
-        about->trace_block = asked; /* of Weka's, all conversations must have it */
+    if (asked != 0 && (kind->asks_block || kind->says_block))
+        about->trace_block = asked;
     if (kind->block == 0 || asked == 0 || about->trace_block == asked)
         return 0;
     return kvpi_requests_fail(parser,
@@ -223,7 +267,8 @@ static int refuse_text(kvpi_requests_parser *parser, const char *text, const kvp
 
 int kvpi_requests_json_line(kvpi_requests_parser *parser, const char *text, bool *is_cut)
 {
-    kvpi_scan scan = {.at = text};
+    kvpi_scan scan = {.at = text, .arrays = &parser->arrays, .is_first = true};
+    kvpi_number_arrays_clear(&parser->arrays);
     *is_cut = false;
     if (*text != '{')
         return kvpi_requests_fail(parser, "the line is %s, expected a JSON object",

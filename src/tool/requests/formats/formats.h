@@ -2,6 +2,7 @@
 #ifndef KVPI_REQUESTS_FORMATS_H
 #define KVPI_REQUESTS_FORMATS_H
 
+#include "tool/input/input.h"
 #include "tool/requests/parse.h"
 
 /* Read a line of a JSON format: decides the format on the first one.
@@ -23,11 +24,22 @@ int kvpi_requests_bailian(kvpi_requests_parser *parser, const char *text);
 int kvpi_requests_tokens(kvpi_requests_parser *parser, const char *text);
 int kvpi_requests_weka(kvpi_requests_parser *parser, const char *text);
 int kvpi_requests_tracelab(kvpi_requests_parser *parser, const char *text);
+int kvpi_requests_agentic(kvpi_requests_parser *parser, const char *text);
+int kvpi_requests_kvcache(kvpi_requests_parser *parser, const char *text);
+int kvpi_requests_dynamo(kvpi_requests_parser *parser, const char *text);
+int kvpi_requests_applied(kvpi_requests_parser *parser, const char *text);
 
 /* Does the set of names have all that a format needs? `has` tells of one name. */
 bool kvpi_requests_matches(const kvpi_requests_kind *kind,
                            bool (*has)(void *context, const char *name, size_t n_bytes),
                            void *context);
+
+/* Is the file a recording? Read all of it.
+ *
+ * Returns: 0; -1 recorded
+ */
+bool kvpi_requests_is_recording(const kvpi_input *input);
+int kvpi_requests_recording(kvpi_requests_parser *parser, const kvpi_input *input);
 
 /* Read the header of a CSV trace: decides the format and finds the columns. Read a line of it.
  *

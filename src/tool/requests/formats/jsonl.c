@@ -5,6 +5,11 @@
  *              (output_tokens), hash_ids: exactly ceil(input_length / trace_block); session_id
  *   Bailian    timestamp (s), input_length, output_length, hash_ids: ceil(input_length / 16),
  *              chat_id, parent_chat_id (-1: none)
+ *   agentic    as Mooncake, with request_id; wait_for: those of rows before for whose ends it
+ *   Mooncake   waits, and then for delay and tool_wait_ms; prefix_reset: its prompt continues none.
+ *              branches are those that wait for it, who say so themselves
+ *   KVCache.AI block_size, input_length, hash_ids: an id for each block, with or without one for a
+ *              last one that is not full; timestamp (s), output_length, both optional
  *   token      arrival_time_ns, input_toks, output_toks,
  *              input_tok_ids: exactly input_toks; output_tok_ids: exactly output_toks, optional
  *
@@ -17,7 +22,7 @@
 
 #include "tool/requests/formats/formats.h"
 
-enum { TIME, INPUT, OUTPUT, IDS, SESSION, DELAY, FIELDS, PARENT = DELAY };
+enum { TIME, INPUT, OUTPUT, IDS, SESSION, DELAY, FIELDS, PARENT = DELAY, WAIT_FOR = 10 };
 
 /* A field that has two names is there once. */
 static int choose(kvpi_requests_parser *parser, const char *const names[], kvpi_value values[],
@@ -29,6 +34,16 @@ static int choose(kvpi_requests_parser *parser, const char *const names[], kvpi_
     if (values[field] == NULL)
         values[field] = values[alias];
     return 0;
+}
+
+static int choose_all(kvpi_requests_parser *parser, const char *const names[], kvpi_value values[])
+{
+    return choose(parser, names, values, TIME, 6) != 0 ||
+                   choose(parser, names, values, INPUT, 7) != 0 ||
+                   choose(parser, names, values, OUTPUT, 8) != 0 ||
+                   choose(parser, names, values, DELAY, 9) != 0
+               ? -1
+               : 0;
 }
 
 /* Lengths and ids. */
@@ -65,18 +80,17 @@ static int read_delay(kvpi_requests_parser *parser, kvpi_value value, const kvpi
     return 0;
 }
 
-static int add_turn(kvpi_requests_parser *parser, kvpi_request *request, size_t first_id,
-                    uint64_t name, const kvpi_turn *before)
+static int add_turn(kvpi_requests_parser *parser, kvpi_request *request, uint64_t name,
+                    const kvpi_turn *before)
 {
     kvpi_turn *turn = NULL;
     request->after = KVPI_REQUESTS_NONE;
     if (before != NULL && before->number != KVPI_REQUESTS_NONE)
-        kvpi_turns_follow(parser, request, first_id, before);
+        kvpi_turns_follow(parser, request, before);
     else
         parser->set->about.sessions++;
     if (kvpi_turns_find(parser, name, true, &turn) != 0)
         return -1;
-    turn->first_id = first_id;
     turn->number = (uint32_t)parser->set->n;
     return kvpi_requests_add(parser, request);
 }
@@ -84,19 +98,18 @@ static int add_turn(kvpi_requests_parser *parser, kvpi_request *request, size_t 
 int kvpi_requests_mooncake(kvpi_requests_parser *parser, const char *text)
 {
     static const char *const names[] = {
-        "timestamp", "input_length", "output_length", "hash_ids",      "session_id",
-        "delay",     "created_time", "input_tokens",  "output_tokens", "delay_ms"};
+        "timestamp",    "input_length", "output_length", "hash_ids", "session_id", "delay",
+        "created_time", "input_tokens", "output_tokens", "delay_ms", "wait_for"};
     kvpi_value values[sizeof names / sizeof *names];
     kvpi_request request = kvpi_requests_blank();
     kvpi_turn *before = NULL;
     uint64_t session = 0;
-    const size_t first_id = parser->set->n_ids;
     if (kvpi_fields_find(parser, text, names, sizeof names / sizeof *names, values) != 0 ||
-        choose(parser, names, values, TIME, 6) != 0 ||
-        choose(parser, names, values, INPUT, 7) != 0 ||
-        choose(parser, names, values, OUTPUT, 8) != 0 ||
-        choose(parser, names, values, DELAY, 9) != 0)
+        choose_all(parser, names, values) != 0)
         return -1;
+    if (values[WAIT_FOR] != NULL)
+        return kvpi_requests_wrong(parser, "wait_for", values[WAIT_FOR],
+                                   "none: is it agentic Mooncake (--format agentic_mooncake)?");
     if (kvpi_field_is_there(values[SESSION]) &&
         (kvpi_field_name(parser, "session_id", values[SESSION], &session) != 0 ||
          kvpi_turns_find(parser, session, false, &before) != 0))
@@ -107,8 +120,181 @@ int kvpi_requests_mooncake(kvpi_requests_parser *parser, const char *text)
         read_content(parser, values, &request) != 0)
         return -1;
     return before == NULL ? kvpi_requests_add(parser, &request)
-                          : add_turn(parser, &request, first_id, session, before);
+                          : add_turn(parser, &request, session, before);
 }
+
+/* ------------------------------------------------------------------------- agentic Mooncake */
+
+enum { REQUEST = WAIT_FOR + 1, TOOL_WAIT, RESET, BRANCHES };
+
+/* Names of requests and of sessions are in one table. */
+static uint64_t of_request(uint64_t name)
+{
+    return kvpi_requests_mix(name, 1);
+}
+
+/* One more request to wait for; the turn before it in its session is `after`. */
+static int await(kvpi_requests_parser *parser, kvpi_request *request, uint32_t number,
+                 uint32_t before)
+{
+    uint32_t join = number;
+    if (request->after == KVPI_REQUESTS_NONE || number == before) {
+        join = request->after;
+        request->after = number;
+    }
+    return join == KVPI_REQUESTS_NONE ? 0 : kvpi_requests_add_join(parser, join, &request->joins);
+}
+
+/* Gives the latest start of those that are awaited, as long as no end is known. */
+static int read_awaited(kvpi_requests_parser *parser, kvpi_value array, uint32_t before,
+                        kvpi_request *request)
+{
+    size_t i = 0;
+    if (*array != '[')
+        return kvpi_requests_wrong(parser, "wait_for", array, "an array with request_ids");
+    for (kvpi_value item = kvpi_array_first(array); item != NULL; item = kvpi_array_next(item)) {
+        kvpi_turn *turn = NULL;
+        uint64_t name = 0;
+        char field[40];
+        snprintf(field, sizeof field, "wait_for[%zu]", i++);
+        if (kvpi_field_name(parser, field, item, &name) != 0 ||
+            kvpi_turns_find(parser, of_request(name), false, &turn) != 0)
+            return -1;
+        if (turn->number == KVPI_REQUESTS_NONE)
+            return kvpi_requests_wrong(parser, field, item, "the request_id of a row before");
+        const int64_t start_us = parser->set->requests[turn->number].timestamp_us;
+        request->timestamp_us = start_us > request->timestamp_us ? start_us : request->timestamp_us;
+        if (await(parser, request, turn->number, before) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int add_waits(kvpi_requests_parser *parser, kvpi_value values[], kvpi_request *request)
+{
+    static const char *const names[] = {"delay", "tool_wait_ms"};
+    const kvpi_value of[] = {values[DELAY], values[TOOL_WAIT]};
+    for (size_t i = 0; i < 2; i++) {
+        int64_t us = 0;
+        if (kvpi_field_is_there(of[i]) && kvpi_field_time(parser, names[i], of[i], &us) != 0)
+            return -1;
+        request->timestamp_us += us;
+    }
+    request->is_delay = true;
+    parser->set->about.estimated++;
+    return 0;
+}
+
+/* When it begins. */
+static int read_start(kvpi_requests_parser *parser, kvpi_value values[], uint32_t before,
+                      kvpi_request *request)
+{
+    if (kvpi_field_is_there(values[WAIT_FOR]) &&
+        read_awaited(parser, values[WAIT_FOR], before, request) != 0)
+        return -1;
+    if (request->after != KVPI_REQUESTS_NONE)
+        return add_waits(parser, values, request);
+    parser->set->about.sessions++;
+    return kvpi_field_time(parser, "timestamp", values[TIME], &request->timestamp_us);
+}
+
+/* Others may wait for it, and continue it. */
+static int keep_names(kvpi_requests_parser *parser, kvpi_value id, uint64_t name,
+                      const uint64_t *session)
+{
+    kvpi_turn *turn = NULL;
+    if (kvpi_turns_find(parser, of_request(name), true, &turn) != 0)
+        return -1;
+    if (turn->number != KVPI_REQUESTS_NONE)
+        return kvpi_requests_wrong(parser, "request_id", id, "another one than in a row before");
+    turn->number = (uint32_t)parser->set->n;
+    if (session == NULL)
+        return 0;
+    if (kvpi_turns_find(parser, *session, true, &turn) != 0)
+        return -1;
+    turn->number = (uint32_t)parser->set->n;
+    return 0;
+}
+
+int kvpi_requests_agentic(kvpi_requests_parser *parser, const char *text)
+{
+    static const char *const names[] = {
+        "timestamp", "input_length", "output_length", "hash_ids",      "session_id",
+        "delay",     "created_time", "input_tokens",  "output_tokens", "delay_ms",
+        "wait_for",  "request_id",   "tool_wait_ms",  "prefix_reset",  "branches"};
+    kvpi_value values[sizeof names / sizeof *names];
+    kvpi_request request = kvpi_requests_blank();
+    kvpi_turn before = {.number = KVPI_REQUESTS_NONE}, *last = NULL;
+    uint64_t session = 0, name = 0;
+    if (kvpi_fields_find(parser, text, names, sizeof names / sizeof *names, values) != 0 ||
+        choose_all(parser, names, values) != 0 ||
+        kvpi_field_name(parser, "request_id", values[REQUEST], &name) != 0)
+        return -1;
+    const bool has_session = kvpi_field_is_there(values[SESSION]);
+    const bool is_reset = values[RESET] != NULL && strncmp(values[RESET], "true", 4) == 0;
+    if (has_session && (kvpi_field_name(parser, "session_id", values[SESSION], &session) != 0 ||
+                        kvpi_turns_find(parser, session, false, &last) != 0))
+        return -1;
+    if (last != NULL && !is_reset)
+        before = *last;
+    if (read_start(parser, values, before.number, &request) != 0 ||
+        read_content(parser, values, &request) != 0)
+        return -1;
+    if (request.after != KVPI_REQUESTS_NONE && request.after == before.number)
+        kvpi_turns_follow(parser, &request, &before);
+    if (keep_names(parser, values[REQUEST], name, has_session ? &session : NULL) != 0)
+        return -1;
+    return kvpi_requests_add(parser, &request);
+}
+
+/* ---------------------------------------------------------------------------------- KVCache.AI */
+
+static size_t count_items(kvpi_requests_parser *parser, kvpi_value array)
+{
+    const kvpi_number_array *known = kvpi_number_arrays_find(&parser->arrays, array);
+    size_t n = known != NULL ? known->n : 0;
+    if (known == NULL && *array == '[')
+        for (kvpi_value item = kvpi_array_first(array); item != NULL; item = kvpi_array_next(item))
+            n++;
+    return n;
+}
+
+int kvpi_requests_kvcache(kvpi_requests_parser *parser, const char *text)
+{
+    static const char *const names[] = {"timestamp", "input_length", "output_length",
+                                        "hash_ids",  "block_size",   "block_tokens"};
+    enum { BLOCK = 4, BLOCK_TOKENS = 5, N_FIELDS = 6 };
+    kvpi_value values[N_FIELDS];
+    kvpi_request request = kvpi_requests_blank();
+    char why[80];
+    if (kvpi_fields_find(parser, text, names, N_FIELDS, values) != 0 ||
+        kvpi_field_block(parser, "block_size", values[BLOCK]) != 0 ||
+        kvpi_field_tokens(parser, "input_length", values[INPUT], &request.input_length) != 0 ||
+        kvpi_field_need(parser, "hash_ids", values[IDS]) != 0)
+        return -1;
+    if (kvpi_field_is_there(values[BLOCK_TOKENS]))
+        return kvpi_requests_wrong(parser, "block_tokens", values[BLOCK_TOKENS],
+                                   "none: blocks of block_size tokens each");
+    if (kvpi_field_is_there(values[TIME]) &&
+        kvpi_field_time(parser, "timestamp", values[TIME], &request.timestamp_us) != 0)
+        return -1;
+    if (!kvpi_field_is_there(values[OUTPUT]))
+        parser->set->about.without_output++;
+    else if (kvpi_field_tokens(parser, "output_length", values[OUTPUT], &request.output_length) !=
+             0)
+        return -1;
+    const size_t block = (size_t)parser->set->about.trace_block;
+    const size_t n_whole = (size_t)request.input_length / block;
+    const bool has_rest = (size_t)request.input_length % block != 0;
+    const bool has_last = has_rest && count_items(parser, values[IDS]) > n_whole;
+    snprintf(why, sizeof why, "input_length is %" PRId32 ", block_size is %zu",
+             request.input_length, block);
+    if (kvpi_field_ids(parser, values[IDS], 0, n_whole + has_last, why, &request.n_ids) != 0)
+        return -1;
+    return kvpi_requests_add(parser, &request);
+}
+
+/* ------------------------------------------------------------------------- Bailian, token ids */
 
 int kvpi_requests_bailian(kvpi_requests_parser *parser, const char *text)
 {
@@ -118,7 +304,6 @@ int kvpi_requests_bailian(kvpi_requests_parser *parser, const char *text)
     kvpi_request request = kvpi_requests_blank();
     kvpi_turn *before = NULL;
     uint64_t chat = 0, parent = 0;
-    const size_t first_id = parser->set->n_ids;
     if (kvpi_fields_find(parser, text, names, FIELDS, values) != 0 ||
         kvpi_field_time(parser, "timestamp", values[TIME], &request.timestamp_us) != 0 ||
         kvpi_field_name(parser, "chat_id", values[SESSION], &chat) != 0 ||
@@ -128,7 +313,7 @@ int kvpi_requests_bailian(kvpi_requests_parser *parser, const char *text)
     if (strncmp(values[PARENT], "-1", 2) != 0 &&
         kvpi_turns_find(parser, parent, false, &before) != 0)
         return -1;
-    return add_turn(parser, &request, first_id, chat, before);
+    return add_turn(parser, &request, chat, before);
 }
 
 /* Adds the tokens of one array, of which `length` are expected. */

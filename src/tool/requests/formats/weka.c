@@ -35,7 +35,7 @@ static int add_request(kvpi_requests_parser *parser, kvpi_value values[], agent 
 {
     const int32_t block = parser->set->about.trace_block;
     kvpi_request request = kvpi_requests_blank();
-    kvpi_turn turn = {.first_id = parser->set->n_ids};
+    kvpi_turn turn = {0};
     char why[80];
     size_t n = 0;
     const char *model = values[MODEL] == NULL ? NULL : kvpi_value_text(values[MODEL], &n);
@@ -62,7 +62,7 @@ static int add_request(kvpi_requests_parser *parser, kvpi_value values[], agent 
         return -1;
     /* The first request of an inner agent comes after its parent's and continues nothing. */
     if (of->before.number != KVPI_REQUESTS_NONE && of->before.round == of->depth)
-        kvpi_turns_follow(parser, &request, turn.first_id, &of->before);
+        kvpi_turns_follow(parser, &request, &of->before);
     turn.number = (uint32_t)parser->set->n;
     turn.round = of->depth;
     of->before = turn;
@@ -93,7 +93,7 @@ static int read_agent(kvpi_requests_parser *parser, kvpi_value values[], agent *
     if (read_requests(parser, values[REQUESTS], &inner) != 0)
         return -1;
     if (!kvpi_field_is_there(values[DURATION]) || parser->set->n == n_before)
-        return 0; /* nobody waits */
+        return 0; /* no request waits */
     return kvpi_requests_add_join(parser, inner.before.number, &parent->joins);
 }
 
@@ -133,24 +133,6 @@ static int read_requests(kvpi_requests_parser *parser, kvpi_value array, agent *
     return 0;
 }
 
-/* All conversations of a trace have the same block. */
-static int read_block(kvpi_requests_parser *parser, kvpi_value value)
-{
-    kvpi_requests_about *about = &parser->set->about;
-    uint64_t block = 0;
-    if (kvpi_field_need(parser, "block_size", value) != 0)
-        return -1;
-    if (!kvpi_value_whole(value, &block) || block == 0 || block > KVPI_REQUESTS_MAX_TRACE_BLOCK)
-        return kvpi_requests_wrong(parser, "block_size", value, "a whole number from 1 to %" PRId32,
-                                   KVPI_REQUESTS_MAX_TRACE_BLOCK);
-    if (about->trace_block != 0 && (uint64_t)about->trace_block != block)
-        return kvpi_requests_wrong(parser, "block_size", value,
-                                   "%" PRId32 " as in the conversations before (--trace-block)",
-                                   about->trace_block);
-    about->trace_block = (int32_t)block;
-    return 0;
-}
-
 int kvpi_requests_weka(kvpi_requests_parser *parser, const char *text)
 {
     static const char *const of_conversation[] = {"requests", "block_size", "hash_id_scope",
@@ -161,7 +143,7 @@ int kvpi_requests_weka(kvpi_requests_parser *parser, const char *text)
                    .before = {.number = KVPI_REQUESTS_NONE},
                    .joins = KVPI_REQUESTS_NONE};
     if (kvpi_fields_find(parser, text, of_conversation, 4, values) != 0 ||
-        read_block(parser, values[1]) != 0)
+        kvpi_field_block(parser, "block_size", values[1]) != 0)
         return -1;
     const char *scope = values[2] == NULL ? NULL : kvpi_value_text(values[2], &n);
     if (values[2] != NULL && (scope == NULL || n != 5 || memcmp(scope, "local", n) != 0))

@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""Plants defects that a machine draws, all in one build, and runs the tests against each.
+
+    machine.py [--seed N] [--count ROOM=N]... [--build DIR] [--jobs N] [--only NUMBER]...
+    machine.py --places          how many places each room has, by kind
+
+sites.py finds the places. `--count` says how many to draw of a room: store, spill, transfer, or `rest`
+(all of src but the kernels of attention). Each drawn defect is a switch in one build of the check
+preset, chosen by KVPI_MUTANT. Each test is run once with none of them, which tells which places it
+reaches and how long it takes. Then each defect is switched on for the tests that reach it, the fastest
+first, until one fails, crashes, or computes ten times as long.
+
+Results are kept in DIR/results.jsonl by what was changed, a line each, so that a run that was stopped
+goes on. Which tests reach what is kept in DIR/map.json, for the same sources and defects. The score is caught / (all - equivalent), with Wilson's lower bound of 95 %. equivalents.txt lists defects
+that change nothing which can be observed, with the reason. It needs clang 14, its library for
+Python (`pip install libclang==14.0.6`), and x86-64 or aarch64 Linux.
+
+Exit status: 0 done; 1 it could not be; 2 usage.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import math
+import os
+import random
+import resource
+import subprocess
+import sys
+import time
+
+import run as planted
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = planted.ROOT
+ROOMS = {"store": ("src/store/",), "spill": ("src/spill/",), "transfer": ("src/transfer/",)}
+LEFT_OUT = ("src/attention/",)
+
+SWITCHES = """#ifndef KVPI_MUTANTS_H
+#define KVPI_MUTANTS_H
+/* Made by test/mutants/machine.py. No header of the system is included: macros that a file defines
+ * for them come later. */
+extern char *getenv(const char *);
+extern long syscall(long, ...);
+extern int atoi(const char *);
+static unsigned char kvpi_mutants_none[%(n)d];
+static unsigned char *kvpi_mutants_seen = kvpi_mutants_none;
+static int kvpi_mutant_on = -1;
+#if defined(__x86_64__)
+enum { KVPI_SYS_OPENAT = 257, KVPI_SYS_MMAP = 9 };
+#else
+enum { KVPI_SYS_OPENAT = 56, KVPI_SYS_MMAP = 222 };
+#endif
+__attribute__((constructor, unused)) static void kvpi_mutants_begin(void)
+{
+    const char *on = getenv("KVPI_MUTANT"), *seen = getenv("KVPI_MUTANTS_SEEN");
+    kvpi_mutant_on = on ? atoi(on) : -1;
+    if (seen) {
+        const long fd = syscall(KVPI_SYS_OPENAT, -100L, seen, 2L, 0L);
+        const long at = fd < 0 ? -1 : syscall(KVPI_SYS_MMAP, 0L, %(n)dL, 3L, 1L, fd, 0L);
+        if (at != -1)
+            kvpi_mutants_seen = (unsigned char *)at;
+    }
+}
+#define KVPI_MUTANT(i) (kvpi_mutants_seen[i] = 1, kvpi_mutant_on == (i))
+#endif
+"""
+
+
+def room_of(path):
+    return next((room for room, prefixes in ROOMS.items() if path.startswith(prefixes)), "rest")
+
+
+def sources(tree, build):
+    """C files of src with the arguments that they are compiled with."""
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        commands = json.load(file)
+    found = {}
+    for entry in commands:
+        path = os.path.relpath(os.path.normpath(os.path.join(entry["directory"], entry["file"])), tree)
+        if path.startswith("src/") and path.endswith(".c") and not path.startswith(LEFT_OUT):
+            words = entry["command"].replace("-isystem ", "-isystem").split()
+            found.setdefault(path, [w.replace('\\"', '"') for w in words
+                                    if w.startswith(("-D", "-I", "-isystem", "-std"))])
+    return found
+
+
+def builtin_headers():
+    """Where clang has stddef.h and its like: libclang's package has none."""
+    for clang in ("clang", "clang-14"):
+        with contextlib.suppress(FileNotFoundError):
+            return ["-resource-dir", subprocess.run([clang, "-print-resource-dir"], text=True,
+                                                    capture_output=True, check=True).stdout.strip()]
+    raise planted.ListError("clang 14 is needed: scripts/setup.sh analyze")
+
+
+def all_places(tree, build):
+    import sites
+    headers = builtin_headers()
+    return [place for path, arguments in sorted(sources(tree, build).items())
+            for place in sites.find_places(tree, path, arguments + headers)]
+
+
+def key_of(place, tree):
+    """Names a defect by what it changes, whatever else its file says."""
+    with open(os.path.join(tree, place.path), "rb") as file:
+        old = file.read()[place.begin:place.end]
+    what = f"{place.path}:{place.function}:{place.kind}:{old.decode()}:{place.after}"
+    return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+def draw(places, counts, seed):
+    """Places by room, none over another."""
+    import sites
+    chosen = []
+    for room, count in sorted(counts.items()):
+        of_room = [place for place in places if room_of(place.path) == room]
+        random.Random(f"{seed} {room}").shuffle(of_room)
+        taken = {}
+        n = 0
+        for place in of_room:
+            if n == count:
+                break
+            before = taken.setdefault(place.path, [])
+            if not any(sites.overlap(place, other) for other in before):
+                before.append(place)
+                chosen.append(place)
+                n += 1
+    return sorted(chosen, key=lambda place: (place.path, place.begin))
+
+
+def write_tree(tree, chosen):
+    import sites
+    header = os.path.join(os.path.dirname(tree), "kvpi_mutants.h")
+    with open(header, "w", encoding="utf-8") as file:
+        file.write(SWITCHES % {"n": len(chosen) or 1})
+    for path in sorted({place.path for place in chosen}):
+        name = os.path.join(tree, path)
+        with open(name, "rb") as file:
+            data = file.read()
+        mine = [(i, place) for i, place in enumerate(chosen) if place.path == path]
+        with open(name, "wb") as file:
+            file.write(f'#include "{header}"\n'.encode() + sites.switch_file(data, mine))
+
+
+class Machine:
+    """The build with switches, and the tests that reach each."""
+
+    def __init__(self, directory, jobs):
+        self.directory, self.jobs = directory, jobs
+        self.tree = os.path.join(directory, "tree")
+        self.build = os.path.join(directory, "check")
+        self.tests, self.seconds, self.reached = {}, {}, {}
+
+    def must(self, *command):
+        done = subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise planted.ListError(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}"
+                                    f"{done.stderr[-2000:]}")
+        return done.stdout
+
+    def configure(self):
+        planted.copy_tree(self.tree)
+        os.environ.setdefault("KVP_VALKEY_FOLDER", os.path.join(ROOT, "build", "libvalkey"))
+        self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.build,
+                  "-DCMAKE_C_FLAGS=-w")
+
+    def compile(self):
+        self.must("ninja", "-k", "0", "-C", self.build, "-j", str(self.jobs))
+        shown = json.loads(self.must("ctest", "--test-dir", self.build, "--show-only=json-v1"))
+        for entry in shown["tests"]:
+            labels = next((p["value"] for p in entry["properties"] if p["name"] == "LABELS"), [])
+            if not {"long", "python", "spin", "soak"} & set(labels) and "command" in entry and \
+                    any(word.startswith(self.build) or word.endswith(".py")
+                        for word in entry["command"]):
+                self.tests[entry["name"]] = planted.Test(entry["name"], {entry["name"]: entry})
+        for name in ("lint", "prose", "house", "mutants_list", "reference", "combinations",
+                     "exports", "text_size"):
+            for test in [t for t in self.tests if t == name or t.startswith(name + "_")]:
+                del self.tests[test]
+
+    def map_one(self, name, count):
+        """Which switches a test reaches, and the seconds it computes. None: it fails."""
+        path = os.path.join(self.directory, f"seen-{name}")
+        with open(path, "wb") as file:
+            file.write(bytes(count))
+        test = self.tests[name]
+        test.environment = {**test.environment, "KVPI_MUTANTS_SEEN": path}
+        begin = time.monotonic()
+        failed = test.run()
+        seconds = time.monotonic() - begin
+        del test.environment["KVPI_MUTANTS_SEEN"]
+        with open(path, "rb") as file:
+            seen = {i for i, byte in enumerate(file.read()) if byte}
+        os.remove(path)
+        return None if failed or test.is_skipped else (seconds, seen), failed
+
+    def hash_tree(self):
+        """Of what is built: sources, tests, and the switches in them."""
+        digest = hashlib.sha256()
+        for folder, folders, files in os.walk(self.tree):
+            folders.sort()
+            for name in sorted(files):
+                path = os.path.join(folder, name)
+                digest.update(os.path.relpath(path, self.tree).encode() + b"\0")
+                with open(path, "rb") as file:
+                    digest.update(hashlib.sha256(file.read()).digest())
+        return digest.hexdigest()
+
+    def find_map(self, count):
+        """The map of the same tree, or a new one."""
+        path, tree = os.path.join(self.directory, "map.json"), self.hash_tree()
+        kept = json.loads(planted.read(path)) if os.path.exists(path) else {}
+        if kept.get("tree") == tree:
+            self.seconds = kept["seconds"]
+            self.reached = {name: set(seen) for name, seen in kept["reached"].items()}
+        else:
+            self.map_all(count)
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"tree": tree, "seconds": self.seconds,
+                           "reached": {n: sorted(s) for n, s in self.reached.items()}}, file)
+        for name in self.seconds:
+            self.tests[name].limit = int(10 + 10 * self.seconds[name])
+            self.tests[name].wait_limit = 30 + 20 * self.seconds[name]
+
+    def map_all(self, count):
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for name, (found, failed) in zip(self.tests, pool.map(
+                    lambda name: self.map_one(name, count), list(self.tests))):
+                if found is None:
+                    print(f"left out: {name}: {failed or 'skipped'}", flush=True)
+                else:
+                    self.seconds[name], self.reached[name] = found
+
+    def try_one(self, number):
+        """What caught it; None: nothing did."""
+        names = sorted((n for n in self.reached if number in self.reached[n]), key=self.seconds.get)
+        for name in names:
+            test = self.tests[name]
+            copy = planted.Test.__new__(planted.Test)
+            copy.__dict__.update(test.__dict__)
+            copy.environment = {**test.environment, "KVPI_MUTANT": str(number)}
+            failed = copy.run()
+            if failed:
+                return f"{name}: {failed}"
+        return None if names else "-"
+
+
+def wilson(caught, n, z=1.96):
+    """The lower bound of a share."""
+    if n == 0:
+        return 0.0
+    share = caught / n
+    middle = share + z * z / (2 * n)
+    return (middle - z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))) / (1 + z * z / n)
+
+
+def read_results(path):
+    """{key: what caught it, or ""}: the last line of each. One that was cut is none."""
+    results = {}
+    for line in planted.read(path).split("\n") if os.path.exists(path) else []:
+        with contextlib.suppress(ValueError):
+            key, caught = json.loads(line)
+            results[key] = caught
+    return results
+
+
+def read_equivalents():
+    """{key: reason}: a line each, `KEY reason`."""
+    path = os.path.join(HERE, "equivalents.txt")
+    if not os.path.exists(path):
+        return {}
+    lines = planted.read(path).split("\n")
+    return dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
+
+
+def report(chosen, keys, results, equivalents):
+    rooms = {}
+    for place, key in zip(chosen, keys):
+        if key not in results:
+            continue
+        counts = rooms.setdefault(room_of(place.path), [0, 0, 0])
+        counts[0] += 1
+        counts[1] += bool(results[key])
+        counts[2] += not results[key] and key in equivalents
+    print(f"{'room':10} {'tried':>6} {'caught':>7} {'equivalent':>11} {'raw':>7} {'score':>7} "
+          f"{'bound':>7}")
+    total = [sum(counts[i] for counts in rooms.values()) for i in range(3)]
+    for room, (n, caught, same) in [*sorted(rooms.items()), ("all", total)]:
+        left = n - same
+        print(f"{room:10} {n:6} {caught:7} {same:11} {100 * caught / max(n, 1):6.1f}% "
+              f"{100 * caught / max(left, 1):6.1f}% {100 * wilson(caught, left):6.1f}%")
+
+
+def show(place, tree):
+    with open(os.path.join(tree, place.path), "rb") as file:
+        old = file.read()[place.begin:place.end].decode()
+    one = " ".join(old.split())
+    new = " ".join(place.after.split())
+    return f"{place.path}:{place.line} {place.function} {place.kind}: {one[:100]}  ->  {new[:100]}"
+
+
+def try_all(machine, chosen, keys, results, path):
+    equivalents = read_equivalents()
+
+    def one(number):
+        return number, machine.try_one(number)
+    todo = [i for i, key in enumerate(keys) if key not in results]
+    with concurrent.futures.ThreadPoolExecutor(machine.jobs) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(one, i) for i in todo]):
+            number, caught = done.result()
+            results[keys[number]] = "" if caught in (None, "-") else caught
+            if caught in (None, "-"):
+                what = "equivalent" if keys[number] in equivalents else \
+                    "SURVIVED" if caught is None else "NOT REACHED"
+                print(f"{what} {keys[number]} {show(chosen[number], ROOT)}", flush=True)
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps([keys[number], results[keys[number]]]) + "\n")
+    report(chosen, keys, results, equivalents)
+
+
+def count_places(places):
+    table = {}
+    for place in places:
+        of_room = table.setdefault(room_of(place.path), {})
+        of_room[place.kind] = of_room.get(place.kind, 0) + 1
+    for room, kinds in sorted(table.items()):
+        print(f"{room:10} {sum(kinds.values()):6}  " + ", ".join(
+            f"{kind} {n}" for kind, n in sorted(kinds.items())))
+
+
+def read_counts(words):
+    counts = {}
+    for word in words or ["store=25", "spill=25", "transfer=25", "rest=25"]:
+        room, _, number = word.partition("=")
+        if room not in (*ROOMS, "rest") or not number.isdigit():
+            raise planted.ListError(f"--count {word}: expected one of store, spill, transfer, rest, "
+                                    "'=' and a number")
+        counts[room] = int(number)
+    return counts
+
+
+def work(options):
+    machine = Machine(os.path.abspath(options.build), options.jobs)
+    machine.configure()
+    places = all_places(machine.tree, machine.build)
+    if options.places:
+        count_places(places)
+        return 0
+    chosen = draw(places, read_counts(options.count), options.seed)
+    keys = [key_of(place, machine.tree) for place in chosen]
+    write_tree(machine.tree, chosen)
+    begin = time.monotonic()
+    machine.compile()
+    print(f"{len(places)} places, {len(chosen)} drawn with seed {options.seed}; built in "
+          f"{time.monotonic() - begin:.0f} s", flush=True)
+    machine.find_map(len(chosen))
+    print(f"{len(machine.reached)} tests reach {len(set().union(*machine.reached.values()))} of "
+          f"them, {time.monotonic() - begin:.0f} s", flush=True)
+    path = os.path.join(machine.directory, "results.jsonl")
+    results = read_results(path)
+    for key in options.only or []:
+        results.pop(key, None)
+    try_all(machine, chosen, keys, results, path)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{time.monotonic() - begin:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processors")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", action="append")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build", "machine"))
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--places", action="store_true")
+    options = parser.parse_args()
+    try:
+        return work(options)
+    except planted.ListError as error:
+        print(f"machine.py: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+/* What a publisher refuses, and what it says. */
+#include <string.h>
+
+#include "bounds.h"
+#include "wire.h"
+#include "world.h"
+
+static kvp_publisher *const unset = (kvp_publisher *)&unset; /* what a refused call must leave */
+
+static void expect_refused(const kvp_publisher_config *config, kvp_status status, const char *words)
+{
+    kvp_publisher *publisher = unset;
+    char why[512] = "?";
+    assert_int_equal(kvp_publisher_open(config, &publisher, why, sizeof(why)), status);
+    assert_ptr_equal(publisher, unset);
+    if (strstr(why, words) == NULL) {
+        fail_msg("%s: not in \"%s\"", words, why);
+    }
+}
+
+#define REFUSED(field, value, status, words)                                                       \
+    do {                                                                                           \
+        kvp_publisher_config config_ = wire_config();                                              \
+        config_.field = value;                                                                     \
+        expect_refused(&config_, status, words);                                                   \
+    } while (0)
+
+TEST(test_fields_are_named)
+{
+    REFUSED(struct_size, 3, KVP_E_ARG, "struct_size");
+    REFUSED(endpoint, NULL, KVP_E_ARG, "endpoint is missing");
+    REFUSED(endpoint, "", KVP_E_ARG, "endpoint is missing");
+    REFUSED(topic, NULL, KVP_E_ARG, "topic is NULL");
+    REFUSED(unit_tokens, 0, KVP_E_ARG, "unit_tokens is 0, expected 1 to 65536");
+    REFUSED(max_units, 0, KVP_E_ARG, "max_units is 0");
+    REFUSED(max_units, UINT32_MAX, KVP_E_ARG, "max_units is 4294967295, expected 1 to 268435456");
+    REFUSED(group, KVP_GROUPS_MAX, KVP_E_ARG, "group is 8, expected 0 to 7");
+    REFUSED(rank, -1, KVP_E_ARG, "rank is -1");
+    REFUSED(form, 2, KVP_E_ARG, "form is 2");
+    REFUSED(hashes, 2, KVP_E_ARG, "hashes is 2");
+    REFUSED(media, 2, KVP_E_ARG, "media is 2");
+    REFUSED(replay_form, 2, KVP_E_ARG, "replay_form is 2");
+    REFUSED(foreign, 2, KVP_E_ARG, "foreign is 2");
+    REFUSED(queue_batches, 0, KVP_E_ARG, "queue_batches is 0");
+    REFUSED(kept_batches, 0, KVP_E_ARG, "kept_batches is 0");
+    REFUSED(kept_bytes, 1000, KVP_E_ARG, "kept_bytes is 1000, expected 65536 to");
+    REFUSED(first_number, 0, KVP_E_ARG, "first_number is 0");
+    REFUSED(first_number, UINT64_MAX, KVP_E_ARG, "first_number is");
+    REFUSED(endpoint, "tcp://nowhere", KVP_E_IO, "endpoint: cannot bind tcp://nowhere: ");
+    REFUSED(replay_endpoint, "ftp://x", KVP_E_IO, "replay_endpoint: cannot bind ftp://x: ");
+    expect_refused(NULL, KVP_E_ARG, "struct_size");
+}
+
+TEST(test_fields_that_do_not_go_together)
+{
+    kvp_publisher_config config = wire_config();
+    char name[KVP_NAME_MAX_BYTES + 2];
+    config.foreign = 1;
+    config.hashes = KVP_PUBLISH_VLLM;
+    expect_refused(&config, KVP_E_ARG, "one of them");
+    config = wire_config();
+    config.unit_tokens = KVP_BLOCK_TOKENS_MAX;
+    config.kept_bytes = 1 << 20;
+    config.max_units = 1;
+    expect_refused(&config, KVP_E_ARG, "a batch with unit_tokens 65536");
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    REFUSED(topic, name, KVP_E_ARG, "topic has 256 bytes, expected 0 to 255");
+    REFUSED(store_medium, name, KVP_E_ARG, "store_medium has 256 bytes");
+}
+
+TEST(test_a_place_that_is_taken)
+{
+    kvp_publisher_config config = wire_config();
+    kvp_publisher *first;
+    char endpoint[256];
+    assert_int_equal(kvp_publisher_open(&config, &first, NULL, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_endpoint(first, 0, endpoint, sizeof(endpoint)), KVP_OK);
+    config.endpoint = endpoint;
+    expect_refused(&config, KVP_E_IO, "in use");
+    kvp_publisher_close(first);
+}
+
+TEST(test_open_without_what_it_needs)
+{
+    const kvp_publisher_config config = wire_config();
+    char why[8];
+    assert_int_equal(kvp_publisher_open(&config, NULL, why, sizeof(why)), KVP_E_ARG);
+    assert_string_equal(why, "out_pub");
+    kvp_publisher_config_init(NULL);
+    kvp_publisher_close(NULL);
+}
+
+TEST(test_calls_without_a_publisher)
+{
+    kvp_publisher_stats stats;
+    kvp_hash root = {{1}};
+    char text[4];
+    assert_int_equal(kvp_publisher_read(NULL, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_resync(NULL, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_put(NULL, NULL, 0, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_work(NULL, 0, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_stats_get(NULL, &stats), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(NULL, &root, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_endpoint(NULL, 0, text, sizeof(text)), KVP_E_ARG);
+}
+
+TEST(test_calls_of_a_publisher)
+{
+    kvp_publisher_config config = wire_config();
+    kvp_publisher *publisher;
+    kvp_hash root = {{1}};
+    char text[64];
+    config.replay_endpoint = NULL;
+    config.hashes = KVP_PUBLISH_VLLM;
+    assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_stats_get(publisher, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_endpoint(publisher, 0, NULL, 9), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_endpoint(publisher, 0, text, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_endpoint(publisher, 0, text, 3), KVP_E_TOO_SMALL);
+    assert_int_equal(kvp_publisher_endpoint(publisher, 1, text, 64), KVP_E_STATE);
+    assert_int_equal(kvp_publisher_space(publisher, NULL, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, ""), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_space(publisher, &root, "lora"), KVP_E_ARG);
+    for (uint32_t i = 0; i < KVP_PUBLISH_SPACES_MAX; i++) {
+        root.bytes[1] = (uint8_t)i;
+        assert_int_equal(kvp_publisher_space(publisher, &root, NULL), KVP_OK);
+    }
+    root.bytes[0] = 2;
+    assert_int_equal(kvp_publisher_space(publisher, &root, NULL), KVP_E_NO_NAMESPACES);
+    kvp_publisher_close(publisher);
+}
+
+TEST(test_a_cache_that_does_not_fit)
+{
+    const kvp_publisher_config config = wire_config();
+    kvp_config made = config_of(8, 8, 4);
+    kvp_publisher *publisher;
+    made.max_events = 16;
+    world w = make_world(&made);
+    assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_read(publisher, w.cache, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_resync(publisher, w.cache, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_read(publisher, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_resync(publisher, NULL, 0), KVP_E_ARG);
+    end_world(&w);
+    made = config_of(WIRE_U, WIRE_U, 4);
+    w = make_world(&made);
+    assert_int_equal(kvp_publisher_read(publisher, w.cache, 0), KVP_E_STATE);
+    assert_int_equal(kvp_publisher_resync(publisher, w.cache, 0), KVP_E_STATE);
+    end_world(&w);
+    kvp_publisher_close(publisher);
+}
+
+TEST(test_events_that_are_none_change_nothing)
+{
+    const kvp_publisher_config config = wire_config();
+    static struct wire wire;
+    wire_open(&wire, &config);
+    wire_unit(&wire, 'a', '\0', "m", NULL);
+    wire_unit(&wire, 'b', 'a', "m", NULL);
+    kvp_publisher *publisher = wire.publisher;
+    kvp_event right[2] = {wire.units[0], wire.units[1]};
+    for (int wrong = 0; wrong < 6; wrong++) {
+        kvp_event events[2] = {right[0], right[1]};
+        kvp_event *event = &events[1];
+        event->kind = wrong == 0 ? 0 : event->kind;
+        event->tier = wrong == 1 ? 3 : event->tier;
+        event->n_tokens = wrong == 2 ? 3 : event->n_tokens;
+        event->position = wrong == 3 ? 3 : event->position;
+        event->parent = wrong == 4 ? event->hash : event->parent;
+        event->root = wrong == 5 ? event->hash : event->root;
+        assert_int_equal(kvp_publisher_put(publisher, events, 2, wire.tokens[0], 0), KVP_E_ARG);
+    }
+    assert_int_equal(kvp_publisher_put(publisher, right, 2, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_put(publisher, NULL, 1, wire.tokens[0], 0), KVP_E_ARG);
+    assert_int_equal(kvp_publisher_put(publisher, NULL, 0, NULL, 0), KVP_OK);
+    assert_string_equal(wire_read(&wire), "");
+    assert_int_equal(kvp_publisher_put(publisher, right, 2, wire.tokens[0], wire.now), KVP_OK);
+    assert_string_equal(wire_read(&wire), "+G:ab");
+    wire_close(&wire);
+}
+
+static struct wire bounded;
+
+struct event_row {
+    struct bound bound;
+    size_t at; /* 4 bytes of the event */
+};
+
+static int put_event(const struct bound *bound, void *context, uint64_t value)
+{
+    const struct event_row *row = context;
+    const uint32_t number = (uint32_t)value;
+    kvp_event event = bounded.units[0];
+    (void)bound;
+    memcpy((char *)&event + row->at, &number, sizeof(number));
+    return (int)kvp_publisher_put(bounded.publisher, &event, 1, bounded.tokens[0], 0);
+}
+
+TEST(test_events_at_their_bounds)
+{
+    static const struct event_row rows[] = {
+        {{"kind", KVP_EVENT_STORED, KVP_EVENT_CLEARED, KVP_E_ARG, KVP_E_ARG},
+         offsetof(kvp_event, kind)},
+        {{"tier", KVP_DEVICE, 2, NO_BOUND, KVP_E_ARG}, offsetof(kvp_event, tier)},
+        {{"n_tokens", WIRE_U, WIRE_U, KVP_E_ARG, KVP_E_ARG}, offsetof(kvp_event, n_tokens)},
+        {{"position", WIRE_U, WIRE_U, KVP_E_ARG, KVP_E_ARG}, offsetof(kvp_event, position)},
+    };
+    const kvp_publisher_config config = wire_config();
+    int n_wrong = 0;
+    wire_open(&bounded, &config);
+    wire_unit(&bounded, 'a', '\0', "m", NULL);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct event_row row = rows[i];
+        n_wrong += bounds_wrong(&row.bound, put_event, &row);
+    }
+    assert_int_equal(n_wrong, 0);
+    wire_close(&bounded);
+}
+
+TEST_MAIN(NULL, NULL)

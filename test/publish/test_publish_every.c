@@ -1,0 +1,104 @@
+/* Each allocation of ours fails once: opening refuses with nothing left, a resync changes nothing.
+ * libzmq and libcrypto are left alone. */
+#include <string.h>
+
+#include "wire.h"
+#include "world.h"
+
+enum { RUNS_MAX = 100 };
+
+/* The allocation that fails, counted down; 0: none. */
+static unsigned to_fail;
+static unsigned n_failed;
+static long n_held; /* blocks that were taken and not given back */
+
+static int fails(void)
+{
+    if (to_fail == 0 || --to_fail > 0) {
+        return 0;
+    }
+    n_failed++;
+    return 1;
+}
+
+void *__real_malloc(size_t n_bytes);
+void *__real_calloc(size_t n, size_t n_bytes);
+void __real_free(void *block);
+void *__wrap_malloc(size_t n_bytes);
+void *__wrap_calloc(size_t n, size_t n_bytes);
+void __wrap_free(void *block);
+
+void *__wrap_malloc(size_t n_bytes)
+{
+    void *block = fails() ? NULL : __real_malloc(n_bytes);
+    n_held += block != NULL;
+    return block;
+}
+
+void *__wrap_calloc(size_t n, size_t n_bytes)
+{
+    void *block = fails() ? NULL : __real_calloc(n, n_bytes);
+    n_held += block != NULL;
+    return block;
+}
+
+void __wrap_free(void *block)
+{
+    n_held -= block != NULL;
+    __real_free(block);
+}
+
+TEST(test_open)
+{
+    kvp_publisher_config config = wire_config();
+    config.hashes = KVP_PUBLISH_VLLM;
+    unsigned run = 0;
+    kvp_status status = KVP_E_NO_MEMORY;
+    while (status != KVP_OK) {
+        kvp_publisher *publisher = NULL;
+        char why[256] = "";
+        const long held = n_held;
+        to_fail = ++run;
+        status = kvp_publisher_open(&config, &publisher, why, sizeof(why));
+        to_fail = 0;
+        assert_true(run < RUNS_MAX);
+        if (status == KVP_OK) {
+            kvp_publisher_close(publisher);
+        } else {
+            assert_int_equal(status, KVP_E_NO_MEMORY);
+            assert_null(publisher);
+            assert_string_not_equal(why, "");
+        }
+        assert_int_equal(n_held, held);
+    }
+    assert_true(n_failed > 10);
+}
+
+TEST(test_resync)
+{
+    const kvp_publisher_config config = wire_config();
+    kvp_config made = config_of(WIRE_U, WIRE_U, 8);
+    kvp_publisher_stats before;
+    kvp_publisher_stats after;
+    kvp_publisher *publisher;
+    made.max_events = 16;
+    world w = make_world(&made);
+    const int32_t tokens[2 * WIRE_U] = {1, 2, 3, 4, 5, 6, 7, 8};
+    leave_cached(&w, tokens, 2 * WIRE_U);
+    assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
+    kvp_publisher_stats_get(publisher, &before);
+    for (unsigned run = 1; run <= 2; run++) {
+        to_fail = run;
+        assert_int_equal(kvp_publisher_resync(publisher, w.cache, 0), KVP_E_NO_MEMORY);
+        assert_int_equal(kvp_publisher_stats_get(publisher, &after), KVP_OK);
+        assert_memory_equal(&after, &before, sizeof(after));
+    }
+    to_fail = 0;
+    assert_int_equal(kvp_publisher_resync(publisher, w.cache, 0), KVP_OK);
+    assert_int_equal(kvp_publisher_stats_get(publisher, &after), KVP_OK);
+    assert_int_equal(after.stored, 2);
+    kvp_publisher_close(publisher);
+    end_world(&w);
+}
+
+TEST_MAIN(NULL, NULL)
