@@ -114,7 +114,7 @@ MAX_FUNCTION_LINES = 100
 MAX_WIDTH = 100
 
 # What all stages of .ci/budget may take together.
-MAX_STAGES_SECONDS = 6400
+MAX_STAGES_SECONDS = 5400
 
 # The interface to C++ stays small enough to be read at once.
 MAX_CPP_HEADER_LINES = 420
@@ -384,6 +384,8 @@ def check_budget(root):
             if not line.strip() or line.startswith("#"):
                 continue
             fields = line.split(None, 2)
+            if len(fields) == 2 and fields[0] == "late" and fields[1].isdigit():
+                continue
             if len(fields) < 3 or not fields[1].isdigit():
                 yield number, "a stage is a name, a budget in seconds and a command"
                 continue
@@ -521,7 +523,7 @@ CLEAN = {
     "src/memory/copy.h": "#include <kvpager/memory.h>\n#include <kvpager/types.h>\n"
                          '#include "base/team.h"\n',
     "src/base/team.h": "#include <kvpager/types.h>\n",
-    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 480 make lint\n",
+    ".ci/budget": "# name seconds command\ntest 3000 make test\nlate 900\nlint 480 make lint\n",
     "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
                                "typedef unsigned kvp_size; /* not a size_t */\n"
                                "KVP_API const char *kvp_version(void);\n"

@@ -120,6 +120,7 @@ missing_packages() {
     # and no service that would be started. Elsewhere the tests are skipped without it.
     ! is_debian || have redis-server || have redis-check-rdb || echo redis-tools
     have openssl || echo openssl
+    ! is_debian || have abidiff || echo abigail-tools
     # One call for all when they are there: the usual case is the fast one.
     if ! have_module libxxhash cmocka jansson zlib libzstd libevent 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev

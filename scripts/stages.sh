@@ -5,7 +5,8 @@
 #
 # A line of FILE is a name, a budget in whole seconds and a command; `#` begins a comment. The run
 # stops at the first stage whose command fails. A stage over its budget fails the run, too, but only
-# at the end, so that one run shows the time of every stage.
+# at the end, so that one run shows the time of every stage. Behind a line `late SECONDS` are samples
+# of what takes longer than a run: when all stages are run, none of them begins after so many seconds.
 # Status: 0 all green and in time; 1 a stage failed or was too slow; 2 FILE cannot be used.
 set -u
 
@@ -22,14 +23,22 @@ shift
 names=()
 budgets=()
 commands=()
+limits=()
+limit=
 while read -r name budget command; do
     case $name in '' | '#'*) continue ;; esac
+    if [ "$name" = late ]; then
+        [[ $budget =~ ^[0-9]+$ && -z $command ]] || usage "$file: 'late' needs seconds, and nothing else"
+        limit=$budget
+        continue
+    fi
     [[ $budget =~ ^[0-9]+$ && -n $command ]] ||
         usage "$file: '$name' needs a budget in seconds and a command"
     if [ $# -eq 0 ] || [[ " $* " == *" $name "* ]]; then
         names+=("$name")
         budgets+=("$budget")
         commands+=("$command")
+        limits+=("$([ $# -gt 0 ] || echo "$limit")")
     fi
 done <"$file"
 [ ${#names[@]} -gt 0 ] || usage "$file: no stage to run"
@@ -37,6 +46,10 @@ done <"$file"
 failed=no
 table=
 for at in "${!names[@]}"; do
+    if [ -n "${limits[at]}" ] && [ $SECONDS -ge "${limits[at]}" ]; then
+        table+=$(printf '%-14s left out: %d s are over' "${names[at]}" $SECONDS)$'\n'
+        continue
+    fi
     echo "== ${names[at]}: ${commands[at]}"
     began=$SECONDS
     bash -c "${commands[at]}" </dev/null

@@ -16,11 +16,7 @@ foreach(function malloc calloc realloc aligned_alloc free mmap munmap pthread_cr
 endforeach()
 
 if(NOT KVP_SANITIZE MATCHES "thread")
-  set(seeds 2)
-  if(KVP_SANITIZE OR KVP_COVERAGE)
-    set(seeds 1)
-  endif()
-  kvp_add_test(NAME faults COMMAND kvp_faults --seeds ${seeds} LABELS model TIMEOUT 900)
+  kvp_add_test(NAME faults COMMAND kvp_faults --seeds 1 LABELS model TIMEOUT 900)
   kvp_add_test(NAME faults_self COMMAND kvp_faults --self-test LABELS model)
   kvp_add_test(NAME faults_soak COMMAND kvp_faults --seed 1001 --seeds 400 LABELS model soak)
 endif()
@@ -50,10 +46,10 @@ if(TARGET kvpager_tool AND NOT KVP_SANITIZE)
   endforeach()
   set(tool_faults "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_faults.py"
       "$<TARGET_FILE:kvpager_faulty>" "$<TARGET_FILE:test_snapshot>")
-  kvp_add_test(NAME faults_tool COMMAND ${tool_faults} --most 10 LABELS tools TIMEOUT 900)
+  kvp_add_test(NAME faults_tool COMMAND ${tool_faults} --most 6 LABELS tools TIMEOUT 900)
   kvp_add_test(NAME faults_tool_soak COMMAND ${tool_faults} LABELS tools soak)
   if(KVP_RECORD AND TARGET kvpager_zmq)
-    kvp_add_test(NAME faults_tool_clocks 
+    kvp_add_test(NAME faults_tool_clocks
                  COMMAND "${CMAKE_COMMAND}" -E env "KVPAGER=$<TARGET_FILE:kvpager_faulty>"
                          "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_clocks.py"
                  LABELS tools)

@@ -49,7 +49,7 @@ set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
   set(steps 20000)
 elseif(KVP_CHECK EQUAL 0)
-  set(steps 1000000)
+  set(steps 400000)
 endif()
 foreach(seed 1 10)
   kvp_add_test(NAME llama_random_${seed} LABELS model release

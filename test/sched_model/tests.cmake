@@ -24,7 +24,7 @@ kvp_add_test(NAME sched_model_led_again COMMAND kvp_sched_model --seed 101 --con
 
 # A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
-  kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000
+  kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 1500000
                LABELS model long)
 endif()
 

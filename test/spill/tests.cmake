@@ -23,6 +23,6 @@ kvp_add_test(NAME spill_loads COMMAND test_spill_loads LABELS store)
 kvp_add_test(NAME spill_puts COMMAND test_spill_puts LABELS store)
 kvp_add_test(NAME spill_random COMMAND test_spill_random LABELS store)
 kvp_add_test(NAME spill_states COMMAND test_spill_states LABELS store)
-kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 2000 800 LABELS store long)
+kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 2000 300 LABELS store long)
 kvp_add_test(NAME spill_random_soak COMMAND test_spill_random 100001 40000 1000
              LABELS store soak TIMEOUT 7200)

@@ -35,6 +35,17 @@ run "$dir/slow"
 [ -e "$dir/ran" ] || fail "the stages after a slow one did not run"
 grep -q 'slow .*over its budget' "$dir/out" || fail "the slow stage is not named"
 
+printf 'one 60 sleep 1.1\nlate 1\ntwo 60 touch %s/ran\n' "$dir" >"$dir/late"
+rm -f "$dir/ran"
+run "$dir/late"
+[ $status -eq 0 ] && [ ! -e "$dir/ran" ] || fail "a sample began late, or its absence gave $status"
+grep -q '^two .*left out' "$dir/out" || fail "the sample that was left out is not named"
+run "$dir/late" two
+[ $status -eq 0 ] && [ -e "$dir/ran" ] || fail "a sample that was named did not run"
+printf 'late soon\none 60 true\n' >"$dir/bad"
+run "$dir/bad"
+[ $status -eq 2 ] || fail "a bad limit gave $status"
+
 printf 'one soon true\n' >"$dir/bad"
 run "$dir/bad"
 [ $status -eq 2 ] || fail "a bad budget gave $status"
