@@ -116,8 +116,9 @@ typedef struct result {
     double yardstick_median; /* < 0: none */
 } result;
 
-/* measure.c: takes the samples. */
-result measure(const measurement *what, void *state, const bench_options *options);
+/* measure.c: takes the samples. The yardstick's state may be the same one. */
+result measure(const measurement *what, void *state, void *yardstick_state,
+               const bench_options *options);
 
 /* Ascending; then the value at a fraction of them, between two in proportion. */
 void sort_samples(double *samples, uint32_t n);

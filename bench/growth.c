@@ -240,12 +240,13 @@ static const struct kind {
     const uint32_t *sizes;
     uint32_t n_sizes;
     uint32_t n_quick; /* sizes of --quick */
+    uint32_t yardstick_size;
     void *(*set_up)(const bench_options *options);
     void (*tear_down)(void *state);
 } kinds[] = {
-    {"batch", batch_sizes, 7, 6, set_up_batch, tear_down_batch},
-    {"sched", batch_sizes, 7, 6, set_up_sched, sched_scene_destroy},
-    {"pool", pool_sizes, 6, 2, set_up_pool, tear_down_pool},
+    {"batch", batch_sizes, 7, 6, 64, set_up_batch, tear_down_batch},
+    {"sched", batch_sizes, 7, 6, 64, set_up_sched, sched_scene_destroy},
+    {"pool", pool_sizes, 6, 2, 10000, set_up_pool, tear_down_pool},
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds, NAME_BYTES = 40, MOST_GROUPS = 20 };
@@ -259,21 +260,24 @@ static group group_of(const struct kind *kind, uint32_t size)
             continue;
         char *name = allocate(NAME_BYTES);
         snprintf(name, NAME_BYTES, "%s_%u_%s", kind->name, size, curves[i].name);
-        list[n++] = (measurement){name, "ns", 0, SAMPLES, curves[i].ours, NULL, curves[i].note};
+        list[n++] =
+            (measurement){name, "ns", 0, SAMPLES, curves[i].ours, curves[i].ours, curves[i].note};
     }
     return (group){list, n, kind->set_up, kind->tear_down};
 }
 
 static group groups[MOST_GROUPS];
-static uint32_t group_sizes[MOST_GROUPS];
+static uint32_t sizes[MOST_GROUPS];
+static uint32_t yardstick_sizes[MOST_GROUPS];
 
 const group *growth_groups(bool quick, size_t *out_n)
 {
     size_t n = 0;
     for (uint32_t k = 0; k < N_KINDS; k++) {
-        for (uint32_t i = 0; i < (quick ? kinds[k].n_quick : kinds[k].n_sizes); i++) {
-            group_sizes[n] = kinds[k].sizes[i];
-            groups[n++] = group_of(&kinds[k], kinds[k].sizes[i]);
+        for (uint32_t i = 0; i < (quick ? kinds[k].n_quick : kinds[k].n_sizes); i++, n++) {
+            sizes[n] = kinds[k].sizes[i];
+            yardstick_sizes[n] = kinds[k].yardstick_size;
+            groups[n] = group_of(&kinds[k], sizes[n]);
         }
     }
     *out_n = n;
@@ -284,7 +288,16 @@ uint32_t growth_size(const group *of)
 {
     for (size_t i = 0; i < MOST_GROUPS; i++) {
         if (of == &groups[i])
-            return group_sizes[i];
+            return sizes[i];
+    }
+    return 0;
+}
+
+uint32_t growth_yardstick_size(const group *of)
+{
+    for (size_t i = 0; i < MOST_GROUPS; i++) {
+        if (of == &groups[i])
+            return yardstick_sizes[i];
     }
     return 0;
 }
@@ -311,8 +324,9 @@ size_t growth_ratios(result *results, size_t n)
         for (size_t j = 0; j < n; j++) {
             if (!is_of(&curves[i], results[j].name))
                 continue;
-            least = least == 0 || results[j].median < least ? results[j].median : least;
-            most = results[j].median > most ? results[j].median : most;
+            const double cost = results[j].median / results[j].yardstick_median;
+            least = least == 0 || cost < least ? cost : least;
+            most = cost > most ? cost : most;
         }
         if (least == 0)
             continue;

@@ -347,36 +347,56 @@ static int write_json(const char *path, const result *results, size_t n)
 
 /* ----------------------------------------------------------------------------------------- run */
 
+/* What a group measures. Its yardstick's state is another one where sizes are compared. */
+typedef struct scene {
+    bool is_tried;
+    bool is_here;
+    void *state;
+    void *yardstick_state;
+} scene;
+
+static void set_up_scene(const group *g, const bench_options *options, scene *s)
+{
+    bench_options sized = *options;
+    sized.size = growth_size(g);
+    s->state = g->set_up ? g->set_up(&sized) : NULL;
+    s->is_here = !g->set_up || s->state;
+    s->is_tried = true;
+    sized.size = growth_yardstick_size(g);
+    s->yardstick_state =
+        s->is_here && options->growth && !options->count ? g->set_up(&sized) : s->state;
+}
+
+static void tear_down_scene(const group *g, const scene *s)
+{
+    if (s->yardstick_state != s->state)
+        g->tear_down(s->yardstick_state);
+    if (s->is_here && g->tear_down)
+        g->tear_down(s->state);
+}
+
 /* A row that gets no result is named, with the reason. */
 static size_t run_group(const group *g, const bench_options *options, result *out_results)
 {
     size_t n = 0;
-    void *state = NULL;
-    bool is_tried = false;
-    bool is_here = false;
+    scene s = {0};
     for (size_t i = 0; i < g->n_measurements; i++) {
         if (!is_wanted(options, g->measurements[i].name))
             continue;
-        if (!is_tried) {
-            bench_options sized = *options;
-            sized.size = growth_size(g);
-            state = g->set_up ? g->set_up(&sized) : NULL;
-            is_here = !g->set_up || state;
-            is_tried = true;
-        }
-        if (!is_here) {
+        if (!s.is_tried)
+            set_up_scene(g, options, &s);
+        if (!s.is_here) {
             fprintf(stderr, "kvp_bench: %s is left out: what it needs is not here\n",
                     g->measurements[i].name);
         } else if (options->count) {
-            count_sample(&g->measurements[i], state);
+            count_sample(&g->measurements[i], s.state);
         } else {
-            out_results[n] = measure(&g->measurements[i], state, options);
+            out_results[n] = measure(&g->measurements[i], s.state, s.yardstick_state, options);
             print_row(&out_results[n]);
             n++;
         }
     }
-    if (is_here && g->tear_down)
-        g->tear_down(state);
+    tear_down_scene(g, &s);
     return n;
 }
 
