@@ -19,6 +19,7 @@ enum {
     DECODED = 64,
     SAMPLE_STEPS = 16384, /* of a batch's sample, times sequences: as many steps as it takes */
     MOST_STEPS = 1024,
+    LINES = 65536,
     SAMPLES = 31
 };
 
@@ -81,7 +82,7 @@ static bool fits(const kvp_config *config)
 {
     size_t n_bytes;
     REQUIRE_OK(kvp_cache_bytes(config, &n_bytes));
-    return n_bytes / 4 * 5 < available_bytes();
+    return n_bytes / 8 * 9 < available_bytes();
 }
 
 static void *set_up_pool(const bench_options *options)
@@ -199,6 +200,44 @@ static double open_new(void *state)
     return by_block(ns);
 }
 
+enum { MANY, ALONE, PAIRS };
+
+/* What bounds the others: lines of the bookkeeping in random order. Many at once; one after the
+ * other; or each with another one of the same 4 KiB, whose address is translated already. */
+static double read_lines(pool_state *s, int how)
+{
+    const uint64_t *words = s->w->arena;
+    const uint64_t n_lines = s->w->arena_bytes / 64;
+    uint64_t sum = 0;
+    const uint64_t start = now_ns();
+    for (uint32_t i = 0; i < LINES; i++) {
+        const uint64_t at = (world_draw(&s->random) >> 32) * n_lines >> 32;
+        uint64_t word = words[at * 8];
+        if (how == PAIRS)
+            word += words[(at ^ 32 ^ (word & 1)) * 8];
+        sum += word;
+        s->random += how == MANY ? 0 : word & 1;
+    }
+    const uint64_t ns = now_ns() - start;
+    REQUIRE(sum != 1); /* it is used */
+    return (double)ns / LINES;
+}
+
+static double line(void *state)
+{
+    return read_lines(state, MANY);
+}
+
+static double line_alone(void *state)
+{
+    return read_lines(state, ALONE);
+}
+
+static double line_pair(void *state)
+{
+    return read_lines(state, PAIRS);
+}
+
 /* The last one: its sequences evict prompts. */
 static double decode(void *state)
 {
@@ -222,14 +261,17 @@ typedef struct curve {
 } curve;
 
 static const curve curves[GROWTH_CURVES] = {
-    {"pool", "open_hit", 0, 0, open_hit,
+    {"pool", "line", 0, 0, line, "a line of the bookkeeping, read in random order"},
+    {"pool", "line_alone", 0, 0, line_alone, "the same, one after the other"},
+    {"pool", "line_pair", 0, 0, line_pair, "the same, and then one more in the same 4 KiB"},
+    {"pool", "open_hit", 8, 0, open_hit,
      "a block; 16 cached prompts of 4,096 tokens, drawn from all"},
-    {"pool", "close", 0, 0, close_hit, "a block; their only holders close"},
-    {"pool", "fork", 0, 0, fork, "a block; of sequences that were just opened"},
-    {"pool", "open_evict_commit", 0, 0, open_new, "a block; 16 new prompts of 4,096 tokens"},
-    {"pool", "extend_commit", 0, 0, decode, "a sequence; 64 of them, blocks evicted"},
-    {"batch", "extend_commit", 0, 16, extend_commit, "a sequence, blocks evicted"},
-    {"sched", "step", 0, 16, sched_scene_step, "a sequence, blocks evicted, with the finish"},
+    {"pool", "close", 6, 0, close_hit, "a block; their only holders close"},
+    {"pool", "fork", 8, 0, fork, "a block; of sequences that were just opened"},
+    {"pool", "open_evict_commit", 5, 0, open_new, "a block; 16 new prompts of 4,096 tokens"},
+    {"pool", "extend_commit", 3, 0, decode, "a sequence; 64 of them, blocks evicted"},
+    {"batch", "extend_commit", 2, 16, extend_commit, "a sequence, blocks evicted"},
+    {"sched", "step", 2, 16, sched_scene_step, "a sequence, blocks evicted, with the finish"},
 };
 
 static const uint32_t pool_sizes[] = {10000, 100000, 1000000, 10000000, 30000000, 100000000};

@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-enum { GROWTH_CURVES = 7 };
+enum { GROWTH_CURVES = 10 };
 
 /* Gives [out_n] groups, each of a size, which its set_up must find in the options. */
 const group *growth_groups(bool quick, size_t *out_n);

@@ -316,6 +316,14 @@ static void print_header(const bench_options *options)
 
 /* ---------------------------------------------------------------------------------------- JSON */
 
+static void print_number_or_null(FILE *file, bool is_there, double value)
+{
+    if (is_there)
+        fprintf(file, "%.2f", value);
+    else
+        fputs("null", file);
+}
+
 static int write_json(const char *path, const result *results, size_t n)
 {
     FILE *file = fopen(path, "w");
@@ -330,10 +338,9 @@ static int write_json(const char *path, const result *results, size_t n)
                 "  {\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.2f, \"min\": %.2f, "
                 "\"max\": %.2f, \"baseline_median\": ",
                 r->name, r->unit, r->median, r->min, r->max);
-        if (r->yardstick_median < 0)
-            fputs("null", file);
-        else
-            fprintf(file, "%.2f", r->yardstick_median);
+        print_number_or_null(file, r->yardstick_median >= 0, r->yardstick_median);
+        fputs(", \"aim\": ", file);
+        print_number_or_null(file, r->aim > 0, r->aim);
         fputs(i + 1 < n ? "},\n" : "}\n", file);
     }
     fputs("]\n", file);
