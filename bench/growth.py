@@ -216,12 +216,16 @@ def write(path, text):
 
 
 def take(paths):
-    """The rows of all files, in the order of names that kvp_bench has; of one name, the last."""
+    """The rows of all files; of one name, the last."""
     rows = {}
     for path in paths:
         rows.update({row["name"]: row for row in load(path)})
     measured = [row for row in rows.values() if row["unit"] != "x"]
-    return measured + [row for row in rows.values() if row["unit"] == "x"]
+    bounds = [row for row in rows.values() if row["unit"] == "x"]
+    for row in bounds:  # of all files together
+        grown = ratio(measured, *row["name"].split("_", 1))
+        row.update(dict.fromkeys(("median", "min", "max"), round(grown, 2)))
+    return measured + bounds
 
 
 def self_test():

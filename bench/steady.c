@@ -2,8 +2,8 @@
  * and every block is taken by eviction. Each call is timed alone.
  *
  * What a call does itself takes about as long when the same calls are made a second time; what the
- * system or another machine on the same processor does to it does not come twice. So the calls are
- * made in two passes, and the time of a slow call is the smaller of its two. The system tells of
+ * system or another machine on the same processor does to it does not come again. So the calls are
+ * made in three passes, and the time of a slow call is the smallest of its three. The system tells of
  * involuntary switches and page faults of slow calls. An idle loop shows what the machine does to a
  * program that calls nothing. */
 #define _GNU_SOURCE /* RUSAGE_THREAD */
@@ -17,21 +17,23 @@
 #include "world.h"
 
 enum {
+    PASSES = 3,
     LIVE = 256,
     MAX_TOKENS = 1024,
     LEAST_PROMPT = 64,
     PROMPT_RANGE = 256,
-    RECENT = 1024, /* prompts that are opened again */
+    COPIES = LIVE + 1 + 64, /* as many as wait */
+    RECENT = 1024,          /* prompts that are opened again */
     SLOW_NS = 10000,
     MOST_SLOW = 1 << 20,
     STEPS_OF_TWO = 32, /* of the histogram, to twice the value */
     BUCKETS = 64 * STEPS_OF_TWO
 };
 
-enum { OPEN, EXTEND, COMMIT, FORK, TRUNCATE, CLOSE, N_KINDS };
+enum { OPEN, EXTEND, COMMIT, FORK, TRUNCATE, CLOSE, PLAN, N_KINDS };
 
-static const char *const kind_names[N_KINDS] = {"open", "extend",   "commit",
-                                                "fork", "truncate", "close"};
+static const char *const kind_names[N_KINDS] = {"open",     "extend", "commit", "fork",
+                                                "truncate", "close",  "plan"};
 
 typedef struct slow_call {
     uint64_t number;
@@ -62,6 +64,7 @@ typedef struct run {
     uint64_t first_number; /* prompts have this one + 0 .. */
     uint64_t n_prompts;
     kvp_seq seqs[LIVE];
+    kvp_copy copies[COPIES];
     uint32_t n_tokens[LIVE];
 } run;
 
@@ -205,6 +208,16 @@ static void cut(run *r, uint32_t at)
     REQUIRE_OK(status);
 }
 
+/* Copies of blocks that were cut and are shared wait in it. */
+static void take_plan(run *r)
+{
+    uint32_t n;
+    const uint64_t start = begin(r);
+    const kvp_status status = kvp_plan_take(r->w->cache, r->copies, COPIES, &n);
+    end(r, start, PLAN, 0);
+    REQUIRE_OK(status);
+}
+
 static void turn(run *r)
 {
     const uint32_t at = draw(r, LIVE);
@@ -216,6 +229,8 @@ static void turn(run *r)
         fork_and_close(r, at);
     } else if (what == 2) {
         cut(r, at);
+    } else if (what == 3) {
+        take_plan(r);
     } else {
         grow(r, at);
     }
@@ -281,19 +296,35 @@ static void print_slow(const char *title, const slow_call *slow, uint32_t n, uin
                (unsigned long long)slow[i].number, slow[i].switches, slow[i].faults);
 }
 
-/* Calls that are slow in both passes, with the smaller time. */
-static uint32_t find_slow_twice(const pass passes[2], slow_call *out)
+/* Keeps those that are slow in this pass, too, with the smaller time. Both are in order. */
+static uint32_t keep_slow(slow_call *slow, uint32_t n, const pass *also)
 {
-    uint32_t n = 0;
+    uint32_t n_kept = 0;
     uint32_t j = 0;
-    for (uint32_t i = 0; i < passes[0].n_slow; i++) {
-        const slow_call *first = &passes[0].slow[i];
-        while (j < passes[1].n_slow && passes[1].slow[j].number < first->number)
+    for (uint32_t i = 0; i < n; i++) {
+        while (j < also->n_slow && also->slow[j].number < slow[i].number)
             j++;
-        if (j < passes[1].n_slow && passes[1].slow[j].number == first->number)
-            out[n++] = passes[1].slow[j].ns < first->ns ? passes[1].slow[j] : *first;
+        if (j < also->n_slow && also->slow[j].number == slow[i].number)
+            slow[n_kept++] = also->slow[j].ns < slow[i].ns ? also->slow[j] : slow[i];
     }
-    return n;
+    return n_kept;
+}
+
+/* By falling times. */
+static void print_longest_of_kinds(const slow_call *slow, uint32_t n)
+{
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        uint32_t n_of = 0;
+        const slow_call *first = NULL;
+        for (uint32_t i = 0; i < n; i++) {
+            if (slow[i].kind == kind) {
+                first = first ? first : &slow[i];
+                n_of++;
+            }
+        }
+        if (first)
+            printf("  %-8s %u calls, at most %.0f ns\n", kind_names[kind], n_of, first->ns);
+    }
 }
 
 /* An idle loop that reads the counter: its gaps are the machine's. */
@@ -319,30 +350,34 @@ static void print_idle(double by_ns, double seconds)
 int steady(const bench_options *options)
 {
     const double by_ns = ticks_by_ns();
-    pass *passes = allocate(2 * sizeof *passes);
+    pass *passes = allocate(PASSES * sizeof *passes);
     print_machine(stdout);
     const uint64_t start = now_ns();
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < PASSES; i++)
         make_calls(options, by_ns, &passes[i]);
-    const double seconds = (double)(now_ns() - start) / 2e9;
+    const double seconds = (double)(now_ns() - start) / 1e9 / PASSES;
     printf("\n%-10s %12s %9s %9s %9s %11s   ns, first pass\n", "call", "calls", "p50", "p99",
            "p99.99", "max");
     for (int kind = 0; kind <= N_KINDS; kind++)
         print_kind(&passes[0], kind, by_ns);
-    slow_call *twice = allocate(MOST_SLOW * sizeof *twice);
-    const uint32_t n_twice = find_slow_twice(passes, twice);
-    for (int i = 0; i < 2; i++)
-        qsort(passes[i].slow, passes[i].n_slow, sizeof *twice, compare_slow);
-    qsort(twice, n_twice, sizeof *twice, compare_slow);
-    print_slow("slower than 10 us in the first pass", passes[0].slow, passes[0].n_slow, 4);
-    print_slow("in the second pass", passes[1].slow, passes[1].n_slow, 4);
-    print_slow("in both, with the smaller time", twice, n_twice, 8);
-    print_idle(by_ns, options->quick ? 0.05 : seconds);
-    for (int i = 0; i < 2; i++) {
+    slow_call *always = allocate(MOST_SLOW * sizeof *always);
+    uint32_t n = passes[0].n_slow;
+    memcpy(always, passes[0].slow, n * sizeof *always);
+    for (int i = 1; i < PASSES; i++)
+        n = keep_slow(always, n, &passes[i]);
+    qsort(always, n, sizeof *always, compare_slow);
+    for (int i = 0; i < PASSES; i++) {
+        char title[64];
+        snprintf(title, sizeof title, "over 10 us in pass %d", i + 1);
+        qsort(passes[i].slow, passes[i].n_slow, sizeof *always, compare_slow);
+        print_slow(title, passes[i].slow, passes[i].n_slow, 3);
         free(passes[i].counts);
         free(passes[i].slow);
     }
+    print_slow("over 10 us in each pass, with the smallest time", always, n, 5);
+    print_longest_of_kinds(always, n);
+    print_idle(by_ns, options->quick ? 0.05 : seconds);
+    free(always);
     free(passes);
-    free(twice);
     return 0;
 }

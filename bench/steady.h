@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-/* Makes options->steady calls, twice the same ones, and prints how long they took. Gives the exit
+/* Makes options->steady calls, three times the same ones, and prints how long they took. Gives the exit
  * status. */
 int steady(const bench_options *options);
 
