@@ -1,4 +1,4 @@
-/* Sequences that decode: one token more for each, by the calls for many, in a cache that is full. */
+/* Sequences that decode: one token more for each, by the calls for many, in a full cache. */
 #ifndef KVP_BENCH_BATCH_H
 #define KVP_BENCH_BATCH_H
 

@@ -1,9 +1,9 @@
-/* A full cache in steady use: 256 sequences grow by a token at a time, fork, are cut and start anew,
- * and every block is taken by eviction. Each call is timed alone.
+/* A full cache in steady use: 256 sequences grow by a token at a time, fork, are cut and start
+ * anew, and every block is taken by eviction. Each call is timed alone.
  *
- * What a call does itself takes about as long when the same calls are made a second time; what the
- * system or another machine on the same processor does to it does not come again. So the calls are
- * made in three passes, and the time of a slow call is the smallest of its three. The system tells of
+ * What a call does itself takes about as long when the same calls are made again; what the system
+ * or another machine on the same processor does to it does not come again. So the calls are made in
+ * three passes, and the time of a slow call is the smallest of its three. The system tells of
  * involuntary switches and page faults of slow calls. An idle loop shows what the machine does to a
  * program that calls nothing. */
 #define _GNU_SOURCE /* RUSAGE_THREAD */

@@ -4,8 +4,8 @@
 
 #include "bench.h"
 
-/* Makes options->steady calls, three times the same ones, and prints how long they took. Gives the exit
- * status. */
+/* Makes options->steady calls, three times the same ones, and prints how long they took. Gives the
+ * exit status. */
 int steady(const bench_options *options);
 
 /* ticks.c: the processor's counter where there is one, else the clock. Reading it costs 10 ns. */
