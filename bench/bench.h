@@ -40,7 +40,8 @@ typedef struct measurement {
     const char *name;
     const char *unit;
     double aim; /* 0: none; of a rate (anything per second): at least so many, or where there
-                           is a yardstick, so many times its; else at most */
+                           is a yardstick, so many times its; else at most; -a: at most a times the
+                           yardstick */
     uint32_t n_samples; /* 1: a number that is known, not measured */
     double (*ours)(void *state);
     double (*yardstick)(void *state); /* NULL: none */

@@ -295,9 +295,11 @@ static void print_row(const result *r)
             snprintf(aim, sizeof aim, is_multiple ? "%.2fx" : "%.0f", r->aim);
             mark = reached >= r->aim ? "met. " : "MISSED. ";
         }
-    } else if (r->aim > 0) {
-        snprintf(aim, sizeof aim, "%.0f", r->aim);
-        mark = r->median <= r->aim ? "met. " : "MISSED. ";
+    } else if (r->aim != 0) {
+        const bool is_multiple = r->aim < 0;
+        const double most = is_multiple ? -r->aim * r->yardstick_median : r->aim;
+        snprintf(aim, sizeof aim, is_multiple ? "%.2fx" : "%.0f", is_multiple ? -r->aim : r->aim);
+        mark = r->median <= most ? "met. " : "MISSED. ";
     }
     printf("%-30s %4s %11s %11s %11s %7s %12s %7s %9s  %s%s\n", r->name, r->unit, median, min, max,
            spread, yardstick, ratio, aim, mark, r->note ? r->note : "");
@@ -340,7 +342,7 @@ static int write_json(const char *path, const result *results, size_t n)
                 r->name, r->unit, r->median, r->min, r->max);
         print_number_or_null(file, r->yardstick_median >= 0, r->yardstick_median);
         fputs(", \"aim\": ", file);
-        print_number_or_null(file, r->aim > 0, r->aim);
+        print_number_or_null(file, r->aim != 0, r->aim);
         fputs(i + 1 < n ? "},\n" : "}\n", file);
     }
     fputs("]\n", file);
