@@ -14,7 +14,8 @@ import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROW = re.compile(r'\{"([a-z]\w+)",\s*"(ns|x|B|[A-Za-z]+/s)",\s*([^,]+),')
+UNIT = re.compile("ns|x|B|[A-Za-z]+/s")
+ROW = re.compile(rf'\{{"([a-z]\w+)",\s*"({UNIT.pattern})",\s*([^,]+),')
 LATER = "Missed aims, and why"
 
 
@@ -56,7 +57,7 @@ def problems(known, page, others):
     explained = {name for cells in table_rows(later) for name in names_in(cells[0])}
     shown = {name for text in others for cells in table_rows(text) for name in names_in(cells[0])}
     for cells in table_rows(results):
-        if len(cells) != 9 or value(cells[2]) is None:
+        if len(cells) != 9 or not UNIT.fullmatch(cells[1]) or value(cells[2]) is None:
             continue
         name, unit, median, yardstick, ratio, aim = (cells[0], cells[1], value(cells[2]), value(cells[6]),
                                                      value(cells[7]), cells[8])
