@@ -6,13 +6,10 @@
  * three passes, and the time of a slow call is the smallest of its three. The system tells of
  * involuntary switches and page faults of slow calls. An idle loop shows what the machine does to a
  * program that calls nothing. */
-#define _GNU_SOURCE /* RUSAGE_THREAD */
-
 #include "steady.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "world.h"
 
@@ -109,7 +106,7 @@ static double at_fraction(const pass *p, int kind, double fraction)
 static void note_slow(run *r, int kind, uint32_t n_tokens, double ns)
 {
     const struct rusage before = r->usage;
-    REQUIRE(getrusage(RUSAGE_THREAD, &r->usage) == 0);
+    r->usage = thread_usage();
     REQUIRE(r->p->n_slow < MOST_SLOW);
     r->p->slow[r->p->n_slow++] = (slow_call){r->n_calls,
                                              ns,
@@ -126,7 +123,7 @@ static uint64_t begin(run *r)
     const uint64_t now = ticks();
     if (now - r->last < r->slow_ticks)
         return now;
-    REQUIRE(getrusage(RUSAGE_THREAD, &r->usage) == 0);
+    r->usage = thread_usage();
     return ticks();
 }
 
@@ -249,7 +246,7 @@ static void make_calls(const bench_options *options, double by_ns, pass *p)
     p->counts = allocate(N_KINDS * sizeof *p->counts);
     p->slow = allocate(MOST_SLOW * sizeof *p->slow);
     const uint64_t evicted = world_stats(r->w).evicted_blocks;
-    REQUIRE(getrusage(RUSAGE_THREAD, &r->usage) == 0);
+    r->usage = thread_usage();
     r->last = ticks();
     for (uint32_t i = 0; i < LIVE; i++)
         open(r, i);
@@ -334,15 +331,13 @@ static void print_idle(double by_ns, double seconds)
     const uint64_t end_at = ticks() + (uint64_t)(seconds * 1e9 * by_ns);
     uint64_t longest = 0;
     uint32_t n = 0;
-    struct rusage before;
-    struct rusage after;
-    REQUIRE(getrusage(RUSAGE_THREAD, &before) == 0);
+    const struct rusage before = thread_usage();
     for (uint64_t last = ticks(), now; last < end_at; last = now) {
         now = ticks();
         longest = now - last > longest ? now - last : longest;
         n += now - last > slow;
     }
-    REQUIRE(getrusage(RUSAGE_THREAD, &after) == 0);
+    const struct rusage after = thread_usage();
     printf("\nidle loop of %.1f s: %u gaps over %d us, longest %.0f ns, %ld switches\n", seconds, n,
            SLOW_NS / 1000, (double)longest / by_ns, after.ru_nivcsw - before.ru_nivcsw);
 }

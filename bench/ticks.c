@@ -1,5 +1,19 @@
-/* A counter that is cheaper to read than the clock. */
+/* What the system and the processor tell: a counter that is cheaper to read than the clock, and
+ * what a thread was kept from running by. */
+#define _GNU_SOURCE /* RUSAGE_THREAD */
+
 #include "steady.h"
+
+#ifndef RUSAGE_THREAD
+#define RUSAGE_THREAD RUSAGE_SELF /* the only one that runs */
+#endif
+
+struct rusage thread_usage(void)
+{
+    struct rusage usage;
+    REQUIRE(getrusage(RUSAGE_THREAD, &usage) == 0);
+    return usage;
+}
 
 #ifdef __x86_64__
 
