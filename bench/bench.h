@@ -29,13 +29,19 @@ typedef struct bench_options {
     uint32_t n_samples; /* 0: each measurement's own number */
     const char *only;   /* NULL: all; else these names, with commas between them */
     const char *json;   /* NULL: none */
+    bool list;          /* the names only */
+    bool growth;        /* instead: how cost grows with size (growth.h) */
+    uint64_t steady;    /* instead: so many calls, each timed (steady.h); 0: no */
+    uint64_t seed;      /* of those calls */
+    uint32_t size;      /* of the group that is set up */
 } bench_options;
 
 typedef struct measurement {
     const char *name;
     const char *unit;
     double aim; /* 0: none; of a rate (anything per second): at least so many, or where there
-                           is a yardstick, so many times its; else at most */
+                           is a yardstick, so many times its; else at most; -a: at most a times the
+                           yardstick */
     uint32_t n_samples; /* 1: a number that is known, not measured */
     double (*ours)(void *state);
     double (*yardstick)(void *state); /* NULL: none */
@@ -60,6 +66,10 @@ extern const group sched_free_group;
 extern const group sched_grouped_group;
 extern const group sched_evicted_group;
 extern const group sched_reclaimed_group;
+extern const group sched_grouped_evicted_group;
+extern const group sched_host_group;
+extern const group sched_states_group;
+extern const group caches_group;
 extern const group follow_group;
 extern const group record_group;
 extern const group wire_group;
@@ -107,8 +117,9 @@ typedef struct result {
     double yardstick_median; /* < 0: none */
 } result;
 
-/* measure.c: takes the samples. */
-result measure(const measurement *what, void *state, const bench_options *options);
+/* measure.c: takes the samples. The yardstick's state may be the same one. */
+result measure(const measurement *what, void *state, void *yardstick_state,
+               const bench_options *options);
 
 /* Ascending; then the value at a fraction of them, between two in proportion. */
 void sort_samples(double *samples, uint32_t n);
@@ -122,6 +133,9 @@ uint64_t now_ns(void);
 
 /* machine.c: what it ran on, for people and for the results' file. */
 void print_machine(FILE *file);
+
+/* Memory that the system could give; SIZE_MAX: it does not say. */
+size_t available_bytes(void);
 
 /* How much memory the system gave as huge pages: noted when a cache is made, printed at the end. */
 void note_huge_pages(void);

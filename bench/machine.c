@@ -55,6 +55,14 @@ void print_machine(FILE *file)
     fprintf(file, "library      kvpager %s\n", kvp_version());
 }
 
+size_t available_bytes(void)
+{
+    char kib[64];
+    read_field("/proc/meminfo", "MemAvailable", kib, sizeof kib);
+    const unsigned long long n = strtoull(kib, NULL, 10);
+    return n == 0 ? SIZE_MAX : (size_t)n * 1024;
+}
+
 /* In KiB, the most that was seen. */
 static long most_huge;
 

@@ -57,7 +57,8 @@ double quantile(const double *sorted, uint32_t n, double fraction)
     return sorted[low] + (at - low) * (sorted[high] - sorted[low]);
 }
 
-result measure(const measurement *what, void *state, const bench_options *options)
+result measure(const measurement *what, void *state, void *yardstick_state,
+               const bench_options *options)
 {
     static double ours[MAX_SAMPLES];
     static double theirs[MAX_SAMPLES];
@@ -71,7 +72,7 @@ result measure(const measurement *what, void *state, const bench_options *option
         uint32_t at = i == 0 ? 0 : i - 1;
         ours[at] = what->ours(state);
         if (what->yardstick)
-            theirs[at] = what->yardstick(state);
+            theirs[at] = what->yardstick(yardstick_state);
     }
     sort_samples(ours, n);
     sort_samples(theirs, what->yardstick ? n : 0);

@@ -22,7 +22,7 @@ static void *map_arena(size_t n_bytes)
     return arena;
 }
 
-static kvp_config plain(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens)
+kvp_config world_config(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens)
 {
     kvp_config config;
     kvp_config_init(&config);
@@ -33,17 +33,20 @@ static kvp_config plain(const bench_options *options, uint32_t max_seqs, uint32_
     return config;
 }
 
-static world *create(kvp_config config, const kvp_sink *sink)
+world *world_create_as(const kvp_config *config, const kvp_sink *sink)
 {
     world *w = allocate(sizeof *w);
-    w->n_blocks = config.n_blocks - 1;
-    w->max_seq_tokens = config.max_seq_tokens;
-    REQUIRE_OK(kvp_cache_bytes(&config, &w->arena_bytes));
+    w->n_blocks = config->n_blocks - 1;
+    w->n_groups = config->n_groups;
+    w->max_seq_tokens = config->max_seq_tokens;
+    w->max_copies = config->host_blocks ? config->max_seqs + 64 + config->n_blocks : 0;
+    w->copies = w->max_copies ? allocate(w->max_copies * sizeof *w->copies) : NULL;
+    REQUIRE_OK(kvp_cache_bytes(config, &w->arena_bytes));
     w->arena_bytes = (w->arena_bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     w->arena = map_arena(w->arena_bytes);
     w->tokens = allocate(PROMPT_TOKENS * sizeof *w->tokens);
     w->next_number = UINT64_C(1) << 32;
-    REQUIRE_OK(kvp_cache_create(&config, w->arena, w->arena_bytes, &w->cache));
+    REQUIRE_OK(kvp_cache_create(config, w->arena, w->arena_bytes, &w->cache));
     if (sink)
         REQUIRE_OK(kvp_cache_record_start(w->cache, sink));
     REQUIRE_OK(kvp_ns_open(w->cache, "bench", 5, &w->ns));
@@ -53,40 +56,31 @@ static world *create(kvp_config config, const kvp_sink *sink)
 world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
                     const kvp_sink *sink)
 {
-    return create(plain(options, max_seqs, max_seq_tokens), sink);
+    const kvp_config config = world_config(options, max_seqs, max_seq_tokens);
+    return world_create_as(&config, sink);
 }
 
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens)
 {
-    kvp_config config = plain(options, max_seqs, max_seq_tokens);
+    kvp_config config = world_config(options, max_seqs, max_seq_tokens);
     config.quotas = 1;
-    return create(config, NULL);
-}
-
-world *world_create_grouped(const bench_options *options, uint32_t max_seqs,
-                            uint32_t max_seq_tokens)
-{
-    kvp_config config = plain(options, max_seqs, max_seq_tokens);
-    config.n_groups = 3;
-    config.groups[1].recent_tokens = 128;
-    config.groups[2].recent_tokens = 1024;
-    config.n_blocks = 3 * (config.n_blocks - 1) + 1;
-    return create(config, NULL);
+    return world_create_as(&config, NULL);
 }
 
 world *world_create_learning(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens)
 {
-    kvp_config config = plain(options, max_seqs, max_seq_tokens);
+    kvp_config config = world_config(options, max_seqs, max_seq_tokens);
     config.policy = KVP_POLICY_LEARNED;
-    return create(config, NULL);
+    return world_create_as(&config, NULL);
 }
 
 void world_destroy(world *w)
 {
     kvp_cache_destroy(w->cache);
     munmap(w->arena, w->arena_bytes);
+    free(w->copies);
     free(w->tokens);
     free(w);
 }
@@ -145,23 +139,33 @@ kvp_stats world_stats(const world *w)
     return stats;
 }
 
+uint32_t world_take_plan(world *w)
+{
+    uint32_t n = 0;
+    if (w->max_copies)
+        REQUIRE_OK(kvp_plan_take(w->cache, w->copies, w->max_copies, &n));
+    return n;
+}
+
 static void open_and_close(world *w, uint64_t number, uint32_t n_tokens)
 {
     world_fill_tokens(number, w->tokens, n_tokens);
     world_close(w, world_open_committed(w, w->tokens, n_tokens));
+    world_take_plan(w);
 }
 
 void world_shuffle(world *w)
 {
-    uint32_t *order = allocate(w->n_blocks * sizeof *order);
+    const uint32_t n = w->n_blocks / w->n_groups;
+    uint32_t *order = allocate(n * sizeof *order);
     uint64_t random = 1;
-    for (uint32_t i = 0; i < w->n_blocks; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         open_and_close(w, i, BLOCK_TOKENS);
         uint32_t at = (uint32_t)(world_draw(&random) % (i + 1));
         order[i] = order[at];
         order[at] = i;
     }
-    for (uint32_t i = 0; i < w->n_blocks; i++)
+    for (uint32_t i = 0; i < n; i++)
         open_and_close(w, order[i], BLOCK_TOKENS);
     free(order);
     uint32_t n_tokens = w->max_seq_tokens < PROMPT_TOKENS ? w->max_seq_tokens : PROMPT_TOKENS;

@@ -15,6 +15,9 @@ typedef struct world {
     uint32_t max_seq_tokens;
     uint64_t next_number; /* of the next prompt that nobody has seen */
     int32_t *tokens;      /* [PROMPT_TOKENS] scratch */
+    uint32_t n_groups;    /* of layers: a unit has a block in each */
+    uint32_t max_copies;  /* with a host tier; else 0 */
+    kvp_copy *copies;     /* [max_copies] */
 } world;
 
 /* The pool's size is by the options. sink: where every call is recorded, or NULL. */
@@ -25,10 +28,9 @@ world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t ma
 world *world_create_counting(const bench_options *options, uint32_t max_seqs,
                              uint32_t max_seq_tokens);
 
-/* The same with two more layer groups, which attend to the last 128 and 1,024 tokens, and with
- * three times as many blocks. */
-world *world_create_grouped(const bench_options *options, uint32_t max_seqs,
-                            uint32_t max_seq_tokens);
+/* The configuration of world_create, to be changed; and a world of it. */
+kvp_config world_config(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens);
+world *world_create_as(const kvp_config *config, const kvp_sink *sink);
 
 /* The same with the learned policy. */
 world *world_create_learning(const bench_options *options, uint32_t max_seqs,
@@ -51,6 +53,9 @@ kvp_seq world_open(world *w, const int32_t *tokens, uint32_t n_tokens, kvp_open_
 kvp_seq world_open_committed(world *w, const int32_t *tokens, uint32_t n_tokens);
 kvp_seq world_open_new(world *w, uint32_t n_tokens); /* committed */
 void world_close(world *w, kvp_seq seq);
+
+/* Take the plan, as before a forward pass. Gives the number of copies. */
+uint32_t world_take_plan(world *w);
 kvp_stats world_stats(const world *w);
 
 /* The yardstick with its whole pool cached, the queue in random order, as after world_shuffle. */
