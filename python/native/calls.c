@@ -48,6 +48,8 @@ static void handle_free(PyObject *self)
 static PyMemberDef handle_members[] = {
     {"_o", T_OBJECT_EX, offsetof(handle, owner), READONLY, NULL},
     {"handle", T_ULONGLONG, offsetof(handle, bits), READONLY, "What arrays of handles hold: u64."},
+    {"_hit_tokens", T_UINT, offsetof(handle, info) + offsetof(kvp_open_info, hit_tokens), READONLY,
+     NULL},
     {NULL, 0, 0, 0, NULL}};
 
 /* Sequence.info: a method, for which Python has no code of its own to run. What it returned in

@@ -9,9 +9,6 @@
 
 #include <limits.h>
 
-/* Objects lie anywhere: those that far ahead are asked for. */
-enum { AHEAD = 16 };
-
 /* Lists of fewer tokens are looked up as they are. */
 enum { SHORT_TOKENS = 256 };
 
@@ -34,11 +31,8 @@ static int wide_int(PyObject *item, int32_t *out)
 static int copy_ints(PyObject *const *items, Py_ssize_t n, int32_t *out)
 {
     int fits = 1;
-    for (Py_ssize_t i = 0; fits && i < n; i++) {
-        if (n - i > AHEAD)
-            __builtin_prefetch(items[i + AHEAD]);
+    for (Py_ssize_t i = 0; fits && i < n; i++)
         fits = kvpy_small_int(items[i], &out[i]) || wide_int(items[i], &out[i]);
-    }
     return fits;
 }
 

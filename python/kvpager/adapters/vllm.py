@@ -112,7 +112,7 @@ class _Tokens:
         if n_tokens > self.n:
             n = int(request.num_tokens)
             if n > len(self.values):
-                grown = _empty(max(n + 64, 2 * len(self.values)), I32)
+                grown = _empty(max(n, 2 * len(self.values)), I32)
                 if self.n:
                     grown[:self.n] = self.values[:self.n]
                 self.values = grown
@@ -120,7 +120,7 @@ class _Tokens:
             if not calls.ints(ids, self.values, self.n, n):
                 self.values[self.n:n] = ids[self.n:n]
             self.n = n
-        return self.values[:n_tokens]
+        return self.values if n_tokens == len(self.values) else self.values[:n_tokens]
 
 
 class _Held:
@@ -358,7 +358,9 @@ class KVCacheManager:
         if held is not None and known < held.next_full and slots <= held.n_slots:
             return self.empty_kv_cache_blocks
         if held is None:
-            spare = reserved_blocks + self._watermark(request, has_scheduled_reqs)
+            spare = reserved_blocks
+            if self.watermark_blocks:
+                spare += self._watermark(request, has_scheduled_reqs)
             if full_sequence_must_fit and not self._fits(request, num_new_computed_tokens, spare):
                 return None
             held = self._open(request, known, slots, num_new_computed_tokens, spare)
@@ -401,7 +403,7 @@ class KVCacheManager:
                 return None
         try:
             seq = self._ns.open(prompt)
-            if num_computed and seq.opened.hit_tokens > num_computed:
+            if num_computed and seq._hit_tokens > num_computed:
                 # The scheduler takes less than there is: begin again with just that.
                 seq.close()
                 opened = num_computed + 1
