@@ -61,7 +61,8 @@ SAME: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", SAME)
 def test_the_same_tokens(cache: kvpager.Cache, kind: str) -> None:
-    model, tokens = cache.namespace(), SAME[kind]
+    model = cache.namespace()
+    tokens: Any = SAME[kind]
     with model.open(np.array(ODD, I32)) as first:
         first.commit(8)
     assert model.match(tokens).hit_tokens == model.match(np.array(ODD, I32)).hit_tokens > 0
@@ -72,7 +73,8 @@ def test_the_same_tokens(cache: kvpager.Cache, kind: str) -> None:
 
 
 def test_without_a_number(cache: kvpager.Cache) -> None:
-    for tokens in [], (), range(0):
+    empty: tuple[Any, ...] = ([], (), range(0))
+    for tokens in empty:
         made = array_of("tokens", tokens, I32)
         assert made.dtype == I32 and len(made) == 0
 
