@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         __slots__ = ()
         _o: Any
         handle: int
+        _hit_tokens: int  # of one that open made
 else:
     Handle = calls.Handle
 
@@ -95,6 +96,10 @@ _OF_STEPS = ("begin", "n_tokens")  # fields of step.seqs that metadata is made o
 
 def _from_numbers(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """A list, tuple or range of Python ints as an array of `dtype`."""
+    if dtype is I32 and type(value) in (list, tuple):
+        array = np.empty(len(value), I32)
+        if calls.ints(value, array, 0, len(array)):
+            return array
     try:
         array = np.asarray(value)
     except ValueError as error:  # lists of unequal length

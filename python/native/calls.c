@@ -4,7 +4,7 @@
  * together more than open or fork takes. Here a sequence, a namespace or a cache is an object of
  * this module that has what C wants of it, so a call takes it as it is, reads an array by the
  * buffer protocol and makes its result. Those with arrays are in calls_arrays.c and
- * calls_steps.c.
+ * calls_steps.c, those with Python's lists in calls_requests.c.
  *
  * A call gives its result; or an int, the status (of commit and append also KVP_OK); or None: the
  * array is not one of int32 in one dimension as it lies, and has to be made one. Arguments that are
@@ -48,6 +48,8 @@ static void handle_free(PyObject *self)
 static PyMemberDef handle_members[] = {
     {"_o", T_OBJECT_EX, offsetof(handle, owner), READONLY, NULL},
     {"handle", T_ULONGLONG, offsetof(handle, bits), READONLY, "What arrays of handles hold: u64."},
+    {"_hit_tokens", T_UINT, offsetof(handle, info) + offsetof(kvp_open_info, hit_tokens), READONLY,
+     NULL},
     {NULL, 0, 0, 0, NULL}};
 
 /* Sequence.info: a method, for which Python has no code of its own to run. What it returned in
@@ -596,7 +598,8 @@ PyMODINIT_FUNC PyInit__calls(void)
     PyObject *module = PyType_Ready(&handle_type) == 0 ? PyModule_Create(&definition) : NULL;
     if (module != NULL && (PyModule_AddObjectRef(module, "Handle", (PyObject *)&handle_type) != 0 ||
                            PyModule_AddFunctions(module, kvpy_array_calls) != 0 ||
-                           PyModule_AddFunctions(module, kvpy_step_calls) != 0))
+                           PyModule_AddFunctions(module, kvpy_step_calls) != 0 ||
+                           PyModule_AddFunctions(module, kvpy_request_calls) != 0))
         Py_CLEAR(module);
     return module;
 }

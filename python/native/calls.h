@@ -101,8 +101,9 @@ static inline kvp_seq kvpy_seq_of(const handle *self)
         name, (PyCFunction)(void (*)(void))(call), METH_FASTCALL, NULL                             \
     }
 
-/* calls_arrays.c and calls_steps.c; each ends with one that has no name. */
+/* calls_arrays.c, calls_steps.c and calls_requests.c; each ends with one that has no name. */
 extern PyMethodDef kvpy_array_calls[];
 extern PyMethodDef kvpy_step_calls[];
+extern PyMethodDef kvpy_request_calls[];
 
 #endif

@@ -5,8 +5,6 @@
  * cache. None stands for: something is not as wanted, as in calls_arrays.c. */
 #include "calls.h"
 
-#include <limits.h>
-
 /* ------------------------------------------------------------------------- arrays and tuples */
 
 typedef enum array_kind { I32, U32, U64, EVENT, STEP_SEQ, ENDED, ARRAY_KINDS } array_kind;
@@ -469,93 +467,6 @@ static PyObject *sched_finish(ARGUMENTS)
     return made;
 }
 
-/* ------------------------------------------------------------------------- for the adapters */
-
-/* Whether all of a list are ints of 32 bits; they are copied until one is not. */
-static int copy_ints(PyObject *list, int32_t *out)
-{
-    const Py_ssize_t n = PyList_GET_SIZE(list);
-    int fits = 1;
-    for (Py_ssize_t i = 0; fits && i < n; i++) {
-        PyObject *item = PyList_GET_ITEM(list, i);
-        int overflow = 0;
-        const long value =
-            PyLong_CheckExact(item) ? PyLong_AsLongAndOverflow(item, &overflow) : LONG_MAX;
-        fits = overflow == 0 && value >= INT32_MIN && value <= INT32_MAX;
-        if (fits)
-            out[i] = (int32_t)value;
-    }
-    return fits;
-}
-
-/* match_hit(namespace, tokens): how many tokens a match hits, or a status, which is negative. */
-static PyObject *match_hit(ARGUMENTS)
-{
-    handle *self = kvpy_handle_in(args, n_args, 2);
-    kvp_open_info info;
-    Py_buffer tokens;
-    PyThreadState *state;
-    (void)module;
-    if (self == NULL)
-        return NULL;
-    if (!kvpy_array_in(args[1], KVPY_I32, &tokens))
-        return kvpy_result(NOT_AS_WANTED);
-    const kvp_prompt prompt = {
-        .struct_size = sizeof prompt, .tokens = tokens.buf, .n_tokens = (uint32_t)tokens.shape[0]};
-    int status = kvpy_go_in(self, prompt.n_tokens >= LONG_TOKENS, &state);
-    if (status == KVP_OK) {
-        status = kvp_cache_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
-        kvpy_come_out(self, state);
-    }
-    PyBuffer_Release(&tokens);
-    return status == KVP_OK ? PyLong_FromUnsignedLong(info.hit_tokens) : PyLong_FromLong(status);
-}
-
-/* match_hit_of(namespace, list): the same for a list of less than LONG_TOKENS ints. */
-static PyObject *match_hit_of(ARGUMENTS)
-{
-    handle *self = kvpy_handle_in(args, n_args, 2);
-    int32_t tokens[LONG_TOKENS];
-    kvp_open_info info;
-    PyThreadState *state;
-    (void)module;
-    if (self == NULL)
-        return NULL;
-    if (!PyList_CheckExact(args[1]) || PyList_GET_SIZE(args[1]) >= LONG_TOKENS ||
-        !copy_ints(args[1], tokens))
-        return kvpy_result(NOT_AS_WANTED);
-    const kvp_prompt prompt = {.struct_size = sizeof prompt,
-                               .tokens = tokens,
-                               .n_tokens = (uint32_t)PyList_GET_SIZE(args[1])};
-    int status = kvpy_go_in(self, 0, &state);
-    if (status == KVP_OK) {
-        status = kvp_cache_match(kvpy_cache_of(self), (kvp_ns){.bits = self->bits}, &prompt, &info);
-        kvpy_come_out(self, state);
-    }
-    return status == KVP_OK ? PyLong_FromUnsignedLong(info.hit_tokens) : PyLong_FromLong(status);
-}
-
-/* ints(list, out, at): copies a list of ints into an array from `at` on: True. None: it is another
- * thing, has what is no int of 32 bits, or does not fit. */
-static PyObject *ints(ARGUMENTS)
-{
-    Py_buffer out;
-    uint64_t at;
-    (void)module;
-    if (n_args != 3 || kvpy_u64_in(args[2], &at) != 0)
-        return n_args != 3 ? PyErr_Format(PyExc_SystemError, "kvpager._calls: called wrongly")
-                           : NULL;
-    if (!PyList_CheckExact(args[0]) || !kvpy_array_in(args[1], KVPY_I32_OUT, &out))
-        Py_RETURN_NONE;
-    const Py_ssize_t n = PyList_GET_SIZE(args[0]);
-    const int fits = at <= (uint64_t)out.shape[0] && (uint64_t)n <= (uint64_t)out.shape[0] - at &&
-                     copy_ints(args[0], (int32_t *)out.buf + at);
-    PyBuffer_Release(&out);
-    if (!fits)
-        Py_RETURN_NONE;
-    Py_RETURN_TRUE;
-}
-
 PyMethodDef kvpy_step_calls[] = {{"setup_steps", setup_steps, METH_VARARGS, NULL},
                                  KVPY_FAST("swap_out", swap_out),
                                  KVPY_FAST("swap_in", swap_in),
@@ -566,7 +477,4 @@ PyMethodDef kvpy_step_calls[] = {{"setup_steps", setup_steps, METH_VARARGS, NULL
                                  KVPY_FAST("cascade", make_cascade),
                                  KVPY_FAST("sched_step", sched_step),
                                  KVPY_FAST("sched_finish", sched_finish),
-                                 KVPY_FAST("match_hit", match_hit),
-                                 KVPY_FAST("match_hit_of", match_hit_of),
-                                 KVPY_FAST("ints", ints),
                                  {NULL, NULL, 0, NULL}};

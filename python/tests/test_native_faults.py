@@ -16,6 +16,7 @@ import pytest
 import kvpager
 from kvpager._cache import COPY_DTYPE
 from kvpager._core import calls
+from kvpager._sequence import handle_of
 
 S = 4
 BAD = 1 << 40  # no sequence's handle
@@ -48,6 +49,7 @@ def on() -> Iterator[Any]:
             seq.commit(9)
         yield SimpleNamespace(cache=cache, h=cache._h, ns=model, seq=seqs[0],
                               seqs=u64(*(seq.handle for seq in seqs)),
+                              long=model.open(np.arange(90, 150, dtype=np.int32)),
                               start=cache.events_snapshot()[0] - 3)
         cache.check()
 
@@ -59,11 +61,13 @@ REFUSED: dict[str, Call] = {
     "fill": lambda on: (on.seq, i32(1, 2)),
     "slots": lambda on: (on.seq, 9, 0, 1, array("q", [0])),
     "row": lambda on: (on.seq, 9, i32(*range(8))),
+    "blocks": lambda on: (handle_of(kvpager.Sequence, on.seq._o, BAD), 0),
     "tokens": lambda on: (on.seq, 60, 8, i32(*range(8))),
     "can_open": lambda on: (on.ns, i32(-5)),
     "open": lambda on: (on.ns, i32(-5), 0, 0),
     "match": lambda on: (on.ns, i32(-5)),
     "match_hit": lambda on: (on.ns, i32(-5)),
+    "short_hit": lambda on: (on.ns, SimpleNamespace(all_token_ids=[-5])),
     "extend_many": lambda on: (on.h, u64(BAD), i32(1), u32(1), 0, None),
     "fill_many": lambda on: (on.h, u64(BAD), i32(1), u32(1), 0, None),
     "commit_many": lambda on: (on.h, u64(BAD), u32(1)),
@@ -95,7 +99,8 @@ NOT_AS_WANTED: dict[str, Call] = {
     "events": lambda on: (on.h, 1, 4, i32(0), 4 * S),
     "delta": lambda on: (on.h, on.seqs, u64(0, 0), u32(0), 0),
     "cascade": lambda on: (on.h, on.seqs, u32(0, 0), u32(1), 2, 0),
-    "ints": lambda on: ([1, 2, "x"], i32(0, 0, 0, 0), 0),
+    "ints": lambda on: ([1, 2, "x"], i32(0, 0, 0, 0), 0, 3),
+    "short_hit": lambda on: (on.ns, SimpleNamespace(all_token_ids=[1, "x"])),
     "plan_take": lambda on: (on.h, np.empty(2, np.int8)),
 }
 # What works, for the calls whose memory fails: a call that changes something may do it once only.
@@ -104,6 +109,8 @@ WORKS: dict[str, Call] = {
     "can_open": lambda on: (on.ns, i32(1, 2)),
     "match": lambda on: (on.ns, i32(1, 2)),
     "match_hit": lambda on: (on.ns, i32(1, 2)),
+    "short_hit": lambda on: (on.ns, SimpleNamespace(all_token_ids=(1, 2))),
+    "blocks": lambda on: (on.long, 0),
     "measure": lambda on: (on.h, on.seqs, None, None, 0),
     "can_extend": lambda on: (on.h, on.seqs, u32(1, 1), 0),
     "can_swap_out": lambda on: (on.h, on.seqs),
@@ -117,11 +124,11 @@ WORKS: dict[str, Call] = {
 }
 # Take what they need from Python's lists of free objects.
 LITTLE = {"can_extend", "can_open", "can_swap_out", "match", "match_hit", "measure", "opened", "plan_take",
-          "row", "shortage"}
+          "row", "short_hit", "shortage"}
 # Take no array and make nothing but a record; or are called with an address, which `Prompt` has.
 PLAIN = {"append", "close", "commit", "extend_unknown", "fork", "retain", "truncate", "uncache",
          "open_prompt", "match_prompt", "setup", "setup_steps", "handle", "dlpack", "fill_meta",
-         "match_hit_of", "sched_step", "sched_finish"}
+         "sched_step", "sched_finish"}
 
 
 def test_no_call_is_forgotten() -> None:

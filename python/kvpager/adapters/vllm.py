@@ -45,6 +45,7 @@ from .._sequence import Key, Prompt, Sequence
 
 _SALT, _LORA = 1, 2
 _empty, _NONE = np.empty, np.empty(0, I32)
+_short_hit = calls.short_hit
 MAX_EVENTS = 65536
 
 
@@ -54,7 +55,7 @@ class Block(NamedTuple):
     block_id: int
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class KVCacheBlocks:
     """The scheduler's view of an allocation: blocks[group][i]; one group. The first n_hashed can be
     found by others."""
@@ -99,10 +100,6 @@ def _wire_hash(name: bytes) -> int:
     return int.from_bytes(name[8:16], "big")
 
 
-# Up to so many tokens a list is looked up as it is, as long as nothing else is wanted of it.
-_SHORT = 256
-
-
 class _Tokens:
     """A request's tokens as an array that grows: each value is taken from its list once."""
 
@@ -115,15 +112,15 @@ class _Tokens:
         if n_tokens > self.n:
             n = int(request.num_tokens)
             if n > len(self.values):
-                grown = _empty(max(n + 64, 2 * len(self.values)), I32)
+                grown = _empty(max(n, 2 * len(self.values)), I32)
                 if self.n:
                     grown[:self.n] = self.values[:self.n]
                 self.values = grown
-            new = request.all_token_ids[self.n:n]
-            if len(new) != n - self.n or not calls.ints(new, self.values, self.n):
-                self.values[self.n:n] = new
+            ids = request.all_token_ids
+            if not calls.ints(ids, self.values, self.n, n):
+                self.values[self.n:n] = ids[self.n:n]
             self.n = n
-        return self.values[:n_tokens]
+        return self.values if n_tokens == len(self.values) else self.values[:n_tokens]
 
 
 class _Held:
@@ -140,7 +137,7 @@ class _Held:
 
     def tell_prompt(self) -> None:
         """All of the prompt may be there: it was opened in part, or with its answer behind it."""
-        if 0 < self.prompt_end <= self.n_tokens:
+        if self.prompt_end <= self.n_tokens:
             self.seq.prompt_end(self.prompt_end)
             self.prompt_end = 0
 
@@ -158,6 +155,12 @@ class _BlockPool:
     def free_blocks(self, blocks: Iterable[_Popped]) -> None:
         for popped in blocks:
             popped.seq.close()
+
+
+def _blocks(seq: Sequence, begin: int = 0) -> list[int]:
+    """The blocks of the row from `begin` on."""
+    ids: list[int] = calls.blocks(seq, begin)
+    return ids if type(ids) is list else seq.row()[begin:].tolist()  # which says why not
 
 
 def _versions() -> Any:
@@ -321,15 +324,11 @@ class KVCacheManager:
             KVCacheBlocks, int, int]:
         """(cached blocks, their tokens, 0): whole blocks, at most num_tokens - 1 tokens. Nothing is
         held: allocate_slots does, which finds them again."""
-        if not self.prefix_cache_lookup_enabled(request):
-            return self.empty_kv_cache_blocks, 0, 0
-        n_tokens = request.num_tokens
-        hit = None
-        if n_tokens < _SHORT and request.request_id not in self._tokens and \
-                self._is_plain(request):
-            hit = calls.match_hit_of(self._ns, request.all_token_ids[:n_tokens])
+        hit = _short_hit(self._ns, request) if self.enable_caching else None
         if hit is None or hit < 0:
-            hit = self._match(request, n_tokens)
+            if not self.prefix_cache_lookup_enabled(request):
+                return self.empty_kv_cache_blocks, 0, 0
+            hit = self._match(request, request.num_tokens)
         if max_cache_hit_length is not None:
             hit = min(hit, max_cache_hit_length // self.block_size * self.block_size)
         # Ids are not told before the blocks are held; the scheduler hands these back as they are.
@@ -343,18 +342,25 @@ class KVCacheManager:
                        has_scheduled_reqs: bool = True, **_: Any) -> KVCacheBlocks | None:
         """Blocks for the request's next tokens: those that are new, cached ones not among them;
         None when there is no room, and then nothing has changed."""
-        if num_new_tokens == 0 and num_external_computed_tokens == 0 and \
+        local = request.num_computed_tokens + num_new_computed_tokens
+        held = self._held.get(request.request_id)
+        if held is not None and num_new_tokens > 0:
+            # The limits of the model's length and of the tokens that are there only make it fewer.
+            most = local + num_new_tokens + num_external_computed_tokens + num_lookahead_tokens
+            if most < held.next_full and most <= held.n_slots:
+                return self.empty_kv_cache_blocks
+        elif num_new_tokens == 0 and num_external_computed_tokens == 0 and \
                 num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens must be greater than 0")
-        local = request.num_computed_tokens + num_new_computed_tokens
         total = min(local + num_external_computed_tokens, self.max_model_len)
         known = min(total + num_new_tokens, request.num_tokens)
         slots = max(min(total + num_new_tokens + num_lookahead_tokens, self.max_model_len), known)
-        held = self._held.get(request.request_id)
         if held is not None and known < held.next_full and slots <= held.n_slots:
             return self.empty_kv_cache_blocks
         if held is None:
-            spare = reserved_blocks + self._watermark(request, has_scheduled_reqs)
+            spare = reserved_blocks
+            if self.watermark_blocks:
+                spare += self._watermark(request, has_scheduled_reqs)
             if full_sequence_must_fit and not self._fits(request, num_new_computed_tokens, spare):
                 return None
             held = self._open(request, known, slots, num_new_computed_tokens, spare)
@@ -365,7 +371,8 @@ class KVCacheManager:
             before = held.n_blocks
             if not self._grow(request, held, known, slots, reserved_blocks):
                 return None
-        held.tell_prompt()
+        if held.prompt_end:
+            held.tell_prompt()
         if not self.enable_caching:
             held.next_full = self._never_full
         elif not delay_cache_blocks:
@@ -373,7 +380,7 @@ class KVCacheManager:
             held.next_full = (known // self.block_size + 1) * self.block_size
         if held.n_blocks <= before:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks((held.seq.row()[before:].tolist(),))
+        return KVCacheBlocks((_blocks(held.seq, before),))
 
     def _watermark(self, request: Any, has_scheduled_reqs: bool) -> int:
         status = getattr(getattr(request, "status", None), "name", "")
@@ -396,7 +403,7 @@ class KVCacheManager:
                 return None
         try:
             seq = self._ns.open(prompt)
-            if num_computed and seq.opened.hit_tokens > num_computed:
+            if num_computed and seq._hit_tokens > num_computed:
                 # The scheduler takes less than there is: begin again with just that.
                 seq.close()
                 opened = num_computed + 1
@@ -455,7 +462,7 @@ class KVCacheManager:
         if held is None:
             return self.empty_kv_cache_blocks
         n_hashed = held.seq.info().computed_tokens // self.block_size if self.enable_caching else 0
-        return KVCacheBlocks((held.seq.row().tolist(),), n_hashed)
+        return KVCacheBlocks((_blocks(held.seq),), n_hashed)
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         return self.get_blocks(request_id).ids
@@ -473,7 +480,7 @@ class KVCacheManager:
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Leading blocks of this request that every request with blocks has."""
         n = 0
-        for block in self._held[running_request_id].seq.row().tolist():
+        for block in _blocks(self._held[running_request_id].seq):
             if self.cache.block_info(block).ref_count != len(self._held):
                 break
             n += 1
@@ -527,7 +534,7 @@ class KVCacheManager:
         held = self._held.get(request_id)
         if held is None:
             return ([],)
-        return (held.seq.row()[:-(-num_computed_tokens // self.block_size)].tolist(),)
+        return (_blocks(held.seq)[:-(-num_computed_tokens // self.block_size)],)
 
     def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
                               num_prompt_tokens: int | None = None) -> None:
@@ -546,7 +553,7 @@ class KVCacheManager:
         them."""
         wrong = {int(block) for block in block_ids} - {0}
         for held in self._held.values():
-            first = next((i for i, block in enumerate(held.seq.row().tolist()) if block in wrong),
+            first = next((i for i, block in enumerate(_blocks(held.seq)) if block in wrong),
                          None)
             if first is not None:
                 held.seq.invalidate(min(first * self.block_size, held.n_tokens))
