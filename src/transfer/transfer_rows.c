@@ -9,8 +9,8 @@
  * What comes is written past the caches, as the copy engine writes: the message is in them, and its
  * place is not. A message that another processor reads is written past them, too: where the two
  * share no cache, each of its lines would be fetched from the one to be read, and back again to be
- * written. Its checksum is taken of each piece while that is in the nearest cache: the message is not
- * read again. Small runs are put together first. */
+ * written. Each piece has its checksum taken while it is in the nearest cache, so that the message
+ * is not read again. Small runs are put together first. */
 #include "transfer/transfer_rows.h"
 
 #include <string.h>
