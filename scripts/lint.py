@@ -61,7 +61,7 @@ MAY_INCLUDE = [
     ("src/memory/*",          [PUBLIC, *SIZED, "src/memory/*", "src/base/pages/pages.h",
                                "src/base/team.h"]),
     ("src/attention/*",       [PUBLIC, *SIZED, "src/attention/*", "src/base/team.h"]),
-    ("src/transfer/transfer_rows*",    [PUBLIC, "src/base/bytes.h", "src/transfer/*", "src/memory/copy/stream.h"]),
+    ("src/transfer/transfer_rows*",    [PUBLIC, "src/base/checksum.h", "src/transfer/*", "src/memory/copy/stream.h"]),
     ("src/transfer/share.*",  ["src/transfer/share.h", "src/base/platform/which.h"]),
     ("src/transfer/*",        [PUBLIC, *SIZED, "src/transfer/*", "src/base/checksum.h"]),
     ("src/store/url.c",       [PUBLIC, AMOUNT, "src/store/*"]),

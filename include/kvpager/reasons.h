@@ -55,8 +55,7 @@ typedef struct kvp_reasons_prompt {
                                KVP_STOP_MISS, or KVP_STOP_NO_ROOM for what is somewhere and was not
                                brought back */
     uint32_t stop_group;    /* likewise; 0 */
-    uint32_t full_groups;   /* bit g: layer group g keeps all tokens (kvp_group.recent_tokens is 0).
-                               0: as 1, group 0 alone. 1 << KVP_GROUPS_MAX: none does */
+    uint32_t full_groups; /* bit g: layer group g keeps all tokens (kvp_group.recent_tokens is 0) */
 } kvp_reasons_prompt;
 
 typedef struct kvp_reasons_stats {

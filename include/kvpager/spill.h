@@ -130,7 +130,10 @@ typedef int (*kvp_spill_move)(void *engine, const kvp_spill_record *record);
 /* Learn that the store has the record of a key (kvp_record_key), or has not, each time that the
  * spill learns it: when a put wrote it or found it, when the store answers what it has, when a read
  * fails, when it shall be dropped. What the store evicts is learned when it is asked next. The call
- * must not change the cache, nor call the spill. */
+ * must not change the cache, nor call the spill.
+ *
+ * Takes:   key          until the call returns; copy it to keep it
+ * Thread:  that of the spill's call which learns it, before that returns */
 typedef void (*kvp_spill_note)(void *context, const kvp_digest *key, int is_there);
 
 typedef struct kvp_spill_config {

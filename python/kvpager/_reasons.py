@@ -33,12 +33,12 @@ class Reasons:
 
     def admit(self, hashes: Any, n_tokens: int, unit_tokens: int, cached_tokens: int = 0,
               stop: int = c.STOP_MISS, stop_group: int = 0,
-              full_groups: int = 0) -> tuple[int, ...]:
+              full_groups: int = 1) -> tuple[int, ...]:
         """Cut a prompt that is admitted: tokens by reason, which add up to n_tokens.
 
         hashes   [n_tokens // unit_tokens, 16] u8: hash_units of its tokens
         cached_tokens, stop, stop_group  as OpenInfo has them
-        full_groups  bit g: layer group g keeps all tokens; 0: group 0 alone; 256: none does
+        full_groups  bit g: layer group g keeps all tokens
         """
         array = hashes_in(hashes)
         prompt, parts = ffi.new("kvp_reasons_prompt *"), ffi.new("uint32_t[]", c.REASONS)

@@ -290,7 +290,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Reasons": (lambda w, a: kvpager.Reasons(a["max_units"]), {"max_units": "number"}),
     "Reasons.admit": (lambda w, a: kvpager.Reasons(8).admit(
         np.zeros((1, 16), np.uint8), a.get("n_tokens", 4), a.get("unit_tokens", 4), a.get("cached_tokens", 0),
-        a.get("stop", 1), a.get("stop_group", 0), a.get("full_groups", 0)),
+        a.get("stop", 1), a.get("stop_group", 0), a.get("full_groups", 1)),
         dict.fromkeys(("n_tokens", "unit_tokens", "cached_tokens", "stop", "stop_group", "full_groups"),
                       "number")),
     "Reasons.computed": (lambda w, a: kvpager.Reasons(8).computed(

@@ -605,5 +605,7 @@ def test_reasons_of_a_prompt() -> None:
     assert reasons.admit(hashes, 10, 4, 4, kvpager.STOP_NO_KV, 1, 2) == (4, 0, 4, 0, 1, 0, 0, 1)
     stats = reasons.stats()
     assert sum(stats.tokens) == 50 and stats.prompts == 5 and stats.units == 2
+    with pytest.raises(ValueError, match="full_groups"):
+        reasons.admit(hashes, 10, 4, full_groups=1 << kvpager.GROUPS_MAX)
     with pytest.raises(ValueError, match="hashes: has 1, n_tokens: 10 of unit_tokens: 4 need 2"):
         reasons.admit(hashes[:1], 10, 4)

@@ -6,19 +6,25 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-static uint64_t checksum(const uint8_t *bytes, size_t n_bytes)
+static uint64_t whole(const uint8_t *bytes, size_t n_bytes)
 {
     return XXH3_64bits(bytes, n_bytes);
 }
 
-kvpi_checksum_fn kvpi_checksum_avx512(void)
+static void add(struct kvpi_checksum_state *state, const uint8_t *bytes, size_t n_bytes)
 {
-    return checksum;
+    (void)XXH3_64bits_update((XXH3_state_t *)(void *)state, bytes, n_bytes);
+}
+
+const struct kvpi_checksum_form *kvpi_checksum_avx512(void)
+{
+    static const struct kvpi_checksum_form form = {whole, add};
+    return &form;
 }
 
 #else
 
-kvpi_checksum_fn kvpi_checksum_avx512(void)
+const struct kvpi_checksum_form *kvpi_checksum_avx512(void)
 {
     return NULL;
 }

@@ -3,9 +3,9 @@
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-kvpi_checksum_fn kvpi_checksum_wide(void)
+const struct kvpi_checksum_form *kvpi_checksum_wide(void)
 {
-    kvpi_checksum_fn wide = NULL;
+    const struct kvpi_checksum_form *wide = NULL;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
         wide = kvpi_checksum_avx512();
@@ -16,7 +16,7 @@ kvpi_checksum_fn kvpi_checksum_wide(void)
 
 #else
 
-kvpi_checksum_fn kvpi_checksum_wide(void)
+const struct kvpi_checksum_form *kvpi_checksum_wide(void)
 {
     return NULL;
 }

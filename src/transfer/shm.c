@@ -31,6 +31,7 @@
 #include "base/sized.h"
 #include "base/why.h"
 #include "transfer/share.h"
+#include "transfer/shm.h"
 
 enum {
     SHM_VERSION = 1,
@@ -275,6 +276,11 @@ static void progress_shm(void *context)
 
 static const kvp_link SHM_CALLS = {sizeof SHM_CALLS, 0,        NULL,          lend_shm,
                                    post_shm,         take_shm, give_back_shm, progress_shm};
+
+int kvpi_shm_is_link(const kvp_link *link)
+{
+    return link->lend == lend_shm;
+}
 
 /* --------------------------------------------------------------------------------- connecting */
 

@@ -228,19 +228,33 @@ kvp_status kvpi_side_lend(struct kvpi_side *side, uint32_t link, size_t n_bytes,
     return status;
 }
 
-kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
-                          const struct kvpi_transfer_head *head)
+typedef void (*seal_fn)(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head);
+
+static kvp_status post_sealed(struct kvpi_side *side, uint32_t link, size_t n_bytes,
+                              const struct kvpi_transfer_head *head, seal_fn seal)
 {
     struct kvpi_side_link *l = &side->links[link];
     uint8_t *message;
     kvp_status status = kvpi_side_lend(side, link, n_bytes, &message); /* the same one again */
     if (status != KVP_OK)
         return status;
-    kvpi_transfer_seal(message, n_bytes, head);
+    seal(message, n_bytes, head);
     status = l->link.post(l->link.context, n_bytes);
     if (status != KVP_OK)
         kvpi_side_break(side, link, status);
     return status;
+}
+
+kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
+                          const struct kvpi_transfer_head *head)
+{
+    return post_sealed(side, link, n_bytes, head, kvpi_transfer_seal);
+}
+
+kvp_status kvpi_side_post_summed(struct kvpi_side *side, uint32_t link, size_t n_bytes,
+                                 const struct kvpi_transfer_head *head)
+{
+    return post_sealed(side, link, n_bytes, head, kvpi_transfer_put_head);
 }
 
 _Static_assert(KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES(KVP_GROUPS_MAX) <=

@@ -118,6 +118,10 @@ kvp_status kvpi_side_take(const struct kvpi_side *side, uint32_t link,
 kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
                           const struct kvpi_transfer_head *head);
 
+/* Post a message whose body's checksum is in its head. */
+kvp_status kvpi_side_post_summed(struct kvpi_side *side, uint32_t link, size_t n_bytes,
+                                 const struct kvpi_transfer_head *head);
+
 /* Send a message that is a status: kind, epoch and id are in `head`. */
 kvp_status kvpi_side_tell(struct kvpi_side *side, uint32_t link,
                           const struct kvpi_transfer_head *head, kvp_status status);

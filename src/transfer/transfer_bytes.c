@@ -20,9 +20,8 @@ static const uint8_t MAGIC[4] = {'k', 'v', 'p', 'x'};
 
 /* ------------------------------------------------------------------------------------- the head */
 
-void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
+void kvpi_transfer_put_head(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
 {
-    const uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     memcpy(message, MAGIC, sizeof MAGIC);
     message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
     message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
@@ -31,10 +30,17 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_PART, (uint32_t)head->part, 4);
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
-    kvpi_bytes_store(message + KVPI_TRANSFER_AT_BODY,
-                     kvpi_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_BODY, head->body, 8);
     kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
                      8);
+}
+
+void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
+{
+    struct kvpi_transfer_head sealed = *head;
+    sealed.body =
+        kvpi_checksum(message + KVPI_TRANSFER_HEAD_BYTES, n_bytes - KVPI_TRANSFER_HEAD_BYTES);
+    kvpi_transfer_put_head(message, n_bytes, &sealed);
 }
 
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,

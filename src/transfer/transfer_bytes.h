@@ -113,6 +113,10 @@ struct kvpi_chunk {
 /* Write the head of a message whose body is there: kind, part, epoch and id are `head`'s. */
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head);
 
+/* The same where head->body is the body's checksum already. */
+void kvpi_transfer_put_head(uint8_t *message, size_t n_bytes,
+                            const struct kvpi_transfer_head *head);
+
 /* Read a head. 0: it is none, or is damaged, and nothing in it can be believed. */
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
                             struct kvpi_transfer_head *out_head);

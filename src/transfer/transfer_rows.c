@@ -7,34 +7,74 @@
  * heads and tokens follow each other (NHD), or a token's heads, or a head's elements.
  *
  * What comes is written past the caches, as the copy engine writes: the message is in them, and its
- * place is not. */
+ * place is not. A message that another processor reads is written past them, too: where the two
+ * share no cache, each of its lines would be fetched from the one to be read, and back again to be
+ * written. Each piece has its checksum taken while it is in the nearest cache, so that the message
+ * is not read again. Small runs are put together first. */
 #include "transfer/transfer_rows.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "memory/copy/stream.h"
 
-/* One direction of a move; to `memory` if `in` is set. */
+enum { PIECE = 4096 };
+
+/* One direction of a move; to the memory if `in` is set. */
 struct way {
-    uint8_t *out;
     const uint8_t *in;
+    struct kvpi_rows_out *out;
     kvpi_stream_fn stream; /* NULL: memcpy */
+    uint8_t *piece;        /* [PIECE] of a message; without a stream, where it goes */
+    size_t n_piece;
 };
+
+static void end_piece(struct way *way)
+{
+    struct kvpi_rows_out *out = way->out;
+    kvpi_checksum_add(&out->sum, way->piece, way->n_piece);
+    if (way->stream)
+        way->stream(out->at, way->piece, way->n_piece, way->piece);
+    else
+        way->piece += way->n_piece;
+    out->at += way->n_piece;
+    way->n_piece = 0;
+}
+
+/* Stream what lies side by side, while it is in the nearest cache for its checksum. */
+static size_t stream_pieces(struct way *way, const unsigned char *memory, size_t n_bytes)
+{
+    size_t at = 0;
+    for (; n_bytes - at >= PIECE; at += PIECE, way->out->at += PIECE) {
+        way->stream(way->out->at, memory + at, PIECE, memory + at + PIECE);
+        kvpi_checksum_add(&way->out->sum, memory + at, PIECE);
+    }
+    return at;
+}
+
+static void row_gather(struct way *way, const unsigned char *memory, size_t n_bytes)
+{
+    for (size_t at = 0, n; at < n_bytes; at += n) {
+        if (way->stream && way->n_piece == 0)
+            at += stream_pieces(way, memory + at, n_bytes - at);
+        n = n_bytes - at < PIECE - way->n_piece ? n_bytes - at : PIECE - way->n_piece;
+        memcpy(way->piece + way->n_piece, memory + at, n);
+        way->n_piece += n;
+        if (way->n_piece == PIECE)
+            end_piece(way);
+    }
+}
 
 static void row_move(struct way *way, unsigned char *memory, size_t n_bytes)
 {
-    if (way->in) {
-        if (way->stream)
-            way->stream(memory, way->in, n_bytes, way->in);
-        else
-            memcpy(memory, way->in, n_bytes);
-        way->in += n_bytes;
-    } else {
-        assert(way->out);
-        memcpy(way->out, memory, n_bytes);
-        way->out += n_bytes;
+    if (!way->in) {
+        row_gather(way, memory, n_bytes);
+        return;
     }
+    if (way->stream)
+        way->stream(memory, way->in, n_bytes, way->in);
+    else
+        memcpy(memory, way->in, n_bytes);
+    way->in += n_bytes;
 }
 
 size_t kvpi_rows_token_bytes(const kvp_layer *layer, uint32_t n_heads)
@@ -97,23 +137,42 @@ static void move_scales(const struct kvpi_rows *rows, const kvp_layer_part *part
         row_move(way, scales + (rows->first_head + h) * part->scale_head_stride, sizeof(float));
 }
 
-static void move_all(const struct kvpi_rows *rows, struct way way)
+static void move_all(const struct kvpi_rows *rows, struct way *way)
 {
-    move_part(rows, &rows->layer->k, &way);
-    move_part(rows, &rows->layer->v, &way);
-    move_scales(rows, &rows->layer->k, &way);
-    move_scales(rows, &rows->layer->v, &way);
+    move_part(rows, &rows->layer->k, way);
+    move_part(rows, &rows->layer->v, way);
+    move_scales(rows, &rows->layer->k, way);
+    move_scales(rows, &rows->layer->v, way);
 }
 
-void kvpi_rows_gather(const struct kvpi_rows *rows, uint8_t *out)
+typedef void (*move_fn)(const struct kvpi_rows *rows, struct way *way);
+
+static void gather(const struct kvpi_rows *rows, struct kvpi_rows_out *out, move_fn move)
 {
-    move_all(rows, (struct way){out, NULL, NULL});
+    _Alignas(64) uint8_t piece[PIECE];
+    const kvpi_stream_fn stream = out->is_shared ? kvpi_stream_best() : NULL;
+    struct way way = {.out = out, .stream = stream, .piece = stream ? piece : out->at};
+    move(rows, &way);
+    end_piece(&way);
+    if (stream)
+        kvpi_stream_end();
+}
+
+static void scatter(const struct kvpi_rows *rows, const uint8_t *in, move_fn move)
+{
+    struct way way = {.in = in, .stream = kvpi_stream_best()};
+    move(rows, &way);
+    kvpi_stream_end();
+}
+
+void kvpi_rows_gather(const struct kvpi_rows *rows, struct kvpi_rows_out *out)
+{
+    gather(rows, out, move_all);
 }
 
 void kvpi_rows_scatter(const struct kvpi_rows *rows, const uint8_t *in)
 {
-    move_all(rows, (struct way){NULL, in, kvpi_stream_best()});
-    kvpi_stream_end();
+    scatter(rows, in, move_all);
 }
 
 /* Of bytes [begin, end) of a head's state, those that lie in a part, whose first is number `at`. */
@@ -134,21 +193,20 @@ static void move_bytes(const struct kvpi_rows *rows, const kvp_layer_part *part,
     }
 }
 
-static void move_state(const struct kvpi_rows *rows, struct way way)
+static void move_state(const struct kvpi_rows *rows, struct way *way)
 {
     for (uint32_t h = rows->first_head; h < rows->first_head + rows->n_heads; h++) {
-        move_bytes(rows, &rows->layer->k, h, 0, &way);
-        move_bytes(rows, &rows->layer->v, h, rows->layer->k.size, &way);
+        move_bytes(rows, &rows->layer->k, h, 0, way);
+        move_bytes(rows, &rows->layer->v, h, rows->layer->k.size, way);
     }
 }
 
-void kvpi_rows_gather_state(const struct kvpi_rows *rows, uint8_t *out)
+void kvpi_rows_gather_state(const struct kvpi_rows *rows, struct kvpi_rows_out *out)
 {
-    move_state(rows, (struct way){out, NULL, NULL});
+    gather(rows, out, move_state);
 }
 
 void kvpi_rows_scatter_state(const struct kvpi_rows *rows, const uint8_t *in)
 {
-    move_state(rows, (struct way){NULL, in, kvpi_stream_best()});
-    kvpi_stream_end();
+    scatter(rows, in, move_state);
 }

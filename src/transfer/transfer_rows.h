@@ -4,6 +4,8 @@
 
 #include <kvpager/memory.h>
 
+#include "base/checksum.h"
+
 /* Tokens [position, position + n_tokens) of a sequence, some heads of a layer. */
 struct kvpi_rows {
     const kvp_layer *layer;
@@ -20,12 +22,18 @@ size_t kvpi_rows_scale_bytes(const kvp_layer *layer, uint32_t n_heads);
 
 /* In a message: K of each token, of each head, then V likewise, then the scales of K and of V, of
  * each head, of the block that all these tokens are in. */
-void kvpi_rows_gather(const struct kvpi_rows *rows, uint8_t *out);
+struct kvpi_rows_out {
+    uint8_t *at;                    /* the message's next byte */
+    int is_shared;                  /* another processor reads the message where it lies */
+    struct kvpi_checksum_state sum; /* of what is before it, and becomes that of what is gathered */
+};
+
+void kvpi_rows_gather(const struct kvpi_rows *rows, struct kvpi_rows_out *out);
 void kvpi_rows_scatter(const struct kvpi_rows *rows, const uint8_t *in);
 
 /* The same of bytes of a state, in a slot: `row` is the slot; position and n_tokens are bytes of
  * each head, of its K with its V behind it. In a message: those of each head. */
-void kvpi_rows_gather_state(const struct kvpi_rows *rows, uint8_t *out);
+void kvpi_rows_gather_state(const struct kvpi_rows *rows, struct kvpi_rows_out *out);
 void kvpi_rows_scatter_state(const struct kvpi_rows *rows, const uint8_t *in);
 
 #endif

@@ -23,6 +23,7 @@
 
 #include "transfer/transfer_rows.h"
 #include "transfer/side.h"
+#include "transfer/shm.h"
 #include "base/sized.h"
 #include "base/why.h"
 
@@ -495,11 +496,23 @@ static int is_sent_off(const sender *self, const struct sending *s, uint32_t g)
     return 0;
 }
 
+/* Write what is before the KV of a chunk; `out` is where the KV goes. */
+static void begin_chunk(const sender *self, const struct sending *s, const struct kvpi_chunk *chunk,
+                        uint8_t *message, struct kvpi_rows_out *out)
+{
+    uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
+    kvpi_chunk_put(chunk, body);
+    out->at = body + KVPI_TRANSFER_CHUNK_BYTES;
+    out->is_shared = kvpi_shm_is_link(&self->side.links[s->link].link);
+    kvpi_checksum_begin(&out->sum);
+    kvpi_checksum_add(&out->sum, body, KVPI_TRANSFER_CHUNK_BYTES);
+}
+
 /* One message of a layer (of the model). */
 static kvp_status send_chunk(sender *self, struct sending *s, uint32_t g, uint32_t l,
                              uint32_t n_tokens)
 {
-    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_CHUNK);
+    struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_CHUNK);
     const struct kvpi_shape_group *group = &s->shape.groups[g];
     struct send_progress *progress = &s->layers[kvpi_side_layer(&self->side, g, l)];
     const kvp_layer layer = kvpi_side_memory(&self->side, g, l);
@@ -513,6 +526,7 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t g, uint32
                              .position = chunk.position,
                              .n_tokens = n_tokens};
     uint8_t *message;
+    struct kvpi_rows_out out;
     const int is_state = kvpi_group_is_state(group);
     const size_t kv_bytes = is_state ? (size_t)n_tokens * chunk.n_heads
                                      : kvpi_rows_token_bytes(&layer, chunk.n_heads) * n_tokens +
@@ -527,13 +541,13 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t g, uint32
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
         return status;
-    kvpi_chunk_put(&chunk, message + KVPI_TRANSFER_HEAD_BYTES);
-    uint8_t *kv = message + KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES;
+    begin_chunk(self, s, &chunk, message, &out);
     if (is_state)
-        kvpi_rows_gather_state(&rows, kv);
+        kvpi_rows_gather_state(&rows, &out);
     else
-        kvpi_rows_gather(&rows, kv);
-    status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
+        kvpi_rows_gather(&rows, &out);
+    head.body = kvpi_checksum_end(&out.sum);
+    status = kvpi_side_post_summed(&self->side, s->link, n_bytes, &head);
     if (status != KVP_OK)
         return status;
     progress->sent = kvpi_gap_skip(&group->gap, progress->sent + n_tokens);

@@ -35,9 +35,8 @@ static uint32_t unit_of(oracle *o, const kvp_hash *hash)
 
 static int lies_behind(const kvp_reasons_prompt *p)
 {
-    const uint32_t full = p->full_groups == 0 ? 1 : p->full_groups;
     return p->stop == KVP_STOP_NO_ROOM || p->stop == KVP_STOP_FULL_HIT ||
-           (p->stop == KVP_STOP_NO_KV && (full & 1u << p->stop_group) == 0);
+           (p->stop == KVP_STOP_NO_KV && (p->full_groups & 1u << p->stop_group) == 0);
 }
 
 /* The reason of each token by itself; then none counts for less than the one before. */
@@ -125,7 +124,7 @@ static prompt draw_prompt(uint64_t *random)
     }
     p.given.stop = draw(random, KVP_STOP_NO_ROOM + 1);
     p.given.stop_group = p.given.stop == KVP_STOP_NO_KV ? draw(random, KVP_GROUPS_MAX + 1) : 0;
-    p.given.full_groups = draw(random, 2) * draw(random, (1u << KVP_GROUPS_MAX) + 1);
+    p.given.full_groups = draw(random, 1u << KVP_GROUPS_MAX);
     return p;
 }
 
@@ -285,7 +284,8 @@ TEST(a_cache_that_evicts)
                                       .hashes = hashes,
                                       .cached_tokens = info.cached_tokens,
                                       .stop = info.stop,
-                                      .stop_group = info.stop_group};
+                                      .stop_group = info.stop_group,
+                                      .full_groups = 1};
         assert_ok(kvp_reasons_admit(reasons, &p, NULL));
         assert_ok(kvp_seq_commit(w.cache, seq, n - info.hit_tokens));
         assert_ok(kvp_reasons_computed(reasons, hashes, n / U, n / U));
@@ -322,7 +322,7 @@ TEST(what_is_refused)
     bad[2].hashes = NULL;
     bad[3].cached_tokens = 4;
     bad[4].stop = KVP_STOP_NO_ROOM + 1;
-    bad[5].full_groups = (1u << KVP_GROUPS_MAX) + 1;
+    bad[5].full_groups = 1u << KVP_GROUPS_MAX;
     bad[7].stop_group = KVP_GROUPS_MAX + 1;
     bad[6].n_tokens = 0;
     bad[6].cached_tokens = 1;

@@ -1,25 +1,14 @@
 /* Worker messages of caches with recurrent state: the slots that a step reads and writes, copies of
  * states, and a worker that computes from messages alone. */
 #include "wire_drive.h"
+#include "wire_pair.h"
 
 #include <kvpager/states.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire/wire_bytes.h"
-
-enum { ROOM = 4096, STEPS = 3000, SLOTS = 8, HOST_SLOTS = 16 };
-
-struct pair {
-    world w;
-    kvp_wire_config config;
-    kvp_wire_sender *sender;
-    kvp_wire_mirror *mirror;
-    kvp_wire_item item; /* of worker id 3 */
-    uint8_t bytes[ROOM];
-    size_t n_bytes;
-};
+enum { STEPS = 3000, SLOTS = 8, HOST_SLOTS = 16 };
 
 static void begin(struct pair *p)
 {
@@ -27,38 +16,26 @@ static void begin(struct pair *p)
     config.state_slots = SLOTS;
     config.host_blocks = 41;
     config.host_state_slots = HOST_SLOTS;
-    memset(p, 0, sizeof *p);
-    p->w = make_world(&config);
-    assert_ok(kvp_wire_config_of(p->w.cache, &p->config));
-    assert_ok(kvp_wire_sender_create(&p->config, p->w.cache, NULL, 0, &p->sender));
-    assert_ok(kvp_wire_mirror_create(&p->config, NULL, 0, &p->mirror));
-    p->item = (kvp_wire_item){.worker_id = 3, .status = 1, .step_tokens = 1};
+    begin_as(p, &config);
+    p->item.step_tokens = 1;
 }
 
-static void end(struct pair *p)
+static kvp_status encode_copies(struct pair *p, const kvp_copy *copies, uint32_t n_copies)
 {
-    kvp_wire_sender_destroy(p->sender);
-    kvp_wire_mirror_destroy(p->mirror);
-    end_world(&p->w);
-}
-
-static kvp_status encode(struct pair *p, const kvp_copy *copies, uint32_t n_copies)
-{
-    const kvp_wire_step step = {.struct_size = sizeof step,
-                                .n_items = p->item.seq.bits != 0,
-                                .items = &p->item,
-                                .copies = copies,
-                                .n_copies = n_copies};
-    return kvp_wire_sender_encode(p->sender, &step, p->bytes, ROOM, &p->n_bytes);
+    kvp_wire_step step = step_of(p);
+    step.n_items = p->item.seq.bits != 0;
+    step.copies = copies;
+    step.n_copies = n_copies;
+    return encode(p, &step);
 }
 
 /* Tells the worker, which must know what kvp_meta_state_rings gives. Gives the body's length. */
-static size_t tell(struct pair *p)
+static size_t tell_length(struct pair *p)
 {
     kvp_wire_seq seq;
     uint32_t n;
     int32_t read, writes[KVP_STATE_RING_MAX];
-    assert_ok(encode(p, NULL, 0));
+    assert_ok(encode_copies(p, NULL, 0));
     assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
     assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));
     assert_ok(kvp_wire_mirror_seq(p->mirror, 3, &seq));
@@ -93,27 +70,27 @@ TEST(test_slots_are_told_when_they_change)
     uint32_t outcome;
     begin(&p);
     p.item.seq = open_seq(&p.w, ints(0), 8, NULL);
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 0, 1);
     assert_ok(kvp_seq_commit(p.w.cache, p.item.seq, 8));
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 1, 1);
     /* A decoding token: nothing closed, no copies, one item, its run, the token; and a block. */
     add_token(&p, 9);
-    assert_int_equal(tell(&p), 3 + 3 + 1);
+    assert_int_equal(tell_length(&p), 3 + 3 + 1);
     add_token(&p, 10);
-    assert_int_equal(tell(&p), 3 + 3);
+    assert_int_equal(tell_length(&p), 3 + 3);
     /* The checkpoint is read, and another slot written; then that one. */
     add_token(&p, 11);
     add_token(&p, 12);
-    tell(&p);
+    tell_length(&p);
     assert_ok(kvp_seq_checkpoint(p.w.cache, p.item.seq, &outcome));
     assert_int_equal(outcome, KVP_CHECKPOINT_MADE);
     /* A change of nothing else: an item, its bits, the second ones, two slots. */
-    assert_int_equal(tell(&p), 3 + 1 + 1 + 1 + 2);
+    assert_int_equal(tell_length(&p), 3 + 1 + 1 + 1 + 2);
     assert_told(&p, 1, 2);
     add_token(&p, 13);
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 2, 2);
     end(&p);
 }
@@ -124,7 +101,7 @@ TEST(test_a_new_sequence_reads_what_it_hit)
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     assert_ok(kvp_seq_checkpoint(p.w.cache, p.item.seq, NULL));
-    tell(&p);
+    tell_length(&p);
     close_seq(&p.w, p.item.seq);
     const uint32_t closed[] = {3};
     p.item.seq = open_seq(&p.w, ints(0), 12, NULL);
@@ -159,7 +136,7 @@ TEST(test_rings_are_told)
     kvp_wire_seq seq;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 1, 1);
     assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seq));
     assert_int_equal(seq.n_write_slots, 1);
@@ -167,11 +144,11 @@ TEST(test_rings_are_told)
      * more: what an item without a ring has, and one more byte for each. */
     assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
     p.item.step_tokens = 3;
-    assert_int_equal(tell(&p), 3 + 1 + 1 + 1 + 1 + (2 + 3) + 4 + 1 + 2 + (1 + 2));
+    assert_int_equal(tell_length(&p), 3 + 1 + 1 + 1 + 1 + (2 + 3) + 4 + 1 + 2 + (1 + 2));
     assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seq));
     assert_memory_equal(seq.write_slots, ((int32_t[]){2, 3, 1}), 3 * sizeof(int32_t));
     /* Nothing has changed; then the whole state anew. */
-    assert_int_equal(tell(&p), 3 + 1 + 1);
+    assert_int_equal(tell_length(&p), 3 + 1 + 1);
     const kvp_wire_step full = {
         .struct_size = sizeof full, .flags = KVP_WIRE_FULL, .n_items = 1, .items = &p.item};
     assert_ok(kvp_wire_sender_encode(p.sender, &full, p.bytes, ROOM, &p.n_bytes));
@@ -184,7 +161,7 @@ TEST(test_rings_are_told)
     assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 10, NULL));
     assert_ok(kvp_seq_extend(p.w.cache, p.item.seq, ints(99), 1, 0));
     p.item.step_tokens = 1;
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 3, 3);
     end(&p);
 }
@@ -196,11 +173,11 @@ TEST(test_another_ring_is_told)
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
-    tell(&p);
+    tell_length(&p);
     assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 8, NULL));
     open_done(&p.w, ints(100), 3); /* takes a slot that the ring had */
     assert_ok(add_ring(&p.w, p.item.seq, ints(8), 3));
-    tell(&p);
+    tell_length(&p);
     end(&p);
 }
 
@@ -210,20 +187,20 @@ TEST(test_who_computes_needs_slots)
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 8);
     const kvp_seq child = fork_seq(&p.w, p.item.seq, KVP_END);
-    assert_status(KVP_E_STATE, encode(&p, NULL, 0)); /* its slot is shared: extend first */
+    assert_status(KVP_E_STATE, encode_copies(&p, NULL, 0)); /* its slot is shared: extend first */
     p.item.step_tokens = 0;
-    assert_ok(encode(&p, NULL, 0));
+    assert_ok(encode_copies(&p, NULL, 0));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
     assert_told(&p, 1, 0);
     p.item.step_tokens = 1;
     assert_ok(kvp_seq_extend(p.w.cache, p.item.seq, ints(9), 1, 0));
-    tell(&p);
+    tell_length(&p);
     assert_told(&p, 1, 2);
     /* Lost. */
     assert_ok(kvp_seq_invalidate(p.w.cache, p.item.seq, 6, NULL, 0, NULL));
-    assert_status(KVP_E_DROPPED, encode(&p, NULL, 0));
+    assert_status(KVP_E_DROPPED, encode_copies(&p, NULL, 0));
     p.item.step_tokens = 0;
-    assert_ok(encode(&p, NULL, 0));
+    assert_ok(encode_copies(&p, NULL, 0));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
     assert_told(&p, 0, 0);
     close_seq(&p.w, child);
@@ -274,15 +251,15 @@ TEST(test_copies_of_states_name_slots)
     assert_status(KVP_E_TOO_SMALL, take_copy(&p, &small, &copy));
     /* The device has more blocks than slots, and so has the host. */
     copy = copy_of(KVP_DEVICE, SLOTS, KVP_HOST, 1);
-    assert_status(KVP_E_ARG, encode(&p, &copy, 1));
+    assert_status(KVP_E_ARG, encode_copies(&p, &copy, 1));
     copy = copy_of(KVP_HOST, HOST_SLOTS, KVP_DEVICE, 1);
-    assert_status(KVP_E_ARG, encode(&p, &copy, 1));
+    assert_status(KVP_E_ARG, encode_copies(&p, &copy, 1));
     copy = copy_of(KVP_DEVICE, 1, KVP_HOST, 1);
     copy.n_tokens = 2; /* a state is one */
-    assert_status(KVP_E_ARG, encode(&p, &copy, 1));
+    assert_status(KVP_E_ARG, encode_copies(&p, &copy, 1));
     copy.n_tokens = 1;
     copy.group = 2; /* there are groups 0 and 1, which is the states' */
-    assert_status(KVP_E_ARG, encode(&p, &copy, 1));
+    assert_status(KVP_E_ARG, encode_copies(&p, &copy, 1));
     end(&p);
 }
 
@@ -293,14 +270,14 @@ TEST(test_a_swap_brings_the_state_along)
     kvp_wire_news news;
     begin(&p);
     p.item.seq = open_done(&p.w, ints(0), 6);
-    tell(&p);
+    tell_length(&p);
     const kvp_seq seq = p.item.seq;
     assert_ok(kvp_seq_swap_out(p.w.cache, &seq, 1, NULL));
-    assert_status(KVP_E_STATE, encode(&p, NULL, 0)); /* not named while it is out */
+    assert_status(KVP_E_STATE, encode_copies(&p, NULL, 0)); /* not named while it is out */
     p.item.seq.bits = 0;
     uint32_t n = take_plan(&p.w, copies, 8);
     assert_int_equal(n, 3); /* two blocks, and the state */
-    assert_ok(encode(&p, copies, n));
+    assert_ok(encode_copies(&p, copies, n));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
     assert_int_equal(news.n_copies, n);
     assert_memory_equal(news.copies, copies, n * sizeof *copies);
@@ -311,7 +288,7 @@ TEST(test_a_swap_brings_the_state_along)
     assert_ok(kvp_seq_swap_in(p.w.cache, &seq, 1, 1, NULL));
     n = take_plan(&p.w, copies, 8);
     p.item.seq = seq;
-    assert_ok(encode(&p, copies, n));
+    assert_ok(encode_copies(&p, copies, n));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
     assert_memory_equal(news.copies, copies, n * sizeof *copies);
     assert_told(&p, 2, 2);
@@ -351,7 +328,7 @@ TEST(test_sizes_are_the_caches)
     config.state_slots = 0;
     assert_ok(kvp_wire_mirror_create(&config, NULL, 0, &mirror));
     p.item.seq = open_seq(&p.w, ints(0), 8, NULL);
-    tell(&p);
+    tell_length(&p);
     assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_apply(mirror, p.bytes, p.n_bytes, NULL));
     kvp_wire_mirror_destroy(mirror);
     end(&p);

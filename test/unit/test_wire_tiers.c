@@ -1,20 +1,7 @@
 /* Worker messages and the host tier: copies name blocks of both tiers, and a sequence that was
  * swapped out comes back with a new row. */
 #include "tiers.h"
-
-#include <kvpager/wire.h>
-#include <string.h>
-
-enum { ROOM = 4096 };
-
-struct pair {
-    world w;
-    kvp_wire_config config;
-    kvp_wire_sender *sender;
-    kvp_wire_mirror *mirror;
-    uint8_t bytes[ROOM];
-    size_t n_bytes;
-};
+#include "wire_pair.h"
 
 static void begin_with(struct pair *p, uint32_t steps)
 {
@@ -22,12 +9,8 @@ static void begin_with(struct pair *p, uint32_t steps)
     config.steps = steps;
     config.host_blocks = 32; /* more than the device has */
     config.keep_evicted = 0;
-    memset(p, 0, sizeof *p);
-    p->w = make_world(&config);
-    assert_ok(kvp_wire_config_of(p->w.cache, &p->config));
+    begin_as(p, &config);
     assert_int_equal(p->config.host_blocks, 32);
-    assert_ok(kvp_wire_sender_create(&p->config, p->w.cache, NULL, 0, &p->sender));
-    assert_ok(kvp_wire_mirror_create(&p->config, NULL, 0, &p->mirror));
 }
 
 static void begin(struct pair *p)
@@ -35,26 +18,14 @@ static void begin(struct pair *p)
     begin_with(p, KVP_STEPS_ORDERED);
 }
 
-static void end(struct pair *p)
-{
-    kvp_wire_sender_destroy(p->sender);
-    kvp_wire_mirror_destroy(p->mirror);
-    end_world(&p->w);
-}
-
-static kvp_wire_step step_of(const kvp_wire_item *items, uint32_t n_items, const kvp_copy *copies,
-                             uint32_t n_copies)
+static kvp_wire_step step_with(const kvp_wire_item *items, uint32_t n_items, const kvp_copy *copies,
+                               uint32_t n_copies)
 {
     return (kvp_wire_step){.struct_size = sizeof(kvp_wire_step),
                            .n_items = n_items,
                            .items = items,
                            .n_copies = n_copies,
                            .copies = copies};
-}
-
-static kvp_status encode(struct pair *p, const kvp_wire_step *step)
-{
-    return kvp_wire_sender_encode(p->sender, step, p->bytes, ROOM, &p->n_bytes);
 }
 
 TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
@@ -66,13 +37,13 @@ TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
     begin(&p);
     const kvp_seq seq = open_done(&p.w, ints(0), 10);
     const kvp_wire_item item = {.seq = seq, .worker_id = 3, .status = 1};
-    kvp_wire_step step = step_of(&item, 1, NULL, 0);
+    kvp_wire_step step = step_with(&item, 1, NULL, 0);
     assert_ok(encode(&p, &step));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
 
     assert_ok(kvp_seq_swap_out(p.w.cache, &seq, 1, NULL));
     assert_status(KVP_E_STATE, encode(&p, &step)); /* not named while it is out */
-    step = step_of(NULL, 0, copies, take_plan(&p.w, copies, 8));
+    step = step_with(NULL, 0, copies, take_plan(&p.w, copies, 8));
     assert_int_equal(step.n_copies, 3);
     assert_ok(encode(&p, &step));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
@@ -83,7 +54,7 @@ TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
 
     leave_cached(&p.w, ints(100), 28); /* takes every device block */
     assert_ok(kvp_seq_swap_in(p.w.cache, &seq, 1, 2, NULL));
-    step = step_of(&item, 1, copies, take_plan(&p.w, copies, 8));
+    step = step_with(&item, 1, copies, take_plan(&p.w, copies, 8));
     assert_ok(encode(&p, &step));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
     assert_int_equal(news.copies[0].src_tier, KVP_HOST);
@@ -101,7 +72,7 @@ TEST(test_a_block_must_be_one_of_its_tier)
     struct pair p;
     begin(&p);
     kvp_copy copy = {.src_block = 7, .dst_block = 31, .dst_tier = KVP_HOST, .n_tokens = 4};
-    kvp_wire_step step = step_of(NULL, 0, &copy, 1);
+    kvp_wire_step step = step_with(NULL, 0, &copy, 1);
     assert_ok(encode(&p, &step));
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
     assert_ok(encode(&p, &step)); /* for a mirror that is too small, below */
@@ -147,7 +118,7 @@ static void tell_whole(struct pair *p, kvp_seq seq, uint32_t n_tokens, uint32_t 
 {
     kvp_wire_seq seen;
     const kvp_wire_item item = {.seq = seq, .worker_id = 3, .status = 1, .step_tokens = 1};
-    const kvp_wire_step step = step_of(&item, 1, NULL, 0);
+    const kvp_wire_step step = step_with(&item, 1, NULL, 0);
     assert_ok(encode(p, &step));
     assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
     assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));

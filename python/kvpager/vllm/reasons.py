@@ -67,7 +67,8 @@ class PromptReasons:
             stop = (c.STOP_FULL_HIT if cached >= whole  # vLLM computes the last block again
                     else c.STOP_NO_ROOM if expired or request.request_id in self._kept_back
                     else c.STOP_MISS)
-        parts = self._record.admit(hashes, n_tokens, self._block, min(cached, n_tokens - 1), stop)
+        parts = self._record.admit(hashes, n_tokens, self._block, min(cached, n_tokens - 1), stop,
+                                   full_groups=1)  # one prefix for all layers
         for name, n in zip(NAMES, parts):
             if n > 0:
                 self._counts[PREFIX + name] += n

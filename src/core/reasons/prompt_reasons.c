@@ -136,8 +136,7 @@ static int is_bypassed(const kvp_reasons_prompt *prompt)
 /* Does the group that ended the match keep all tokens? */
 static int stop_group_keeps_all(const kvp_reasons_prompt *prompt)
 {
-    const uint32_t full_groups = prompt->full_groups != 0 ? prompt->full_groups : 1;
-    return (full_groups >> prompt->stop_group & 1) != 0;
+    return (prompt->full_groups >> prompt->stop_group & 1) != 0;
 }
 
 /* Is what is behind the hit there, and kept back? */
@@ -201,7 +200,7 @@ static int is_wrong(const kvp_reasons_prompt *prompt)
     const uint32_t U = prompt->unit_tokens, n = prompt->n_tokens;
     return U == 0 || U > KVP_BLOCK_TOKENS_MAX || (prompt->hashes == NULL && n >= U) ||
            prompt->cached_tokens > (n > 0 ? n - 1 : 0) || prompt->stop > KVP_STOP_NO_ROOM ||
-           prompt->stop_group > KVP_GROUPS_MAX || prompt->full_groups > 1u << KVP_GROUPS_MAX;
+           prompt->stop_group > KVP_GROUPS_MAX || prompt->full_groups >= 1u << KVP_GROUPS_MAX;
 }
 
 kvp_status kvp_reasons_admit(kvp_reasons *reasons, const kvp_reasons_prompt *prompt,

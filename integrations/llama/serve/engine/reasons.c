@@ -14,6 +14,9 @@ int kvpi_reasons_make(kvpi_reasons *reasons, const kvp_cache *cache)
     uint64_t units = ((uint64_t)config.n_blocks + config.host_blocks) * TIMES;
     units = units < LEAST_UNITS ? LEAST_UNITS : units > MOST_UNITS ? MOST_UNITS : units;
     reasons->unit_tokens = config.unit_tokens;
+    reasons->full_groups = 0;
+    for (uint32_t group = 0; group < config.n_groups; group++)
+        reasons->full_groups |= (uint32_t)(config.groups[group].recent_tokens == 0) << group;
     reasons->record = malloc(kvp_reasons_bytes((uint32_t)units));
     reasons->hashes =
         calloc(config.max_seq_tokens / config.unit_tokens + 1, sizeof *reasons->hashes);
@@ -51,7 +54,8 @@ void kvpi_reasons_admit(kvpi_reasons *reasons, const kvpi_job *job, const kvp_se
                                        .hashes = reasons->hashes,
                                        .cached_tokens = seq->cached_tokens,
                                        .stop = seq->stop,
-                                       .stop_group = seq->stop_group};
+                                       .stop_group = seq->stop_group,
+                                       .full_groups = reasons->full_groups};
     (void)kvp_reasons_admit(reasons->record, &prompt, NULL);
 }
 

@@ -11,6 +11,7 @@ typedef struct kvpi_reasons {
     kvp_hash *hashes; /* [max_seq_tokens / unit_tokens] */
     int32_t *tokens;  /* [max_seq_tokens] */
     uint32_t unit_tokens;
+    uint32_t full_groups; /* as in kvp_reasons_prompt */
 } kvpi_reasons;
 
 /* Makes a record of four times what cells and host memory hold. -1: no memory. */
