@@ -7,6 +7,7 @@
 
 typedef struct long_state {
     world *w;
+    world *fresh;    /* the same prompt cached, blocks and nodes adjacent */
     int32_t *prompt; /* [PROMPT_TOKENS] cached */
     int32_t *equal;  /* the same, elsewhere */
     kvp_hash *hashes;
@@ -27,6 +28,8 @@ static void *set_up(const bench_options *options)
     kvp_seq seq = world_open_committed(s->w, s->prompt, PROMPT_TOKENS);
     world_require_scattered(s->w, seq);
     world_close(s->w, seq);
+    s->fresh = world_create(options, 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
+    world_close(s->fresh, world_open_committed(s->fresh, s->prompt, PROMPT_TOKENS));
     kvp_hash_input input = {
         .unit_tokens = BLOCK_TOKENS, .n_tokens = PROMPT_TOKENS, .tokens = s->prompt};
     REQUIRE_OK(kvp_hash_root(BLOCK_TOKENS, 0, "bench", 5, &s->root));
@@ -45,57 +48,74 @@ static void tear_down(void *state)
     long_state *s = state;
     seed_manager_destroy(s->seed);
     world_destroy(s->w);
+    world_destroy(s->fresh);
     free(s->prompt);
     free(s->equal);
     free(s->hashes);
     free(s);
 }
 
-static double open_hit(long_state *s, const kvp_hash *hashes)
+static double open_hit(world *w, const int32_t *tokens, const kvp_hash *hashes)
 {
     kvp_prompt prompt = {.struct_size = sizeof prompt,
-                         .tokens = s->prompt,
+                         .tokens = tokens,
                          .n_tokens = PROMPT_TOKENS,
                          .hashes = hashes};
     kvp_open_info info;
     kvp_seq seq;
     uint64_t start = now_ns();
-    kvp_status status = kvp_seq_open(s->w->cache, s->w->ns, &prompt, &seq, &info);
+    kvp_status status = kvp_seq_open(w->cache, w->ns, &prompt, &seq, &info);
     uint64_t end = now_ns();
     REQUIRE_OK(status);
     REQUIRE(info.hit_tokens == PROMPT_TOKENS && info.cached_tokens == PROMPT_TOKENS - 1);
     REQUIRE(info.cached_blocks == PROMPT_BLOCKS && info.taken_blocks == 0);
-    world_close(s->w, seq);
+    world_close(w, seq);
     return (double)(end - start);
 }
 
 /* Warm: just done once before. (The yardstick, in between, uses the CPU caches for itself.) */
 static double open_hit_warm(void *state)
 {
+    const long_state *s = state;
     for (int i = 0; i < 3; i++) /* the yardstick, in between, uses the caches for itself */
-        open_hit(state, NULL);
-    return open_hit(state, NULL);
+        open_hit(s->w, s->prompt, NULL);
+    return open_hit(s->w, s->prompt, NULL);
 }
 
 static double open_hit_cold(void *state)
 {
-    long_state *s = state;
+    const long_state *s = state;
     world_flush(s->w);
-    return open_hit(s, NULL);
+    return open_hit(s->w, s->prompt, NULL);
+}
+
+static double open_hit_new_warm(void *state)
+{
+    const long_state *s = state;
+    for (int i = 0; i < 3; i++)
+        open_hit(s->fresh, s->prompt, NULL);
+    return open_hit(s->fresh, s->prompt, NULL);
+}
+
+static double open_hit_new_cold(void *state)
+{
+    const long_state *s = state;
+    world_flush(s->fresh);
+    return open_hit(s->fresh, s->prompt, NULL);
 }
 
 static double open_hit_warm_hashed(void *state)
 {
     long_state *s = state;
-    open_hit(s, s->hashes);
-    return open_hit(s, s->hashes);
+    open_hit(s->w, s->prompt, s->hashes);
+    return open_hit(s->w, s->prompt, s->hashes);
 }
 
 static double open_hit_cold_hashed(void *state)
 {
     long_state *s = state;
     world_flush(s->w);
-    return open_hit(s, s->hashes);
+    return open_hit(s->w, s->prompt, s->hashes);
 }
 
 static double seed_open_hit(void *state)
@@ -183,6 +203,8 @@ static const char yardstick_note[] = "yardstick: 20,000 blocks, warm";
 static const measurement measurements[] = {
     {"open_hit_warm_131072", "ns", 180e3, 51, open_hit_warm, seed_open_hit, yardstick_note},
     {"open_hit_cold_131072", "ns", 400e3, 31, open_hit_cold, seed_open_hit, yardstick_note},
+    {"open_hit_new_warm_131072", "ns", 0, 51, open_hit_new_warm, NULL, "a new pool"},
+    {"open_hit_new_cold_131072", "ns", 0, 31, open_hit_new_cold, NULL, "a new pool"},
     {"open_hit_warm_131072_hashed", "ns", 0, 51, open_hit_warm_hashed, NULL, "hashes given"},
     {"open_hit_cold_131072_hashed", "ns", 0, 31, open_hit_cold_hashed, NULL, "hashes given"},
     {"match_warm_131072", "ns", 0, 51, match_warm, NULL, "read only, all cached"},

@@ -368,9 +368,12 @@ typedef struct kvp_evicted {
 } kvp_evicted;
 
 /* Read what the most recent call that changed the cache evicted, in order. Each changing call that
- * succeeds starts the list again, often empty. Failing and reading calls leave it.
+ * succeeds starts the list again, often empty. Failing and reading calls leave it. It has room for
+ * what one sequence of max_seq_tokens takes, a block more for each of max_seqs, and at least for
+ * 1,024.
  * Gives:   out_evicted  [out_n] in the cache, valid until the next call that changes it
- * Returns: KVP_OK. Thread: read. Cost: O(1) */
+ * Returns: KVP_OK; KVP_E_BEHIND: the call evicted more, and these are the first
+ * Thread:  read. Cost: O(1) */
 KVP_API kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
                                      uint32_t *out_n);
 

@@ -358,7 +358,7 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
 
     def evicted(self) -> npt.NDArray[Any]:
         """What the most recent call that changed the cache evicted: [n] EVICTED_DTYPE (hash,
-        block, tier, kept)."""
+        block, tier, kept). BehindError: it evicted more than the list has room for."""
         n = ffi.new("uint32_t *")
         capacity = 64
         while True:

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mocka.h"
+#include "xorshift.h"
 #include "core/stages/pool.h"
 
 enum { N = 8, MANY = 48, CLASSES = KVP_RETENTION_CLASSES };
@@ -190,6 +191,84 @@ TEST(test_hits_leave_the_queue_from_anywhere)
     expect_counts(&made, 0, 4, 3);
     assert_int_equal(kvpi_pool_release(&made.pool, 4), 0);
     EXPECT_QUEUE(&made, 0, 2, 3, 5, 6, 4);
+}
+
+/* A row by chance, some blocks of it held: in the order of their release or against it, in
+ * pieces, and of several classes. */
+static uint32_t make_cached_row(struct made *made, uint64_t *random, int32_t *row)
+{
+    uint32_t n = 0;
+    make_many(made, MANY);
+    for (uint32_t b = 1; b < MANY; b++) {
+        (void)take(made, draw(random) % 8 == 0 ? 3 : 0);
+        kvpi_pool_set_content(&made->pool, b, b);
+    }
+    for (uint32_t b = MANY - 1; b >= 1; b--) {
+        (void)kvpi_pool_release(&made->pool, b); /* as a close does: the last one first */
+    }
+    for (uint32_t b = 1; b < MANY; b++) {
+        if (draw(random) % 8 == 0) {
+            kvpi_pool_hold(&made->pool, b);
+        }
+        row[n++] = (int32_t)b;
+    }
+    for (uint32_t swaps = (uint32_t)(draw(random) % 8); swaps > 0; swaps--) {
+        const size_t i = draw(random) % n;
+        const size_t j = draw(random) % n;
+        const int32_t at_i = row[i];
+        row[i] = row[j];
+        row[j] = at_i;
+    }
+    return n;
+}
+
+TEST(test_a_run_is_held_as_each_of_its_blocks)
+{
+    uint64_t random = 7;
+    for (int round = 0; round < 400; round++) {
+        struct made one;
+        struct made run;
+        int32_t row[MANY];
+        uint32_t n_cached = 0;
+        uint32_t n_idle = 0;
+        const uint32_t n = make_cached_row(&one, &random, row);
+        const uint32_t begin = (uint32_t)(draw(&random) % n);
+        const uint32_t end = begin + (uint32_t)(draw(&random) % (n - begin + 1));
+        memcpy(&run, &one, sizeof(run));
+        for (uint32_t i = begin; i < end; i++) {
+            kvpi_pool_hold(&one.pool, (uint32_t)row[i]);
+        }
+        const uint64_t n_before = run.pool.n_cached;
+        assert_int_equal(kvpi_pool_hold_run(&run.pool, row, begin, end, &n_cached, &n_idle), end);
+        assert_memory_equal(&run, &one, sizeof(run));
+        assert_int_equal(n_cached, n_before - one.pool.n_cached);
+        assert_int_equal(n_idle, n_cached);
+        assert_null(violation(&run));
+        for (uint32_t i = end; i > begin; i--) {
+            kvpi_pool_unhold(&run.pool, (uint32_t)row[i - 1]);
+        }
+        assert_int_equal(run.pool.n_cached, n_before);
+        assert_null(violation(&run));
+    }
+}
+
+TEST(test_a_run_ends_at_what_is_on_the_other_tier)
+{
+    struct made made;
+    make(&made);
+    take_all(&made);
+    for (uint32_t b = 1; b < N; b++) {
+        kvpi_pool_set_content(&made.pool, b, b);
+        (void)kvpi_pool_release(&made.pool, b);
+    }
+    const int32_t row[] = {3, 2, -1, 4};
+    uint32_t n_cached = 5;
+    uint32_t n_idle = 0;
+    assert_int_equal(kvpi_pool_hold_run(&made.pool, row, 0, 4, &n_cached, &n_idle), 2);
+    assert_int_equal(n_cached, 7);
+    assert_int_equal(n_idle, 2);
+    EXPECT_QUEUE(&made, 0, 1, 4, 5, 6, 7);
+    expect_counts(&made, 0, 5, 2);
 }
 
 TEST(test_the_last_block_of_a_class_empties_it)

@@ -349,8 +349,7 @@ static int keep(kvp_cache *cache, uint32_t block)
 static void lose_content(kvp_cache *cache, uint32_t tier, uint32_t block, int kept)
 {
     const uint32_t content = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
-    kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
-    evicted += cache->n_evicted++;
+    kvp_evicted *evicted = kvpi_next_evicted(cache);
     evicted->hash = kvpi_node(&cache->prefix, content)->hash;
     evicted->block = (int32_t)block;
     evicted->tier = (uint8_t)tier;

@@ -172,8 +172,9 @@ struct kvp_cache {
     uint64_t batch;          /* number of the batch that runs; never wraps */
     uint64_t n_open_spaces;
     uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
-    uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
-    uint64_t n_evicted;
+    uint32_t ahead_at;  /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
+    uint64_t n_evicted; /* by the last change, those that are not listed among them */
+    uint64_t evicted_room; /* of the list */
     kvp_shortage shortage;
     kvp_stats counters; /* none ever wraps; gauges that other rooms keep up are 0 here
     (calls/read.c) */
@@ -193,11 +194,16 @@ struct kvp_cache {
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
-    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks + state_slots]: a call evicts
-                           a block's content at most once, also what it copies to the host, for
-                           which it evicts a block of the device */
+    size_t evicted_at;  /* kvp_evicted [evicted_room + 1]: what is not listed is written behind */
     size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
 };
+
+/* A place in the list for what is evicted. */
+static inline kvp_evicted *kvpi_next_evicted(struct kvp_cache *cache)
+{
+    kvp_evicted *list = kvpi_at(cache, cache->evicted_at);
+    return &list[kvpi_min_u64(cache->n_evicted++, cache->evicted_room)];
+}
 
 static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
 {

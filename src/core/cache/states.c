@@ -140,12 +140,11 @@ static void expose(kvp_cache *cache, uint32_t node)
 /* List a checkpoint that is evicted. */
 static void tell_evicted(kvp_cache *cache, uint32_t slot)
 {
-    kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
     const uint32_t node = kvpi_block(slots_of(cache), slot)->content;
-    evicted[cache->n_evicted++] = (kvp_evicted){.hash = kvpi_node(&cache->prefix, node)->hash,
-                                                .block = (int32_t)slot,
-                                                .tier = KVP_DEVICE,
-                                                .group = (uint16_t)cache->config.n_groups};
+    *kvpi_next_evicted(cache) = (kvp_evicted){.hash = kvpi_node(&cache->prefix, node)->hash,
+                                              .block = (int32_t)slot,
+                                              .tier = KVP_DEVICE,
+                                              .group = (uint16_t)cache->config.n_groups};
     kvpi_count(&cache->states.evicted, 1);
 }
 

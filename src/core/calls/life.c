@@ -372,6 +372,24 @@ static uint32_t longest_row(const kvp_cache *cache)
     return most;
 }
 
+#define EVICTED_ROOM 1024u
+
+/* How many evictions of a call are listed: what the longest sequence takes, and a block for each
+ * sequence in each group, with what goes on the host for them; at least EVICTED_ROOM. Never more
+ * than a call evicts: each content once, also what it copies to the host, for which it evicts a
+ * block of the device. */
+static uint64_t evicted_room(const kvp_cache *cache)
+{
+    const kvp_config *config = &cache->config;
+    const uint64_t tiers = config->host_blocks > 0 ? 2 : 1;
+    const uint64_t all =
+        (uint64_t)(config->n_blocks - 1) * tiers + config->host_blocks + config->state_slots;
+    const uint64_t usual =
+        ((uint64_t)longest_row(cache) + config->max_seqs) * config->n_groups * tiers +
+        config->state_slots;
+    return kvpi_min_u64(all, usual > EVICTED_ROOM ? usual : EVICTED_ROOM);
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
@@ -435,10 +453,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     plan_states(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
-    const uint64_t n_evicted =
-        (uint64_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks +
-        config->state_slots;
-    cache->evicted_at = kvpi_layout_take(layout, n_evicted, sizeof(kvp_evicted));
+    cache->evicted_room = evicted_room(cache);
+    cache->evicted_at = kvpi_layout_take(layout, cache->evicted_room + 1, sizeof(kvp_evicted));
     cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
 }
 

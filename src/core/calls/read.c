@@ -122,12 +122,13 @@ kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evi
     if (cache == NULL || out_evicted == NULL || out_n == NULL) {
         return KVP_E_ARG;
     }
+    const kvp_status status = cache->n_evicted > cache->evicted_room ? KVP_E_BEHIND : KVP_OK;
     *out_evicted = kvpi_at(cache, cache->evicted_at);
-    *out_n = (uint32_t)cache->n_evicted;
+    *out_n = (uint32_t)kvpi_min_u64(cache->n_evicted, cache->evicted_room);
     if (kvpi_recording(cache)) {
-        kvpi_record_cache_evicted(recorder_of(cache), KVP_OK, out_evicted, out_n);
+        kvpi_record_cache_evicted(recorder_of(cache), status, out_evicted, out_n);
     }
-    return KVP_OK;
+    return status;
 }
 
 kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,

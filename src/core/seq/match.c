@@ -224,6 +224,13 @@ static inline void see_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t 
                               struct kvpi_match *match)
 {
     for (; match->n_seen < end; match->n_seen++) {
+        if (match->hold && !kvpi_pool_is_watched(&cache->pool)) {
+            match->n_seen = kvpi_pool_hold_run(&cache->pool, blocks, match->n_seen, end,
+                                               &match->n_unheld, &match->n_idle);
+            if (match->n_seen == end) {
+                return;
+            }
+        }
         if (kvpi_unlikely(blocks[match->n_seen] < 0)) {
             if (!see_host_block(cache, (uint32_t)-blocks[match->n_seen], match)) {
                 return;
@@ -353,6 +360,41 @@ static void name_by_index(const kvp_cache *cache, const struct kvpi_match *match
     }
 }
 
+/* Hit units from match->n_hits on whose nodes jumps name, and whose block is on the device: almost
+ * all of a long prompt. Blocks are looked at AHEAD units later, a batch at once: their memory is
+ * there by then, and here still. */
+static inline void follow_jumps(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk,
+                                uint32_t *named)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const int32_t *tokens = match->prompt->tokens + (size_t)match->n_hits * 16;
+    uint32_t parent = walk->nodes[match->n_hits - 1];
+    uint32_t u = match->n_hits;
+    for (; u < walk->limit; u++, tokens += 16) {
+        const uint32_t index = named[u % AHEAD];
+        const struct kvpi_node *node = kvpi_node(prefix, index);
+        const uint32_t block = node->at[KVP_DEVICE].block;
+        if (index == KVPI_NO_NODE || node->parent != parent || block == KVP_NULL_BLOCK ||
+            (node->flags & KVPI_NODE_PUBLIC) == 0 || node->n_keys != 0 ||
+            !kvpi_same_16_tokens(kvpi_node_tokens(node), tokens)) {
+            break;
+        }
+        walk->nodes[u] = index;
+        walk->blocks[u] = (int32_t)block;
+        kvpi_prefetch(kvpi_block(&cache->pool, block));
+        named[u % AHEAD] = node->jump;
+        const struct kvpi_node *ahead = kvpi_node(prefix, node->jump);
+        kvpi_prefetch(ahead);
+        kvpi_prefetch(ahead + 1);
+        parent = index;
+        KVPI_NOTE(by_jump, 1);
+        if (u % AHEAD == 0) {
+            see_blocks(cache, walk->blocks, u - AHEAD, match);
+        }
+    }
+    match->n_hits = u;
+}
+
 /* The walk for a prompt without keys, see the top. */
 static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
 {
@@ -361,7 +403,16 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
     uint32_t named[AHEAD];
     uint32_t by_index = 0; /* units before this one were named by the index */
     uint32_t parent = match->root;
+    const int follows = U == 16 && walk->units_per_block == 1 && !walk->nodes_only;
     for (uint32_t u = 0; u < walk->limit; u++) {
+        if (follows && u >= by_index && u > 0) {
+            follow_jumps(cache, match, walk, named);
+            u = match->n_hits;
+            if (u == walk->limit) {
+                return;
+            }
+            parent = walk->nodes[u - 1];
+        }
         const struct kvpi_unit unit = {match->prompt->tokens + (size_t)u * U, NULL, 0};
         uint32_t node = u == 0 ? KVPI_NO_NODE : named[u % AHEAD];
         if (u >= by_index &&

@@ -255,6 +255,49 @@ void kvpi_pool_take(struct kvpi_pool *pool, uint32_t block, uint32_t retention, 
     kvpi_count(&pool->n_held, 1);
 }
 
+/* A row that was closed stands in its queue in one piece, the last entry first. So what leaves is a
+ * run of neighbours, and the queue is joined behind it once. Of each block inside the run `next` is
+ * set to where the run began, as if each had left by itself (kvpi_pool_unhold needs it). */
+uint32_t kvpi_pool_hold_run(struct kvpi_pool *pool, const int32_t *row, uint32_t begin,
+                            uint32_t end, uint32_t *n_cached, uint32_t *n_idle)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    uint32_t prev = 0; /* the block before the run; 0: no run was begun */
+    uint32_t next = 0; /* and the one behind it */
+    uint32_t idle = 0;
+    uint32_t parked = 0;
+    uint32_t i = begin;
+    for (; i < end && row[i] >= 0; i++) {
+        struct kvpi_block *b = &blocks[row[i]];
+        const uint32_t refs = b->refs++;
+        if ((refs & KVPI_REFS_MASK) != 0) {
+            continue;
+        }
+        KVPI_ASSERT(b->content != 0 &&
+                    !kvpi_pool_is_watched(pool)); /* only cached blocks are hit */
+        if ((uint32_t)row[i] == prev) {
+            b->next = next;
+        } else {
+            if (prev != 0) {
+                kvpi_pool_join(pool, blocks, prev, next);
+            }
+            next = b->next;
+        }
+        prev = b->prev;
+        idle++;
+        parked += (refs & KVPI_REFS_PARKED) != 0;
+    }
+    if (prev != 0) {
+        kvpi_pool_join(pool, blocks, prev, next);
+    }
+    kvpi_uncount(&pool->n_parked, parked);
+    kvpi_uncount(&pool->n_cached, idle - parked);
+    kvpi_count(&pool->n_held, idle);
+    *n_cached += idle - parked;
+    *n_idle += idle;
+    return i;
+}
+
 /* To the end of the parked list. */
 static void park(struct kvpi_pool *pool, uint32_t block)
 {

@@ -114,6 +114,12 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh);
 /* One more reference; a waiting block leaves its queue or its parked list. Cost: O(1). */
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block);
 
+/* Hold row entries from `begin` up to `end`, or to the first that is on the other tier (negative).
+ * Counts those that were cached, and those that had no holder; gives where it stopped. As
+ * kvpi_pool_hold of each; for a pool that is not watched. */
+uint32_t kvpi_pool_hold_run(struct kvpi_pool *pool, const int32_t *row, uint32_t begin,
+                            uint32_t end, uint32_t *n_cached, uint32_t *n_idle);
+
 /* Undo kvpi_pool_hold: the block stands where it stood. Only in the reverse order of the holds, and
  * with nothing else between: its neighbours of then are its neighbours again. */
 static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
@@ -194,16 +200,21 @@ void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block);
  * begins with the invariant. */
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
 
-static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
-                                    uint32_t block)
+/* What stood between two blocks of a queue, or of a parked list, stands there no more. */
+static inline void kvpi_pool_join(struct kvpi_pool *pool, struct kvpi_block *blocks, uint32_t prev,
+                                  uint32_t next)
 {
-    const uint32_t prev = blocks[block].prev;
-    const uint32_t next = blocks[block].next;
     blocks[prev].next = next;
     blocks[next].prev = prev;
     if (kvpi_unlikely(prev == next) && prev - pool->n_blocks < KVP_RETENTION_CLASSES) {
         pool->classes &= ~(1u << (prev - pool->n_blocks)); /* the sentinel alone: empty now */
     }
+}
+
+static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
+                                    uint32_t block)
+{
+    kvpi_pool_join(pool, blocks, blocks[block].prev, blocks[block].next);
 }
 
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)

@@ -27,6 +27,8 @@
 
 #include <kvpager/types.h>
 
+#include <string.h>
+
 #include "base/base.h"
 #include "core/stages/hash.h"
 #include "core/stages/prefix_tags.h"
@@ -249,6 +251,18 @@ static inline int kvpi_same_tokens(const int32_t *a, const int32_t *b, uint32_t 
     return differ == 0;
 }
 
+/* The same for a unit of the usual size, in a third of the instructions. */
+static inline int kvpi_same_16_tokens(const int32_t *a, const int32_t *b)
+{
+    typedef uint64_t vector __attribute__((vector_size(16)));
+    vector x[4];
+    vector y[4];
+    memcpy(x, a, sizeof(x));
+    memcpy(y, b, sizeof(y));
+    const vector differ = (x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3]);
+    return (differ[0] | differ[1]) == 0;
+}
+
 /* Is the node the public one of `unit` after `parent`? This, and not how it was come by, decides a
  * hit: the node may be private, withdrawn, of another prefix, or free by now. */
 static inline int kvpi_prefix_same(const struct kvpi_prefix *prefix, uint32_t index,
@@ -257,7 +271,7 @@ static inline int kvpi_prefix_same(const struct kvpi_prefix *prefix, uint32_t in
     const struct kvpi_node *node = kvpi_node(prefix, index);
     const uint32_t U = prefix->unit_tokens;
     return node->parent == parent && (node->flags & KVPI_NODE_PUBLIC) != 0 &&
-           (U == 16 ? kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, 16)
+           (U == 16 ? kvpi_same_16_tokens(kvpi_node_tokens(node), unit->tokens)
                     : kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, U)) &&
            ((node->n_keys | unit->n_keys) == 0 || kvpi_prefix_same_keys(prefix, index, unit));
 }

@@ -134,7 +134,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// None that a caller can cause.
+    /// [`Error::Behind`]: it evicted more than the list has room for.
     pub fn evicted(&self) -> Result<&[Evicted]> {
         let (mut data, mut n) = (null(), 0);
         // SAFETY: gives an array in the cache, valid until a call that changes it.
