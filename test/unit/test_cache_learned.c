@@ -449,7 +449,8 @@ TEST(test_foreign_sizes_are_not_believed)
                                &policy->ungated,           &policy->group_blocks,
                                &policy->ghost.n_blocks,    &policy->ghost.n_places,
                                &policy->ghost.n_lists,     &policy->order[0].n_blocks,
-                               &policy->order[7].n_blocks, &policy->order[3].lane};
+                               &policy->order[7].n_blocks, &policy->order[3].lane,
+                               &policy->ghost.edges[5]};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         ++*sizes[i];
         assert_false(kvpi_in_range(w.cache, &found));
