@@ -130,12 +130,13 @@ TEST(test_counts_outlive_blocks)
         for (uint32_t i = 0; i < others; i++) {
             use_one(9, 2, i > 0);
         }
-        kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
-                                                              .groups = &(struct kvpi_policy_group){.name = 1},
-                                                              .n_blocks = 1,
-                                                              .n_held = 1,
-                                                              .n_prompt = 1,
-                                                              .prompt_tokens = 513});
+        kvpi_policy_use(
+            policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
+                                                  .groups = &(struct kvpi_policy_group){.name = 1},
+                                                  .n_blocks = 1,
+                                                  .n_held = 1,
+                                                  .n_prompt = 1,
+                                                  .prompt_tokens = 513});
         assert_int_equal(count_of(8), others == 1022 ? 3 : 1);
         assert_int_equal(class_of(8), others == 1022 ? 32 : 1);
     }

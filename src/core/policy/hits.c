@@ -115,8 +115,7 @@ static void join(struct stay *stay, const struct stay *next)
 
 /* From the last bin to the first: a stay goes on into the next one as long as that pays more. So
  * it ends where it pays best. */
-static void make_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now,
-                       uint32_t *best)
+static void make_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best)
 {
     uint64_t h[KVPI_BINS];
     struct stay stays[KVPI_BINS];
@@ -134,8 +133,7 @@ static void make_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *
     }
 }
 
-void kvpi_hits_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now,
-                     uint32_t *best)
+void kvpi_hits_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best)
 {
     if (hits->waiting >> class_ & 1) {
         make_index(hits, class_, now, best);

@@ -198,9 +198,9 @@ static int is_queued(const struct kvpi_order *order, uint32_t block)
 /* NONE, or a block of the class that has a place. */
 static int is_of_class(const struct kvpi_order *order, uint32_t class_, uint32_t block)
 {
-    return block == NONE || (block < order->n_blocks && is_queued(order, block) &&
-                             block != order->apart &&
-                             kvpi_order_block(order, block)->class_ == class_);
+    return block == NONE ||
+           (block < order->n_blocks && is_queued(order, block) && block != order->apart &&
+            kvpi_order_block(order, block)->class_ == class_);
 }
 
 /* If this holds for all blocks, the links are trees, and their roots are the classes': every walk
@@ -268,7 +268,8 @@ static const char *check_class(const struct kvpi_order *order, uint32_t c)
 
 const char *kvpi_order_check(const struct kvpi_order *order)
 {
-    if (order->apart != NONE && (order->apart >= order->n_blocks || !is_queued(order, order->apart))) {
+    if (order->apart != NONE &&
+        (order->apart >= order->n_blocks || !is_queued(order, order->apart))) {
         return "O5 what is apart may not go";
     }
     const char *detail = check_links(order);

@@ -10,7 +10,7 @@
 
 enum {
     USES_OF_GATE = 64,
-    GATE_PERCENT = 6,     /* of what comes back: LRU had lost it */
+    GATE_PERCENT = 6, /* of what comes back: LRU had lost it */
     HALVED_TOKENS = 1 << 25,
     ALLOWED_TOKENS = 1 << 20 /* that may be lost beside a share of the cache */
 };

@@ -35,7 +35,7 @@ typedef struct cache {
     uint8_t *place;     /* [n_blocks] */
     uint32_t *free;     /* [n_free] */
     uint64_t n_free;
-    uint32_t *row;   /* [min_blocks] blocks of the request */
+    uint32_t *row;                    /* [min_blocks] blocks of the request */
     struct kvpi_policy_group *groups; /* [min_blocks] of its blocks */
     kvpi_mrc_learned_hits hits;
 } cache;
