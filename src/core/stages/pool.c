@@ -409,15 +409,15 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
     const uint32_t sentinel = pool->n_blocks + class_;
     struct kvpi_block *tail = &blocks[blocks[sentinel].prev];
     uint32_t last = blocks[sentinel].prev;
-    uint32_t i = end;
-    for (; i > begin; i--) {
-        const uint32_t block = (uint32_t)row[i - 1];
+    const int32_t *entry = row + end;
+    for (; entry > row + begin; entry--) {
+        const uint32_t block = (uint32_t)entry[-1];
         struct kvpi_block *b = &blocks[block];
         if (b->refs != held_once || b->content == 0) {
             break;
         }
-        if (i > begin + KVPI_POOL_JUMP) { /* one line: a hint for two takes longer */
-            const uint32_t ahead = (uint32_t)row[i - 1 - KVPI_POOL_JUMP];
+        if (entry > row + begin + KVPI_POOL_JUMP) { /* one line: a hint for two takes longer */
+            const uint32_t ahead = (uint32_t)entry[-1 - (int)KVPI_POOL_JUMP];
             kvpi_prefetch(&blocks[ahead]);
             b->jump = ahead;
         }
@@ -429,9 +429,9 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
     }
     tail->next = sentinel;
     blocks[sentinel].prev = last;
-    follow_trail(pool, &pool->tail_trail[class_], row + i, end - i);
+    follow_trail(pool, &pool->tail_trail[class_], entry, (uint32_t)(row + end - entry));
     pool->classes |= 1u << class_;
-    return i;
+    return (uint32_t)(entry - row);
 }
 
 uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
