@@ -25,8 +25,8 @@
  * used before: 1 at a, and multiplied by 1 - h from bin to bin. `now` is what staying now gives;
  * `best` what it will give at its best.
  *
- * Classes have turns: the index of a class is that of the counts as they were at its last turn. It is
- * made when it is asked for: most are not before the next turn.
+ * Classes have turns: the index of a class is that of the counts as they were at its last turn. It
+ * is made when it is asked for: most are not before the next turn.
  *
  *   turn is a multiple of KVPI_HITS_TURN, below KVPI_CLASSES                                  (P4)
  *
