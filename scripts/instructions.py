@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Instructions of eleven operations, counted by callgrind, against bench/instructions.txt.
+"""Instructions of twelve operations, counted by callgrind, against bench/instructions.txt.
 
     instructions.py BUILD            fails if an operation takes over 3 % more than is recorded
     instructions.py BUILD --write    record what it takes now
@@ -9,7 +9,7 @@ It also fails if calls take over 1 % more in a pool of 100,000 blocks than in on
 
 BUILD is a release build with the benchmark (build/release). One sample of `kvp_bench --count` is
 counted, with what a sample prepares and undoes. Counted are instructions of the library's own code:
-those of libc and of the benchmark depend on the machine or say nothing. None of the eleven chooses code
+those of libc and of the benchmark depend on the machine or say nothing. None of the twelve chooses code
 by the processor, so Intel and AMD give the same numbers; another compiler gives others, and there
 the comparison is skipped (status 77).
 """
@@ -22,8 +22,8 @@ import sys
 import tempfile
 
 NAMES = ["open_hit_2048", "open_evict_commit_131072_warm", "extend_commit_1024_free",
-         "extend_commit_single", "fork_128", "swap_128", "sched_step_1024_free", "sched_step_1024_groups",
-         "wire_encode_1024", "meta_csr_64", "attn_decode_f32_1t"]
+         "extend_commit_single", "fork_128", "close_128_learned", "swap_128", "sched_step_1024_free",
+         "sched_step_1024_groups", "wire_encode_1024", "meta_csr_64", "attn_decode_f32_1t"]
 MOST_PERCENT = 3
 # The same calls in pools of other sizes: the public headers say that the size does not count.
 SIZES = (10000, 100000)

@@ -445,11 +445,11 @@ TEST(test_foreign_sizes_are_not_believed)
     struct kvpi_policy *policy = kvpi_leaves_policy(&w.cache->pool.leaves);
     kvp_violation found;
     assert_true(kvpi_in_range(w.cache, &found));
-    uint32_t *const sizes[] = {&policy->n_blocks,          &policy->block_tokens,
-                               &policy->ungated,           &policy->group_blocks,
-                               &policy->ghost.n_blocks,    &policy->ghost.n_places,
-                               &policy->ghost.n_lists,     &policy->order[0].n_blocks,
-                               &policy->order[7].n_blocks, &policy->order[3].lane};
+    uint32_t *const sizes[] = {
+        &policy->n_blocks,      &policy->block_tokens,      &policy->ungated,
+        &policy->group_blocks,  &policy->ghost.n_blocks,    &policy->ghost.n_places,
+        &policy->ghost.n_lists, &policy->order[0].n_blocks, &policy->order[7].n_blocks,
+        &policy->order[3].lane, &policy->ghost.edges[5]};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         ++*sizes[i];
         assert_false(kvpi_in_range(w.cache, &found));

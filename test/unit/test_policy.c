@@ -15,6 +15,17 @@ struct made {
 static struct made made;
 static struct kvpi_policy *const policy = &made.policy;
 
+/* Every class has its turn, and its index is made. */
+static void learn_all(void)
+{
+    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++) {
+        kvpi_hits_learn(&policy->hits);
+    }
+    for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
+        kvpi_hits_settle(&policy->hits, c);
+    }
+}
+
 static void make(uint32_t n_blocks, uint32_t block_tokens)
 {
     struct kvpi_layout layout = {0, 0};
@@ -32,8 +43,9 @@ static void make(uint32_t n_blocks, uint32_t block_tokens)
 /* One block, a group of its own, whose name is its number. */
 static void use_one(uint32_t block, uint32_t name, int is_hit)
 {
+    struct kvpi_policy_group group = {.name = name};
     kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = &block,
-                                                          .names = &name,
+                                                          .groups = &group,
                                                           .n_blocks = 1,
                                                           .n_held = 1,
                                                           .n_prompt = 1,
@@ -57,9 +69,9 @@ static uint32_t class_after(uint64_t prompt_tokens, uint64_t output_tokens, uint
 {
     const uint32_t blocks[4] = {0, 1, 2, 3};
     make(100, 512);
-    const uint32_t names[4] = {1, 2, 3, 4};
+    struct kvpi_policy_group groups[4] = {{1, 0}, {2, 0}, {3, 0}, {4, 0}};
     kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = blocks,
-                                                          .names = names,
+                                                          .groups = groups,
                                                           .n_blocks = 4,
                                                           .n_held = 4,
                                                           .n_prompt = 4,
@@ -118,12 +130,13 @@ TEST(test_counts_outlive_blocks)
         for (uint32_t i = 0; i < others; i++) {
             use_one(9, 2, i > 0);
         }
-        kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
-                                                              .names = (uint32_t[]){1},
-                                                              .n_blocks = 1,
-                                                              .n_held = 1,
-                                                              .n_prompt = 1,
-                                                              .prompt_tokens = 513});
+        kvpi_policy_use(
+            policy, &(struct kvpi_policy_request){.blocks = (uint32_t[]){8},
+                                                  .groups = &(struct kvpi_policy_group){.name = 1},
+                                                  .n_blocks = 1,
+                                                  .n_held = 1,
+                                                  .n_prompt = 1,
+                                                  .prompt_tokens = 513});
         assert_int_equal(count_of(8), others == 1022 ? 3 : 1);
         assert_int_equal(class_of(8), others == 1022 ? 32 : 1);
     }
@@ -149,9 +162,9 @@ TEST(test_counts_end)
 TEST(test_groups)
 {
     uint32_t blocks[80], others[80];
-    const uint32_t names[2] = {11, 22};
+    struct kvpi_policy_group groups[2] = {{11, 0}, {22, 0}};
     struct kvpi_policy_request request = {.blocks = blocks,
-                                          .names = names,
+                                          .groups = groups,
                                           .n_blocks = 80,
                                           .n_held = 81,
                                           .n_prompt = 80,
@@ -186,9 +199,10 @@ TEST(test_groups)
 TEST(test_lead)
 {
     const uint32_t blocks[3] = {0, 1, 2};
-    const uint32_t first[3] = {1, 2, 3}, second[3] = {9, 2, 3};
+    struct kvpi_policy_group first[3] = {{1, 0}, {2, 0}, {3, 0}};
+    struct kvpi_policy_group second[3] = {{9, 0}, {2, 0}, {3, 0}};
     struct kvpi_policy_request request = {.blocks = blocks,
-                                          .names = first,
+                                          .groups = first,
                                           .n_blocks = 3,
                                           .n_held = 3,
                                           .n_prompt = 2,
@@ -198,7 +212,7 @@ TEST(test_lead)
     kvpi_policy_use(policy, &request);
     kvpi_policy_use(policy, &request);
     assert_int_equal(policy->lru_blocks, 2);
-    request.names = second;
+    request.groups = second;
     kvpi_policy_use(policy, &request);
     assert_int_equal(policy->lru_blocks, 2);
     assert_int_equal(class_of(2) % 16, 1); /* all 1,024 tokens are new */
@@ -207,12 +221,13 @@ TEST(test_lead)
 /* Two groups of one request that have one name are one. */
 TEST(test_one_name)
 {
-    const uint32_t blocks[2] = {0, 1}, names[2] = {5, 5};
+    const uint32_t blocks[2] = {0, 1};
+    struct kvpi_policy_group groups[2] = {{5, 0}, {5, 0}};
     (void)state;
     make(64, 512);
     for (int i = 0; i < 3; i++) {
         kvpi_policy_use(policy, &(struct kvpi_policy_request){.blocks = blocks,
-                                                              .names = names,
+                                                              .groups = groups,
                                                               .n_blocks = 2,
                                                               .n_held = 2,
                                                               .n_prompt = 2,
@@ -226,13 +241,13 @@ TEST(test_one_name)
 TEST(test_loose_blocks)
 {
     uint32_t blocks[32];
-    const uint32_t names[1] = {5};
+    struct kvpi_policy_group groups[1] = {{5, 0}};
     (void)state;
     make(64, 16);
     for (uint32_t i = 0; i < 32; i++) {
         blocks[i] = i;
     }
-    struct kvpi_policy_request request = {.blocks = blocks, .names = names, .n_held = 31};
+    struct kvpi_policy_request request = {.blocks = blocks, .groups = groups, .n_held = 31};
     request.n_blocks = 31;
     kvpi_policy_use(policy, &request);
     assert_int_equal(policy->loose_blocks, 31);
@@ -333,7 +348,7 @@ static uint32_t choose_at_random(uint64_t seed)
                            first_bin + draw(&seed, KVPI_BINS - first_bin));
         }
     }
-    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+    learn_all();
     policy->references = 2000;
     policy->changes = 1;
     for (uint32_t b = 0; b < 64; b++) {
@@ -372,6 +387,7 @@ TEST(test_choose_older)
 {
     for (uint32_t older = 1; older <= 2; older++) {
         make(64, 512);
+        policy->hits.waiting = 0;
         policy->references = 200;
         policy->changes = 1;
         for (uint32_t b = 0; b < 3; b++) {
@@ -395,6 +411,7 @@ TEST(test_choose_when_another_leaves)
     static const uint32_t now[3] = {1000, 110, 100}, best[3] = {1000, 1100, 2000};
     (void)state;
     make(64, 512);
+    policy->hits.waiting = 0;
     policy->references = 200;
     policy->changes = 1;
     for (uint32_t b = 0; b < 3; b++) {
@@ -433,7 +450,7 @@ TEST(test_choose_again)
             kvpi_hits_outlived(&policy->hits, 1, b);
         }
     }
-    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+    learn_all();
     assert_int_equal(kvpi_policy_choose(policy, 0), 1);
     policy->changes++;
     assert_int_equal(kvpi_policy_choose(policy, 0), 2);
@@ -448,7 +465,7 @@ static void learn_at_random(uint64_t *seed)
             kvpi_hits_used(&policy->hits, draw(seed, 16), draw(seed, KVPI_BINS));
         }
     }
-    kvpi_hits_learn(&policy->hits, KVPI_CLASSES);
+    learn_all();
 }
 
 /* A free block gets what is known of one that left: of its class and stamp, with the next number,
@@ -681,12 +698,12 @@ static uint64_t go_on(struct kvpi_policy *p, uint64_t seed)
     uint64_t sum = 0;
     for (uint32_t i = 0; i < 500; i++) {
         const uint32_t block = kvpi_policy_choose(p, 0);
-        const uint32_t name = draw(&seed, 300);
+        struct kvpi_policy_group group = {.name = draw(&seed, 300)};
         sum = sum * 31 + block;
         kvpi_policy_unqueue(p, block);
         kvpi_policy_forget(p, block);
         kvpi_policy_use(p, &(struct kvpi_policy_request){.blocks = &block,
-                                                         .names = &name,
+                                                         .groups = &group,
                                                          .n_blocks = 1,
                                                          .n_held = 1,
                                                          .n_prompt = 1,

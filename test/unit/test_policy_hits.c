@@ -143,6 +143,17 @@ static void expect_index(const struct kvpi_hits *hits)
     assert_null(kvpi_hits_check(hits));
 }
 
+/* Every class has its turn, and its index is made. */
+static void learn_all(struct kvpi_hits *hits)
+{
+    for (int turn = 0; turn < KVPI_HITS_TURNS; turn++) {
+        kvpi_hits_learn(hits);
+    }
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        kvpi_hits_settle(hits, c);
+    }
+}
+
 /* At first every class is worth the same, at every age. */
 TEST(test_index_of_nothing)
 {
@@ -150,6 +161,9 @@ TEST(test_index_of_nothing)
     (void)state;
     memset(&hits, 0xA5, sizeof hits);
     kvpi_hits_reset(&hits);
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        kvpi_hits_settle(&hits, c);
+    }
     expect_index(&hits);
     for (int c = 1; c < CLASSES; c++) {
         assert_memory_equal(hits.now[c], hits.now[0], sizeof hits.now[0]);
@@ -186,7 +200,7 @@ TEST(test_index_of_counts)
                 count(&hits, c, b, used, n - used);
             }
         }
-        kvpi_hits_learn(&hits, CLASSES);
+        learn_all(&hits);
         expect_index(&hits);
     }
 }
@@ -207,9 +221,18 @@ TEST(test_index_of_many)
         count(&hits, 4, 0, 10, 10);
         assert_int_equal(hits.at_risk[3][0], most);
         assert_int_equal(hits.at_risk[4][0], 0);
-        kvpi_hits_learn(&hits, CLASSES);
+        learn_all(&hits);
         expect_index(&hits);
     }
+}
+
+static void expect_same_index(const struct kvpi_hits *a, const struct kvpi_hits *b, uint32_t class_)
+{
+    uint32_t now[2][BINS], best[2][BINS];
+    kvpi_hits_index(a, class_, now[0], best[0]);
+    kvpi_hits_index(b, class_, now[1], best[1]);
+    assert_memory_equal(now[0], now[1], sizeof now[0]);
+    assert_memory_equal(best[0], best[1], sizeof best[0]);
 }
 
 /* Some classes at a time, in turn. */
@@ -219,17 +242,51 @@ TEST(test_turns)
     (void)state;
     kvpi_hits_reset(&hits);
     for (uint32_t c = 0; c < CLASSES; c++) {
+        kvpi_hits_settle(&hits, c);
         count(&hits, c, c % BINS, 100, 0);
     }
     for (uint32_t turn = 0; turn < CLASSES; turn += 4) {
         before = hits;
-        kvpi_hits_learn(&hits, 4);
+        kvpi_hits_learn(&hits);
         for (uint32_t c = 0; c < CLASSES; c++) {
+            kvpi_hits_settle(&hits, c);
             const int same = memcmp(hits.now[c], before.now[c], sizeof hits.now[c]) == 0;
             assert_int_equal(same, c < turn || c >= turn + 4);
         }
     }
     expect_index(&hits);
+}
+
+/* An index is made of what was counted when its class had its turn, whenever it is made. */
+TEST(test_late)
+{
+    static struct kvpi_hits late, early;
+    uint64_t random = 3;
+    (void)state;
+    kvpi_hits_reset(&late);
+    kvpi_hits_reset(&early);
+    for (int round = 0; round < 200; round++) {
+        for (uint32_t n = 0; n < 20; n++) {
+            const uint32_t c = draw(&random, CLASSES), b = draw(&random, BINS);
+            const uint32_t used = draw(&random, 9), outlived = draw(&random, 9);
+            count(&late, c, b, used, outlived);
+            count(&early, c, b, used, outlived);
+        }
+        kvpi_hits_learn(&late);
+        kvpi_hits_learn(&early);
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            kvpi_hits_settle(&early, c);
+        }
+        if (round % 50 == 49) {
+            kvpi_hits_halve(&late);
+            kvpi_hits_halve(&early);
+        }
+        kvpi_hits_settle(&late, draw(&random, CLASSES)); /* now and then one is asked for */
+        for (uint32_t c = 0; c < CLASSES; c++) {
+            expect_same_index(&late, &early, c);
+        }
+    }
+    assert_null(kvpi_hits_check(&late));
 }
 
 TEST(test_halve)
@@ -270,13 +327,14 @@ TEST(test_audit)
     (void)state;
     kvpi_hits_reset(&hits);
     count(&hits, 5, 3, 10, 10);
-    kvpi_hits_learn(&hits, CLASSES);
+    learn_all(&hits);
     expect_wrong(&hits, &hits.hits[5][3], 21 * KVPI_HITS_ONE, "P1");
     expect_wrong(&hits, &hits.hits[CLASSES][3], 0, "P2");
     expect_wrong(&hits, &hits.at_risk[CLASSES][0], 1, "P2");
     expect_wrong(&hits, &hits.best[5][3], 0, "P3");
     expect_wrong(&hits, &hits.now[5][3], UINT32_MAX, "P3");
-    expect_wrong(&hits, &hits.turn, CLASSES, "P3");
+    expect_wrong(&hits, &hits.turn, CLASSES, "P4");
+    expect_wrong(&hits, &hits.turn, 2, "P4");
 }
 
 TEST_MAIN(NULL, NULL)

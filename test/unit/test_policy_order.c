@@ -180,6 +180,43 @@ TEST(test_audit)
     EXPECT_WRONG(&made, made.order.n_queued, 49, "O2");
 }
 
+static void put_apart(struct made *made, uint32_t block, uint32_t class_, uint64_t stamp)
+{
+    known(made, block)->class_ = (uint8_t)class_;
+    known(made, block)->stamp = stamp;
+    kvpi_order_put_apart(&made->order, block);
+    assert_null(kvpi_order_check(&made->order));
+}
+
+/* What is apart is queued, and has no place before it is settled, or another one is apart. */
+TEST(test_apart)
+{
+    static struct made made;
+    (void)state;
+    make(&made);
+    insert(&made, 1, 5, 20);
+    put_apart(&made, 2, 5, 10);
+    assert_int_equal(made.order.n_queued, 2);
+    assert_int_equal(made.order.oldest[5], 1);
+    kvpi_order_remove(&made.order, 2); /* it leaves as it came */
+    assert_int_equal(made.order.n_queued, 1);
+    put_apart(&made, 3, 6, 10);
+    put_apart(&made, 4, 5, 30);
+    assert_int_equal(made.order.oldest[6], 3);
+    kvpi_order_remove(&made.order, 1); /* another one leaves meanwhile */
+    assert_int_equal(made.order.filled >> 5 & 1, 0);
+    kvpi_order_settle(&made.order);
+    kvpi_order_settle(&made.order);
+    assert_int_equal(made.order.oldest[5], 4);
+    assert_int_equal(made.order.n_queued, 2);
+    assert_null(kvpi_order_check(&made.order));
+    put_apart(&made, 7, 5, 40);
+    EXPECT_WRONG(&made, made.order.apart, 200, "O5");
+    EXPECT_WRONG(&made, made.order.apart, N, "O5");
+    EXPECT_WRONG(&made, made.order.apart, KVPI_ORDER_NONE, "O1");
+    EXPECT_WRONG(&made, made.order.apart, 4, "O1");
+}
+
 /* Two blocks alone: the one of higher priority is above, or the tree is wrong. */
 TEST(test_audit_of_two)
 {

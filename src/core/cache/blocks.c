@@ -678,8 +678,13 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
     if (u + AHEAD < end) {
         const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
         const uint32_t ahead = units_per_block == 1 ? u + AHEAD : (u + AHEAD) / units_per_block;
+        const uint32_t block = (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead];
         kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
-        kvpi_pool_prefetch(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]);
+        kvpi_pool_prefetch(&cache->pool, block);
+        if (kvpi_unlikely(cache->pool.leaves.on != 0)) {
+            kvpi_prefetch(kvpi_leaves_above(&cache->pool.leaves, block));
+            kvpi_leaves_prefetch_content(&cache->pool.leaves, nodes[u + AHEAD]);
+        }
     }
     seal_in(cache, seq, u, nodes[u], 0);
     for (uint32_t g = 1; g < cache->config.n_groups; g++) {

@@ -114,9 +114,9 @@ struct kvpi_lending {
 
 /* What is known of requests for the learned policy; with another, there are no arrays. */
 struct kvpi_learning {
-    uint64_t hits;   /* sum of those of all requests that are open */
-    size_t hits_at;  /* u32 [max_seqs] by place; KVPI_NO_REQUEST: a fork, or free */
-    size_t names_at; /* u32 [max_blocks] */
+    uint64_t hits;    /* sum of those of all requests that are open */
+    size_t hits_at;   /* u32 [max_seqs] by place; KVPI_NO_REQUEST: a fork, or free */
+    size_t groups_at; /* struct kvpi_policy_group [max_blocks] */
 };
 
 #define KVPI_NO_REQUEST UINT32_MAX

@@ -338,8 +338,8 @@ static void plan_learning(kvp_cache *cache, struct kvpi_layout *layout)
     const int learns = cache->pool.leaves.on != 0;
     cache->learning.hits_at =
         kvpi_layout_take(layout, learns ? cache->table.max_seqs : 0, sizeof(uint32_t));
-    cache->learning.names_at =
-        kvpi_layout_take(layout, learns ? cache->table.max_blocks : 0, sizeof(uint32_t));
+    cache->learning.groups_at = kvpi_layout_take(layout, learns ? cache->table.max_blocks : 0,
+                                                 sizeof(struct kvpi_policy_group));
 }
 
 static void plan_states(kvp_cache *cache, struct kvpi_layout *layout)

@@ -28,6 +28,11 @@ void kvpi_ghost_layout(struct kvpi_ghost *ghost, uint32_t group_blocks, struct k
     for (ghost->n_lists = 1; ghost->n_lists < n;) {
         ghost->n_lists *= 2;
     }
+    const uint32_t shift = kvpi_bins_shift(ghost->n_blocks);
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        const uint64_t edge = kvpi_bins_edge(ghost->n_blocks, b + 1);
+        ghost->edges[b] = (uint32_t)((edge + (1u << shift) - 1) >> shift);
+    }
     ghost->entries_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_ghost_entry)) - self;
     ghost->lists_at = kvpi_layout_take(layout, ghost->n_lists, sizeof(uint32_t)) - self;
 }
@@ -104,23 +109,28 @@ uint32_t kvpi_ghost_bin(const struct kvpi_ghost *ghost, const struct kvpi_ghost_
     return kvpi_bins_of(ghost->n_blocks, age_of(ghost, entry, now));
 }
 
+/* The oldest entry in a bin is too old for it. */
+static void leave_bin(struct kvpi_ghost *ghost, struct kvpi_hits *hits, uint32_t bin)
+{
+    const uint32_t place = ghost->cursors[bin];
+    const struct kvpi_ghost_entry *entry = kvpi_ghost_entry(ghost, place);
+    if (!(entry->class_ & KVPI_GHOST_DEAD)) {
+        kvpi_hits_outlived(hits, entry->class_ & KVPI_GHOST_CLASS, bin);
+    }
+    if (bin == TAIL) {
+        forget_oldest(ghost);
+    } else {
+        ghost->cursors[bin] = after(ghost, place);
+    }
+}
+
 void kvpi_ghost_age(struct kvpi_ghost *ghost, struct kvpi_hits *hits, uint64_t now)
 {
+    const uint32_t units = (uint32_t)(now >> kvpi_bins_shift(ghost->n_blocks));
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
-        const uint64_t edge = kvpi_bins_edge(ghost->n_blocks, b + 1);
-        while (ghost->cursors[b] != ghost->head) {
-            const struct kvpi_ghost_entry *entry = kvpi_ghost_entry(ghost, ghost->cursors[b]);
-            if (age_of(ghost, entry, now) < edge) {
-                break;
-            }
-            if (!(entry->class_ & KVPI_GHOST_DEAD)) {
-                kvpi_hits_outlived(hits, entry->class_ & KVPI_GHOST_CLASS, b);
-            }
-            if (b == TAIL) {
-                forget_oldest(ghost);
-            } else {
-                ghost->cursors[b] = after(ghost, ghost->cursors[b]);
-            }
+        while (ghost->cursors[b] != ghost->head &&
+               units - kvpi_ghost_entry(ghost, ghost->cursors[b])->stamp >= ghost->edges[b]) {
+            leave_bin(ghost, hits, b);
         }
     }
 }

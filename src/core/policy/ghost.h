@@ -46,10 +46,11 @@ struct kvpi_ghost_entry {
 enum { KVPI_GHOST_CLASS = 63, KVPI_GHOST_IN_LRU = 64, KVPI_GHOST_DEAD = 128 };
 
 struct kvpi_ghost {
-    uint32_t n_blocks; /* C */
-    uint32_t n_places; /* of the ring; one is never filled */
-    uint32_t n_lists;  /* of the index, a power of two */
-    uint32_t head;     /* place of the entry to come */
+    uint32_t n_blocks;         /* C */
+    uint32_t n_places;         /* of the ring; one is never filled */
+    uint32_t n_lists;          /* of the index, a power of two */
+    uint32_t edges[KVPI_BINS]; /* in units, the first age behind each bin */
+    uint32_t head;             /* place of the entry to come */
     uint32_t cursors[KVPI_BINS];
     uint32_t lru; /* place */
     uint64_t lru_blocks;

@@ -13,7 +13,7 @@ enum { BITS = 24, EXTRA = 12, PRIOR_OF_ALL = 480, PRIOR_OF_CLASS = 1600 };
 void kvpi_hits_reset(struct kvpi_hits *hits)
 {
     memset(hits, 0, sizeof(*hits));
-    kvpi_hits_learn(hits, KVPI_CLASSES);
+    hits->waiting = UINT64_MAX;
 }
 
 static void count(struct kvpi_hits *hits, uint32_t class_, uint32_t bin, uint32_t used)
@@ -52,11 +52,12 @@ void kvpi_hits_halve(struct kvpi_hits *hits)
 
 /* ---------------------------------------------------------------------------------- the index */
 
-static void chances_of_all(const struct kvpi_hits *hits, uint64_t g[KVPI_BINS])
+/* g, for the classes of a turn. */
+static void chances_of_all(const struct kvpi_hits *hits, uint32_t turn, uint64_t g[KVPI_BINS])
 {
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
-        g[b] = (hits->hits[KVPI_CLASSES][b] * ONE + PRIOR_OF_ALL * PRIOR_CHANCE) /
-               (hits->at_risk[KVPI_CLASSES][b] + (uint64_t)PRIOR_OF_ALL);
+        g[b] = (hits->all_hits_then[turn][b] * ONE + PRIOR_OF_ALL * PRIOR_CHANCE) /
+               (hits->all_at_risk_then[turn][b] + (uint64_t)PRIOR_OF_ALL);
     }
 }
 
@@ -66,20 +67,21 @@ static uint64_t factor(const struct kvpi_hits *hits, uint32_t class_, const uint
     uint64_t used = PRIOR_OF_CLASS;
     uint64_t expected = PRIOR_OF_CLASS * ONE;
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
-        used += hits->hits[class_][b];
-        expected += hits->at_risk[class_][b] * g[b];
+        used += hits->hits_then[class_][b];
+        expected += hits->at_risk_then[class_][b] * g[b];
     }
     return (used * ONE << EXTRA) / (expected / (ONE >> EXTRA));
 }
 
-static void chances(const struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS],
-                    uint64_t h[KVPI_BINS])
+static void chances(const struct kvpi_hits *hits, uint32_t class_, uint64_t h[KVPI_BINS])
 {
+    uint64_t g[KVPI_BINS];
+    chances_of_all(hits, class_ / KVPI_HITS_TURN, g);
     const uint64_t m = factor(hits, class_, g);
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
         const uint64_t believed = kvpi_min_u64(MOST, g[b] * m / ONE);
-        h[b] = (hits->hits[class_][b] * ONE + PRIOR_OF_CLASS * believed) /
-               (hits->at_risk[class_][b] + (uint64_t)PRIOR_OF_CLASS);
+        h[b] = (hits->hits_then[class_][b] * ONE + PRIOR_OF_CLASS * believed) /
+               (hits->at_risk_then[class_][b] + (uint64_t)PRIOR_OF_CLASS);
     }
 }
 
@@ -113,36 +115,55 @@ static void join(struct stay *stay, const struct stay *next)
 
 /* From the last bin to the first: a stay goes on into the next one as long as that pays more. So
  * it ends where it pays best. */
-static void learn_class(struct kvpi_hits *hits, uint32_t class_, const uint64_t g[KVPI_BINS])
+static void make_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best)
 {
     uint64_t h[KVPI_BINS];
     struct stay stays[KVPI_BINS];
-    uint32_t best = 0;
-    chances(hits, class_, g, h);
+    uint32_t most = 0;
+    chances(hits, class_, h);
     for (uint32_t a = KVPI_BINS; a-- > 0;) {
         struct stay stay = stay_in_bin(h[a], a);
         while (stay.end < KVPI_BINS && pays_more(&stays[stay.end], &stay)) {
             join(&stay, &stays[stay.end]);
         }
         stays[a] = stay;
-        hits->now[class_][a] = (uint32_t)((stay.gain << KVPI_VALUE_BITS) / stay.price);
-        best = kvpi_max_u32(best, hits->now[class_][a]);
-        hits->best[class_][a] = best;
+        now[a] = (uint32_t)((stay.gain << KVPI_VALUE_BITS) / stay.price);
+        most = kvpi_max_u32(most, now[a]);
+        best[a] = most;
     }
 }
 
-void kvpi_hits_learn(struct kvpi_hits *hits, uint32_t n)
+void kvpi_hits_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best)
 {
-    uint64_t g[KVPI_BINS];
-    chances_of_all(hits, g);
-    for (; n > 0; n--) {
-        learn_class(hits, hits->turn, g);
-        hits->turn = (hits->turn + 1) % KVPI_CLASSES;
+    if (hits->waiting >> class_ & 1) {
+        make_index(hits, class_, now, best);
+    } else {
+        memcpy(now, hits->now[class_], KVPI_BINS * sizeof(*now));
+        memcpy(best, hits->best[class_], KVPI_BINS * sizeof(*best));
     }
+}
+
+void kvpi_hits_make(struct kvpi_hits *hits, uint32_t class_)
+{
+    make_index(hits, class_, hits->now[class_], hits->best[class_]);
+    hits->waiting &= ~((uint64_t)1 << class_);
+}
+
+void kvpi_hits_learn(struct kvpi_hits *hits)
+{
+    const uint32_t turn = hits->turn / KVPI_HITS_TURN, first = turn * KVPI_HITS_TURN;
+    const size_t bytes = sizeof(hits->hits[0]);
+    memcpy(hits->hits_then[first], hits->hits[first], KVPI_HITS_TURN * bytes);
+    memcpy(hits->at_risk_then[first], hits->at_risk[first], KVPI_HITS_TURN * bytes);
+    memcpy(hits->all_hits_then[turn], hits->hits[KVPI_CLASSES], bytes);
+    memcpy(hits->all_at_risk_then[turn], hits->at_risk[KVPI_CLASSES], bytes);
+    hits->waiting |= (uint64_t)((1 << KVPI_HITS_TURN) - 1) << first;
+    hits->turn = (first + KVPI_HITS_TURN) % KVPI_CLASSES;
 }
 
 void kvpi_hits_restored(struct kvpi_hits *hits)
 {
+    hits->waiting = 0;
     for (uint32_t b = KVPI_BINS; b-- > 0;) {
         uint32_t used = 0, at_risk = 0;
         for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
@@ -177,8 +198,8 @@ static const char *check_bin(const struct kvpi_hits *hits, uint32_t b)
 
 const char *kvpi_hits_check(const struct kvpi_hits *hits)
 {
-    if (hits->turn >= KVPI_CLASSES) {
-        return "P3 there is no such class to learn of next";
+    if (hits->turn >= KVPI_CLASSES || hits->turn % KVPI_HITS_TURN != 0) {
+        return "P4 no classes begin there to learn of next";
     }
     for (uint32_t b = 0; b < KVPI_BINS; b++) {
         const char *detail = check_bin(hits, b);

@@ -25,6 +25,11 @@
  * used before: 1 at a, and multiplied by 1 - h from bin to bin. `now` is what staying now gives;
  * `best` what it will give at its best.
  *
+ * Classes have turns: the index of a class is that of the counts as they were at its last turn. It
+ * is made when it is asked for: most are not before the next turn.
+ *
+ *   turn is a multiple of KVPI_HITS_TURN, below KVPI_CLASSES                                  (P4)
+ *
  * The best e is found from the last bin to the first. Bins a .. e are a stay. It goes on into the
  * one behind it as long as that pays more: as with the upper hull of points, each is joined once.
  */
@@ -35,6 +40,9 @@
 
 enum { KVPI_CLASSES = 64, KVPI_HITS_ONE = 16, KVPI_VALUE_BITS = 28 };
 
+/* Classes that have a turn together; and turns until a class has the next one. */
+enum { KVPI_HITS_TURN = 4, KVPI_HITS_TURNS = KVPI_CLASSES / KVPI_HITS_TURN };
+
 /* So much is counted in a bin, and no more until it is halved. */
 enum { KVPI_HITS_MOST = KVPI_HITS_ONE << 18 };
 
@@ -43,7 +51,12 @@ struct kvpi_hits {
     uint32_t at_risk[KVPI_CLASSES + 1][KVPI_BINS];
     uint32_t now[KVPI_CLASSES][KVPI_BINS + 1]; /* the last column is 0 */
     uint32_t best[KVPI_CLASSES][KVPI_BINS + 1];
-    uint32_t turn; /* the class whose index is made next */
+    uint32_t turn;    /* the first class of the next turn */
+    uint64_t waiting; /* bit c: the index of class c is not made yet. Counts at its last turn: */
+    uint32_t hits_then[KVPI_CLASSES][KVPI_BINS];
+    uint32_t at_risk_then[KVPI_CLASSES][KVPI_BINS];
+    uint32_t all_hits_then[KVPI_HITS_TURNS][KVPI_BINS];
+    uint32_t all_at_risk_then[KVPI_HITS_TURNS][KVPI_BINS];
 };
 
 /* Forget everything. */
@@ -56,14 +69,27 @@ void kvpi_hits_used(struct kvpi_hits *hits, uint32_t class_, uint32_t bin);
 /* Let what was counted so far weigh half. */
 void kvpi_hits_halve(struct kvpi_hits *hits);
 
-/* Make the index of the next n classes. Cost: 17 divisions, and n x 35 with 150 to 250
+/* The next classes have their turn. */
+void kvpi_hits_learn(struct kvpi_hits *hits);
+
+/* A class's index [KVPI_BINS], as if it were made. Cost: if it waits, 52 divisions and 150 to 250
  * multiplications. */
-void kvpi_hits_learn(struct kvpi_hits *hits, uint32_t n);
+void kvpi_hits_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best);
+
+/* Make a class's index if it waits. */
+void kvpi_hits_make(struct kvpi_hits *hits, uint32_t class_);
+
+static inline void kvpi_hits_settle(struct kvpi_hits *hits, uint32_t class_)
+{
+    if (hits->waiting >> class_ & 1) {
+        kvpi_hits_make(hits, class_);
+    }
+}
 
 /* Make sums and `best` of the classes' counts and `now`, which were put there. */
 void kvpi_hits_restored(struct kvpi_hits *hits);
 
-/* Audit P1 to P3: NULL, or what is wrong. */
+/* Audit P1 to P4: NULL, or what is wrong. */
 const char *kvpi_hits_check(const struct kvpi_hits *hits);
 
 #endif

@@ -29,6 +29,7 @@ void kvpi_order_reset(struct kvpi_order *order)
     memset(order->youngest, 0xff, sizeof(order->youngest));
     order->filled = 0;
     order->n_queued = 0;
+    order->apart = NONE;
 }
 
 /* ---------------------------------------------------------------------------------- the trees */
@@ -135,11 +136,11 @@ void kvpi_order_insert(struct kvpi_order *order, uint32_t block)
     }
 }
 
-void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
+/* Take a block out of its tree. */
+static void unlink_block(struct kvpi_order *order, uint32_t block)
 {
     struct kvpi_order_block *b = kvpi_order_block(order, block);
     const uint32_t c = b->class_;
-    KVPI_ASSERT(b->queued == 1 + order->lane);
     if (order->oldest[c] == block) { /* so nothing is on its older side */
         order->oldest[c] = b->younger == NONE ? b->up : far_end(order, b->younger, 0);
     }
@@ -154,11 +155,22 @@ void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
     if (heir != NONE) {
         kvpi_order_block(order, heir)->up = b->up;
     }
-    b->queued = 0;
-    order->n_queued--;
     if (order->roots[c] == NONE) {
         order->filled &= ~((uint64_t)1 << c);
     }
+}
+
+void kvpi_order_remove(struct kvpi_order *order, uint32_t block)
+{
+    struct kvpi_order_block *b = kvpi_order_block(order, block);
+    KVPI_ASSERT(b->queued == 1 + order->lane);
+    if (order->apart == block) {
+        order->apart = NONE;
+    } else {
+        unlink_block(order, block);
+    }
+    b->queued = 0;
+    order->n_queued--;
 }
 
 /* ---------------------------------------------------------------------------------- the audit */
@@ -183,11 +195,12 @@ static int is_queued(const struct kvpi_order *order, uint32_t block)
     return kvpi_order_block(order, block)->queued == 1 + order->lane;
 }
 
-/* NONE, or a block of the class that may go. */
+/* NONE, or a block of the class that has a place. */
 static int is_of_class(const struct kvpi_order *order, uint32_t class_, uint32_t block)
 {
-    return block == NONE || (block < order->n_blocks && is_queued(order, block) &&
-                             kvpi_order_block(order, block)->class_ == class_);
+    return block == NONE ||
+           (block < order->n_blocks && is_queued(order, block) && block != order->apart &&
+            kvpi_order_block(order, block)->class_ == class_);
 }
 
 /* If this holds for all blocks, the links are trees, and their roots are the classes': every walk
@@ -219,7 +232,7 @@ static const char *check_links(const struct kvpi_order *order)
     uint64_t n_queued = 0;
     for (uint32_t b = 0; b < order->n_blocks; b++) {
         const int queued = is_queued(order, b);
-        if (queued &&
+        if (queued && b != order->apart &&
             (kvpi_order_block(order, b)->class_ >= KVPI_CLASSES || !links_fit(order, b))) {
             return "O1 a block does not stand between what is above and below it";
         }
@@ -255,6 +268,10 @@ static const char *check_class(const struct kvpi_order *order, uint32_t c)
 
 const char *kvpi_order_check(const struct kvpi_order *order)
 {
+    if (order->apart != NONE &&
+        (order->apart >= order->n_blocks || !is_queued(order, order->apart))) {
+        return "O5 what is apart may not go";
+    }
     const char *detail = check_links(order);
     for (uint32_t c = 0; c < KVPI_CLASSES && detail == NULL; c++) {
         detail = check_class(order, c);

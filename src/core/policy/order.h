@@ -11,6 +11,9 @@
  * two blocks with one stamp, the one with the lower number is the older; with one number, too, the
  * one that was queued first.
  *
+ * A block that is expected to leave next may stay apart: trees and ends do not have it until they
+ * are settled (O5).
+ *
  * Several orders may share their blocks: each block is in one of them at most.
  */
 #ifndef KVPI_POLICY_ORDER_H
@@ -37,7 +40,8 @@ struct kvpi_order_block {
 struct kvpi_order {
     uint32_t n_blocks;
     uint32_t n_queued;
-    uint32_t lane; /* which of the orders of its blocks this is */
+    uint32_t lane;  /* which of the orders of its blocks this is */
+    uint32_t apart; /* a block that is queued and in no tree yet; NONE: there is none */
     uint64_t filled;
     uint32_t roots[KVPI_CLASSES]; /* NONE: the class is empty, as for: */
     uint32_t oldest[KVPI_CLASSES];
@@ -70,7 +74,27 @@ void kvpi_order_reset(struct kvpi_order *order);
 void kvpi_order_insert(struct kvpi_order *order, uint32_t block);
 void kvpi_order_remove(struct kvpi_order *order, uint32_t block);
 
-/* Audit O1 to O4: NULL, or what is wrong. Cost: O(blocks). */
+/* The block that is apart, if there is one, gets its place. */
+static inline void kvpi_order_settle(struct kvpi_order *order)
+{
+    const uint32_t block = order->apart;
+    if (kvpi_unlikely(block != KVPI_ORDER_NONE)) {
+        kvpi_order_remove(order, block);
+        kvpi_order_insert(order, block);
+    }
+}
+
+/* A block may go, and is expected to be the next that does. Cost: O(1), if it is. */
+static inline void kvpi_order_put_apart(struct kvpi_order *order, uint32_t block)
+{
+    kvpi_order_settle(order);
+    KVPI_ASSERT(!kvpi_order_block(order, block)->queued);
+    kvpi_order_block(order, block)->queued = (uint8_t)(1 + order->lane);
+    order->n_queued++;
+    order->apart = block;
+}
+
+/* Audit O1 to O5: NULL, or what is wrong. Cost: O(blocks). */
 const char *kvpi_order_check(const struct kvpi_order *order);
 
 #endif

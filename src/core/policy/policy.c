@@ -10,8 +10,7 @@
 
 enum {
     USES_OF_GATE = 64,
-    GATE_PERCENT = 6,     /* of what comes back: LRU had lost it */
-    LEARNED_EACH_USE = 4, /* classes */
+    GATE_PERCENT = 6, /* of what comes back: LRU had lost it */
     HALVED_TOKENS = 1 << 25,
     ALLOWED_TOKENS = 1 << 20 /* that may be lost beside a share of the cache */
 };
@@ -143,19 +142,6 @@ struct lead {
     uint32_t in_lru; /* and that LRU has */
 };
 
-/* One more use of n blocks; of content that was seen in other blocks `before` times. */
-static void count_uses_of(struct kvpi_policy *policy, const uint32_t *blocks, uint32_t n,
-                          uint32_t before)
-{
-    struct kvpi_order_block *all = block_of(policy, 0);
-    const uint64_t now = policy->references, span = (uint64_t)KVPI_SPAN * policy->n_blocks;
-    for (uint32_t i = 0; i < n; i++) {
-        struct kvpi_order_block *b = &all[blocks[i]];
-        const uint32_t uses = now - b->stamp < span ? b->count : 0;
-        b->count = (uint8_t)kvpi_min_u32((uses == 0 ? before : uses) + 1, UINT8_MAX);
-    }
-}
-
 /* A group is used again: its entry is struck out. Gives how often it was used before. */
 static uint32_t return_group(struct kvpi_policy *policy, uint32_t name, uint32_t place)
 {
@@ -169,24 +155,23 @@ static uint32_t return_group(struct kvpi_policy *policy, uint32_t name, uint32_t
     return entry->count;
 }
 
-/* Groups that were seen before, and uses of all blocks. */
-static struct lead count_uses(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
+/* Groups that were seen before, and how often. */
+static struct lead find_groups(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
 {
     const uint32_t size = policy->group_blocks, n_groups = use->n_blocks / size;
     struct lead lead = {0, 0};
-    for (uint32_t group = 0; group < n_groups; group++) {
-        const uint32_t place = kvpi_ghost_find(&policy->ghost, use->names[group]);
-        uint32_t before = 0;
+    for (uint32_t i = 0; i < n_groups; i++) {
+        struct kvpi_policy_group *group = &use->groups[i];
+        const uint32_t place = kvpi_ghost_find(&policy->ghost, group->name);
+        group->uses = 0;
         if (place != KVPI_GHOST_NONE) {
             const uint8_t marks = kvpi_ghost_entry(&policy->ghost, place)->class_;
-            const int of_prompt = (group + 1) * size <= use->n_prompt;
-            lead.in_lru += lead.in_lru == group && of_prompt && marks & KVPI_GHOST_IN_LRU;
-            lead.known += lead.known == group;
-            before = return_group(policy, use->names[group], place);
+            const int of_prompt = (i + 1) * size <= use->n_prompt;
+            lead.in_lru += lead.in_lru == i && of_prompt && marks & KVPI_GHOST_IN_LRU;
+            lead.known += lead.known == i;
+            group->uses = return_group(policy, group->name, place);
         }
-        count_uses_of(policy, use->blocks + (size_t)group * size, size, before);
     }
-    count_uses_of(policy, use->blocks + (size_t)n_groups * size, use->n_blocks % size, 0);
     return lead;
 }
 
@@ -218,17 +203,32 @@ static uint32_t kind_of_request(const struct kvpi_policy *policy,
     return kind_of_output(use->output_tokens) * 4 + kind_of_new(use->prompt_tokens - known_tokens);
 }
 
-static void give_classes(struct kvpi_policy *policy, const struct kvpi_policy_request *use,
-                         uint32_t kind)
+/* One more use of n blocks, of content that was seen in other blocks `before` times. */
+static void use_blocks(struct kvpi_policy *policy, const uint32_t *blocks, uint32_t n,
+                       uint32_t before, uint32_t kind)
 {
     struct kvpi_order_block *all = block_of(policy, 0);
-    const uint64_t now = policy->references;
-    for (uint32_t i = 0; i < use->n_blocks; i++) {
-        struct kvpi_order_block *b = &all[use->blocks[i]];
+    const uint64_t now = policy->references, span = (uint64_t)KVPI_SPAN * policy->n_blocks;
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_order_block *b = &all[blocks[i]];
+        const uint32_t uses = now - b->stamp < span ? b->count : 0;
+        const uint32_t count = kvpi_min_u32((uses == 0 ? before : uses) + 1, UINT8_MAX);
         KVPI_ASSERT(!b->queued);
-        b->class_ = (uint8_t)(kind_of_count(b->count) * 16 + kind);
+        b->count = (uint8_t)count;
+        b->class_ = (uint8_t)(kind_of_count(count) * 16 + kind);
         b->stamp = now;
     }
+}
+
+static void use_groups(struct kvpi_policy *policy, const struct kvpi_policy_request *use,
+                       uint32_t kind)
+{
+    const uint32_t size = policy->group_blocks, n_groups = use->n_blocks / size;
+    const uint32_t *blocks = use->blocks;
+    for (uint32_t i = 0; i < n_groups; i++, blocks += size) {
+        use_blocks(policy, blocks, size, use->groups[i].uses, kind);
+    }
+    use_blocks(policy, blocks, use->n_blocks % size, 0, kind);
 }
 
 static void enter_groups(struct kvpi_policy *policy, const struct kvpi_policy_request *use)
@@ -238,7 +238,7 @@ static void enter_groups(struct kvpi_policy *policy, const struct kvpi_policy_re
     uint32_t loose = kvpi_min_u32(policy->loose_blocks + use->n_blocks % size, UINT16_MAX / 2);
     for (uint32_t group = n; group-- > 0;) {
         const struct kvpi_order_block *last = block_of(policy, use->blocks[(group + 1) * size - 1]);
-        const struct kvpi_ghost_entry entry = {.name = use->names[group],
+        const struct kvpi_ghost_entry entry = {.name = use->groups[group].name,
                                                .blocks = (uint16_t)(size + loose),
                                                .count = last->count,
                                                .class_ = last->class_};
@@ -258,15 +258,15 @@ void kvpi_policy_use(struct kvpi_policy *policy, const struct kvpi_policy_reques
     policy->references += use->n_blocks;
     policy->changes++;
     kvpi_ghost_age(&policy->ghost, &policy->hits, policy->references);
-    const struct lead lead = count_uses(policy, use);
-    give_classes(policy, use, kind_of_request(policy, use, lead));
+    const struct lead lead = find_groups(policy, use);
+    use_groups(policy, use, kind_of_request(policy, use, lead));
     kvpi_ghost_trim(&policy->ghost, policy->n_blocks - kvpi_min_u32(use->n_held, policy->n_blocks));
     enter_groups(policy, use);
     keep_account(policy, kvpi_min_u32(use->n_hits, use->n_prompt) / policy->group_blocks,
                  lead.in_lru);
     look_at_gate(policy);
     halve(policy, use->n_blocks / policy->group_blocks);
-    kvpi_hits_learn(&policy->hits, LEARNED_EACH_USE);
+    kvpi_hits_learn(&policy->hits);
     if (policy->n_others > 0) {
         look_at_others(policy);
     }
@@ -326,13 +326,14 @@ static uint32_t at_age(const struct kvpi_policy *policy, const uint32_t index[KV
 }
 
 /* What the end of a class is worth; one of its class and stamp was worth as much. */
-static const struct kvpi_policy_worth *value(const struct kvpi_policy *policy,
+static const struct kvpi_policy_worth *value(struct kvpi_policy *policy,
                                              struct kvpi_policy_worth *worth, uint32_t block)
 {
     if (worth->change != policy->changes || worth->block != block) {
         const struct kvpi_order_block *b = block_of(policy, block);
         const uint64_t age = policy->references - b->stamp;
         if (worth->change != policy->changes || worth->stamp != b->stamp) {
+            kvpi_hits_settle(&policy->hits, b->class_);
             worth->now = at_age(policy, policy->hits.now[b->class_], age);
             worth->best = at_age(policy, policy->hits.best[b->class_], age);
         }
@@ -355,12 +356,28 @@ static int goes_before(const struct kvpi_policy_worth *a, const struct kvpi_poli
     return a->best < b->best || (a->best == b->best && is_older(a, b));
 }
 
+/* Of all blocks of a lane. */
+static uint32_t choose_oldest(const struct kvpi_order *order)
+{
+    uint32_t oldest = KVPI_POLICY_NONE;
+    for (uint64_t left = order->filled; left != 0; left &= left - 1) {
+        const uint32_t end = order->oldest[__builtin_ctzll(left)];
+        if (oldest == KVPI_POLICY_NONE || kvpi_order_is_older(order, end, oldest)) {
+            oldest = end;
+        }
+    }
+    return oldest;
+}
+
 /* Of all ends of a lane's classes. */
 static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
 {
     const struct kvpi_order *order = &policy->order[lane];
     const uint32_t tier = lane >= KVPI_POLICY_OTHERS;
     const struct kvpi_policy_worth *oldest = NULL, *old = NULL, *young = NULL;
+    if (order->filled == 0 || kvpi_policy_is_lru(policy) || (tier == 1 && policy->others_gated)) {
+        return choose_oldest(order);
+    }
     for (uint64_t left = order->filled; left != 0; left &= left - 1) {
         const uint32_t c = (uint32_t)__builtin_ctzll(left);
         const struct kvpi_policy_worth *end;
@@ -370,18 +387,13 @@ static uint32_t choose(struct kvpi_policy *policy, uint32_t lane)
         end = value(policy, &policy->youngest[tier][c], order->youngest[c]);
         young = young == NULL || end->now < young->now ? end : young;
     }
-    if (oldest == NULL) {
-        return KVPI_POLICY_NONE;
-    }
-    if (kvpi_policy_is_lru(policy) || (tier == 1 && policy->others_gated)) {
-        return oldest->block;
-    }
     old = IS_LESS(old->best, oldest->best) ? old : oldest;
     return IS_MUCH_LESS(young->now, old->now) ? young->block : old->block;
 }
 
 uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)
 {
+    kvpi_order_settle(&policy->order[lane]);
     const uint32_t block = choose(policy, lane);
     if (block == KVPI_POLICY_NONE) {
         kvpi_policy_last(policy, lane)->state = KVPI_CHOICE_NONE;
@@ -398,13 +410,14 @@ uint32_t kvpi_policy_choose_anew(struct kvpi_policy *policy, uint32_t lane)
     return block;
 }
 
-static uint32_t now_of(const struct kvpi_policy *policy, uint32_t block)
+static uint32_t now_of(struct kvpi_policy *policy, uint32_t block)
 {
     const struct kvpi_order_block *b = block_of(policy, block);
+    kvpi_hits_settle(&policy->hits, b->class_);
     return at_age(policy, policy->hits.now[b->class_], policy->references - b->stamp);
 }
 
-int kvpi_policy_is_worth_less(const struct kvpi_policy *policy, uint32_t block, uint32_t other)
+int kvpi_policy_is_worth_less(struct kvpi_policy *policy, uint32_t block, uint32_t other)
 {
     return !kvpi_policy_is_lru(policy) && !policy->others_gated &&
            now_of(policy, block) < now_of(policy, other);
@@ -443,7 +456,7 @@ static const char *check_choice(const struct kvpi_policy *policy,
     const struct kvpi_order_block *b = block_of(policy, choice->block);
     if (choice->state == KVPI_CHOICE_MADE &&
         (b->stamp != choice->stamp || b->number != choice->number ||
-         (order->oldest[choice->class_] != choice->block &&
+         (order->apart != choice->block && order->oldest[choice->class_] != choice->block &&
           order->youngest[choice->class_] != choice->block))) {
         return "V4 what was chosen is not at an end of its class";
     }

@@ -68,7 +68,8 @@ struct kvpi_policy_worth {
  *
  * Whatever else is queued or leaves: NONE. One follows it if it has its lane, class and stamp, and
  * the next number: no block is between the two, and both are worth the same. So it is what goes
- * next, without comparing the others: most content goes from its end to its beginning. */
+ * next, without comparing the others: most content goes from its end to its beginning. Until it
+ * does, or something else is chosen, it has no place in the order. */
 enum kvpi_policy_chosen { KVPI_CHOICE_NONE, KVPI_CHOICE_MADE, KVPI_CHOICE_GONE };
 
 struct kvpi_policy_choice {
@@ -112,10 +113,15 @@ struct kvpi_policy {
 
 enum { KVPI_POLICY_CREDIT_ONE = 200 };
 
+struct kvpi_policy_group {
+    uint32_t name; /* of the group and all before it */
+    uint32_t uses; /* scratch: those before this one */
+};
+
 /* A request that is over, as its blocks are released. */
 struct kvpi_policy_request {
     const uint32_t *blocks; /* [n_blocks] of its row that have content, first the prompt's first */
-    const uint32_t *names;  /* [n_blocks / group_blocks] of each whole group of them */
+    struct kvpi_policy_group *groups; /* [n_blocks / group_blocks] each whole one of them */
     uint32_t n_blocks;
     uint32_t n_held;   /* blocks that are held as it ends, its own among them: at least n_blocks */
     uint32_t n_prompt; /* of n_blocks, those of the prompt */
@@ -180,7 +186,11 @@ static inline void kvpi_policy_queue(struct kvpi_policy *policy, uint32_t lane, 
     choice->state = follows ? KVPI_CHOICE_MADE : KVPI_CHOICE_NONE;
     choice->block = block;
     choice->number = b->number;
-    kvpi_order_insert(&policy->order[lane], block);
+    if (follows) {
+        kvpi_order_put_apart(&policy->order[lane], block);
+    } else {
+        kvpi_order_insert(&policy->order[lane], block);
+    }
 }
 
 static inline void kvpi_policy_unqueue(struct kvpi_policy *policy, uint32_t block)
@@ -238,7 +248,7 @@ static inline uint32_t kvpi_policy_choose(struct kvpi_policy *policy, uint32_t l
 
 /* Is staying now worth less to a block of the first tier than to one of the others, which would
  * have to go for it? Not while LRU decides among the others. */
-int kvpi_policy_is_worth_less(const struct kvpi_policy *policy, uint32_t block, uint32_t other);
+int kvpi_policy_is_worth_less(struct kvpi_policy *policy, uint32_t block, uint32_t other);
 
 /* Audit every invariant: NULL, or text that begins with the one that is broken. Cost: O(blocks). */
 const char *kvpi_policy_check(const struct kvpi_policy *policy);

@@ -5,7 +5,7 @@
  *   hits       <------------->  blocks that were on the device when it was opened
  *
  *   hits   [max_seqs]   by place: these; KVPI_NO_REQUEST: a fork, or free. And their sum
- *   names  [max_blocks] scratch: of the groups of blocks, 32 bits of the last unit's hash
+ *   groups [max_blocks] scratch: of blocks; their names are 32 bits of the last unit's hash
  *
  * And the public calls about the policy: core/policy knows no public header, here its tables become
  * the fields of policy.h.
@@ -50,14 +50,14 @@ void kvpi_learned_reset(kvp_cache *cache)
 static uint32_t count_sealed(const kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint32_t units_per_block = kvpi_units_per_block(cache, 0);
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    const uint32_t *node = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const int32_t *row = kvpi_row(cache, seq, 0);
     const uint32_t end =
         kvpi_min_u32(kvpi_row_entries(cache, seq, 0), seq->n_units / units_per_block);
     uint32_t n = 0;
-    while (n < end && kvpi_block(&cache->pool, (uint32_t)row[n])->content ==
-                          nodes[(n + 1) * units_per_block - 1]) {
-        n++;
+    for (node += units_per_block - 1; n < end && blocks[row[n]].content == *node; n++) {
+        node += units_per_block;
     }
     return n;
 }
@@ -84,14 +84,14 @@ void kvpi_learned_close(kvp_cache *cache, const struct kvpi_seq *seq)
     const uint32_t units = kvpi_units_per_block(cache, 0) * policy->group_blocks; /* of a group */
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint32_t n_blocks = count_sealed(cache, seq);
-    uint32_t *names = kvpi_at(cache, cache->learning.names_at);
+    struct kvpi_policy_group *groups = kvpi_at(cache, cache->learning.groups_at);
     for (uint32_t group = 0; group < n_blocks / policy->group_blocks; group++) {
         const uint32_t last = nodes[(size_t)(group + 1) * units - 1];
-        names[group] = kvpi_hash_tag(&kvpi_node(&cache->prefix, last)->hash);
+        groups[group].name = kvpi_hash_tag(&kvpi_node(&cache->prefix, last)->hash);
     }
     const struct kvpi_policy_request use = {
         .blocks = (const uint32_t *)kvpi_row(cache, seq, 0), /* none is null */
-        .names = names,
+        .groups = groups,
         .n_blocks = n_blocks,
         .n_held = count_held(cache, seq),
         .n_prompt = kvpi_min_u32(n_blocks, seq->prompt / kvpi_block_tokens(cache, 0)),
@@ -154,8 +154,7 @@ static void fill_class(const struct kvpi_hits *hits, uint32_t class_, kvp_policy
     }
     memcpy(out->seen, hits->at_risk[class_], sizeof(out->seen));
     memcpy(out->used, hits->hits[class_], sizeof(out->used));
-    memcpy(out->density, hits->now[class_], sizeof(out->density));
-    memcpy(out->best_density, hits->best[class_], sizeof(out->best_density));
+    kvpi_hits_index(hits, class_, out->density, out->best_density);
 }
 
 kvp_status kvp_policy_class_get(const kvp_cache *cache, uint32_t class_,

@@ -60,12 +60,14 @@ static void save_policy(const struct kvpi_policy *policy, struct kvpi_snap_write
 static void save_class(const struct kvpi_hits *hits, uint32_t c, struct kvpi_snap_writer *writer)
 {
     struct kvpi_snap_bytes b = kvpi_snap_begin(writer);
+    uint32_t now[KVPI_BINS], best[KVPI_BINS];
+    kvpi_hits_index(hits, c, now, best);
     kvpi_snap_put_u32(&b, PART_CLASS);
     kvpi_snap_put_u32(&b, c);
     for (uint32_t bin = 0; bin < KVPI_BINS; bin++) {
         kvpi_snap_put_u32(&b, hits->hits[c][bin]);
         kvpi_snap_put_u32(&b, hits->at_risk[c][bin]);
-        kvpi_snap_put_u32(&b, hits->now[c][bin]);
+        kvpi_snap_put_u32(&b, now[bin]);
     }
     kvpi_snap_end(writer, KVPI_SNAP_LEARNED, &b);
 }

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+enum { AT_ONCE = 128 }; /* blocks of a run whose lines stay near while leaves look at them, too */
+
 void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self)
 {
     const uint64_t n =
@@ -423,6 +425,22 @@ static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *
     return (uint32_t)(entry - row);
 }
 
+/* n blocks went to the tail in a run, down to `row`: the jumps of those that were the last before
+ * them, and those that are. Within the run they are set already. */
+static inline void follow_trail(const struct kvpi_pool *pool, struct kvpi_trail *trail,
+                                const int32_t *row, uint32_t n)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t n_ends = kvpi_min_u32(n, KVPI_POOL_JUMP);
+    for (uint32_t i = 0; i < n_ends; i++) { /* as in push_tail */
+        blocks[trail->recent[(trail->at + i) % KVPI_POOL_JUMP]].jump = (uint32_t)row[n - 1 - i];
+    }
+    trail->at += n;
+    for (uint32_t i = 0; i < n_ends; i++) {
+        trail->recent[(trail->at - 1 - i) % KVPI_POOL_JUMP] = (uint32_t)row[i];
+    }
+}
+
 /* Release the last of a run that becomes cached in one class; the queue's end is in registers. */
 static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
                                       uint32_t begin)
@@ -432,30 +450,29 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
     const uint32_t class_ = kvpi_block_class(first);
     const uint32_t held_once = 1 | (first->refs & (KVPI_REFS_CLASS_MASK | KVPI_REFS_GROUP_MASK));
     const uint32_t sentinel = pool->n_blocks + class_;
-    struct kvpi_trail *trail = &pool->tail_trail[class_];
+    struct kvpi_block *tail = &blocks[blocks[sentinel].prev];
     uint32_t last = blocks[sentinel].prev;
-    uint32_t at = trail->at;
     const int32_t *entry = row + end;
     for (; entry > row + begin; entry--) {
         const uint32_t block = (uint32_t)entry[-1];
         struct kvpi_block *b = &blocks[block];
-        if (entry > row + begin + KVPI_POOL_JUMP) { /* one line: a hint for two takes longer */
-            kvpi_prefetch(&blocks[*(entry - 1 - KVPI_POOL_JUMP)]);
-        }
         if (b->refs != held_once || b->content == 0) {
             break;
         }
-        uint32_t *earlier = &trail->recent[at++ % KVPI_POOL_JUMP];
+        if (entry > row + begin + KVPI_POOL_JUMP) { /* one line: a hint for two takes longer */
+            const uint32_t ahead = (uint32_t)entry[-1 - (int)KVPI_POOL_JUMP];
+            kvpi_prefetch(&blocks[ahead]);
+            b->jump = ahead;
+        }
         b->refs = held_once - 1;
         b->prev = last;
-        blocks[last].next = block;
-        blocks[*earlier].jump = block; /* as in push_tail */
-        *earlier = block;
+        tail->next = block;
+        tail = b;
         last = block;
     }
-    blocks[last].next = sentinel;
+    tail->next = sentinel;
     blocks[sentinel].prev = last;
-    trail->at = at;
+    follow_trail(pool, &pool->tail_trail[class_], entry, (uint32_t)(row + end - entry));
     pool->classes |= 1u << class_;
     return (uint32_t)(entry - row);
 }
@@ -469,11 +486,13 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
         if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
             break;
         }
-        const uint32_t stop = release_cached(pool, row, end, begin);
+        const int watched = kvpi_unlikely(pool->leaves.on != 0);
+        const uint32_t stop = release_cached(
+            pool, row, end, watched && end - begin > AT_ONCE ? end - AT_ONCE : begin);
         if (stop == end) {
             break; /* it was parked when it was hit */
         }
-        if (kvpi_unlikely(pool->leaves.on != 0)) {
+        if (watched) {
             kvpi_leaves_enter_run(pool, row, end, stop);
         }
         queued += end - stop;

@@ -107,45 +107,68 @@ void kvpi_leaves_rest(struct kvpi_leaves *leaves, uint32_t block)
     }
 }
 
+/* One more cached block continues a content: what it is in is no leaf. */
+static inline void continue_content(const struct kvpi_pool *pool, uint32_t content)
+{
+    struct kvpi_leaf *leaf = kvpi_leaf(&pool->leaves, content);
+    if (leaf->continued++ == 0 && leaf->block != 0) {
+        unqueue(pool, leaf->block);
+    }
+}
+
 void kvpi_leaves_enter(struct kvpi_pool *pool, uint32_t block)
 {
-    struct kvpi_leaves *leaves = &pool->leaves;
-    struct kvpi_leaf *above = kvpi_leaf(leaves, *kvpi_leaves_above(leaves, block));
+    const struct kvpi_leaves *leaves = &pool->leaves;
     kvpi_leaves_known(leaves, block)->mark |= KVPI_LEAF_CACHED;
     if (kvpi_leaf(leaves, kvpi_block(pool, block)->content)->continued == 0) {
         queue(pool, block);
     }
-    if (above->continued++ == 0 && above->block != 0 && is_cached(leaves, above->block)) {
-        unqueue(pool, above->block);
+    continue_content(pool, *kvpi_leaves_above(leaves, block));
+}
+
+/* n blocks are cached, the last first, and as if left now. */
+static void rest_run(const struct kvpi_leaves *leaves, const int32_t *row, uint32_t n)
+{
+    struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
+    struct kvpi_order_block *known = kvpi_leaves_known(leaves, 0);
+    const uint64_t now = policy->references;
+    uint64_t number = kvpi_policy_rest_many(policy, n);
+    for (uint32_t i = n; i > 0; i--) {
+        struct kvpi_order_block *b = &known[row[i - 1]];
+        if (!(b->mark & KVPI_LEAF_FOLLOWS)) {
+            b->stamp = now;
+        }
+        b->number = ++number;
+        b->mark |= KVPI_LEAF_CACHED;
     }
 }
 
+/* Mostly each continues the one before it in the row, which was held: that is no leaf. */
 void kvpi_leaves_enter_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end, uint32_t begin)
 {
     const struct kvpi_leaves *leaves = &pool->leaves;
     const struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t *above = kvpi_leaves_above(leaves, 0);
     struct kvpi_leaf *contents = kvpi_leaf(leaves, 0);
-    struct kvpi_policy *policy = kvpi_leaves_policy(leaves);
-    struct kvpi_order_block *known = kvpi_leaves_known(leaves, 0);
-    const uint64_t now = policy->references;
-    uint64_t number = kvpi_policy_rest_many(policy, end - begin);
-    for (uint32_t i = end; i > begin; i--) {
-        const uint32_t block = (uint32_t)row[i - 1];
-        struct kvpi_leaf *up = &contents[above[block]];
-        if (!(known[block].mark & KVPI_LEAF_FOLLOWS)) {
-            known[block].stamp = now;
-        }
-        known[block].number = ++number;
-        known[block].mark |= KVPI_LEAF_CACHED;
-        if (contents[blocks[block].content].continued == 0) {
-            queue(pool, block);
-        }
-        if (up->continued++ == 0 && up->block != 0 &&
-            (known[up->block].mark & KVPI_LEAF_CACHED) != 0) {
-            unqueue(pool, up->block);
+    uint32_t block = (uint32_t)row[end - 1];
+    rest_run(leaves, row + begin, end - begin);
+    if (contents[blocks[block].content].continued == 0) {
+        queue(pool, block);
+    }
+    for (const int32_t *entry = row + end - 1; entry > row + begin; entry--) {
+        const uint32_t up = above[block];
+        block = (uint32_t)entry[-1];
+        const uint32_t content = blocks[block].content;
+        if (content == up) {
+            contents[up].continued++;
+        } else {
+            continue_content(pool, up);
+            if (contents[content].continued == 0) {
+                queue(pool, block);
+            }
         }
     }
+    continue_content(pool, above[block]);
 }
 
 void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
@@ -162,13 +185,15 @@ void kvpi_leaves_leave(struct kvpi_pool *pool, uint32_t block)
 /* The block loses its content. */
 static void lose_content_of(struct kvpi_pool *pool, uint32_t block)
 {
-    const struct kvpi_leaves *leaves = &pool->leaves;
+    struct kvpi_leaves *leaves = &pool->leaves;
     struct kvpi_leaf *leaf = kvpi_leaf(leaves, kvpi_block(pool, block)->content);
     if (is_cached(leaves, block)) {
         kvpi_leaves_leave(pool, block);
     }
-    kvpi_leaves_forget(&pool->leaves, block);
-    leaf->block = leaf->block == block ? 0 : leaf->block;
+    kvpi_leaves_forget(leaves, block);
+    if (leaf->block == block) {
+        leaf->block = 0;
+    }
 }
 
 void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)
@@ -183,7 +208,7 @@ void kvpi_leaves_content(struct kvpi_pool *pool, uint32_t block, uint32_t conten
         kvpi_leaf(leaves, old)->block = 0;
     }
     kvpi_leaf(leaves, content)->block = block;
-    if (is_cached(leaves, block)) {
+    if (kvpi_block_refs(kvpi_block(pool, block)) == 0 && is_cached(leaves, block)) {
         unqueue(pool, block);
         if (kvpi_leaf(leaves, content)->continued == 0) {
             queue(pool, block);
@@ -236,6 +261,7 @@ int kvpi_leaves_are_planned(const struct kvpi_leaves *leaves)
            planned.ghost.n_blocks == policy->ghost.n_blocks &&
            planned.ghost.n_places == policy->ghost.n_places &&
            planned.ghost.n_lists == policy->ghost.n_lists &&
+           memcmp(planned.ghost.edges, policy->ghost.edges, sizeof(planned.ghost.edges)) == 0 &&
            planned.ghost.entries_at == policy->ghost.entries_at &&
            planned.ghost.lists_at == policy->ghost.lists_at;
 }

@@ -35,8 +35,8 @@ typedef struct cache {
     uint8_t *place;     /* [n_blocks] */
     uint32_t *free;     /* [n_free] */
     uint64_t n_free;
-    uint32_t *row;   /* [min_blocks] blocks of the request */
-    uint32_t *names; /* [min_blocks] of its groups */
+    uint32_t *row;                    /* [min_blocks] blocks of the request */
+    struct kvpi_policy_group *groups; /* [min_blocks] of its blocks */
     kvpi_mrc_learned_hits hits;
 } cache;
 
@@ -141,10 +141,10 @@ static void close_request(cache *c, const kvpi_mrc_request *request, uint32_t n_
     const uint32_t size = c->policy->group_blocks;
     const uint32_t *contents = c->refs->contents + request->first;
     for (uint32_t group = 0; group < request->n_full / size; group++)
-        c->names[group] = name_of(contents[(group + 1) * size - 1]);
+        c->groups[group].name = name_of(contents[(group + 1) * size - 1]);
     kvpi_policy_use(c->policy,
                     &(struct kvpi_policy_request){.blocks = c->row,
-                                                  .names = c->names,
+                                                  .groups = c->groups,
                                                   .n_blocks = request->n_full,
                                                   .n_held = request->n_blocks,
                                                   .n_prompt = request->n_prompt,
@@ -196,9 +196,9 @@ static int make(cache *c, uint32_t n_blocks)
     c->place = calloc(n_blocks, sizeof *c->place);
     c->free = malloc(n_blocks * sizeof *c->free);
     c->row = malloc(((size_t)refs->min_blocks + 1) * sizeof *c->row);
-    c->names = malloc(((size_t)refs->min_blocks + 1) * sizeof *c->names);
+    c->groups = malloc(((size_t)refs->min_blocks + 1) * sizeof *c->groups);
     if (c->block_of == NULL || c->parent == NULL || c->children == NULL || c->content == NULL ||
-        c->place == NULL || c->free == NULL || c->row == NULL || c->names == NULL ||
+        c->place == NULL || c->free == NULL || c->row == NULL || c->groups == NULL ||
         make_policy(c, n_blocks) != 0)
         return -1;
     memset(c->block_of, 0xff, n_contents * sizeof *c->block_of);
@@ -221,7 +221,7 @@ static void free_cache(cache *c)
     free(c->place);
     free(c->free);
     free(c->row);
-    free(c->names);
+    free(c->groups);
     free(c->policy);
 }
 
