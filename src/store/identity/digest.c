@@ -123,13 +123,14 @@ kvp_status kvp_record_key(kvp_digester *digester, const kvp_digest *digest, uint
 {
     if (!digester || !digest || !slice || !out_key || group >= KVP_GROUPS_MAX)
         return KVP_E_ARG;
-    struct kvpi_sha *sha = &digester->sha;
-    kvpi_sha_begin(sha);
-    kvpi_sha_add(sha, KEY_TAG, sizeof KEY_TAG);
-    kvpi_sha_add(sha, digest->bytes, DIGEST_BYTES);
-    kvpi_digest_add32(sha, group);
-    kvpi_digest_add_slice(sha, slice);
-    return kvpi_sha_end(sha, out_key);
+    const uint32_t numbers[] = {group, slice->first_layer, slice->n_layers, slice->first_head,
+                                slice->n_heads};
+    uint8_t buffer[sizeof KEY_TAG + DIGEST_BYTES + sizeof numbers];
+    memcpy(buffer, KEY_TAG, sizeof KEY_TAG);
+    memcpy(buffer + sizeof KEY_TAG, digest->bytes, DIGEST_BYTES);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        kvpi_put32(buffer + sizeof KEY_TAG + DIGEST_BYTES + i * 4, numbers[i]);
+    return kvpi_sha_once(&digester->sha, buffer, sizeof buffer, out_key);
 }
 
 /* --------------------------------------------------------------------------------------- chains */
