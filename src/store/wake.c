@@ -17,7 +17,7 @@ int kvpi_wake_open(struct kvpi_wake *wake)
     int ends[2];
     if (pipe(ends) != 0)
         return -1;
-    *wake = (struct kvpi_wake){ends[0], ends[1]};
+    *wake = (struct kvpi_wake){.read_fd = ends[0], .write_fd = ends[1]};
     if (prepare(ends[0]) && prepare(ends[1]))
         return 0;
     kvpi_wake_close(wake);
@@ -32,6 +32,8 @@ void kvpi_wake_close(struct kvpi_wake *wake)
 
 void kvpi_wake_raise(struct kvpi_wake *wake)
 {
+    if (atomic_exchange(&wake->raised, 1))
+        return;
     /* A full pipe is readable: nothing is lost. */
     while (write(wake->write_fd, "", 1) < 0 && errno == EINTR) {}
 }
@@ -43,6 +45,7 @@ void kvpi_wake_clear(struct kvpi_wake *wake)
     do
         n = read(wake->read_fd, bytes, sizeof bytes);
     while (n == (ssize_t)sizeof bytes || (n < 0 && errno == EINTR));
+    atomic_exchange(&wake->raised, 0); /* last: nothing is read that a later raise has written */
 }
 
 int kvpi_wake_wait(int fd, int timeout_ms)

@@ -2,11 +2,15 @@
 #ifndef KVPI_STORE_WAKE_H
 #define KVPI_STORE_WAKE_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
+/* raised spares raises in a row their system calls. It is 1 with nothing to read only while a raise
+ * is under way. One thread clears; it looks for what it is woken for after the clearing. */
 struct kvpi_wake {
     int read_fd;
     int write_fd;
+    _Atomic int raised;
 };
 
 /* 0: done; -1: the system gave none. */

@@ -7,6 +7,7 @@
 #include <kvpager/identity.h>
 
 #include <golden/store_vectors.h>
+#include "store/identity/digest.h"
 #include "store_inputs.h"
 
 static kvp_digester *digester;
@@ -149,6 +150,30 @@ TEST(test_chains_equal_the_vectors)
         .unit_tokens = 100, .n_tokens = 200, .tokens = many, .first_position = 200};
     assert_int_equal(kvp_digest_blocks(digester, &large, &parent, digests), KVP_OK);
     assert_memory_equal(digests, DIGESTS_LARGE, sizeof digests);
+}
+
+/* With the processor's instructions and without: every size of a block, keys between blocks. */
+TEST(test_chains_are_the_same_without_the_instructions)
+{
+    enum { BLOCKS = 7 };
+    static int32_t tokens[BLOCKS * (KVPI_CHAIN_TOKENS + 1)];
+    const kvpi_chain_fn chain = digester->chain;
+    for (uint32_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (int32_t)(i * 2654435761u);
+    for (uint32_t size = 1; size <= KVPI_CHAIN_TOKENS + 1; size++) {
+        const kvp_key key = {.type = 1, .begin = 3 * size, .end = 4 * size, .n_bytes = 1, "a"};
+        kvp_hash_input input = {
+            .unit_tokens = size, .n_tokens = BLOCKS * size, .tokens = tokens, .keys = &key};
+        for (input.n_keys = 0; input.n_keys < 2; input.n_keys++) {
+            kvp_digest fast[BLOCKS] = {[4] = input_digest(size)};
+            kvp_digest slow[BLOCKS] = {[4] = input_digest(size)};
+            assert_int_equal(kvp_digest_blocks(digester, &input, &fast[4], fast), KVP_OK);
+            digester->chain = NULL;
+            assert_int_equal(kvp_digest_blocks(digester, &input, &slow[4], slow), KVP_OK);
+            digester->chain = chain;
+            assert_memory_equal(fast, slow, sizeof fast);
+        }
+    }
 }
 
 /* ------------------------------------------------------------------------------------ one field */

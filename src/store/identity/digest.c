@@ -1,7 +1,8 @@
 /* digest: roots, chains of blocks, and keys of records, as kvpager/identity.h spells out.
  *
- * A block without keys is hashed in one piece from a buffer, if it fits; more pieces cost more
- * calls into libcrypto, which are the larger part of a short hash. */
+ * Blocks without keys that follow each other are one call of chain.h, where the processor has it.
+ * Elsewhere each is hashed in one piece from a buffer, if it fits; more pieces cost more calls into
+ * libcrypto, which are the larger part of a short hash. */
 #include "store/identity/digest.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 enum {
     DIGEST_BYTES = 32,
-    SMALL_TOKENS = 64,
+    SMALL_TOKENS = KVPI_CHAIN_TOKENS,
     KEYS_MAX = 64 /* that may touch one block, as in hash.h */
 };
 
@@ -33,6 +34,7 @@ kvp_status kvp_digester_create(kvp_digester **out_digester)
         free(digester);
         return status;
     }
+    digester->chain = kvpi_chain_x86();
     *out_digester = digester;
     return KVP_OK;
 }
@@ -121,13 +123,14 @@ kvp_status kvp_record_key(kvp_digester *digester, const kvp_digest *digest, uint
 {
     if (!digester || !digest || !slice || !out_key || group >= KVP_GROUPS_MAX)
         return KVP_E_ARG;
-    struct kvpi_sha *sha = &digester->sha;
-    kvpi_sha_begin(sha);
-    kvpi_sha_add(sha, KEY_TAG, sizeof KEY_TAG);
-    kvpi_sha_add(sha, digest->bytes, DIGEST_BYTES);
-    kvpi_digest_add32(sha, group);
-    kvpi_digest_add_slice(sha, slice);
-    return kvpi_sha_end(sha, out_key);
+    const uint32_t numbers[] = {group, slice->first_layer, slice->n_layers, slice->first_head,
+                                slice->n_heads};
+    uint8_t buffer[sizeof KEY_TAG + DIGEST_BYTES + sizeof numbers];
+    memcpy(buffer, KEY_TAG, sizeof KEY_TAG);
+    memcpy(buffer + sizeof KEY_TAG, digest->bytes, DIGEST_BYTES);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        kvpi_put32(buffer + sizeof KEY_TAG + DIGEST_BYTES + i * 4, numbers[i]);
+    return kvpi_sha_once(&digester->sha, buffer, sizeof buffer, out_key);
 }
 
 /* --------------------------------------------------------------------------------------- chains */
@@ -156,7 +159,7 @@ static kvp_status check_keys(const kvp_hash_input *input)
     }
     const uint32_t size = input->unit_tokens;
     uint32_t first = 0;
-    for (uint32_t i = 0; i < input->n_tokens / size; i++) {
+    for (uint32_t i = 0; i < input->n_tokens / size && first < input->n_keys; i++) {
         uint32_t begin = input->first_position + i * size;
         if (count_keys(input, begin, begin + size, &first) > KEYS_MAX)
             return KVP_E_ARG;
@@ -184,6 +187,25 @@ static kvp_status digest_small(struct kvpi_sha *sha, const kvp_digest *parent,
     return kvpi_sha_once(sha, buffer, DIGEST_BYTES + (size_t)n * 4 + 4, out_digest);
 }
 
+/* n blocks of `size` tokens without keys. Here and below the parent is read before anything is
+ * written: it may be one of out_digests. */
+static kvp_status digest_plain(kvp_digester *digester, const kvp_digest *parent,
+                               const int32_t *tokens, uint32_t size, uint32_t n,
+                               kvp_digest *out_digests)
+{
+    if (digester->chain) {
+        digester->chain(parent, tokens, size, n, out_digests);
+        return KVP_OK;
+    }
+    kvp_status status = KVP_OK;
+    for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
+        status =
+            digest_small(&digester->sha, parent, tokens + (size_t)i * size, size, &out_digests[i]);
+        parent = &out_digests[i];
+    }
+    return status;
+}
+
 static void add_tokens(struct kvpi_sha *sha, const int32_t *tokens, uint32_t n)
 {
     uint8_t buffer[SMALL_TOKENS * 4];
@@ -209,6 +231,34 @@ static void add_keys(struct kvpi_sha *sha, const kvp_hash_input *input, uint32_t
     }
 }
 
+/* Blocks from number i on that no key touches. */
+static uint32_t count_plain(const kvp_hash_input *input, uint32_t i, uint32_t *first)
+{
+    const uint32_t size = input->unit_tokens;
+    const uint32_t end = input->n_tokens / size;
+    uint32_t n = 0;
+    if (*first == input->n_keys)
+        return end - i;
+    while (i + n < end && count_keys(input, input->first_position + (i + n) * size,
+                                     input->first_position + (i + n + 1) * size, first) == 0)
+        n++;
+    return n;
+}
+
+static kvp_status digest_keyed(struct kvpi_sha *sha, const kvp_hash_input *input, uint32_t i,
+                               uint32_t *first, const kvp_digest *parent, kvp_digest *out_digest)
+{
+    const uint32_t size = input->unit_tokens;
+    const uint32_t begin = input->first_position + i * size;
+    const uint32_t n_keys = count_keys(input, begin, begin + size, first);
+    kvpi_sha_begin(sha);
+    kvpi_sha_add(sha, parent->bytes, DIGEST_BYTES);
+    add_tokens(sha, input->tokens + (size_t)i * size, size);
+    kvpi_digest_add32(sha, n_keys);
+    add_keys(sha, input, *first, begin, begin + size);
+    return kvpi_sha_end(sha, out_digest);
+}
+
 kvp_status kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input *input,
                              const kvp_digest *parent, kvp_digest *out_digests)
 {
@@ -218,25 +268,17 @@ kvp_status kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input *input
     const uint32_t n_blocks = input->n_tokens / size;
     if (!out_digests && n_blocks > 0)
         return KVP_E_ARG;
-    struct kvpi_sha *sha = &digester->sha;
-    kvp_digest last = *parent; // may be an element of out_digests
     uint32_t first = 0;
     kvp_status status = KVP_OK;
-    for (uint32_t i = 0; i < n_blocks && status == KVP_OK; i++) {
-        const int32_t *tokens = input->tokens + (size_t)i * size;
-        const uint32_t begin = input->first_position + i * size;
-        const uint32_t n_keys = count_keys(input, begin, begin + size, &first);
-        if (n_keys == 0 && size <= SMALL_TOKENS) {
-            status = digest_small(sha, &last, tokens, size, &last);
-        } else {
-            kvpi_sha_begin(sha);
-            kvpi_sha_add(sha, last.bytes, DIGEST_BYTES);
-            add_tokens(sha, tokens, size);
-            kvpi_digest_add32(sha, n_keys);
-            add_keys(sha, input, first, begin, begin + size);
-            status = kvpi_sha_end(sha, &last);
-        }
-        out_digests[i] = last;
+    for (uint32_t i = 0, n; i < n_blocks && status == KVP_OK; i += n) {
+        n = size <= SMALL_TOKENS ? count_plain(input, i, &first) : 0;
+        if (n > 0)
+            status = digest_plain(digester, parent, input->tokens + (size_t)i * size, size, n,
+                                  out_digests + i);
+        else
+            status = digest_keyed(&digester->sha, input, i, &first, parent, &out_digests[i]);
+        n += n == 0;
+        parent = &out_digests[i + n - 1];
     }
     return status;
 }

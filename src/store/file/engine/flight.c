@@ -11,7 +11,8 @@ enum {
     TRIES_MAX = 64,        /* of a transfer that does not move */
     REFUSALS_MAX = 1000,   /* of a queue that has nothing to do: a second, as the worker waits */
     STAGE_BYTES = 4 << 20, /* of all stages, but at least two: half of what memlock often allows */
-    STAGES_MIN = 2
+    STAGES_MIN = 2,
+    BATCH_BYTES = 256 << 10 /* that wait make a call of the system worth it before the next reap */
 };
 
 /* --------------------------------------------------------------------------------------- places */
@@ -170,6 +171,7 @@ static void submit_added(struct kvpi_flight *flight)
 
 static void begin_waiting(struct kvpi_flight *flight)
 {
+    flight->n_new = 0;
     while (flight->first && flight->n_free > 0 && !flight->broken) {
         struct kvpi_store_op *op = flight->first;
         struct kvpi_store_op *next = op->link; /* its link is used again when it ends */
@@ -312,7 +314,8 @@ void kvpi_flight_submit(struct kvpi_flight *flight, struct kvpi_store_op *op)
     else
         flight->first = op;
     flight->last = op;
-    begin_waiting(flight);
+    if (++flight->n_new * flight->slabs->slot_bytes >= BATCH_BYTES)
+        begin_waiting(flight);
 }
 
 uint32_t kvpi_flight_reap(struct kvpi_flight *flight, struct kvpi_store_op **out_ops,

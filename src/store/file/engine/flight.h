@@ -45,6 +45,7 @@ struct kvpi_flight {
     struct kvpi_slabs *slabs;
     struct kvpi_store_op *first; /* waiting */
     struct kvpi_store_op *last;
+    uint32_t n_new; /* of those that wait: since the system was asked */
     struct kvpi_store_op *ended;
     struct kvpi_flight_place *places; /* [PLACES] */
     uint32_t free_places[KVPI_FLIGHT_PLACES];
@@ -72,6 +73,7 @@ int kvpi_flight_open(struct kvpi_flight *flight, const struct kvpi_queue_system 
 /* Nothing waits and nothing flies. */
 void kvpi_flight_close(struct kvpi_flight *flight);
 
+/* It begins at the next reap, or as soon as enough wait. */
 void kvpi_flight_submit(struct kvpi_flight *flight, struct kvpi_store_op *op);
 
 uint32_t kvpi_flight_reap(struct kvpi_flight *flight, struct kvpi_store_op **out_ops,
