@@ -17,7 +17,7 @@ typedef struct sched_memory {
     kvp_group groups[KVP_GROUPS_MAX];
     uint32_t entry[KVP_GROUPS_MAX]; /* tokens of a slot, with compressed entries; else 1 */
     uint32_t n_blocks[2];           /* of each tier */
-    uint64_t *slots[2];   /* [n_blocks][S] */
+    uint64_t *slots[2];             /* [n_blocks][S] */
 } sched_memory;
 
 static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cache)

@@ -61,8 +61,10 @@ void sim_compare_kv(sim *s, const sched_memory *memory, const sim_item *item, ui
         const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, item->rows[group][at / S]);
         if (at >= item->range.begin && (at + 1) % entry == 0 && block != NULL &&
             block[at % S / entry] != kv_of(sum, group)) {
-            verdict_bad(&s->verdict, "move %" PRIu64 ", position %" PRIu32 ", group %" PRIu32
-                        ": another's KV arrived", item->tag, at, group);
+            verdict_bad(&s->verdict,
+                        "move %" PRIu64 ", position %" PRIu32 ", group %" PRIu32
+                        ": another's KV arrived",
+                        item->tag, at, group);
             return;
         }
     }
@@ -96,11 +98,11 @@ static bool pass_state(sim *s, const sched_states *states, const sim_item *item,
     if (states->n == 0) {
         return true;
     }
-    const bool is_good =
-        is_reading         ? write_states(states, item)
-        : item->is_void    ? true
-        : item->read == 0  ? item->range.begin == 0
-                           : read != NULL && *read == sim_state_after(item, item->range.begin);
+    const bool is_good = is_reading      ? write_states(states, item)
+                         : item->is_void ? true
+                         : item->read == 0
+                             ? item->range.begin == 0
+                             : read != NULL && *read == sim_state_after(item, item->range.begin);
     if (!is_good) {
         verdict_bad(&s->verdict, "request %" PRIu64 " goes on at %" PRIu32 " from another's state",
                     item->tag, item->range.begin);
@@ -234,9 +236,8 @@ sim_work *sim_work_begin(sim *s)
         (void)sim_ok(s, "kvp_plan_take",
                      kvp_plan_take(s->cache, work->copies, SIM_COPIES, &work->n_copies));
     }
-    (void)sim_ok(
-        s, "kvp_spill_copies",
-        kvp_spill_copies(s->spill, work->store_copies, SIM_STATES, &work->n_store_copies));
+    (void)sim_ok(s, "kvp_spill_copies",
+                 kvp_spill_copies(s->spill, work->store_copies, SIM_STATES, &work->n_store_copies));
     s->out[s->n_out++] = work;
     s->seen[SIM_several_out] += s->n_out > 2;
     return work;
@@ -283,7 +284,8 @@ static void spread(sim *s, const kvp_seq *cut, uint32_t n)
     }
 }
 
-/* Of a step that fails, ordered ones have run their plan. The pass may have left anything. */
+/* Of a step that fails, ordered ones have run their plan. A pass that did not run to its end may
+ * have left anything. */
 void sim_work_failed(sim *s, sim_work *work)
 {
     kvp_seq cut[2 * SIM_RUNNING + SIM_IDS], own[SIM_RUNNING];
@@ -301,7 +303,7 @@ void sim_work_failed(sim *s, sim_work *work)
         sim_moves_cut(s, cut, n);
     } else {
         while (!work->has_copied && sim_move_on(s)) {}
-        for (uint32_t i = 0; i < work->n_items && s->states.n > 0; i++) {
+        for (uint32_t i = 0; i < work->n_items && !work->has_passed; i++) {
             for (uint32_t k = 0; k < work->items[i].n_writes; k++) {
                 s->states.slots[work->items[i].writes[k]] = 0;
             }

@@ -110,10 +110,9 @@ static void open_spill(sim *s)
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     for (uint32_t g = 0; g < s->config.n_groups + (s->states.n > 0); g++) {
         config.block_bytes[g] = bytes_of_group(s, g);
-        config.host[g] =
-            g < s->config.n_groups
-                ? (kvp_spill_host){s->memory.slots[KVP_HOST], bytes_of_block(s)}
-                : (kvp_spill_host){s->states.host, config.block_bytes[g]};
+        config.host[g] = g < s->config.n_groups
+                             ? (kvp_spill_host){s->memory.slots[KVP_HOST], bytes_of_block(s)}
+                             : (kvp_spill_host){s->states.host, config.block_bytes[g]};
     }
     config.max_states = SIM_STATES;
     config.policy = s->seed % 2 == 0 ? KVP_SPILL_SECOND : KVP_SPILL_THROUGH;

@@ -41,12 +41,9 @@ static kvp_status post(void *context, size_t n_bytes)
     s->seen[SIM_lies]++;
     *end->has_lied = true;
     switch (sim_below(s, 4)) {
-    case 0:
-        return KVP_OK; /* it is lost */
-    case 1:
-        return post_twice(end, n_bytes);
-    case 2:
-        return end->inner.post(end->inner.context, 1 + sim_below(s, n_bytes));
+    case 0: return KVP_OK; /* it is lost */
+    case 1: return post_twice(end, n_bytes);
+    case 2: return end->inner.post(end->inner.context, 1 + sim_below(s, n_bytes));
     default:
         end->lent[sim_below(s, n_bytes)] ^= (uint8_t)(1u << sim_below(s, 8));
         return end->inner.post(end->inner.context, n_bytes);
@@ -78,9 +75,8 @@ bool sim_link_begin(sim *s, sim_link *link, kvp_link *out_ends)
     kvp_link inner[2];
     const uint32_t slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 50);
     const uint32_t lie_rate = sim_percent(s, 70) ? 0 : 1 + sim_below(s, 10);
-    if (!sim_ok(
-            s, "kvp_loopback_create",
-            kvp_loopback_create(MESSAGE_BYTES, 1 + sim_below(s, 4), &link->loopback, inner))) {
+    if (!sim_ok(s, "kvp_loopback_create",
+                kvp_loopback_create(MESSAGE_BYTES, 1 + sim_below(s, 4), &link->loopback, inner))) {
         return false;
     }
     link->has_lied = false;

@@ -107,8 +107,8 @@ static bool open_on(sim *s, sim_move *move, bool is_receiver)
                                .n_tokens = move->n,
                                .flags = is_receiver ? KVP_OPEN_RECEIVE : 0,
                                .tag = move->tag};
-    const kvp_status status =
-        kvp_seq_open(side->cache, side->spaces[move->space], &prompt, &move->seqs[is_receiver], NULL);
+    const kvp_status status = kvp_seq_open(side->cache, side->spaces[move->space], &prompt,
+                                           &move->seqs[is_receiver], NULL);
     if (is_no_room(status) || !sim_ok(s, "kvp_seq_open", status)) {
         return false;
     }
@@ -335,10 +335,9 @@ static void look(sim *s, sim_move *move)
     for (int is_receiver = 1; is_receiver >= 0 && move->tag != 0; is_receiver--) {
         const sim_side *side = side_of(s, move, is_receiver != 0);
         const uint64_t id = move->ids[is_receiver];
-        if (id == 0 ||
-            !sim_ok(s, "kvp_transfer_info",
-                    is_receiver ? kvp_receiver_info_get(side->receiver, id, &info)
-                                : kvp_sender_info_get(side->sender, id, &info))) {
+        if (id == 0 || !sim_ok(s, "kvp_transfer_info",
+                               is_receiver ? kvp_receiver_info_get(side->receiver, id, &info)
+                                           : kvp_sender_info_get(side->sender, id, &info))) {
             continue;
         }
         if (info.state == KVP_TRANSFER_FAILED) {
@@ -433,8 +432,7 @@ static void begin(sim *s, sim_move *move)
         *move = drawn;
     }
     move->salt = sim_salt(space, side_of(s, move, false)->weights[space]);
-    if (!(move->is_lent || open_on(s, move, false)) || !open_on(s, move, true) ||
-        !agree(s, move)) {
+    if (!(move->is_lent || open_on(s, move, false)) || !open_on(s, move, true) || !agree(s, move)) {
         drop(s, move);
         return;
     }
@@ -492,9 +490,8 @@ static void tell_stuck(sim *s, const sim_move *move)
 static void insist(sim *s, sim_move *move)
 {
     const uint64_t tag = move->tag;
-    for (uint32_t i = 0; i < ROUNDS && !may_fail(s, move, KVP_OK) && move->tag == tag &&
-                         !s->verdict.is_bad;
-         i++) {
+    for (uint32_t i = 0;
+         i < ROUNDS && !may_fail(s, move, KVP_OK) && move->tag == tag && !s->verdict.is_bad; i++) {
         prefill(s, move);
         sim_settle(s);
         if (s->work != NULL) { /* later steps take effect behind it */

@@ -194,7 +194,7 @@ typedef struct sim_move {
     bool is_up;   /* from here to the peer */
     bool is_lent; /* the sender's sequence is a request's */
     bool is_excused;
-    bool tells_ready; /* else what is computed is sent */
+    bool tells_ready;             /* else what is computed is sent */
     uint32_t space, n, n_ordered; /* tokens; those that were ordered to be computed */
     uint64_t salt, begun;
     kvp_seq seqs[2]; /* of the sender, of the receiver; 0: closed */
@@ -277,8 +277,8 @@ sim_work *sim_work_begin(sim *s); /* with the plan; NULL: a verdict */
 void sim_work_done(sim *s, sim_work *work);
 void sim_work_failed(sim *s, sim_work *work);
 bool sim_move_on(sim *s); /* one plan, or one pass; false: all have run */
-void sim_settle(sim *s); /* all are done but the scheduler's */
-void sim_device(sim *s); /* a move, or one is done */
+void sim_settle(sim *s);  /* all are done but the scheduler's */
+void sim_device(sim *s);  /* a move, or one is done */
 uint64_t sim_salt(uint64_t space, uint64_t weights);
 uint64_t sim_state_after(const sim_item *item, uint32_t n);
 void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, const sim_item *items,
@@ -298,8 +298,8 @@ void sim_draw(sim *s);
 
 /* moves.c: KV that goes to the other engine, or comes from there. */
 void sim_moves(sim *s);
-void sim_moves_drop(sim *s, uint32_t space);  /* SIM_SPACES: all */
-void sim_moves_lose(sim *s, uint32_t gone);   /* that side has died */
+void sim_moves_drop(sim *s, uint32_t space); /* SIM_SPACES: all */
+void sim_moves_lose(sim *s, uint32_t gone);  /* that side has died */
 void sim_moves_cut(sim *s, const kvp_seq *cut, uint32_t n);
 void sim_moves_again(sim *s, const sim_item *item);
 

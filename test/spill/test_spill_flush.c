@@ -132,4 +132,20 @@ TEST(there_is_room_for_one_write)
     }
 }
 
+/* The engine goes on meanwhile: when one step is done, the next one is out. */
+TEST(a_step_is_always_out)
+{
+    world_line lines[2];
+    world w;
+    world_options options = world_defaults();
+    options.overlapped = 1;
+    open_cached(&w, &options, lines);
+    w.keep_out = 1;
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    w.keep_out = 0;
+    world_run(&w);
+    expect_all_is_stored(&w, lines);
+    close_world(&w);
+}
+
 TEST_MAIN(NULL, NULL)
