@@ -486,6 +486,20 @@ static void tell_stuck(sim *s, const sim_move *move)
                 move->tag, move->n, move->n_ordered, info[0].state, info[1].state);
 }
 
+/* A sequence is closed, and nobody tells the transfer. */
+static void abandon(sim *s, sim_move *move)
+{
+    const bool is_receiver = move->is_lent || sim_percent(s, 50);
+    if (move->ids[is_receiver] != 0 && move->seqs[is_receiver].bits != 0) {
+        (void)sim_ok(
+            s, "kvp_seq_close",
+            kvp_seq_close(side_of(s, move, is_receiver)->cache, move->seqs[is_receiver], NULL));
+        move->seqs[is_receiver].bits = 0;
+        move->is_excused = true;
+        s->seen[SIM_moves_abandoned]++;
+    }
+}
+
 /* It has taken long: what nothing holds up must end now. */
 static void insist(sim *s, sim_move *move)
 {
@@ -518,6 +532,8 @@ void sim_moves(sim *s)
         begin(s, move);
     } else if (s->n_calls - move->begun > PATIENCE) {
         insist(s, move);
+    } else if (sim_percent(s, 2)) {
+        abandon(s, move);
     } else {
         prefill(s, move);
         progress(s, sim_below(s, 2));

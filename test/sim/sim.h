@@ -83,6 +83,7 @@ enum {
     X(moves_refused)                                                                               \
     X(moves_failed)                                                                                \
     X(moves_cut)                                                                                   \
+    X(moves_abandoned)                                                                             \
     X(moves_given_up)                                                                              \
     X(chunks_failed)                                                                               \
     X(chunks_out)                                                                                  \
