@@ -148,4 +148,21 @@ TEST(a_step_is_always_out)
     close_world(&w);
 }
 
+/* The host lends three blocks, and a record has four: it is left out, and holds nothing up. */
+TEST(records_of_more_blocks_than_are_lent)
+{
+    world w;
+    world_options options = world_defaults();
+    options.record_blocks = 4;
+    options.host_blocks = 8;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 16, 16, 0);
+    compute(&w, &line);
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    assert_int_equal(world_stats(&w).puts + world_stats(&w).written, 0);
+    assert_true(world_stats(&w).no_block > 0);
+    close_world(&w);
+}
+
 TEST_MAIN(NULL, NULL)
