@@ -1,8 +1,10 @@
 /* sim: one process in which everything runs together, from one seed.
  *
- *   requests --> scheduler --> step, plan --> message --> mirrors --> a pass over their rows
- *                    |                                                  |
- *                  cache --> events --> a reader's set                memory of sums
+ *   requests --> scheduler --> step, plan --> message --> mirrors --> steps that are out --> passes
+ *                    |                                                                        |
+ *                  cache --> events --> a reader's set                           memory of sums
+ *                    |                                                                        |
+ *             prefills, receivers --> transfers --> links that lie <-- transfers <-- the other engine
  *                    |                                                  |
  *                  spill --> store --> a disk that outlives the process
  *                    |
