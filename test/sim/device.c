@@ -127,7 +127,7 @@ void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, co
     }
 }
 
-/* ----------------------------------------------------------------------------- what is out, runs */
+/* ---------------------------------------------------------------------------- what is out, runs */
 
 static void run_copies(sim *s, sim_work *work)
 {
@@ -209,7 +209,7 @@ bool sim_move_on(sim *s)
     return true;
 }
 
-/* --------------------------------------------------------------------------------- begin and end */
+/* -------------------------------------------------------------------------------- begin and end */
 
 sim_work *sim_work_begin(sim *s)
 {

@@ -1,4 +1,4 @@
-/* Configurations: each of the simulation's features is drawn here, with what it needs. See sim.h. */
+/* Configurations: each of the simulation's features is drawn here, with its needs. See sim.h. */
 #include "sim.h"
 
 /* Blocks of several sizes, one half, one and two times S; of the first group also as many more

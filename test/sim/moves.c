@@ -49,7 +49,7 @@ static void run_peers_plan(sim *s)
     }
 }
 
-/* ------------------------------------------------------------------------------------- what lies where */
+/* ------------------------------------------------------------------------------ what lies where */
 
 /* Tokens of the range, as the cache has their rows and slots now. */
 static bool take_item(sim *s, const sim_side *side, const sim_move *move, kvp_range range,
@@ -356,7 +356,7 @@ static void look(sim *s, sim_move *move)
     }
 }
 
-/* --------------------------------------------------------------------------------------- prefill */
+/* -------------------------------------------------------------------------------------- prefill */
 
 /* The steps here that compute it: how many are out. */
 static uint32_t steps_of(const sim *s, kvp_seq seq)
@@ -417,7 +417,7 @@ static void prefill(sim *s, sim_move *move)
     }
 }
 
-/* ------------------------------------------------------------------------------------- the calls */
+/* ------------------------------------------------------------------------------------ the calls */
 
 static void begin(sim *s, sim_move *move)
 {

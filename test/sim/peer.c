@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* -------------------------------------------------------------------------------------- sides */
+/* ---------------------------------------------------------------------------------------- sides */
 
 /* Both halves of a slot; with entries of 2 tokens a half each, with 4 a quarter. */
 static kvp_layout layout_of(const sched_memory *memory, uint32_t group)

@@ -4,7 +4,7 @@
  *                    |                                                                        |
  *                  cache --> events --> a reader's set                           memory of sums
  *                    |                                                                        |
- *             prefills, receivers --> transfers --> links that lie <-- transfers <-- the other engine
+ *             prefills, receivers --> transfers --> links that lie <-- transfers <-- another engine
  *                    |                                                  |
  *                  spill --> store --> a disk that outlives the process
  *                    |

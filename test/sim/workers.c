@@ -152,7 +152,7 @@ static void tell(sim *s, const sim_work *work)
     }
 }
 
-/* ------------------------------------------------------------------------- what a worker will do */
+/* ------------------------------------------------------------------------ what a worker will do */
 
 static void take_rows(sim *s, const kvp_wire_seq *seq, sim_item *item)
 {
