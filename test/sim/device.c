@@ -296,6 +296,9 @@ void sim_work_failed(sim *s, sim_work *work)
     }
     spread(s, own, work->n_items);
     if (s->config.steps == KVP_STEPS_OVERLAPPED) {
+        for (uint32_t k = 0; s->out[k] != work; k++) { /* nothing of it runs before these plans */
+            while (!s->out[k]->has_copied && sim_move_on(s)) {}
+        }
         (void)sched_memory_spoil(&s->memory, work->copies, work->n_copies);
         (void)sim_ok(s, "kvp_step_failed",
                      kvp_step_failed(s->cache, work->number, cut, sizeof cut / sizeof *cut, &n));
