@@ -36,7 +36,8 @@
  * Writing. A record is written when all its blocks are sealed and can be found by a match. Blocks
  * of the device are mirrored to the host (kvp_cache_mirror). When the plan that copies them is
  * over, the host blocks are lent to the store, and given back when the put has ended. If a block
- * lost its content meanwhile, the record is dropped from the store.
+ * lost its content meanwhile, the record is dropped from the store. A record of more blocks than
+ * kvp_config.lent_blocks is not written.
  *
  * Loading. Of the prefixes of a prompt that the cache and the store have together, the longest one
  * is looked for by the rule of windows.h. kvp_spill_decide says how much of it is worth loading.

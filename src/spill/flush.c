@@ -60,14 +60,16 @@ static void mirror_some(kvp_spill *spill)
     /* Without copies that wait it is the host that has no room. */
     if (flush->next == flush->n_blocks || (n_done < n && stats.pending_copies == 0)) {
         flush->state = KVPI_FLUSH_COPIES;
+        flush->after = stats.plans + (stats.pending_copies > 0);
     }
 }
 
+/* Not for all plans: an engine may go on, and always have one out. */
 static void wait_for_copies(kvp_spill *spill)
 {
     kvp_stats stats = {0};
     (void)kvp_cache_stats_get(spill->config.cache, &stats);
-    if (stats.pending_copies == 0 && stats.plans_done == stats.plans) {
+    if (stats.plans_done >= spill->flush.after) {
         list_blocks(spill, KVP_HOST);
         kvpi_prove_index(spill);
         spill->flush.state = KVPI_FLUSH_OFFER;

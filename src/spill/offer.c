@@ -110,6 +110,9 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
     if (put->given != NULL) {
         return take_bytes(spill, offer, record, put);
     }
+    if (put->n_blocks > spill->cache.lent_blocks) {
+        return 0; /* it would wait for ever, and the others behind it */
+    }
     if (offer->prefix->tier == KVP_HOST) {
         memcpy(put->blocks, row, put->n_blocks * sizeof(*row));
     } else if (!mirror_record(spill, row, put)) {

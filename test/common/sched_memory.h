@@ -15,8 +15,9 @@ typedef struct sched_memory {
     uint32_t S; /* of the group with the largest blocks */
     uint32_t n_groups;
     kvp_group groups[KVP_GROUPS_MAX];
-    uint32_t n_blocks[2]; /* of each tier */
-    uint64_t *slots[2];   /* [n_blocks][S] */
+    uint32_t entry[KVP_GROUPS_MAX]; /* tokens of a slot, with compressed entries; else 1 */
+    uint32_t n_blocks[2];           /* of each tier */
+    uint64_t *slots[2];             /* [n_blocks][S] */
 } sched_memory;
 
 static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cache)
@@ -30,6 +31,7 @@ static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cac
     for (uint32_t g = 0; g < config.n_groups; g++) {
         const uint32_t S = config.groups[g].block_tokens;
         memory->S = S > memory->S ? S : memory->S;
+        memory->entry[g] = 1;
     }
     memcpy(memory->groups, config.groups, sizeof(memory->groups));
     memory->n_blocks[KVP_DEVICE] = config.n_blocks;
@@ -74,7 +76,7 @@ static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *
                 copies[i].n_tokens > memory->groups[copies[i].group].block_tokens) {
                 return 0;
             }
-            memcpy(to, from, copies[i].n_tokens * sizeof(*to));
+            memcpy(to, from, copies[i].n_tokens / memory->entry[copies[i].group] * sizeof(*to));
         }
     }
     return 1;

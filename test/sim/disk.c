@@ -36,7 +36,16 @@ static const kvp_digest fingerprint = {{7}};
 /* Of a block, or of a slot of the state group. */
 static uint64_t bytes_of_group(const sim *s, uint32_t group)
 {
-    return (group < s->config.n_groups ? s->config.block_tokens : 1) * sizeof(uint64_t);
+    const uint32_t slots = group == s->config.n_groups
+                               ? 1
+                               : s->memory.groups[group].block_tokens / s->memory.entry[group];
+    return slots * sizeof(uint64_t);
+}
+
+/* A block is as large for each group. */
+static uint64_t bytes_of_block(const sim *s)
+{
+    return s->memory.S * sizeof(uint64_t);
 }
 
 static void open_store(sim *s)
@@ -62,6 +71,7 @@ static void open_store(sim *s)
     config.n_groups = s->config.n_groups + (s->states.n > 0);
     for (uint32_t g = 0; g < config.n_groups; g++) {
         config.block_bytes[g] = bytes_of_group(s, g);
+        config.group_tokens[g] = g < s->config.n_groups ? s->config.groups[g].block_tokens : 0;
     }
     config.record_blocks = s->record_blocks;
     config.threads = 0;
@@ -100,9 +110,9 @@ static void open_spill(sim *s)
     config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     for (uint32_t g = 0; g < s->config.n_groups + (s->states.n > 0); g++) {
         config.block_bytes[g] = bytes_of_group(s, g);
-        config.host[g] =
-            (kvp_spill_host){g < s->config.n_groups ? s->memory.slots[KVP_HOST] : s->states.host,
-                             config.block_bytes[g]};
+        config.host[g] = g < s->config.n_groups
+                             ? (kvp_spill_host){s->memory.slots[KVP_HOST], bytes_of_block(s)}
+                             : (kvp_spill_host){s->states.host, config.block_bytes[g]};
     }
     config.max_states = SIM_STATES;
     config.policy = s->seed % 2 == 0 ? KVP_SPILL_SECOND : KVP_SPILL_THROUGH;
@@ -162,6 +172,7 @@ void sim_flush_store(sim *s)
         status = kvp_spill_flush(s->spill, s->now, deadline);
         sim_store_work(s);
         sim_advance(s);
+        sim_device(s);
         s->now += 1000000;
     }
     if (status != KVP_OK && status != KVP_E_STATE && status != KVP_E_IO) {
@@ -172,6 +183,7 @@ void sim_flush_store(sim *s)
         status = kvp_spill_stop(s->spill, s->now);
         sim_store_work(s);
         sim_advance(s);
+        sim_device(s);
     }
     (void)sim_ok(s, "kvp_spill_stop", status);
 }
@@ -185,17 +197,22 @@ static uint64_t *bytes_of(sim *s, const kvp_snapshot_block *block)
                : sched_states_slot(&s->states, block->tier, block->block);
 }
 
+static size_t saved_bytes(const sim *s, const kvp_snapshot_block *block)
+{
+    return block->group < s->config.n_groups ? bytes_of_block(s) : sizeof(uint64_t);
+}
+
 static int get_kv(void *context, const kvp_snapshot_block *block, void *out)
 {
     sim *s = context;
-    memcpy(out, bytes_of(s, block), bytes_of_group(s, block->group));
+    memcpy(out, bytes_of(s, block), saved_bytes(s, block));
     return 0;
 }
 
 static int put_kv(void *context, const kvp_snapshot_block *block, const void *bytes)
 {
     sim *s = context;
-    memcpy(bytes_of(s, block), bytes, bytes_of_group(s, block->group));
+    memcpy(bytes_of(s, block), bytes, saved_bytes(s, block));
     return 0;
 }
 
@@ -203,7 +220,7 @@ static kvp_snapshot_options options_of(sim *s)
 {
     kvp_snapshot_options options;
     kvp_snapshot_options_init(&options);
-    options.block_bytes = bytes_of_group(s, 0);
+    options.block_bytes = bytes_of_block(s);
     options.state_bytes = sizeof(uint64_t);
     options.context = s;
     options.get = get_kv;
@@ -218,7 +235,8 @@ void sim_save(sim *s)
     snap fresh = {0};
     const kvp_sink sink = snap_sink(&fresh);
     kvp_stats stats;
-    if (s->is_out || !sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats)) ||
+    sim_settle(s);
+    if (s->n_out > 0 || !sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats)) ||
         stats.pending_copies > 0) {
         return;
     }

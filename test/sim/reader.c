@@ -69,7 +69,7 @@ static void list_all(sim *s)
 void sim_reader_begin(sim *s)
 {
     sim_reader *reader = &s->reader;
-    const uint32_t units = s->config.block_tokens / s->config.unit_tokens;
+    const uint32_t units = s->memory.S / s->config.unit_tokens;
     reader->n_max = (s->config.n_blocks + s->config.host_blocks) * units + s->config.state_slots +
                     s->config.host_state_slots + 1;
     reader->units = random_allocate(reader->n_max, sizeof *reader->units);

@@ -167,6 +167,19 @@ static void note_ended(sim *s, const kvp_ended *ended, uint32_t n)
     }
 }
 
+static void note_hit(sim *s, uint32_t n_tokens)
+{
+    const uint32_t last = s->config.n_groups - 1;
+    if (n_tokens > 0) {
+        s->seen[SIM_hits]++;
+        s->seen[SIM_states_hit] += s->states.n > 0;
+        s->seen[SIM_retained] += s->config.retain_tokens > 0;
+        s->seen[SIM_entries_hit] += s->entry > 1;
+        s->seen[SIM_sizes_hit] +=
+            s->config.groups[0].block_tokens != s->config.groups[last].block_tokens;
+    }
+}
+
 /* What was hit by those that came in is used again: their records may be written. */
 static void note_admitted(sim *s)
 {
@@ -178,57 +191,9 @@ static void note_admitted(sim *s)
             sample.seq.bits == 0 || kvp_seq_info_get(s->cache, sample.seq, &info) != KVP_OK) {
             continue;
         }
-        s->seen[SIM_hits] += info.cached_tokens > 0;
-        s->seen[SIM_states_hit] += info.cached_tokens > 0 && s->states.n > 0;
+        note_hit(s, info.cached_tokens);
         (void)sim_ok(s, "kvp_spill_hit",
                      kvp_spill_hit(s->spill, sample.seq, info.cached_tokens, s->now));
-    }
-}
-
-static void take_copies(sim *s)
-{
-    if (s->config.steps == KVP_STEPS_OVERLAPPED) {
-        (void)sim_ok(
-            s, "kvp_step_begin",
-            kvp_step_begin(s->cache, s->copies, SIM_COPIES, &s->n_copies, &s->step_number));
-    } else {
-        s->n_plans++;
-        (void)sim_ok(s, "kvp_plan_take",
-                     kvp_plan_take(s->cache, s->copies, SIM_COPIES, &s->n_copies));
-    }
-    (void)sim_ok(s, "kvp_spill_copies",
-                 kvp_spill_copies(s->spill, s->store_copies, SIM_STATES, &s->n_store_copies));
-}
-
-static void run_copies(sim *s)
-{
-    if (!sched_memory_copy(&s->memory, s->copies, s->n_copies) ||
-        !sched_states_copy(&s->states, s->copies, s->n_copies) ||
-        !sched_states_copy(&s->states, s->store_copies, s->n_store_copies)) {
-        verdict_bad(&s->verdict, "a copy of a plan is none");
-    }
-}
-
-/* The plan runs, then the pass of those that are still here: first all write KV, then all read it;
- * states are read before any is written. */
-static void run_work(sim *s)
-{
-    run_copies(s);
-    for (int is_reading = 0; is_reading < 2; is_reading++) {
-        for (uint32_t i = 0; i < s->step.n_seqs; i++) {
-            if (!sim_pass(s, i, is_reading != 0)) {
-                return;
-            }
-        }
-    }
-}
-
-static void report_work(sim *s)
-{
-    if (s->config.steps == KVP_STEPS_OVERLAPPED) {
-        (void)sim_ok(s, "kvp_step_done", kvp_step_done(s->cache, s->step_number, NULL));
-    } else {
-        (void)sim_ok(s, "kvp_plan_done", kvp_plan_done(s->cache, s->n_plans));
     }
 }
 
@@ -237,76 +202,74 @@ static void next_step(sim *s)
     if (!sim_ok(s, "kvp_sched_step", kvp_sched_step(s->sched, &s->step))) {
         return;
     }
-    take_copies(s);
+    sim_work *work = sim_work_begin(s);
     note_ended(s, s->step.ended, s->step.n_ended);
     note_admitted(s);
     s->seen[SIM_preempted] += s->step.n_preempted;
     s->seen[SIM_swapped] += s->step.n_swapped_in;
-    sim_tell(s);
-    s->is_out = s->step.n_seqs > 0;
-    if (!s->is_out) {
-        run_work(s);
-        report_work(s);
+    if (work != NULL) {
+        work->is_sched = s->step.n_seqs > 0;
+        s->work = work->is_sched ? work : NULL;
+        sim_tell(s, work);
+        sim_drafts(s, work);
     }
 }
 
-static uint32_t sample_all(sim *s, int32_t *tokens, uint8_t *ended)
+/* What the step gives: of those that decode, the accepted drafts, too. */
+static uint32_t sample_all(sim *s, int32_t *tokens, uint32_t *counts, uint8_t *ended)
 {
     sched_sampled of[SIM_RUNNING * SIM_SAMPLES];
+    uint32_t n_tokens = 0;
     const uint32_t n = sched_sampled_of(&s->step, of, SIM_RUNNING * SIM_SAMPLES);
     for (uint32_t i = 0; i < n; i++) {
+        const sim_item *item = i < s->step.n_decoding ? &s->work->items[i] : NULL;
+        const uint32_t n_accepted = item == NULL ? 0 : item->n_accepted;
         sim_request *r = sim_find(s, of[i].request);
-        tokens[i] = (int32_t)sim_below(s, 3);
-        ended[i] = sim_percent(s, 4);
-        if (r != NULL && !r->has_ended[of[i].sample]) {
-            r->text[of[i].sample][r->n[of[i].sample]++] = tokens[i];
+        for (uint32_t k = 0; k <= n_accepted; k++) {
+            const int32_t token =
+                k < n_accepted ? item->text[item->range.end + k] : (int32_t)sim_below(s, 3);
+            tokens[n_tokens++] = token;
+            if (r != NULL && !r->has_ended[of[i].sample]) {
+                r->text[of[i].sample][r->n[of[i].sample]++] = token;
+            }
         }
+        counts[i] = 1 + n_accepted;
+        ended[i] = sim_percent(s, 4);
     }
     return n;
 }
 
 static void finish_step(sim *s)
 {
-    int32_t tokens[SIM_RUNNING * SIM_SAMPLES];
+    int32_t tokens[SIM_RUNNING * (SIM_SAMPLES + SIM_DRAFTS)];
+    uint32_t counts[SIM_RUNNING * SIM_SAMPLES];
     uint8_t ended[SIM_RUNNING * SIM_SAMPLES];
     kvp_step_end end;
-    run_work(s);
-    report_work(s);
+    const uint32_t n = sample_all(s, tokens, counts, ended);
+    sim_work_done(s, s->work);
     sim_spill_reports(s);
-    const uint32_t n = sample_all(s, tokens, ended);
-    if (sim_ok(s, "kvp_sched_finish",
-               kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end))) {
+    if (sim_ok(s, "kvp_sched_finish_drafts",
+               kvp_sched_finish_drafts(s->sched, n > 0 ? tokens : NULL,
+                                       s->step.n_drafts > 0 ? counts : NULL, ended, &end))) {
         note_ended(s, end.ended, end.n_ended);
     }
     sim_spill_reports(s);
-    s->is_out = false;
 }
 
 void sim_advance(sim *s)
 {
-    if (s->is_out) {
+    if (s->work != NULL) {
         finish_step(s);
     } else {
         next_step(s);
     }
 }
 
-/* Of a step that fails, ordered ones have run their plan. */
 void sim_fail(sim *s)
 {
-    if (!s->is_out) {
-        return;
+    if (s->work != NULL) {
+        sim_work_failed(s, s->work);
+        (void)sim_ok(s, "kvp_sched_fail", kvp_sched_fail(s->sched));
+        s->seen[SIM_failed_steps]++;
     }
-    if (s->config.steps == KVP_STEPS_OVERLAPPED) {
-        (void)sched_memory_spoil(&s->memory, s->copies, s->n_copies);
-        (void)sim_ok(s, "kvp_step_failed",
-                     kvp_step_failed(s->cache, s->step_number, NULL, 0, NULL));
-    } else {
-        run_copies(s);
-        sim_spoil_states(s);
-        report_work(s);
-    }
-    (void)sim_ok(s, "kvp_sched_fail", kvp_sched_fail(s->sched));
-    s->is_out = false;
-    s->seen[SIM_failed_steps]++;
 }

@@ -38,67 +38,6 @@ bool sim_ok(sim *s, const char *call, kvp_status status)
     return status == KVP_OK;
 }
 
-/* -------------------------------------------------------------------------------- configuration */
-
-static void draw_cache(sim *s)
-{
-    kvp_config *c = &s->config;
-    kvp_config_init(c);
-    c->block_tokens = 4u << sim_below(s, 2);
-    c->unit_tokens = sim_percent(s, 70) ? c->block_tokens : c->block_tokens / 2;
-    c->n_groups = sim_percent(s, 60) ? 1 : 2 + sim_below(s, 2);
-    for (uint32_t g = 1; g < c->n_groups; g++) {
-        c->groups[g].recent_tokens = 1 + sim_below(s, 30);
-        c->groups[g].sink_tokens = sim_percent(s, 50) ? 0 : sim_below(s, 6);
-    }
-    c->n_blocks = 1 + (SIM_TEXT / c->block_tokens + 2 + sim_below(s, 30)) * c->n_groups;
-    c->host_blocks = 8 + sim_below(s, 60) * c->n_groups;
-    c->max_seqs = 2 * SIM_RUNNING;
-    c->max_seq_tokens = SIM_TEXT;
-    c->max_namespaces = SIM_SPACES;
-    c->max_events = sim_percent(s, 50) ? 1024 : 48;
-    c->max_loads = 1 + sim_below(s, 8);
-    c->max_copies = 256;
-    c->commit_policy = sim_percent(s, 30) ? KVP_KEEP : KVP_ADOPT;
-    c->steps = sim_percent(s, 50) ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
-    if (c->steps == KVP_STEPS_ORDERED && sim_percent(s, 60)) {
-        c->state_slots = 6 + sim_below(s, 20);
-        c->host_state_slots = 2 + sim_below(s, 20);
-    } else if (c->commit_policy == KVP_ADOPT && c->n_groups == 1) {
-        c->policy = sim_percent(s, 50) ? KVP_POLICY_LEARNED : KVP_POLICY_LRU;
-    }
-}
-
-static void draw_sched(sim *s)
-{
-    kvp_sched_config *c = &s->sched_config;
-    kvp_sched_config_init(c);
-    c->max_requests = SIM_REQUESTS;
-    c->max_samples = SIM_IDS;
-    c->max_running = 1 + SIM_SAMPLES + sim_below(s, SIM_RUNNING - SIM_SAMPLES);
-    c->step_tokens = c->max_running + sim_below(s, 60);
-    c->max_loading = SIM_REQUESTS;
-    c->preempt = sim_below(s, 3);
-    c->wait_for_prefix = sim_below(s, 2);
-    c->make_way = sim_below(s, 2);
-    c->free_target = sim_below(s, 2);
-    c->arena_tokens = 4096;
-}
-
-static void draw_all(sim *s)
-{
-    draw_cache(s);
-    draw_sched(s);
-    s->record_blocks = 1u << sim_below(s, 3);
-    s->store_bytes = (uint64_t)(8 + sim_below(s, 200)) * 8448;
-    s->slow_rate = sim_percent(s, 50) ? 0 : 10 + sim_below(s, 80);
-    for (uint32_t d = 0; d < SIM_DOCUMENTS; d++) {
-        for (uint32_t i = 0; i < SIM_PROMPT; i++) {
-            s->documents[d][i] = i < 12 * (d % 3) ? (int32_t)(i % 3) : (int32_t)sim_below(s, 3);
-        }
-    }
-}
-
 /* ---------------------------------------------------------------------------------------- lives */
 
 static void begin_life(sim *s)
@@ -111,6 +50,7 @@ static void begin_life(sim *s)
         !sched_states_create(&s->states, s->cache, SIM_STATES)) {
         return;
     }
+    s->memory.entry[0] = s->entry;
     start_cache(s->cache);
     (void)sim_ok(s, "kvp_cache_stats_get", kvp_cache_stats_get(s->cache, &stats));
     s->n_plans = stats.plans;
@@ -124,6 +64,9 @@ static void begin_life(sim *s)
     sim_store_begin(s);
     sim_workers_begin(s);
     sim_reader_begin(s);
+    if (!s->verdict.is_bad) {
+        sim_sides_begin(s);
+    }
 }
 
 static void add_stats(sim *s)
@@ -138,9 +81,10 @@ static void add_stats(sim *s)
 }
 
 /* All memory goes. */
-static void end_life(sim *s)
+static void end_life(sim *s, bool is_last)
 {
     add_stats(s);
+    sim_sides_end(s, is_last);
     kvp_store_close(s->store);
     kvp_spill_destroy(s->spill);
     sim_workers_end(s);
@@ -157,12 +101,13 @@ static void next_life(sim *s)
 {
     const uint32_t how = sim_below(s, 3);
     if (how == 0) {
+        sim_moves_drop(s, SIM_SPACES);
         sim_flush_store(s);
         sim_save(s);
     } else {
         sim_disk_stop_after(s->disk, 0); /* nothing that a killed process would not do */
     }
-    end_life(s);
+    end_life(s, false);
     if (how == 2) {
         sim_disk_power_off(s->disk);
     } else {
@@ -187,8 +132,9 @@ static void audit(sim *s)
 static void flush_space(sim *s)
 {
     const uint32_t space = sim_below(s, SIM_SPACES);
-    if (!s->is_out && sim_percent(s, 30)) {
+    if (s->work == NULL && sim_percent(s, 30)) {
         sim_abort_all(s, space);
+        sim_moves_drop(s, space);
         sim_new_weights(s, space);
         return;
     }
@@ -202,13 +148,17 @@ static void one_call(sim *s)
     s->now += sim_below(s, 2000000);
     if (what < 180) {
         sim_submit(s);
-    } else if (what < 600) {
+    } else if (what < 520) {
         sim_advance(s);
-    } else if (what < 800) {
+    } else if (what < 600) {
+        sim_device(s);
+    } else if (what < 720) {
         sim_store_work(s);
-    } else if (what < 900) {
+    } else if (what < 780) {
         sim_read(s);
-    } else if (what < 930) {
+    } else if (what < 900) {
+        sim_moves(s);
+    } else if (what < 910) {
         sim_tick(s);
     } else if (what < 950) {
         sim_compare(s);
@@ -238,7 +188,7 @@ static bool run_config(const run_options *o, uint64_t index, uint64_t calls, uin
     s.now = UINT64_C(1000000000000);
     s.seen = seen;
     s.disk = sim_disk_create(s.seed);
-    draw_all(&s);
+    sim_draw(&s);
     begin_life(&s);
     while (s.n_calls < calls && !s.verdict.is_bad) {
         s.n_calls++;
@@ -248,7 +198,7 @@ static bool run_config(const run_options *o, uint64_t index, uint64_t calls, uin
         sim_compare(&s);
         audit(&s);
     }
-    end_life(&s);
+    end_life(&s, true);
     snap_drop(&s.saved);
     sim_disk_destroy(s.disk);
     if (s.verdict.is_bad) {

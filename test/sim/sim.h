@@ -1,8 +1,10 @@
 /* sim: one process in which everything runs together, from one seed.
  *
- *   requests --> scheduler --> step, plan --> message --> mirrors --> a pass over their rows
- *                    |                                                  |
- *                  cache --> events --> a reader's set                memory of sums
+ *   requests --> scheduler --> step, plan --> message --> mirrors --> steps that are out --> passes
+ *                    |                                                                        |
+ *                  cache --> events --> a reader's set                           memory of sums
+ *                    |                                                                        |
+ *             prefills, receivers --> transfers --> links that lie <-- transfers <-- another engine
  *                    |                                                  |
  *                  spill --> store --> a disk that outlives the process
  *                    |
@@ -20,6 +22,7 @@
 #include <kvpager/all.h>
 #include <kvpager/sched.h>
 #include <kvpager/spill.h>
+#include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 
 #include "../shadow/random.h"
@@ -38,6 +41,11 @@ enum {
     SIM_STATES = 4, /* that are written to the store at once */
     SIM_DOCUMENTS = 5,
     SIM_SPACES = 2,
+    SIM_GROUPS = 3,
+    SIM_DRAFTS = 4,
+    SIM_MOVES = 3,
+    SIM_STEPS = 4, /* that are out */
+    SIM_ROW = SIM_TEXT / 2,
     SIM_MIRRORS = 2,
     SIM_BYTES = 1 << 16 /* of a message */
 };
@@ -60,6 +68,30 @@ enum {
     X(sets_compared)                                                                               \
     X(snapshots)                                                                                   \
     X(blocks_restored)                                                                             \
+    X(late_copies)                                                                                 \
+    X(passes_before_others)                                                                        \
+    X(several_out)                                                                                 \
+    X(drafts_accepted)                                                                             \
+    X(drafts_rejected)                                                                             \
+    X(drafts_of_samples)                                                                           \
+    X(rings)                                                                                       \
+    X(retained)                                                                                    \
+    X(sizes_hit)                                                                                   \
+    X(entries_hit)                                                                                 \
+    X(moved_here)                                                                                  \
+    X(moved_there)                                                                                 \
+    X(moved_requests)                                                                              \
+    X(moved_states)                                                                                \
+    X(moves_refused)                                                                               \
+    X(moves_failed)                                                                                \
+    X(moves_cut)                                                                                   \
+    X(moves_abandoned)                                                                             \
+    X(moves_given_up)                                                                              \
+    X(chunks_failed)                                                                               \
+    X(chunks_out)                                                                                  \
+    X(slow_links)                                                                                  \
+    X(lies)                                                                                        \
+    X(peer_deaths)                                                                                 \
     X(stops) X(kills) X(power_losses) X(disk_errors) X(flushes) X(new_weights) X(aborted) X(ended)
 
 enum {
@@ -68,6 +100,36 @@ enum {
 #undef SITUATION
         SIM_SITUATIONS_N
 };
+
+/* A sequence's part of a pass, with all that it reads and writes as it was when the step was made:
+ * what becomes of the sequence meanwhile, the pass does not know. */
+typedef struct sim_item {
+    kvp_seq seq;
+    uint64_t tag;
+    kvp_request request; /* or none: a prefill */
+    uint32_t sample, n_accepted, n_drafts;
+    bool is_void; /* it builds on what failed: it writes, and what it reads is not looked at */
+    kvp_range range;
+    uint64_t salt; /* of namespace and weights */
+    int32_t text[SIM_TEXT];
+    int32_t rows[SIM_GROUPS][SIM_ROW];
+    uint32_t n_rows[SIM_GROUPS];
+    int32_t read, writes[KVP_STATE_RING_MAX]; /* slots of state */
+    uint32_t n_writes;
+} sim_item;
+
+/* A step that is out. */
+typedef struct sim_work {
+    uint64_t number; /* of the step, or of ordered steps' plan */
+    kvp_copy copies[SIM_COPIES];
+    uint32_t n_copies;
+    kvp_copy store_copies[SIM_STATES]; /* of states that are written, behind the plan's */
+    uint32_t n_store_copies;
+    sim_item items[SIM_RUNNING];
+    uint32_t n_items;
+    bool has_copied, has_passed;
+    bool is_sched; /* the scheduler's, and it has sequences */
+} sim_work;
 
 typedef struct sim_request {
     bool is_here;
@@ -103,6 +165,54 @@ typedef struct sim_workers {
     uint8_t bytes[SIM_BYTES];
 } sim_workers;
 
+/* One engine's part in transfers. */
+typedef struct sim_side {
+    kvp_cache *cache;
+    const sched_memory *memory;
+    const sched_states *states;
+    const kvp_ns *spaces;
+    const uint64_t *weights;
+    kvp_memory *parts[SIM_GROUPS + 1]; /* of each group, and of states */
+    kvp_sender *sender;
+    kvp_receiver *receiver;
+} sim_side;
+
+typedef struct sim_end {
+    struct sim *sim;
+    kvp_link inner;
+    uint32_t slow_rate, lie_rate; /* of 100 */
+    bool *has_lied;
+    uint8_t *lent;
+} sim_end;
+
+typedef struct sim_link {
+    kvp_loopback *loopback;
+    sim_end ends[2]; /* of the sender, of the receiver */
+    uint32_t at_sender, at_receiver;
+    bool has_lied;
+} sim_link;
+
+typedef struct sim_move {
+    uint64_t tag; /* 0: there is none */
+    bool is_up;   /* from here to the peer */
+    bool is_lent; /* the sender's sequence is a request's */
+    bool is_excused;
+    bool tells_ready;             /* else what is computed is sent */
+    uint32_t space, n, n_ordered; /* tokens; those that were ordered to be computed */
+    uint64_t salt, begun;
+    kvp_seq seqs[2]; /* of the sender, of the receiver; 0: closed */
+    uint64_t ids[2]; /* of their transfers; 0: closed */
+    int32_t text[SIM_TEXT];
+} sim_move;
+
+typedef struct sim_peer {
+    kvp_cache *cache; /* NULL: it has not begun */
+    sched_memory memory;
+    sched_states states;
+    kvp_ns spaces[SIM_SPACES];
+    uint64_t weights[SIM_SPACES]; /* that it knows of */
+} sim_peer;
+
 typedef struct sim {
     uint64_t seed, random, now, n_calls, n_tags, epoch;
     uint64_t *seen; /* [SIM_SITUATIONS_N] */
@@ -111,6 +221,7 @@ typedef struct sim {
     int32_t documents[SIM_DOCUMENTS][SIM_PROMPT];
     kvp_config config;
     kvp_sched_config sched_config;
+    uint32_t entry; /* tokens of an entry of the first group */
     uint32_t record_blocks;
     uint64_t store_bytes;
     uint32_t
@@ -118,6 +229,9 @@ typedef struct sim {
     struct sim_disk *disk;
     snap saved;                   /* n 0: none */
     uint64_t weights[SIM_SPACES]; /* of each namespace: its epoch in the store */
+    sim_peer peer;
+    sim_side sides[2]; /* here, there */
+    sim_link links[2]; /* from here, from there */
     /* Of a life: */
     kvp_cache *cache;
     kvp_sched *sched;
@@ -130,12 +244,12 @@ typedef struct sim {
     sim_workers workers;
     sim_reader reader;
     kvp_step step;
-    bool is_out;
-    kvp_copy copies[SIM_COPIES]; /* of the step */
-    uint32_t n_copies;
-    kvp_copy store_copies[SIM_STATES]; /* of states that are written, behind the plan's */
-    uint32_t n_store_copies;
-    uint64_t step_number, n_plans;
+    sim_work *work; /* of the scheduler's step that is out, or NULL */
+    sim_work works[SIM_STEPS];
+    sim_work *out[SIM_STEPS]; /* [n_out] those that are out, as they began */
+    uint32_t n_out;
+    uint64_t n_plans;
+    sim_move moves[SIM_MOVES];
 } sim;
 
 static inline bool sim_percent(sim *s, uint32_t p)
@@ -161,12 +275,46 @@ void sim_tick(sim *s);
 sim_request *sim_find(sim *s, kvp_request handle);
 void sim_answered(sim *s, const kvp_spill_answer *answer);
 
+/* device.c: steps that are out, late. */
+sim_work *sim_work_begin(sim *s); /* with the plan; NULL: a verdict */
+void sim_work_done(sim *s, sim_work *work);
+void sim_work_failed(sim *s, sim_work *work);
+bool sim_move_on(sim *s); /* one plan, or one pass; false: all have run */
+void sim_settle(sim *s);  /* all are done but the scheduler's */
+void sim_device(sim *s);  /* a move, or one is done */
+uint64_t sim_salt(uint64_t space, uint64_t weights);
+uint64_t sim_state_after(const sim_item *item, uint32_t n);
+void sim_pass(sim *s, const sched_memory *memory, const sched_states *states, const sim_item *items,
+              uint32_t n);
+void sim_compare_kv(sim *s, const sched_memory *memory, const sim_item *item, uint32_t group);
+
+/* drafts.c: of a step of the scheduler. */
+void sim_drafts(sim *s, sim_work *work);
+
 /* workers.c: messages. */
 void sim_workers_begin(sim *s);
 void sim_workers_end(sim *s);
-void sim_tell(sim *s);                                 /* the step's message */
-bool sim_pass(sim *s, uint32_t item, bool is_reading); /* of an item of the step, by the mirror */
-void sim_spoil_states(sim *s); /* the pass failed: what it leaves in its slots is no state */
+void sim_tell(sim *s, sim_work *work); /* its message; then its items */
+
+/* draw.c: configurations. */
+void sim_draw(sim *s);
+
+/* moves.c: KV that goes to the other engine, or comes from there. */
+void sim_moves(sim *s);
+void sim_moves_drop(sim *s, uint32_t space); /* SIM_SPACES: all */
+void sim_moves_lose(sim *s, uint32_t gone);  /* that side has died */
+void sim_moves_cut(sim *s, const kvp_seq *cut, uint32_t n);
+void sim_moves_again(sim *s, const sim_item *item);
+
+/* peer.c: both engines' parts, the other engine. */
+void sim_sides_begin(sim *s);
+void sim_sides_end(sim *s, bool is_last); /* this engine's; the peer's, too */
+void sim_peer_dies(sim *s);
+void sim_peer_learns(sim *s, uint32_t space);
+
+/* link.c: between the two. */
+bool sim_link_begin(sim *s, sim_link *link, kvp_link *out_ends);
+void sim_link_end(sim_link *link);
 
 /* reader.c: events. */
 void sim_reader_begin(sim *s);

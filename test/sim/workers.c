@@ -1,4 +1,4 @@
-/* Worker messages, and a pass over what the mirrors have. See sim.h. */
+/* Worker messages; what the mirrors have is what a pass gets. See sim.h. */
 #include "sim.h"
 
 #include "wire/wire_send.h"
@@ -50,9 +50,9 @@ static bool open_on_device(sim *s, uint32_t id, kvp_seq *out_seq)
     return info.tier == KVP_DEVICE;
 }
 
-static uint32_t step_tokens_of(const sim *s, kvp_seq seq)
+static uint32_t step_tokens_of(const sim *s, const sim_work *work, kvp_seq seq)
 {
-    for (uint32_t i = 0; i < s->step.n_seqs; i++) {
+    for (uint32_t i = 0; i < s->step.n_seqs && work->is_sched; i++) {
         if (s->step.seqs[i].seq.bits == seq.bits) {
             return s->step.seqs[i].n_tokens;
         }
@@ -61,15 +61,16 @@ static uint32_t step_tokens_of(const sim *s, kvp_seq seq)
 }
 
 /* All that are open on the device, and those whose sequence has gone. */
-static kvp_wire_step collect(sim *s, kvp_wire_item *items, uint32_t *closed, bool is_full)
+static kvp_wire_step collect(sim *s, const sim_work *work, kvp_wire_item *items, uint32_t *closed,
+                             bool is_full)
 {
     sim_workers *w = &s->workers;
     kvp_wire_step step = {.struct_size = sizeof step,
                           .flags = is_full ? KVP_WIRE_FULL : 0,
                           .items = items,
                           .closed = closed,
-                          .copies = s->copies,
-                          .n_copies = s->n_copies};
+                          .copies = work->copies,
+                          .n_copies = work->n_copies};
     for (uint32_t id = 0; id < SIM_IDS; id++) {
         kvp_seq seq;
         kvp_seq_info info;
@@ -86,7 +87,7 @@ static kvp_wire_step collect(sim *s, kvp_wire_item *items, uint32_t *closed, boo
                 (kvp_wire_item){.seq = seq,
                                 .worker_id = id,
                                 .status = 1 + sim_below(s, 2),
-                                .step_tokens = step_tokens_of(s, seq),
+                                .step_tokens = step_tokens_of(s, work, seq),
                                 .tokens = s->requests[id / SIM_SAMPLES].text[id % SIM_SAMPLES]};
         }
     }
@@ -111,7 +112,7 @@ static void compare_row(sim *s, const kvp_wire_item *item)
     }
 }
 
-static void give(sim *s, size_t n_bytes, bool is_full)
+static void give(sim *s, const sim_work *work, size_t n_bytes, bool is_full)
 {
     sim_workers *w = &s->workers;
     for (int i = 0; i < SIM_MIRRORS && !s->verdict.is_bad; i++) {
@@ -124,125 +125,90 @@ static void give(sim *s, size_t n_bytes, bool is_full)
         (void)sim_ok(s, "kvp_wire_mirror_apply",
                      kvp_wire_mirror_apply(w->mirrors[i], w->bytes, n_bytes, &news));
         if (kvp_wire_mirror_digest(w->mirrors[i]) != kvp_wire_sender_digest(w->sender) ||
-            news.n_copies != s->n_copies ||
-            memcmp(news.copies, s->copies, s->n_copies * sizeof *s->copies) != 0) {
+            news.n_copies != work->n_copies ||
+            memcmp(news.copies, work->copies, work->n_copies * sizeof *work->copies) != 0) {
             verdict_bad(&s->verdict, "mirror %d has not what it was sent", i);
         }
     }
     s->seen[SIM_full_messages] += is_full;
 }
 
-void sim_tell(sim *s)
+static void tell(sim *s, const sim_work *work)
 {
     sim_workers *w = &s->workers;
     kvp_wire_item items[SIM_IDS];
     uint32_t closed[SIM_IDS];
     size_t n_bytes = 0;
     const bool is_full = w->wants_full || sim_percent(s, 2);
-    const kvp_wire_step step = collect(s, items, closed, is_full);
+    const kvp_wire_step step = collect(s, work, items, closed, is_full);
     w->wants_full = false;
     if (!sim_ok(s, "kvp_wire_sender_encode",
                 kvp_wire_sender_encode(w->sender, &step, w->bytes, SIM_BYTES, &n_bytes))) {
         return;
     }
-    give(s, n_bytes, is_full);
+    give(s, work, n_bytes, is_full);
     for (uint32_t i = 0; i < step.n_items && !s->verdict.is_bad; i++) {
         compare_row(s, &items[i]);
     }
 }
 
-/* ------------------------------------------------------------------------------------- the pass */
+/* ------------------------------------------------------------------------ what a worker will do */
 
-static uint64_t kv_of(uint64_t sum, uint32_t group)
+static void take_rows(sim *s, const kvp_wire_seq *seq, sim_item *item)
 {
-    return sum ^ (group + 1) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-/* One group's part: write the tokens of the range, or read what its queries see. */
-static bool pass_group(sim *s, const sim_request *r, const int32_t *text, uint32_t group,
-                       const int32_t *row, kvp_range range, bool is_reading)
-{
-    const kvp_group *window = &s->config.groups[group];
-    const uint32_t S = window->block_tokens;
-    uint64_t sum = UINT64_C(14695981039346656037) + r->space + 100 * s->weights[r->space];
-    for (uint32_t at = 0; at < range.end; at++) {
-        uint64_t *block = sched_memory_block(&s->memory, KVP_DEVICE, row[at / S]);
-        sum = sched_memory_sum(sum, text[at]);
-        if (!is_reading && at >= range.begin && block != NULL) {
-            block[at % S] = kv_of(sum, group);
+    const uint32_t stride = s->workers.config.max_row_blocks;
+    for (uint32_t g = 0; g < s->config.n_groups; g++) {
+        const uint32_t S = s->config.groups[g].block_tokens;
+        const uint32_t n = (uint32_t)kvp_blocks_for_tokens(S, item->range.end + item->n_drafts);
+        if (kvp_blocks_for_tokens(S, seq->row_tokens) < n) {
+            verdict_bad(&s->verdict, "a worker's row is too short for what it has to compute");
+            return;
         }
-        if (is_reading && sched_memory_sees(window, range.begin, at) &&
-            (block == NULL || block[at % S] != kv_of(sum, group))) {
-            verdict_bad(&s->verdict,
-                        "position %" PRIu32 " of request %" PRIu64 ", group %" PRIu32
-                        ", block %" PRId32 ": another's KV, or none",
-                        at, r->tag, group, row[at / S]);
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint64_t state_after(const sim *s, const sim_request *r, const int32_t *text, uint32_t n)
-{
-    return sched_states_after(text, n) ^
-           kv_of(r->space + 100 * s->weights[r->space], KVP_GROUPS_MAX);
-}
-
-/* The state that it goes on from is its own, in the first of two passes; in the second it writes
- * the one after its tokens. */
-static bool pass_state(sim *s, const sim_request *r, const int32_t *text, const kvp_wire_seq *seq,
-                       kvp_range range, bool is_reading)
-{
-    const uint64_t *read = sched_states_slot(&s->states, KVP_DEVICE, (int32_t)seq->read_slot);
-    uint64_t *write = sched_states_slot(&s->states, KVP_DEVICE, (int32_t)seq->write_slot);
-    if (s->states.n == 0) {
-        return true;
-    }
-    if (write == NULL ||
-        (!is_reading &&
-         (read == NULL ? range.begin > 0 : *read != state_after(s, r, text, range.begin)))) {
-        verdict_bad(&s->verdict, "request %" PRIu64 " goes on at %" PRIu32 " from another's state",
-                    r->tag, range.begin);
-        return false;
-    }
-    if (is_reading) {
-        *write = state_after(s, r, text, range.end);
-    }
-    return true;
-}
-
-void sim_spoil_states(sim *s)
-{
-    for (uint32_t i = 0; i < s->step.n_seqs; i++) {
-        int32_t write = 0;
-        if (s->states.n > 0 &&
-            kvp_meta_states(s->cache, &s->step.seqs[i].seq, 1, NULL, &write) == KVP_OK) {
-            s->states.slots[write] = 0;
-        }
+        memcpy(item->rows[g], seq->row + (size_t)g * stride, n * sizeof *seq->row);
     }
 }
 
-bool sim_pass(sim *s, uint32_t item, bool is_reading)
+static void take_states(sim *s, const kvp_wire_seq *seq, sim_item *item)
 {
-    const kvp_step_seq *part = &s->step.seqs[item];
+    item->read = (int32_t)seq->read_slot;
+    item->n_writes = s->states.n > 0 ? seq->n_write_slots : 0;
+    memcpy(item->writes, seq->write_slots, item->n_writes * sizeof *item->writes);
+}
+
+/* A sequence of the step, as the first worker knows it. */
+static void take_item(sim *s, const kvp_step_seq *part, uint32_t n_drafts, sim_item *item)
+{
     const sim_request *r = sim_find(s, part->request);
     kvp_wire_seq seq;
-    if (r == NULL || r->has_ended[part->sample]) {
-        return true; /* aborted meanwhile */
+    if (r == NULL) {
+        verdict_bad(&s->verdict, "a step has a request that is not here");
+        return;
     }
     const uint32_t id = (uint32_t)(r - s->requests) * SIM_SAMPLES + part->sample;
-    const kvp_range range = {part->begin, part->begin + part->n_tokens};
+    item->seq = part->seq;
+    item->tag = r->tag;
+    item->request = part->request;
+    item->sample = part->sample;
+    item->n_accepted = 0;
+    item->n_drafts = n_drafts;
+    item->is_void = false;
+    item->range = (kvp_range){part->begin, part->begin + part->n_tokens};
+    item->salt = sim_salt(r->space, s->weights[r->space]);
+    memcpy(item->text, r->text[part->sample], sizeof item->text);
     if (kvp_wire_mirror_seq(s->workers.mirrors[0], id, &seq) != KVP_OK ||
-        seq.step_tokens != part->n_tokens || seq.n_tokens < range.end) {
+        seq.step_tokens != part->n_tokens || seq.n_tokens < item->range.end) {
         verdict_bad(&s->verdict, "a worker does not know what it has to compute");
-        return false;
+        return;
     }
-    for (uint32_t g = 0; g < s->config.n_groups; g++) {
-        const int32_t *row = seq.row + (size_t)g * s->workers.config.max_row_blocks;
-        if (!pass_group(s, r, r->text[part->sample], g, row, range, is_reading)) {
-            return false;
-        }
+    take_rows(s, &seq, item);
+    take_states(s, &seq, item);
+}
+
+void sim_tell(sim *s, sim_work *work)
+{
+    tell(s, work);
+    for (uint32_t i = 0; i < s->step.n_seqs && work->is_sched && !s->verdict.is_bad; i++) {
+        take_item(s, &s->step.seqs[i], i < s->step.n_decoding ? s->step.drafts[i] : 0,
+                  &work->items[work->n_items++]);
     }
-    return pass_state(s, r, r->text[part->sample], &seq, range, is_reading);
 }

@@ -132,4 +132,37 @@ TEST(there_is_room_for_one_write)
     }
 }
 
+/* The engine goes on meanwhile: when one step is done, the next one is out. */
+TEST(a_step_is_always_out)
+{
+    world_line lines[2];
+    world w;
+    world_options options = world_defaults();
+    options.overlapped = 1;
+    open_cached(&w, &options, lines);
+    w.keep_out = 1;
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    w.keep_out = 0;
+    world_run(&w);
+    expect_all_is_stored(&w, lines);
+    close_world(&w);
+}
+
+/* The host lends three blocks, and a record has four: it is left out, and holds nothing up. */
+TEST(records_of_more_blocks_than_are_lent)
+{
+    world w;
+    world_options options = world_defaults();
+    options.record_blocks = 4;
+    options.host_blocks = 8;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 16, 16, 0);
+    compute(&w, &line);
+    assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
+    assert_int_equal(world_stats(&w).puts + world_stats(&w).written, 0);
+    assert_true(world_stats(&w).no_block > 0);
+    close_world(&w);
+}
+
 TEST_MAIN(NULL, NULL)
