@@ -1,14 +1,13 @@
-# The Python package, installed and tested: `ctest -R python`. In the release build as a user would;
-# in the check build with the library of that build, which audits the whole cache after each call.
+# The Python package, installed and tested: `ctest -R python`. In the release build as a user would
+# (in `make soak`; `make adapters` and `make wheels` install it so, too); in the check build with the
+# library of that build, which audits the whole cache after each call.
 if(NOT KVP_SANITIZE AND NOT KVP_FUZZ)
   set(labels python)
-  set(seeds 4) # of random engines
   if(KVP_CHECK EQUAL 0)
-    list(APPEND labels long)
-    set(seeds 1)
+    list(APPEND labels soak)
   endif()
   kvp_add_test(NAME python
-               COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}" KVP_SEEDS=${seeds}
+               COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}" KVP_SEEDS=2
                        "${KVP_BASH}" "${PROJECT_SOURCE_DIR}/python/run_tests.sh"
                        "${PROJECT_BINARY_DIR}/python"
                LABELS ${labels} TIMEOUT 1200)

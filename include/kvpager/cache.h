@@ -369,8 +369,8 @@ typedef struct kvp_evicted {
 
 /* Read what the most recent call that changed the cache evicted, in order. Each changing call that
  * succeeds starts the list again, often empty. Failing and reading calls leave it. It has room for
- * what one sequence of max_seq_tokens takes, a block more for each of max_seqs, and at least for
- * 1,024.
+ * what one sequence of max_seq_tokens takes, a block more for each of max_seqs; at least for 4,096,
+ * and for a 64th of n_blocks. Events (events.h) tell of all that a larger call evicts.
  * Gives:   out_evicted  [out_n] in the cache, valid until the next call that changes it
  * Returns: KVP_OK; KVP_E_BEHIND: the call evicted more, and these are the first
  * Thread:  read. Cost: O(1) */

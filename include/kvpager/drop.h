@@ -23,10 +23,11 @@ extern "C" {
 /* Drop the content of cached blocks, in the order given.
  *
  * A cached block becomes free, as if a take had evicted it: its generation rises, kvp_cache_evicted
- * lists it, it counts in evicted_blocks or host_evicted_blocks, and an event tells of each unit
- * that its tier has no more. A unit that has a duplicate (KVP_KEEP) goes on in that, and is found.
- * Free blocks go to the head of class 0, so the last one given is taken first. A parked block
- * (steps.h) loses its content now, and is free when the steps that may touch it are done.
+ * lists it as far as it has room, it counts in evicted_blocks or host_evicted_blocks, and an event
+ * tells of each unit that its tier has no more. A unit that has a duplicate (KVP_KEEP) goes on in
+ * that, and is found. Free blocks go to the head of class 0, so the last one given is taken first.
+ * A parked block (steps.h) loses its content now, and is free when the steps that may touch it are
+ * done.
  *
  * Each tier is dropped by itself. Nothing is copied to the host, whatever config.keep_evicted says,
  * and what the host has stays there and is found: if the content is wrong, drop it on both tiers.

@@ -108,7 +108,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_CORRUPT, -18, SYSTEM, "an invariant of the cache does not hold")                           \
     X(E_NO_STEPS, -19, RETRY, "max_steps_out steps are out: report one first")                     \
     X(E_IN_FLIGHT, -20, RETRY, "a step that is out still writes what must be copied")              \
-    X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")                               \
+    X(E_BEHIND, -21, DATA, "what is asked for is not remembered: take a snapshot of the events")   \
     X(E_DROPPED, -22, DATA, "tokens that a window has dropped would be needed")                    \
     X(E_AGAIN, -30, RETRY, "nothing can be taken or read at this moment: call again")              \
     X(E_PEER, -31, SYSTEM, "the peer is gone, or gave up")

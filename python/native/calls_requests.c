@@ -45,9 +45,9 @@ static PyObject *items_of(PyObject *values)
     if (name == NULL)
         name = PyUnicode_InternFromString("_x");
     PyObject *inner = name == NULL ? NULL : PyObject_GetAttr(values, name);
-    if (inner == NULL)
+    if (inner == NULL && PyErr_ExceptionMatches(PyExc_AttributeError))
         PyErr_Clear();
-    else if (!PyList_CheckExact(inner))
+    else if (inner != NULL && !PyList_CheckExact(inner))
         Py_CLEAR(inner);
     return inner;
 }
@@ -65,7 +65,7 @@ static PyObject *ints(ARGUMENTS)
         return NULL;
     PyObject *from = items_of(args[0]);
     if (from == NULL)
-        Py_RETURN_NONE;
+        return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None);
     int fits = kvpy_array_in(args[1], KVPY_I32_OUT, &out);
     if (fits) {
         fits = begin <= end && end <= (uint64_t)out.shape[0] &&
@@ -158,6 +158,8 @@ static PyObject *short_hit(ARGUMENTS)
         return is > 0 ? kvpy_result(NOT_AS_WANTED) : NULL;
     PyObject *from = items_of(values);
     Py_DECREF(values);
+    if (from == NULL && PyErr_Occurred() != NULL)
+        return NULL;
     const Py_ssize_t n = from == NULL ? SHORT_TOKENS : PySequence_Fast_GET_SIZE(from);
     const int fits = n < SHORT_TOKENS && copy_ints(PySequence_Fast_ITEMS(from), n, tokens);
     Py_XDECREF(from);

@@ -141,6 +141,14 @@ def test_a_list_that_changes() -> None:
 
     assert calls.ints(values, np.empty(1000, I32), 0, Clears()) is None
 
+    class Fails:
+        @property
+        def _x(self) -> list[int]:
+            raise InterruptedError("as it is")
+
+    with pytest.raises(InterruptedError, match="as it is"):
+        calls.ints(Fails(), np.empty(1, I32), 0, 1)
+
     class Other(Wrapped):
         @property
         def all_token_ids(self) -> list[int]:

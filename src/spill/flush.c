@@ -64,12 +64,14 @@ static void mirror_some(kvp_spill *spill)
     }
 }
 
-/* Not for all plans: an engine may go on, and always have one out. */
+/* Not for all plans: an engine may go on, and always have one out. But copies that were dropped
+ * before their plan was taken are waited for no longer. */
 static void wait_for_copies(kvp_spill *spill)
 {
     kvp_stats stats = {0};
     (void)kvp_cache_stats_get(spill->config.cache, &stats);
-    if (stats.plans_done >= spill->flush.after) {
+    if (stats.plans_done >= spill->flush.after ||
+        (stats.pending_copies == 0 && stats.plans_done == stats.plans)) {
         list_blocks(spill, KVP_HOST);
         kvpi_prove_index(spill);
         spill->flush.state = KVPI_FLUSH_OFFER;

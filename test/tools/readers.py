@@ -89,7 +89,7 @@ def check_inspect(folder):
     path = snapshot(folder, 20000000)
     if path is not None:
         check_refused(path, "needs more than 64.0 MiB of memory", 196, "inspect")
-        snapshot(folder, 2000000)
+        snapshot(folder, 4000000)
         check_refused(path, "needs more than 64.0 MiB of memory", 196, "inspect")
         status, said, _ = measured("inspect", "--max-memory", "8G", path)
         check_equal(status, 0, said)

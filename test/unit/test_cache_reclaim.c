@@ -242,30 +242,28 @@ TEST(test_who_is_over_a_quota_gives_first)
     end_world(&w);
 }
 
-/* The list has room for the longest sequence, for a block of each, and for 1,024. */
+/* The list has room for the longest sequence, for a block of each, and for 4,096. */
 TEST(test_more_are_evicted_than_are_listed)
 {
-    kvp_config config = config_of(1, 1, 3000);
+    kvp_config config = config_of(1, 1, 9000);
     config.max_seqs = 4;
     config.max_seq_tokens = 1000;
     world w = make_world(&config);
-    for (int i = 0; i < 3; i++) {
-        leave_cached(&w, ints(1000 * i), 1000);
+    for (int i = 0; i < 9; i++) {
+        leave_cached(&w, ints(1000 * i), i < 8 ? 1000 : 999);
     }
     const kvp_evicted *evicted;
     uint32_t n;
-    assert_int_equal(reclaim(&w, 1024), 1024);
-    assert_int_equal(evicted_of(&w, &evicted), 1024);
-    assert_int_equal(evicted[1023].block, 1977);
-    assert_int_equal(reclaim(&w, 2049), 1025);
+    assert_int_equal(reclaim(&w, 4096), 4096);
+    assert_int_equal(evicted_of(&w, &evicted), 4096);
+    const int32_t last = evicted[4095].block;
+    assert_int_equal(reclaim(&w, 8193), 4097);
     assert_status(KVP_E_BEHIND, kvp_cache_evicted(w.cache, &evicted, &n));
-    assert_int_equal(n, 1024);
-    assert_int_equal(evicted[0].block, 1976);
-    assert_int_equal(evicted[1023].block, 2953);
-    assert_int_equal(stats_of(&w).evicted_blocks, 2049);
-    assert_int_equal(reclaim(&w, 2050), 1); /* the list begins again */
+    assert_int_equal(n, 4096);
+    assert_int_equal(evicted[0].block, last - 1);
+    assert_int_equal(stats_of(&w).evicted_blocks, 8193);
+    assert_int_equal(reclaim(&w, 8194), 1); /* the list begins again */
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted[0].block, 2951);
     end_world(&w);
 }
 

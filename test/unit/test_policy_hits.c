@@ -335,6 +335,12 @@ TEST(test_audit)
     expect_wrong(&hits, &hits.now[5][3], UINT32_MAX, "P3");
     expect_wrong(&hits, &hits.turn, CLASSES, "P4");
     expect_wrong(&hits, &hits.turn, 2, "P4");
+    hits.waiting = 1 << 5;
+    expect_wrong(&hits, &hits.hits_then[5][3], UINT32_MAX, "P5");
+    expect_wrong(&hits, &hits.all_hits_then[1][0], UINT32_MAX, "P5");
+    hits.waiting = 0; /* of a class that does not wait nothing is made from them */
+    hits.hits_then[5][3] = UINT32_MAX;
+    assert_null(kvpi_hits_check(&hits));
 }
 
 TEST_MAIN(NULL, NULL)

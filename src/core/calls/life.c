@@ -372,12 +372,12 @@ static uint32_t longest_row(const kvp_cache *cache)
     return most;
 }
 
-#define EVICTED_ROOM 1024u
+#define EVICTED_ROOM 4096u
 
 /* How many evictions of a call are listed: what the longest sequence takes, and a block for each
- * sequence in each group, with what goes on the host for them; at least EVICTED_ROOM. Never more
- * than a call evicts: each content once, also what it copies to the host, for which it evicts a
- * block of the device. */
+ * sequence in each group, with what goes on the host for them; at least EVICTED_ROOM, and a 64th of
+ * the pool (kvp_cache_reclaim). Never more than a call evicts: each content once, also what it
+ * copies to the host, for which it evicts a block of the device. */
 static uint64_t evicted_room(const kvp_cache *cache)
 {
     const kvp_config *config = &cache->config;
@@ -387,7 +387,8 @@ static uint64_t evicted_room(const kvp_cache *cache)
     const uint64_t usual =
         ((uint64_t)longest_row(cache) + config->max_seqs) * config->n_groups * tiers +
         config->state_slots;
-    return kvpi_min_u64(all, usual > EVICTED_ROOM ? usual : EVICTED_ROOM);
+    const uint64_t least = kvpi_max_u32(EVICTED_ROOM, config->n_blocks / 64);
+    return kvpi_min_u64(all, usual > least ? usual : least);
 }
 
 /* Set the sizes of the parts, and place everything in the arena. */

@@ -153,6 +153,8 @@ void kvpi_hits_learn(struct kvpi_hits *hits)
 {
     const uint32_t turn = hits->turn / KVPI_HITS_TURN, first = turn * KVPI_HITS_TURN;
     const size_t bytes = sizeof(hits->hits[0]);
+    hits->waiting &=
+        ~((uint64_t)((1 << KVPI_HITS_TURN) - 1) << first); /* should the process end here */
     memcpy(hits->hits_then[first], hits->hits[first], KVPI_HITS_TURN * bytes);
     memcpy(hits->at_risk_then[first], hits->at_risk[first], KVPI_HITS_TURN * bytes);
     memcpy(hits->all_hits_then[turn], hits->hits[KVPI_CLASSES], bytes);
@@ -196,16 +198,30 @@ static const char *check_bin(const struct kvpi_hits *hits, uint32_t b)
                : "P2 the classes do not add up to their sum";
 }
 
+/* What the index of a class that waits is made from. */
+static const char *check_waiting(const struct kvpi_hits *hits, uint32_t class_)
+{
+    const uint32_t turn = class_ / KVPI_HITS_TURN;
+    for (uint32_t b = 0; b < KVPI_BINS; b++) {
+        if (hits->hits_then[class_][b] > hits->at_risk_then[class_][b] ||
+            hits->all_hits_then[turn][b] > hits->all_at_risk_then[turn][b]) {
+            return "P5 more was used in a bin than was there, when a class had its turn";
+        }
+    }
+    return NULL;
+}
+
 const char *kvpi_hits_check(const struct kvpi_hits *hits)
 {
     if (hits->turn >= KVPI_CLASSES || hits->turn % KVPI_HITS_TURN != 0) {
         return "P4 no classes begin there to learn of next";
     }
-    for (uint32_t b = 0; b < KVPI_BINS; b++) {
-        const char *detail = check_bin(hits, b);
-        if (detail != NULL) {
-            return detail;
-        }
+    const char *detail = NULL;
+    for (uint32_t b = 0; b < KVPI_BINS && detail == NULL; b++) {
+        detail = check_bin(hits, b);
     }
-    return NULL;
+    for (uint64_t left = hits->waiting; left != 0 && detail == NULL; left &= left - 1) {
+        detail = check_waiting(hits, (uint32_t)__builtin_ctzll(left));
+    }
+    return detail;
 }

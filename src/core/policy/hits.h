@@ -29,6 +29,7 @@
  * is made when it is asked for: most are not before the next turn.
  *
  *   turn is a multiple of KVPI_HITS_TURN, below KVPI_CLASSES                                  (P4)
+ *   of a class that waits, and of all at its turn: hits <= at_risk                            (P5)
  *
  * The best e is found from the last bin to the first. Bins a .. e are a stay. It goes on into the
  * one behind it as long as that pays more: as with the upper hull of points, each is joined once.
@@ -76,9 +77,10 @@ void kvpi_hits_learn(struct kvpi_hits *hits);
  * multiplications. */
 void kvpi_hits_index(const struct kvpi_hits *hits, uint32_t class_, uint32_t *now, uint32_t *best);
 
-/* Make a class's index if it waits. */
+/* Make the index of a class that waits. */
 void kvpi_hits_make(struct kvpi_hits *hits, uint32_t class_);
 
+/* Make a class's index if it waits. */
 static inline void kvpi_hits_settle(struct kvpi_hits *hits, uint32_t class_)
 {
     if (hits->waiting >> class_ & 1) {
@@ -89,7 +91,7 @@ static inline void kvpi_hits_settle(struct kvpi_hits *hits, uint32_t class_)
 /* Make sums and `best` of the classes' counts and `now`, which were put there. */
 void kvpi_hits_restored(struct kvpi_hits *hits);
 
-/* Audit P1 to P4: NULL, or what is wrong. */
+/* Audit P1 to P5: NULL, or what is wrong. */
 const char *kvpi_hits_check(const struct kvpi_hits *hits);
 
 #endif

@@ -28,7 +28,7 @@
  *              and no number of a rest
  *   V2         credit <= its limit; it is below its floor only while the policy is distrusted
  *   V3         in cache/audit.c: the hits of open requests add up
- *   V4         a block that was chosen is queued as it was then, at an end of its class
+ *   V4         a block that was chosen is queued as it was then, at an end of its class or apart
  *   P, G, O    in hits.h, ghost.h and order.h
  *
  * Memory: 32 bytes a block, and 20 to 24 bytes for every 512 tokens of KV that 17 caches hold. With

@@ -314,7 +314,7 @@ void kvpi_flight_submit(struct kvpi_flight *flight, struct kvpi_store_op *op)
     else
         flight->first = op;
     flight->last = op;
-    if (++flight->n_new * flight->slabs->slot_bytes >= BATCH_BYTES)
+    if (++flight->n_new * flight->slabs->slot_bytes >= BATCH_BYTES || flight->n_flying == 0)
         begin_waiting(flight);
 }
 

@@ -73,7 +73,7 @@ int kvpi_flight_open(struct kvpi_flight *flight, const struct kvpi_queue_system 
 /* Nothing waits and nothing flies. */
 void kvpi_flight_close(struct kvpi_flight *flight);
 
-/* It begins at the next reap, or as soon as enough wait. */
+/* It begins at the next reap, or as soon as enough wait; at once if the disk has nothing to do. */
 void kvpi_flight_submit(struct kvpi_flight *flight, struct kvpi_store_op *op);
 
 uint32_t kvpi_flight_reap(struct kvpi_flight *flight, struct kvpi_store_op **out_ops,
