@@ -250,7 +250,7 @@ TEST(test_more_are_evicted_than_are_listed)
     config.max_seq_tokens = 1000;
     world w = make_world(&config);
     for (int i = 0; i < 9; i++) {
-        leave_cached(&w, ints(1000 * i), i < 8 ? 1000 : 999);
+        leave_cached(&w, ints(i), 1000);
     }
     const kvp_evicted *evicted;
     uint32_t n;
