@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The binary interface of the libraries beside that of the last release.
+# The binary interface of the libraries beside the one that is kept in packaging/abi.
 #
-#     scripts/abi.sh BUILD           what a program that was built against the release would miss
-#     scripts/abi.sh write BUILD     at a release: the interfaces of now become packaging/abi
+#     scripts/abi.sh BUILD           what a program that was built against that one would miss
+#     scripts/abi.sh write BUILD     keep the interfaces of BUILD
 #
-# BUILD was made by gcc with -g, on x86-64. New functions are no finding. Status: 0 as it was;
-# 1 something changed; 77 there is nothing to compare with, or no abidiff (Debian: abigail-tools).
+# BUILD was made by gcc with -g, on x86-64. New functions are no finding. After a release, `write` is
+# for a new minor version only. Status: 0 as it was; 1 something changed; 77 nothing could be
+# compared: no abidiff (Debian: abigail-tools), another processor, no shared library.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -24,11 +25,11 @@ leave_out() {
 }
 command -v abidiff >/dev/null && command -v abidw >/dev/null || leave_out "no abidiff (abigail-tools)"
 [ "$(uname -m)" = x86_64 ] || leave_out "the interfaces kept are those of x86-64"
-[ $writing = yes ] || ls "$baseline"/*.xml.xz >/dev/null 2>&1 || leave_out "no release yet"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 changed=no
+compared=no
 for name in kvpager kvpager_data kvpager_store kvpager_redis kvpager_zmq; do
     library=$(find "$build" -maxdepth 3 -name "lib$name.so" -not -path '*/python-venv/*' -print -quit)
     if [ -z "$library" ]; then
@@ -43,11 +44,13 @@ for name in kvpager kvpager_data kvpager_store kvpager_redis kvpager_zmq; do
         continue
     fi
     [ -e "$baseline/$name.xml.xz" ] || { echo "abi: $name is new"; continue; }
+    compared=yes
     xz -dc "$baseline/$name.xml.xz" >"$work/before.xml"
     if ! abidiff --no-added-syms "$work/before.xml" "$work/$name.xml" >"$work/report"; then
-        echo "abi: $name is not what the release has:"
+        echo "abi: $name is not what packaging/abi has:"
         cat "$work/report"
         changed=yes
     fi
 done
+[ $compared$writing != nono ] || leave_out "no library that packaging/abi has"
 [ $changed = no ]
