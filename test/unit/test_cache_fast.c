@@ -44,6 +44,84 @@ TEST(test_a_prompt_is_found_by_jumps)
     end_world(&w);
 }
 
+enum { WHOLE = 40 * 16 }; /* of the usual units, which are followed by a loop of their own */
+
+/* A prompt of 40 units is open and cached, and what comes opens it again. */
+static kvp_seq open_usual(world *w)
+{
+    kvp_config config = config_of(16, 16, 200);
+    config.max_seq_tokens = WHOLE;
+    config.max_unit_keys = 1;
+    *w = make_world(&config);
+    leave_cached(w, ints(0), WHOLE);
+    return open_done(w, ints(0), WHOLE); /* jumps lead along it */
+}
+
+static uint32_t hits_of(world *w, const kvp_prompt *prompt)
+{
+    kvp_open_info info;
+    assert_ok(kvp_cache_match(w->cache, w->ns, prompt, &info));
+    return info.hit_tokens;
+}
+
+/* Jumps lead to a unit of the same tokens and the same prefix, that has keys: it is no hit, and the
+ * plain one is found by the index. */
+TEST(test_a_jump_to_a_unit_with_keys)
+{
+    world w;
+    const kvp_seq seq = open_usual(&w);
+    const kvp_key image = {1, 20 * 16, 21 * 16, 1, "a"};
+    kvp_prompt prompt = prompt_of(ints(0), WHOLE);
+    prompt.n_keys = 1;
+    prompt.keys = &image;
+    kvp_seq with;
+    kvp_open_info info;
+    assert_ok(kvp_seq_open(w.cache, w.ns, &prompt, &with, &info));
+    assert_int_equal(info.hit_tokens, 20 * 16);
+    assert_ok(kvp_seq_commit(w.cache, with, WHOLE));
+    close_seq(&w, with);
+    assert_int_equal(hits_of(&w, &prompt), WHOLE);
+    prompt = prompt_of(ints(0), WHOLE);
+    assert_int_equal(hits_of(&w, &prompt), WHOLE);
+    const kvp_seq again = open_done(&w, ints(0), WHOLE);
+    const int32_t *row, *plain;
+    uint32_t n;
+    assert_ok(kvp_seq_row(w.cache, again, 0, &row, &n));
+    assert_ok(kvp_seq_row(w.cache, seq, 0, &plain, &n));
+    assert_memory_equal(row, plain, n * sizeof(*row));
+    close_seq(&w, again);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
+/* Jumps lead to a unit of the same prefix, with other tokens. */
+TEST(test_a_jump_to_other_tokens)
+{
+    world w;
+    int32_t tokens[WHOLE];
+    const kvp_seq seq = open_usual(&w);
+    memcpy(tokens, ints(0), sizeof(tokens));
+    tokens[30 * 16 + 15]++;
+    const kvp_prompt prompt = prompt_of(tokens, WHOLE);
+    assert_int_equal(hits_of(&w, &prompt), 30 * 16);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
+/* Jumps lead to units that were withdrawn: no hit, though their sequence still has them. */
+TEST(test_a_jump_to_a_withdrawn_unit)
+{
+    world w;
+    const kvp_seq seq = open_usual(&w);
+    assert_ok(kvp_seq_invalidate(w.cache, seq, 20 * 16, NULL, 0, NULL));
+    const kvp_prompt prompt = prompt_of(ints(0), WHOLE);
+    assert_int_equal(hits_of(&w, &prompt), 20 * 16);
+    close_seq(&w, open_done(&w, ints(0), WHOLE));
+    assert_int_equal(hits_of(&w, &prompt), WHOLE);
+    close_seq(&w, seq);
+    end_world(&w);
+}
+
 /* Decode n tokens; assert how often the row was looked at. */
 static void assert_decoded(world *w, kvp_seq seq, uint32_t n, uint64_t looks)
 {

@@ -55,6 +55,31 @@ TEST(test_only_closes_of_requests_count)
     end_world(&w);
 }
 
+/* A long row is released in pieces: its blocks go from its end to its beginning, as in one. */
+TEST(test_a_long_row_goes_from_its_end)
+{
+    enum { N = 300 };
+    kvp_config config = learned_config(N + 20);
+    config.max_seq_tokens = 4 * N;
+    world w = make_world(&config);
+    const kvp_seq seq = open_done(&w, ints(0), 4 * N);
+    const int32_t *row;
+    int32_t blocks[N];
+    uint32_t n;
+    assert_ok(kvp_seq_row(w.cache, seq, 0, &row, &n));
+    memcpy(blocks, row, sizeof(blocks));
+    close_seq(&w, seq);
+    assert_int_equal(stats_of(&w).cached_blocks, N);
+    const kvp_evicted *evicted;
+    assert_ok(kvp_cache_reclaim(w.cache, N + 20, &n));
+    assert_int_equal(n, N);
+    assert_int_equal(evicted_of(&w, &evicted), N);
+    for (int32_t i = 0; i < N; i++) {
+        assert_int_equal(evicted[i].block, blocks[N - 1 - i]);
+    }
+    end_world(&w);
+}
+
 TEST(test_a_reset_forgets_all_but_the_counters)
 {
     world w = learned_world(16);

@@ -142,8 +142,7 @@ static int account_is_bounded(const struct kvpi_policy *policy)
     return policy->references <= MOST_TIME && policy->rests <= MOST_TIME &&
            policy->credit >= -(int64_t)MOST_TIME && policy->distrusted <= 1 && policy->gated <= 1 &&
            policy->n_sampled <= INT32_MAX && policy->n_uses <= INT32_MAX &&
-           policy->loose_blocks <= UINT16_MAX && policy->returned <= MOST_COUNT &&
-           policy->hits.turn < KVPI_CLASSES;
+           policy->loose_blocks <= UINT16_MAX && policy->returned <= MOST_COUNT;
 }
 
 static int load_policy(struct kvpi_policy *policy, struct kvpi_snap_learned *learned,
