@@ -5,6 +5,8 @@
  *     TEST_MAIN(begin, end)                          runs all tests of the file, in the order in
  *                                                    which they stand; before and after all of them
  *                                                    `begin` and `end`, or NULL
+ *     ENDED_BY(end) world w = ...;                   end(&w) where the scope of w ends; not after a
+ *                                                    failure
  */
 #ifndef TEST_MOCKA_H
 #define TEST_MOCKA_H
@@ -20,6 +22,8 @@ void add_test(const struct CMUnitTest *test);
 
 /* Gives how many failed, and 1 where there is no test. */
 int run_all_tests(CMFixtureFunction begin, CMFixtureFunction end);
+
+#define ENDED_BY(end) __attribute__((cleanup(end)))
 
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 

@@ -158,7 +158,7 @@ void scene_snapshot(uint64_t seed)
     static file f;
     static memory m;
     const kvp_config config = draw_config(seed);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     fill(&m, seed);
     load_run run = run_begin(w.cache, seed);
     run_on(&run, 120);
@@ -177,5 +177,4 @@ void scene_snapshot(uint64_t seed)
     run_close(&on);
     assert_sound(restored);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }

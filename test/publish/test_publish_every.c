@@ -82,7 +82,7 @@ TEST(test_resync)
     kvp_publisher_stats after;
     kvp_publisher *publisher;
     made.max_events = 16;
-    world w = make_world(&made);
+    scoped_world w = make_world(&made);
     const int32_t tokens[2 * WIRE_U] = {1, 2, 3, 4, 5, 6, 7, 8};
     leave_cached(&w, tokens, 2 * WIRE_U);
     assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
@@ -98,7 +98,6 @@ TEST(test_resync)
     assert_int_equal(kvp_publisher_stats_get(publisher, &after), KVP_OK);
     assert_int_equal(after.stored, 2);
     kvp_publisher_close(publisher);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -326,7 +326,7 @@ static kvp_seq fill(const world *w, int32_t first, uint32_t n_tokens)
 TEST(test_a_cache_is_read)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(64);
+    scoped_world w = make_published(64);
     wire_open(&wire, &config);
     const uint64_t newest = wire.newest;
     (void)fill(&w, 0, 12);
@@ -337,13 +337,12 @@ TEST(test_a_cache_is_read)
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().newest, newest + 1);
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST(test_who_is_behind_sends_the_difference)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(4);
+    scoped_world w = make_published(4);
     wire_open(&wire, &config);
     kvp_seq seq = fill(&w, 0, 16);
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
@@ -359,20 +358,18 @@ TEST(test_who_is_behind_sends_the_difference)
     assert_int_equal(kvp_publisher_read(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_int_equal(stats().stored, 10);
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST(test_a_resync_leaves_stores_alone)
 {
     const kvp_publisher_config config = wire_config();
-    world w = make_published(4);
+    scoped_world w = make_published(4);
     open_named(&config);
     assert_string_equal(wire_put(&wire, "+Ga +Sa"), "+G:a +S:a");
     assert_int_equal(kvp_publisher_resync(wire.publisher, w.cache, wire.now), KVP_OK);
     assert_string_equal(wire_read(&wire), "-G:a");
     assert_string_equal(wire_put(&wire, "-Sa"), "-S:a");
     wire_close(&wire);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -45,7 +45,7 @@ TEST(a_record_waits_for_all_its_copies)
 {
     for (uint32_t n_first = 1; n_first <= 3; n_first++) {
         kvp_spill_answer answers[8];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, 2 * RECORD, 2 * RECORD, 0);
@@ -62,7 +62,6 @@ TEST(a_record_waits_for_all_its_copies)
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 2 * RECORD);
         assert_int_equal(compute(&w, &line).hit_tokens, 2 * RECORD);
-        close_world(&w);
     }
 }
 
@@ -71,7 +70,7 @@ TEST(a_record_waits_for_its_first_copy)
 {
     for (uint32_t block = 0; block < 2; block++) {
         kvp_spill_answer answers[8];
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         open_world(&w, &options);
         const world_line line = line_of(&w, RECORD, RECORD, 0);
@@ -85,7 +84,6 @@ TEST(a_record_waits_for_its_first_copy)
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, RECORD);
         assert_int_equal(compute(&w, &line).hit_tokens, RECORD);
-        close_world(&w);
     }
 }
 
@@ -95,7 +93,7 @@ TEST(anothers_place_is_no_parent)
 {
     enum { OPS = 3 };
     kvp_spill_answer answers[8];
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.is_flat = 1; /* it looks for no parents */
     world_options options = world_defaults();
@@ -140,7 +138,6 @@ TEST(anothers_place_is_no_parent)
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 2);
     assert_int_equal(world_stats(&w).put_failed, 2);
-    close_world(&w);
 }
 
 /* A put that the store does not even take costs that record and those behind it, and holds up no
@@ -149,7 +146,7 @@ TEST(a_put_that_is_not_taken_is_given_up)
 {
     for (uint32_t n = 1; n <= 4; n++) {
         kvp_stats stats;
-        world w;
+        scoped_world w;
         world_options options = world_defaults();
         options.policy = KVP_SPILL_THROUGH;
         open_world(&w, &options);
@@ -167,7 +164,6 @@ TEST(a_put_that_is_not_taken_is_given_up)
         compute(&w, &line); /* it is offered again */
         world_settle(&w);
         assert_int_equal(world_stats(&w).written, 5);
-        close_world(&w);
     }
 }
 
@@ -176,7 +172,7 @@ TEST(a_store_that_refuses_all_is_asked_again)
 {
     static const uint64_t rests[] = {1, 2, 4, 8, 16, 32, 64, 64, 64};
     const uint64_t half = UINT64_C(500000000);
-    world w;
+    scoped_world w;
     memset(&liar, 0, sizeof liar);
     liar.puts_fail = 1;
     world_options options = world_defaults();
@@ -200,13 +196,12 @@ TEST(a_store_that_refuses_all_is_asked_again)
         assert_int_equal(world_stats(&w).offered, offered += 8);
     }
     liar.puts_fail = 0;
-    close_world(&w);
 }
 
 /* What waits to be written of a namespace goes with its epoch, and nothing else does. */
 TEST(another_epoch_gives_up_its_own_puts)
 {
-    world w;
+    scoped_world w;
     world_options options = world_defaults();
     options.policy = KVP_SPILL_THROUGH;
     open_world(&w, &options);
@@ -222,7 +217,6 @@ TEST(another_epoch_gives_up_its_own_puts)
     assert_int_equal(world_stats(&w).lost, 4);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 3);
-    close_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -267,7 +267,7 @@ TEST(test_a_large_batch_of_decoding_sequences)
     enum { MANY = 64, STEPS = 40 };
     kvp_config config = config_of(16, 16, 400);
     config.max_seqs = MANY;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seqs[MANY];
     uint32_t n[MANY];
     for (int32_t i = 0; i < MANY; i++) {
@@ -288,7 +288,6 @@ TEST(test_a_large_batch_of_decoding_sequences)
         assert_int_equal(match(&w, ints(40 * i), 50).hit_tokens, 48);
         close_seq(&w, seqs[i]);
     }
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -335,7 +335,7 @@ TEST(test_reads_beside_reads)
     reading readings[READERS];
     (void)state;
     config.max_events = 64;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(5), 12);
     for (int i = 0; i < READERS; i++) {
         readings[i] = (reading){&w, seq, 0};
@@ -346,7 +346,6 @@ TEST(test_reads_beside_reads)
         assert_true(readings[i].sum == readings[0].sum);
     }
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(fill_ints, NULL) /* before there are others */

@@ -236,12 +236,11 @@ TEST(test_a_host_tier_gives_a_node_more_for_every_four_units)
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.host_blocks = 401;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_config resolved;
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     const uint32_t units = resolved.n_blocks - 1 + 401;
     assert_true(resolved.n_nodes >= units + units / 4 + config.max_seqs + config.max_namespaces);
-    end_world(&w);
 }
 
 /* And more of them with states: what lies behind an evicted checkpoint stays longer. */
@@ -250,12 +249,11 @@ TEST(test_states_give_a_node_more_for_every_unit)
     kvp_config config = config_of(4, 4, 100);
     config.n_nodes = 0;
     config.state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_config resolved;
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_true(resolved.n_nodes >=
                 2 * (resolved.n_blocks - 1) + config.max_seqs + config.max_namespaces);
-    end_world(&w);
 }
 
 TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
@@ -369,7 +367,7 @@ static void use_a_little(world *w)
 TEST(test_a_mapped_arena_does_the_same_as_the_callers)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     world mapped = w;
     assert_ok(kvp_cache_create(&config, NULL, 0, &mapped.cache));
     assert_ok(kvp_ns_open(mapped.cache, NULL, 0, &mapped.ns));
@@ -385,20 +383,17 @@ TEST(test_a_mapped_arena_does_the_same_as_the_callers)
     }
     assert_ok(kvp_cache_check(mapped.cache, 3, NULL));
     kvp_cache_destroy(mapped.cache);
-    end_world(&w);
 }
 
 TEST(test_a_handle_of_another_cache_is_refused_though_all_else_is_equal)
 {
-    world a = small_world(7);
-    world b = small_world(7);
+    scoped_world a = small_world(7);
+    scoped_world b = small_world(7);
     const kvp_seq of_a = open_done(&a, ints(0), 4);
     const kvp_seq of_b = open_done(&b, ints(0), 4);
     assert_int_not_equal(of_a.bits, of_b.bits);
     assert_status(KVP_E_HANDLE, kvp_seq_commit(a.cache, of_b, 1));
     assert_status(KVP_E_HANDLE, kvp_ns_flush(a.cache, b.ns));
-    end_world(&a);
-    end_world(&b);
 }
 
 /* ------------------------------------------------------------------------------------ snapshots */
@@ -416,13 +411,13 @@ static world copy_world(const world *w)
 TEST(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles)
 {
     const kvp_config config = config_of(4, 2, 15);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(100), 12);
     const kvp_seq seq = open_done(&w, ints(0), 9);
     const kvp_seq child = fork_seq(&w, seq, 7);
     assert_ok(kvp_seq_extend(w.cache, child, ints(50), 2, 0)); /* a copy waits in the plan */
 
-    world copy = copy_world(&w);
+    scoped_world copy = copy_world(&w);
     observed before = observe(&w);
     observed copied = observe(&copy);
     assert_true(same_observed(&before, &copied));
@@ -439,8 +434,6 @@ TEST(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles)
 
     close_seq(&w, seq); /* and the original does not care for the copy */
     assert_ok(kvp_seq_truncate(copy.cache, seq, 5, NULL));
-    end_world(&copy);
-    end_world(&w);
 }
 
 TEST(test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own)
@@ -475,7 +468,7 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
     const kvp_config config = config_of(4, 2, 15);
     int n_writes = 0;
     const kvp_sink sink = {&n_writes, count_write};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_cache_destroy(w.cache);
     assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
     world young = copy_world(&w);
@@ -493,7 +486,6 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
     use_a_little(&w);
     assert_true(n_writes > before);
     assert_ok(kvp_cache_record_stop(w.cache));
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- reset */
@@ -501,7 +493,7 @@ TEST(test_a_recording_does_not_go_along_with_a_copy)
 TEST(test_reset_closes_and_drops_everything)
 {
     const kvp_config config = config_of(4, 2, 7);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_copy copies[1];
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_done(&w, ints(100), 6);
@@ -533,19 +525,17 @@ TEST(test_reset_closes_and_drops_everything)
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
     leave_cached(&w, ints(0), 8); /* the namespace is open, under a new root */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_reset_empties_the_list_of_evicted_blocks)
 {
-    world w = small_world(1);
+    scoped_world w = small_world(1);
     const kvp_evicted *evicted;
     leave_cached(&w, ints(0), 4);
     (void)open_seq(&w, ints(100), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 1);
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(evicted_of(&w, &evicted), 0);
-    end_world(&w);
 }
 
 TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
@@ -553,7 +543,7 @@ TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
     kvp_config config = config_of(4, 4, 3);
     config.max_namespaces = 3;
     config.n_nodes = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_ns others[2];
     assert_ok(kvp_ns_open(w.cache, "a", 1, &others[0]));
     assert_ok(kvp_ns_open(w.cache, "b", 1, &others[1]));
@@ -562,7 +552,6 @@ TEST(test_reset_with_every_namespace_open_and_no_node_to_spare)
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(stats_of(&w).nodes_used, 3);
     assert_ok(kvp_ns_close(w.cache, others[0]));
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

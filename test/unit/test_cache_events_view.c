@@ -136,7 +136,7 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
 
 TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
 {
-    world w = events_world(1, 1);
+    scoped_world w = events_world(1, 1);
     kvp_hash first[2];
     kvp_hash second[2];
     struct view v = {.next = 1};
@@ -153,12 +153,11 @@ TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
     assert_int_equal(v.n, 1);
     assert_int_equal(find_item(&v, &second[1], KVP_HOST), 0);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 TEST(test_what_is_withdrawn_is_removed_from_both_tiers)
 {
-    world w = events_world(15, 15);
+    scoped_world w = events_world(15, 15);
     kvp_hash chain[3];
     struct view v = {.next = 1};
     chain_of("", 0, 2, chain);
@@ -173,14 +172,13 @@ TEST(test_what_is_withdrawn_is_removed_from_both_tiers)
     assert_true(find_item(&v, &chain[1], KVP_DEVICE) < 2);
     assert_true(find_item(&v, &chain[1], KVP_HOST) < 2);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 TEST(test_a_reader_that_fell_behind_goes_on_from_a_snapshot)
 {
     kvp_config config = events_config(5, 3);
     config.max_events = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[16];
     uint32_t n;
     uint64_t number;
@@ -200,14 +198,13 @@ TEST(test_a_reader_that_fell_behind_goes_on_from_a_snapshot)
     leave_cached(&w, ints(500), 4);
     follow(&v, &w);
     expect_snapshot(&v, &w, 1);
-    end_world(&w);
 }
 
 /* What is restored is stored: a reader of the new cache has the set of the old one. */
 TEST(test_readers_are_told_what_is_restored)
 {
     const kvp_config config = events_config(5, 3);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     static struct view v;
     static struct view other;
     v.next = other.next = 1;
@@ -229,7 +226,6 @@ TEST(test_readers_are_told_what_is_restored)
     assert_true(v.n > 5);
     kvp_cache_destroy(restored.cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------------- random */

@@ -31,7 +31,7 @@ static const int32_t *parting(uint32_t n)
 TEST(test_each_group_copies_its_units)
 {
     const kvp_config config = inside_config(15, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, parting(6), 9, &info);
@@ -48,14 +48,13 @@ TEST(test_each_group_copies_its_units)
     assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_CACHED); /* held during the call only */
     assert_int_equal(block_of(&w, 4).state, KVP_BLOCK_CACHED);
     assert_int_equal(info_of(&w, seq).computed_tokens, 6);
-    end_world(&w);
 }
 
 /* The window keeps nothing of the entries before, and the entry that the hit ends in. */
 TEST(test_a_window_drops_what_lies_before)
 {
     const kvp_config config = inside_config(15, 2);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     const kvp_seq seq = open_seq(&w, parting(10), 12, &info);
@@ -66,13 +65,12 @@ TEST(test_a_window_drops_what_lies_before)
     assert_dropped(&w, 1, seq, 0, 2);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 5, 7, 2},
                 {0, 1, KVP_DEVICE, KVP_DEVICE, 6, 8, 2});
-    end_world(&w);
 }
 
 TEST(test_sources_go_to_the_tail)
 {
     const kvp_config config = inside_config(8, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
     assert_queue(&w, 0, 5, 6, 7, 8, 2, 1, 4, 3);
@@ -80,7 +78,6 @@ TEST(test_sources_go_to_the_tail)
     assert_row_in(&w, 0, seq, 5);
     assert_row_in(&w, 1, seq, 6);
     assert_queue(&w, 0, 7, 8, 4, 3, 2, 1);
-    end_world(&w);
 }
 
 /* One group has the units on the device, the other one on the host. */
@@ -88,7 +85,7 @@ TEST(test_a_source_may_be_on_the_host)
 {
     kvp_config config = inside_config(5, 8);
     config.host_blocks = 5;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     retain_block(&w, row_of(&w, 0, seq)[0], 1);
@@ -114,7 +111,6 @@ TEST(test_a_source_may_be_on_the_host)
                 {0, 1, KVP_HOST, KVP_DEVICE, 1, window, 2});
     assert_int_equal(block_of(&w, full).sealed_units, 0); /* the source has the unit */
     assert_int_equal(block_of(&w, window).sealed_units, 1);
-    end_world(&w);
 }
 
 /* Each group's source counts, if it is cached. Without room for both the hit ends before. */
@@ -149,7 +145,7 @@ TEST(test_without_room_for_all_sources_the_hit_is_cut)
 TEST(test_a_refusal_after_a_cut_changes_nothing)
 {
     const kvp_config config = inside_config(8, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     const kvp_seq other = open_seq(&w, ints(100), 1, NULL);
     kvp_prompt prompt = prompt_of(parting(10), 12);
@@ -161,7 +157,6 @@ TEST(test_a_refusal_after_a_cut_changes_nothing)
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     assert_int_equal(seq.bits, 77);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 /* The hit of 10 needs entry 1 of the window only. The one of 8, to which it is cut, needs entry 0,
@@ -169,7 +164,7 @@ TEST(test_a_refusal_after_a_cut_changes_nothing)
 TEST(test_a_cut_hit_is_judged_anew)
 {
     const kvp_config config = inside_config(6, 6);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     info = match(&w, parting(10), 12);
@@ -181,14 +176,13 @@ TEST(test_a_cut_hit_is_judged_anew)
     assert_int_equal(info.shared_blocks, 4);
     assert_row_in(&w, 0, seq, 1, 3, 6);
     assert_row_in(&w, 1, seq, 2, 4, 5);
-    end_world(&w);
 }
 
 TEST(test_a_full_plan_refuses_all_copies)
 {
     kvp_config config = inside_config(15, 8);
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_prompt prompt = prompt_of(ints(0), 3);
     leave_cached(&w, ints(0), 4);
     (void)open_with(&w, &prompt, NULL);
@@ -199,7 +193,6 @@ TEST(test_a_full_plan_refuses_all_copies)
     assert_int_equal(seq.bits, 77);
     drop_plan(&w);
     assert_ok(kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL));
-    end_world(&w);
 }
 
 /* A plan that could never hold the copies of all groups: hits are of whole blocks. */
@@ -207,19 +200,18 @@ TEST(test_a_plan_of_one_copy_has_no_hits_inside)
 {
     kvp_config config = inside_config(15, 8);
     config.max_copies = 1;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     const kvp_open_info info = match(&w, parting(6), 8);
     assert_int_equal(info.hit_tokens, 4);
     assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    end_world(&w);
 }
 
 /* The rest is received: the window will not keep the entry that the hit ends in. */
 TEST(test_what_is_not_kept_when_the_rest_is_there_is_not_copied)
 {
     const kvp_config config = inside_config(15, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     kvp_prompt prompt = prompt_of(parting(6), 16);
@@ -231,21 +223,19 @@ TEST(test_what_is_not_kept_when_the_rest_is_there_is_not_copied)
     assert_true(row[0] == 0 && row[1] == 0 && row[2] == 0 && row[3] != 0);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 3, row_of(&w, 0, seq)[1], 2});
     assert_ok(kvp_seq_commit(w.cache, seq, 15));
-    end_world(&w);
 }
 
 /* A group that lacks a unit inside the block ends the hit at the unit before. */
 TEST(test_a_group_may_end_the_hit_inside_a_block)
 {
     const kvp_config config = inside_config(15, 8);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     const kvp_open_info info = match(&w, ints(0), 9);
     assert_int_equal(info.hit_tokens, 6); /* computed so far */
     assert_int_equal(info.stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 0);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------- recurrent state */
@@ -272,7 +262,7 @@ TEST(test_a_checkpoint_inside_a_block_is_hit)
 {
     kvp_config config = inside_config(23, 4);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, (const uint32_t[]){6, 10}, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
@@ -287,7 +277,6 @@ TEST(test_a_checkpoint_inside_a_block_is_hit)
     assert_true(row[0] == 0 && row[1] != 0); /* the query at 10 sees 7 and after */
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 5, row_of(&w, 0, seq)[2], 2},
                 {0, 1, KVP_DEVICE, KVP_DEVICE, 6, row_of(&w, 1, seq)[2], 2});
-    end_world(&w);
 }
 
 /* No room for the sources of 10: 8 has no state, and so 4 is hit; not 6, which has sources, too. */
@@ -295,7 +284,7 @@ TEST(test_a_cut_hit_ends_at_a_checkpoint)
 {
     kvp_config config = inside_config(9, 8);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, (const uint32_t[]){4, 6, 10}, 3);
     kvp_prompt prompt = prompt_of(ints(0), 16);
@@ -308,7 +297,6 @@ TEST(test_a_cut_hit_ends_at_a_checkpoint)
     assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
     assert_int_equal(info.stop_group, 0);
     assert_true(state_of(&w, seq).read_slot != 0);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -231,7 +231,7 @@ static void expect_open(world *w, const struct scene *scene, const kvp_prompt *p
 static void check_scene(const struct scene *scene)
 {
     const uint32_t lengths[] = {8, 11, 12, 13, 17};
-    world w = make_scene(scene);
+    scoped_world w = make_scene(scene);
     for (uint32_t i = 0; i < 5; i++) {
         for (uint32_t only = 0; only <= 1; only++) {
             kvp_prompt prompt = prompt_of(ints(0), lengths[i]);
@@ -257,7 +257,6 @@ static void check_scene(const struct scene *scene)
     const struct answer answer =
         answer_within(scene, prompt.n_tokens, 0, (uint32_t)stats_of(&w).usable_blocks);
     expect_open(&w, scene, &prompt, &answer);
-    end_world(&w);
 }
 
 static void check_every_way(const struct scene *like)
@@ -372,7 +371,7 @@ static world two_world(uint32_t usable)
 
 TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
 {
-    world w = two_world(9);
+    scoped_world w = two_world(9);
     kvp_open_info info;
     int64_t slot;
     leave_cached(&w, ints(0), 8);
@@ -387,13 +386,12 @@ TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     decode(&w, seq, 4);
     assert_dropped(&w, 1, seq, 0, 2);
-    end_world(&w);
 }
 
 /* At 8 the window {0, 1} needs nothing of 8 tokens; the last one, run again, needs entry 1. */
 TEST(test_a_full_hit_keeps_what_its_last_token_sees)
 {
-    world w = window_world(9, 0, 1);
+    scoped_world w = window_world(9, 0, 1);
     leave_cached(&w, ints(0), 8);
     assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9, 2, 1);
     const kvp_seq longer = open_seq(&w, ints(0), 9, NULL);
@@ -405,7 +403,6 @@ TEST(test_a_full_hit_keeps_what_its_last_token_sees)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(8), 1, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 9));
     assert_dropped(&w, 0, seq, 0, 2);
-    end_world(&w);
 }
 
 TEST(test_a_full_hit_is_computed_again_where_it_must_be)
@@ -413,7 +410,7 @@ TEST(test_a_full_hit_is_computed_again_where_it_must_be)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.full_hit = KVP_FULL_HIT_RECOMPUTE;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
@@ -423,7 +420,6 @@ TEST(test_a_full_hit_is_computed_again_where_it_must_be)
     assert_int_equal(info.stop_group, 0);
     assert_row_in(&w, 0, seq, 1, 5);
     assert_row_in(&w, 1, seq, 2, 6);
-    end_world(&w);
 }
 
 /* The plan has room for two copies at a time: three of the prefix of 12 are too many, two of the
@@ -434,7 +430,7 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
     config.max_copies = 3;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 16, NULL);
     const int on_host[] = {2, 4, 6, 7}; /* of the window's entries 0, 1, 2; the last of the other */
     for (uint32_t g = 0; g < 2; g++) {
@@ -461,12 +457,11 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     assert_int_equal(info.host_blocks, 2);
     info = match(&w, ints(0), 8); /* entries 0 and 1 */
     assert_int_equal(info.hit_tokens, 8);
-    end_world(&w);
 }
 
 TEST(test_why_the_path_ended)
 {
-    world w = two_world(15);
+    scoped_world w = two_world(15);
     const kvp_range uncached = {6, 7};
     kvp_open_info info;
     kvp_prompt prompt = prompt_of(ints(0), 13);
@@ -487,7 +482,6 @@ TEST(test_why_the_path_ended)
     info = match(&w, ints(100), 9);
     assert_int_equal(info.stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 0);
-    end_world(&w);
 }
 
 /* Units of one entry may be in different blocks: the deepest one's block has them all. */
@@ -496,7 +490,7 @@ TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.unit_tokens = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 2));
     assert_int_equal(match(&w, ints(0), 5).stop, KVP_STOP_NO_KV);
@@ -508,7 +502,6 @@ TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
     const kvp_open_info info = match(&w, ints(0), 5);
     assert_int_equal(info.hit_tokens, 2);
     assert_int_equal(info.stop, KVP_STOP_MISS);
-    end_world(&w);
 }
 
 TEST(test_parked_blocks_are_hit_for_nothing)
@@ -516,7 +509,7 @@ TEST(test_parked_blocks_are_hit_for_nothing)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.steps = KVP_STEPS_OVERLAPPED;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
@@ -527,7 +520,6 @@ TEST(test_parked_blocks_are_hit_for_nothing)
     assert_row_in(&w, 1, other, 2, 6);
     (void)done_step(&w, step);
     assert_int_equal(block_of(&w, 2).ref_count, 1);
-    end_world(&w);
 }
 
 /* What a refused open held goes back to where it stood, in every queue. */
@@ -537,7 +529,7 @@ TEST(test_a_refused_open_puts_its_hits_back)
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
     config.watermark = 0.25;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = {77};
     leave_cached(&w, ints(0), 12);
     evict_blocks(&w, 4); /* two free ones, and two that go to the host */
@@ -553,7 +545,6 @@ TEST(test_a_refused_open_puts_its_hits_back)
     close_seq(&w, other);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK); /* nothing is held now */
     assert_int_equal(seq.bits, 77);
-    end_world(&w);
 }
 
 /* The watermark is for when something is held: what the open itself holds does not count. */
@@ -562,13 +553,12 @@ TEST(test_hits_hold_nothing_for_the_watermark)
     const kvp_window windows[] = {{0, 0}, {0, 4}};
     kvp_config config = groups_config(S, 9, windows, 2);
     config.watermark = 0.25; /* two blocks */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12);
     const kvp_prompt prompt = prompt_of(ints(0), 20);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 8);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK);
     (void)open_with(&w, &prompt, NULL);
-    end_world(&w);
 }
 
 TEST(test_hits_on_the_host_come_back_entry_by_entry)
@@ -576,7 +566,7 @@ TEST(test_hits_on_the_host_come_back_entry_by_entry)
     const kvp_window windows[] = {{0, 0}, {0, 8}};
     kvp_config config = groups_config(S, 8, windows, 2);
     config.host_blocks = 9;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     wipe_device(&w); /* 4 3 2 1 become 1 2 3 4 */
     drop_plan(&w);
@@ -587,12 +577,11 @@ TEST(test_hits_on_the_host_come_back_entry_by_entry)
                 TO_DEVICE(0, 2, 7, 4), {0, 1, KVP_HOST, KVP_DEVICE, 1, 8, 4});
     assert_int_equal(stats_of(&w).cached_blocks, 0);
     assert_int_equal(stats_of(&w).host_cached_blocks, 4);
-    end_world(&w);
 }
 
 TEST(test_hits_are_retained_and_released_like_any_blocks)
 {
-    world w = two_world(9);
+    scoped_world w = two_world(9);
     leave_cached(&w, ints(0), 12); /* 4 2 | 6 5 3 1 */
     kvp_prompt prompt = prompt_of(ints(0), 13);
     const kvp_seq seq = open_with(&w, &prompt, NULL);
@@ -601,7 +590,6 @@ TEST(test_hits_are_retained_and_released_like_any_blocks)
     assert_queue(&w, 0, 9, 4, 2);
     assert_released(close_seq(&w, seq), 2, 4);
     assert_queue(&w, 0, 7, 8, 9, 4, 2, 6, 5, 3, 1);
-    end_world(&w);
 }
 
 /* Full attention beside K = 2, R = 9: of 23 tokens, q = 22 keeps entries 0 and from 3 on. */
@@ -610,7 +598,7 @@ TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
     kvp_config config = config_of(4, 4, 11);
     config.n_groups = 2;
     config.groups[1] = (kvp_group){2, 9, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_prompt prompt = prompt_of(ints(1), 23);
     kvp_open_info info;
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_NEVER); /* 12 blocks */
@@ -628,7 +616,6 @@ TEST(test_a_received_prompt_has_no_blocks_for_what_windows_drop)
     assert_int_equal(match(&w, ints(1), 23).hit_tokens, 20);
     assert_int_equal(match(&w, ints(1), 20).hit_tokens, 4); /* its last token sees entry 2 */
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

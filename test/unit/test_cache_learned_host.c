@@ -92,7 +92,7 @@ TEST(test_new_habits_cost_hits)
 TEST(test_a_host_block_is_as_old_as_its_content)
 {
     const kvp_config config = host_config(2, 4);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     const struct kvpi_leaves *host = &w.cache->host.leaves;
     const struct kvpi_order_block *device = kvpi_leaves_known(&w.cache->pool.leaves, 1);
@@ -111,7 +111,6 @@ TEST(test_a_host_block_is_as_old_as_its_content)
     assert_ok(kvp_cache_drop(w.cache, KVP_HOST, &block, 1, NULL));
     assert_int_equal(known->count, 0);
     assert_int_equal(known->mark, 0);
-    end_world(&w);
 }
 
 /* The prefix of what the host has goes there, whatever it is worth. */

@@ -56,7 +56,7 @@ TEST(test_a_mark_that_is_there_is_not_put_again)
 
 TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_ns ns;
     kvp_config config;
@@ -72,7 +72,6 @@ TEST(test_a_mark_is_seen_by_calls_and_not_by_reads)
     assert_ok(kvp_cache_recover(w.cache, NULL));
     assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- the child */
@@ -154,13 +153,12 @@ static int in_child(int (*run)(world *, kvp_seq), world *w, kvp_seq seq)
 
 TEST(test_a_child_is_refused_and_the_parent_goes_on)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_int_equal(in_child(refused_in_child, &w, seq), 0);
     assert_int_equal(in_child(own_in_child, &w, seq), 0);
     assert_int_equal(in_child(taken_over_in_child, &w, seq), 0);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 static arena shared_arena(const kvp_config *config)
@@ -308,7 +306,7 @@ TEST(test_what_is_no_cache_is_not_taken_over)
 
 TEST(test_one_that_is_not_inside_and_does_not_hold_is_as_before)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_violation violation;
     kvpi_block(&w.cache->pool, 1)->refs++;
@@ -317,7 +315,6 @@ TEST(test_one_that_is_not_inside_and_does_not_hold_is_as_before)
     assert_true(w.cache->calls == calls);
     kvpi_block(&w.cache->pool, 1)->refs--;
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------- a thread that ends inside */
@@ -415,7 +412,7 @@ TEST(test_a_change_in_the_midst_of_a_read_is_noticed)
 
 TEST(test_open_sequences_are_listed_and_closed)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     kvp_seq seqs[3] = {{77}, {77}, {77}};
     uint32_t n = 77;
     assert_ok(kvp_cache_seqs(w.cache, NULL, 0, &n));
@@ -443,7 +440,6 @@ TEST(test_open_sequences_are_listed_and_closed)
         close_seq(&w, seqs[i]);
     }
     assert_int_equal(stats_of(&w).open_seqs, 0);
-    end_world(&w);
 }
 
 TEST_MAIN(fill_ints, NULL) /* before there are others */

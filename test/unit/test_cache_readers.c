@@ -123,7 +123,7 @@ TEST(test_counts_are_of_one_moment)
 
 TEST(test_counts_while_a_call_is_inside)
 {
-    world w = small_world(7);
+    scoped_world w = small_world(7);
     kvp_seq_info info;
     const kvp_seq seq = open_done(&w, ints(0), 6);
     memset(&info, 0x55, sizeof(info));
@@ -136,7 +136,6 @@ TEST(test_counts_while_a_call_is_inside)
     assert_ok(kvp_seq_info_get(w.cache, seq, &info));
     assert_int_equal(info.last_token, 5);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* --------------------------------------------------------------------------------- the events */
@@ -212,7 +211,7 @@ TEST(test_an_event_that_is_written_over_is_not_read)
     kvp_event events[RING];
     uint32_t n = 77;
     config.max_events = RING;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 10 * S); /* 1 to 10 */
     assert_ok(kvp_events_read(w.cache, 3, events, RING, NULL, &n));
     assert_int_equal(n, RING);
@@ -229,7 +228,6 @@ TEST(test_an_event_that_is_written_over_is_not_read)
     assert_ok(kvp_events_read(w.cache, 11, events, RING, NULL, &n));
     assert_int_equal(n, 1);
     assert_int_equal(events[0].number, 11);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- the log */

@@ -58,7 +58,7 @@ static void evict(world *w, uint32_t n)
 /* A conversation that goes on needs the last one only: those before keep their places. */
 TEST(test_checkpoints_on_the_way_are_not_renewed)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
     serve(&w, "x");
@@ -73,13 +73,12 @@ TEST(test_checkpoints_on_the_way_are_not_renewed)
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "ab"), 0);
     assert_int_equal(units_hit(&w, "abc"), 3);
-    end_world(&w);
 }
 
 /* What has two others beside the path goes last, also if it was not read. */
 TEST(test_a_place_where_paths_part_is_renewed)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
     serve(&w, "aq");
@@ -94,13 +93,12 @@ TEST(test_a_place_where_paths_part_is_renewed)
     assert_int_equal(units_hit(&w, "ars"), 1);
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "ars"), 0);
-    end_world(&w);
 }
 
 /* One is not enough: an answer that later prompts lack leaves one beside each turn. */
 TEST(test_one_other_beside_the_path_renews_nothing)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ap");
     serve(&w, "aq");
@@ -109,13 +107,12 @@ TEST(test_one_other_beside_the_path_renews_nothing)
     evict(&w, 2);
     assert_int_equal(units_hit(&w, "a"), 0);
     assert_int_equal(units_hit(&w, "y"), 1);
-    end_world(&w);
 }
 
 /* What leaves the path further down is for the place there. */
 TEST(test_others_count_for_the_nearest_one_above)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "ab");
     serve(&w, "abp");
@@ -130,13 +127,12 @@ TEST(test_others_count_for_the_nearest_one_above)
     assert_int_equal(units_hit(&w, "abr"), 3);
     evict(&w, 1);
     assert_int_equal(units_hit(&w, "abr"), 2);
-    end_world(&w);
 }
 
 /* A close that made and read nothing renews the last one that its path has. */
 TEST(test_a_path_that_ends_above_renews_its_own_last_one)
 {
-    world w = order_world();
+    scoped_world w = order_world();
     serve(&w, "a");
     serve(&w, "abc");
     serve(&w, "y");
@@ -144,7 +140,6 @@ TEST(test_a_path_that_ends_above_renews_its_own_last_one)
     evict(&w, 2);
     assert_int_equal(units_hit(&w, "y"), 0);
     assert_int_equal(units_hit(&w, "abc"), 1);
-    end_world(&w);
 }
 
 /* A long path, with a checkpoint every few units: each comes and goes at the cost of the units up
@@ -156,7 +151,7 @@ TEST(test_an_eviction_costs_no_more_than_making_it_did)
     config.max_seq_tokens = 4 * UNITS + 4;
     config.max_seqs = 2 * N;
     config.state_slots = N + 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const uint64_t *walked = &w.cache->states.walked;
     const kvp_seq seq = open_seq(&w, ints(0), 4 * UNITS + 1, NULL);
     for (uint32_t u = EVERY; u <= UNITS; u += EVERY) {
@@ -175,7 +170,6 @@ TEST(test_an_eviction_costs_no_more_than_making_it_did)
     }
     assert_int_equal(slots_of(&w).evicted, N);
     assert_true(*walked - made <= 2 * made); /* counts and blocks, which are exposed once */
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -36,7 +36,7 @@ static void leave_kept(world *w, const int32_t *tokens, uint32_t n, uint32_t kep
 
 TEST(test_a_step_reads_one_slot_and_writes_one)
 {
-    world w = state_world(8, 5);
+    scoped_world w = state_world(8, 5);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     assert_slots(&w, seq, 0, 1);
     assert_int_equal(state_of(&w, seq).prompt_end, 8);
@@ -58,12 +58,11 @@ TEST(test_a_step_reads_one_slot_and_writes_one)
     assert_true(s.taken == 2 && s.made == 1 && s.skipped == 0 && s.hits == 0 && s.evicted == 0);
     close_seq(&w, seq);
     assert_int_equal(slots_of(&w).free_slots, 3);
-    end_world(&w);
 }
 
 TEST(test_an_empty_sequence_takes_a_slot_when_it_grows)
 {
-    world w = state_world(8, 3);
+    scoped_world w = state_world(8, 3);
     const kvp_seq seq = open_seq(&w, NULL, 0, NULL);
     assert_slots(&w, seq, 0, 0);
     assert_status(KVP_E_STATE, kvp_meta_states(w.cache, &seq, 1, NULL, NULL));
@@ -71,14 +70,13 @@ TEST(test_an_empty_sequence_takes_a_slot_when_it_grows)
     assert_slots(&w, seq, 0, 0);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(0), 1, 0));
     assert_slots(&w, seq, 0, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------------- hits */
 
 TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_open_info info;
     leave_kept(&w, ints(0), 9, 2);
     const uint32_t kept = 2; /* 1 is the first unit's, and 3 was written at last */
@@ -103,12 +101,11 @@ TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 8, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 2, KVP_DEVICE, 1, &slot));
-    end_world(&w);
 }
 
 TEST(test_a_hit_ends_at_a_checkpoint)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     leave_kept(&w, ints(0), 17, 1);
     kvp_open_info info = match(&w, ints(0), 17);
     assert_int_equal(info.hit_tokens, 4);
@@ -123,14 +120,13 @@ TEST(test_a_hit_ends_at_a_checkpoint)
     assert_int_equal(info.stop, KVP_STOP_END);
     info = match(&w, ints(0), 0);
     assert_int_equal(info.hit_tokens, 0);
-    end_world(&w);
 }
 
 TEST(test_a_hit_may_end_inside_a_block)
 {
     kvp_config config = config_of(8, 4, 8);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     leave_kept(&w, ints(0), 17, 3);
     info = match(&w, ints(0), 17); /* 4, 8 and 12 are kept, 16 is not */
@@ -143,7 +139,6 @@ TEST(test_a_hit_may_end_inside_a_block)
     assert_int_equal(take_plan(&w, &copy, 1), 1);
     assert_int_equal(copy.n_tokens, 4);
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
-    end_world(&w);
 }
 
 /* No room for the source: the hit goes back to a whole block that has a checkpoint, or further. */
@@ -151,7 +146,7 @@ TEST(test_a_hit_inside_a_block_that_does_not_fit)
 {
     kvp_config config = config_of(8, 4, 4);
     config.state_slots = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     kvp_seq seq = open_seq(&w, ints(0), 21, NULL); /* three blocks; 4 and 20 are kept */
     keep_at(&w, seq, 4);
@@ -166,7 +161,6 @@ TEST(test_a_hit_inside_a_block_that_does_not_fit)
     assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
     assert_int_equal(info.stop_group, 0);
     assert_slots(&w, seq, 0, state_of(&w, seq).write_slot);
-    end_world(&w);
 }
 
 TEST(test_hits_of_several_groups_end_at_any_unit)
@@ -175,7 +169,7 @@ TEST(test_hits_of_several_groups_end_at_any_unit)
     config.state_slots = 8;
     config.n_groups = 2;
     config.groups[1] = (kvp_group){0, 8, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12 */
     const kvp_open_info info = match(&w, ints(0), 33);
     assert_int_equal(info.hit_tokens, 12);
@@ -185,7 +179,6 @@ TEST(test_hits_of_several_groups_end_at_any_unit)
     const kvp_seq seq = open_seq(&w, ints(0), 33, NULL);
     assert_int_equal(state_of(&w, seq).prompt_end, 32);
     assert_int_equal(state_of(&w, seq).branch_end, 0); /* all of it is known */
-    end_world(&w);
 }
 
 /* Hits of several groups end at any unit, and so do chunks. */
@@ -194,7 +187,7 @@ TEST(test_chunks_end_where_hits_do)
     kvp_config config = config_of(8, 4, 32);
     config.state_slots = 8;
     config.n_groups = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t other[32];
     leave_cached(&w, ints(0), 32);
     memcpy(other, ints(0), sizeof(other));
@@ -207,12 +200,11 @@ TEST(test_chunks_end_where_hits_do)
     keep_at(&w, seq, 28);
     assert_int_equal(match(&w, other, 32).hit_tokens, 28);
     assert_int_equal(match(&w, ints(0), 32).hit_tokens, 12);
-    end_world(&w);
 }
 
 TEST(test_open_names_where_chunks_should_end)
 {
-    world w = state_world(32, 16);
+    scoped_world w = state_world(32, 16);
     int32_t other[21];
     leave_cached(&w, ints(0), 21);
     memcpy(other, ints(0), sizeof(other));
@@ -232,14 +224,13 @@ TEST(test_open_names_where_chunks_should_end)
     prompt.n_uncached = 1;
     prompt.uncached = &(kvp_range){9, 10};
     assert_int_equal(state_of(&w, open_with(&w, &prompt, NULL)).prompt_end, 8);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------- checkpoints */
 
 TEST(test_a_checkpoint_without_a_slot_is_skipped)
 {
-    world w = state_world(8, 2);
+    scoped_world w = state_world(8, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_unchanged(&w, assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_SKIPPED));
@@ -247,12 +238,11 @@ TEST(test_a_checkpoint_without_a_slot_is_skipped)
     assert_int_equal(slots_of(&w).skipped, 1);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 1, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
-    end_world(&w);
 }
 
 TEST(test_a_checkpoint_that_nobody_could_reach_is_skipped)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_ok(kvp_ns_flush(w.cache, w.ns));
@@ -267,13 +257,12 @@ TEST(test_a_checkpoint_that_nobody_could_reach_is_skipped)
     (void)fork_seq(&w, seq, 4); /* which might go on in the slot alone */
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_SKIPPED);
     assert_int_equal(slots_of(&w).skipped, 3);
-    end_world(&w);
 }
 
 /* A sequence that alone reads what others read before, and has another slot to write. */
 TEST(test_a_checkpoint_beside_a_slot_to_write)
 {
-    world w = state_world(16, 3);
+    scoped_world w = state_world(16, 3);
     const kvp_seq seq = open_done(&w, ints(0), 4);
     const kvp_seq child = fork_seq(&w, seq, 4);
     const int32_t token = 9;
@@ -283,7 +272,6 @@ TEST(test_a_checkpoint_beside_a_slot_to_write)
     assert_int_equal(slots_of(&w).free_slots, 0);
     assert_int_equal(checkpoint(&w, child), KVP_CHECKPOINT_MADE);
     assert_slots(&w, child, 1, 2);
-    end_world(&w);
 }
 
 TEST(test_what_checkpoint_refuses)
@@ -320,7 +308,7 @@ TEST(test_blocks_of_a_closed_namespace_are_exposed)
     config.state_slots = 3;
     config.quotas = 1;
     config.max_namespaces = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_ns own = w.ns;
     assert_ok(kvp_ns_open(w.cache, "other", 5, &w.ns));
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
@@ -331,14 +319,13 @@ TEST(test_blocks_of_a_closed_namespace_are_exposed)
     (void)open_seq(&w, ints(50), 1, NULL);
     (void)open_seq(&w, ints(60), 1, NULL);
     assert_int_equal(slots_of(&w).evicted, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------- ways back, forks */
 
 TEST(test_truncate_goes_back_to_a_checkpoint)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 13, NULL);
     keep_at(&w, seq, 4);
     assert_ok(kvp_seq_commit(w.cache, seq, 13));
@@ -354,12 +341,11 @@ TEST(test_truncate_goes_back_to_a_checkpoint)
     assert_slots(&w, seq, 2, 2);
     assert_ok(kvp_seq_truncate(w.cache, seq, 0, NULL));
     assert_slots(&w, seq, 0, 2);
-    end_world(&w);
 }
 
 TEST(test_fork_needs_the_state)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     kvp_seq child;
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     keep_at(&w, seq, 4);
@@ -384,12 +370,11 @@ TEST(test_fork_needs_the_state)
     assert_slots(&w, seq, 3, 3);
     assert_ok(kvp_seq_extend(w.cache, child, ints(10), 1, 0));
     assert_slots(&w, child, 2, 2); /* alone with it now */
-    end_world(&w);
 }
 
 TEST(test_what_was_read_survives_a_failed_step)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     keep_at(&w, seq, 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL)); /* the step of the 9th failed */
@@ -401,12 +386,11 @@ TEST(test_what_was_read_survives_a_failed_step)
     assert_slots(&w, seq, 2, 2);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 9, NULL, 0, NULL)); /* takes nothing back */
     assert_slots(&w, seq, 2, 2);
-    end_world(&w);
 }
 
 TEST(test_a_state_that_was_written_over_is_lost)
 {
-    world w = state_world(16, 8);
+    scoped_world w = state_world(16, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     keep_at(&w, seq, 4);
     assert_ok(kvp_seq_commit(w.cache, seq, 10));
@@ -434,14 +418,13 @@ TEST(test_a_state_that_was_written_over_is_lost)
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot)); /* the fork holds it still */
     assert_int_equal(slot.state, KVP_BLOCK_HELD);
     assert_int_equal(slot.sealed_units, 0);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------- admission, eviction */
 
 TEST(test_admission_counts_slots)
 {
-    world w = state_world(32, 4);
+    scoped_world w = state_world(32, 4);
     kvp_seq seq;
     leave_kept(&w, ints(0), 5, 1); /* slot 1 is cached */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL);
@@ -476,12 +459,11 @@ TEST(test_admission_counts_slots)
     assert_shortage(&w, KVP_E_NO_BLOCKS, 1, 1);
     close_seq(&w, seq);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    end_world(&w);
 }
 
 TEST(test_the_last_checkpoint_of_a_row_goes_last)
 {
-    world w = state_world(32, 6);
+    scoped_world w = state_world(32, 6);
     leave_kept(&w, ints(0), 13, 3);                    /* slots 1, 2, 3; 4 was written at last */
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL); /* free ones first */
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
@@ -494,12 +476,11 @@ TEST(test_the_last_checkpoint_of_a_row_goes_last)
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 12);
     close_seq(&w, a);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 TEST(test_a_block_takes_its_checkpoint_with_it)
 {
-    world w = state_world(4, 8);
+    scoped_world w = state_world(4, 8);
     const kvp_evicted *evicted = NULL;
     leave_kept(&w, ints(0), 13, 3);                    /* 4 blocks; the last has no content */
     const kvp_seq a = open_seq(&w, ints(50), 8, NULL); /* the free one, and the third unit's */
@@ -511,12 +492,11 @@ TEST(test_a_block_takes_its_checkpoint_with_it)
     assert_int_equal(slots_of(&w).cached_slots, 2);
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 8);
     close_seq(&w, a);
-    end_world(&w);
 }
 
 TEST(test_a_held_checkpoint_stays_with_its_node)
 {
-    world w = state_world(4, 8);
+    scoped_world w = state_world(4, 8);
     leave_kept(&w, ints(0), 5, 1);
     const kvp_seq seq = open_seq(&w, ints(0), 5, NULL);
     assert_int_equal(state_of(&w, seq).read_slot, 1);
@@ -526,13 +506,12 @@ TEST(test_a_held_checkpoint_stays_with_its_node)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 5));
     assert_int_equal(slots_of(&w).cached_slots, 1);
-    end_world(&w);
 }
 
 /* A checkpoint goes for its slot: blocks that lead to no other one go next. */
 TEST(test_blocks_without_a_state_go_first)
 {
-    world w = state_world(9, 5);
+    scoped_world w = state_world(9, 5);
     leave_kept(&w, ints(0), 8, 1);          /* blocks 1, 2; slot 1 after the first */
     leave_kept(&w, ints(50), 8, 2);         /* blocks 3, 4; slots 2 and 3 */
     leave_kept(&w, ints(100), 8, 0);        /* blocks 5, 6 */
@@ -545,7 +524,6 @@ TEST(test_blocks_without_a_state_go_first)
     assert_queue(&w, 0, 1, 2, 4, 3, 6, 5);
     (void)open_seq(&w, ints(170), 1, NULL); /* block 1, slot 3 */
     assert_queue(&w, 0, 4, 3, 2, 6, 5);
-    end_world(&w);
 }
 
 TEST(test_events_tell_checkpoints)
@@ -553,7 +531,7 @@ TEST(test_events_tell_checkpoints)
     kvp_config config = config_of(4, 4, 8);
     config.state_slots = 3;
     config.max_events = 16;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_event events[16];
     uint32_t n = 0;
     leave_kept(&w, ints(0), 5, 1);
@@ -570,18 +548,16 @@ TEST(test_events_tell_checkpoints)
     assert_int_equal(events[2].group, 1);
     close_seq(&w, a);
     close_seq(&w, b);
-    end_world(&w);
 }
 
 TEST(test_reset_frees_slots)
 {
-    world w = state_world(8, 6);
+    scoped_world w = state_world(8, 6);
     leave_kept(&w, ints(0), 5, 1);
     (void)open_seq(&w, ints(50), 1, NULL);
     assert_ok(kvp_cache_reset(w.cache));
     assert_int_equal(slots_of(&w).free_slots, 5);
     assert_slots(&w, open_seq(&w, ints(0), 5, NULL), 0, 1);
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- refusals */

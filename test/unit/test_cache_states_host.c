@@ -48,7 +48,7 @@ static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
 
 TEST(test_out_and_in)
 {
-    world w = host_world(8, 5, 3);
+    scoped_world w = host_world(8, 5, 3);
     kvp_copy copy[4];
     kvp_state_stats stats;
     kvp_block_info info;
@@ -77,13 +77,12 @@ TEST(test_out_and_in)
     assert_copy(copy, KVP_DEVICE, 1, 2);
     close_seq(&w, seq);
     close_seq(&w, other);
-    end_world(&w);
 }
 
 /* Sequences that share a state share its copy, and then each needs a slot to write. */
 TEST(test_what_is_shared_is_copied_once)
 {
-    world w = host_world(8, 6, 2);
+    scoped_world w = host_world(8, 6, 2);
     kvp_copy copy[4];
     kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
     assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
@@ -97,13 +96,12 @@ TEST(test_what_is_shared_is_copied_once)
     assert_slots(&w, seqs[1], 1, 3);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* One slot that they read, and one for each to write. */
 TEST(test_slots_of_those_that_share)
 {
-    world w = host_world(8, 6, 2);
+    scoped_world w = host_world(8, 6, 2);
     kvp_copy copy[4];
     kvp_seq seqs[2] = {open_done(&w, ints(0), 6)};
     assert_ok(kvp_seq_fork(w.cache, seqs[0], KVP_END, 0, &seqs[1]));
@@ -120,13 +118,12 @@ TEST(test_slots_of_those_that_share)
     close_seq(&w, more[1]);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* A checkpoint that is there still is read where it is. */
 TEST(test_a_checkpoint_is_found)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     uint32_t outcome;
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -140,13 +137,12 @@ TEST(test_a_checkpoint_is_found)
     assert_int_equal(info.read_slot, 1);
     assert_true(info.write_slot > 1);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* The checkpoint that a sequence finds is no room for the slot that it writes. */
 TEST(test_a_found_checkpoint_is_not_available)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 8);
@@ -162,13 +158,12 @@ TEST(test_a_found_checkpoint_is_not_available)
     assert_ok(kvp_seq_swap_in(w.cache, &seq, 1, 1, NULL));
     close_seq(&w, more[1]);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* Neither way is begun without slots: the calls say which are missing, and nothing has changed. */
 TEST(test_slots_that_are_missing)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_admission admission;
     kvp_copy copy[4];
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 4), open_done(&w, ints(50), 4)};
@@ -190,26 +185,24 @@ TEST(test_slots_that_are_missing)
     close_seq(&w, more[1]);
     close_seq(&w, seqs[0]);
     close_seq(&w, seqs[1]);
-    end_world(&w);
 }
 
 /* A copy into a slot that is free again is taken out of the plan. */
 TEST(test_copies_nobody_needs)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_swap_out(w.cache, &seq, 1, NULL));
     close_seq(&w, seq);
     assert_int_equal(take_states(&w, copy), 0);
-    end_world(&w);
 }
 
 /* A block that is kept on the host leaves its checkpoint where it is; the prompt hits both. When
  * the host loses the block, too, the checkpoint goes. */
 TEST(test_checkpoints_of_blocks_on_the_host)
 {
-    world w = host_world(4, 6, 2);
+    scoped_world w = host_world(4, 6, 2);
     kvp_state_stats stats;
     kvp_open_info info;
     kvp_copy copy[4];
@@ -232,7 +225,6 @@ TEST(test_checkpoints_of_blocks_on_the_host)
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.cached_slots, 0);
     assert_int_equal(stats.evicted, 1);
-    end_world(&w);
 }
 
 /* A hit ends inside a block that only the host has: what it needs of it is copied from there. */
@@ -242,7 +234,7 @@ TEST(test_a_hit_inside_a_block_on_the_host)
     config.state_slots = 6;
     config.host_blocks = 9;
     config.host_state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_open_info info;
     kvp_copy copies[8];
     uint32_t n;
@@ -261,7 +253,6 @@ TEST(test_a_hit_inside_a_block_on_the_host)
     assert_int_equal(copies[n - 1].src_tier, KVP_HOST);
     assert_int_equal(copies[n - 1].dst_block, row_of(&w, 0, again)[1]);
     assert_int_equal(copies[n - 1].n_tokens, 2);
-    end_world(&w);
 }
 
 /* The plan has room for fewer blocks than the prompt has on the host. */
@@ -272,7 +263,7 @@ TEST(test_a_hit_that_the_plan_cuts)
     config.host_blocks = 32;
     config.host_state_slots = 2;
     config.max_copies = 4;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_copy copies[8];
     uint32_t n;
     kvp_seq seq = open_seq(&w, ints(0), 24, NULL);
@@ -293,7 +284,6 @@ TEST(test_a_hit_that_the_plan_cuts)
     assert_int_equal(info.hit_tokens, 8);
     assert_int_equal(info.host_tokens, 8);
     assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    end_world(&w);
 }
 
 /* A hit inside a block that is given up ends at a checkpoint of fewer blocks: those behind it are
@@ -304,7 +294,7 @@ TEST(test_host_tokens_of_a_hit_that_was_given_up)
     config.state_slots = 8;
     config.host_blocks = 8;
     config.host_state_slots = 2;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     uint32_t outcome;
     kvp_open_info info;
     kvp_seq seq = open_seq(&w, ints(0), 20, NULL);
@@ -330,13 +320,12 @@ TEST(test_host_tokens_of_a_hit_that_was_given_up)
     assert_int_equal(stats_of(&w).host_tokens, 8);
     assert_int_equal(info.taken_blocks, 4);
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 /* A state that is lost stays lost on the host, and the sequence cannot come back. */
 TEST(test_a_lost_state)
 {
-    world w = host_world(8, 4, 2);
+    scoped_world w = host_world(8, 4, 2);
     kvp_copy copy[4];
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
@@ -346,7 +335,6 @@ TEST(test_a_lost_state)
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_status(KVP_E_DROPPED, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
     close_seq(&w, seq);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

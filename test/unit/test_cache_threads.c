@@ -300,7 +300,7 @@ static void work(world *w, int32_t turn)
 TEST(test_counters_may_be_read_beside_a_running_call)
 {
     const kvp_config config = config_of(4, 2, 20);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     struct reader reader = {.cache = w.cache};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, read_stats, &reader), 0);
@@ -312,7 +312,6 @@ TEST(test_counters_may_be_read_beside_a_running_call)
     __atomic_store_n(&reader.stop, 1, __ATOMIC_RELAXED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(reader.n_wrong, 0);
-    end_world(&w);
 }
 
 static void *work_in_thread(void *context)

@@ -28,7 +28,7 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
     sched_config.max_requests = PLACES;
     sched_config.max_samples = PLACES;
     sched_config.max_tries = 1;
-    sched_world s = make_sched_world(&config, &sched_config);
+    scoped_sched_world s = make_sched_world(&config, &sched_config);
     for (uint32_t i = 0; i < PLACES; i++) {
         s.sched->requests[i].generation = KVPI_LAST_GENERATION - USES;
     }
@@ -45,7 +45,6 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
     for (uint32_t k = 0; k < PLACES * USES; k++) {
         assert_status(KVP_E_HANDLE, kvp_sched_abort(s.sched, seen[k]));
     }
-    end_sched_world(&s);
 }
 
 /* Who came first is admitted first, over every corner. */
@@ -126,7 +125,7 @@ TEST(test_a_transfer_place_is_retired_before_its_generation_wraps)
     const place_shape shape = small_place();
     uint64_t seen[2][ALL], id;
     size_t n_bytes;
-    pair p = make_pair(&shape, &shape, 32);
+    scoped_pair p = make_pair(&shape, &shape, 32);
     open_both(&p, 9, 0);
     kvpi_sender_start_at(p.sender, KVPI_LAST_TRANSFER - USES);
     kvpi_receiver_start_at(p.receiver, KVPI_LAST_TRANSFER - USES);
@@ -147,7 +146,6 @@ TEST(test_a_transfer_place_is_retired_before_its_generation_wraps)
                                                     &n_bytes, &id));
     assert_status(KVP_E_AGAIN, kvp_sender_mark(p.sender, &send, &id));
     p.id_a = p.id_b = 0;
-    end_pair(&p);
 }
 
 /* KV moves under the last id of a place as under any. */
@@ -155,7 +153,7 @@ TEST(test_the_last_transfer_of_a_place_is_complete)
 {
     for (uint64_t start = KVPI_LAST_TRANSFER - 2; start < KVPI_LAST_TRANSFER; start++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 32);
+        scoped_pair p = make_pair(&shape, &shape, 32);
         open_both(&p, 9, 0);
         kvpi_sender_start_at(p.sender, start);
         kvpi_receiver_start_at(p.receiver, start);
@@ -167,7 +165,6 @@ TEST(test_the_last_transfer_of_a_place_is_complete)
         assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
         assert_true(same_kv(&p.a, p.seq_a, &p.b, p.seq_b, (kvp_range){0, 9}));
-        end_pair(&p);
     }
 }
 

@@ -48,7 +48,7 @@ static kvp_meta_trtllm trtllm_in(struct arrays *a)
 /* The header's example, with another row: 9 computed tokens, one more. */
 TEST(test_a_decoding_sequence_has_the_header_s_numbers)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     int32_t token = 5;
     leave_cached(&w, ints(0), 8); /* so that the row does not begin with block 1 */
     const kvp_seq seq = open_done(&w, ints(1000), 9);
@@ -74,12 +74,11 @@ TEST(test_a_decoding_sequence_has_the_header_s_numbers)
     assert_int_equal(a.positions[0], 9);
     assert_int_equal(a.batch[0], 0);
     assert_int_equal(a.slots[0], row_entry(&w, seq, 2) * 4 + 1);
-    end_world(&w);
 }
 
 TEST(test_a_full_hit_writes_no_slot)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     struct arrays a;
@@ -92,12 +91,11 @@ TEST(test_a_full_hit_writes_no_slot)
     assert_int_equal(a.batch[0], -1);
     assert_int_equal(a.slots[0], KVP_NO_SLOT);
     assert_int_equal(a.last[0], 4);
-    end_world(&w);
 }
 
 TEST(test_an_empty_sequence_is_an_empty_row)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_seq(&w, NULL, 0, NULL), open_done(&w, ints(0), 3)};
     struct arrays a;
     clear(&a);
@@ -109,13 +107,12 @@ TEST(test_an_empty_sequence_is_an_empty_row)
     assert_int_equal(a.last[0], 0);
     assert_int_equal(a.indptr[2], 1);
     assert_int_equal(a.last[1], 3);
-    end_world(&w);
 }
 
 /* A chunk of a prompt and a decode, one of them with computed tokens again. */
 TEST(test_dense_rows_are_padded)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_seq(&w, ints(50), 3, NULL)};
     const uint32_t begin[2] = {4, 0}, n[2] = {2, 2};
     struct arrays a;
@@ -139,12 +136,11 @@ TEST(test_dense_rows_are_padded)
     assert_memory_equal(a.positions, positions, sizeof positions);
     assert_memory_equal(a.slots, slots, sizeof slots);
     assert_int_equal(a.positions[4], 0x5A5A5A5A);
-    end_world(&w);
 }
 
 TEST(test_trtllm_offsets_count_layers_of_k_and_v)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     struct arrays a;
     clear(&a);
@@ -158,7 +154,6 @@ TEST(test_trtllm_offsets_count_layers_of_k_and_v)
     assert_int_equal(a.lens[0], 8);
     trtllm.layers_per_block = INT32_MAX / 2;
     assert_status(KVP_E_TOO_LONG, kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
-    end_world(&w);
 }
 
 /* ----------------------------------------------------------------------------------- one buffer */
@@ -220,7 +215,7 @@ static void assert_part_of(const struct arrays *some, const struct arrays *all)
 
 TEST(test_arrays_that_are_not_given_are_not_filled)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_done(&w, ints(50), 9)};
     const kvp_meta_batch batch = batch_for(seqs, 2);
     struct arrays all;
@@ -239,7 +234,6 @@ TEST(test_arrays_that_are_not_given_are_not_filled)
     assert_ok(kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
     EACH_ARRAY(kvp_meta_trtllm, block_offsets, 2, trtllm_in,
                given.row_stride = given.block_offsets == NULL ? 0 : MAX_M, kvp_meta_fill_trtllm);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------------- refusals */
@@ -248,7 +242,7 @@ TEST(test_a_batch_is_all_or_nothing)
 {
     kvp_config config = config_of(4, 4, 15);
     config.host_blocks = 8;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq b = open_done(&w, ints(50), 6);
     const kvp_seq closed = open_done(&w, ints(90), 2);
@@ -296,19 +290,17 @@ TEST(test_a_batch_is_all_or_nothing)
     assert_ok(kvp_seq_swap_out(w.cache, &a, 1, NULL));
     assert_status(KVP_E_STATE, kvp_meta_fill_csr(w.cache, &batch, &csr));
     assert_memory_equal(&out, &before, sizeof(out));
-    end_world(&w);
 }
 
 TEST(test_asking_is_not_failing)
 {
-    world w = small_world(15);
+    scoped_world w = small_world(15);
     const kvp_seq a = open_done(&w, ints(0), 6);
     const kvp_seq twice[2] = {a, a};
     const kvp_meta_batch batch = batch_for(twice, 2);
     kvp_meta_sizes sizes;
     assert_unchanged(&w, assert_status(KVP_E_ARG, kvp_meta_measure(w.cache, &batch, &sizes)));
     assert_shortage(&w, KVP_OK, 0, 0);
-    end_world(&w);
 }
 
 /* ---------------------------------------------------------------------------------------- delta */
@@ -323,7 +315,7 @@ static void apply(int32_t *row, uint32_t *n, const kvp_meta_delta *delta, uint32
 
 TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
 {
-    world w = small_world(31);
+    scoped_world w = small_world(31);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 5), open_done(&w, ints(50), 9)};
     int32_t copy[2][MAX_M];
     uint64_t version[2] = {0, 0}, had[2];
@@ -368,7 +360,6 @@ TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
         assert_ok(kvp_meta_fill_delta(w.cache, &batch, &delta)); /* asks */
         assert_int_equal(delta.n_entries, needed);
     }
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -383,7 +383,7 @@ TEST(test_random_batches_equal_the_slow_construction)
 {
     for (uint32_t turn = 0; turn < 500; turn++) {
         meta_seed(turn + 1);
-        world w = meta_random_world();
+        scoped_world w = meta_random_world();
         kvp_seq seqs[META_SEQS], chosen[META_SEQS];
         uint32_t begin[META_SEQS], n_tokens[META_SEQS];
         kvp_config config;
@@ -399,7 +399,6 @@ TEST(test_random_batches_equal_the_slow_construction)
                                           meta_below(3) == 0 ? NULL : n_tokens};
             compare_batch(&w, &batch);
         }
-        end_world(&w);
     }
     printf("%u batches, %u with entries left out, %u with nodes; refused: %u dropped, %u state\n",
            met.batches, met.left_out, met.nodes, met.dropped, met.states);

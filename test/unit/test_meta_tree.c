@@ -87,7 +87,7 @@ static int row_is(const uint8_t *mask, uint32_t row, const char *expected)
 
 TEST(test_the_header_s_example)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = example_seq(&w);
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_sizes sizes;
@@ -123,13 +123,12 @@ TEST(test_the_header_s_example)
         assert_int_equal(a.slots[j], row_entry(&w, seq, (9 + j) / 4) * 4 + (int32_t)(9 + j) % 4);
         assert_int_equal(a.batch[j], 0);
     }
-    end_world(&w);
 }
 
 /* A token that is not computed is run with its tree, in one step; or without, or the tree alone. */
 TEST(test_tokens_and_nodes_in_one_step)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(500), 1, 0));
     assert_ok(add_nodes(&w, seq, (const int32_t[]){-1, -1}, 2));
@@ -159,13 +158,12 @@ TEST(test_tokens_and_nodes_in_one_step)
     assert_int_equal(a.qo[1], 2);
     assert_int_equal(a.slots[0], row_entry(&w, seq, 1) * 4 + 3);
     assert_int_equal(a.slots[1], row_entry(&w, seq, 2) * 4);
-    end_world(&w);
 }
 
 /* A draft model's rounds: each computes the nodes that are new, and sees all before them. */
 TEST(test_rounds_compute_their_own_nodes)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seq = open_done(&w, ints(0), 4);
     assert_ok(add_nodes(&w, seq, (const int32_t[]){-1, -1}, 2));
     assert_ok(add_nodes(&w, seq, (const int32_t[]){1, 0, 2}, 3));
@@ -195,7 +193,6 @@ TEST(test_rounds_compute_their_own_nodes)
     assert_int_equal(a.intervals[1], 2);
     assert_int_equal(a.intervals[2], 2);
     assert_int_equal(a.intervals[3], 4);
-    end_world(&w);
 }
 
 /* K = 2, R = 4: a node at depth d hides what lies 4 before tokens + d, nodes of its path too, and
@@ -204,7 +201,7 @@ TEST(test_windows_count_depth)
 {
     kvp_config config = tree_config();
     config.groups[0] = (kvp_group){2, 4, 0};
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 15);
     const int32_t parents[] = {-1, 0, 0, 1, 3, 4, 2}; /* a path of 0 1 3 4 5; 0 2 6 */
     assert_ok(add_nodes(&w, seq, parents, 7));
@@ -237,13 +234,12 @@ TEST(test_windows_count_depth)
     assert_int_equal(relative[0], 5);
     assert_int_equal(relative[5], 9);
     assert_int_equal(relative[6], 7);
-    end_world(&w);
 }
 
 /* Prefill, tree, decode, tree, an empty sequence: in any order, each by itself. */
 TEST(test_trees_mix_with_everything)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     kvp_seq seqs[5] = {open_seq(&w, ints(100), 6, NULL), example_seq(&w),
                        open_done(&w, ints(200), 3), open_done(&w, ints(300), 2),
                        open_seq(&w, NULL, 0, NULL)};
@@ -285,7 +281,6 @@ TEST(test_trees_mix_with_everything)
             assert_memory_equal(a.slots + q, alone[i].slots, queries[i] * 8);
         }
     }
-    end_world(&w);
 }
 
 /* A chain as deep as can be: what follows parents one by one must not take the square of it. */
@@ -295,7 +290,7 @@ TEST(test_a_chain_of_65536)
     kvp_config config = config_of(16, 16, N / 16 + 4);
     config.max_seq_tokens = N + 64;
     config.max_tree_tokens = N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t *parents = malloc(N * sizeof *parents), *out = malloc(3 * N * sizeof *out);
     int32_t *tokens = calloc(N, sizeof *tokens);
     assert_true(parents != NULL && out != NULL && tokens != NULL);
@@ -330,14 +325,13 @@ TEST(test_a_chain_of_65536)
     free(tokens);
     free(parents);
     free(out);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */
 
 TEST(test_bad_input)
 {
-    world w = tree_world();
+    scoped_world w = tree_world();
     const kvp_seq seqs[2] = {open_done(&w, ints(100), 8), example_seq(&w)};
     kvp_meta_batch batch = batch_for(seqs, 2);
     struct arrays a, before;
@@ -375,7 +369,6 @@ TEST(test_bad_input)
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_seq_invalidate(w.cache, seqs[1], 5, NULL, 0, NULL)); /* the tree is gone */
     assert_status(KVP_E_STATE, kvp_meta_fill_tree(w.cache, &batch, &tree));
-    end_world(&w);
 }
 
 /* Bytes that mask_indptr cannot count: refused where a mask is wanted, and only there. */
@@ -384,7 +377,7 @@ TEST(test_a_mask_too_long)
     enum { N = 150000 };
     kvp_config config = config_of(64, 64, N / 64 + 8);
     config.max_seq_tokens = N;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     int32_t *tokens = calloc(N, sizeof *tokens), mask_indptr[2], indptr[2];
     assert_non_null(tokens);
     const kvp_seq seq = open_seq(&w, tokens, N, NULL);
@@ -400,7 +393,6 @@ TEST(test_a_mask_too_long)
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(indptr[1], 0);
     free(tokens);
-    end_world(&w);
 }
 
 TEST(test_a_buffer_for_trees)

@@ -265,7 +265,7 @@ TEST(what_was_used_stays)
 /* What was computed once and is not hit is evicted; what was not is new. */
 TEST(a_cache_that_evicts)
 {
-    world w = small_world(24);
+    scoped_world w = small_world(24);
     kvp_reasons *reasons = record_of(4096);
     kvp_reasons_stats stats;
     uint64_t random = 3, hits = 0, all = 0;
@@ -302,7 +302,6 @@ TEST(a_cache_that_evicts)
     assert_int_equal(stats.tokens[KVP_REASON_RESIDENT], 0);
     assert_in_range(stats.tokens[KVP_REASON_NEW], 1, 9 * LENGTH + 500 * U);
     free(reasons);
-    end_world(&w);
 }
 
 /* -------------------------------------------------------------------------------------- refused */

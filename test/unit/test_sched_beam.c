@@ -160,7 +160,7 @@ TEST(test_forks_keep_the_tag)
     static const int32_t tokens[10];
     kvp_config cache_config = config_of(4, 4, 16);
     kvp_sched_config config = sched_config_of(8, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_prompt prompt = {
         .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10, .tag = TAG};
     const kvp_submission submission = {.struct_size = sizeof submission,
@@ -181,7 +181,6 @@ TEST(test_forks_keep_the_tag)
         }
         assert_ok(kvp_sched_reorder(s.sched, request, parents, NULL));
     }
-    end_sched_world(&s);
 }
 
 /* A group that may be reordered after each finish is not swapped out before that, ahead of need or
@@ -193,7 +192,7 @@ TEST(test_when_it_may_be_reordered)
     cache_config.host_blocks = 65;
     cache_config.watermark = 0.5;
     config.swap_ahead = 1;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 15, 20);
     const kvp_request r = submit_rank(&s, 100, 10, 20, 0, 2);
     const uint32_t parents[] = {1, 0};
@@ -214,13 +213,12 @@ TEST(test_when_it_may_be_reordered)
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     assert_status(KVP_E_STATE, kvp_sched_reorder(s.sched, r, parents, NULL));
-    end_sched_world(&s);
 }
 
 /* Beams that have ended stay as they are. */
 TEST(test_some_have_ended)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
     const uint8_t ended[] = {0, 1, 0, 0};
     (void)make_step(&s);
@@ -241,7 +239,6 @@ TEST(test_some_have_ended)
     assert_ok(kvp_sched_reorder(s.sched, r, right, NULL));
     check_sched(&s);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -12,7 +12,7 @@ static void start_two(sched_world *s, kvp_request *a, kvp_request *b, int32_t pr
 
 TEST(test_latest_is_preempted)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
     start_two(&s, &a, &b, 0);
@@ -29,25 +29,23 @@ TEST(test_latest_is_preempted)
     while (sched_stats_of(&s).ended < 2) {
         (void)run_step(&s);
     }
-    end_sched_world(&s);
 }
 
 TEST(test_lower_priority_is_preempted_first)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
     start_two(&s, &a, &b, 3); /* arrived first, but matters less */
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* What was sealed is hit when a victim comes back. */
 TEST(test_recompute_hits_the_cache)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
     start_two(&s, &a, &b, 0);
@@ -59,7 +57,6 @@ TEST(test_recompute_hits_the_cache)
     assert_int_equal(step.seqs[0].begin, 4); /* the prompt's first block is cached */
     assert_int_equal(step.n_tokens, 5);
     assert_int_equal(step.tokens[4], 1001); /* generated before */
-    end_sched_world(&s);
 }
 
 /* With the learned policy a request that comes back counts as one use. */
@@ -68,7 +65,7 @@ TEST(test_a_preemption_is_no_use)
     kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = sched_config_of(8, 64);
     cache_config.policy = KVP_POLICY_LEARNED;
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     kvp_request a;
     kvp_request b;
     start_two(&s, &a, &b, 0);
@@ -79,7 +76,6 @@ TEST(test_a_preemption_is_no_use)
         (void)run_step(&s);
     }
     assert_int_equal(stats_of(&s.w).references, 2 * 3); /* 8 + 7 computed tokens: 3 full blocks */
-    end_sched_world(&s);
 }
 
 /* What it had generated is output still, for the learned policy. */
@@ -89,7 +85,7 @@ TEST(test_a_prompt_ends_where_it_did)
         kvp_config cache_config = config_of(4, 4, 4);
         const kvp_sched_config config = sched_config_of(8, 64);
         cache_config.policy = policy;
-        sched_world s = make_sched_world(&cache_config, &config);
+        scoped_sched_world s = make_sched_world(&cache_config, &config);
         kvp_request a;
         kvp_request b;
         start_two(&s, &a, &b, 0);
@@ -99,7 +95,6 @@ TEST(test_a_prompt_ends_where_it_did)
         const kvp_seq_info info = info_of(&s.w, sample_of(&s, b, 0).seq);
         assert_int_equal(info.n_tokens, 9);
         assert_int_equal(info.prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
-        end_sched_world(&s);
     }
 }
 
@@ -116,7 +111,7 @@ static sched_world windowed_world(uint32_t usable)
 /* Back from a recompute, samples are forked at the prompt's end before the window passes it. */
 TEST(test_samples_come_back_behind_a_window)
 {
-    sched_world s = windowed_world(60);
+    scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
     for (int i = 0; i < 12; i++) {
         (void)run_step(&s);
@@ -143,13 +138,12 @@ TEST(test_samples_come_back_behind_a_window)
     step = run_step(&s);
     assert_int_equal(step.n_decoding, 3);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 /* What the trunk will need after the fork is promised, too: nobody comes in into it. */
 TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
 {
-    sched_world s = windowed_world(60);
+    scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
     for (int i = 0; i < 12; i++) {
         (void)run_step(&s);
@@ -164,13 +158,12 @@ TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
     (void)finish_step(&s, &step);
     assert_int_equal(sched_stats_of(&s).promised_blocks, 0);
     assert_ok(kvp_sched_abort(s.sched, a));
-    end_sched_world(&s);
 }
 
 /* The last in rank shares every block: preempting it would release nothing. */
 TEST(test_no_victim_that_releases_nothing)
 {
-    sched_world s = small_sched_world(5);
+    scoped_sched_world s = small_sched_world(5);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
     kvp_step step = make_step(&s);
@@ -191,13 +184,12 @@ TEST(test_no_victim_that_releases_nothing)
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
     assert_int_equal(request_of(&s, c).preemptions, 0);
-    end_sched_world(&s);
 }
 
 /* A block that only samples of the victim share is released with it. */
 TEST(test_group_releases_what_it_shares)
 {
-    sched_world s = small_sched_world(6);
+    scoped_sched_world s = small_sched_world(6);
     (void)submit(&s, 1, 1, 8);
     const kvp_request a = submit(&s, 100, 7, 8);
     const kvp_request group = submit_rank(&s, 200, 8, 4, 0, 2); /* two blocks, both shared */
@@ -211,13 +203,12 @@ TEST(test_group_releases_what_it_shares)
     assert_int_equal(step.preempted[0].bits, group.bits);
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
     (void)close_seq(&s.w, mine);
-    end_sched_world(&s);
 }
 
 /* Only together do victims release anything; the first in rank goes on all the same. */
 TEST(test_first_in_rank_always_goes_on)
 {
-    sched_world s = small_sched_world(5);
+    scoped_sched_world s = small_sched_world(5);
     leave_cached(&s.w, ints(100), 8);
     const kvp_request a = submit(&s, 1, 8, 8); /* 2 blocks, 4 in the end */
     const kvp_request b = submit(&s, 100, 8, 4);
@@ -238,14 +229,13 @@ TEST(test_first_in_rank_always_goes_on)
     while (sched_stats_of(&s).ended < 3) {
         (void)run_step(&s);
     }
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- pause */
 
 TEST(test_paused_is_first_victim)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     kvp_request a;
     kvp_request b;
     start_two(&s, &a, &b, 0);
@@ -268,12 +258,11 @@ TEST(test_paused_is_first_victim)
     while (sched_stats_of(&s).ended < 2) {
         (void)run_step(&s);
     }
-    end_sched_world(&s);
 }
 
 TEST(test_paused_makes_room_for_waiting)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     const kvp_request a = submit(&s, 1, 12, 4);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -282,13 +271,12 @@ TEST(test_paused_makes_room_for_waiting)
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, b.bits);
-    end_sched_world(&s);
 }
 
 /* Two paused requests hold the same blocks: neither releases any without the other. */
 TEST(test_paused_make_room_together)
 {
-    sched_world s = small_sched_world(4);
+    scoped_sched_world s = small_sched_world(4);
     leave_cached(&s.w, ints(1), 12);
     const kvp_request a = submit(&s, 1, 12, 4);
     const kvp_request b = submit(&s, 1, 12, 4);
@@ -299,7 +287,6 @@ TEST(test_paused_make_room_together)
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 2);
     assert_int_equal(step.n_admitted, 1);
-    end_sched_world(&s);
 }
 
 /* It gives up its place of max_running, even if no block comes with it. */
@@ -307,7 +294,7 @@ TEST(test_paused_gives_up_its_place)
 {
     const kvp_config cache_config = config_of(4, 4, 16);
     const kvp_sched_config config = sched_config_of(2, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     leave_cached(&s.w, ints(1), 12);
     const kvp_request a = submit(&s, 1, 12, 4);
     (void)submit(&s, 1, 12, 4);
@@ -317,12 +304,11 @@ TEST(test_paused_gives_up_its_place)
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.n_admitted, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_paused_goes_on_where_it_was)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     kvp_step step = make_step(&s);
@@ -340,12 +326,11 @@ TEST(test_paused_goes_on_where_it_was)
     (void)finish_step(&s, &step);
     step = make_step(&s);
     assert_int_equal(step.seqs[0].begin, 10);
-    end_sched_world(&s);
 }
 
 TEST(test_waiting_can_be_paused)
 {
-    sched_world s = small_sched_world(16);
+    scoped_sched_world s = small_sched_world(16);
     const kvp_request a = submit(&s, 1, 8, 8);
     const kvp_request b = submit(&s, 100, 8, 8);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -355,7 +340,6 @@ TEST(test_waiting_can_be_paused)
     assert_ok(kvp_sched_resume(s.sched, a));
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* ----------------------------------------------------------------------- grown, abort, failure */
@@ -366,7 +350,7 @@ TEST(test_grown_request_finishes)
     kvp_config cache_config = config_of(4, 4, 8);
     cache_config.watermark = 0.5;
     const kvp_sched_config config = sched_config_of(4, 64);
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 100, 4, 28, 1, 1); /* 8 blocks in the end */
     run_to(&s, a, 25);                                       /* 6 blocks: more than 4 */
     (void)submit_rank(&s, 1, 4, 12, 0, 1);
@@ -380,13 +364,12 @@ TEST(test_grown_request_finishes)
     while (sched_stats_of(&s).ended < 2) {
         (void)run_step(&s);
     }
-    end_sched_world(&s);
 }
 
 TEST(test_abort_returns_every_block)
 {
     for (uint32_t when = 0; when < 8; when++) {
-        sched_world s = small_sched_world(32);
+        scoped_sched_world s = small_sched_world(32);
         const kvp_request r = submit_rank(&s, 1, 10, 8, 0, 3);
         for (uint32_t i = 0; i < when / 2; i++) {
             (void)run_step(&s);
@@ -398,13 +381,12 @@ TEST(test_abort_returns_every_block)
         assert_int_equal(sched_stats_of(&s).reserved_pages, 0);
         (void)finish_step(&s, &step);
         assert_int_equal(make_step(&s).n_seqs, 0);
-        end_sched_world(&s);
     }
 }
 
 TEST(test_failed_step_leaves_nothing)
 {
-    sched_world s = small_sched_world(32);
+    scoped_sched_world s = small_sched_world(32);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     (void)submit(&s, 100, 8, 8);
@@ -417,13 +399,12 @@ TEST(test_failed_step_leaves_nothing)
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 2);
     assert_int_equal(item_of(&step, a, 0)->begin, 8);
-    end_sched_world(&s);
 }
 
 /* Sequences that the caller holds leave no room, for a while: requests wait, none is lost. */
 TEST(test_outside_holder)
 {
-    sched_world s = small_sched_world(6);
+    scoped_sched_world s = small_sched_world(6);
     const kvp_request a = submit(&s, 1, 8, 8);
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 16, NULL);
@@ -433,7 +414,6 @@ TEST(test_outside_holder)
     (void)close_seq(&s.w, mine);
     step = make_step(&s);
     assert_int_equal(step.seqs[0].request.bits, a.bits);
-    end_sched_world(&s);
 }
 
 /* ------------------------------------------------------------------------------------ overload */

@@ -28,7 +28,7 @@ static sched_world world_of(const kvp_config *cache_config, const kvp_sched_conf
 
 TEST(test_victim_goes_to_the_host_and_back)
 {
-    sched_world s = swap_world(4, 8);
+    scoped_sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -63,12 +63,11 @@ TEST(test_victim_goes_to_the_host_and_back)
     assert_int_equal(stats.preemptions, 1);
     assert_int_equal(stats.swapped_out_blocks, 2);
     assert_int_equal(stats.swapped_in, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_abort_on_the_host)
 {
-    sched_world s = swap_world(4, 8);
+    scoped_sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -79,7 +78,6 @@ TEST(test_abort_on_the_host)
     assert_int_equal(stats_of(&s.w).host_held_blocks, 0);
     assert_int_equal(sched_stats_of(&s).swapped_seqs, 0);
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_destroyed_with_requests_on_the_host)
@@ -95,7 +93,7 @@ TEST(test_destroyed_with_requests_on_the_host)
 
 TEST(test_recompute_when_the_host_is_full)
 {
-    sched_world s = swap_world(4, 1);
+    scoped_sched_world s = swap_world(4, 1);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -105,20 +103,18 @@ TEST(test_recompute_when_the_host_is_full)
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
     assert_int_equal(sched_stats_of(&s).recomputed, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_recompute_without_a_host_tier)
 {
     const kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = swap_config();
-    sched_world s = make_sched_world(&cache_config, &config);
+    scoped_sched_world s = make_sched_world(&cache_config, &config);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_preempted, 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* What might not come back in one plan does not go. */
@@ -131,7 +127,7 @@ TEST(test_recompute_when_the_way_back_is_too_long)
         config.max_running = 2;
         cache_config.n_groups = n_groups;
         cache_config.max_copies = 3 * n_groups - lack; /* two blocks and one sample */
-        sched_world s = world_of(&cache_config, &config);
+        scoped_sched_world s = world_of(&cache_config, &config);
         kvp_request a;
         kvp_request b;
         start_both(&s, &a, &b);
@@ -139,7 +135,6 @@ TEST(test_recompute_when_the_way_back_is_too_long)
         assert_int_equal(step.n_preempted, lack);
         assert_int_equal(step.n_swapped_out, !lack);
         run_until_over(&s, 2);
-        end_sched_world(&s);
     }
 }
 
@@ -151,7 +146,7 @@ static void check_prompt_under_way(uint32_t n_groups)
     cache_config.n_groups = n_groups;
     kvp_sched_config config = swap_config();
     config.chunk_tokens = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 4, 20);
     (void)run_step(&s);
     const kvp_request b = submit_rank(&s, 100, 18, 4, 0, 3);
@@ -179,7 +174,6 @@ static void check_prompt_under_way(uint32_t n_groups)
     (void)finish_step(&s, &step);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 TEST(test_prompt_under_way)
@@ -191,7 +185,7 @@ TEST(test_prompt_under_way)
 /* A block that samples share is one block on the host, and again one when they come back. */
 TEST(test_group_keeps_what_it_shares)
 {
-    sched_world s = swap_world(12, 16);
+    scoped_sched_world s = swap_world(12, 16);
     const kvp_request a = submit(&s, 1, 8, 16);
     const kvp_request group = submit_rank(&s, 100, 8, 8, 0, 4);
     for (int i = 0; i < 5; i++) {
@@ -218,7 +212,6 @@ TEST(test_group_keeps_what_it_shares)
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 3);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 /* ---------------------------------------------------------------------------------------- order */
@@ -226,7 +219,7 @@ TEST(test_group_keeps_what_it_shares)
 /* Whatever the priorities. */
 TEST(test_swapped_before_waiting)
 {
-    sched_world s = swap_world(4, 8);
+    scoped_sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -239,13 +232,12 @@ TEST(test_swapped_before_waiting)
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, c).state, KVP_REQUEST_WAITING);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Both on the host: who ranks first comes back first. */
 TEST(test_swapped_in_by_rank)
 {
-    sched_world s = swap_world(6, 16);
+    scoped_sched_world s = swap_world(6, 16);
     const kvp_request a = submit_rank(&s, 1, 8, 9, -1, 1);
     const kvp_request b = submit_rank(&s, 100, 8, 4, 1, 1);
     const kvp_request c = submit_rank(&s, 200, 8, 4, 0, 1);
@@ -269,7 +261,6 @@ TEST(test_swapped_in_by_rank)
     step = run_step(&s);
     assert_int_equal(step.swapped_in[0].bits, b.bits);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* One on the host that does not fit is passed over K times, by whomever; then everybody waits. */
@@ -278,7 +269,7 @@ TEST(test_passed_over_at_most_k_times)
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_passed_over = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 20);
     const kvp_request b = submit(&s, 100, 15, 8);
     (void)run_step(&s);
@@ -310,7 +301,6 @@ TEST(test_passed_over_at_most_k_times)
     } while (step.n_swapped_in == 0);
     assert_int_equal(request_of(&s, b).passed_over, 0);
     run_until_over(&s, 5);
-    end_sched_world(&s);
 }
 
 TEST(test_watermark_is_kept)
@@ -318,7 +308,7 @@ TEST(test_watermark_is_kept)
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.2; /* two blocks */
     const kvp_sched_config config = swap_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 17, 10);   /* 5 blocks */
     const kvp_request b = submit(&s, 100, 10, 12); /* 3 */
     (void)run_step(&s);
@@ -344,7 +334,6 @@ TEST(test_watermark_is_kept)
     (void)close_seq(&s.w, mine);
     assert_ok(kvp_sched_abort(s.sched, a));
     run_until_over(&s, 1);
-    end_sched_world(&s);
 }
 
 TEST(test_short_of_places)
@@ -352,7 +341,7 @@ TEST(test_short_of_places)
     const kvp_config cache_config = host_config(8, 16);
     kvp_sched_config config = swap_config();
     config.max_running = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 1, 4, 9, 0, 2);
     (void)run_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a));
@@ -364,7 +353,6 @@ TEST(test_short_of_places)
     step = run_step(&s);
     assert_int_equal(step.waited_swapped[KVP_WAIT_SEQS], 1);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* Copies that wait leave no room for the way back: it waits, and nothing else happens. */
@@ -374,7 +362,7 @@ TEST(test_plan_full)
     cache_config.max_copies = 4;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 9);
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 3, NULL);
@@ -404,7 +392,6 @@ TEST(test_plan_full)
     }
     (void)close_seq(&s.w, mine);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 /* It has come back, and there is no room in the plan for what it computes next: it is left out, and
@@ -417,7 +404,7 @@ TEST(test_left_out_on_the_way_in)
     cache_config.keep_evicted = 0;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 12, 0, 2);
     for (int i = 0; i < 5; i++) {
         (void)run_step(&s);
@@ -454,7 +441,6 @@ TEST(test_left_out_on_the_way_in)
         (void)close_seq(&s.w, own[i]);
     }
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* A group that catches up comes back when there is room for what its samples take at once in each
@@ -465,7 +451,7 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     cache_config.n_groups = n_groups;
     cache_config.keep_evicted = 0;
     const kvp_sched_config config = swap_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 6, 0, 3);
     for (int i = 0; i < 5; i++) {
         (void)run_step(&s);
@@ -485,7 +471,6 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     assert_int_equal(step.n_left_out, 0);
     (void)close_seq(&s.w, own);
     run_until_over(&s, 2);
-    end_sched_world(&s);
 }
 
 TEST(test_what_a_group_takes_at_once)
@@ -499,7 +484,7 @@ TEST(test_what_a_group_takes_at_once)
 
 TEST(test_paused_stays_on_the_host)
 {
-    sched_world s = swap_world(4, 8);
+    scoped_sched_world s = swap_world(4, 8);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -522,7 +507,6 @@ TEST(test_paused_stays_on_the_host)
     assert_int_equal(run_step(&s).n_swapped_in, 1);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
-    end_sched_world(&s);
 }
 
 /* The cache's sequences run short: paused requests on the host give theirs up, last in rank first,
@@ -533,7 +517,7 @@ TEST(test_sequences_run_short)
     cache_config.max_seqs = 4;
     kvp_sched_config config = swap_config();
     config.max_running = 4;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 12, 4);
     const kvp_request b = submit(&s, 100, 12, 4);
     (void)run_step(&s);
@@ -555,7 +539,6 @@ TEST(test_sequences_run_short)
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_ok(kvp_sched_resume(s.sched, b));
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* Those that are not paused give nothing up: who waits, waits. */
@@ -565,7 +548,7 @@ TEST(test_sequences_of_swapped_ones_are_kept)
     cache_config.max_seqs = 2;
     kvp_sched_config config = swap_config();
     config.max_running = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     kvp_request a;
     kvp_request b;
     start_both(&s, &a, &b);
@@ -576,7 +559,6 @@ TEST(test_sequences_of_swapped_ones_are_kept)
     assert_int_equal(step.waited[KVP_WAIT_SEQS], 1); /* a block would be there */
     assert_int_equal(step.n_preempted, 0);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* --------------------------------------------------------------------------------------- prices */
@@ -631,7 +613,7 @@ TEST(test_prices_of_a_short_one)
         config.swap_cost = 20;
         config.swap_block_cost = 80;
         config.recompute_token_cost = token_cost;
-        sched_world s = world_of(&cache_config, &config);
+        scoped_sched_world s = world_of(&cache_config, &config);
         (void)submit(&s, 1, 17, 30);
         (void)run_step(&s);
         const kvp_request victim = submit(&s, 1, 17, 4);
@@ -641,7 +623,6 @@ TEST(test_prices_of_a_short_one)
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_preempted, token_cost == 179);
         assert_int_equal(step.n_swapped_out, token_cost == 180);
-        end_sched_world(&s);
     }
 }
 
@@ -653,7 +634,7 @@ TEST(test_prices_count_copies)
     config.preempt = KVP_PREEMPT_CHEAPER;
     config.swap_block_cost = 10;
     config.recompute_token_cost = 2;
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request a = submit(&s, 1, 20, 12);
     for (int i = 0; i < 3; i++) {
         (void)run_step(&s);
@@ -670,7 +651,6 @@ TEST(test_prices_count_copies)
         assert_ok(kvp_sched_resume(s.sched, a));
     }
     run_until_over(&s, 4);
-    end_sched_world(&s);
 }
 
 /* -------------------------------------------------------------------------------- ahead of need */
@@ -687,7 +667,7 @@ TEST(test_ahead_of_need)
     kvp_config cache_config = host_config(10, 16);
     cache_config.watermark = 0.3; /* three blocks */
     const kvp_sched_config config = ahead_config();
-    sched_world s = world_of(&cache_config, &config);
+    scoped_sched_world s = world_of(&cache_config, &config);
     (void)submit(&s, 1, 8, 12);
     const kvp_request b = submit(&s, 100, 8, 12);
     const kvp_request c = submit(&s, 200, 8, 12);
@@ -706,7 +686,6 @@ TEST(test_ahead_of_need)
     assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, b).swaps, 0);
     run_until_over(&s, 3);
-    end_sched_world(&s);
 }
 
 /* Never the first in rank; paused ones first; and nothing when the host is full. */
@@ -716,7 +695,7 @@ TEST(test_ahead_whom)
         kvp_config cache_config = host_config(10, host);
         cache_config.watermark = 0.5;
         const kvp_sched_config config = ahead_config();
-        sched_world s = world_of(&cache_config, &config);
+        scoped_sched_world s = world_of(&cache_config, &config);
         const kvp_request a = submit(&s, 1, 11, 20);
         (void)run_step(&s);
         const kvp_request b = submit_rank(&s, 100, 7, 25, -1, 1);
@@ -732,7 +711,6 @@ TEST(test_ahead_whom)
         }
         assert_int_equal(request_of(&s, b).preemptions, 0);
         assert_int_equal(sample_of(&s, b, 0).n_tokens, 7 + 24);
-        end_sched_world(&s);
     }
 }
 

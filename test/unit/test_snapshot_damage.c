@@ -355,7 +355,7 @@ TEST(test_far_more_nodes_than_there_is_room_for)
 {
     kvp_config config = config_with(63, 0);
     kvp_snapshot_report whole, report;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     for (int32_t i = 0; i < 63; i++)
         leave_cached(&w, ints(10 * i), 4);
     snap s = snap_of(w.cache, NULL);
@@ -373,13 +373,12 @@ TEST(test_far_more_nodes_than_there_is_room_for)
     assert_int_equal(report.damaged_records, 0);
     assert_int_equal(report.complete, 1);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_keys_and_namespaces_without_room)
 {
     kvp_config config = config_with(15, 0);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_key key = {1, 0, 2, 1, "k"};
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.keys = &key;
@@ -408,7 +407,6 @@ TEST(test_keys_and_namespaces_without_room)
     assert_int_equal(report.blocks, 3);
     kvp_cache_destroy(cache);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST(test_every_put_and_get_may_fail)

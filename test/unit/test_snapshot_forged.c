@@ -480,7 +480,7 @@ TEST(test_records_out_of_order_or_twice)
 {
     const kvp_config config = config_of(4, 2, 15);
     const kvp_snapshot_options options = snap_options();
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 4);
     snap s = snap_of(w.cache, NULL);
     const size_t at = 8 + KVPI_SNAP_OVERHEAD + s.bytes[12] + 256u * s.bytes[13];
@@ -500,7 +500,6 @@ TEST(test_records_out_of_order_or_twice)
     kvp_cache_destroy(cache);
     snap_drop(&twice);
     snap_drop(&s);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -163,7 +163,7 @@ TEST(test_other_sizes)
 TEST(test_hits_are_the_same)
 {
     const kvp_config config = config_with(20, 9);
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_seq seq = open_seq(&w, ints(0), 15, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_seq_checkpoint(w.cache, seq, NULL));
@@ -185,7 +185,6 @@ TEST(test_hits_are_the_same)
     assert_int_equal(info.read_slot, 1); /* the saved cache's own id */
     snap_drop(&s);
     kvp_cache_destroy(restored);
-    end_world(&w);
 }
 
 /* A bit of every byte: nothing wrong comes in, with bytes and without, and the sums are right. */
@@ -404,7 +403,7 @@ TEST(test_what_nobody_hits_is_not_saved)
 {
     const kvp_config config = config_with(20, 9);
     kvp_snapshot_info info;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     for (uint32_t n = 4; n <= 8; n += 4) {
         assert_ok(kvp_seq_commit(w.cache, seq, n));
@@ -429,7 +428,6 @@ TEST(test_what_nobody_hits_is_not_saved)
     assert_ok(kvp_snapshot_peek(&source, &info));
     assert_int_equal(info.saved_blocks, 0);
     snap_drop(&s);
-    end_world(&w);
 }
 
 /* The caller cannot give the n-th block, or state. */

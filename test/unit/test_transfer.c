@@ -14,7 +14,7 @@ static void finish(pair *p)
 static void move(const place_shape *a, const place_shape *b, uint32_t n, uint32_t cached,
                  uint32_t n_messages)
 {
-    pair p = make_pair(a, b, n_messages);
+    scoped_pair p = make_pair(a, b, n_messages);
     open_both(&p, n, cached);
     reserve(&p);
     watch_place(&p.b);
@@ -32,7 +32,6 @@ static void move(const place_shape *a, const place_shape *b, uint32_t n, uint32_
     assert_int_equal(match(&p.b.w, ints(1), n).hit_tokens, n - n % b->S);
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     assert_ok(kvp_sender_close(p.sender, p.id_a));
-    end_pair(&p);
 }
 
 TEST(equal_shapes)
@@ -46,7 +45,7 @@ TEST(equal_shapes)
 TEST(a_link_of_one_message)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     open_both(&p, 40, 0);
     reserve(&p);
     prefill(&p, (kvp_range){0, 40});
@@ -55,7 +54,6 @@ TEST(a_link_of_one_message)
         progress_both(&p, 1);
     finish(&p);
     assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 40}));
-    end_pair(&p);
 }
 
 TEST(other_orders_blocks_and_types)
@@ -125,7 +123,7 @@ TEST(a_block_with_scales_goes_when_it_is_full)
     place_shape shape = small_place();
     shape.type = KVP_INT8;
     shape.has_scales = 1;
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 0);
     reserve(&p);
     mark(&p);
@@ -141,14 +139,13 @@ TEST(a_block_with_scales_goes_when_it_is_full)
         assert_ok(kvp_memory_checksum(p.b.memories[0], row_entry(&p.b.w, p.seq_b, i), n, &b));
         assert_memory_equal(&a, &b, sizeof a);
     }
-    end_pair(&p);
 }
 
 /* Each layer is on its way before the next one is computed. */
 TEST(layer_by_layer)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 8, 0);
     reserve(&p);
     mark(&p);
@@ -170,14 +167,13 @@ TEST(layer_by_layer)
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 8));
     finish(&p);
-    end_pair(&p);
 }
 
 /* Tokens that nobody knows when the room is made: their values come later, on both sides. */
 TEST(tokens_without_values)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 6, 0);
     assert_ok(kvp_seq_extend(p.b.w.cache, p.seq_b, NULL, 3, 0));
     reserve(&p);
@@ -192,7 +188,6 @@ TEST(tokens_without_values)
     assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 9));
     assert_ok(kvp_seq_fill(p.b.w.cache, p.seq_b, ints(7), 3));
     assert_int_equal(match(&p.b.w, ints(1), 9).hit_tokens, 8);
-    end_pair(&p);
 }
 
 /* The receiver knows more than the sender does when it is marked: compared at the end. */
@@ -200,7 +195,7 @@ TEST(a_sender_that_learns_the_tokens_late)
 {
     for (int wrong = 0; wrong < 2; wrong++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         p.seq_a = open_seq(&p.a.w, ints(1), 4, NULL);
         p.seq_b = open_seq(&p.b.w, ints(1), 9, NULL);
         reserve(&p);
@@ -218,7 +213,6 @@ TEST(a_sender_that_learns_the_tokens_late)
             assert_int_equal(info_b(&p).status, KVP_E_MISMATCH);
             assert_int_equal(info_b(&p).by_peer, 1);
         }
-        end_pair(&p);
     }
 }
 
@@ -226,7 +220,7 @@ TEST(a_sender_that_learns_the_tokens_late)
 TEST(up_to_a_position)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 4);
     kvp_receive receive = receive_of(&p);
     receive.end = 9;
@@ -239,7 +233,6 @@ TEST(up_to_a_position)
     assert_int_equal(info_b(&p).begin, 4);
     assert_int_equal(info_b(&p).end, 9);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){4, 9});
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------- layers and heads */
@@ -256,7 +249,7 @@ TEST(from_two_senders)
         half.slice = parts[by][0];
         pair p = make_pair(&half, &whole, 64);
         half.slice = parts[by][1];
-        pair q = make_pair(&half, &whole, 64); /* its sender sends to p's receiver */
+        scoped_pair q = make_pair(&half, &whole, 64); /* its sender sends to p's receiver */
         uint32_t link;
         assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
         open_both(&p, 13, 0);
@@ -276,7 +269,6 @@ TEST(from_two_senders)
         assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 13}));
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 13});
         end_pair(&p);
-        end_pair(&q);
     }
 }
 
@@ -297,7 +289,7 @@ TEST(to_a_part)
 TEST(a_ticket_names_the_slots)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     const kvp_seq other = open_seq(&p.b.w, ints(100), 8, NULL);     /* blocks 1, 2 */
     p.seq_b = open_seq(&p.b.w, ints(1), 6, NULL);                   /* 3, 4 */
     const kvp_seq third = open_seq(&p.b.w, ints(200), 4, NULL);     /* 5 */
@@ -329,13 +321,12 @@ TEST(a_ticket_names_the_slots)
     assert_int_equal(runs[1].slot, 24);
     assert_int_equal(runs[1].n_tokens, 6);
     assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
-    end_pair(&p);
 }
 
 TEST(a_ticket_is_asked_for_its_size)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 64);
+    scoped_pair p = make_pair(&shape, &shape, 64);
     open_both(&p, 10, 0);
     kvp_receive receive = receive_of(&p);
     size_t n, same;
@@ -349,14 +340,13 @@ TEST(a_ticket_is_asked_for_its_size)
     assert_int_equal(p.id_b, 0);
     assert_ok(kvp_receiver_reserve(p.receiver, &receive, p.ticket, n, &p.n_ticket, &p.id_b));
     assert_int_equal(p.n_ticket, n);
-    end_pair(&p);
 }
 
 /* Several at a time over one link, in turns. */
 TEST(many_at_once)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 4);
+    scoped_pair p = make_pair(&shape, &shape, 4);
     kvp_seq a[3], b[3];
     uint64_t id_a[3], id_b[3];
     for (uint32_t i = 0; i < 3; i++) {
@@ -395,14 +385,13 @@ TEST(many_at_once)
         close_seq(&p.b.w, b[i]);
     }
     p.seq_a.bits = p.seq_b.bits = 0;
-    end_pair(&p);
 }
 
 /* A link of one message: transfers take turns. */
 TEST(turns)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     kvp_seq a[2], b[2];
     uint64_t id[2];
     for (uint32_t i = 0; i < 2; i++) {
@@ -424,14 +413,13 @@ TEST(turns)
         close_seq(&p.b.w, b[i]);
     }
     p.seq_a.bits = p.seq_b.bits = 0;
-    end_pair(&p);
 }
 
 /* A link posts no more than it has lent, once, and gives back what was taken, once. */
 TEST(what_links_refuse)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 1);
+    scoped_pair p = make_pair(&shape, &shape, 1);
     const kvp_link *a = &p.ends[0], *b = &p.ends[1];
     void *buffer;
     const void *bytes;
@@ -457,7 +445,6 @@ TEST(what_links_refuse)
     assert_status(KVP_E_AGAIN, b->take(b->context, &bytes, &n));
     kvp_loopback_cut(p.loopback);
     assert_status(p.loopback ? KVP_E_PEER : KVP_OK, a->lend(a->context, 8, &buffer));
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -553,7 +553,7 @@ TEST(a_peer_that_writes_anything)
     uint64_t random = 5;
     uint32_t n_taken = 0, n_broken = 0;
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 2);
+    scoped_pair p = make_pair(&shape, &shape, 2);
     open_both(&p, 9, 0);
     reserve(&p);
     watch_place(&p.b);
@@ -587,7 +587,6 @@ TEST(a_peer_that_writes_anything)
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
     assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------- KV that changes while it is read */
@@ -604,7 +603,7 @@ static void change_front(void)
 TEST(a_message_that_changes_when_it_is_verified)
 {
     const place_shape shape = small_place();
-    pair p = make_pair(&shape, &shape, 2);
+    scoped_pair p = make_pair(&shape, &shape, 2);
     scene s = meet_hostile();
     const void *in;
     size_t n;
@@ -641,7 +640,6 @@ TEST(a_message_that_changes_when_it_is_verified)
     assert_ok(kvp_receiver_close(p.receiver, p.id_b));
     assert_ok(kvp_receiver_detach(p.receiver, link));
     end_scene(&s);
-    end_pair(&p);
 }
 
 /* ------------------------------------------------------------------------- the system refuses */

@@ -83,7 +83,7 @@ TEST(every_call_in_every_state)
 
 TEST(ids_that_are_closed)
 {
-    pair p = make_in(KVP_TRANSFER_COMPLETE);
+    scoped_pair p = make_in(KVP_TRANSFER_COMPLETE);
     const uint64_t a = p.id_a, b = p.id_b;
     kvp_transfer_info info;
     assert_ok(kvp_sender_close(p.sender, a));
@@ -105,7 +105,6 @@ TEST(ids_that_are_closed)
     /* It goes well a second time. */
     progress_both(&p, 5);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
-    end_pair(&p);
 }
 
 /* The receiver gives up: the sender learns why; and the other way round. */
@@ -113,7 +112,7 @@ TEST(giving_up)
 {
     for (int side = 0; side < 2; side++) {
         for (uint32_t s = KVP_TRANSFER_MOVING; s <= KVP_TRANSFER_SENT; s++) {
-            pair p = make_in(s);
+            scoped_pair p = make_in(s);
             const kvp_transfer_info before = info_b(&p);
             assert_ok(side == 0 ? kvp_sender_abort(p.sender, p.id_a, KVP_E_NO_SEQS)
                                 : kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
@@ -135,7 +134,6 @@ TEST(giving_up)
                 assert_true(stats.late == 0 || s == KVP_TRANSFER_SENT);
             }
             assert_int_equal(a.owed + b.owed, 0);
-            end_pair(&p);
         }
     }
 }
@@ -168,7 +166,7 @@ TEST(what_is_owed)
     enum { PROGRESS, CLOSE, DETACH, CLOSE_FIRST, WAYS };
     for (uint32_t at = 0; at < 2 * WAYS; at++) {
         const uint32_t side = at % 2, way = at / 2, other = !side;
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -196,7 +194,6 @@ TEST(what_is_owed)
         assert_int_equal(told.state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING);
         assert_int_equal(told.status, is_told ? KVP_E_NO_SEQS : KVP_OK);
         assert_int_equal(told.by_peer, is_told);
-        end_pair(&p);
     }
 }
 
@@ -204,7 +201,7 @@ TEST(what_is_owed)
 TEST(nothing_is_owed)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -213,7 +210,6 @@ TEST(nothing_is_owed)
         assert_int_equal(progress_side(&p, side), 0);
         assert_int_equal((side == 0 ? info_a(&p) : info_b(&p)).owed, 0);
         assert_int_equal(p.faults[side].n_posts, 0);
-        end_pair(&p);
     }
 }
 
@@ -221,7 +217,7 @@ TEST(nothing_is_owed)
 TEST(a_link_that_lends_nothing)
 {
     for (uint32_t side = 0; side < 2; side++) {
-        pair p = make_small(9);
+        scoped_pair p = make_small(9);
         harm_side(&p, side, FAULT_NONE, 0);
         reserve(&p);
         mark(&p);
@@ -232,14 +228,13 @@ TEST(a_link_that_lends_nothing)
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
         assert_int_equal(info.state, KVP_TRANSFER_FAILED);
         assert_int_equal(info.status, KVP_E_IO);
-        end_pair(&p);
     }
 }
 
 /* A receiver that was made anew gives the same ids: its answers are of its own epoch. */
 TEST(receivers_of_two_epochs)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     kvp_receiver *before;
     kvp_transfer_config config = transfer_config_of(&p.b);
     config.epoch--;
@@ -269,13 +264,12 @@ TEST(receivers_of_two_epochs)
     p.id_a = ids[0];
     assert_int_equal(info_a(&p).status, KVP_E_HANDLE);
     assert_int_equal(info_a(&p).by_peer, 1);
-    end_pair(&p);
 }
 
 /* The answer had arrived when the link broke: it is what the sender learns. */
 TEST(an_answer_before_the_link_broke)
 {
-    pair p = make_in(KVP_TRANSFER_MOVING);
+    scoped_pair p = make_in(KVP_TRANSFER_MOVING);
     abort_side(&p, 1);
     progress_side(&p, 1);
     cut_link(&p);
@@ -284,7 +278,6 @@ TEST(an_answer_before_the_link_broke)
     assert_int_equal(info_a(&p).status, KVP_E_NO_SEQS);
     assert_int_equal(info_a(&p).by_peer, 1);
     assert_status(KVP_E_STATE, kvp_sender_ready(p.sender, p.id_a, 0, 9));
-    end_pair(&p);
 }
 
 /* -------------------------------------------------------------- sequences under a transfer */
@@ -296,7 +289,7 @@ TEST(sequences_on_the_host)
     shape.host_blocks = 17;
     for (int at = 0; at < 6; at++) {
         const int receives = at % 2, moves = at / 2 > 0, is_back = at / 2 > 1;
-        pair p = make_pair(&shape, &shape, 32);
+        scoped_pair p = make_pair(&shape, &shape, 32);
         open_both(&p, 9, 4);
         const kvp_seq seq = receives ? p.seq_b : p.seq_a;
         kvp_cache *cache = receives ? p.b.w.cache : p.a.w.cache;
@@ -327,7 +320,6 @@ TEST(sequences_on_the_host)
             assert_int_equal(info_a(&p).status, KVP_E_STATE);
             assert_int_equal(info_b(&p).status, KVP_E_STATE);
         }
-        end_pair(&p);
     }
 }
 
@@ -338,7 +330,7 @@ TEST(tokens_that_cannot_be_compared)
         place_shape a = small_place();
         const place_shape b = small_place();
         a.n_nodes = kept ? 0 : 6; /* the root, and five units */
-        pair p = make_pair(&a, &b, 32);
+        scoped_pair p = make_pair(&a, &b, 32);
         const kvp_seq other = open_seq(&p.a.w, ints(100), 16, NULL);
         open_both(&p, 9, 0);
         if (kept) {
@@ -359,14 +351,13 @@ TEST(tokens_that_cannot_be_compared)
         assert_int_equal(info_b(&p).state, end);
         assert_int_equal(info_b(&p).status, kept ? KVP_OK : KVP_E_UNKNOWN);
         close_seq(&p.a.w, other);
-        end_pair(&p);
     }
 }
 
 TEST(a_receivers_sequence_that_changes)
 {
     for (int change = 0; change < 6; change++) {
-        pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
         kvp_cache *cache = p.b.w.cache;
         kvp_seq child = {0};
         kvp_status expected = KVP_E_STATE;
@@ -402,14 +393,13 @@ TEST(a_receivers_sequence_that_changes)
             assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
         if (child.bits != 0)
             close_seq(&p.b.w, child);
-        end_pair(&p);
     }
 }
 
 /* Also between the last chunk and the last word. */
 TEST(a_receivers_sequence_that_changes_late)
 {
-    pair p = make_in(KVP_TRANSFER_MOVING);
+    scoped_pair p = make_in(KVP_TRANSFER_MOVING);
     write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
     progress_both(&p, 2);
@@ -420,13 +410,12 @@ TEST(a_receivers_sequence_that_changes_late)
     progress_both(&p, 2);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
     assert_int_equal(info_b(&p).status, KVP_E_STATE);
-    end_pair(&p);
 }
 
 TEST(a_senders_sequence_that_changes)
 {
     for (int change = 0; change < 4; change++) {
-        pair p = make_in(KVP_TRANSFER_MOVING);
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING);
         kvp_cache *cache = p.a.w.cache;
         if (change == 3) { /* written, sent, not committed */
             write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
@@ -447,7 +436,6 @@ TEST(a_senders_sequence_that_changes)
         assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
         assert_int_equal(info_b(&p).status, expected);
         assert_int_equal(info_b(&p).by_peer, 1);
-        end_pair(&p);
     }
 }
 
@@ -456,7 +444,7 @@ TEST(a_senders_window_that_drops)
 {
     for (int moving = 0; moving < 2; moving++) {
         const place_shape shape = small_place();
-        pair p = make_pair(&shape, &shape, 64);
+        scoped_pair p = make_pair(&shape, &shape, 64);
         open_both(&p, 24, 0);
         reserve(&p);
         watch_place(&p.b);
@@ -478,14 +466,13 @@ TEST(a_senders_window_that_drops)
         assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
         assert_int_equal(info_b(&p).by_peer, 1);
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, moving ? 4 : 0});
-        end_pair(&p);
     }
 }
 
 /* What cannot be reserved, and what cannot be marked. */
 TEST(sequences_that_do_not_fit)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     kvp_cache *cache = p.b.w.cache;
     kvp_receive receive = receive_of(&p);
     size_t n;
@@ -523,7 +510,6 @@ TEST(sequences_that_do_not_fit)
     mark(&p);
     assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 2, 9));
     assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 0, 10));
-    end_pair(&p);
 }
 
 /* With scales a block is sent whole: it must begin at its start, and fit a message. */
@@ -578,7 +564,7 @@ TEST(configurations)
 {
     const place_shape shape = small_place();
     place_shape other = small_place();
-    place p = make_place(&shape);
+    scoped_place p = make_place(&shape);
     other.S = 8;
     place q = make_place(&other);
     other = small_place();
@@ -614,12 +600,11 @@ TEST(configurations)
     kvp_cache_destroy(grouped);
     end_place(&small);
     end_place(&q);
-    end_place(&p);
 }
 
 TEST(links)
 {
-    pair p = make_small(9);
+    scoped_pair p = make_small(9);
     uint32_t link;
     for (int wrong = 0; wrong < 9; wrong++) {
         kvp_link l = p.ends[0];
@@ -664,26 +649,24 @@ TEST(links)
     assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 1, NULL, ends));
     kvp_loopback_cut(NULL);
     kvp_loopback_destroy(NULL);
-    end_pair(&p);
 }
 
 TEST(a_link_that_is_detached)
 {
     for (int side = 0; side < 2; side++) {
-        pair p = make_in(KVP_TRANSFER_MOVING);
+        scoped_pair p = make_in(KVP_TRANSFER_MOVING);
         assert_ok(side == 0 ? kvp_sender_detach(p.sender, p.link_a)
                             : kvp_receiver_detach(p.receiver, p.link_b));
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
         assert_int_equal(info.state, KVP_TRANSFER_FAILED);
         assert_int_equal(info.status, KVP_E_PEER);
         assert_int_equal(info.owed, 0);
-        end_pair(&p);
     }
 }
 
 TEST(null_pointers)
 {
-    pair p = make_in(KVP_TRANSFER_WAITING);
+    scoped_pair p = make_in(KVP_TRANSFER_WAITING);
     kvp_transfer_info info;
     kvp_receiver_stats stats;
     size_t n;
@@ -735,7 +718,6 @@ TEST(null_pointers)
     assert_status(KVP_E_ARG, kvp_ticket_read(p.ticket, p.n_ticket, NULL, NULL, 1));
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_WAITING);
     assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
-    end_pair(&p);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -337,7 +337,7 @@ TEST(values_of_the_caller)
 {
     kvp_config config = config_of(4, 4, 16);
     config.n_nodes = 5; /* the root of each namespace, and next to nothing */
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     kvp_wire_config wire;
     kvp_wire_sender *sender;
     kvp_wire_news news;
@@ -359,7 +359,6 @@ TEST(values_of_the_caller)
     assert_int_equal(seq_of(&m, 0).status, 9);
     kvp_wire_sender_destroy(sender);
     unwatch(&m);
-    end_world(&w);
 }
 
 /* ------------------------------------------------------------------------------- any workload */
@@ -726,7 +725,7 @@ TEST(bad_steps)
 
 TEST(bad_creations)
 {
-    world w = small_world(8);
+    scoped_world w = small_world(8);
     kvp_wire_config config;
     kvp_wire_sender *sender = NULL;
     kvp_wire_mirror *mirror = NULL;
@@ -761,7 +760,6 @@ TEST(bad_creations)
     kvp_wire_sender_destroy(NULL);
     kvp_wire_mirror_destroy(NULL);
     free(memory);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)

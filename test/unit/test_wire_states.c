@@ -533,7 +533,7 @@ TEST(test_a_worker_computes_from_messages_alone)
     config.host_blocks = 60;
     config.host_state_slots = JOB_SLOTS;
     config.max_copies = DRIVE_COPIES;
-    world w = make_world(&config);
+    scoped_world w = make_world(&config);
     assert_ok(kvp_wire_config_of(w.cache, &wire));
     assert_ok(kvp_wire_sender_create(&wire, w.cache, NULL, 0, &sender));
     assert_ok(kvp_wire_mirror_create(&wire, NULL, 0, &c.mirror));
@@ -556,7 +556,6 @@ TEST(test_a_worker_computes_from_messages_alone)
     assert_true(n_cut > 500);
     kvp_wire_mirror_destroy(c.mirror);
     kvp_wire_sender_destroy(sender);
-    end_world(&w);
 }
 
 TEST_MAIN(NULL, NULL)
