@@ -611,90 +611,30 @@ static void make_mixed(struct made *made)
     EXPECT_QUEUE(made, 2, 4);
 }
 
-static void break_link_back(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->prev = 7;
-}
+#define BREAKS(what, ...)                                                                          \
+    static void break_##what(struct made *made)                                                    \
+    {                                                                                              \
+        __VA_ARGS__;                                                                               \
+    }                                                                                              \
+    struct made
 
-static void break_link_forward(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = 3;
-}
-
-static void break_cycle(struct made *made)
-{
-    kvpi_block(&made->pool, 3)->next = 1;
-}
-
-static void break_null_in_queue(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = 0;
-}
-
-static void break_link_outside(struct made *made)
-{
-    kvpi_block(&made->pool, 1)->next = N + 3; /* another class's sentinel */
-}
-
-static void break_held_in_queue(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->refs++;
-}
-
-static void break_free_behind_cached(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->content = 0;
-}
-
-static void break_free_in_another_class(struct made *made)
-{
-    kvpi_block(&made->pool, 4)->content = 0;
-}
-
-static void break_class(struct made *made)
-{
-    kvpi_block(&made->pool, 2)->refs |= 1u << KVPI_REFS_CLASS_SHIFT;
-}
-
-static void break_mask_set(struct made *made)
-{
-    made->pool.classes |= 1u << 6;
-}
-
-static void break_mask_clear(struct made *made)
-{
-    made->pool.classes &= ~(1u << 2);
-}
-
-static void break_mark(struct made *made)
-{
-    kvpi_block(&made->pool, 5)->refs |= KVPI_REFS_MARKED;
-}
-
-static void break_null_held(struct made *made)
-{
-    kvpi_block(&made->pool, 0)->refs = 1;
-}
-
-static void break_free_count(struct made *made)
-{
-    made->pool.n_free++;
-}
-
-static void break_cached_count(struct made *made)
-{
-    made->pool.n_cached--;
-}
-
-static void break_held_count(struct made *made)
-{
-    made->pool.n_held++;
-}
-
-static void break_lost_block(struct made *made)
-{
-    kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1);
-}
+BREAKS(link_back, kvpi_block(&made->pool, 2)->prev = 7);
+BREAKS(link_forward, kvpi_block(&made->pool, 1)->next = 3);
+BREAKS(cycle, kvpi_block(&made->pool, 3)->next = 1);
+BREAKS(null_in_queue, kvpi_block(&made->pool, 1)->next = 0);
+BREAKS(link_outside, kvpi_block(&made->pool, 1)->next = N + 3); /* another class's sentinel */
+BREAKS(held_in_queue, kvpi_block(&made->pool, 2)->refs++);
+BREAKS(free_behind_cached, kvpi_block(&made->pool, 2)->content = 0);
+BREAKS(free_in_another_class, kvpi_block(&made->pool, 4)->content = 0);
+BREAKS(class, kvpi_block(&made->pool, 2)->refs |= 1u << KVPI_REFS_CLASS_SHIFT);
+BREAKS(mask_set, made->pool.classes |= 1u << 6);
+BREAKS(mask_clear, made->pool.classes &= ~(1u << 2));
+BREAKS(mark, kvpi_block(&made->pool, 5)->refs |= KVPI_REFS_MARKED);
+BREAKS(null_held, kvpi_block(&made->pool, 0)->refs = 1);
+BREAKS(free_count, made->pool.n_free++);
+BREAKS(cached_count, made->pool.n_cached--);
+BREAKS(held_count, made->pool.n_held++);
+BREAKS(lost_block, kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1));
 
 TEST(test_the_check_sees_every_planted_fault)
 {
