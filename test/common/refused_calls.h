@@ -11,6 +11,13 @@ struct named_call {
     int changes; /* the cache: a failure is noted as shortage */
 };
 
+/* What `name` calls, with the arguments of `c`. */
+#define CALLS(name, ...)                                                                           \
+    static kvp_status call_##name(struct call *c)                                                  \
+    {                                                                                              \
+        return __VA_ARGS__;                                                                        \
+    }
+
 #define CALL(name, changes)                                                                        \
     {                                                                                              \
         call_##name, #name, changes                                                                \
