@@ -12,6 +12,7 @@
 #include "../../integrations/llama/serve/engine/text.h"
 #include "../../integrations/llama/serve/options.h"
 #include "fake/fake.h"
+#include "scoped_engine.h"
 
 #include <kvpager/llama.h>
 
@@ -149,7 +150,7 @@ TEST(limits_are_the_schedulers)
     static int32_t tokens[4096];
     (void)state;
     for (uint32_t round = 0; round < 60; round++) {
-        kvp_llama *engine;
+        scoped_engine *engine;
         kvp_llama_config config;
         kvp_stats stats;
         kvp_ns ns;
@@ -196,7 +197,6 @@ TEST(limits_are_the_schedulers)
                     assert_int_equal(kvp_sched_abort(kvp_llama_sched(engine), request), KVP_OK);
             }
         }
-        kvp_llama_destroy(engine);
     }
 }
 

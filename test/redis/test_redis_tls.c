@@ -138,7 +138,7 @@ TEST(large_ones)
     kvp_store_config config = config_of(url);
     config.block_bytes[0] = LARGE;
     config.threads = 1;
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     static struct record records[N];
     uint8_t *kv = malloc(2 * N * BLOCKS * (size_t)LARGE);
     assert_non_null(kv);
@@ -164,7 +164,6 @@ TEST(large_ones)
     const size_t n_bytes = N * BLOCKS * (size_t)LARGE;
     assert_memory_equal(kv, kv + n_bytes, n_bytes);
     free(kv);
-    kvp_store_close(store);
 }
 
 TEST(what_does_not_fit_is_refused)
@@ -234,7 +233,7 @@ TEST(a_server_that_goes)
     char url[300];
     snprintf(url, sizeof url, "%s?ca=%s/ca.crt&timeout=1s", own.url, folder);
     kvp_store_config config = config_of(url);
-    kvp_store *store = open_store(&config);
+    scoped_store *store = open_store(&config);
     assert_int_equal(put(store, &record), KVP_STORE_OK);
     kill(own.pid, SIGSTOP);
     assert_int_equal(get(store, &record), KVP_STORE_FAILED);
@@ -242,7 +241,6 @@ TEST(a_server_that_goes)
     stop_server(&own);
     for (int i = 0; i < 20; i++)
         assert_int_not_equal(get(store, &record), KVP_STORE_OK);
-    kvp_store_close(store);
 }
 
 /* Three servers that name themselves localhost, as their certificate does. */

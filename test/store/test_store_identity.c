@@ -222,7 +222,7 @@ TEST(test_one_field_changed_is_no_hit)
         const kvp_identity wanted = identity_for(&same, tokens);
         const kvp_digest key = input_key(&wanted);
         kvp_store_config config;
-        kvp_store *store = NULL;
+        scoped_store *store = NULL;
         uint64_t bits = 0;
         kvp_store_config_init(&config);
         config.url = "memory:?size=1MiB";
@@ -242,7 +242,6 @@ TEST(test_one_field_changed_is_no_hit)
             assert_int_equal(input_result(store), i == n ? KVP_STORE_OK : KVP_STORE_ABSENT);
         else
             assert_true(status == KVP_E_ARG && i < n); /* it is not this store's fingerprint */
-        kvp_store_close(store);
     }
 }
 

@@ -159,7 +159,7 @@ static unsigned run_child(unsigned first, unsigned n_words)
 
 static void check_all(void)
 {
-    kvp_store *store = open_store();
+    scoped_store *store = open_store();
     static _Alignas(4096) uint8_t kv[BLOCKS * BLOCK_BYTES];
     static uint8_t expected[BLOCKS * BLOCK_BYTES];
     void *blocks[BLOCKS];
@@ -178,7 +178,6 @@ static void check_all(void)
             assert_memory_equal(kv, expected, sizeof kv);
         }
     }
-    kvp_store_close(store);
 }
 
 static void remove_directory(void)

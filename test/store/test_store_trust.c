@@ -113,7 +113,7 @@ static uint32_t get(kvp_store *store, unsigned r)
 TEST(test_a_slot_that_cannot_be_written_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     fault.slot = 0;
     assert_int_equal(put(store, 0), KVP_STORE_FAILED);
     assert_int_equal(stats_of(store).retired, 1);
@@ -131,13 +131,12 @@ TEST(test_a_slot_that_cannot_be_written_is_retired)
     for (unsigned r = 0; r < RECORDS; r++)
         put(store, r);
     assert_int_equal(stats_of(store).records, 16);
-    end_sim(store);
 }
 
 TEST(test_a_slot_that_cannot_be_read_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     for (unsigned r = 0; r < 2; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     fault.slot = 0;
@@ -152,20 +151,18 @@ TEST(test_a_slot_that_cannot_be_read_is_retired)
     assert_int_equal(put(store, 0), KVP_STORE_FAILED); /* the first slot of the next slab */
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end_sim(store);
 }
 
 /* A disk that is gone for a while: an eighth of the slots at most is not used afterwards. */
 TEST(test_not_every_slot_is_retired)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     fault.slot = 0;
     for (unsigned round = 0; round < 3; round++)
         for (unsigned r = 0; r < RECORDS; r++)
             put(store, r);
     assert_int_equal(stats_of(store).retired, 2);
-    end_sim(store);
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */
@@ -173,7 +170,7 @@ TEST(test_not_every_slot_is_retired)
 TEST(test_a_place_that_is_read_only_is_refused)
 {
     begin();
-    kvp_store *store = open_store(NULL, 16);
+    scoped_sim_store *store = open_store(NULL, 16);
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     kvp_store_close(store);
     fault.is_read_only = 1;
@@ -186,7 +183,6 @@ TEST(test_a_place_that_is_read_only_is_refused)
     fault.is_read_only = 0;
     store = open_store(NULL, 16);
     assert_int_equal(get(store, 0), KVP_STORE_OK);
-    end_sim(store);
 }
 
 static void count_record(void *context, const kvp_store_record *record)
