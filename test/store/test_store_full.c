@@ -462,7 +462,7 @@ TEST(test_a_disk_of_any_size_can_be_full)
     unsigned n_full = 0;
     for (uint64_t room = 0; room < 17 * SHARE; room += room % 3 ? 401 : 1207) {
         begin(room);
-        scoped_sim_store *store = NULL;
+        kvp_store *store = NULL;
         if (try_open(NULL, 16, &store) != KVP_OK) {
             assert_true(room < 300); /* not even a log */
             sim_disk_destroy(sim);
@@ -492,6 +492,7 @@ TEST(test_a_disk_of_any_size_can_be_full)
         sim_disk_limit(sim, room); /* and closing leaves all that was there */
         store = open_store(NULL, 16);
         assert_int_equal(count_there(store), 16);
+        end_sim(store);
     }
     assert_true(n_sizes > 100 && n_full > 80 && n_full < n_sizes);
 }
