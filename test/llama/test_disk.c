@@ -299,9 +299,7 @@ TEST_WITH(test_restart, set_up, tear_down)
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40 - 3 * RECORD);
     const kvp_llama_disk_stats stats = figures(engine);
-    assert_int_equal(stats.loaded, 1);
-    assert_int_equal(stats.loaded_tokens, 3 * RECORD);
-    assert_int_equal(stats.record_tokens, RECORD);
+    assert_fields(stats, loaded, 1, loaded_tokens, 3 * RECORD, record_tokens, RECORD);
     assert_int_equal(stats.store.puts, 0); /* the disk has them */
     assert_int_equal(stats.store.records, 3);
     assert_true(stats.load_ns > 0 && stats.record_bytes % 4096 == 0);
@@ -389,8 +387,7 @@ TEST_WITH(test_shared, set_up, tear_down)
         (void)submit(engine, &usual, i < 2 ? 1 : 500, RECORD + 2);
     assert_true(run(engine, &usual) <= 3 * 2);
     const kvp_llama_disk_stats stats = figures(engine);
-    assert_int_equal(stats.asked, 3);
-    assert_int_equal(stats.loaded, 3);
+    assert_fields(stats, asked, 3, loaded, 3);
     assert_int_equal(stats.store.gets, 2);
 }
 
@@ -534,8 +531,7 @@ TEST_WITH(test_late, set_up, tear_down)
     (void)submit(engine, &usual, 1, 40);
     each_call = 20000000000;
     assert_int_equal(run(engine, &usual), 40);
-    assert_int_equal(figures(engine).late, 1);
-    assert_int_equal(figures(engine).loaded, 0);
+    assert_fields(figures(engine), late, 1, loaded, 0);
 }
 
 TEST_WITH(test_aborted, set_up, tear_down)
@@ -568,8 +564,7 @@ TEST_WITH(test_damaged, set_up, tear_down)
     walk(change_slabs);
     kvp_llama *engine = make(&usual);
     assert_int_equal(ask(engine, &usual, 1, 40), 40);
-    assert_int_equal(figures(engine).failed, 1);
-    assert_int_equal(figures(engine).loaded_tokens, 0);
+    assert_fields(figures(engine), failed, 1, loaded_tokens, 0);
     kvp_llama_destroy(engine);
     assert_int_equal(compute_again(&usual, 1, 40), 4); /* it was written anew */
 }

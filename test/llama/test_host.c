@@ -141,8 +141,7 @@ TEST(without_flash_attention_there_is_none)
     assert_string_equal(why.field, "flash_attn_type");
     assert_non_null(strstr(why.text, "no host tier"));
     assert_int_equal(kvp_cache_stats_get(kvp_llama_cache(engine), &stats), KVP_OK);
-    assert_int_equal(stats.host_usable_blocks, 0);
-    assert_int_equal(stats.usable_blocks, BLOCKS + PIECE);
+    assert_fields(stats, host_usable_blocks, 0, usable_blocks, BLOCKS + PIECE);
 }
 
 TEST(pieces_need_cells)
@@ -173,8 +172,7 @@ TEST(neighbours_go_together)
     assert_int_equal(run_prompt(engine, 100, 5 * S), 5 * S);
     assert_int_equal(run_prompt(engine, 200, ALL), ALL);
     assert_int_equal(fake_states_got - got, 2); /* 3 blocks and 2 */
-    assert_int_equal(check(engine).stretches_out, 2);
-    assert_int_equal(check(engine).host_dead_bytes, 0);
+    assert_fields(check(engine), stretches_out, 2, host_dead_bytes, 0);
     assert_int_equal(run_prompt(engine, 100, 5 * S + 1), 1);
     assert_int_equal(fake_states_set - set, 2);
     assert_int_equal(check(engine).stretches_in, 2);

@@ -166,8 +166,7 @@ TEST(long_ids_have_second_ones)
     (void)run_prompt(engine, 100, 12);
     kvp_step step;
     assert_int_equal(kvp_llama_run(engine, &step), KVP_OK); /* retires it: 4..7 is packed */
-    assert_int_equal(stats_of(engine).second_ids, 1);
-    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_fields(stats_of(engine), second_ids, 1, keepers, 2);
     assert_int_equal(run_prompt(engine, 100, 12), 8);
     assert_int_equal(run_prompt(engine, 500, 60), 0); /* evicts all */
     assert_int_equal(run_prompt(engine, 500, 60), 56);
@@ -291,12 +290,8 @@ TEST(caches_and_schedulers_are_prepared)
     cache.steps = KVP_STEPS_OVERLAPPED;
     assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
     assert_int_equal(kvp_cache_config_get(kvp_llama_cache(engine), &cache), KVP_OK);
-    assert_int_equal(cache.max_namespaces, 3);
-    assert_int_equal(cache.quotas, 1);
-    assert_int_equal(cache.n_blocks, 512 / 16 + 1);
-    assert_int_equal(cache.max_seqs, 32);
-    assert_int_equal(cache.steps, KVP_STEPS_ORDERED);
-    assert_int_equal(cache.full_hit, KVP_FULL_HIT_RECOMPUTE);
+    assert_fields(cache, max_namespaces, 3, quotas, 1, n_blocks, 512 / 16 + 1);
+    assert_fields(cache, max_seqs, 32, steps, KVP_STEPS_ORDERED, full_hit, KVP_FULL_HIT_RECOMPUTE);
     assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
 }
 
@@ -309,8 +304,7 @@ TEST(keepers_are_packed)
     (void)run_prompt(engine, 100, 2 * S); /* blocks 0, 1 */
     (void)run_prompt(engine, 200, 1 * S); /* block 0: another keeper */
     (void)run_prompt(engine, 300, 3 * S); /* 0 fits nowhere; 1 in the second; 2 in the first */
-    assert_int_equal(stats_of(engine).keepers, 3);
-    assert_int_equal(stats_of(engine).kept_blocks, 6);
+    assert_fields(stats_of(engine), keepers, 3, kept_blocks, 6);
     assert_int_equal(ids->ids[0].n_blocks, 3);
     assert_int_equal(ids->ids[1].n_blocks, 2);
     assert_int_equal(ids->ids[2].n_blocks, 1);
@@ -329,9 +323,7 @@ TEST(without_ids_the_oldest_keeper_is_emptied)
     assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S); /* used again: not the oldest */
     assert_int_equal(stats_of(engine).emptied, 0);
     (void)run_prompt(engine, 300, 2 * S);
-    assert_int_equal(stats_of(engine).emptied, 1);
-    assert_int_equal(stats_of(engine).dropped_blocks, 2);
-    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_fields(stats_of(engine), emptied, 1, dropped_blocks, 2, keepers, 2);
     assert_int_equal(fake_used(kvp_llama_context(engine)), 4 * S);
     assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S);
     assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 0);

@@ -156,8 +156,7 @@ TEST(what_is_saved_is_restored)
     assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, &why), KVP_OK);
     assert_string_equal(why.text, "");
     assert_string_equal(names, "a;");
-    assert_int_equal(restored.blocks, 7);
-    assert_int_equal(restored.dropped_blocks, 0);
+    assert_fields(restored, blocks, 7, dropped_blocks, 0);
     check(engine);
     assert_int_equal(fake_used(kvp_llama_context(engine)), 7 * S);
     assert_int_equal(run_prompt(engine, 100, 12), 8);
@@ -255,8 +254,7 @@ TEST(refused_states_are_dropped)
         fake_refuse_state(i + 1);
         assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, NULL), KVP_OK);
         fake_refuse_state(0);
-        assert_int_equal(restored.blocks, 7 - blocks[i]);
-        assert_int_equal(restored.dropped_blocks, blocks[i]);
+        assert_fields(restored, blocks, 7 - blocks[i], dropped_blocks, blocks[i]);
         check(engine);
     }
 }

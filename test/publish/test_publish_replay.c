@@ -290,8 +290,7 @@ TEST(test_numbers_begin_where_they_are_told)
     config.first_number = UINT64_C(1) << 62;
     assert_int_equal(kvp_publisher_open(&config, &publisher, NULL, 0), KVP_OK);
     assert_int_equal(kvp_publisher_stats_get(publisher, &first), KVP_OK);
-    assert_int_equal(first.newest, config.first_number - 1);
-    assert_int_equal(first.oldest, config.first_number);
+    assert_fields(first, newest, config.first_number - 1, oldest, config.first_number);
     kvp_publisher_close(publisher);
 }
 

@@ -95,8 +95,7 @@ TEST_WITH(records_are_spread, set_up, NULL)
         for (int i = 0; i < CLUSTER_PRIMARIES; i++)
             assert_int_equal(ask(&cluster.servers[i], "DBSIZE"), 0);
         const kvp_store_stats stats = stats_of(store);
-        assert_int_equal(stats.failed, 0);
-        assert_int_equal(stats.away, 0);
+        assert_fields(stats, failed, 0, away, 0);
         char text[300];
         assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
         assert_non_null(strstr(text, "to each of 3 servers"));

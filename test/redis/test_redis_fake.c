@@ -462,8 +462,7 @@ TEST(scans_that_lie)
     atomic_store(&fake.scan,
                  "*2\r\n$1\r\n0\r\n*4\r\n$6\r\nkvp1:a\r\n$4\r\nkvp1\r\n$6\r\nother:\r\n$-1\r\n");
     assert_int_equal(walk_fake(&seen, why, sizeof why), KVP_OK);
-    assert_int_equal(seen.n_records, 1);
-    assert_int_equal(seen.n_good, 1);
+    assert_fields(seen, n_records, 1, n_good, 1);
     /* A record that is none. */
     static const enum mode modes[] = {NUMBER, STATUS,  ARRAY,   NESTED,
                                       PUSHED, GARBAGE, REFUSAL, CLOSED};

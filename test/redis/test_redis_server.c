@@ -54,11 +54,7 @@ TEST_WITH(what_was_put_comes_back, set_up, NULL)
         assert_int_equal(input_result(store), KVP_STORE_OK);
         assert_int_equal(get(store, &records[1]), KVP_STORE_ABSENT);
         const kvp_store_stats stats = stats_of(store);
-        assert_int_equal(stats.stored, 2);
-        assert_int_equal(stats.known, 1);
-        assert_int_equal(stats.hits, 2);
-        assert_int_equal(stats.absent, 2);
-        assert_int_equal(stats.failed, 0);
+        assert_fields(stats, stored, 2, known, 1, hits, 2, absent, 2, failed, 0);
     }
 }
 

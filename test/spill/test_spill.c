@@ -16,10 +16,7 @@ TEST(comes_back_after_a_restart)
     assert_int_equal(world_stats(&w).written, 4);
     forget_cache(&w);
     const kvp_spill_answer answer = world_ask(&w, &line, 5);
-    assert_int_equal(answer.tag, 5);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 32);
-    assert_int_equal(answer.more_tokens, 32);
+    assert_fields(answer, tag, 5, outcome, KVP_SPILL_LOADED, hit_tokens, 32, more_tokens, 32);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
     assert_int_equal(world_stats(&w).loaded, 4);
     world_settle(&w);
@@ -130,8 +127,7 @@ TEST(a_part_is_loaded_in_the_time_that_is_left)
     answer = world_settle(&w);
     assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
     assert_int_equal(answer.hit_tokens, 40); /* 5 records of 8 tokens: 0.05 s */
-    assert_int_equal(world_stats(&w).decided_part, 1);
-    assert_int_equal(world_stats(&w).decided_none, 0);
+    assert_fields(world_stats(&w), decided_part, 1, decided_none, 0);
     forget_cache(&w);
     const kvp_spill_request late = {
         .struct_size = sizeof late, .tag = 2, .deadline_ns = w.now + 5000000};
@@ -151,8 +147,7 @@ TEST(a_load_waits_for_the_nodes_that_it_needs_only)
     const world_line begin = line_of(&w, 48, 48, 0);
     compute(&w, &begin);
     const kvp_spill_answer answer = world_ask(&w, &line, 1);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 64);
+    assert_fields(answer, outcome, KVP_SPILL_LOADED, hit_tokens, 64);
     compute(&w, &line);
 }
 
@@ -174,11 +169,8 @@ TEST(sharers_wait_for_one_load)
         assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
     assert_int_equal(kvp_spill_abort(w.spill, 3), KVP_E_ARG);
     const kvp_spill_answer answer = world_settle(&w);
-    assert_int_equal(answer.tag, 2);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 64);
-    assert_int_equal(world_stats(&w).loaded, 8);
-    assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], is_aborted ? 1 : 2);
+    assert_fields(answer, tag, 2, outcome, KVP_SPILL_LOADED, hit_tokens, 64);
+    assert_fields(world_stats(&w), loaded, 8, outcomes[KVP_SPILL_LOADED], is_aborted ? 1 : 2);
     compute(&w, &other);
 }
 
@@ -383,10 +375,10 @@ TEST(a_transfer_that_fails_costs_a_computation)
         const world_line line = open_stored(&w, &options);
         const kvp_spill_answer answer = world_ask(&w, &line, 1);
         const uint32_t n_right = n > 16 ? 8 : (n - 1) % 8; /* records before it */
-        assert_int_equal(answer.hit_tokens, 8 * n_right);
-        assert_int_equal(answer.outcome, n == 1   ? KVP_SPILL_NOTHING
-                                         : n == 9 ? KVP_SPILL_FAILED
-                                                  : KVP_SPILL_LOADED);
+        assert_fields(answer, hit_tokens, 8 * n_right, outcome,
+                      n == 1   ? KVP_SPILL_NOTHING
+                      : n == 9 ? KVP_SPILL_FAILED
+                               : KVP_SPILL_LOADED);
         assert_int_equal(world_stats(&w).load_failed, n > 8 && n <= 16);
         compute(&w, &line);
         world_settle(&w); /* what could not be read is written again */
@@ -454,10 +446,8 @@ TEST(each_answer_of_a_put_is_counted_once)
         world_settle(&w);
         assert_int_equal(lie.n, 0);
         kvp_spill_stats stats = world_stats(&w);
-        assert_int_equal(stats.written, cases[i].written);
-        assert_int_equal(stats.written_bytes, 64 * cases[i].written);
-        assert_int_equal(stats.known, cases[i].known);
-        assert_int_equal(stats.put_failed, cases[i].failed);
+        assert_fields(stats, written, cases[i].written, written_bytes, 64 * cases[i].written, known,
+                      cases[i].known, put_failed, cases[i].failed);
         compute(&w, &line);
         world_settle(&w);
         stats = world_stats(&w);
@@ -516,8 +506,7 @@ TEST(what_has_lost_its_parent_is_given_up)
     const world_line line = line_of(&w, 64, 64, 0);
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 2);
-    assert_int_equal(world_stats(&w).put_failed, 6);
+    assert_fields(world_stats(&w), written, 2, put_failed, 6);
     compute(&w, &line);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 8);

@@ -122,8 +122,7 @@ TEST(there_is_room_for_one_write)
         assert_int_equal(flush_until(&w, w.now + LATE), KVP_OK);
         slowness = 0;
         const kvp_spill_stats after = world_stats(&w);
-        assert_int_equal(after.no_place, before.no_place);
-        assert_int_equal(after.over_budget, before.over_budget);
+        assert_fields(after, no_place, before.no_place, over_budget, before.over_budget);
         assert_int_equal(after.offered - after.no_place - after.over_budget, after.written);
         expect_all_is_stored(&w, lines);
     }

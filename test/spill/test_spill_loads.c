@@ -44,8 +44,7 @@ TEST(what_all_have_aborted_is_not_read)
     assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
     assert_int_equal(kvp_spill_abort(w.spill, 2), KVP_OK);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).loaded, 4);
-    assert_int_equal(world_stats(&w).queued_bytes, 0);
+    assert_fields(world_stats(&w), loaded, 4, queued_bytes, 0);
 }
 
 /* The same when the other one was answered, because its time was over. */
@@ -76,11 +75,9 @@ TEST(what_all_have_given_up_is_not_read)
     }
     assert_int_equal(world_stats(&w).loaded, 4);
     assert_int_equal(world_work_once(&w, answers), 1);
-    assert_int_equal(answers[0].tag, 2);
-    assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
+    assert_fields(answers[0], tag, 2, outcome, KVP_SPILL_DEADLINE);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).loaded, 4);
-    assert_int_equal(world_stats(&w).queued_bytes, 0);
+    assert_fields(world_stats(&w), loaded, 4, queued_bytes, 0);
 }
 
 /* Blocks that are to stay free are no room: as much is loaded as fits beside them. */

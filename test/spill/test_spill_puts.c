@@ -57,8 +57,7 @@ TEST(a_record_waits_for_all_its_copies)
         assert_int_equal(world_stats(&w).puts, 2); /* the plan has not run */
         assert_int_equal(world_stats(&w).written + world_stats(&w).put_failed, 0);
         world_settle(&w);
-        assert_int_equal(world_stats(&w).written, 2);
-        assert_int_equal(world_stats(&w).put_failed, 0);
+        assert_fields(world_stats(&w), written, 2, put_failed, 0);
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 2 * RECORD);
         assert_int_equal(compute(&w, &line).hit_tokens, 2 * RECORD);
@@ -125,8 +124,7 @@ TEST(anothers_place_is_no_parent)
         assert_int_equal(world_ask_now(&w, &question, tag).outcome, KVP_SPILL_WAITS);
     }
     world_work_once(&w, answers);
-    assert_int_equal(world_stats(&w).put_failed, 1);
-    assert_int_equal(world_stats(&w).puts, 2);
+    assert_fields(world_stats(&w), put_failed, 1, puts, 2);
     compute(&w, &other); /* takes the place */
     assert_int_equal(world_stats(&w).puts, 3);
     world_take(&w);
@@ -136,8 +134,7 @@ TEST(anothers_place_is_no_parent)
     assert_int_equal(world_stats(&w).put_failed, 2);
     world_work_once(&w, answers);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 2);
-    assert_int_equal(world_stats(&w).put_failed, 2);
+    assert_fields(world_stats(&w), written, 2, put_failed, 2);
 }
 
 /* A put that the store does not even take costs that record and those behind it, and holds up no
@@ -157,8 +154,7 @@ TEST(a_put_that_is_not_taken_is_given_up)
         refused_put = n;
         world_settle(&w);
         assert_int_equal(refused_put, 0);
-        assert_int_equal(world_stats(&w).written, n);
-        assert_int_equal(world_stats(&w).put_failed, 5 - n);
+        assert_fields(world_stats(&w), written, n, put_failed, 5 - n);
         assert_int_equal(kvp_cache_stats_get(w.cache, &stats), KVP_OK);
         assert_int_equal(stats.host_lent_blocks, 0);
         compute(&w, &line); /* it is offered again */
@@ -213,8 +209,7 @@ TEST(another_epoch_gives_up_its_own_puts)
     compute(&w, &other);
     assert_int_equal(world_stats(&w).puts, 7);
     world_flush(&w, 0);
-    assert_int_equal(world_stats(&w).puts, 3);
-    assert_int_equal(world_stats(&w).lost, 4);
+    assert_fields(world_stats(&w), puts, 3, lost, 4);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 3);
 }

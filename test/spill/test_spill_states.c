@@ -47,15 +47,12 @@ TEST(a_state_comes_back_after_a_restart)
     const world_line line = line_of(&w, 35, 35, 0); /* the state at 32 is kept */
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 5);
-    assert_int_equal(world_stats(&w).states_written, 1);
+    assert_fields(world_stats(&w), written, 5, states_written, 1);
     forget_cache(&w);
     const kvp_spill_answer answer = world_ask(&w, &line, 5);
-    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
-    assert_int_equal(answer.hit_tokens, 32);
+    assert_fields(answer, outcome, KVP_SPILL_LOADED, hit_tokens, 32);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
-    assert_int_equal(world_stats(&w).loaded, 5);
-    assert_int_equal(world_stats(&w).states_loaded, 1);
+    assert_fields(world_stats(&w), loaded, 5, states_loaded, 1);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 5); /* not again */
     assert_int_equal(world_ask(&w, &line, 6).outcome, KVP_SPILL_NOTHING);
@@ -84,8 +81,7 @@ TEST(kv_without_a_state_is_nothing)
     const world_line line = line_of(&w, 64, 64, 0); /* only the state at 60 is kept */
     compute(&w, &line);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 64 / RECORD);
-    assert_int_equal(world_stats(&w).states_left_out, 0);
+    assert_fields(world_stats(&w), written, 64 / RECORD, states_left_out, 0);
     forget_cache(&w);
     assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
     compute(&w, &line);
@@ -110,11 +106,9 @@ TEST(a_state_comes_to_its_kv)
     const kvp_prompt prompt = world_prompt(&line);
     kvp_open_info info;
     assert_int_equal(kvp_cache_match(w.cache, w.spaces[0], &prompt, &info), KVP_OK);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 0, stop_group, 1);
     assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 32);
-    assert_int_equal(world_stats(&w).loaded, 1);
-    assert_int_equal(world_stats(&w).states_loaded, 1);
+    assert_fields(world_stats(&w), loaded, 1, states_loaded, 1);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
 }
 
@@ -174,8 +168,7 @@ TEST(a_state_waits_for_the_kv_of_others)
             world_run(&w);
             world_work_once(&w, answers);
         }
-        assert_int_equal(world_stats(&w).waiting, 0);
-        assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], 2);
+        assert_fields(world_stats(&w), waiting, 0, outcomes[KVP_SPILL_LOADED], 2);
         liar.delay = 0;
         assert_int_equal(world_stats(&w).loaded, 64 / RECORD + 2);
         assert_int_equal(compute(&w, &longer).hit_tokens, 64);
@@ -220,8 +213,7 @@ TEST(only_a_state_that_is_hit_is_written)
     assert_int_equal(world_stats(&w).written, 0);
     assert_int_equal(compute(&w, &line).hit_tokens, 32);
     world_settle(&w);
-    assert_int_equal(world_stats(&w).written, 5);
-    assert_int_equal(world_stats(&w).states_written, 1);
+    assert_fields(world_stats(&w), written, 5, states_written, 1);
 }
 
 /* A sequence holds the slot until the copy has run, and no longer. */
@@ -289,8 +281,7 @@ TEST(an_invalidated_state_is_not_kept)
         assert_int_equal(kvp_seq_invalidate(w.cache, seq, 24, NULL, 0, NULL), KVP_OK);
         assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
         world_settle(&w);
-        assert_int_equal(world_stats(&w).taken_back, is_late ? 2 : 0);
-        assert_int_equal(world_stats(&w).lost, is_late ? 0 : 2);
+        assert_fields(world_stats(&w), taken_back, is_late ? 2 : 0, lost, is_late ? 0 : 2);
         assert_int_equal(open_seqs(&w), 0);
         forget_cache(&w);
         assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 24);
@@ -609,10 +600,7 @@ TEST(copies_are_given_once)
     }
     assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
     assert_int_equal(n, 1);
-    assert_int_equal(copies[0].group, 1);
-    assert_int_equal(copies[0].n_tokens, 1);
-    assert_int_equal(copies[0].src_tier, KVP_DEVICE);
-    assert_int_equal(copies[0].dst_tier, KVP_HOST);
+    assert_fields(copies[0], group, 1, n_tokens, 1, src_tier, KVP_DEVICE, dst_tier, KVP_HOST);
     assert_in_range(copies[0].dst_block, 8, 8 + 3);
     assert_int_equal(kvp_spill_copies(w.spill, copies, 4, &n), KVP_OK);
     assert_int_equal(n, 0);

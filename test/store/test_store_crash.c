@@ -386,8 +386,7 @@ TEST(test_two_slots_that_are_swapped_are_misses)
     assert_true(sim_disk_poke(sim, second_path, 0, first, SLOT));
     assert_int_equal(get(store, 0), KVP_STORE_BAD);
     assert_int_equal(get(store, DEPTH), KVP_STORE_BAD);
-    assert_int_equal(stats_of(store).bad[KVP_BAD_PLACE], 2);
-    assert_int_equal(stats_of(store).records, 0);
+    assert_fields(stats_of(store), bad[KVP_BAD_PLACE], 2, records, 0);
     kvp_store_close(store);
     sim_disk_destroy(sim);
 }

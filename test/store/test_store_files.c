@@ -182,13 +182,10 @@ static void see(void *context, const struct kvpi_log_entry *entry)
 {
     const struct kvpi_log_entry expected = entry_of(n_seen++);
     (void)context;
-    assert_int_equal(entry->kind, expected.kind);
-    assert_int_equal(entry->slot, expected.slot);
-    assert_int_equal(entry->generation, expected.generation);
-    assert_int_equal(entry->parent, expected.parent);
-    assert_int_equal(entry->parent_generation, expected.parent_generation);
-    assert_int_equal(entry->written, expected.written);
-    assert_int_equal(entry->space, expected.space);
+    assert_fields(*entry, kind, expected.kind, slot, expected.slot, generation, expected.generation,
+                  parent, expected.parent);
+    assert_fields(*entry, parent_generation, expected.parent_generation, written, expected.written,
+                  space, expected.space);
     assert_memory_equal(entry->key, expected.key, sizeof expected.key);
 }
 

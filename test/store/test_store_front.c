@@ -113,18 +113,10 @@ static void round_trip(kvp_store *store)
     assert_int_equal(get(store, &child), KVP_STORE_ABSENT);
 
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.records, 0);
-    assert_int_equal(stats.puts, 5);
-    assert_int_equal(stats.stored, 2);
-    assert_int_equal(stats.known, 1);
-    assert_int_equal(stats.refused, 2);
-    assert_int_equal(stats.gets, 5);
-    assert_int_equal(stats.hits, 2);
-    assert_int_equal(stats.absent, 3);
-    assert_int_equal(stats.dropped, 2);
-    assert_int_equal(stats.queued, 0);
-    assert_int_equal(stats.written_bytes, 2 * BLOCKS * BLOCK_BYTES);
-    assert_int_equal(stats.read_bytes, 2 * BLOCKS * BLOCK_BYTES);
+    assert_fields(stats, records, 0, puts, 5, stored, 2, known, 1);
+    assert_fields(stats, refused, 2, gets, 5, hits, 2, absent, 3);
+    assert_fields(stats, dropped, 2, queued, 0, written_bytes, 2 * BLOCKS * BLOCK_BYTES, read_bytes,
+                  2 * BLOCKS * BLOCK_BYTES);
     uint64_t timed = 0;
     for (unsigned i = 0; i < KVP_STORE_LATENCIES; i++)
         timed += stats.get_ns[i] + stats.put_ns[i];
@@ -171,8 +163,7 @@ TEST(test_a_record_of_another_identity_is_bad)
     assert_int_equal(put(store, &record), KVP_STORE_OK);
     assert_int_equal(get(store, &forged), KVP_STORE_BAD);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.bad[KVP_BAD_IDENTITY], 1);
-    assert_int_equal(stats.records, 0);
+    assert_fields(stats, bad[KVP_BAD_IDENTITY], 1, records, 0);
     assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
 }
 

@@ -301,8 +301,7 @@ TEST(test_what_happened_is_said_in_a_line)
     now += 9 * SECOND;
     put_all_once(store, KVP_STORE_OK);
     expect_said(store, "the disk was full for 9 s, and has room again");
-    assert_int_equal(stats_of(store).records, RECORDS);
-    assert_int_equal(stats_of(store).failed, 0);
+    assert_fields(stats_of(store), records, RECORDS, failed, 0);
 }
 
 /* What is wrong with the disk is not that it is full. */
@@ -369,8 +368,7 @@ TEST(test_a_last_slab_that_was_cut)
         assert_int_equal(stats_of(store).records, 2 + bytes / SLOT);
         assert_int_equal(count_there(store), 2 + bytes / SLOT);
         put_all_once(store, KVP_STORE_OK);
-        assert_int_equal(stats_of(store).records, 16);
-        assert_int_equal(stats_of(store).failed, 0);
+        assert_fields(stats_of(store), records, 16, failed, 0);
     }
 }
 
@@ -435,8 +433,7 @@ static unsigned fill_up(kvp_store *store)
                              result == KVP_STORE_NO_ROOM ? KVP_STORE_ABSENT : KVP_STORE_OK);
         }
     }
-    assert_int_equal(stats_of(store).failed, 0);
-    assert_int_equal(stats_of(store).away_ns, 0);
+    assert_fields(stats_of(store), failed, 0, away_ns, 0);
     return n_stored;
 }
 

@@ -278,8 +278,7 @@ TEST(test_a_put_goes_to_each_store)
     assert_int_equal(put(stack, DEPTH + 1), KVP_STORE_NO_PARENT);
     const kvp_store_stats all = stats_of(stack);
     assert_true(all.puts == 5 && all.stored == 2 && all.known == 2 && all.refused == 1);
-    assert_int_equal(all.records, 3);
-    assert_int_equal(all.size, stats_of(stores[0]).size + stats_of(stores[1]).size);
+    assert_fields(all, records, 3, size, stats_of(stores[0]).size + stats_of(stores[1]).size);
     char text[400];
     assert_int_equal(kvp_store_describe(stack, text, sizeof text), KVP_OK);
     assert_string_equal(text, "nearest: in memory; then: in memory");
@@ -326,8 +325,7 @@ TEST(test_a_failing_store_costs_nothing)
         assert_int_equal(input_result(stack), KVP_STORE_AWAY);
         const kvp_store_stats all = stats_of(stack);
         assert_true(all.hits == CHAINS && all.stored == CHAINS && all.failed > 0 && all.away > 0);
-        assert_int_equal(all.failed, stats_of(stores[failing]).failed);
-        assert_int_equal(all.away_ns, 0);
+        assert_fields(all, failed, stats_of(stores[failing]).failed, away_ns, 0);
         assert_int_equal(stats_of(good).hits, CHAINS);
     }
 }

@@ -104,8 +104,7 @@ TEST_WITH(test_kv_without_a_state_is_no_hit, begin_test, end_test)
     assert_true(load(&engine, store, &chain, 0, 2 * RECORD)); /* the KV is there */
     assert_true(load(&engine, store, &chain, 1, 2 * RECORD));
     const kvp_seq seq = serve(&engine, tokens, 2 * RECORD + 3, RECORD, &info);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop_group, GROUPS);
+    assert_fields(info, hit_tokens, 0, stop_group, GROUPS);
     ok(kvp_seq_close(engine.cache, seq, NULL));
     stop_engine(&engine);
 }

@@ -123,8 +123,7 @@ TEST(test_a_slot_that_cannot_be_written_is_retired)
     for (unsigned r = 1; r < RECORDS; r++)
         assert_int_equal(put(store, r), KVP_STORE_OK);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.records, 15);
-    assert_int_equal(stats.retired, 1);
+    assert_fields(stats, records, 15, retired, 1);
     kvp_store_close(store);
     store = open_store(NULL, 16); /* tried again */
     assert_int_equal(stats_of(store).retired, 0);
@@ -144,10 +143,7 @@ TEST(test_a_slot_that_cannot_be_read_is_retired)
     assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
     assert_int_equal(get(store, 1), KVP_STORE_OK);
     const kvp_store_stats stats = stats_of(store);
-    assert_int_equal(stats.retired, 1);
-    assert_int_equal(stats.failed, 1);
-    assert_int_equal(stats.dropped, 1);
-    assert_int_equal(stats.away_ns, 0);
+    assert_fields(stats, retired, 1, failed, 1, dropped, 1, away_ns, 0);
     assert_int_equal(put(store, 0), KVP_STORE_FAILED); /* the first slot of the next slab */
     assert_int_equal(put(store, 0), KVP_STORE_OK);
     assert_int_equal(get(store, 0), KVP_STORE_OK);

@@ -65,10 +65,7 @@ TEST(test_all_or_nothing_names_the_first_at_which_blocks_run_out)
     kvp_batch batch = batch_of(t.seqs, n, B);
     batch.tokens = ints(500);
     const kvp_admission a = can_extend(&t.w, t.seqs, n, B);
-    assert_int_equal(a.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(a.need_blocks, 3);
-    assert_int_equal(a.available, 2);
-    assert_int_equal(a.missing_blocks, 1);
+    assert_fields(a, verdict, KVP_ADMIT_LATER, need_blocks, 3, available, 2, missing_blocks, 1);
     assert_unchanged(&t.w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(t.w.cache, &batch)));
     assert_shortage(&t.w, KVP_E_NO_BLOCKS, 2, 1);
     close_seq(&t.w, t.seqs[2]);

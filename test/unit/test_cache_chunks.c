@@ -61,8 +61,7 @@ TEST(test_the_example_of_the_header)
     assert_dropped(&w, 0, seq, 0, 3); /* 17 sees 12 and after */
     decode(&w, seq, 1);
     assert_dropped(&w, 0, seq, 0, 4); /* 18 begins a chunk inside entry 4 */
-    assert_int_equal(window_of(&w, 0, seq).window.sink_tokens, KVP_CHUNKED);
-    assert_int_equal(window_of(&w, 0, seq).window.recent_tokens, 6);
+    assert_fields(window_of(&w, 0, seq).window, sink_tokens, KVP_CHUNKED, recent_tokens, 6);
 }
 
 TEST(test_a_chunk_longer_than_the_sequence_drops_nothing)

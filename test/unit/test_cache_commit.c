@@ -25,8 +25,7 @@ TEST(test_only_full_units_up_to_n_are_sealed)
         assert_int_equal(match(&w, ints(0), 11).hit_tokens, sealed[n]);
         assert_int_equal(stats_of(&w).sealed_units, sealed[n] / 2);
     }
-    assert_int_equal(block_of(&w, 1).sealed_tokens, 4);
-    assert_int_equal(block_of(&w, 1).sealed_units, 2);
+    assert_fields(block_of(&w, 1), sealed_tokens, 4, sealed_units, 2);
     assert_int_equal(block_of(&w, 3).sealed_tokens, 2);
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(info_of(&w, seq).row_version, 0);
@@ -81,13 +80,11 @@ TEST(test_adopt_switches_the_row_and_releases_ours)
     assert_row(&w, second, 1, 4);
     assert_int_equal(info_of(&w, second).row_version, 1);
     assert_int_equal(block_of(&w, 1).ref_count, 2);
-    assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_FREE);
-    assert_int_equal(block_of(&w, 3).generation, 1);
+    assert_fields(block_of(&w, 3), state, KVP_BLOCK_FREE, generation, 1);
     assert_ok(kvp_seq_commit(w.cache, second, 8));
     assert_row(&w, second, 1, 2);
     assert_int_equal(info_of(&w, second).row_version, 2);
-    assert_int_equal(stats_of(&w).adopted_blocks, 2);
-    assert_int_equal(stats_of(&w).sealed_units, 2);
+    assert_fields(stats_of(&w), adopted_blocks, 2, sealed_units, 2);
 }
 
 TEST(test_adopt_holds_a_block_that_is_only_cached)
@@ -113,8 +110,7 @@ TEST(test_adopt_waits_for_the_last_unit_of_the_block)
     assert_int_equal(stats_of(&w).adopted_blocks, 0);
     assert_ok(kvp_seq_commit(w.cache, second, 4));
     assert_row(&w, second, 1);
-    assert_int_equal(stats_of(&w).adopted_blocks, 1);
-    assert_int_equal(stats_of(&w).duplicate_blocks, 0);
+    assert_fields(stats_of(&w), adopted_blocks, 1, duplicate_blocks, 0);
 }
 
 TEST(test_a_unit_of_a_fork_is_sealed_once)
@@ -127,8 +123,7 @@ TEST(test_a_unit_of_a_fork_is_sealed_once)
     assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 2));
     const kvp_seq child = fork_seq(&w, seq, 6);
     assert_ok(kvp_seq_commit(w.cache, child, 6));
-    assert_int_equal(stats_of(&w).sealed_units, 3);
-    assert_int_equal(stats_of(&w).adopted_blocks, 0);
+    assert_fields(stats_of(&w), sealed_units, 3, adopted_blocks, 0);
 }
 
 /* ----------------------------------------------------------------------------------------- keep */
@@ -147,8 +142,7 @@ TEST(test_keep_leaves_the_row_and_keeps_a_duplicate)
     assert_int_equal(stats_of(&w).duplicate_blocks, 1);
     assert_int_equal(block_of(&w, 2).sealed_units, 0);
     const kvp_released released = close_seq(&w, second); /* duplicates are no content */
-    assert_int_equal(released.freed_blocks, 1);
-    assert_int_equal(released.cached_blocks, 0);
+    assert_fields(released, freed_blocks, 1, cached_blocks, 0);
 }
 
 TEST(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block)
@@ -237,8 +231,7 @@ TEST(test_invalidate_takes_back_what_was_computed)
     const kvp_seq seq = open_done(&w, ints(0), 11);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 5, NULL, 0, NULL));
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 5);
+    assert_fields(info, computed_tokens, 5, writable_tokens, 5);
     assert_int_equal(info.public_tokens, 4); /* private from the unit of token 5 on */
     assert_int_equal(info.n_tokens, 11);
     assert_row(&w, seq, 1, 2, 3);
@@ -262,8 +255,7 @@ TEST(test_invalidate_at_the_end_or_after_what_is_computed)
     scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    assert_int_equal(info_of(&w, seq).public_tokens, 8);
+    assert_fields(info_of(&w, seq), computed_tokens, 8, public_tokens, 8);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
     assert_unchanged(&w,
                      assert_status(KVP_E_ARG, kvp_seq_invalidate(w.cache, seq, 9, NULL, 0, NULL)));

@@ -193,8 +193,7 @@ TEST(test_the_configuration_reads_back_resolved)
     assert_ok(kvp_cache_config_get(w.cache, &resolved));
     assert_int_equal(resolved.unit_tokens, 4);
     assert_true(resolved.n_nodes >= 7 + config.max_namespaces);
-    assert_int_equal(resolved.max_copies, config.max_seqs + 64);
-    assert_int_equal(resolved.n_uncached_tokens, 3);
+    assert_fields(resolved, max_copies, config.max_seqs + 64, n_uncached_tokens, 3);
     assert_ptr_not_equal(resolved.uncached_tokens, set); /* copied: the same ids in any order */
     int32_t sum = 0;
     for (uint32_t i = 0; i < 3; i++) {
@@ -512,15 +511,11 @@ TEST(test_reset_closes_and_drops_everything)
     assert_status(KVP_E_HANDLE, kvp_seq_close(w.cache, child, NULL));
     assert_queue(&w, 0, 1, 2, 3, 4, 5, 6, 7);
     assert_int_equal(take_plan(&w, copies, 1), 0);
-    assert_int_equal(after.free_blocks, 7);
-    assert_int_equal(after.open_seqs, 0);
-    assert_int_equal(after.open_namespaces, 1);
-    assert_int_equal(after.nodes_used, 1);
+    assert_fields(after, free_blocks, 7, open_seqs, 0, open_namespaces, 1, nodes_used, 1);
     assert_int_equal(after.opens, before.opens); /* counters go on */
     assert_int_equal(after.taken_blocks, before.taken_blocks);
     for (int32_t b = 1; b < 8; b++) {
-        assert_int_equal(block_of(&w, b).generation, generation[b]);
-        assert_int_equal(block_of(&w, b).retention, 0);
+        assert_fields(block_of(&w, b), generation, generation[b], retention, 0);
     }
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
     leave_cached(&w, ints(0), 8); /* the namespace is open, under a new root */

@@ -30,20 +30,15 @@ TEST(test_cached_blocks_become_free_and_are_taken_first)
     assert_int_equal(drop_device(&w, 2, 4), 2);
     assert_queue(&w, 0, 4, 2, 5, 6, 3, 1); /* the last one given is the first to go */
     const kvp_block_info after = block_of(&w, 2);
-    assert_int_equal(after.state, KVP_BLOCK_FREE);
-    assert_int_equal(after.sealed_units, 0);
-    assert_int_equal(after.generation, before.generation + 1);
+    assert_fields(after, state, KVP_BLOCK_FREE, sealed_units, 0, generation, before.generation + 1);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 16).stop, KVP_STOP_NO_KV);
     const kvp_stats stats = stats_of(&w);
-    assert_int_equal(stats.evicted_blocks, 2);
-    assert_int_equal(stats.free_blocks, 4);
-    assert_int_equal(stats.cached_blocks, 2);
+    assert_fields(stats, evicted_blocks, 2, free_blocks, 4, cached_blocks, 2);
     assert_int_equal(stats.taken_blocks, 4); /* nothing was taken for it */
     const kvp_evicted *evicted;
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].kept, 0);
+    assert_fields(evicted[0], block, 2, kept, 0);
     assert_memory_equal(&evicted[0].hash, &before.hash, sizeof before.hash);
     assert_int_equal(evicted[1].block, 4);
 }
@@ -133,9 +128,8 @@ TEST(test_each_tier_by_itself_and_nothing_is_kept)
     assert_int_equal(match(&w, ints(0), 8).host_tokens, 8); /* the host has it still */
     assert_int_equal(drop_host(&w, 1, 2, 3, 4), before.host_cached_blocks);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
-    assert_int_equal(stats_of(&w).host_evicted_blocks,
-                     before.host_evicted_blocks + before.host_cached_blocks);
-    assert_int_equal(stats_of(&w).host_free_blocks, 4);
+    assert_fields(stats_of(&w), host_evicted_blocks,
+                  before.host_evicted_blocks + before.host_cached_blocks, host_free_blocks, 4);
 }
 
 /* A device block that nobody reads yet, and that the plan was to fill. */
@@ -169,8 +163,7 @@ TEST(test_a_parked_block_is_free_when_its_steps_are_done)
     assert_queue(&w, 0, 3);
     done_step(&w, step);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_FREE);
-    assert_int_equal(stats_of(&w).free_blocks, 3);
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
+    assert_fields(stats_of(&w), free_blocks, 3, cached_blocks, 0);
 }
 
 TEST(test_quotas_count_it_no_longer)
@@ -182,8 +175,7 @@ TEST(test_quotas_count_it_no_longer)
     leave_cached(&w, ints(0), 12);
     assert_int_equal(drop_device(&w, 1, 3), 2);
     assert_ok(kvp_ns_info_get(w.cache, w.ns, &info));
-    assert_int_equal(info.blocks, 1);
-    assert_int_equal(info.cached_blocks, 1);
+    assert_fields(info, blocks, 1, cached_blocks, 1);
 }
 
 TEST(test_what_a_store_reads_stays)

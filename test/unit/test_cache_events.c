@@ -30,12 +30,10 @@ static void expect_stored(const world *w, uint64_t *from, uint32_t tier, const k
     kvp_event event;
     int32_t tokens[4];
     read_one(w, from, &event, tokens);
-    assert_int_equal(event.kind, KVP_EVENT_STORED);
-    assert_int_equal(event.tier, tier);
+    assert_fields(event, kind, KVP_EVENT_STORED, tier, tier);
     assert_memory_equal(&event.hash, &chain[i + 1], sizeof(kvp_hash));
     assert_memory_equal(&event.parent, &chain[i], sizeof(kvp_hash));
-    assert_int_equal(event.position, 4 * i);
-    assert_int_equal(event.n_tokens, 4);
+    assert_fields(event, position, 4 * i, n_tokens, 4);
     for (uint32_t k = 1; k < 4; k++) {
         assert_int_equal(tokens[k], tokens[0] + (int32_t)k);
     }
@@ -48,12 +46,10 @@ static void expect_other(const world *w, uint64_t *from, uint32_t kind, uint32_t
     kvp_event event;
     int32_t tokens[4];
     read_one(w, from, &event, tokens);
-    assert_int_equal(event.kind, kind);
-    assert_int_equal(event.tier, tier);
+    assert_fields(event, kind, kind, tier, tier);
     assert_memory_equal(&event.hash, hash, sizeof(*hash));
     assert_memory_equal(&event.parent, &no_hash, sizeof(no_hash));
-    assert_int_equal(event.position, 0);
-    assert_int_equal(event.n_tokens, 0);
+    assert_fields(event, position, 0, n_tokens, 0);
 }
 
 static void expect_removed(const world *w, uint64_t *from, uint32_t tier, const kvp_hash *hash)
@@ -376,8 +372,7 @@ TEST(test_only_the_newest_events_are_remembered)
     assert_ok(kvp_events_read(w.cache, 7, events, 8, NULL, &n));
     assert_int_equal(n, 4);
     for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(events[i].number, 7 + i);
-        assert_int_equal(events[i].position, 4 * (6 + i));
+        assert_fields(events[i], number, 7 + i, position, 4 * (6 + i));
     }
     assert_ok(kvp_events_read(w.cache, 11, events, 8, NULL, &n));
     assert_int_equal(n, 0);
@@ -456,8 +451,7 @@ TEST(test_a_snapshot_lists_the_set_from_the_root_on)
     uint32_t seen[3] = {0, 0, 0};
     for (uint32_t i = 0; i < 6; i++) {
         const uint32_t unit = events[i].position / 4;
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].number, number);
+        assert_fields(events[i], kind, KVP_EVENT_STORED, number, number);
         assert_memory_equal(&events[i].hash, &chain[unit + 1], sizeof(kvp_hash));
         assert_memory_equal(&events[i].parent, &chain[unit], sizeof(kvp_hash));
         assert_int_equal(events[i].n_tokens, 4);

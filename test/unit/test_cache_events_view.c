@@ -121,8 +121,7 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
     assert_int_equal(number, v->next - 1);
     assert_int_equal(n, v->n);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].number, number);
+        assert_fields(events[i], kind, KVP_EVENT_STORED, number, number);
         assert_true(find_item(v, &events[i].hash, events[i].tier) < v->n);
         assert_true(!ancestors_first || parent_goes_first(events, n, i));
         for (uint32_t k = 0; k < i; k++) {

@@ -17,8 +17,7 @@ TEST(test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewer)
     assert_int_equal(info_of(&w, seq).writable_tokens, 9);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(5), 1, 0)); /* the reserve stays */
     assert_row(&w, seq, 1, 2, 3);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 9);
-    assert_int_equal(info_of(&w, seq).n_tokens, 6);
+    assert_fields(info_of(&w, seq), writable_tokens, 9, n_tokens, 6);
     assert_int_equal(info_of(&w, seq).row_version, 0); /* nothing that was there went */
 }
 
@@ -110,9 +109,7 @@ TEST(test_a_shared_block_is_copied_up_to_the_tokens_before_the_call)
     assert_row(&w, child, 1, 3, 4);
     assert_int_equal(info_of(&w, child).row_version, 1);
     assert_int_equal(take_plan(&w, copies, 2), 1);
-    assert_int_equal(copies[0].src_block, 2);
-    assert_int_equal(copies[0].dst_block, 3);
-    assert_int_equal(copies[0].n_tokens, 3);
+    assert_fields(copies[0], src_block, 2, dst_block, 3, n_tokens, 3);
 }
 
 TEST(test_a_shared_block_without_computed_tokens_is_replaced_without_a_copy)
@@ -141,8 +138,7 @@ TEST(test_computed_units_of_a_copied_block_are_duplicates_in_the_new_one)
     assert_row(&w, child, 2);
     close_seq(&w, parent);
     (void)open_seq(&w, ints(100), 8, NULL); /* evicts block 1: 2 takes its place for unit 0 */
-    assert_int_equal(block_of(&w, 2).sealed_units, 1);
-    assert_int_equal(block_of(&w, 2).sealed_tokens, 2);
+    assert_fields(block_of(&w, 2), sealed_units, 1, sealed_tokens, 2);
     assert_int_equal(match(&w, ints(0), 2).hit_tokens, 2);
 }
 
@@ -157,8 +153,7 @@ TEST(test_writing_over_sealed_slots_detaches_their_units)
     assert_row(&w, seq, 1, 2);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 6);
     assert_int_equal(stats_of(&w).detached_units, 1);
-    assert_int_equal(block_of(&w, 2).generation, 1);
-    assert_int_equal(block_of(&w, 2).sealed_tokens, 2);
+    assert_fields(block_of(&w, 2), generation, 1, sealed_tokens, 2);
     assert_int_equal(stats_of(&w).pending_copies, 0);
 }
 
@@ -287,18 +282,14 @@ TEST(test_tokens_without_values_become_units_when_they_are_filled)
     const kvp_seq seq = open_done(&w, ints(0), 3);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 6, 0));
     kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 9);
-    assert_int_equal(info.known_tokens, 3);
-    assert_int_equal(info.last_token, 2);
-    assert_int_equal(info.public_tokens, 0);
+    assert_fields(info, n_tokens, 9, known_tokens, 3, last_token, 2, public_tokens, 0);
     assert_unchanged(&w, assert_status(KVP_E_STATE, kvp_seq_extend(w.cache, seq, ints(9), 1, 0)));
     assert_shortage(&w, KVP_E_STATE, 0, 0);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 0)); /* no values: allowed */
     assert_status(KVP_E_UNKNOWN, kvp_seq_tokens(w.cache, seq, 2, 2, tokens));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(3), 2));
     info = info_of(&w, seq);
-    assert_int_equal(info.known_tokens, 5);
-    assert_int_equal(info.public_tokens, 4);
+    assert_fields(info, known_tokens, 5, public_tokens, 4);
     assert_unchanged(&w, assert_status(KVP_E_STATE, kvp_seq_fill(w.cache, seq, ints(5), 5)));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 4));
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 9, tokens));
@@ -331,10 +322,7 @@ TEST(test_without_nodes_everything_works_but_tokens_are_not_kept)
     int32_t tokens[30];
     const kvp_seq seq = open_done(&w, ints(0), 30);
     kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.known_tokens, 30);
-    assert_int_equal(info.kept_tokens, 20);
-    assert_int_equal(info.public_tokens, 20);
-    assert_int_equal(info.last_token, -1);
+    assert_fields(info, known_tokens, 30, kept_tokens, 20, public_tokens, 20, last_token, -1);
     assert_int_equal(stats_of(&w).unkept_units, 2);
     assert_status(KVP_E_UNKNOWN, kvp_seq_tokens(w.cache, seq, 19, 2, tokens));
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 20, tokens));
@@ -348,8 +336,7 @@ TEST(test_without_nodes_everything_works_but_tokens_are_not_kept)
     assert_int_equal(info_of(&w, seq).kept_tokens, 20);
     assert_ok(kvp_seq_truncate(w.cache, seq, 18, NULL)); /* within what is kept */
     info = info_of(&w, seq);
-    assert_int_equal(info.kept_tokens, 18);
-    assert_int_equal(info.last_token, 17);
+    assert_fields(info, kept_tokens, 18, last_token, 17);
     assert_int_equal(close_seq(&w, seq).cached_blocks, 5); /* the fifth is sealed still */
 }
 

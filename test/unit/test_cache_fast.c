@@ -23,8 +23,7 @@ static void assert_found(world *w, const int32_t *tokens, uint64_t by_index, uin
 {
     memset(&kvpi_fast, 0, sizeof(kvpi_fast));
     const kvp_seq seq = open_done(w, tokens, UNITS * S);
-    assert_int_equal(kvpi_fast.by_index, by_index);
-    assert_int_equal(kvpi_fast.by_jump, by_jump);
+    assert_fields(kvpi_fast, by_index, by_index, by_jump, by_jump);
     close_seq(w, seq);
 }
 

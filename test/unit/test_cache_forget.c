@@ -56,8 +56,7 @@ TEST(test_an_open_sequence_goes_on_and_publishes_nothing_of_it)
     scoped_world w = small_world(15);
     const kvp_seq seq = open_done(&w, ints(0), 10);
     assert_ok(forget(&w, ints(0), 8, 4));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 10);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
+    assert_fields(info_of(&w, seq), computed_tokens, 10, public_tokens, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(10), 6, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     assert_row(&w, seq, 1, 2, 3, 4);

@@ -13,8 +13,7 @@ TEST(test_a_fork_takes_no_block_and_shares_the_partly_filled_one)
     kvp_seq child;
     assert_ok(kvp_seq_fork(w.cache, parent, KVP_END, 42, &child));
     assert_row(&w, child, 1, 2, 3);
-    assert_int_equal(stats_of(&w).taken_blocks, taken);
-    assert_int_equal(stats_of(&w).forks, 1);
+    assert_fields(stats_of(&w), taken_blocks, taken, forks, 1);
     assert_int_equal(block_of(&w, 3).ref_count, 2);
     assert_int_equal(info_of(&w, child).tag, 42);
 }
@@ -33,19 +32,12 @@ TEST(test_a_child_is_its_parent_cut_to_at)
         const kvp_seq child = fork_seq(&w, parent, at);
         const kvp_seq_info info = info_of(&w, child);
         int32_t tokens[13];
-        assert_int_equal(info.n_tokens, at);
-        assert_int_equal(info.computed_tokens, at);
-        assert_int_equal(info.writable_tokens, at);
-        assert_int_equal(info.known_tokens, at);
-        assert_int_equal(info.kept_tokens, at);
-        assert_int_equal(info.prompt_tokens, at < 9 ? at : 9);
-        assert_int_equal(info.cached_tokens, at < 8 ? at : 8);
-        assert_int_equal(info.public_tokens, at / 4 * 4);
-        assert_int_equal(info.n_blocks, (at + 3) / 4);
-        assert_int_equal(info.last_token, (int32_t)at - 1);
-        assert_int_equal(info.retention, 3);
-        assert_int_equal(info.row_version, 0);
-        assert_int_equal(info.stop, info_of(&w, parent).stop);
+        assert_fields(info, n_tokens, at, computed_tokens, at, writable_tokens, at, known_tokens,
+                      at, kept_tokens, at);
+        assert_fields(info, prompt_tokens, at < 9 ? at : 9, cached_tokens, at < 8 ? at : 8,
+                      public_tokens, at / 4 * 4, n_blocks, (at + 3) / 4, last_token,
+                      (int32_t)at - 1);
+        assert_fields(info, retention, 3, row_version, 0, stop, info_of(&w, parent).stop);
         assert_int_equal(info.ns.bits, w.ns.bits);
         assert_ok(kvp_seq_tokens(w.cache, child, 0, at, tokens));
         assert_memory_equal(tokens, ints(0), at * sizeof(int32_t));
@@ -150,14 +142,8 @@ TEST(test_truncate_releases_what_lies_after_reserved_blocks_too)
     assert_int_equal(released.cached_blocks, 1); /* the third */
     assert_queue(&w, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5);
-    assert_int_equal(info.known_tokens, 5);
-    assert_int_equal(info.prompt_tokens, 5);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 5);
-    assert_int_equal(info.public_tokens, 4);
-    assert_int_equal(info.row_version, 1);
-    assert_int_equal(info.last_token, 4);
+    assert_fields(info, n_tokens, 5, known_tokens, 5, prompt_tokens, 5, computed_tokens, 5);
+    assert_fields(info, writable_tokens, 5, public_tokens, 4, row_version, 1, last_token, 4);
 }
 
 TEST(test_truncate_to_every_length_and_on_again)
@@ -220,8 +206,7 @@ TEST(test_close_releases_the_last_block_of_the_row_first)
     const kvp_seq seq = open_seq(&w, ints(0), 19, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     const kvp_released released = close_seq(&w, seq);
-    assert_int_equal(released.freed_blocks, 2);
-    assert_int_equal(released.cached_blocks, 3);
+    assert_fields(released, freed_blocks, 2, cached_blocks, 3);
     assert_queue(&w, 0, 4, 5, 6, 3, 2, 1);
     assert_status(KVP_E_HANDLE, kvp_seq_close(w.cache, seq, NULL));
     assert_shortage(&w, KVP_E_HANDLE, 0, 0);

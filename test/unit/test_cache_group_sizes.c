@@ -64,17 +64,13 @@ TEST(test_a_hit_inside_the_blocks_of_one_group)
     kvp_open_info info;
     leave_cached(&w, ints(0), 20); /* 1 3 4 6 7, and 2 5; 8 has half a block of it */
     const kvp_seq seq = open_seq(&w, parting(12), 16, &info);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.shared_blocks, 4);
-    assert_int_equal(info.taken_blocks, 2);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, shared_blocks, 4, taken_blocks, 2);
     assert_row_in(&w, 0, seq, 1, 3, 4, 10);
     assert_row_in(&w, 1, seq, 2, 9);
     assert_plan(&w, {0, 1, KVP_DEVICE, KVP_DEVICE, 5, 9, 4});
     close_seq(&w, seq);
     const kvp_seq whole = open_seq(&w, parting(16), 17, &info); /* both end a block there */
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.copied_tokens, 0);
+    assert_fields(info, hit_tokens, 16, copied_tokens, 0);
     close_seq(&w, whole);
 }
 
@@ -117,9 +113,7 @@ TEST(test_a_full_hit_ends_at_the_last_block_of_any_group)
     scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 16);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop, KVP_STOP_FULL_HIT);
     close_seq(&w, seq);
 }
 
@@ -134,12 +128,10 @@ TEST(test_tokens_from_the_host_count_once)
     leave_cached(&w, ints(1000), 36); /* all 14 blocks */
     drop_plan(&w);
     info = match(&w, parting(12), 13);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.host_tokens, 12);
+    assert_fields(info, hit_tokens, 12, host_tokens, 12);
     assert_int_equal(info.host_blocks, 4); /* and half of one */
     const kvp_seq seq = open_seq(&w, parting(12), 13, &info);
-    assert_int_equal(info.host_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
+    assert_fields(info, host_tokens, 12, copied_tokens, 4);
     close_seq(&w, seq);
 }
 
@@ -151,9 +143,7 @@ TEST(test_without_room_only_whole_blocks_of_all_are_hit)
     kvp_open_info info = match(&w, parting(12), 20);
     assert_int_equal(info.hit_tokens, 12);
     const kvp_seq seq = open_seq(&w, parting(12), 20, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, hit_tokens, 8, copied_tokens, 0, stop, KVP_STOP_NO_ROOM);
     close_seq(&w, seq);
 }
 
@@ -225,8 +215,7 @@ TEST(test_a_snapshot_says_the_sizes)
     kvp_cache_destroy(other);
     assert_ok(kvp_cache_create(&config, NULL, 0, &other));
     assert_ok(snap_load(&s, other, &report));
-    assert_int_equal(report.blocks, 6);
-    assert_int_equal(report.units, 8);
+    assert_fields(report, blocks, 6, units, 8);
     world r = {.cache = other};
     assert_ok(kvp_ns_open(other, "", 0, &r.ns));
     assert_int_equal(match(&r, parting(12), 13).hit_tokens, 12);

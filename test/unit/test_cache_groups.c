@@ -32,8 +32,7 @@ TEST(test_which_groups_may_be_configured)
 {
     kvp_config config;
     kvp_config_init(&config);
-    assert_int_equal(config.n_groups, 1);
-    assert_int_equal(config.max_tree_tokens, 0);
+    assert_fields(config, n_groups, 1, max_tree_tokens, 0);
     assert_ok(try_config(&config));
     config.n_groups = 0;
     assert_status(KVP_E_ARG, try_config(&config));
@@ -149,8 +148,7 @@ TEST(test_as_many_groups_as_there_may_be)
     }
     close_seq(&w, seq);
     const kvp_open_info info = match(&w, ints(0), 13);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.shared_blocks, 3 + 0 + 1 + 1 + 1 + 1 + 1 + 2);
+    assert_fields(info, hit_tokens, 12, shared_blocks, 3 + 0 + 1 + 1 + 1 + 1 + 1 + 2);
 }
 
 TEST(test_every_group_may_slide)
@@ -348,11 +346,9 @@ TEST(test_the_list_of_evicted_blocks_names_the_group)
     assert_queue(&w, 0, 2, 4, 3, 1);
     (void)open_seq(&w, ints(100), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].group, 1);
+    assert_fields(evicted[0], block, 2, group, 1);
     assert_memory_equal(&evicted[0].hash, &hash, sizeof(hash));
-    assert_int_equal(evicted[1].block, 4);
-    assert_int_equal(evicted[1].group, 1);
+    assert_fields(evicted[1], block, 4, group, 1);
     (void)open_seq(&w, ints(200), 4, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 2);
     assert_int_equal(evicted[0].group, 0);
@@ -395,8 +391,7 @@ TEST(test_room_after_a_swap_is_of_all_groups)
     assert_admission(can_swap_in(&w, seqs, 2, 0), KVP_ADMIT_OK, 4, 10, 0);
     assert_admission(can_swap_in(&w, seqs, 2, 1), KVP_ADMIT_OK, 6, 10, 0);
     assert_moved(swap_in(&w, seqs, 2, 1), 4, 0, 2, 2);
-    assert_int_equal(stats_of(&w).held_blocks, 6);
-    assert_int_equal(stats_of(&w).pending_copies, 6);
+    assert_fields(stats_of(&w), held_blocks, 6, pending_copies, 6);
     assert_int_equal(row_of(&w, 1, seqs[0])[0], row_of(&w, 1, seqs[1])[0]);
     assert_int_not_equal(row_of(&w, 0, seqs[0])[1], row_of(&w, 0, seqs[1])[1]);
     assert_int_not_equal(row_of(&w, 1, seqs[0])[1], row_of(&w, 1, seqs[1])[1]);
@@ -461,8 +456,7 @@ TEST(test_events_are_of_a_group)
     assert_int_equal(events[0].group, 0);
     assert_int_equal(events[1].group, 1); /* unit by unit */
     assert_int_equal(events[1].position, 0);
-    assert_int_equal(events[2].group, 0);
-    assert_int_equal(events[2].position, 4);
+    assert_fields(events[2], group, 0, position, 4);
     close_seq(&w, seq);
     evict_blocks(&w, 6); /* 5 free blocks, and 2 */
     expect_set(&w, 2, 1, 0, 1);

@@ -35,12 +35,8 @@ TEST(test_each_group_copies_its_units)
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, parting(6), 9, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.taken_blocks, 4);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_fields(info, hit_tokens, 6, copied_tokens, 2, shared_blocks, 2);
+    assert_fields(info, taken_blocks, 4, host_tokens, 0, stop, KVP_STOP_MISS);
     assert_row_in(&w, 0, seq, 1, 5, 7);
     assert_row_in(&w, 1, seq, 2, 6, 8);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 3, 5, 2},
@@ -58,8 +54,7 @@ TEST(test_a_window_drops_what_lies_before)
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     const kvp_seq seq = open_seq(&w, parting(10), 12, &info);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, hit_tokens, 10, shared_blocks, 2);
     assert_row_in(&w, 0, seq, 1, 3, 7);
     assert_row_in(&w, 1, seq, 0, 0, 8);
     assert_dropped(&w, 1, seq, 0, 2);
@@ -97,14 +92,9 @@ TEST(test_a_source_may_be_on_the_host)
     assert_int_equal(can_open(&w, &prompt).need_blocks, 3); /* two, and the source that is cached */
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_NO_KV, stop_group, 1);
     const kvp_seq hit = open_seq(&w, ints(0), 3, &info);
-    assert_int_equal(info.hit_tokens, 2);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.host_tokens, 2);
-    assert_int_equal(info.host_blocks, 0);
+    assert_fields(info, hit_tokens, 2, copied_tokens, 2, host_tokens, 2, host_blocks, 0);
     const int32_t full = row_of(&w, 0, hit)[0];
     const int32_t window = row_of(&w, 1, hit)[0];
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 1, full, 2},
@@ -124,10 +114,7 @@ TEST(test_without_room_for_all_sources_the_hit_is_cut)
     assert_int_equal(match(&w, prompt.tokens, 8).hit_tokens, 6);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 2 + 2); /* 2 hits, and 2 for the rest */
     const kvp_seq cut = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, hit_tokens, 4, copied_tokens, 0, stop, KVP_STOP_NO_ROOM, shared_blocks, 2);
     assert_no_plan(&w);
     close_seq(&w, cut);
     end_world(&w);
@@ -168,12 +155,9 @@ TEST(test_a_cut_hit_is_judged_anew)
     kvp_open_info info;
     leave_cached(&w, ints(0), 12);
     info = match(&w, parting(10), 12);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.shared_blocks, 3);
+    assert_fields(info, hit_tokens, 10, shared_blocks, 3);
     const kvp_seq seq = open_seq(&w, parting(10), 12, &info);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.shared_blocks, 4);
+    assert_fields(info, stop, KVP_STOP_NO_ROOM, hit_tokens, 8, shared_blocks, 4);
     assert_row_in(&w, 0, seq, 1, 3, 6);
     assert_row_in(&w, 1, seq, 2, 4, 5);
 }
@@ -203,8 +187,7 @@ TEST(test_a_plan_of_one_copy_has_no_hits_inside)
     scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     const kvp_open_info info = match(&w, parting(6), 8);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_ROOM);
 }
 
 /* The rest is received: the window will not keep the entry that the hit ends in. */
@@ -217,8 +200,7 @@ TEST(test_what_is_not_kept_when_the_rest_is_there_is_not_copied)
     kvp_prompt prompt = prompt_of(parting(6), 16);
     prompt.flags = KVP_OPEN_RECEIVE;
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.copied_tokens, 2);
+    assert_fields(info, hit_tokens, 6, copied_tokens, 2);
     const int32_t *row = row_of(&w, 1, seq);
     assert_true(row[0] == 0 && row[1] == 0 && row[2] == 0 && row[3] != 0);
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 3, row_of(&w, 0, seq)[1], 2});
@@ -234,8 +216,7 @@ TEST(test_a_group_may_end_the_hit_inside_a_block)
     assert_ok(kvp_seq_commit(w.cache, seq, 6));
     const kvp_open_info info = match(&w, ints(0), 9);
     assert_int_equal(info.hit_tokens, 6); /* computed so far */
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, stop, KVP_STOP_NO_KV, stop_group, 0);
 }
 
 /* ----------------------------------------------------------------------------- recurrent state */
@@ -266,13 +247,10 @@ TEST(test_a_checkpoint_inside_a_block_is_hit)
     kvp_open_info info;
     leave_kept(&w, (const uint32_t[]){6, 10}, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 16, &info);
-    assert_int_equal(info.hit_tokens, 10);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 10, copied_tokens, 2, stop, KVP_STOP_NO_KV);
     assert_int_equal(info.stop_group, 2); /* the state's: both others have more */
     assert_true(state_of(&w, seq).read_slot != 0);
-    assert_int_equal(state_of(&w, seq).prompt_end, 14);
-    assert_int_equal(state_of(&w, seq).branch_end, 0);
+    assert_fields(state_of(&w, seq), prompt_end, 14, branch_end, 0);
     const int32_t *row = row_of(&w, 1, seq);
     assert_true(row[0] == 0 && row[1] != 0); /* the query at 10 sees 7 and after */
     assert_plan(&w, {0, 0, KVP_DEVICE, KVP_DEVICE, 5, row_of(&w, 0, seq)[2], 2},
@@ -290,12 +268,9 @@ TEST(test_a_cut_hit_ends_at_a_checkpoint)
     kvp_prompt prompt = prompt_of(ints(0), 16);
     assert_int_equal(match(&w, prompt.tokens, 16).hit_tokens, 10);
     const kvp_admission admission = can_open(&w, &prompt);
-    assert_int_equal(admission.verdict, KVP_ADMIT_OK);
-    assert_int_equal(admission.need_blocks, 8);
+    assert_fields(admission, verdict, KVP_ADMIT_OK, need_blocks, 8);
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_ROOM, stop_group, 0);
     assert_true(state_of(&w, seq).read_slot != 0);
 }
 

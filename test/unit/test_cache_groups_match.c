@@ -168,8 +168,7 @@ static world make_scene(const struct scene *scene)
         evict_blocks(&w, n + scene->spare); /* those freed before, and two more */
         drop_plan(&w);
     }
-    assert_int_equal(stats_of(&w).cached_blocks, BLOCKS - n_evict);
-    assert_int_equal(stats_of(&w).host_cached_blocks, scene->n_host);
+    assert_fields(stats_of(&w), cached_blocks, BLOCKS - n_evict, host_cached_blocks, scene->n_host);
     return w;
 }
 
@@ -177,16 +176,11 @@ static void expect_info(const kvp_open_info *info, const struct answer *answer, 
 {
     const uint32_t hit = answer->hit;
     const uint32_t n_blocks = (n_tokens + S - 1) / S;
-    assert_int_equal(info->hit_tokens, hit);
-    assert_int_equal(info->cached_tokens, hit < n_tokens ? hit : n_tokens - 1);
-    assert_int_equal(info->stop, answer->stop);
-    assert_int_equal(info->stop_group, answer->stop_group);
-    assert_int_equal(info->host_blocks, answer->n_host);
-    assert_int_equal(info->host_tokens, answer->host_tokens);
-    assert_int_equal(info->shared_blocks, answer->n_here);
-    assert_int_equal(info->cached_blocks, answer->n_here);
-    assert_int_equal(info->copied_tokens, hit % S);
-    assert_int_equal(info->taken_blocks, (n_blocks - hit / S) * GROUPS + answer->n_host);
+    assert_fields(*info, hit_tokens, hit, cached_tokens, hit < n_tokens ? hit : n_tokens - 1, stop,
+                  answer->stop, stop_group, answer->stop_group, host_blocks, answer->n_host);
+    assert_fields(*info, host_tokens, answer->host_tokens, shared_blocks, answer->n_here,
+                  cached_blocks, answer->n_here, copied_tokens, hit % S, taken_blocks,
+                  (n_blocks - hit / S) * GROUPS + answer->n_host);
 }
 
 /* The plan has the copies of an open; what it evicts is copied to the host. */
@@ -244,8 +238,8 @@ static void check_scene(const struct scene *scene)
             const uint32_t usable = (uint32_t)stats_of(&w).usable_blocks;
             const struct answer within = answer_within(scene, lengths[i], (int)only, usable);
             const uint32_t need = need_of(&within, lengths[i]);
-            assert_int_equal(admission.need_blocks, need);
-            assert_int_equal(admission.verdict, need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
+            assert_fields(admission, need_blocks, need, verdict,
+                          need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
             if (need > usable) {
                 kvp_seq seq;
                 assert_unchanged(&w, assert_status(KVP_E_NEVER, kvp_seq_open(w.cache, w.ns, &prompt,
@@ -376,9 +370,7 @@ TEST(test_a_full_hit_is_shared_and_its_last_token_run_again)
     int64_t slot;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.cached_tokens, 7);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, hit_tokens, 8, cached_tokens, 7, stop, KVP_STOP_END);
     assert_row_in(&w, 0, seq, 1, 3);
     assert_row_in(&w, 1, seq, 0, 4); /* the query at 7 sees 4 and after */
     assert_ok(kvp_seq_slots(w.cache, seq, 1, 7, 1, &slot));
@@ -415,9 +407,7 @@ TEST(test_a_full_hit_is_computed_again_where_it_must_be)
     leave_cached(&w, ints(0), 8);
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_FULL_HIT, stop_group, 0);
     assert_row_in(&w, 0, seq, 1, 5);
     assert_row_in(&w, 1, seq, 2, 6);
 }
@@ -450,11 +440,9 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     assert_int_equal(stats_of(&w).host_cached_blocks, 4);
 
     kvp_open_info info = match(&w, ints(0), 12); /* entries 1 and 2 of the window: two copies */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 12, host_blocks, 2);
     info = match(&w, ints(0), 17); /* entry 3 of the one, 2 of the other */
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 16, host_blocks, 2);
     info = match(&w, ints(0), 8); /* entries 0 and 1 */
     assert_int_equal(info.hit_tokens, 8);
 }
@@ -468,20 +456,17 @@ TEST(test_why_the_path_ended)
     leave_cached(&w, ints(0), 12);
     prompt.flags = KVP_OPEN_NO_MATCH;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.stop, KVP_STOP_OFF);
-    assert_int_equal(info.hit_tokens, 0);
+    assert_fields(info, stop, KVP_STOP_OFF, hit_tokens, 0);
     prompt.flags = 0;
     prompt.uncached = &uncached;
     prompt.n_uncached = 1;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
-    assert_int_equal(info.hit_tokens, 4);
+    assert_fields(info, stop, KVP_STOP_UNCACHED, hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 17).stop, KVP_STOP_MISS);
     assert_int_equal(match(&w, ints(0), 13).stop, KVP_STOP_END);
     (void)open_seq(&w, ints(100), 8, NULL); /* nothing of it is computed */
     info = match(&w, ints(100), 9);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, stop, KVP_STOP_NO_KV, stop_group, 0);
 }
 
 /* Units of one entry may be in different blocks: the deepest one's block has them all. */
@@ -500,8 +485,7 @@ TEST(test_an_entry_with_a_gap_inside_is_hit_up_to_it)
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0)); /* written over, in both groups */
     const kvp_open_info info = match(&w, ints(0), 5);
-    assert_int_equal(info.hit_tokens, 2);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_fields(info, hit_tokens, 2, stop, KVP_STOP_MISS);
 }
 
 TEST(test_parked_blocks_are_hit_for_nothing)
@@ -575,8 +559,7 @@ TEST(test_hits_on_the_host_come_back_entry_by_entry)
     assert_row_in(&w, 1, seq, 6, 8, 3);
     assert_plan(&w, TO_DEVICE(0, 4, 5, 4), {0, 1, KVP_HOST, KVP_DEVICE, 3, 6, 4},
                 TO_DEVICE(0, 2, 7, 4), {0, 1, KVP_HOST, KVP_DEVICE, 1, 8, 4});
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
-    assert_int_equal(stats_of(&w).host_cached_blocks, 4);
+    assert_fields(stats_of(&w), cached_blocks, 0, host_cached_blocks, 4);
 }
 
 TEST(test_hits_are_retained_and_released_like_any_blocks)

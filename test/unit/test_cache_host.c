@@ -49,8 +49,7 @@ TEST(test_a_prompt_gets_its_blocks_back_from_the_host)
     assert_row(&w, seq, 1, 3, 2);
     assert_plan(&w, TO_DEVICE(0, 2, 3, 4), TO_DEVICE(0, 1, 2, 4));
     assert_int_equal(block_of(&w, 3).sealed_units, 1);
-    assert_int_equal(info_of(&w, seq).computed_tokens, 12);
-    assert_int_equal(info_of(&w, seq).cached_tokens, 11);
+    assert_fields(info_of(&w, seq), computed_tokens, 12, cached_tokens, 11);
     assert_int_equal(stats_of(&w).host_tokens, 8);
     assert_int_equal(match(&w, ints(0), 12).host_tokens, 0);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 7, 1, 2); /* released from the end of the row */
@@ -68,10 +67,7 @@ TEST(test_a_host_block_in_the_middle_is_copied_alone)
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 12, &info);
     assert_row(&w, seq, 1, 2, 3);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.cached_blocks, 2);
-    assert_int_equal(info.taken_blocks, 1);
+    assert_fields(info, shared_blocks, 2, host_blocks, 1, cached_blocks, 2, taken_blocks, 1);
     assert_plan(&w, TO_DEVICE(0, 1, 2, 4));
 }
 
@@ -99,13 +95,9 @@ TEST(test_device_only_ends_the_hit_where_the_host_begins)
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_DEVICE_ONLY;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info));
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.host_blocks, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 4, host_tokens, 0, host_blocks, 0, stop, KVP_STOP_NO_KV);
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.shared_blocks, 1);
+    assert_fields(info, hit_tokens, 4, shared_blocks, 1);
     assert_no_plan(&w);
     assert_ok(kvp_seq_commit(w.cache, seq, 12)); /* computed again: on both tiers now */
     assert_int_equal(match(&w, ints(0), 12).host_tokens, 0);
@@ -129,9 +121,7 @@ TEST(test_no_match_takes_nothing_from_the_host)
     kvp_prompt prompt = prompt_of(ints(0), 12);
     prompt.flags = KVP_OPEN_NO_MATCH;
     (void)open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_OFF);
+    assert_fields(info, hit_tokens, 0, host_tokens, 0, stop, KVP_STOP_OFF);
     assert_no_plan(&w);
 }
 
@@ -148,8 +138,7 @@ TEST(test_more_hits_than_the_plan_ever_has_room_for_are_given_up)
     wipe_device(&w);
     const kvp_seq again = open_seq(&w, ints(0), 12, &info);
     assert_int_equal(info.hit_tokens, 8); /* max_copies - 1 blocks */
-    assert_int_equal(info.host_blocks, 2);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, host_blocks, 2, stop, KVP_STOP_NO_ROOM);
     assert_int_equal(info_of(&w, again).computed_tokens, 8);
     assert_int_equal(stats_of(&w).pending_copies, 2);
 }
@@ -189,9 +178,7 @@ TEST(test_a_full_hit_that_is_recomputed_is_cut_on_the_host_as_well)
     wipe_device(&w);
     drop_plan(&w);
     const kvp_open_info info = match(&w, ints(0), 12);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
+    assert_fields(info, hit_tokens, 8, host_tokens, 8, stop, KVP_STOP_FULL_HIT);
 }
 
 TEST(test_a_hit_on_blocks_of_a_swapped_sequence_leaves_them_to_it)
@@ -222,8 +209,7 @@ TEST(test_an_open_keeps_room_in_the_plan_for_its_own_copies)
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    assert_int_equal(stats_of(&w).kept_blocks, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
+    assert_fields(stats_of(&w), kept_blocks, 2, unkept_blocks, 2);
 }
 
 TEST(test_another_namespace_gets_nothing_from_the_host)
@@ -248,10 +234,8 @@ TEST(test_sources_are_held_while_what_makes_way_is_kept)
     leave_cached(&w, ints(100), 8); /* the first prompt is on the host now */
     drop_plan(&w);
     (void)open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.evicted_blocks, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
-    assert_int_equal(stats_of(&w).pending_copies, 2);
+    assert_fields(info, host_tokens, 8, evicted_blocks, 2);
+    assert_fields(stats_of(&w), unkept_blocks, 2, pending_copies, 2);
     assert_int_equal(match(&w, ints(100), 8).hit_tokens, 0);
 }
 
@@ -266,12 +250,8 @@ TEST(test_a_hit_inside_a_block_is_copied_from_the_host)
     wipe_device(&w); /* the queue was 3 4 5 6 7 2 1 */
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(0), 7, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_tokens, 6);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.shared_blocks, 0);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.taken_blocks, 2);
+    assert_fields(info, hit_tokens, 6, host_tokens, 6, host_blocks, 1);
+    assert_fields(info, shared_blocks, 0, copied_tokens, 2, taken_blocks, 2);
     assert_row(&w, seq, 3, 4);
     assert_plan(&w, TO_DEVICE(0, 2, 3, 4), TO_DEVICE(0, 1, 4, 2));
     assert_int_equal(block_of(&w, 3).sealed_units, 2);
@@ -302,8 +282,7 @@ TEST(test_a_hit_inside_a_block_comes_from_the_device_if_it_is_there)
     close_seq(&w, seq);
     drop_plan(&w);
     const kvp_seq again = open_seq(&w, ints(0), 7, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_tokens, 0);
+    assert_fields(info, hit_tokens, 6, host_tokens, 0);
     assert_row(&w, again, 1, 3);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 2));
     assert_int_equal(block_of(&w, 3).sealed_units, 0);
@@ -327,8 +306,7 @@ TEST(test_units_that_the_device_has_are_duplicates_in_what_comes_back)
     assert_ok(kvp_seq_commit(w.cache, first, 3));
     assert_int_equal(block_of(&w, row_entry(&w, first, 0)).sealed_units, 1);
     const kvp_seq both = open_seq(&w, ints(0), 5, &info);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.host_blocks, 1);
+    assert_fields(info, hit_tokens, 4, host_blocks, 1);
     assert_int_equal(info.host_tokens, 4); /* those that the plan copies */
     const int32_t block = row_entry(&w, both, 0);
     assert_int_equal(block_of(&w, block).sealed_units, 1);

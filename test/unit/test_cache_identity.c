@@ -384,11 +384,9 @@ TEST(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private)
         assert_int_equal(info_of(&w, seq).public_tokens, 8);
         assert_int_equal(stats_of(&w).private_units, 2);
         const kvp_released released = close_seq(&w, seq);
-        assert_int_equal(released.cached_blocks, 2);
-        assert_int_equal(released.freed_blocks, 2);
+        assert_fields(released, cached_blocks, 2, freed_blocks, 2);
         const kvp_open_info info = match(&w, ints(0), 16);
-        assert_int_equal(info.hit_tokens, 8);
-        assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+        assert_fields(info, hit_tokens, 8, stop, KVP_STOP_UNCACHED);
         const kvp_seq grown = open_seq(&w, ints(0), 8, NULL);
         assert_ok(kvp_seq_extend(w.cache, grown, ints(8), 8, 0));
         assert_int_equal(info_of(&w, grown).public_tokens, 8);
@@ -433,8 +431,7 @@ TEST(test_ranges_of_a_prompt_are_private_from_the_lowest_begin_on)
     prompt.n_uncached = 1;
     kvp_open_info info;
     assert_ok(kvp_cache_match(w.cache, w.ns, &prompt, &info)); /* not matched either */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+    assert_fields(info, hit_tokens, 12, stop, KVP_STOP_UNCACHED);
     const kvp_range empty = {5, 5};
     prompt.uncached = &empty;
     assert_status(KVP_E_ARG, kvp_cache_match(w.cache, w.ns, &prompt, &info));

@@ -12,9 +12,7 @@ static void expect_evicted(const world *w, uint32_t i, uint32_t tier, int32_t bl
 {
     const kvp_evicted *evicted;
     assert_true(i < evicted_of(w, &evicted));
-    assert_int_equal(evicted[i].tier, tier);
-    assert_int_equal(evicted[i].block, block);
-    assert_int_equal(evicted[i].kept, kept);
+    assert_fields(evicted[i], tier, tier, block, block, kept, kept);
 }
 
 static uint32_t count_evicted(const world *w)
@@ -35,14 +33,10 @@ TEST(test_what_the_device_evicts_is_kept_on_the_host)
     assert_memory_equal(&evicted[0].hash, &hash, sizeof(hash));
     assert_plan(&w, TO_HOST(0, 2, 1, 4));
     const kvp_block_info info = host_block(&w, 1);
-    assert_int_equal(info.state, KVP_BLOCK_CACHED);
-    assert_int_equal(info.ref_count, 0);
-    assert_int_equal(info.sealed_units, 1);
+    assert_fields(info, state, KVP_BLOCK_CACHED, ref_count, 0, sealed_units, 1);
     assert_memory_equal(&info.hash, &hash, sizeof(hash));
     assert_host_queue(&w, 0, 2, 3, 4, 1);
-    assert_int_equal(stats_of(&w).kept_blocks, 1);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
-    assert_int_equal(stats_of(&w).evicted_blocks, 1);
+    assert_fields(stats_of(&w), kept_blocks, 1, unkept_blocks, 0, evicted_blocks, 1);
 }
 
 TEST(test_nothing_is_kept_when_the_configuration_says_so)
@@ -67,9 +61,7 @@ TEST(test_without_a_host_tier_nothing_is_wanted_there)
     (void)open_seq(&w, ints(100), 8, NULL);
     expect_evicted(&w, 0, KVP_DEVICE, 2, 0);
     const kvp_stats s = stats_of(&w);
-    assert_int_equal(s.unkept_blocks, 0);
-    assert_int_equal(s.host_usable_blocks, 0);
-    assert_int_equal(s.host_free_blocks, 0);
+    assert_fields(s, unkept_blocks, 0, host_usable_blocks, 0, host_free_blocks, 0);
 }
 
 TEST(test_what_the_host_has_is_not_copied_again)
@@ -82,8 +74,7 @@ TEST(test_what_the_host_has_is_not_copied_again)
     drop_plan(&w);
     wipe_device(&w);
     assert_no_plan(&w);
-    assert_int_equal(stats_of(&w).kept_blocks, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
+    assert_fields(stats_of(&w), kept_blocks, 2, unkept_blocks, 0);
     assert_int_equal(match(&w, ints(0), 8).host_tokens, 8);
 }
 
@@ -112,9 +103,7 @@ TEST(test_what_a_flush_made_unreachable_is_not_kept)
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     wipe_device(&w);
     assert_no_plan(&w);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
-    assert_int_equal(stats_of(&w).evicted_blocks, 2);
+    assert_fields(stats_of(&w), kept_blocks, 0, unkept_blocks, 0, evicted_blocks, 2);
 }
 
 /* No node is free for a new root: what was cached is private from there on. */
@@ -127,8 +116,7 @@ TEST(test_what_a_flush_without_a_new_root_made_private_is_not_kept)
     assert_int_equal(stats_of(&w).nodes_used, 5);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     wipe_device(&w);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
+    assert_fields(stats_of(&w), kept_blocks, 0, unkept_blocks, 0);
 }
 
 TEST(test_a_closed_namespaces_blocks_are_not_kept)
@@ -143,8 +131,7 @@ TEST(test_a_closed_namespaces_blocks_are_not_kept)
     close_seq(&w, seq);
     assert_ok(kvp_ns_close(w.cache, other));
     wipe_device(&w);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
+    assert_fields(stats_of(&w), kept_blocks, 0, unkept_blocks, 0);
 }
 
 TEST(test_nothing_is_kept_when_swapped_sequences_hold_the_whole_host)
@@ -172,9 +159,8 @@ TEST(test_half_of_the_plan_is_for_what_is_kept)
         scoped_world w = make_world(&config);
         leave_cached(&w, ints(0), 20);
         (void)open_seq(&w, ints(100), 20, NULL);
-        assert_int_equal(stats_of(&w).kept_blocks, kept[max_copies]);
-        assert_int_equal(stats_of(&w).unkept_blocks, 5 - kept[max_copies]);
-        assert_int_equal(stats_of(&w).pending_copies, kept[max_copies]);
+        assert_fields(stats_of(&w), kept_blocks, kept[max_copies], unkept_blocks,
+                      5 - kept[max_copies], pending_copies, kept[max_copies]);
     }
 }
 
@@ -190,9 +176,7 @@ TEST(test_copies_that_wait_and_copies_to_come_leave_less_room_to_keep)
     batch.tokens = ints(0);
     assert_ok(kvp_seq_extend_many(w.cache, &batch)); /* two take and copy, evicting one each */
     /* First take: 2 x (0 + 2) < 6. Second take: 2 x (kept 1 + copied 1 + 1 to come) is not. */
-    assert_int_equal(stats_of(&w).kept_blocks, 1);
-    assert_int_equal(stats_of(&w).unkept_blocks, 1);
-    assert_int_equal(stats_of(&w).pending_copies, 3);
+    assert_fields(stats_of(&w), kept_blocks, 1, unkept_blocks, 1, pending_copies, 3);
 }
 
 TEST(test_copies_that_were_to_come_and_came_count_once)
@@ -225,8 +209,7 @@ TEST(test_each_for_itself_counts_its_own_copies_to_come)
     batch.tokens = ints(0);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
     /* The first: 2 x (0 + 1) < 6. The second: 2 x (kept 1 + copied 1 + 1) is not. */
-    assert_int_equal(stats_of(&w).kept_blocks, 1);
-    assert_int_equal(stats_of(&w).unkept_blocks, 1);
+    assert_fields(stats_of(&w), kept_blocks, 1, unkept_blocks, 1);
 }
 
 TEST(test_a_kept_block_has_its_retention_class)
@@ -251,8 +234,7 @@ TEST(test_only_sealed_slots_are_kept)
     leave_cached(&w, ints(0), 5); /* two units, and a token */
     wipe_device(&w);
     assert_plan(&w, TO_HOST(0, 1, 1, 4));
-    assert_int_equal(host_block(&w, 1).sealed_units, 2);
-    assert_int_equal(host_block(&w, 1).sealed_tokens, 4);
+    assert_fields(host_block(&w, 1), sealed_units, 2, sealed_tokens, 4);
     assert_ok(kvp_block_tokens(w.cache, 0, KVP_HOST, 1, tokens, &n));
     assert_int_equal(n, 4);
     assert_memory_equal(tokens, ints(0), 4 * sizeof(int32_t));
@@ -287,8 +269,7 @@ TEST(test_units_that_the_host_has_are_duplicates_in_the_kept_block)
     drop_plan(&w);
     wipe_device(&w);
     assert_int_equal(host_block(&w, 1).sealed_units, 1);
-    assert_int_equal(host_block(&w, 2).sealed_units, 1);
-    assert_int_equal(host_block(&w, 2).sealed_tokens, 4);
+    assert_fields(host_block(&w, 2), sealed_units, 1, sealed_tokens, 4);
     kvp_seq seqs[2] = {open_done(&w, ints(100), 4), open_done(&w, ints(200), 4)};
     drop_plan(&w);
     swap_out(&w, seqs, 2); /* the free 3 and 4 */
@@ -314,9 +295,7 @@ TEST(test_the_host_block_that_makes_way_stands_before_the_device_block)
     assert_memory_equal(&evicted[0].hash, &first, sizeof(first));
     expect_evicted(&w, 1, KVP_DEVICE, 1, 1);
     assert_memory_equal(&evicted[1].hash, &second, sizeof(second));
-    assert_int_equal(stats_of(&w).host_evicted_blocks, 1);
-    assert_int_equal(stats_of(&w).kept_blocks, 2);
-    assert_int_equal(stats_of(&w).evicted_blocks, 2);
+    assert_fields(stats_of(&w), host_evicted_blocks, 1, kept_blocks, 2, evicted_blocks, 2);
     assert_int_equal(host_block(&w, 1).generation, 1);
 }
 
@@ -326,8 +305,7 @@ TEST(test_the_copy_into_an_evicted_host_block_leaves_the_plan)
     leave_cached(&w, ints(0), 4);
     leave_cached(&w, ints(100), 4);
     (void)open_seq(&w, ints(200), 4, NULL);
-    assert_int_equal(stats_of(&w).pending_copies, 1);
-    assert_int_equal(stats_of(&w).copies, 2);
+    assert_fields(stats_of(&w), pending_copies, 1, copies, 2);
     assert_plan(&w, TO_HOST(0, 1, 1, 4));
 }
 

@@ -49,9 +49,7 @@ TEST(test_only_closes_of_requests_count)
     close_seq(&w, c);
     assert_int_equal(stats_of(&w).references, 2);
     leave_cached(&w, ints(0), 10);
-    assert_int_equal(stats_of(&w).references, 4);
-    assert_int_equal(stats_of(&w).learned_hits, 2);
-    assert_int_equal(stats_of(&w).lru_hits, 2);
+    assert_fields(stats_of(&w), references, 4, learned_hits, 2, lru_hits, 2);
 }
 
 /* A long row is released in pieces: its blocks go from its end to its beginning, as in one. */
@@ -114,8 +112,7 @@ TEST(test_lru_has_no_room_for_what_is_held)
         leave_cached(&w, ints(100), 4);
         leave_cached(&w, ints(200), 4);
         leave_cached(&w, ints(0), 4);
-        assert_int_equal(stats_of(&w).learned_hits, held ? 0 : 1);
-        assert_int_equal(stats_of(&w).lru_hits, held ? 0 : 1);
+        assert_fields(stats_of(&w), learned_hits, held ? 0 : 1, lru_hits, held ? 0 : 1);
         if (held) {
             close_seq(&w, running);
         }
@@ -182,9 +179,7 @@ TEST(test_what_was_learned_can_be_read)
         }
     }
     assert_ok(kvp_policy_class_get(w.cache, 48, &table));
-    assert_int_equal(table.least_uses, 5);
-    assert_int_equal(table.least_output, 0);
-    assert_int_equal(table.least_new, 0);
+    assert_fields(table, least_uses, 5, least_output, 0, least_new, 0);
     const uint32_t at = 7; /* 16 of 32nds of C */
     assert_int_equal(table.ages[at], 16);
     assert_int_equal(table.ages[at + 1], 24);
@@ -197,9 +192,7 @@ TEST(test_what_was_learned_can_be_read)
     assert_true(table.best_density[0] >= table.density[at]);
     assert_true(table.density[at] > 2 * KVP_POLICY_DENSITY); /* within C/4, nearly always */
     assert_ok(kvp_policy_class_get(w.cache, 16 + 9, &table));
-    assert_int_equal(table.least_uses, 2);
-    assert_int_equal(table.least_output, 256);
-    assert_int_equal(table.least_new, 513);
+    assert_fields(table, least_uses, 2, least_output, 256, least_new, 513);
     assert_int_equal(table.seen[0], 0); /* never */
     assert_true(table.density[0] > 0);  /* as others are */
 }
@@ -207,28 +200,22 @@ TEST(test_what_was_learned_can_be_read)
 TEST(test_why_it_is_lru)
 {
     scoped_world w = learned_world(64);
-    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
-    assert_int_equal(learned_info(&w).entry_blocks, 1);
+    assert_fields(learned_info(&w), fallback, KVP_FALLBACK_COLD, entry_blocks, 1);
     for (int32_t i = 0; i < 64; i++) {
         leave_cached(&w, ints(0), 16);
     }
     kvp_policy_info info = learned_info(&w); /* all comes back from LRU, which is looked at now */
-    assert_int_equal(info.references, 256);
-    assert_int_equal(info.cold_references, 128);
-    assert_int_equal(info.fallback, KVP_FALLBACK_GATE);
-    assert_int_equal(info.gate_references, 0);
-    assert_int_equal(info.returned, 63 * 4);
-    assert_int_equal(info.returned_late, 0);
+    assert_fields(info, references, 256, cold_references, 128, fallback, KVP_FALLBACK_GATE);
+    assert_fields(info, gate_references, 0, returned, 63 * 4, returned_late, 0);
     assert_int_equal(info.credit, 63 * 4); /* half a percent each */
-    assert_int_equal(info.credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT);
-    assert_int_equal(info.credit_limit, (16 + (1 << 18)) * KVP_POLICY_CREDIT);
+    assert_fields(info, credit_floor, -(8 + (1 << 18)) * KVP_POLICY_CREDIT, credit_limit,
+                  (16 + (1 << 18)) * KVP_POLICY_CREDIT);
     leave_cached(&w, ints(0), 16);
     assert_int_equal(learned_info(&w).gate_references, 4);
     kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 1; /* the guard comes first */
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_GUARD);
     leave_cached(&w, ints(0), 16);
-    assert_int_equal(learned_info(&w).guard_references, 4);
-    assert_int_equal(learned_info(&w).gate_references, 4);
+    assert_fields(learned_info(&w), guard_references, 4, gate_references, 4);
     kvpi_leaves_policy(&w.cache->pool.leaves)->gated = 0;
     kvpi_leaves_policy(&w.cache->pool.leaves)->distrusted = 0;
     assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_NONE);
@@ -237,9 +224,7 @@ TEST(test_why_it_is_lru)
     assert_int_equal(info.cold_references + info.guard_references + info.gate_references,
                      stats_of(&w).fallback_references);
     assert_ok(kvp_cache_reset(w.cache)); /* counters keep their values */
-    assert_int_equal(learned_info(&w).gate_references, 4);
-    assert_int_equal(learned_info(&w).references, 0);
-    assert_int_equal(learned_info(&w).fallback, KVP_FALLBACK_COLD);
+    assert_fields(learned_info(&w), gate_references, 4, references, 0, fallback, KVP_FALLBACK_COLD);
 }
 
 TEST(test_reads_that_are_refused)

@@ -36,21 +36,17 @@ TEST(test_a_load_is_found_when_it_is_done_and_not_before)
     kvp_loaded loaded;
     int32_t blocks[3];
     assert_ok(begin_load(&w, 0, 12, (kvp_range){0, 3}, &load, blocks));
-    assert_int_equal(load.number, 1);
-    assert_int_equal(load.after, 0);
-    assert_int_equal(load.n_blocks, 3);
+    assert_fields(load, number, 1, after, 0, n_blocks, 3);
     assert_int_equal(blocks[0], 1);
     assert_int_equal(blocks[2], 3);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 0);
     assert_int_equal(match(&w, ints(0), 12).stop, KVP_STOP_NO_KV);
     const kvp_stats during = stats_of(&w);
-    assert_int_equal(during.host_loading_blocks, 3);
-    assert_int_equal(during.host_held_blocks, 0);
+    assert_fields(during, host_loading_blocks, 3, host_held_blocks, 0);
     assert_int_equal(during.host_free_blocks + during.host_cached_blocks, 4);
     assert_int_equal(during.host_lent_blocks, 3);
     assert_ok(kvp_load_done(w.cache, 1, (const uint8_t[]){1, 1, 0}, 3, &loaded));
-    assert_int_equal(loaded.cached, 2);
-    assert_int_equal(loaded.failed, 1);
+    assert_fields(loaded, cached, 2, failed, 1);
     assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
     assert_int_equal(match(&w, ints(0), 12).host_blocks, 2);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 7, 2, 1); /* tails go before their prefixes */
@@ -76,10 +72,8 @@ TEST(test_a_load_is_told_when_it_is_done)
     assert_ok(kvp_events_read(w.cache, 1, told, 8, tokens, &n));
     assert_int_equal(n, 2);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(told[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(told[i].tier, KVP_HOST);
-        assert_int_equal(told[i].position, 4 * i);
-        assert_int_equal(told[i].n_tokens, 4);
+        assert_fields(told[i], kind, KVP_EVENT_STORED, tier, KVP_HOST, position, 4 * i, n_tokens,
+                      4);
         assert_memory_equal(tokens + 4 * i, ints((int32_t)(4 * i)), 4 * sizeof *tokens);
     }
     assert_memory_equal(&told[0].parent, &told[0].root, sizeof told[0].root);
@@ -91,8 +85,7 @@ TEST(test_a_load_is_told_when_it_is_done)
     assert_ok(kvp_load_cancel(w.cache, load.number)); /* and nothing is told of this one */
     assert_ok(kvp_events_read(w.cache, 3, told, 8, tokens, &n));
     assert_int_equal(n, 1);
-    assert_int_equal(told[0].kind, KVP_EVENT_STORED);
-    assert_int_equal(told[0].tier, KVP_DEVICE);
+    assert_fields(told[0], kind, KVP_EVENT_STORED, tier, KVP_DEVICE);
     assert_memory_equal(&told[0].hash, &first, sizeof first);
 }
 
@@ -108,10 +101,7 @@ TEST(test_what_is_there_or_comes_is_not_loaded_twice)
     assert_int_equal(blocks[0], 0);
     assert_true(blocks[1] != 0);
     assert_ok(begin_load(&w, 0, 12, (kvp_range){0, 3}, &load, blocks));
-    assert_int_equal(load.number, 2);
-    assert_int_equal(load.n_found, 1);
-    assert_int_equal(load.n_elsewhere, 1);
-    assert_int_equal(load.n_blocks, 1);
+    assert_fields(load, number, 2, n_found, 1, n_elsewhere, 1, n_blocks, 1);
     leave_cached(&w, ints(0), 8); /* somebody computes what the first one brings */
     assert_ok(kvp_load_done(w.cache, 1, (const uint8_t[]){1}, 1, &loaded));
     assert_int_equal(loaded.dropped, 1);
@@ -278,8 +268,7 @@ TEST(test_a_snapshot_of_what_is_computed_and_loaded)
     assert_ok(snap_load(&s, r.cache, &report));
     assert_report(&report);
     assert_sound(r.cache);
-    assert_int_equal(report.blocks, 4);
-    assert_int_equal(report.saved_blocks, 4);
+    assert_fields(report, blocks, 4, saved_blocks, 4);
     assert_ok(kvp_load_done(w.cache, load.number, (const uint8_t[]){1, 1}, 2, NULL));
     kvp_cache_destroy(r.cache);
     snap_drop(&s);
@@ -305,8 +294,7 @@ TEST(test_a_snapshot_of_what_is_lent)
     assert_ok(snap_load(&s, r.cache, &report));
     assert_report(&report);
     assert_sound(r.cache);
-    assert_int_equal(report.blocks, 4);
-    assert_int_equal(report.units, 4);
+    assert_fields(report, blocks, 4, units, 4);
     assert_ok(kvp_ns_open(r.cache, "", 0, &r.ns));
     assert_int_equal(match(&r, ints(0), 8).hit_tokens, 8);
     assert_int_equal(match(&r, ints(100), 8).hit_tokens, 0);
@@ -335,8 +323,7 @@ TEST(test_a_mirror_keeps_both_when_its_step_is_done)
     assert_status(KVP_E_STATE, kvp_cache_lend(w.cache, host, 1)); /* nothing is known of it */
     assert_ok(kvp_step_done(w.cache, 1, NULL));
     assert_ok(kvp_block_origin_get(w.cache, KVP_HOST, host[0], &origin));
-    assert_int_equal(origin.after, 1);
-    assert_int_equal(origin.written, 1);
+    assert_fields(origin, after, 1, written, 1);
     assert_ok(kvp_cache_lend(w.cache, host, 1));
     assert_ok(kvp_cache_mirror(w.cache, (const int32_t[]){1}, 1, 0, host, &mirrored));
     assert_int_equal(mirrored.found, 1);
@@ -416,11 +403,8 @@ TEST(test_the_cold_end_in_pieces_and_whole)
     cursor = (kvp_cold_cursor){0};
     for (uint32_t i = 0; i < 4; i++) {
         kvp_cold one;
-        assert_int_equal(cold[i].block, order[i]);
-        assert_int_equal(cold[i].retention, i < 2 ? 0 : 2);
-        assert_int_equal(cold[i].n_tokens, i % 2 == 0 ? 8 : 4);
-        assert_int_equal(cold[i].findable, 1);
-        assert_int_equal(cold[i].elsewhere, 0);
+        assert_fields(cold[i], block, order[i], retention, i < 2 ? 0 : 2, n_tokens,
+                      i % 2 == 0 ? 8 : 4, findable, 1, elsewhere, 0);
         assert_ok(kvp_cache_cold_end(w.cache, KVP_DEVICE, &cursor, &one, 1, &n));
         assert_memory_equal(&one, &cold[i], sizeof(one));
     }
@@ -459,9 +443,7 @@ TEST(test_an_origin_gives_the_prompt_back)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 2, &origin));
     assert_true(origin.ns.bits == w.ns.bits);
-    assert_int_equal(origin.first, 4);
-    assert_int_equal(origin.n_tokens, 8);
-    assert_int_equal(origin.n_keys, 3);
+    assert_fields(origin, first, 4, n_tokens, 8, n_keys, 3);
     assert_status(KVP_E_TOO_SMALL, kvp_block_prefix(w.cache, KVP_DEVICE, 2, tokens, 7, &n_tokens));
     assert_status(KVP_E_TOO_SMALL, kvp_block_keys(w.cache, KVP_DEVICE, 2, got, 2, &n_keys));
     assert_ok(kvp_block_prefix(w.cache, KVP_DEVICE, 2, tokens, 8, &n_tokens));
@@ -481,8 +463,7 @@ TEST(test_an_origin_gives_the_prompt_back)
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 2, &origin));
     assert_int_equal(origin.ns.bits, 0);
     assert_ok(kvp_block_origin_get(w.cache, KVP_DEVICE, 8, &origin)); /* nothing in it */
-    assert_int_equal(origin.n_tokens, 0);
-    assert_int_equal(origin.written, 0);
+    assert_fields(origin, n_tokens, 0, written, 0);
     assert_status(KVP_E_ARG, kvp_block_origin_get(w.cache, KVP_DEVICE, 9, &origin));
     close_seq(&w, seq);
 }

@@ -153,8 +153,7 @@ TEST(test_keys_that_are_nearly_the_same)
                 (got[i].n_bytes > 0 && memcmp(keys[k].bytes, got[i].bytes, got[i].n_bytes) != 0)))
             k++;
         assert_true(k < 5);
-        assert_int_equal(got[i].begin, 1);
-        assert_int_equal(got[i].end, ends[k]);
+        assert_fields(got[i], begin, 1, end, ends[k]);
     }
     close_seq(&w, seq);
 }

@@ -74,8 +74,7 @@ TEST(test_private_units_get_nodes_as_well)
     prompt.n_uncached = 1;
     prompt.uncached = &(kvp_range){0, 1};
     const kvp_seq seq = open_with(&w, &prompt, NULL);
-    assert_int_equal(info_of(&w, seq).kept_tokens, 8);
-    assert_int_equal(info_of(&w, seq).public_tokens, 0);
+    assert_fields(info_of(&w, seq), kept_tokens, 8, public_tokens, 0);
     assert_int_equal(stats_of(&w).evicted_blocks, 2);
 }
 
@@ -103,8 +102,7 @@ TEST(test_sources_of_copies_can_go)
         tokens[i] = i < 4 ? i : 100 + i;
     }
     const kvp_seq seq = open_seq(&w, tokens, 16, NULL); /* hits half of block 1, which is copied */
-    assert_int_equal(info_of(&w, seq).cached_tokens, 4);
-    assert_int_equal(info_of(&w, seq).kept_tokens, 12);
+    assert_fields(info_of(&w, seq), cached_tokens, 4, kept_tokens, 12);
     assert_int_equal(stats_of(&w).evicted_blocks, 2);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_FREE);
 }
@@ -120,11 +118,9 @@ TEST(test_the_host_goes_first_and_gets_nothing)
     leave_cached(&w, ints(50), 8);
     const kvp_seq seq = open_seq(&w, ints(100), 12, NULL);
     assert_int_equal(evicted_of(&w, &evicted), 3);
-    assert_int_equal(evicted[0].tier, KVP_HOST);
-    assert_int_equal(evicted[0].block, 1);
+    assert_fields(evicted[0], tier, KVP_HOST, block, 1);
     assert_int_equal(evicted[1].tier, KVP_HOST);
-    assert_int_equal(evicted[2].tier, KVP_DEVICE);
-    assert_int_equal(evicted[2].kept, 0);
+    assert_fields(evicted[2], tier, KVP_DEVICE, kept, 0);
     assert_host_queue(&w, 0, 3, 4, 5, 6, 1, 2);
     assert_no_plan(&w);
     assert_int_equal(match(&w, ints(50), 8).hit_tokens, 4);
@@ -145,8 +141,7 @@ TEST(test_a_unit_costs_so_many_evictions_at_most)
     close_seq(&w, first);
     const kvp_seq second = open_seq(&w, ints(2000), 2, NULL);
     assert_int_equal(unkept(&w), 2);
-    assert_int_equal(stats_of(&w).evicted_blocks, 1100);
-    assert_int_equal(stats_of(&w).nodes_used, 3);
+    assert_fields(stats_of(&w), evicted_blocks, 1100, nodes_used, 3);
     close_seq(&w, second);
 }
 
@@ -199,8 +194,7 @@ TEST(test_a_checkpoint_without_block_goes_last)
     assert_int_equal(stats_of(&w).nodes_used, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(103), 5, 0)); /* two units */
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].group, 0);
+    assert_fields(evicted[0], block, 2, group, 0);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(108), 4, 0));
     assert_int_equal(evicted_of(&w, &evicted), 1);
     assert_int_equal(evicted[0].group, 1);

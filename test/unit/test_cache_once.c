@@ -23,8 +23,7 @@ static world once_world(uint32_t usable, uint32_t host, uint32_t steps)
 
 static void assert_host_has(const world *w, uint64_t n_cached, uint64_t n_free)
 {
-    assert_int_equal(stats_of(w).host_cached_blocks, n_cached);
-    assert_int_equal(stats_of(w).host_free_blocks, n_free);
+    assert_fields(stats_of(w), host_cached_blocks, n_cached, host_free_blocks, n_free);
 }
 
 TEST(test_a_prompt_takes_its_blocks_off_the_host)
@@ -62,8 +61,7 @@ TEST(test_a_host_block_that_is_read_by_the_plan_is_written_after_that)
     assert_ok(kvp_plan_take(w.cache, copies, 4, &n));
     assert_int_equal(n, 2);
     assert_int_equal(copies[0].src_tier, KVP_HOST);
-    assert_int_equal(copies[1].dst_tier, KVP_HOST);
-    assert_int_equal(copies[1].dst_block, copies[0].src_block);
+    assert_fields(copies[1], dst_tier, KVP_HOST, dst_block, copies[0].src_block);
     assert_true(copies[1].phase > copies[0].phase);
 }
 

@@ -11,15 +11,9 @@ TEST(test_the_example_of_the_header)
     kvp_open_info info;
     leave_cached(&w, ints(1), 8);
     const kvp_seq longer = open_seq(&w, ints(1), 10, &info);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.taken_blocks, 1);
-    assert_int_equal(info.cached_tokens, 8);
-    assert_int_equal(info.cached_blocks, 2);
+    assert_fields(info, shared_blocks, 2, taken_blocks, 1, cached_tokens, 8, cached_blocks, 2);
     (void)open_seq(&w, ints(1), 8, &info);
-    assert_int_equal(info.shared_blocks, 2);
-    assert_int_equal(info.taken_blocks, 0);
-    assert_int_equal(info.cached_tokens, 7);
-    assert_int_equal(info.hit_tokens, 8);
+    assert_fields(info, shared_blocks, 2, taken_blocks, 0, cached_tokens, 7, hit_tokens, 8);
     assert_int_equal(info.cached_blocks, 0); /* held by then */
     assert_row(&w, longer, 1, 2, 3);
 }
@@ -33,16 +27,10 @@ TEST(test_a_new_prompt_takes_blocks_in_row_order)
     assert_memory_equal(&info, &expected, sizeof(info));
     assert_row(&w, seq, 1, 2, 3);
     const kvp_seq_info s = info_of(&w, seq);
-    assert_int_equal(s.n_tokens, 9);
-    assert_int_equal(s.known_tokens, 9);
-    assert_int_equal(s.prompt_tokens, 9);
-    assert_int_equal(s.cached_tokens, 0);
-    assert_int_equal(s.computed_tokens, 0);
-    assert_int_equal(s.writable_tokens, 9);
-    assert_int_equal(s.public_tokens, 8);
-    assert_int_equal(s.kept_tokens, 9);
-    assert_int_equal(s.n_blocks, 3);
-    assert_int_equal(s.last_token, 8);
+    assert_fields(s, n_tokens, 9, known_tokens, 9, prompt_tokens, 9, cached_tokens, 0,
+                  computed_tokens, 0);
+    assert_fields(s, writable_tokens, 9, public_tokens, 8, kept_tokens, 9, n_blocks, 3, last_token,
+                  8);
     assert_int_equal(s.ns.bits, w.ns.bits);
 }
 
@@ -53,8 +41,7 @@ TEST(test_an_empty_prompt_takes_nothing_and_a_reserve_takes_its_blocks)
     kvp_prompt prompt = prompt_of(NULL, 0);
     const kvp_seq empty = open_with(&w, &prompt, &info);
     assert_no_row(&w, empty);
-    assert_int_equal(info.taken_blocks, 0);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, taken_blocks, 0, stop, KVP_STOP_END);
     assert_int_equal(info_of(&w, empty).last_token, -1);
     prompt.reserve_tokens = 5;
     const kvp_seq reserving = open_with(&w, &prompt, &info);
@@ -73,11 +60,8 @@ TEST(test_a_full_hit_takes_nothing_and_its_last_token_is_not_written)
     int64_t slot;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.taken_blocks, 0);
-    assert_int_equal(info.cached_tokens, 7);
-    assert_int_equal(info.stop, KVP_STOP_END);
-    assert_int_equal(info_of(&w, seq).computed_tokens, 8);
-    assert_int_equal(info_of(&w, seq).cached_tokens, 7);
+    assert_fields(info, taken_blocks, 0, cached_tokens, 7, stop, KVP_STOP_END);
+    assert_fields(info_of(&w, seq), computed_tokens, 8, cached_tokens, 7);
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 7, 1, &slot));
     assert_int_equal(slot, KVP_NO_SLOT);
 }
@@ -90,11 +74,8 @@ TEST(test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_token)
     kvp_open_info info;
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.cached_tokens, 4);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.taken_blocks, 1);
+    assert_fields(info, stop, KVP_STOP_FULL_HIT, hit_tokens, 4, cached_tokens, 4, copied_tokens, 0,
+                  taken_blocks, 1);
     assert_row(&w, seq, 1, 3);
     assert_int_equal(match(&w, ints(0), 6).hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 6).stop, KVP_STOP_FULL_HIT);
@@ -112,8 +93,7 @@ TEST(test_a_hit_ends_where_the_prefix_does)
         memcpy(other, ints(0), sizeof(other));
         other[differ] = 1000;
         const kvp_open_info info = match(&w, other, 12);
-        assert_int_equal(info.hit_tokens, differ / 4 * 4);
-        assert_int_equal(info.stop, KVP_STOP_MISS);
+        assert_fields(info, hit_tokens, differ / 4 * 4, stop, KVP_STOP_MISS);
     }
 }
 
@@ -154,8 +134,7 @@ TEST(test_a_unit_that_is_still_computed_stops_the_match)
     const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     const kvp_open_info info = match(&w, ints(0), 8);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_KV);
 }
 
 TEST(test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match)
@@ -181,8 +160,7 @@ TEST(test_no_match_computes_everything)
     kvp_prompt prompt = prompt_of(ints(0), 8);
     prompt.flags = KVP_OPEN_NO_MATCH;
     const kvp_seq seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_OFF);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_OFF);
     assert_row(&w, seq, 3, 4);
     assert_ok(kvp_seq_commit(w.cache, seq, 8)); /* and adopts what is there */
     assert_row(&w, seq, 1, 2);
@@ -196,8 +174,7 @@ TEST(test_without_prefix_cache_nothing_is_matched_or_published)
     const kvp_seq seq = open_done(&w, ints(0), 8);
     assert_int_equal(info_of(&w, seq).public_tokens, 0);
     const kvp_released released = close_seq(&w, seq);
-    assert_int_equal(released.freed_blocks, 2);
-    assert_int_equal(released.cached_blocks, 0);
+    assert_fields(released, freed_blocks, 2, cached_blocks, 0);
     assert_int_equal(match(&w, ints(0), 8).stop, KVP_STOP_OFF);
     assert_int_equal(stats_of(&w).private_units, 2);
 }
@@ -239,10 +216,7 @@ TEST(test_a_hit_inside_a_block_is_copied)
     memcpy(prompt, ints(0), sizeof(prompt));
     prompt[6] = 600;
     const kvp_seq seq = open_seq(&w, prompt, 9, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.shared_blocks, 1);
-    assert_int_equal(info.copied_tokens, 2);
-    assert_int_equal(info.taken_blocks, 2);
+    assert_fields(info, hit_tokens, 6, shared_blocks, 1, copied_tokens, 2, taken_blocks, 2);
     assert_row(&w, seq, 1, 3, 4);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED); /* held during the call only */
     assert_int_equal(take_plan(&w, copies, 2), 1);
@@ -280,10 +254,7 @@ TEST(test_a_hit_inside_a_block_without_room_is_given_up)
     assert_int_equal(can_open(&w, &long_one).verdict, KVP_ADMIT_OK);
     assert_int_equal(can_open(&w, &long_one).need_blocks, 3);
     const kvp_seq seq = open_with(&w, &long_one, &info);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.copied_tokens, 0);
-    assert_int_equal(info.evicted_blocks, 1);
+    assert_fields(info, stop, KVP_STOP_NO_ROOM, hit_tokens, 0, copied_tokens, 0, evicted_blocks, 1);
     assert_int_equal(take_plan(&w, copies, 1), 0);
     assert_int_equal(info_of(&w, seq).stop, KVP_STOP_NO_ROOM);
     close_seq(&w, seq);
@@ -292,8 +263,7 @@ TEST(test_a_hit_inside_a_block_without_room_is_given_up)
     const kvp_prompt short_one = prompt_of(prompt, 8);
     assert_int_equal(can_open(&w, &short_one).need_blocks, 3); /* two, and the source */
     (void)open_with(&w, &short_one, &info);
-    assert_int_equal(info.stop, KVP_STOP_MISS);
-    assert_int_equal(info.hit_tokens, 2);
+    assert_fields(info, stop, KVP_STOP_MISS, hit_tokens, 2);
 }
 
 TEST(test_a_held_source_needs_no_room)
@@ -339,8 +309,7 @@ TEST(test_admission_counts_what_leaves_the_queue)
     const kvp_admission a = can_open(&w, &prompt);
     assert_int_equal(a.verdict, KVP_ADMIT_OK);
     assert_int_equal(a.need_blocks, 3); /* block 2, which nobody holds, and two to take */
-    assert_int_equal(a.available, 6);
-    assert_int_equal(a.missing_blocks, 0);
+    assert_fields(a, available, 6, missing_blocks, 0);
     close_seq(&w, holder);
     assert_int_equal(can_open(&w, &prompt).need_blocks, 4);
 }
@@ -352,18 +321,14 @@ TEST(test_later_says_how_many_blocks_are_missing_and_never_by_how_many)
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     kvp_prompt prompt = prompt_of(ints(100), 12);
     kvp_admission a = can_open(&w, &prompt);
-    assert_int_equal(a.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(a.need_blocks, 3);
-    assert_int_equal(a.available, 1);
-    assert_int_equal(a.missing_blocks, 2);
+    assert_fields(a, verdict, KVP_ADMIT_LATER, need_blocks, 3, available, 1, missing_blocks, 2);
     const uint64_t refused = stats_of(&w).refused;
     assert_unchanged(
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &out, NULL)));
     assert_shortage(&w, KVP_E_NO_BLOCKS, 0, 2);
     prompt.reserve_tokens = 10;
     a = can_open(&w, &prompt);
-    assert_int_equal(a.verdict, KVP_ADMIT_NEVER);
-    assert_int_equal(a.missing_blocks, 2);
+    assert_fields(a, verdict, KVP_ADMIT_NEVER, missing_blocks, 2);
     assert_unchanged(&w,
                      assert_status(KVP_E_NEVER, kvp_seq_open(w.cache, w.ns, &prompt, &out, NULL)));
     assert_shortage(&w, KVP_E_NEVER, 0, 2);

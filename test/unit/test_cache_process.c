@@ -402,8 +402,7 @@ TEST(test_a_change_in_the_midst_of_a_read_is_noticed)
     assert_ok(kvp_seq_info_get(w.cache, seq, &info));
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_int_equal(info.last_token, 6); /* of the second try, all of it */
-    assert_int_equal(info.known_tokens, 7);
-    assert_int_equal(info.n_tokens, 7);
+    assert_fields(info, known_tokens, 7, n_tokens, 7);
     kvp_cache_destroy(w.cache);
     munmap(memory, n + 2 * page);
 }

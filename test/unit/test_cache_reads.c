@@ -150,25 +150,18 @@ TEST(test_a_block_through_its_life)
     prompt.retention = 4;
     const kvp_seq seq = open_with(&w, &prompt, NULL);
     info = block_of(&w, 1);
-    assert_int_equal(info.state, KVP_BLOCK_HELD);
-    assert_int_equal(info.ref_count, 1);
-    assert_int_equal(info.retention, 4);
-    assert_int_equal(info.sealed_tokens, 0);
+    assert_fields(info, state, KVP_BLOCK_HELD, ref_count, 1, retention, 4, sealed_tokens, 0);
     assert_memory_equal(&info.hash, &none, sizeof(none));
     assert_ok(kvp_seq_commit(w.cache, seq, 3));
     info = block_of(&w, 1);
-    assert_int_equal(info.sealed_units, 1);
-    assert_int_equal(info.sealed_tokens, 2);
+    assert_fields(info, sealed_units, 1, sealed_tokens, 2);
     assert_memory_not_equal(&info.hash, &none, sizeof(none));
     close_seq(&w, seq);
     info = block_of(&w, 1);
-    assert_int_equal(info.state, KVP_BLOCK_CACHED);
-    assert_int_equal(info.ref_count, 0);
-    assert_int_equal(info.generation, 0);
+    assert_fields(info, state, KVP_BLOCK_CACHED, ref_count, 0, generation, 0);
     (void)open_seq(&w, ints(100), 8, NULL);
     info = block_of(&w, 1);
-    assert_int_equal(info.state, KVP_BLOCK_HELD);
-    assert_int_equal(info.generation, 1);
+    assert_fields(info, state, KVP_BLOCK_HELD, generation, 1);
     assert_int_equal(info.retention, 0); /* the taker's class */
     assert_int_equal(info.sealed_units, 0);
 }
@@ -212,8 +205,7 @@ TEST(test_sealed_tokens_reach_over_units_attached_elsewhere)
     (void)take_plan(&w, (kvp_copy[1]){{0}}, 1);
     assert_ok(kvp_seq_commit(w.cache, second, 4));
     const kvp_block_info info = block_of(&w, row_entry(&w, second, 0));
-    assert_int_equal(info.sealed_units, 1);
-    assert_int_equal(info.sealed_tokens, 4);
+    assert_fields(info, sealed_units, 1, sealed_tokens, 4);
     assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, row_entry(&w, second, 0), tokens, &n));
     assert_int_equal(n, 4);
     assert_memory_equal(tokens, ints(0), sizeof(tokens));
@@ -306,8 +298,7 @@ TEST(test_a_plan_is_asked_for_taken_and_empty)
     assert_int_equal(take_plan(&w, copies, 3), 2); /* over several calls */
     assert_int_equal(copies[0].phase, 0);
     assert_int_equal(copies[1].phase, 0); /* one source may be read twice */
-    assert_int_equal(stats_of(&w).pending_copies, 0);
-    assert_int_equal(stats_of(&w).copies, 2);
+    assert_fields(stats_of(&w), pending_copies, 0, copies, 2);
     assert_ok(kvp_plan_take(w.cache, NULL, 0, &n));
     assert_int_equal(n, 0);
 }
@@ -323,8 +314,7 @@ TEST(test_a_copy_of_a_copy_is_in_the_next_phase)
     const kvp_seq grandchild = fork_seq(&w, child, 7);
     assert_ok(kvp_seq_extend(w.cache, grandchild, ints(70), 1, 0));
     assert_int_equal(take_plan(&w, copies, 2), 2);
-    assert_int_equal(copies[0].dst_block, copies[1].src_block);
-    assert_int_equal(copies[0].phase, 0);
+    assert_fields(copies[0], dst_block, copies[1].src_block, phase, 0);
     assert_int_equal(copies[1].phase, 1);
 }
 
@@ -334,33 +324,20 @@ TEST(test_stats_count_what_happened)
 {
     scoped_world w = small_world(3);
     kvp_stats s = stats_of(&w);
-    assert_int_equal(s.usable_blocks, 3);
-    assert_int_equal(s.free_blocks, 3);
-    assert_int_equal(s.open_namespaces, 1);
-    assert_int_equal(s.nodes_used, 1);
+    assert_fields(s, usable_blocks, 3, free_blocks, 3, open_namespaces, 1, nodes_used, 1);
     leave_cached(&w, ints(0), 8);
     const kvp_seq seq = open_seq(&w, ints(0), 6, NULL);
     s = stats_of(&w);
-    assert_int_equal(s.opens, 2);
-    assert_int_equal(s.prompt_tokens, 14);
-    assert_int_equal(s.cached_tokens, 4);
-    assert_int_equal(s.taken_blocks, 3);
-    assert_int_equal(s.evicted_blocks, 0);
-    assert_int_equal(s.held_blocks, 2);
-    assert_int_equal(s.cached_blocks, 1);
-    assert_int_equal(s.free_blocks, 0);
-    assert_int_equal(s.open_seqs, 1);
-    assert_int_equal(s.sealed_units, 2);
+    assert_fields(s, opens, 2, prompt_tokens, 14, cached_tokens, 4, taken_blocks, 3, evicted_blocks,
+                  0);
+    assert_fields(s, held_blocks, 2, cached_blocks, 1, free_blocks, 0, open_seqs, 1, sealed_units,
+                  2);
     close_seq(&w, seq);
     const kvp_seq all = open_seq(&w, ints(100), 12, NULL);
     close_seq(&w, all);
     s = stats_of(&w);
     assert_int_equal(s.peak_held_blocks, 3); /* at the end of a call; it stays */
-    assert_int_equal(s.held_blocks, 0);
-    assert_int_equal(s.evicted_blocks, 2);
-    assert_int_equal(s.forks, 0);
-    assert_int_equal(s.refused, 0);
-    assert_int_equal(s.parked_blocks, 0);
+    assert_fields(s, held_blocks, 0, evicted_blocks, 2, forks, 0, refused, 0, parked_blocks, 0);
 }
 
 TEST(test_collisions_of_hashes_are_counted)

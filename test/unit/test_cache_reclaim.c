@@ -21,15 +21,12 @@ TEST(test_the_coldest_are_free_where_they_stand)
     assert_int_equal(reclaim(&w, 2), 0); /* so many are free */
     assert_int_equal(reclaim(&w, 4), 2);
     assert_queue(&w, 0, 5, 6, 4, 3, 2, 1);
-    assert_int_equal(block_of(&w, 4).state, KVP_BLOCK_FREE);
-    assert_int_equal(block_of(&w, 4).generation, before.generation + 1);
+    assert_fields(block_of(&w, 4), state, KVP_BLOCK_FREE, generation, before.generation + 1);
     assert_int_equal(block_of(&w, 3).state, KVP_BLOCK_FREE);
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED);
     assert_int_equal(match(&w, ints(0), 16).hit_tokens, 8);
     const kvp_stats stats = stats_of(&w);
-    assert_int_equal(stats.free_blocks, 4);
-    assert_int_equal(stats.cached_blocks, 2);
-    assert_int_equal(stats.evicted_blocks, 2);
+    assert_fields(stats, free_blocks, 4, cached_blocks, 2, evicted_blocks, 2);
     assert_int_equal(stats.taken_blocks, 4); /* nothing was taken for it */
     const kvp_evicted *evicted;
     assert_int_equal(evicted_of(&w, &evicted), 2);
@@ -151,8 +148,7 @@ TEST(test_what_the_host_should_keep_is_kept)
     assert_int_equal(evicted[0].kept, 1);
     assert_plan(&w, TO_HOST(0, 4, 1, 4), TO_HOST(0, 3, 2, 4));
     const kvp_open_info found = match(&w, ints(0), 16);
-    assert_int_equal(found.hit_tokens, 16);
-    assert_int_equal(found.host_tokens, 8);
+    assert_fields(found, hit_tokens, 16, host_tokens, 8);
 }
 
 /* The plan has room for four copies, and two of them stay for steps. */
@@ -163,8 +159,7 @@ TEST(test_half_of_the_plan_is_left)
     scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 24);
     assert_int_equal(reclaim(&w, 5), 2);
-    assert_int_equal(stats_of(&w).pending_copies, 2);
-    assert_int_equal(stats_of(&w).unkept_blocks, 0);
+    assert_fields(stats_of(&w), pending_copies, 2, unkept_blocks, 0);
     assert_int_equal(reclaim(&w, 5), 0);
     assert_int_equal(stats_of(&w).cached_blocks, 4);
     drop_plan(&w);
@@ -187,8 +182,7 @@ TEST(test_what_the_host_has_needs_no_plan)
     leave_cached(&w, ints(0), 4); /* and back: it is on both */
     drop_plan(&w);
     assert_int_equal(reclaim(&w, 4), 2); /* the other one, which fills half of the plan, and it */
-    assert_int_equal(stats_of(&w).pending_copies, 1);
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
+    assert_fields(stats_of(&w), pending_copies, 1, cached_blocks, 0);
     assert_int_equal(match(&w, ints(0), 4).host_tokens, 4);
 }
 

@@ -175,8 +175,7 @@ TEST(test_a_close_parks_only_what_it_held)
     const uint64_t step = begin_step(&w);
     close_seq(&w, seq);
     const kvp_stats after = stats_of(&w);
-    assert_int_equal(after.parked_blocks, before.held_blocks);
-    assert_int_equal(after.cached_blocks, before.cached_blocks);
+    assert_fields(after, parked_blocks, before.held_blocks, cached_blocks, before.cached_blocks);
     assert_ok(kvp_step_done(w.cache, step, NULL));
 }
 
@@ -188,8 +187,7 @@ TEST(test_the_host_does_not_keep_them)
     scoped_world w = make_world(&config);
     close_seq(&w, run(&w, 26, 0)); /* entries 0 .. 3 are needed by no place */
     evict_blocks(&w, 6);           /* two free ones, and these */
-    assert_int_equal(stats_of(&w).evicted_blocks, 4);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
+    assert_fields(stats_of(&w), evicted_blocks, 4, kept_blocks, 0);
     evict_blocks(&w, 8);
     assert_int_equal(stats_of(&w).kept_blocks, 2); /* entries 4 and 5 */
 }

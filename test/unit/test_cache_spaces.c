@@ -227,8 +227,7 @@ TEST(test_without_a_node_a_flush_takes_the_first_units_away)
     assert_ok(kvp_seq_truncate(w.cache, seq, 2, NULL));
     assert_ok(kvp_seq_extend(w.cache, seq, ints(2), 2, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
-    assert_int_equal(info_of(&w, seq).public_tokens, 0);
-    assert_int_equal(info_of(&w, seq).kept_tokens, 4);
+    assert_fields(info_of(&w, seq), public_tokens, 0, kept_tokens, 4);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 0);
     close_seq(&w, seq);
 }

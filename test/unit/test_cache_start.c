@@ -216,9 +216,7 @@ static void play_events(uint64_t start)
     assert_ok(kvp_events_read(w.cache, start + 1, events, 8, NULL, &n));
     assert_int_equal(n, 3);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(events[i].number, start + 1 + i);
-        assert_int_equal(events[i].kind, KVP_EVENT_STORED);
-        assert_int_equal(events[i].position, 4 * i);
+        assert_fields(events[i], number, start + 1 + i, kind, KVP_EVENT_STORED, position, 4 * i);
     }
     assert_ok(kvp_events_read(w.cache, start + 4, events, 8, NULL, &n));
     assert_int_equal(n, 0);

@@ -243,13 +243,10 @@ TEST(test_slots_are_counted)
     kvp_admission admission;
     kvp_shortage why;
     assert_ok(kvp_cache_can_extend(w.cache, &batch, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_extend_many(w.cache, &batch));
     assert_ok(kvp_cache_shortage_get(w.cache, &why));
-    assert_int_equal(why.tier, KVP_STATE_SLOTS);
-    assert_int_equal(why.missing_blocks, 1);
-    assert_int_equal(why.index, 1);
+    assert_fields(why, tier, KVP_STATE_SLOTS, missing_blocks, 1, index, 1);
     assert_int_equal(free_slots(&w), 4);
     assert_int_equal(info_of(&w, seqs[0]).n_tokens, 8);
     const uint32_t fewer[2] = {3, 3};

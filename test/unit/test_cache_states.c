@@ -39,8 +39,7 @@ TEST(test_a_step_reads_one_slot_and_writes_one)
     scoped_world w = state_world(8, 5);
     const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
     assert_slots(&w, seq, 0, 1);
-    assert_int_equal(state_of(&w, seq).prompt_end, 8);
-    assert_int_equal(state_of(&w, seq).branch_end, 0);
+    assert_fields(state_of(&w, seq), prompt_end, 8, branch_end, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_slots(&w, seq, 1, 1);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
@@ -81,10 +80,7 @@ TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
     leave_kept(&w, ints(0), 9, 2);
     const uint32_t kept = 2; /* 1 is the first unit's, and 3 was written at last */
     const kvp_seq a = open_seq(&w, ints(0), 9, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.cached_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_END);
-    assert_int_equal(info.copied_tokens, 0);
+    assert_fields(info, hit_tokens, 8, cached_tokens, 8, stop, KVP_STOP_END, copied_tokens, 0);
     assert_int_equal(state_of(&w, a).read_slot, kept);
     assert_int_equal(state_of(&w, a).prompt_end, 0); /* it is there */
     const kvp_seq b = open_seq(&w, ints(0), 9, NULL);
@@ -94,10 +90,7 @@ TEST(test_a_hit_reads_the_checkpoint_and_copies_nothing)
     assert_int_equal(stats_of(&w).copies, 0);
     kvp_block_info slot;
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, (int32_t)kept, &slot));
-    assert_int_equal(slot.state, KVP_BLOCK_HELD);
-    assert_int_equal(slot.ref_count, 2);
-    assert_int_equal(slot.sealed_units, 1);
-    assert_int_equal(slot.group, 1);
+    assert_fields(slot, state, KVP_BLOCK_HELD, ref_count, 2, sealed_units, 1, group, 1);
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 8, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &slot));
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 2, KVP_DEVICE, 1, &slot));
@@ -108,16 +101,11 @@ TEST(test_a_hit_ends_at_a_checkpoint)
     scoped_world w = state_world(16, 8);
     leave_kept(&w, ints(0), 17, 1);
     kvp_open_info info = match(&w, ints(0), 17);
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_NO_KV, stop_group, 1);
     info = match(&w, ints(0), 5); /* nothing was cut */
-    assert_int_equal(info.hit_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_END);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 4, stop, KVP_STOP_END, stop_group, 0);
     info = match(&w, ints(0), 4); /* the last token is computed: its unit is not matched */
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_END);
     info = match(&w, ints(0), 0);
     assert_int_equal(info.hit_tokens, 0);
 }
@@ -130,9 +118,7 @@ TEST(test_a_hit_may_end_inside_a_block)
     kvp_open_info info;
     leave_kept(&w, ints(0), 17, 3);
     info = match(&w, ints(0), 17); /* 4, 8 and 12 are kept, 16 is not */
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop_group, 1);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop_group, 1);
     const kvp_seq seq = open_seq(&w, ints(0), 17, &info);
     assert_int_equal(info.hit_tokens, 12);
     kvp_copy copy;
@@ -157,9 +143,7 @@ TEST(test_a_hit_inside_a_block_that_does_not_fit)
     kvp_prompt prompt = prompt_of(ints(0), 25);
     prompt.reserve_tokens = 7;
     seq = open_with(&w, &prompt, &info); /* 4 blocks, and no fifth for the source */
-    assert_int_equal(info.hit_tokens, 0);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.stop_group, 0);
+    assert_fields(info, hit_tokens, 0, stop, KVP_STOP_NO_ROOM, stop_group, 0);
     assert_slots(&w, seq, 0, state_of(&w, seq).write_slot);
 }
 
@@ -172,10 +156,7 @@ TEST(test_hits_of_several_groups_end_at_any_unit)
     scoped_world w = make_world(&config);
     leave_kept(&w, ints(0), 33, 3); /* 4, 8, 12 */
     const kvp_open_info info = match(&w, ints(0), 33);
-    assert_int_equal(info.hit_tokens, 12);
-    assert_int_equal(info.copied_tokens, 4);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
-    assert_int_equal(info.stop_group, 2);
+    assert_fields(info, hit_tokens, 12, copied_tokens, 4, stop, KVP_STOP_NO_KV, stop_group, 2);
     const kvp_seq seq = open_seq(&w, ints(0), 33, NULL);
     assert_int_equal(state_of(&w, seq).prompt_end, 32);
     assert_int_equal(state_of(&w, seq).branch_end, 0); /* all of it is known */
@@ -193,8 +174,7 @@ TEST(test_chunks_end_where_hits_do)
     memcpy(other, ints(0), sizeof(other));
     other[14] = other[31] = 1000;
     const kvp_seq seq = open_seq(&w, other, 32, NULL); /* 12 tokens are known, and 28 end a unit */
-    assert_int_equal(state_of(&w, seq).branch_end, 12);
-    assert_int_equal(state_of(&w, seq).prompt_end, 28);
+    assert_fields(state_of(&w, seq), branch_end, 12, prompt_end, 28);
     assert_int_equal(state_of(&w, open_seq(&w, ints(100), 4, NULL)).prompt_end, 0);
     keep_at(&w, seq, 12);
     keep_at(&w, seq, 28);
@@ -212,8 +192,7 @@ TEST(test_open_names_where_chunks_should_end)
         other[i] = 1000 + (int32_t)i;
     }
     const kvp_seq seq = open_seq(&w, other, 21, NULL);
-    assert_int_equal(state_of(&w, seq).branch_end, 12);
-    assert_int_equal(state_of(&w, seq).prompt_end, 20);
+    assert_fields(state_of(&w, seq), branch_end, 12, prompt_end, 20);
     keep_at(&w, seq, 12);
     keep_at(&w, seq, 20);
     assert_int_equal(match(&w, other, 21).hit_tokens, 20);
@@ -409,15 +388,13 @@ TEST(test_a_state_that_was_written_over_is_lost)
     assert_ok(kvp_seq_extend(w.cache, seq, ints(4), 4, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL)); /* back to the checkpoint */
-    assert_int_equal(state_of(&w, seq).lost, 0);
-    assert_int_equal(state_of(&w, seq).read_slot, 1);
+    assert_fields(state_of(&w, seq), lost, 0, read_slot, 1);
     assert_ok(kvp_seq_invalidate(w.cache, seq, 2, NULL, 0, NULL)); /* which is withdrawn */
     assert_int_equal(state_of(&w, seq).lost, 1);
     assert_int_equal(match(&w, ints(0), 5).hit_tokens, 0);
     kvp_block_info slot;
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot)); /* the fork holds it still */
-    assert_int_equal(slot.state, KVP_BLOCK_HELD);
-    assert_int_equal(slot.sealed_units, 0);
+    assert_fields(slot, state, KVP_BLOCK_HELD, sealed_units, 0);
 }
 
 /* ------------------------------------------------------------------------- admission, eviction */
@@ -432,8 +409,7 @@ TEST(test_admission_counts_slots)
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK); /* one free, one that it reads */
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
     const kvp_admission admission = can_open(&w, &prompt);
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_unchanged(
         &w, assert_status(KVP_E_NO_BLOCKS, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
     assert_shortage(&w, KVP_E_NO_BLOCKS, 0, 1);
@@ -441,8 +417,7 @@ TEST(test_admission_counts_slots)
     seq = open_seq(&w, ints(70), 1, NULL); /* evicts the checkpoint */
     const kvp_evicted *evicted = NULL;
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted->group, 1);
-    assert_int_equal(evicted->block, 1);
+    assert_fields(*evicted, group, 1, block, 1);
     assert_int_equal(slots_of(&w).evicted, 1);
     assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_LATER);
     assert_ok(kvp_seq_commit(w.cache, a, 1));
@@ -485,8 +460,7 @@ TEST(test_a_block_takes_its_checkpoint_with_it)
     leave_kept(&w, ints(0), 13, 3);                    /* 4 blocks; the last has no content */
     const kvp_seq a = open_seq(&w, ints(50), 8, NULL); /* the free one, and the third unit's */
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].group, 1);
-    assert_int_equal(evicted[0].block, 3);
+    assert_fields(evicted[0], group, 1, block, 3);
     assert_int_equal(evicted[1].group, 0);
     assert_memory_equal(&evicted[0].hash, &evicted[1].hash, sizeof(kvp_hash));
     assert_int_equal(slots_of(&w).cached_slots, 2);
@@ -537,15 +511,13 @@ TEST(test_events_tell_checkpoints)
     leave_kept(&w, ints(0), 5, 1);
     assert_ok(kvp_events_read(w.cache, 1, events, 16, NULL, &n));
     assert_int_equal(n, 2); /* the unit's block, its state */
-    assert_int_equal(events[1].kind, KVP_EVENT_STORED);
-    assert_int_equal(events[1].group, 1);
+    assert_fields(events[1], kind, KVP_EVENT_STORED, group, 1);
     assert_memory_equal(&events[1].hash, &events[0].hash, sizeof(kvp_hash));
     const kvp_seq a = open_seq(&w, ints(50), 1, NULL);
     const kvp_seq b = open_seq(&w, ints(60), 1, NULL);
     assert_ok(kvp_events_read(w.cache, 1, events, 16, NULL, &n));
     assert_int_equal(n, 3);
-    assert_int_equal(events[2].kind, KVP_EVENT_REMOVED);
-    assert_int_equal(events[2].group, 1);
+    assert_fields(events[2], kind, KVP_EVENT_REMOVED, group, 1);
     close_seq(&w, a);
     close_seq(&w, b);
 }

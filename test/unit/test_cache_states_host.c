@@ -31,19 +31,14 @@ static uint32_t take_states(const world *w, kvp_copy *out)
 
 static void assert_copy(const kvp_copy *copy, uint32_t to, int32_t src, int32_t dst)
 {
-    assert_int_equal(copy->src_tier, !to);
-    assert_int_equal(copy->dst_tier, to);
-    assert_int_equal(copy->src_block, src);
-    assert_int_equal(copy->dst_block, dst);
-    assert_int_equal(copy->n_tokens, 1);
+    assert_fields(*copy, src_tier, !to, dst_tier, to, src_block, src, dst_block, dst, n_tokens, 1);
 }
 
 static void assert_missing(const world *w, uint32_t tier, uint64_t missing)
 {
     kvp_shortage shortage;
     assert_ok(kvp_cache_shortage_get(w->cache, &shortage));
-    assert_int_equal(shortage.tier, tier);
-    assert_int_equal(shortage.missing_blocks, missing);
+    assert_fields(shortage, tier, tier, missing_blocks, missing);
 }
 
 TEST(test_out_and_in)
@@ -60,10 +55,8 @@ TEST(test_out_and_in)
     assert_int_equal(take_states(&w, copy), 1);
     assert_copy(copy, KVP_HOST, 1, 1);
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
-    assert_int_equal(stats.free_slots, 4);
-    assert_int_equal(stats.host_usable_slots, 2);
-    assert_int_equal(stats.host_held_slots, 1);
-    assert_int_equal(stats.host_free_slots, 1);
+    assert_fields(stats, free_slots, 4, host_usable_slots, 2, host_held_slots, 1, host_free_slots,
+                  1);
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_HOST, 1, &info));
     assert_int_equal(info.state, KVP_BLOCK_HELD);
     assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_HOST, 3, &info));
@@ -168,16 +161,14 @@ TEST(test_slots_that_are_missing)
     kvp_copy copy[4];
     const kvp_seq seqs[2] = {open_done(&w, ints(0), 4), open_done(&w, ints(50), 4)};
     assert_ok(kvp_cache_can_swap_out(w.cache, seqs, 2, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_out(w.cache, seqs, 2, NULL));
     assert_missing(&w, KVP_HOST_STATE_SLOTS, 1);
     assert_ok(kvp_seq_swap_out(w.cache, seqs, 1, NULL));
     (void)take_states(&w, copy);
     const kvp_seq more[2] = {open_seq(&w, ints(100), 3, NULL), open_seq(&w, ints(200), 3, NULL)};
     assert_ok(kvp_cache_can_swap_in(w.cache, seqs, 1, 1, &admission));
-    assert_int_equal(admission.verdict, KVP_ADMIT_LATER);
-    assert_int_equal(admission.missing_blocks, 0);
+    assert_fields(admission, verdict, KVP_ADMIT_LATER, missing_blocks, 0);
     assert_status(KVP_E_NO_BLOCKS, kvp_seq_swap_in(w.cache, seqs, 1, 1, NULL));
     assert_missing(&w, KVP_STATE_SLOTS, 1);
     close_seq(&w, more[0]);
@@ -214,8 +205,7 @@ TEST(test_checkpoints_of_blocks_on_the_host)
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_int_equal(stats.cached_slots, 1);
     const kvp_seq again = open_seq(&w, ints(0), 11, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_blocks, 2);
+    assert_fields(info, hit_tokens, 8, host_blocks, 2);
     assert_int_equal(state_of(&w, again).read_slot, 1);
     close_seq(&w, again);
     for (int i = 2; i < 6; i++) {
@@ -223,8 +213,7 @@ TEST(test_checkpoints_of_blocks_on_the_host)
     }
     (void)take_states(&w, copy);
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
-    assert_int_equal(stats.cached_slots, 0);
-    assert_int_equal(stats.evicted, 1);
+    assert_fields(stats, cached_slots, 0, evicted, 1);
 }
 
 /* A hit ends inside a block that only the host has: what it needs of it is copied from there. */
@@ -246,9 +235,7 @@ TEST(test_a_hit_inside_a_block_on_the_host)
     leave_cached(&w, ints(100), 15); /* takes all four blocks */
     drop_plan(&w);
     const kvp_seq again = open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.hit_tokens, 6);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.host_tokens, 6);
+    assert_fields(info, hit_tokens, 6, host_blocks, 1, host_tokens, 6);
     assert_ok(kvp_plan_take(w.cache, copies, 8, &n));
     assert_int_equal(copies[n - 1].src_tier, KVP_HOST);
     assert_int_equal(copies[n - 1].dst_block, row_of(&w, 0, again)[1]);
@@ -281,9 +268,7 @@ TEST(test_a_hit_that_the_plan_cuts)
     }
     kvp_open_info info;
     (void)open_seq(&w, ints(0), 25, &info);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
+    assert_fields(info, hit_tokens, 8, host_tokens, 8, stop, KVP_STOP_NO_ROOM);
 }
 
 /* A hit inside a block that is given up ends at a checkpoint of fewer blocks: those behind it are
@@ -308,15 +293,11 @@ TEST(test_host_tokens_of_a_hit_that_was_given_up)
     close_seq(&w, open_seq(&w, ints(200), 24, NULL)); /* the first two go to the host */
     drop_plan(&w);
     info = match(&w, ints(0), 25);
-    assert_int_equal(info.hit_tokens, 20);
-    assert_int_equal(info.host_tokens, 16);
+    assert_fields(info, hit_tokens, 20, host_tokens, 16);
     kvp_prompt prompt = prompt_of(ints(0), 25);
     prompt.reserve_tokens = 7; /* 4 blocks, and no fifth for the source of the third */
     seq = open_with(&w, &prompt, &info);
-    assert_int_equal(info.stop, KVP_STOP_NO_ROOM);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.host_blocks, 1);
-    assert_int_equal(info.host_tokens, 8);
+    assert_fields(info, stop, KVP_STOP_NO_ROOM, hit_tokens, 8, host_blocks, 1, host_tokens, 8);
     assert_int_equal(stats_of(&w).host_tokens, 8);
     assert_int_equal(info.taken_blocks, 4);
     close_seq(&w, seq);

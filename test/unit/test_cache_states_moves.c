@@ -50,11 +50,8 @@ static uint64_t begin_move(const world *w, uint32_t to, int32_t src, int32_t dst
     uint32_t n;
     const uint64_t step = begin(w, states, &n);
     assert_int_equal(n, 1);
-    assert_int_equal(states[0].src_tier, !to);
-    assert_int_equal(states[0].dst_tier, to);
-    assert_int_equal(states[0].src_block, src);
-    assert_int_equal(states[0].dst_block, dst);
-    assert_int_equal(states[0].n_tokens, 1);
+    assert_fields(states[0], src_tier, !to, dst_tier, to, src_block, src, dst_block, dst, n_tokens,
+                  1);
     return step;
 }
 
@@ -308,8 +305,7 @@ TEST(test_a_slot_that_was_taken_anew_is_good)
     assert_int_equal(n, 2);
     assert_ok(kvp_seq_commit(w.cache, other, 2));
     assert_int_equal(fail_step(&w, step, seq), 1);
-    assert_int_equal(state_of(&w, other).lost, 0);
-    assert_int_equal(state_of(&w, other).read_slot, slot);
+    assert_fields(state_of(&w, other), lost, 0, read_slot, slot);
 }
 
 /* ---------------------------------------------------------------------------------------- loads */

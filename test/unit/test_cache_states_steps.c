@@ -336,8 +336,7 @@ TEST(test_a_parked_checkpoint_is_hit)
     (void)begin(&w, seq, 0);
     close_seq(&w, seq);
     assert_ok(kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &slot));
-    assert_int_equal(slot.state, KVP_BLOCK_PARKED);
-    assert_int_equal(slot.sealed_units, 1);
+    assert_fields(slot, state, KVP_BLOCK_PARKED, sealed_units, 1);
     kvp_open_info info;
     const kvp_seq again = open_seq(&w, ints(0), 6, &info);
     assert_int_equal(info.hit_tokens, 4);

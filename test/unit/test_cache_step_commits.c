@@ -231,8 +231,7 @@ TEST(test_a_failed_step_commits_nothing)
     assert_int_equal(fail_step(&w, step, cut), 0); /* nothing computed was cut */
     assert_int_equal(computed(&w, seq), 0);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
-    assert_int_equal(stats_of(&w).failed_steps, 1);
-    assert_int_equal(stats_of(&w).steps_out, 0);
+    assert_fields(stats_of(&w), failed_steps, 1, steps_out, 0);
     assert_ok(kvp_seq_commit(w.cache, seq, 8)); /* the slots are writable: it can be run again */
 }
 
@@ -274,8 +273,7 @@ TEST(test_a_failed_copy_on_write_cuts_the_writer)
     assert_int_equal(fail_step(&w, begin_step(&w), cut), 1);
     assert_int_equal(cut[0].bits, child.bits);
     assert_int_equal(computed(&w, child), 4);
-    assert_int_equal(info_of(&w, child).writable_tokens, 4);
-    assert_int_equal(info_of(&w, child).n_tokens, 7);
+    assert_fields(info_of(&w, child), writable_tokens, 4, n_tokens, 7);
     assert_int_equal(computed(&w, parent), 6);
     assert_status(KVP_E_STATE, kvp_seq_commit(w.cache, child, 7));
     assert_ok(kvp_seq_extend(w.cache, child, NULL, 0, 0));
@@ -329,8 +327,7 @@ TEST(test_a_failed_swap_out_leaves_what_the_host_had)
     assert_int_equal(cut[0].bits, seq.bits);
     assert_row(&w, seq, 1); /* entries beyond are released */
     assert_int_equal(computed(&w, seq), 4);
-    assert_int_equal(info_of(&w, seq).n_tokens, 10);
-    assert_int_equal(info_of(&w, seq).tier, KVP_HOST);
+    assert_fields(info_of(&w, seq), n_tokens, 10, tier, KVP_HOST);
     assert_int_equal(stats_of(&w).host_free_blocks, 14);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8); /* the device still has it, cached */
     swap_in(&w, &seq, 1, 0);
@@ -608,10 +605,7 @@ TEST(test_reset_forgets_the_steps_that_are_out)
     assert_queue(&w, 0, 1, 2, 3, 4, 5, 6, 7);
     assert_host_queue(&w, 0, 1, 2, 3, 4, 5);
     const kvp_stats s = stats_of(&w);
-    assert_int_equal(s.parked_blocks, 0);
-    assert_int_equal(s.steps_out, 0);
-    assert_int_equal(s.steps, 2);
-    assert_int_equal(s.failed_steps, 0);
+    assert_fields(s, parked_blocks, 0, steps_out, 0, steps, 2, failed_steps, 0);
     assert_status(KVP_E_ARG, kvp_step_done(w.cache, 1, NULL));
     assert_status(KVP_E_ARG, kvp_step_failed(w.cache, 2, NULL, 0, NULL));
     leave_cached(&w, ints(100), 4); /* nothing is out: nothing parks */

@@ -26,8 +26,7 @@ TEST(test_a_step_takes_the_plan_and_the_next_number)
     assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0));
     assert_step(&w, 2, ON_DEVICE(0, 2, 3, 2));
     assert_empty_step(&w, 3); /* the plan was taken */
-    assert_int_equal(stats_of(&w).steps, 3);
-    assert_int_equal(stats_of(&w).steps_out, 3);
+    assert_fields(stats_of(&w), steps, 3, steps_out, 3);
     assert_int_equal(done_step(&w, 1), 1);
     assert_int_equal(stats_of(&w).steps_out, 2);
 }
@@ -159,10 +158,7 @@ TEST(test_released_blocks_are_parked_while_a_step_is_out)
     expect_states(&w, KVP_BLOCK_PARKED, 1, 4);
     assert_queue(&w, 0, 5, 6, 7);
     const kvp_stats s = stats_of(&w);
-    assert_int_equal(s.parked_blocks, 4);
-    assert_int_equal(s.free_blocks, 3);
-    assert_int_equal(s.cached_blocks, 0);
-    assert_int_equal(s.held_blocks, 0);
+    assert_fields(s, parked_blocks, 4, free_blocks, 3, cached_blocks, 0, held_blocks, 0);
     (void)done_step(&w, 1);
     assert_queue(&w, 0, 3, 5, 6, 7, 2, 1, 4); /* in the order of their release */
     expect_states(&w, KVP_BLOCK_FREE, 3, 3);
@@ -274,8 +270,7 @@ TEST(test_a_parked_block_that_loses_its_content_stays_parked)
     close_seq(&w, a);
     assert_ok(kvp_seq_invalidate(w.cache, same, 4, NULL, 0, NULL));
     expect_states(&w, KVP_BLOCK_PARKED, 1, 2);
-    assert_int_equal(block_of(&w, 2).sealed_units, 0);
-    assert_int_equal(block_of(&w, 2).generation, 1);
+    assert_fields(block_of(&w, 2), sealed_units, 0, generation, 1);
     assert_int_equal(block_of(&w, 1).generation, 0);
     assert_int_equal(hit_tokens(&w, ints(0), 8), 4);
     (void)done_step(&w, 1);
@@ -392,8 +387,7 @@ TEST(test_a_prompt_from_the_host_is_found_on_the_device_when_its_step_is_done)
     assert_int_not_equal(row_entry(&w, c, 0), row_entry(&w, b, 0));
     (void)done_step(&w, step);
     (void)open_seq(&w, ints(0), 8, &info);
-    assert_int_equal(info.host_tokens, 0);
-    assert_int_equal(info.shared_blocks, 2);
+    assert_fields(info, host_tokens, 0, shared_blocks, 2);
     assert_int_equal(block_of(&w, row_entry(&w, b, 0)).ref_count, 2);
     pass_step(&w); /* c's come too late: the units have blocks */
     assert_int_equal(block_of(&w, row_entry(&w, c, 0)).sealed_units, 0);
@@ -404,8 +398,7 @@ TEST(test_what_is_kept_is_held_by_its_copy_until_the_step_is_done)
     scoped_world w = steps_world(1, 3);
     leave_cached(&w, ints(0), 4);
     const kvp_seq seq = open_seq(&w, ints(100), 4, NULL);
-    assert_int_equal(host_block(&w, 1).state, KVP_BLOCK_HELD);
-    assert_int_equal(host_block(&w, 1).ref_count, 1);
+    assert_fields(host_block(&w, 1), state, KVP_BLOCK_HELD, ref_count, 1);
     assert_int_equal(stats_of(&w).host_held_blocks, 1);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 0);
     assert_step(&w, 1, TO_HOST(0, 1, 1, 4));
@@ -447,8 +440,7 @@ TEST(test_what_was_released_by_then_is_left_out)
     const uint64_t step = begin_step(&w);
     close_seq(&w, b);
     (void)done_step(&w, step);
-    assert_int_equal(stats_of(&w).cached_blocks, 0);
-    assert_int_equal(stats_of(&w).free_blocks, 7);
+    assert_fields(stats_of(&w), cached_blocks, 0, free_blocks, 7);
     assert_int_equal(match(&w, ints(0), 8).host_tokens, 8);
 }
 

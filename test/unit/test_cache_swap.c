@@ -55,17 +55,13 @@ TEST(test_the_hosts_block_has_the_same_content)
     for (int32_t block = 1; block <= 2; block++) {
         const kvp_block_info info = host_block(&w, block);
         const kvp_hash hash = block_of(&w, block).hash;
-        assert_int_equal(info.state, KVP_BLOCK_HELD);
-        assert_int_equal(info.ref_count, 1);
-        assert_int_equal(info.sealed_units, 1);
-        assert_int_equal(info.sealed_tokens, 4);
+        assert_fields(info, state, KVP_BLOCK_HELD, ref_count, 1, sealed_units, 1, sealed_tokens, 4);
         assert_memory_equal(&info.hash, &hash, sizeof(hash));
         assert_ok(kvp_block_tokens(w.cache, 0, KVP_HOST, block, tokens, &n));
         assert_int_equal(n, 4);
         assert_memory_equal(tokens, ints(4 * (block - 1)), sizeof(tokens));
     }
-    assert_int_equal(host_block(&w, 3).state, KVP_BLOCK_HELD);
-    assert_int_equal(host_block(&w, 3).sealed_units, 0);
+    assert_fields(host_block(&w, 3), state, KVP_BLOCK_HELD, sealed_units, 0);
     assert_int_equal(host_block(&w, 4).state, KVP_BLOCK_FREE);
     assert_int_equal(host_block(&w, 0).state, KVP_BLOCK_NULL);
 }
@@ -392,8 +388,7 @@ TEST(test_units_inside_a_block_are_found_with_it)
     const kvp_seq seq = open_done(&w, ints(0), 7);
     assert_moved(swap_out(&w, &seq, 1), 2, 0, 0, 2);
     assert_int_equal(host_block(&w, 1).sealed_units, 2);
-    assert_int_equal(host_block(&w, 2).sealed_units, 1);
-    assert_int_equal(host_block(&w, 2).sealed_tokens, 2);
+    assert_fields(host_block(&w, 2), sealed_units, 1, sealed_tokens, 2);
     assert_moved(swap_in(&w, &seq, 1, 0), 1, 1, 0, 2);
     assert_row(&w, seq, 1, 3); /* the second block is not full: copied, though 2 has its unit */
     assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_CACHED);
@@ -494,34 +489,19 @@ TEST(test_statistics_of_swaps)
     open_three(&w, seqs);
     swap_out(&w, seqs, 3);
     kvp_stats s = stats_of(&w);
-    assert_int_equal(s.swap_outs, 3);
-    assert_int_equal(s.swap_ins, 0);
-    assert_int_equal(s.swapped_seqs, 3);
-    assert_int_equal(s.open_seqs, 3);
-    assert_int_equal(s.swapped_out_blocks, 3);
-    assert_int_equal(s.pending_copies, 3);
-    assert_int_equal(s.host_usable_blocks, 7);
-    assert_int_equal(s.host_held_blocks, 3);
-    assert_int_equal(s.host_free_blocks, 4);
-    assert_int_equal(s.held_blocks, 0);
-    assert_int_equal(s.free_blocks, 13);
-    assert_int_equal(s.cached_blocks, 2);
+    assert_fields(s, swap_outs, 3, swap_ins, 0, swapped_seqs, 3, open_seqs, 3);
+    assert_fields(s, swapped_out_blocks, 3, pending_copies, 3, host_usable_blocks, 7,
+                  host_held_blocks, 3);
+    assert_fields(s, host_free_blocks, 4, held_blocks, 0, free_blocks, 13, cached_blocks, 2);
     assert_int_equal(s.taken_blocks, 3); /* of the device */
     swap_in(&w, seqs, 2, 0);
     s = stats_of(&w);
-    assert_int_equal(s.swap_ins, 2);
-    assert_int_equal(s.swapped_seqs, 1);
-    assert_int_equal(s.swapped_in_blocks, 1);
-    assert_int_equal(s.held_blocks, 3);
-    assert_int_equal(s.host_held_blocks, 3);
-    assert_int_equal(s.taken_blocks, 4);
+    assert_fields(s, swap_ins, 2, swapped_seqs, 1, swapped_in_blocks, 1);
+    assert_fields(s, held_blocks, 3, host_held_blocks, 3, taken_blocks, 4);
     swap_in(&w, seqs + 2, 1, 0);
     s = stats_of(&w);
-    assert_int_equal(s.swap_ins, 3);
-    assert_int_equal(s.swapped_in_blocks, 2);
-    assert_int_equal(s.host_held_blocks, 0);
-    assert_int_equal(s.host_cached_blocks, 2);
-    assert_int_equal(s.host_free_blocks, 5);
+    assert_fields(s, swap_ins, 3, swapped_in_blocks, 2, host_held_blocks, 0, host_cached_blocks, 2,
+                  host_free_blocks, 5);
 }
 
 TEST_MAIN(NULL, NULL)

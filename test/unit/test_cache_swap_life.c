@@ -15,8 +15,7 @@ TEST(test_a_swapped_sequence_can_be_closed)
     assert_int_equal(released.freed_blocks, 1); /* the host's */
     assert_int_equal(released.cached_blocks, 3);
     assert_host_queue(&w, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3, 2, 1);
-    assert_int_equal(stats_of(&w).swapped_seqs, 0);
-    assert_int_equal(stats_of(&w).open_seqs, 0);
+    assert_fields(stats_of(&w), swapped_seqs, 0, open_seqs, 0);
     assert_status(KVP_E_HANDLE, kvp_seq_swap_in(w.cache, &seq, 1, 0, NULL));
 }
 
@@ -84,18 +83,14 @@ TEST(test_invalidation_reports_a_swapped_sharer_and_takes_the_hosts_kv_too)
     assert_int_equal(n, 1);
     assert_int_equal(sharers[0].bits, child.bits);
     assert_int_equal(stats_of(&w).detached_units, 2); /* one on each tier */
-    assert_int_equal(host_block(&w, 2).sealed_units, 0);
-    assert_int_equal(host_block(&w, 2).state, KVP_BLOCK_HELD);
-    assert_int_equal(host_block(&w, 2).generation, 1);
+    assert_fields(host_block(&w, 2), sealed_units, 0, state, KVP_BLOCK_HELD, generation, 1);
     assert_int_equal(block_of(&w, 2).generation, 1);
-    assert_int_equal(host_block(&w, 1).generation, 0);
-    assert_int_equal(host_block(&w, 1).sealed_units, 1);
+    assert_fields(host_block(&w, 1), generation, 0, sealed_units, 1);
     assert_int_equal(info_of(&w, child).public_tokens, 4);
     assert_int_equal(info_of(&w, child).computed_tokens, 8); /* the caller should close it */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 4);
     const kvp_released released = close_seq(&w, child);
-    assert_int_equal(released.freed_blocks, 1);
-    assert_int_equal(released.cached_blocks, 1);
+    assert_fields(released, freed_blocks, 1, cached_blocks, 1);
 }
 
 TEST(test_equal_numbers_on_the_other_tier_are_no_sharing)
@@ -193,8 +188,7 @@ TEST(test_reset_empties_both_tiers)
     assert_host_queue(&w, 0, 1, 2, 3, 4, 5);
     assert_no_plan(&w);
     const kvp_stats s = stats_of(&w);
-    assert_int_equal(s.swapped_seqs, 0);
-    assert_int_equal(s.host_free_blocks, 5);
+    assert_fields(s, swapped_seqs, 0, host_free_blocks, 5);
     assert_int_equal(s.swap_outs, 2); /* counters go on */
     assert_int_equal(host_block(&w, 1).generation, 1);
     assert_int_equal(host_block(&w, 5).generation, 0);
@@ -314,14 +308,11 @@ TEST(test_swap_out_evicts_on_the_host_and_tells)
     const kvp_seq b = open_done(&w, ints(100), 4);
     swap_out(&w, &b, 1);
     assert_int_equal(evicted_of(&w, &evicted), 1);
-    assert_int_equal(evicted[0].block, 2);
-    assert_int_equal(evicted[0].tier, KVP_HOST);
-    assert_int_equal(evicted[0].kept, 0);
+    assert_fields(evicted[0], block, 2, tier, KVP_HOST, kept, 0);
     assert_memory_equal(&evicted[0].hash, &hash, sizeof(hash));
     assert_row(&w, b, 2);
     assert_int_equal(host_block(&w, 2).generation, 1);
-    assert_int_equal(stats_of(&w).host_evicted_blocks, 1);
-    assert_int_equal(stats_of(&w).evicted_blocks, 0);
+    assert_fields(stats_of(&w), host_evicted_blocks, 1, evicted_blocks, 0);
     /* The copy into block 2 for a is not needed any more. */
     assert_plan(&w, TO_HOST(0, 1, 1, 4), TO_HOST(0, 3, 2, 4));
 }
@@ -356,10 +347,8 @@ TEST(test_swap_in_evicts_on_the_device_and_keeps_it_on_the_host)
     swap_in(&w, &a, 1, 0);
     assert_row(&w, a, 1, 2);
     assert_int_equal(evicted_of(&w, &evicted), 2);
-    assert_int_equal(evicted[0].block, 1);
-    assert_int_equal(evicted[0].kept, 1);
-    assert_int_equal(evicted[1].block, 2);
-    assert_int_equal(evicted[1].kept, 1);
+    assert_fields(evicted[0], block, 1, kept, 1);
+    assert_fields(evicted[1], block, 2, kept, 1);
     assert_plan(&w, TO_HOST(0, 1, 3, 4), TO_DEVICE(1, 1, 1, 4), TO_HOST(1, 2, 4, 4),
                 TO_DEVICE(2, 2, 2, 4));
     assert_host_queue(&w, 0, 3, 4, 2, 1); /* kept at once, ours after */
@@ -378,8 +367,7 @@ TEST(test_swap_in_keeps_room_in_the_plan_for_its_own_copies)
     drop_plan(&w);
     leave_cached(&w, ints(100), 8);
     swap_in(&w, &a, 1, 0); /* 2 x 2 copies to come are the half of the plan */
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
+    assert_fields(stats_of(&w), kept_blocks, 0, unkept_blocks, 2);
 }
 
 TEST(test_copies_on_write_of_a_swap_in_count_as_its_own_copies)
@@ -393,8 +381,7 @@ TEST(test_copies_on_write_of_a_swap_in_count_as_its_own_copies)
     drop_plan(&w);
     leave_cached(&w, ints(100), 12);
     swap_in(&w, seqs, 2, 1); /* two from the host, and one on the device */
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
-    assert_int_equal(stats_of(&w).unkept_blocks, 3);
+    assert_fields(stats_of(&w), kept_blocks, 0, unkept_blocks, 3);
 }
 
 /* The host is full of what swaps in: nothing can be kept, and the swap goes ahead. */
@@ -407,8 +394,7 @@ TEST(test_swap_in_does_not_wait_for_room_to_keep)
     leave_cached(&w, ints(100), 8);
     assert_moved(swap_in(&w, &a, 1, 0), 2, 0, 0, 2);
     assert_plan(&w, TO_DEVICE(0, 1, 1, 4), TO_DEVICE(0, 2, 2, 4));
-    assert_int_equal(stats_of(&w).unkept_blocks, 2);
-    assert_int_equal(stats_of(&w).kept_blocks, 0);
+    assert_fields(stats_of(&w), unkept_blocks, 2, kept_blocks, 0);
 }
 
 TEST_MAIN(NULL, NULL)

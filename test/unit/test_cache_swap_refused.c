@@ -149,9 +149,7 @@ TEST(test_found_blocks_count_for_never_though_somebody_holds_them)
     swap_out(&w, &parent, 1);
     const kvp_admission admission = can_swap_out(&w, &longer, 1);
     assert_int_equal(admission.verdict, KVP_ADMIT_NEVER); /* 2 found and 3 new, of 4 */
-    assert_int_equal(admission.need_blocks, 3);
-    assert_int_equal(admission.copied_blocks, 3);
-    assert_int_equal(admission.missing_blocks, 1);
+    assert_fields(admission, need_blocks, 3, copied_blocks, 3, missing_blocks, 1);
 }
 
 TEST(test_without_a_host_tier_nothing_that_is_computed_can_be_swapped_out)

@@ -24,12 +24,8 @@ TEST(test_nodes_have_the_slots_behind_the_tokens)
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5);
-    assert_int_equal(info.known_tokens, 5);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.tree_tokens, 4);
-    assert_int_equal(info.writable_tokens, 9);
-    assert_int_equal(info.last_token, 4);
+    assert_fields(info, n_tokens, 5, known_tokens, 5, computed_tokens, 5);
+    assert_fields(info, tree_tokens, 4, writable_tokens, 9, last_token, 4);
     assert_row(&w, seq, 1, 2, 3);
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 5, 4, slots));
     const int64_t expected[] = {9, 10, 11, 12};
@@ -242,8 +238,7 @@ TEST(test_an_extend_without_tokens_reserves_behind_the_tree)
     add_tree(&w, seq, four_tokens, four_parents, 4);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 4));
     assert_row(&w, seq, 1, 2, 3, 4);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 13);
-    assert_int_equal(info_of(&w, seq).tree_tokens, 4);
+    assert_fields(info_of(&w, seq), writable_tokens, 13, tree_tokens, 4);
     (void)accept_path(&w, seq, 1, NULL, 0);
     assert_row(&w, seq, 1, 2); /* reserved ones are given back */
     assert_int_equal(info_of(&w, seq).writable_tokens, 7);
@@ -283,8 +278,7 @@ TEST(test_an_accept_that_releases_no_block_keeps_the_rows_version)
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 3);
     (void)accept_path(&w, seq, 1, NULL, 0);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 7);
+    assert_fields(info_of(&w, seq), row_version, 0, writable_tokens, 7);
 }
 
 TEST(test_nothing_may_be_accepted_at_any_time)
@@ -296,11 +290,8 @@ TEST(test_nothing_may_be_accepted_at_any_time)
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(accept_path(&w, seq, -1, NULL, 0), 0);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 7);
-    assert_int_equal(info.computed_tokens, 5);
-    assert_int_equal(info.writable_tokens, 7);
-    assert_int_equal(info.tree_tokens, 0);
-    assert_int_equal(info.row_version, 1);
+    assert_fields(info, n_tokens, 7, computed_tokens, 5, writable_tokens, 7, tree_tokens, 0,
+                  row_version, 1);
     assert_row(&w, seq, 1, 2);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 1, 0));
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 3));
@@ -321,12 +312,9 @@ static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
     assert_int_equal(accept_path(&w, seq, leaf, moves, 4), n_expected);
     assert_memory_equal(moves, expected, n_expected * sizeof(*moves));
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.n_tokens, 5 + n_path);
-    assert_int_equal(info.computed_tokens, 5 + n_path);
-    assert_int_equal(info.known_tokens, 5 + n_path);
-    assert_int_equal(info.writable_tokens, 5 + n_path);
-    assert_int_equal(info.tree_tokens, 0);
-    assert_int_equal(info.row_version, 1);
+    assert_fields(info, n_tokens, 5 + n_path, computed_tokens, 5 + n_path, known_tokens,
+                  5 + n_path);
+    assert_fields(info, writable_tokens, 5 + n_path, tree_tokens, 0, row_version, 1);
     assert_row(&w, seq, 1, 2);
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 5 + n_path, tokens));
     assert_memory_equal(tokens, ints(0), 5 * sizeof(*tokens));
@@ -375,8 +363,7 @@ TEST(test_a_sequence_may_begin_with_a_tree)
     add_tree(&w, seq, ints(0), parents, 5);
     assert_row(&w, seq, 1, 2);
     assert_int_equal(accept_path(&w, seq, 4, &move, 1), 1);
-    assert_int_equal(move.src, 8);
-    assert_int_equal(move.dst, 7);
+    assert_fields(move, src, 8, dst, 7);
     assert_int_equal(info_of(&w, seq).n_tokens, 4);
     assert_int_equal(block_of(&w, 1).sealed_units, 1);
 }
@@ -435,8 +422,7 @@ TEST(test_accepted_tokens_that_must_not_be_cached)
     const kvp_seq seq = open_done(&w, ints(0), 3);
     add_tree(&w, seq, ints(3), parents, 8);
     (void)accept_path(&w, seq, 7, NULL, 0);
-    assert_int_equal(info_of(&w, seq).n_tokens, 11);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
+    assert_fields(info_of(&w, seq), n_tokens, 11, public_tokens, 4);
     assert_int_equal(match(&w, ints(0), 11).hit_tokens, 4);
 }
 
@@ -509,8 +495,7 @@ TEST(test_a_sequence_without_a_tree_is_left_as_it_is)
     const kvp_seq seq = open_with(&w, &prompt, NULL);
     (void)accept_path(&w, seq, -1, NULL, 0);
     assert_row(&w, seq, 1, 2, 3, 4);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
-    assert_int_equal(info_of(&w, seq).writable_tokens, 13);
+    assert_fields(info_of(&w, seq), row_version, 0, writable_tokens, 13);
     assert_status(KVP_E_ARG, try_accept(&w, seq, 0, NULL, 0));
 }
 

@@ -39,8 +39,7 @@ TEST(test_a_tree_behind_a_shared_block_copies_it_on_write)
     assert_shortage(&w, KVP_E_STATE, 0, 0);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 1));
     assert_int_equal(accept_path(&w, child, 3, moves, 2), 1);
-    assert_int_equal(moves[0].src, 16);
-    assert_int_equal(moves[0].dst, 15);
+    assert_fields(moves[0], src, 16, dst, 15);
     decode(&w, parent, 4);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
 }
@@ -97,15 +96,13 @@ TEST(test_a_fork_has_nothing_of_the_tree)
     add_tree(&w, parent, four_tokens, four_parents, 4);
     const kvp_seq child = fork_seq(&w, parent, KVP_END);
     assert_row(&w, child, 1, 2);
-    assert_int_equal(info_of(&w, child).tree_tokens, 0);
-    assert_int_equal(info_of(&w, child).writable_tokens, 5);
+    assert_fields(info_of(&w, child), tree_tokens, 0, writable_tokens, 5);
     assert_tree(&w, parent, four_tokens, four_parents, 4);
     decode(&w, child, 1);
     assert_row(&w, child, 1, 4);
     assert_plan(&w, ON_DEVICE(0, 2, 4, 1)); /* the one token that they share of it */
     assert_int_equal(accept_path(&w, parent, 3, &move, 1), 1);
-    assert_int_equal(move.src, 12);
-    assert_int_equal(move.dst, 11);
+    assert_fields(move, src, 12, dst, 11);
 }
 
 /* The tree's first round is computed; its block is shared since, and a second round comes. */
@@ -216,8 +213,7 @@ TEST(test_a_long_path_may_drop_what_it_was_moved_to)
     add_tree(&w, seq, ints(50), parents, 12);
     assert_int_equal(accept_path(&w, seq, 9, moves, 12), 9);
     assert_row(&w, seq, 0, 0, 0); /* 12 tokens, and the next query sees none of them */
-    assert_int_equal(moves[0].src, 2 * 4);
-    assert_int_equal(moves[0].dst, 1 * 4 + 3);
+    assert_fields(moves[0], src, 2 * 4, dst, 1 * 4 + 3);
     assert_int_equal(stats_of(&w).held_blocks, 0);
     decode(&w, seq, 1);
 }
@@ -239,8 +235,7 @@ TEST(test_a_window_of_its_own_makes_what_is_accepted_private)
 static void expect_no_tree(const world *w, kvp_seq seq, uint32_t n_tokens)
 {
     uint32_t n = 77;
-    assert_int_equal(info_of(w, seq).tree_tokens, 0);
-    assert_int_equal(info_of(w, seq).n_tokens, n_tokens);
+    assert_fields(info_of(w, seq), tree_tokens, 0, n_tokens, n_tokens);
     assert_ok(kvp_seq_tree(w->cache, seq, NULL, NULL, 0, &n));
     assert_int_equal(n, 0);
 }
@@ -256,8 +251,7 @@ TEST(test_truncate_drops_the_tree_at_any_length)
         assert_ok(kvp_seq_truncate(w.cache, seq, to, &released));
         expect_no_tree(&w, seq, to);
         assert_int_equal(info_of(&w, seq).n_blocks, (to + 3) / 4);
-        assert_int_equal(info_of(&w, seq).writable_tokens, to);
-        assert_int_equal(info_of(&w, seq).row_version, 1);
+        assert_fields(info_of(&w, seq), writable_tokens, to, row_version, 1);
         assert_int_equal(released.freed_blocks, to == 5 ? 1 : 2);
         decode(&w, seq, 9 - to);
         assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
@@ -272,8 +266,7 @@ TEST(test_invalidate_drops_the_tree)
         add_tree(&w, seq, four_tokens, four_parents, 4);
         assert_ok(kvp_seq_invalidate(w.cache, seq, from, NULL, 0, NULL));
         expect_no_tree(&w, seq, 5);
-        assert_int_equal(info_of(&w, seq).computed_tokens, from);
-        assert_int_equal(info_of(&w, seq).writable_tokens, from);
+        assert_fields(info_of(&w, seq), computed_tokens, from, writable_tokens, from);
         assert_ok(kvp_seq_extend(w.cache, seq, ints(5), 1, 0));
         assert_ok(kvp_seq_commit(w.cache, seq, 6));
     }

@@ -103,8 +103,7 @@ TEST(test_a_full_plan_leaves_a_tail_without_its_prefix)
     scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 8);
     (void)open_seq(&w, ints(100), 8, NULL);
-    assert_int_equal(stats_of(&w).kept_blocks, 1);
-    assert_int_equal(stats_of(&w).unkept_blocks, 1);
+    assert_fields(stats_of(&w), kept_blocks, 1, unkept_blocks, 1);
     assert_int_equal(lost(&w), 1);
 }
 

@@ -18,8 +18,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
         n_null += (uint32_t)!kept;
     }
     assert_dropped(w, 0, seq, n_null > 0 ? first : 0, n_null > 0 ? first + n_null : 0);
-    assert_int_equal(stats_of(w).dropped_blocks, n_null);
-    assert_int_equal(stats_of(w).held_blocks, info.n_blocks - n_null);
+    assert_fields(stats_of(w), dropped_blocks, n_null, held_blocks, info.n_blocks - n_null);
 }
 
 static void check_kept(uint32_t S, uint32_t K, uint32_t R)
@@ -60,8 +59,7 @@ TEST(test_the_example_of_the_header)
     decode(&w, seq, 1);
     assert_row(&w, seq, 1, 0, 0, 4, 5);
     assert_dropped(&w, 0, seq, 1, 3);
-    assert_int_equal(window_of(&w, 0, seq).window.sink_tokens, 3);
-    assert_int_equal(window_of(&w, 0, seq).window.recent_tokens, 6);
+    assert_fields(window_of(&w, 0, seq).window, sink_tokens, 3, recent_tokens, 6);
     assert_int_equal(info_of(&w, seq).n_tokens, 17); /* positions and tokens stay */
     assert_int_equal(info_of(&w, seq).n_blocks, 5);
     int32_t tokens[17];
@@ -140,16 +138,14 @@ TEST(test_sealed_content_is_found_until_it_is_evicted)
     assert_row(&w, seq, 0, 0, 0, 4);
     assert_int_equal(block_of(&w, 1).state, KVP_BLOCK_CACHED);
     kvp_open_info info = match(&w, ints(0), 20);
-    assert_int_equal(info.hit_tokens, 16);
-    assert_int_equal(info.cached_blocks, 3);
+    assert_fields(info, hit_tokens, 16, cached_blocks, 3);
 
     const kvp_seq other = open_seq(&w, ints(0), 16, NULL); /* takes the dropped blocks out again */
     assert_row(&w, other, 1, 2, 3, 4);
     close_seq(&w, other);
     (void)open_seq(&w, ints(100), 16, NULL); /* three free blocks, and the head of the queue */
     info = match(&w, ints(0), 20);
-    assert_int_equal(info.hit_tokens, 8);
-    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_fields(info, hit_tokens, 8, stop, KVP_STOP_NO_KV);
 }
 
 TEST(test_a_shared_block_stays_with_its_other_holder)

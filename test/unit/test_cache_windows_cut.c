@@ -458,8 +458,7 @@ TEST(test_a_failed_step_makes_it_private_too)
     assert_dropped(&w, 0, seq, 0, 1);
     const uint64_t step = begin_step(&w);
     assert_ok(kvp_step_failed(w.cache, step, NULL, 0, NULL));
-    assert_int_equal(info_of(&w, seq).computed_tokens, 4);
-    assert_int_equal(info_of(&w, seq).public_tokens, 4);
+    assert_fields(info_of(&w, seq), computed_tokens, 4, public_tokens, 4);
 }
 
 /* A private unit of equal tokens is not the public one. */

@@ -61,8 +61,7 @@ TEST(test_requests_are_admitted_as_they_come)
         }
         for (int i = 0; i < 6; i++) {
             const kvp_step step = make_step(&s);
-            assert_int_equal(step.number, corners[c] + 1 + (uint64_t)i);
-            assert_int_equal(step.n_admitted, 1);
+            assert_fields(step, number, corners[c] + 1 + (uint64_t)i, n_admitted, 1);
             assert_int_equal(step.admitted[0].bits, requests[i].bits);
             (void)finish_step(&s, &step);
         }

@@ -189,8 +189,7 @@ TEST(test_wrap)
     assert_ptr_equal(kvp_memory_tensor(memory, 0), space + bytes);
     assert_ptr_equal(kvp_memory_tensor(memory, 1), space);
     assert_int_equal(kvp_memory_describe(memory, NULL, &info), KVP_OK);
-    assert_int_equal(info.mapped_bytes, 0);
-    assert_int_equal(info.pages, KVP_PAGES_AUTO);
+    assert_fields(info, mapped_bytes, 0, pages, KVP_PAGES_AUTO);
     assert_int_equal(kvp_memory_describe(memory, NULL, NULL), KVP_OK);
     assert_int_equal(kvp_memory_describe(NULL, NULL, &info), KVP_E_ARG);
     kvp_memory_destroy(memory);

@@ -98,8 +98,7 @@ static void check_all(struct play *play)
             continue;
         }
         const kvp_seq_info info = info_of(&play->w, text->seq);
-        assert_int_equal(info.n_tokens, text->n);
-        assert_int_equal(info.tier, text->is_out ? KVP_HOST : KVP_DEVICE);
+        assert_fields(info, n_tokens, text->n, tier, text->is_out ? KVP_HOST : KVP_DEVICE);
         for (uint32_t p = 0; p < info.computed_tokens; p++) {
             const int64_t block = row_entry(&play->w, text->seq, p / S);
             each_row(play, text, p, block * S + p % S, 0);

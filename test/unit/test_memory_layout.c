@@ -220,14 +220,12 @@ TEST(test_sizes_differ_in_a_tensor)
     kvp_layout layout = shape_of(KVP_F16, 8);
     assert_int_equal(kvp_layout_arrange(&layout, "NSH2D", NULL), KVP_OK);
     assert_int_equal(layout.k.head_stride, (16 + 8) * 2);
-    assert_int_equal(layout.v.head_stride, (16 + 8) * 2);
-    assert_int_equal(layout.v.offset, 16 * 2);
+    assert_fields(layout.v, head_stride, (16 + 8) * 2, offset, 16 * 2);
     assert_int_equal(layout.k.tensor_bytes, N * S * H * (16 + 8) * 2);
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_E_ARG); /* D split by 2 */
     layout = shape_of(KVP_F16, D);
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_OK);
-    assert_int_equal(layout.k.run, 1);
-    assert_int_equal(layout.k.run_stride, 4);
+    assert_fields(layout.k, run, 1, run_stride, 4);
     assert_int_equal(layout.v.offset, 2);
 }
 
@@ -243,12 +241,8 @@ TEST(test_header_example)
     layout.k.size = layout.v.size = 128;
     assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_VLLM_NHD, NULL), KVP_OK);
     assert_int_equal(layout.n_tensors, 32);
-    assert_int_equal(layout.v.token_stride, 2048);
-    assert_int_equal(layout.v.head_stride, 256);
-    assert_int_equal(layout.v.block_stride, 32768);
-    assert_int_equal(layout.v.tensor_step, 1);
-    assert_int_equal(layout.v.layer_stride, 0);
-    assert_int_equal(layout.v.offset, 4096 * 32768);
+    assert_fields(layout.v, token_stride, 2048, head_stride, 256, block_stride, 32768);
+    assert_fields(layout.v, tensor_step, 1, layer_stride, 0, offset, 4096 * 32768);
     assert_int_equal(kvp_layout_block_bytes(&layout), 2 << 20); /* 128 KiB for a token */
 }
 
@@ -277,8 +271,7 @@ TEST(test_scales)
     layout = without;
     assert_int_equal(kvp_layout_add_scales(&layout, "2NH"), KVP_OK);
     assert_int_equal(layout.n_tensors, 1 + L);
-    assert_int_equal(layout.v_scales.tensor, 1);
-    assert_int_equal(layout.v_scales.offset, 4 * N * H);
+    assert_fields(layout.v_scales, tensor, 1, offset, 4 * N * H);
     layout = without;
     assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_OK);
     assert_int_equal(layout.n_tensors, 1 + 2 * L);
@@ -334,8 +327,7 @@ TEST(test_slices)
         const kvp_slice slice = {11, 2, 21, 1};
         assert_int_equal(kvp_layout_slice(&whole, &slice, &part), KVP_OK);
         assert_int_equal(kvp_layout_check(&part, NULL), KVP_OK);
-        assert_int_equal(part.first_layer, 11);
-        assert_int_equal(part.n_layers, 2);
+        assert_fields(part, first_layer, 11, n_layers, 2);
         for (uint32_t l = 0; l < 2; l++) {
             const struct at here = {.l = l, .b = 3, .t = 1, .e = 5};
             const struct at there = {.l = l + 1, .b = 3, .t = 1, .h = 1, .e = 5};

@@ -58,22 +58,13 @@ TEST(test_a_decoding_sequence_has_the_header_s_numbers)
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_sizes sizes;
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_seqs, 1);
-    assert_int_equal(sizes.n_tokens, 1);
-    assert_int_equal(sizes.n_entries, 3);
-    assert_int_equal(sizes.max_blocks, 3);
+    assert_fields(sizes, n_seqs, 1, n_tokens, 1, n_entries, 3, max_blocks, 3);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[0], 0);
-    assert_int_equal(a.start[1], 1);
-    assert_int_equal(a.indptr[1], 3);
-    assert_int_equal(a.indices[0], row_entry(&w, seq, 0));
-    assert_int_equal(a.indices[2], row_entry(&w, seq, 2));
-    assert_int_equal(a.indices[3], 0x5A5A5A5A);
-    assert_int_equal(a.last[0], 2);
-    assert_int_equal(a.positions[0], 9);
-    assert_int_equal(a.batch[0], 0);
-    assert_int_equal(a.slots[0], row_entry(&w, seq, 2) * 4 + 1);
+    assert_fields(a, start[0], 0, start[1], 1, indptr[1], 3, indices[0], row_entry(&w, seq, 0),
+                  indices[2], row_entry(&w, seq, 2));
+    assert_fields(a, indices[3], 0x5A5A5A5A, last[0], 2, positions[0], 9, batch[0], 0, slots[0],
+                  row_entry(&w, seq, 2) * 4 + 1);
 }
 
 TEST(test_a_full_hit_writes_no_slot)
@@ -86,11 +77,7 @@ TEST(test_a_full_hit_writes_no_slot)
     const kvp_meta_batch batch = batch_for(&seq, 1); /* all computed: the last token again */
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[1], 1);
-    assert_int_equal(a.positions[0], 7);
-    assert_int_equal(a.batch[0], -1);
-    assert_int_equal(a.slots[0], KVP_NO_SLOT);
-    assert_int_equal(a.last[0], 4);
+    assert_fields(a, start[1], 1, positions[0], 7, batch[0], -1, slots[0], KVP_NO_SLOT, last[0], 4);
 }
 
 TEST(test_an_empty_sequence_is_an_empty_row)
@@ -102,11 +89,7 @@ TEST(test_an_empty_sequence_is_an_empty_row)
     const kvp_meta_batch batch = batch_for(seqs, 2);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.start[1], 0);
-    assert_int_equal(a.indptr[1], 0);
-    assert_int_equal(a.last[0], 0);
-    assert_int_equal(a.indptr[2], 1);
-    assert_int_equal(a.last[1], 3);
+    assert_fields(a, start[1], 0, indptr[1], 0, last[0], 0, indptr[2], 1, last[1], 3);
 }
 
 /* A chunk of a prompt and a decode, one of them with computed tokens again. */
@@ -123,14 +106,11 @@ TEST(test_dense_rows_are_padded)
     batch.n_tokens = n;
     const kvp_meta_dense dense = dense_in(&a);
     assert_ok(kvp_meta_fill_dense(w.cache, &batch, &dense));
-    assert_int_equal(a.table[0], row_entry(&w, seqs[0], 0));
-    assert_int_equal(a.table[1], row_entry(&w, seqs[0], 1));
+    assert_fields(a, table[0], row_entry(&w, seqs[0], 0), table[1], row_entry(&w, seqs[0], 1));
     assert_int_equal(a.table[2] | a.table[MAX_M - 1], 0);
     assert_int_equal(a.table[MAX_M], row_entry(&w, seqs[1], 0));
     assert_int_equal(a.table[MAX_M + 1], 0);
-    assert_int_equal(a.lens[0], 6);
-    assert_int_equal(a.lens[1], 2);
-    assert_int_equal(a.start[2], 4);
+    assert_fields(a, lens[0], 6, lens[1], 2, start[2], 4);
     const int32_t positions[4] = {4, 5, 0, 1};
     const int64_t slots[4] = {-1, -1, -1, row_entry(&w, seqs[1], 0) * 4 + 1};
     assert_memory_equal(a.positions, positions, sizeof positions);
@@ -147,11 +127,8 @@ TEST(test_trtllm_offsets_count_layers_of_k_and_v)
     const kvp_meta_batch batch = batch_for(&seq, 1);
     kvp_meta_trtllm trtllm = trtllm_in(&a); /* 3 layers: 6 pieces a block */
     assert_ok(kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
-    assert_int_equal(a.offsets[0], 6 * row_entry(&w, seq, 0));
-    assert_int_equal(a.offsets[1], 6 * row_entry(&w, seq, 1));
-    assert_int_equal(a.offsets[2], -1);
-    assert_int_equal(a.offsets[MAX_M], 6 * row_entry(&w, seq, 0) + 1);
-    assert_int_equal(a.lens[0], 8);
+    assert_fields(a, offsets[0], 6 * row_entry(&w, seq, 0), offsets[1], 6 * row_entry(&w, seq, 1),
+                  offsets[2], -1, offsets[MAX_M], 6 * row_entry(&w, seq, 0) + 1, lens[0], 8);
     trtllm.layers_per_block = INT32_MAX / 2;
     assert_status(KVP_E_TOO_LONG, kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
 }
@@ -175,8 +152,7 @@ TEST(test_one_buffer_is_cut_into_aligned_arrays)
     assert_ok(kvp_meta_place_csr(&csr, &sizes, buffer, n_bytes, &n_bytes));
     assert_ptr_equal(csr.qo_indptr, buffer);
     assert_ptr_equal(csr.slot_mapping, buffer + 6 * 64);
-    assert_int_equal(csr.max_entries, 7);
-    assert_int_equal(csr.max_tokens, 5);
+    assert_fields(csr, max_entries, 7, max_tokens, 5);
     assert_ok(kvp_meta_place_dense(&dense, &sizes, buffer, n_bytes, &n_bytes));
     assert_int_equal(n_bytes, 5 * 64);
     assert_int_equal(dense.row_stride, 4);

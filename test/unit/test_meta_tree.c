@@ -94,9 +94,7 @@ TEST(test_the_header_s_example)
     struct arrays a;
     const kvp_meta_tree tree = tree_in(&a);
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_tokens, 4);
-    assert_int_equal(sizes.n_nodes, 4);
-    assert_int_equal(sizes.n_entries, 4);
+    assert_fields(sizes, n_tokens, 4, n_nodes, 4, n_entries, 4);
     assert_int_equal(sizes.n_mask_bytes, 7); /* 4 x 13 bits */
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(a.indptr[1], 4);
@@ -105,8 +103,7 @@ TEST(test_the_header_s_example)
     const int32_t intervals[] = {0, 4, 1, 3, 3, 4, 2, 3};
     assert_memory_equal(a.depth, depth, sizeof depth);
     assert_memory_equal(a.intervals, intervals, sizeof intervals);
-    assert_int_equal(a.parent[4], UNTOUCHED);
-    assert_int_equal(a.mask_indptr[1], 7);
+    assert_fields(a, parent[4], UNTOUCHED, mask_indptr[1], 7);
     assert_true(row_is(a.mask, 0, "1111111111000"));
     assert_true(row_is(a.mask, 1, "1111111111100"));
     assert_true(row_is(a.mask, 2, "1111111111010"));
@@ -117,11 +114,10 @@ TEST(test_the_header_s_example)
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
     const int32_t positions[] = {9, 10, 10, 11};
     assert_memory_equal(a.positions, positions, sizeof positions);
-    assert_int_equal(a.kv[1], 4);
-    assert_int_equal(a.last[0], 1);
+    assert_fields(a, kv[1], 4, last[0], 1);
     for (uint32_t j = 0; j < 4; j++) {
-        assert_int_equal(a.slots[j], row_entry(&w, seq, (9 + j) / 4) * 4 + (int32_t)(9 + j) % 4);
-        assert_int_equal(a.batch[j], 0);
+        assert_fields(a, slots[j], row_entry(&w, seq, (9 + j) / 4) * 4 + (int32_t)(9 + j) % 4,
+                      batch[j], 0);
     }
 }
 
@@ -137,10 +133,7 @@ TEST(test_tokens_and_nodes_in_one_step)
     const kvp_meta_tree tree = tree_in(&a);
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 3);
-    assert_int_equal(a.positions[0], 6);
-    assert_int_equal(a.positions[1], 7);
-    assert_int_equal(a.positions[2], 7);
+    assert_fields(a, qo[1], 3, positions[0], 6, positions[1], 7, positions[2], 7);
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_int_equal(a.indptr[1], 2);
     assert_true(row_is(a.mask, 0, "111111100"));
@@ -150,14 +143,12 @@ TEST(test_tokens_and_nodes_in_one_step)
     batch.n_tokens = &one; /* the token only: an ordinary decode step */
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
-    assert_int_equal(a.last[0], 3);
-    assert_int_equal(a.indptr[1], 0);
+    assert_fields(a, last[0], 3, indptr[1], 0);
     batch.n_tokens = NULL;
     batch.begin = &seven; /* the tree only */
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 2);
-    assert_int_equal(a.slots[0], row_entry(&w, seq, 1) * 4 + 3);
-    assert_int_equal(a.slots[1], row_entry(&w, seq, 2) * 4);
+    assert_fields(a, qo[1], 2, slots[0], row_entry(&w, seq, 1) * 4 + 3, slots[1],
+                  row_entry(&w, seq, 2) * 4);
 }
 
 /* A draft model's rounds: each computes the nodes that are new, and sees all before them. */
@@ -175,24 +166,17 @@ TEST(test_rounds_compute_their_own_nodes)
     const kvp_meta_csr csr = csr_in(&a);
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.qo[1], 3);
-    assert_int_equal(a.positions[0], 5);
-    assert_int_equal(a.positions[1], 5);
-    assert_int_equal(a.positions[2], 6);
-    assert_int_equal(a.indptr[1], 5);
+    assert_fields(a, qo[1], 3, positions[0], 5, positions[1], 5, positions[2], 6, indptr[1], 5);
     assert_true(row_is(a.mask, 0, "111101100"));
     assert_true(row_is(a.mask, 1, "111110010"));
     assert_true(row_is(a.mask, 2, "111101101"));
     batch.n_tokens = &two; /* but not the last one: it is not a key either */
     assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
     assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
-    assert_int_equal(a.indptr[1], 4);
-    assert_int_equal(a.last[0], 4);
+    assert_fields(a, indptr[1], 4, last[0], 4);
     assert_true(row_is(a.mask, 0, "11110110"));
     assert_int_equal(a.intervals[0], 0); /* 0 -> 3, 1 -> 2 */
-    assert_int_equal(a.intervals[1], 2);
-    assert_int_equal(a.intervals[2], 2);
-    assert_int_equal(a.intervals[3], 4);
+    assert_fields(a, intervals[1], 2, intervals[2], 2, intervals[3], 4);
 }
 
 /* K = 2, R = 4: a node at depth d hides what lies 4 before tokens + d, nodes of its path too, and
@@ -410,8 +394,7 @@ TEST(test_a_buffer_for_trees)
     assert_ok(kvp_meta_place_tree(&tree, &sizes, buffer, n_bytes, &n_bytes));
     assert_ptr_equal(tree.indptr, buffer);
     assert_ptr_equal(tree.mask, buffer + 6 * 64);
-    assert_int_equal(tree.max_nodes, 9);
-    assert_int_equal(tree.max_mask_bytes, 65);
+    assert_fields(tree, max_nodes, 9, max_mask_bytes, 65);
     sizes.n_mask_bytes = 0; /* intervals will do */
     assert_ok(kvp_meta_place_tree(&tree, &sizes, buffer, n_bytes, &n_bytes));
     assert_int_equal(n_bytes, 5 * 64);

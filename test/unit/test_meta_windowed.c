@@ -82,24 +82,12 @@ TEST(test_the_header_s_example)
     assert_int_equal(entry(&w, seq, 1, 1), KVP_NULL_BLOCK);
     assert_int_equal(entry(&w, seq, 1, 2), KVP_NULL_BLOCK);
     assert_ok(kvp_meta_measure(w.cache, &batch, &sizes));
-    assert_int_equal(sizes.n_entries, 5);
-    assert_int_equal(sizes.n_kept, 3);
-    assert_int_equal(sizes.n_nodes, 0);
+    assert_fields(sizes, n_entries, 5, n_kept, 3, n_nodes, 0);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 3);
-    assert_int_equal(l.indices[0], entry(&w, seq, 1, 0));
-    assert_int_equal(l.indices[1], entry(&w, seq, 1, 3));
-    assert_int_equal(l.indices[2], entry(&w, seq, 1, 4));
-    assert_int_equal(l.indices[3], UNTOUCHED);
-    assert_int_equal(l.last[0], 2);
-    assert_int_equal(l.sink_len[0], 3);
-    assert_int_equal(l.offset[0], 4);
-    assert_int_equal(l.key[0], 9);
-    assert_int_equal(l.sinks[0], 3);
-    assert_int_equal(l.recent[0], 6);
-    assert_int_equal(l.qo[1], 1);
-    assert_int_equal(l.batch[0], 0);
-    assert_int_equal(l.positions[0], 17);
+    assert_fields(l, kv[1], 3, indices[0], entry(&w, seq, 1, 0), indices[1], entry(&w, seq, 1, 3),
+                  indices[2], entry(&w, seq, 1, 4), indices[3], UNTOUCHED);
+    assert_fields(l, last[0], 2, sink_len[0], 3, offset[0], 4, key[0], 9, sinks[0], 3);
+    assert_fields(l, recent[0], 6, qo[1], 1, batch[0], 0, positions[0], 17);
     assert_int_equal(l.relative[0], 8); /* K + R - 1 */
     assert_int_equal(l.slots[0], entry(&w, seq, 1, 4) * 4 + 1);
 }
@@ -117,24 +105,14 @@ TEST(test_the_header_s_example_of_chunks)
     kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_seq_extend(w.cache, seq, ints(501), 1, 0));
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 17 and 18 */
-    assert_int_equal(l.kv[1], 2);
-    assert_int_equal(l.indices[0], entry(&w, seq, 0, 3));
-    assert_int_equal(l.indices[1], entry(&w, seq, 0, 4));
-    assert_int_equal(l.last[0], 3);
-    assert_int_equal(l.sink_len[0], 0);
-    assert_int_equal(l.offset[0], 0);
-    assert_int_equal(l.key[0], 12);
-    assert_int_equal(l.sinks[0], KVP_CHUNKED);
-    assert_int_equal(l.recent[0], 6);
-    assert_int_equal(l.relative[0], 5);
+    assert_fields(l, kv[1], 2, indices[0], entry(&w, seq, 0, 3), indices[1], entry(&w, seq, 0, 4),
+                  last[0], 3, sink_len[0], 0);
+    assert_fields(l, offset[0], 0, key[0], 12, sinks[0], KVP_CHUNKED, recent[0], 6, relative[0], 5);
     assert_ok(kvp_seq_commit(w.cache, seq, 18));
     windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* 18 */
-    assert_int_equal(l.kv[1], 1);
-    assert_int_equal(l.indices[0], entry(&w, seq, 0, 4));
-    assert_int_equal(l.offset[0], 2);
-    assert_int_equal(l.key[0], 18);
-    assert_int_equal(l.relative[0], 0);
+    assert_fields(l, kv[1], 1, indices[0], entry(&w, seq, 0, 4), offset[0], 2, key[0], 18,
+                  relative[0], 0);
 }
 
 /* The same sequence in the group without a window: CSR, and zeros. */
@@ -154,8 +132,7 @@ TEST(test_without_a_window_it_is_csr)
     assert_int_equal(l.last[0], 2);
     assert_int_equal(l.sink_len[0] | l.offset[0] | l.key[0], 0);
     assert_int_equal(l.sinks[0] | l.recent[0], 0);
-    assert_int_equal(l.relative[0], 17);
-    assert_int_equal(l.slots[0], entry(&w, seq, 0, 4) * 4 + 1);
+    assert_fields(l, relative[0], 17, slots[0], entry(&w, seq, 0, 4) * 4 + 1);
 }
 
 /* Shorter than its sinks, and within K + R: nothing is left out, the map is the identity. */
@@ -169,15 +146,8 @@ TEST(test_a_window_that_hides_nothing)
     const kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
     assert_int_equal(l.sink_len[0], 2); /* all there is */
-    assert_int_equal(l.offset[0], 2);
-    assert_int_equal(l.key[0], 0);
-    assert_int_equal(l.sink_len[1], 3);
-    assert_int_equal(l.offset[1], 3);
-    assert_int_equal(l.key[1], 0);
-    assert_int_equal(l.kv[1], 1);
-    assert_int_equal(l.kv[2], 4);
-    assert_int_equal(l.relative[0], 0);
-    assert_int_equal(l.relative[2], 8);
+    assert_fields(l, offset[0], 2, key[0], 0, sink_len[1], 3, offset[1], 3, key[1], 0);
+    assert_fields(l, kv[1], 1, kv[2], 4, relative[0], 0, relative[2], 8);
 }
 
 /* A chunk of 6 from position 17 on: the list is what its first query sees, to the chunk's end. What
@@ -193,22 +163,15 @@ TEST(test_a_chunk_is_listed_for_its_first_query)
     kvp_meta_batch batch = batch_for(&seq, 1, 1);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
     assert_int_equal(l.kv[1], 4); /* entries 0, 3, 4, 5 */
-    assert_int_equal(l.last[0], 3);
-    assert_int_equal(l.key[0], 9);
-    assert_int_equal(l.relative[5], 22 - 9);
+    assert_fields(l, last[0], 3, key[0], 9, relative[5], 22 - 9);
     batch.begin = &begin; /* its second half: sees 15 on, still in entry 3 */
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 4);
-    assert_int_equal(l.offset[0], 15 - 8);
-    assert_int_equal(l.key[0], 12);
+    assert_fields(l, kv[1], 4, offset[0], 15 - 8, key[0], 12);
     const uint32_t last = 21; /* sees 16 on: entry 3 has not been dropped, and is left out */
     batch.begin = &last;
     assert_true(entry(&w, seq, 1, 3) > 0);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 3);
-    assert_int_equal(l.indices[1], entry(&w, seq, 1, 4));
-    assert_int_equal(l.offset[0], 4);
-    assert_int_equal(l.key[0], 13);
+    assert_fields(l, kv[1], 3, indices[1], entry(&w, seq, 1, 4), offset[0], 4, key[0], 13);
 }
 
 /* R = 1, no sinks, a length of whole blocks and no query: the next one will see itself alone. */
@@ -225,10 +188,7 @@ TEST(test_a_list_may_be_empty)
     struct lists l;
     const kvp_meta_windowed windowed = lists_in(&l);
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
-    assert_int_equal(l.kv[1], 0);
-    assert_int_equal(l.last[0], 0);
-    assert_int_equal(l.offset[0], 0);
-    assert_int_equal(l.key[0], 8);
+    assert_fields(l, kv[1], 0, last[0], 0, offset[0], 0, key[0], 8);
 }
 
 /* ----------------------------------------------------------------------- nulls in other formats */
@@ -315,9 +275,7 @@ TEST(test_a_cascade_shares_sinks_only)
         const kvp_meta_batch batch = batch_for(seqs, 2, group);
         assert_ok(kvp_meta_fill_cascade(w.cache, &batch, &cascade));
         assert_int_equal(cascade.n_levels, 2);
-        assert_int_equal(levels[0].n_groups, 1);
-        assert_int_equal(levels[0].n_entries, group == 0 ? 4 : 2);
-        assert_int_equal(levels[0].last_block_len[0], 4);
+        assert_fields(levels[0], n_groups, 1, n_entries, group == 0 ? 4 : 2, last_block_len[0], 4);
         assert_int_equal(levels[1].n_entries, group == 0 ? 4 : 8);
         assert_int_equal(levels[0].kv_indices[1], entry(&w, seqs[1], group, 1));
     }

@@ -55,10 +55,8 @@ static void expect_phases(const struct pair *pairs, size_t n, const uint32_t *ph
         kvpi_plan_take(&made.plan, copies, 0);
         assert_int_equal(made.plan.n, 0);
         for (size_t i = 0; i < n; i++) {
-            assert_int_equal(copies[i].src_block, pairs[i].src);
-            assert_int_equal(copies[i].dst_block, pairs[i].dst);
-            assert_int_equal(copies[i].n_tokens, 1 + i);
-            assert_int_equal(copies[i].phase, phases[i]);
+            assert_fields(copies[i], src_block, pairs[i].src, dst_block, pairs[i].dst, n_tokens,
+                          1 + i, phase, phases[i]);
             assert_int_equal(copies[i].group | copies[i].src_tier | copies[i].dst_tier, 0);
         }
     }
@@ -104,8 +102,7 @@ static void expect_left(struct made *made, const struct pair *pairs, size_t n)
     assert_int_equal(made->plan.n, n);
     kvpi_plan_take(&made->plan, copies, 0);
     for (size_t i = 0; i < n; i++) {
-        assert_int_equal(copies[i].src_block, pairs[i].src);
-        assert_int_equal(copies[i].dst_block, pairs[i].dst);
+        assert_fields(copies[i], src_block, pairs[i].src, dst_block, pairs[i].dst);
     }
 }
 
@@ -218,9 +215,8 @@ static void compare_and_take(struct made *made, struct model *model)
     model_phases(model, phases);
     kvpi_plan_take(&made->plan, copies, 0);
     for (size_t i = 0; i < model->n; i++) {
-        assert_int_equal(copies[i].src_block, model->pairs[i].src);
-        assert_int_equal(copies[i].dst_block, model->pairs[i].dst);
-        assert_int_equal(copies[i].phase, phases[i]);
+        assert_fields(copies[i], src_block, model->pairs[i].src, dst_block, model->pairs[i].dst,
+                      phase, phases[i]);
     }
     model->n = 0;
 }

@@ -622,12 +622,9 @@ TEST(test_late)
         use_one(i % 8, i, 0);
     }
     use_one(0, 1, 0); /* the oldest that LRU has */
-    assert_int_equal(policy->returned, 1);
-    assert_int_equal(policy->returned_late, 0);
+    assert_fields(*policy, returned, 1, returned_late, 0);
     use_one(1, 0, 0);
-    assert_int_equal(policy->returned, 2);
-    assert_int_equal(policy->returned_late, 1);
-    assert_int_equal(policy->lru_blocks, 1);
+    assert_fields(*policy, returned, 2, returned_late, 1, lru_blocks, 1);
 }
 
 static int64_t in_blocks(int64_t credit)
@@ -670,8 +667,7 @@ TEST(test_credit)
         assert_null(kvpi_policy_check(policy));
         assert_int_equal(in_blocks(policy->credit), i < 2050 ? i + 1 : 2050);
     }
-    assert_int_equal(policy->hit_blocks, 3000);
-    assert_int_equal(policy->lru_blocks, 0);
+    assert_fields(*policy, hit_blocks, 3000, lru_blocks, 0);
 }
 
 /* After 2^25 tokens what was learned before weighs half. */
@@ -687,8 +683,7 @@ TEST(test_halved)
     assert_int_equal(used + policy->hits.hits[KVPI_CLASSES][0] + policy->hits.hits[KVPI_CLASSES][3],
                      510 * KVPI_HITS_ONE);
     use_one(0, 1, 1);
-    assert_int_equal(policy->returned, 255);
-    assert_int_equal(policy->n_sampled, 0);
+    assert_fields(*policy, returned, 255, n_sampled, 0);
 }
 
 /* ------------------------------------------------------------------------------------ the whole */

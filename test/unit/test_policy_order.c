@@ -55,8 +55,7 @@ static void expect_ends(struct made *made, const uint32_t *when)
             youngest =
                 youngest == KVPI_ORDER_NONE || is_before(made, when, youngest, b) ? b : youngest;
         }
-        assert_int_equal(made->order.oldest[c], oldest);
-        assert_int_equal(made->order.youngest[c], youngest);
+        assert_fields(made->order, oldest[c], oldest, youngest[c], youngest);
         assert_int_equal(made->order.filled >> c & 1, oldest != KVPI_ORDER_NONE);
     }
     assert_null(kvpi_order_check(&made->order));
@@ -196,8 +195,7 @@ TEST(test_apart)
     make(&made);
     insert(&made, 1, 5, 20);
     put_apart(&made, 2, 5, 10);
-    assert_int_equal(made.order.n_queued, 2);
-    assert_int_equal(made.order.oldest[5], 1);
+    assert_fields(made.order, n_queued, 2, oldest[5], 1);
     kvpi_order_remove(&made.order, 2); /* it leaves as it came */
     assert_int_equal(made.order.n_queued, 1);
     put_apart(&made, 3, 6, 10);
@@ -207,8 +205,7 @@ TEST(test_apart)
     assert_int_equal(made.order.filled >> 5 & 1, 0);
     kvpi_order_settle(&made.order);
     kvpi_order_settle(&made.order);
-    assert_int_equal(made.order.oldest[5], 4);
-    assert_int_equal(made.order.n_queued, 2);
+    assert_fields(made.order, oldest[5], 4, n_queued, 2);
     assert_null(kvpi_order_check(&made.order));
     put_apart(&made, 7, 5, 40);
     EXPECT_WRONG(&made, made.order.apart, 200, "O5");

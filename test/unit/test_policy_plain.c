@@ -178,12 +178,10 @@ static void compare(void)
     const struct kvpi_policy *policy = all.policy;
     const plain_policy *plain = all.plain;
     assert_null(kvpi_policy_check(policy));
-    assert_int_equal(policy->references, plain->now);
-    assert_int_equal(policy->credit, plain->credit);
-    assert_int_equal(policy->hit_blocks, plain->hit_blocks);
-    assert_int_equal(policy->lru_blocks, plain->lru_blocks);
-    assert_int_equal(policy->returned, plain->returned);
-    assert_int_equal(policy->returned_late, plain->late);
+    assert_fields(*policy, references, plain->now, credit, plain->credit, hit_blocks,
+                  plain->hit_blocks);
+    assert_fields(*policy, lru_blocks, plain->lru_blocks, returned, plain->returned, returned_late,
+                  plain->late);
     assert_int_equal(kvpi_policy_is_lru(policy), plain_is_lru(plain));
     for (uint32_t c = 0; c < KVPI_CLASSES; c++) {
         uint32_t now[KVPI_BINS], best[KVPI_BINS];
@@ -197,10 +195,8 @@ static void compare(void)
     }
     for (uint32_t b = 1; b <= all.n; b++) {
         const struct kvpi_order_block *block = kvpi_order_block(policy->order, b);
-        assert_int_equal(block->stamp, plain->blocks[b].used);
-        assert_int_equal(block->number, plain->blocks[b].number);
-        assert_int_equal(block->count, plain->blocks[b].uses);
-        assert_int_equal(block->class_, plain->blocks[b].class_);
+        assert_fields(*block, stamp, plain->blocks[b].used, number, plain->blocks[b].number, count,
+                      plain->blocks[b].uses, class_, plain->blocks[b].class_);
     }
 }
 

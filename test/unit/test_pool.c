@@ -59,9 +59,7 @@ static void expect_queue(const struct made *made, uint32_t class_, const uint32_
 static void expect_counts(const struct made *made, uint64_t n_free, uint64_t n_cached,
                           uint64_t n_held)
 {
-    assert_int_equal(made->pool.n_free, n_free);
-    assert_int_equal(made->pool.n_cached, n_cached);
-    assert_int_equal(made->pool.n_held, n_held);
+    assert_fields(made->pool, n_free, n_free, n_cached, n_cached, n_held, n_held);
     assert_int_equal(kvpi_pool_available(&made->pool), n_free + n_cached);
     assert_null(violation(made));
 }

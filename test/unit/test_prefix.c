@@ -91,8 +91,7 @@ TEST(test_a_node_keeps_what_it_was_made_of)
     const uint32_t a = add(&made, made.root, 5, 10);
     const uint32_t b = add(&made, a, 6, 11);
     (void)unit_of(11, tokens);
-    assert_int_equal(node(&made, b)->parent, a);
-    assert_int_equal(node(&made, b)->depth, 2);
+    assert_fields(*node(&made, b), parent, a, depth, 2);
     assert_int_equal(node(&made, a)->children, 1);
     assert_int_equal(node(&made, b)->flags, KVPI_NODE_PUBLIC);
     assert_memory_equal(kvpi_node_tokens(node(&made, b)), tokens, sizeof(tokens));
@@ -414,8 +413,7 @@ TEST(test_nodes_of_two_lines_begin_at_an_odd_line)
                                      .n_blocks = BLOCKS};
         (void)kvpi_layout_take(&layout, lines, 64);
         kvpi_prefix_layout(&prefix, &layout, 0);
-        assert_int_equal(prefix.node_bytes, 128);
-        assert_int_equal(prefix.nodes_at, 64);
+        assert_fields(prefix, node_bytes, 128, nodes_at, 64);
     }
 }
 

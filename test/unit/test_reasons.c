@@ -171,8 +171,7 @@ TEST(parts_are_the_oracles_and_add_up)
     for (uint32_t i = 0; i < o.n; i++) {
         n_units += o.is_known[i] || o.is_open[i];
     }
-    assert_int_equal(stats.prompts, PROMPTS);
-    assert_int_equal(stats.forgotten_units, 0);
+    assert_fields(stats, prompts, PROMPTS, forgotten_units, 0);
     assert_ok(kvp_reasons_stats_get(reasons, &stats));
     assert_int_equal(stats.units, n_units);
     for (uint32_t k = 0; k < KVP_REASONS; k++) {
@@ -221,8 +220,7 @@ TEST(a_record_that_forgets_says_new)
     assert_ok(kvp_reasons_stats_get(small, &s));
     assert_ok(kvp_reasons_stats_get(large, &l));
     assert_int_equal(sum_of(s.tokens), sum_of(l.tokens));
-    assert_int_equal(s.max_units, 64);
-    assert_int_equal(s.units, 64);
+    assert_fields(s, max_units, 64, units, 64);
     assert_true(s.forgotten_units > 0 && s.tokens[KVP_REASON_EVICTED] > 0);
     assert_int_equal(l.forgotten_units, 0);
     free(small);
@@ -298,8 +296,7 @@ TEST(a_cache_that_evicts)
     assert_int_equal(stats.tokens[KVP_REASON_HIT], hits);
     assert_int_equal(sum_of(stats.tokens), all);
     assert_true(cache.evicted_blocks > 0 && stats.tokens[KVP_REASON_EVICTED] > 0);
-    assert_int_equal(stats.tokens[KVP_REASON_IN_FLIGHT], 0);
-    assert_int_equal(stats.tokens[KVP_REASON_RESIDENT], 0);
+    assert_fields(stats, tokens[KVP_REASON_IN_FLIGHT], 0, tokens[KVP_REASON_RESIDENT], 0);
     assert_in_range(stats.tokens[KVP_REASON_NEW], 1, 9 * LENGTH + 500 * U);
     free(reasons);
 }

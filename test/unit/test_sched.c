@@ -12,10 +12,7 @@ TEST(test_one_request)
     const kvp_request r = submit(&s, 1, 6, 3);
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_WAITING);
     kvp_step step = make_step(&s);
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.n_tokens, 6);
-    assert_int_equal(step.n_sampled, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_seqs, 1, n_tokens, 6, n_sampled, 1, n_admitted, 1);
     assert_memory_equal(step.tokens, ints(1), 6 * sizeof(int32_t));
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_RUNNING);
     assert_status(KVP_E_STATE, kvp_sched_step(s.sched, &step));
@@ -82,8 +79,7 @@ TEST(test_budget_and_chunks)
     assert_ok(kvp_sched_abort(s.sched, c));
     const kvp_request d = submit(&s, 100, 21, 20); /* all of b's prompt is cached */
     step = make_step(&s);
-    assert_int_equal(item_of(&step, d, 0)->begin, 20);
-    assert_int_equal(item_of(&step, d, 0)->n_tokens, 1);
+    assert_fields(*item_of(&step, d, 0), begin, 20, n_tokens, 1);
 }
 
 /* The whole prompt's blocks are taken when it is admitted, and computed in chunks. */
@@ -118,8 +114,7 @@ TEST(test_watermark)
     (void)submit(&s, 100, 15, 4);
     (void)submit(&s, 200, 4, 4); /* fits, but not above the watermark */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1);
 }
 
 TEST(test_order_is_priority_then_arrival)
@@ -149,9 +144,7 @@ TEST(test_passed_over_at_most_k_times)
         (void)submit(&s, 200 + 10 * i, 3, 1); /* one block, one token: over at once */
     }
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 2);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1, waited[KVP_WAIT_ORDER], 2);
     assert_int_equal(request_of(&s, big).passed_over, 2);
     while (request_of(&s, big).state == KVP_REQUEST_WAITING) {
         step = run_step(&s);
@@ -173,9 +166,7 @@ TEST(test_at_most_max_tries)
     }
     (void)submit(&s, 300, 3, 1); /* would fit */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 2);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 2);
+    assert_fields(step, n_admitted, 0, waited[KVP_WAIT_BLOCKS], 2, waited[KVP_WAIT_ORDER], 2);
 }
 
 /* A request that waits for blocks is not matched anew in every step. */
@@ -262,8 +253,7 @@ TEST(test_admission_counts_a_block_per_sample)
     (void)submit_rank(&s, 100, 8, 4, 0, 3); /* 2 + 2, and 4 at the most */
     (void)submit(&s, 200, 5, 1);            /* 2: one is left besides what is promised */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1);
 }
 
 /* And keeps the watermark beside what is promised. */
@@ -305,8 +295,7 @@ TEST(test_group_comes_back)
     assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * 3); /* 5 less the prompt's full 2 */
     (void)finish_step(&s, &step);
     step = make_step(&s);
-    assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(step.n_decoding, 0);
+    assert_fields(step, n_seqs, 2, n_decoding, 0);
     assert_int_equal(item_of(&step, r, 1)->begin, 10);
     assert_int_equal(item_of(&step, r, 2)->n_tokens, 6);
     assert_int_equal(step.n_sampled, 0);

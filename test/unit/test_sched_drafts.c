@@ -48,8 +48,7 @@ static kvp_step_end accept(sched_world *s, uint32_t n_accepted)
     const kvp_step step = make_step(s);
     const uint32_t count = 1 + n_accepted;
     kvp_step_end end;
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.n_decoding, 1);
+    assert_fields(step, n_seqs, 1, n_decoding, 1);
     assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
     verify(s, &step, 0, ints(2000), n_accepted);
     assert_ok(kvp_sched_finish_drafts(s->sched, ints(2000), &count, NULL, &end));
@@ -92,20 +91,16 @@ static void accept_some(uint32_t state_slots, uint32_t state_rings)
     const kvp_request a = submit(&s, 0, 6, 12);
     run_to(&s, a, 7);
     (void)accept(&s, 2);
-    assert_int_equal(sample_of(&s, a, 0).n_tokens, 10);
-    assert_int_equal(sample_of(&s, a, 0).computed_tokens, 9);
+    assert_fields(sample_of(&s, a, 0), n_tokens, 10, computed_tokens, 9);
     expect_text(&s, a, 7, ints(2000), 3);
     const kvp_seq_info info = info_of(&s.w, sample_of(&s, a, 0).seq);
-    assert_int_equal(info.n_tokens, 9);
-    assert_int_equal(info.computed_tokens, 9);
-    assert_int_equal(info.known_tokens, 9);
+    assert_fields(info, n_tokens, 9, computed_tokens, 9, known_tokens, 9);
     (void)accept(&s, 0);
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 11);
     (void)accept(&s, 3);
     assert_int_equal(sample_of(&s, a, 0).n_tokens, 15);
-    assert_int_equal(sched_stats_of(&s).draft_tokens, 9);
-    assert_int_equal(sched_stats_of(&s).accepted_tokens, 5);
-    assert_int_equal(sched_stats_of(&s).sampled_tokens, 1 + 3 + 1 + 4);
+    assert_fields(sched_stats_of(&s), draft_tokens, 9, accepted_tokens, 5, sampled_tokens,
+                  1 + 3 + 1 + 4);
     const kvp_step_end end = accept(&s, 2);
     assert_int_equal(end.n_ended, 1);
     assert_int_equal(end.ended[0].reason, KVP_END_LENGTH);
@@ -142,8 +137,7 @@ TEST(test_rings_are_there_in_steps_only)
         (void)run_step(&s);
         const kvp_step step = make_step(&s);
         const uint32_t counts[] = {2, 1};
-        assert_int_equal(step.n_decoding, 2);
-        assert_int_equal(step.n_drafts, lacking ? 0 : 6);
+        assert_fields(step, n_decoding, 2, n_drafts, lacking ? 0 : 6);
         assert_int_equal(held_slots(&s), lacking ? 2 : 2 * 4);
         for (uint32_t k = 0; k < 2 && !lacking; k++) {
             verify(&s, &step, k, ints(2000), counts[k] - 1);
@@ -175,8 +169,7 @@ TEST(test_drafts_need_not_be_used)
     (void)submit(&s, 50, 6, 9);
     run_until_over(&s, 2);
     assert_true(sched_stats_of(&s).draft_tokens > 0);
-    assert_int_equal(sched_stats_of(&s).accepted_tokens, 0);
-    assert_int_equal(sched_stats_of(&s).sampled_tokens, 18);
+    assert_fields(sched_stats_of(&s), accepted_tokens, 0, sampled_tokens, 18);
 }
 
 /* A token with which the sample ends may stand behind accepted drafts. */
@@ -227,8 +220,7 @@ TEST(test_without_blocks_for_all_there_are_none)
     (void)submit(&s, 50, 7, 4);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(step.n_drafts, 0);
+    assert_fields(step, n_decoding, 2, n_drafts, 0);
     assert_int_equal(step.drafts[0] + step.drafts[1], 0);
     assert_int_equal(step.n_preempted, 0);
     (void)finish_step(&s, &step);
@@ -288,8 +280,7 @@ TEST(test_samples_accept_equally_many)
     const kvp_request a = submit_rank(&s, 0, 6, 12, 0, 2);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(step.n_drafts, 6);
+    assert_fields(step, n_decoding, 2, n_drafts, 6);
     assert_true(sched_memory_copy(&s.memory, s.copies, s.n_copies));
     verify(&s, &step, 0, ints(2000), 1);
     verify(&s, &step, 1, ints(2002), 1);

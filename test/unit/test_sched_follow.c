@@ -103,8 +103,7 @@ TEST(test_one_follows_another_in_turn)
     const kvp_request b = submit_common(&s, 32, 36, 2000);
     const kvp_request c = submit_common(&s, 32, 40, 3000);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_tokens, 24);
-    assert_int_equal(step.waited[KVP_WAIT_PREFIX], 2);
+    assert_fields(step, n_tokens, 24, waited[KVP_WAIT_PREFIX], 2);
     step = run_step(&s);
     assert_int_equal(step.n_tokens, 1 + 20);
     assert_int_equal(step.admitted[0].bits, b.bits);
@@ -112,8 +111,7 @@ TEST(test_one_follows_another_in_turn)
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_int_equal(step.n_tokens, 1 + 1 + 8);
-    assert_int_equal(sched_stats_of(&s).followed, 3);
-    assert_int_equal(sched_stats_of(&s).waited[KVP_WAIT_PREFIX], 3);
+    assert_fields(sched_stats_of(&s), followed, 3, waited[KVP_WAIT_PREFIX], 3);
     run_until_over(&s, 3);
 }
 
@@ -341,8 +339,7 @@ TEST(test_with_windows_whole_units_are_common)
     (void)submit_common(&s, 15, 20, 2000);
     (void)submit_common(&s, 0, 20, 3000);
     const kvp_step first = run_step(&s);
-    assert_int_equal(first.waited[KVP_WAIT_PREFIX], 1);
-    assert_int_equal(first.n_tokens, 40);
+    assert_fields(first, waited[KVP_WAIT_PREFIX], 1, n_tokens, 40);
     assert_int_equal(run_step(&s).n_tokens, 1 + 1 + 5); /* 15 are hit */
     run_until_over(&s, 3);
 }

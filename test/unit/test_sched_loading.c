@@ -47,8 +47,7 @@ static void hold(sched_world *s, kvp_request request, uint64_t deadline)
 {
     assert_ok(kvp_sched_hold(s->sched, request, deadline));
     check_sched(s);
-    assert_int_equal(request_of(s, request).state, KVP_REQUEST_LOADING);
-    assert_int_equal(request_of(s, request).holds_blocks, 0);
+    assert_fields(request_of(s, request), state, KVP_REQUEST_LOADING, holds_blocks, 0);
 }
 
 /* ------------------------------------------------------------------------------------ the list */
@@ -178,20 +177,15 @@ TEST(test_a_step_in_which_all_are_held)
     hold(&s, a, DUE);
     for (int i = 0; i < 3; i++) {
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_seqs, 0);
-        assert_int_equal(step.n_loading, 2);
+        assert_fields(step, n_seqs, 0, n_loading, 2);
     }
-    assert_int_equal(sched_stats_of(&s).loading_requests, 2);
-    assert_int_equal(sched_stats_of(&s).waiting_requests, 0);
+    assert_fields(sched_stats_of(&s), loading_requests, 2, waiting_requests, 0);
     const kvp_sched_expired none = tick(&s, DUE - 1);
-    assert_int_equal(none.n_requests, 0);
-    assert_int_equal(none.n_loading, 2);
-    assert_int_equal(none.next_deadline, DUE);
+    assert_fields(none, n_requests, 0, n_loading, 2, next_deadline, DUE);
     kvp_sched_expired expired = tick(&s, DUE);
     assert_int_equal(expired.n_requests, 1);
     assert_int_equal(expired.requests[0].bits, a.bits);
-    assert_int_equal(expired.n_loading, 1);
-    assert_int_equal(expired.next_deadline, UINT64_MAX);
+    assert_fields(expired, n_loading, 1, next_deadline, UINT64_MAX);
     assert_int_equal(tick(&s, UINT64_MAX - 1).n_requests, 0);
     expired = tick(&s, UINT64_MAX);
     assert_int_equal(expired.requests[0].bits, b.bits);
@@ -244,8 +238,7 @@ TEST(test_the_earlier_deadline_counts)
     scoped_sched_world s = loading_world(16, 4);
     const kvp_request own = submit_flags(&s, 0, KVP_SUBMIT_NO_STORE, 20);
     const kvp_request callers = submit_flags(&s, 100, 0, 90);
-    assert_int_equal(request_of(&s, own).flags, KVP_SUBMIT_NO_STORE);
-    assert_int_equal(request_of(&s, own).load_deadline, 20);
+    assert_fields(request_of(&s, own), flags, KVP_SUBMIT_NO_STORE, load_deadline, 20);
     hold(&s, own, 50);
     hold(&s, callers, 50);
     assert_int_equal(request_of(&s, own).load_deadline, 20);
@@ -281,10 +274,7 @@ TEST(test_abort_pause_and_resume_of_held_ones)
     assert_int_equal(request_of(&s, paused).state, KVP_REQUEST_WAITING);
     assert_int_equal(list(&s, 4, found), 0); /* it was decided on */
     const kvp_sched_stats stats = sched_stats_of(&s);
-    assert_int_equal(stats.held, 3);
-    assert_int_equal(stats.dropped, 2);
-    assert_int_equal(stats.expired, 1);
-    assert_int_equal(stats.aborted, 1);
+    assert_fields(stats, held, 3, dropped, 2, expired, 1, aborted, 1);
     run_until_over(&s, 2);
     hold(&s, submit(&s, 300, 8, 2), DUE); /* and ends with the scheduler */
 }

@@ -53,8 +53,7 @@ TEST(test_nobody_gives_way_for_parked_blocks)
     assert_ok(kvp_sched_abort(s.sched, b)); /* three blocks are parked */
     kvp_step step = run_step(&s);           /* a needs one */
     assert_int_equal(stats_of(&s.w).parked_blocks, 3);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     assert_int_equal(step.n_preempted + step.n_swapped_out, 0);
     assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 2);
     end_own(&s, own);
@@ -81,8 +80,7 @@ TEST(test_parked_blocks_do_not_suffice)
     assert_int_equal(step.n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(stats_of(&s.w).parked_blocks, 3);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     end_own(&s, own);
     step = make_step(&s);
     assert_int_equal(step.n_decoding, 2);
@@ -107,8 +105,7 @@ TEST(test_nobody_is_hopeless)
     assert_int_equal(stats_of(&s.w).held_blocks, 0);
     for (int i = 0; i < 3; i++) {
         step = run_step(&s);
-        assert_int_equal(step.n_seqs, 0);
-        assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+        assert_fields(step, n_seqs, 0, waited[KVP_WAIT_BLOCKS], 1);
     }
     end_own(&s, own);
     step = run_step(&s);
@@ -127,8 +124,7 @@ TEST(test_paused_is_left_alone)
     assert_ok(kvp_sched_abort(s.sched, a));
     const kvp_request c = submit(&s, 200, 16, 4); /* 4 of 2, and two are parked */
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_out, 0, waited[KVP_WAIT_BLOCKS], 1);
     end_own(&s, own);
     step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);

@@ -19,10 +19,8 @@ TEST(test_latest_is_preempted)
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
-    assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
-    assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
-    assert_int_equal(request_of(&s, b).preemptions, 1);
+    assert_fields(step, n_seqs, 1, waited[KVP_WAIT_PREEMPTION], 1);
+    assert_fields(request_of(&s, b), state, KVP_REQUEST_WAITING, preemptions, 1);
     assert_int_equal(sample_of(&s, b, 0).n_tokens, 9); /* what it generated is kept */
     assert_int_equal(sched_stats_of(&s).lost_tokens, 8);
     (void)finish_step(&s, &step);
@@ -93,8 +91,7 @@ TEST(test_a_prompt_ends_where_it_did)
         assert_ok(kvp_sched_abort(s.sched, a));
         assert_int_equal(run_step(&s).n_admitted, 1);
         const kvp_seq_info info = info_of(&s.w, sample_of(&s, b, 0).seq);
-        assert_int_equal(info.n_tokens, 9);
-        assert_int_equal(info.prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
+        assert_fields(info, n_tokens, 9, prompt_tokens, policy == KVP_POLICY_LEARNED ? 8 : 9);
     }
 }
 
@@ -126,13 +123,11 @@ TEST(test_samples_come_back_behind_a_window)
     assert_int_equal(step.n_ended, 0);
     assert_int_equal(step.n_seqs, 1); /* the trunk, to the prompt's end */
     assert_int_equal(step.seqs[0].begin + step.seqs[0].n_tokens, 10);
-    assert_int_equal(step.n_sampled, 0);
-    assert_int_equal(step.n_tokens, 10 - 8);
+    assert_fields(step, n_sampled, 0, n_tokens, 10 - 8);
     step = make_step(&s); /* all catch up */
     assert_int_equal(step.n_seqs, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(item_of(&step, a, i)->begin, 10);
-        assert_int_equal(item_of(&step, a, i)->n_tokens, known - 1 - 10);
+        assert_fields(*item_of(&step, a, i), begin, 10, n_tokens, known - 1 - 10);
     }
     (void)finish_step(&s, &step);
     step = run_step(&s);
@@ -174,8 +169,7 @@ TEST(test_no_victim_that_releases_nothing)
     assert_int_equal(step.n_admitted, 1);
     assert_ok(kvp_sched_resume(s.sched, b));
     step = make_step(&s); /* b and c need a block each */
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_left_out, 2);
+    assert_fields(step, n_preempted, 0, n_left_out, 2);
     assert_non_null(item_of(&step, a, 0));
     (void)finish_step(&s, &step);
     for (int i = 0; i < 4 && step.n_preempted == 0; i++) {
@@ -196,8 +190,7 @@ TEST(test_group_releases_what_it_shares)
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL); /* the sixth block */
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_preempted, 0);
+    assert_fields(step, n_left_out, 1, n_preempted, 0);
     step = run_step(&s); /* a needs a block, and is not the first in rank */
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, group.bits);
@@ -218,8 +211,7 @@ TEST(test_first_in_rank_always_goes_on)
     assert_int_equal(stats_of(&s.w).held_blocks, 4);
     for (int i = 0; i < 4; i++) {
         step = run_step(&s); /* a has taken the fifth */
-        assert_int_equal(step.n_preempted, 0);
-        assert_int_equal(step.n_left_out, 2);
+        assert_fields(step, n_preempted, 0, n_left_out, 2);
     }
     step = run_step(&s);
     assert_int_equal(step.n_preempted, 2);
@@ -268,8 +260,7 @@ TEST(test_paused_makes_room_for_waiting)
     assert_ok(kvp_sched_pause(s.sched, a));
     const kvp_request b = submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_preempted, 1, n_admitted, 1);
     assert_int_equal(step.admitted[0].bits, b.bits);
 }
 
@@ -285,8 +276,7 @@ TEST(test_paused_make_room_together)
     assert_ok(kvp_sched_pause(s.sched, b));
     (void)submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 2);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_preempted, 2, n_admitted, 1);
 }
 
 /* It gives up its place of max_running, even if no block comes with it. */
@@ -302,8 +292,7 @@ TEST(test_paused_gives_up_its_place)
     assert_ok(kvp_sched_pause(s.sched, a)); /* all its blocks are the other's as well */
     (void)submit(&s, 100, 12, 4);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_preempted, 1, n_admitted, 1);
 }
 
 TEST(test_paused_goes_on_where_it_was)
@@ -409,8 +398,7 @@ TEST(test_outside_holder)
     (void)run_step(&s);
     const kvp_seq mine = open_seq(&s.w, ints(500), 16, NULL);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 1, n_seqs, 0);
     (void)close_seq(&s.w, mine);
     step = make_step(&s);
     assert_int_equal(step.seqs[0].request.bits, a.bits);

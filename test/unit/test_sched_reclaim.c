@@ -92,8 +92,7 @@ TEST(test_none_for_who_does_not_fit)
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 2);
     (void)submit(&s, 500, 60, 9); /* 12 blocks are left, and it needs 15 */
-    assert_int_equal(stats_of(&s.w).cached_blocks, 12);
-    assert_int_equal(stats_of(&s.w).free_blocks, 0);
+    assert_fields(stats_of(&s.w), cached_blocks, 12, free_blocks, 0);
     assert_int_equal(reclaim(&s), 1); /* for the second one's next block */
     (void)finish_step(&s, &step);
 }

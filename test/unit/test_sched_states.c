@@ -34,8 +34,7 @@ static kvp_step run_chunk(sched_world *s, kvp_request request, uint32_t begin, u
     const kvp_step step = make_step(s);
     const kvp_step_seq *item = item_of(&step, request, 0);
     assert_non_null(item);
-    assert_int_equal(item->begin, begin);
-    assert_int_equal(item->n_tokens, n);
+    assert_fields(*item, begin, begin, n_tokens, n);
     (void)finish_step(s, &step);
     return step;
 }
@@ -54,8 +53,7 @@ TEST(test_a_prompt_stops_at_its_last_unit_and_is_hit_there)
     const kvp_request b = submit(&s, 0, 10, 3);
     (void)run_chunk(&s, b, 8, 2);
     run_until_over(&s, 2);
-    assert_int_equal(slots_of(&s.w).made, 1);
-    assert_int_equal(slots_of(&s.w).hits, 1);
+    assert_fields(slots_of(&s.w), made, 1, hits, 1);
     assert_int_equal(sched_stats_of(&s).checkpoints, 1);
     assert_int_equal(slots_of(&s.w).held_slots, 0);
 }
@@ -98,8 +96,7 @@ TEST(test_slots_of_samples_are_promised)
     (void)submit_rank(&s, 0, 6, 3, 0, 2);
     const kvp_request b = submit(&s, 100, 6, 3);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_admitted, 1, waited[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
     assert_int_equal(sched_stats_of(&s).checkpoints, 0); /* at 4: the slot is promised */
     assert_int_equal(sched_stats_of(&s).skipped_checkpoints, 1);
@@ -186,8 +183,7 @@ TEST(test_a_victim_for_slots_need_not_release_a_block)
     (void)run_step(&s);
     assert_ok(kvp_sched_reorder(s.sched, c, parents, NULL));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_left_out, 0);
-    assert_int_equal(step.n_preempted, 1);
+    assert_fields(step, n_left_out, 0, n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
     run_until_over(&s, 4);
 }

@@ -49,8 +49,7 @@ TEST(test_there_and_back)
     (void)finish_step(&s, &step);
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_in, 1);
-    assert_int_equal(sched_stats_of(&s).recomputed, 0);
+    assert_fields(sched_stats_of(&s), swapped_in, 1, recomputed, 0);
     assert_int_equal(slots_of(&s.w).host_held_slots, 0);
 }
 

@@ -41,8 +41,7 @@ TEST(test_a_step_writes_another_slot_than_it_reads)
         assert_int_equal(slots_of(&s.w).held_slots, 1);
     }
     run_until_over(&s, 1);
-    assert_int_equal(sched_stats_of(&s).preemptions, 0);
-    assert_int_equal(sched_stats_of(&s).left_out, 0);
+    assert_fields(sched_stats_of(&s), preemptions, 0, left_out, 0);
 }
 
 /* A chunk that does not get its turn has its slot all the same. */
@@ -72,11 +71,9 @@ TEST(test_who_comes_in_leaves_others_their_slots)
         (void)submit(&s, 0, 3, 4);
         (void)submit(&s, 100, 3, 4);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_admitted, usable / 2);
-        assert_int_equal(step.waited[KVP_WAIT_BLOCKS], usable < 4);
+        assert_fields(step, n_admitted, usable / 2, waited[KVP_WAIT_BLOCKS], usable < 4);
         run_until_over(&s, 2);
-        assert_int_equal(sched_stats_of(&s).preemptions, 0);
-        assert_int_equal(sched_stats_of(&s).left_out, 0);
+        assert_fields(sched_stats_of(&s), preemptions, 0, left_out, 0);
     }
 }
 
@@ -179,8 +176,7 @@ TEST(test_every_checkpoint_is_made)
     (void)run_step(&s);
     assert_int_equal(sched_stats_of(&s).promised_slots, 3);
     assert_int_equal(slots_of(&s.w).free_slots, 3);
-    assert_int_equal(sched_stats_of(&s).checkpoints, 1);
-    assert_int_equal(sched_stats_of(&s).skipped_checkpoints, 0);
+    assert_fields(sched_stats_of(&s), checkpoints, 1, skipped_checkpoints, 0);
 }
 
 /* --------------------------------------------------------------------------------------- parked */
@@ -198,12 +194,10 @@ TEST(test_nobody_gives_way_for_parked_slots)
     assert_int_equal(step.n_decoding, 2);
     assert_int_equal(slots_of(&s.w).parked_slots, 2);
     step = run_step(&s); /* one of five is free */
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_left_out, 1);
+    assert_fields(step, n_preempted, 0, n_left_out, 1);
     assert_non_null(item_of(&step, a, 0));
     step = run_step(&s);
-    assert_int_equal(step.n_left_out, 2);
-    assert_int_equal(step.n_seqs, 0);
+    assert_fields(step, n_left_out, 2, n_seqs, 0);
     assert_ok(kvp_step_done(s.w.cache, own, NULL));
     step = run_step(&s);
     assert_non_null(item_of(&step, a, 0));
@@ -222,8 +216,7 @@ TEST(test_who_is_paused_keeps_its_slots_for_parked_ones)
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
     assert_ok(kvp_sched_abort(s.sched, a));
-    assert_int_equal(slots_of(&s.w).parked_slots, 1);
-    assert_int_equal(slots_of(&s.w).free_slots, 3);
+    assert_fields(slots_of(&s.w), parked_slots, 1, free_slots, 3);
     const kvp_request c = submit_rank(&s, 200, 3, 4, 0, 1);
     kvp_step step = run_step(&s);
     assert_int_equal(step.admitted[0].bits, c.bits);
@@ -254,8 +247,7 @@ TEST(test_a_victim_gives_its_slots)
         assert_ok(kvp_seq_open(s.w.cache, s.w.ns, &prompt, &own[i], NULL));
     }
     kvp_step step = run_step(&s); /* one is free for three */
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_decoding, 2);
+    assert_fields(step, n_preempted, 1, n_decoding, 2);
     assert_ok(kvp_sched_reorder(s.sched, a, parents, NULL));
     for (int i = 0; i < 2; i++) {
         assert_ok(kvp_seq_close(s.w.cache, own[i], NULL));
@@ -341,8 +333,7 @@ TEST(test_drafts_have_rings)
     const uint32_t counts[] = {2};
     int32_t writes[KVP_STATE_RING_MAX];
     uint32_t n;
-    assert_int_equal(step.n_drafts, 2);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_drafts, 2, n_seqs, 2);
     assert_int_equal(slots_of(&s.w).held_slots, 4 + 2);
     assert_int_equal(sample_state_of(&s, b, 0).ring_slots, 0);
     assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
@@ -353,8 +344,7 @@ TEST(test_drafts_have_rings)
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(sample_state_of(&s, a, 0).read_slot, writes[1]);
-    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
+    assert_fields(sample_state_of(&s, a, 0), read_slot, writes[1], write_slot, 0);
 }
 
 /* One slot fewer: the step has no drafts. */
@@ -365,8 +355,7 @@ TEST(test_no_drafts_without_slots_for_all)
     (void)submit(&s, 100, 13, 8);
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
-    assert_int_equal(step.n_drafts, 0);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_drafts, 0, n_seqs, 2);
     assert_int_equal(slots_of(&s.w).held_slots, 4);
     (void)finish_step(&s, &step);
 }
@@ -380,17 +369,14 @@ TEST(test_drafts_move_on_from_slot_to_slot)
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
     const uint32_t counts[] = {2};
-    assert_int_equal(step.n_decoding, 1);
-    assert_int_equal(step.n_drafts, 2);
-    assert_int_equal(step.n_seqs, 2);
+    assert_fields(step, n_decoding, 1, n_drafts, 2, n_seqs, 2);
     const uint32_t written = sample_state_of(&s, a, 0).write_slot;
     assert_int_not_equal(sample_state_of(&s, b, 0).write_slot, 0);
     run_work(&s, &step);
     assert_ok(kvp_sched_finish_drafts(s.sched, ints(40), counts, NULL, NULL));
     check_sched(&s);
     assert_int_equal(sample_of(&s, a, 0).computed_tokens, 5);
-    assert_int_equal(sample_state_of(&s, a, 0).read_slot, written);
-    assert_int_equal(sample_state_of(&s, a, 0).write_slot, 0);
+    assert_fields(sample_state_of(&s, a, 0), read_slot, written, write_slot, 0);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -94,9 +94,7 @@ TEST(test_a_state_goes_to_the_host_and_back)
     assert_int_equal(need_back(&s, a, 1, 1), 1); /* it writes the slot that it reads */
     assert_ok(kvp_sched_resume(s.sched, a));
     run_until_over(&s, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_in, 1);
-    assert_int_equal(sched_stats_of(&s).recomputed, 0);
-    assert_int_equal(sched_stats_of(&s).lost_tokens, 0);
+    assert_fields(sched_stats_of(&s), swapped_in, 1, recomputed, 0, lost_tokens, 0);
     assert_int_equal(held_on_host(&s), 0);
     (void)b;
 }
@@ -196,8 +194,7 @@ TEST(test_who_lacks_a_slot_waits)
     assert_true(request_of(&s, a).is_swapped);
     assert_ok(kvp_sched_resume(s.sched, a));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.n_preempted, 0);
+    assert_fields(step, waited_swapped[KVP_WAIT_BLOCKS], 1, n_preempted, 0);
     assert_int_equal(available(&s), 0);
     assert_true(stats_of(&s.w).free_blocks + stats_of(&s.w).cached_blocks < USABLE);
     run_until_over(&s, 2);
@@ -232,9 +229,7 @@ TEST(test_who_could_never_come_back_computes_again)
     assert_int_equal(available(&s), 3);
     assert_ok(kvp_sched_resume(s.sched, a));
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 1);
-    assert_int_equal(step.n_admitted, 1);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 0);
+    assert_fields(step, n_preempted, 1, n_admitted, 1, waited_swapped[KVP_WAIT_BLOCKS], 0);
     run_until_over(&s, 4);
 }
 

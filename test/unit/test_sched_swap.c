@@ -33,15 +33,13 @@ TEST(test_victim_goes_to_the_host_and_back)
     kvp_request b;
     start_both(&s, &a, &b);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.n_swapped_out, 1);
+    assert_fields(step, n_preempted, 0, n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(step.waited_swapped[KVP_WAIT_PREEMPTION], 1);
     const kvp_request_info info = request_of(&s, b);
     assert_int_equal(info.state, KVP_REQUEST_SWAPPED);
     assert_true(info.is_swapped && !info.holds_blocks);
-    assert_int_equal(info.preemptions, 1);
-    assert_int_equal(info.swaps, 1);
+    assert_fields(info, preemptions, 1, swaps, 1);
     assert_int_equal(sample_of(&s, b, 0).computed_tokens, 8);
     assert_int_equal(info_of(&s.w, sample_of(&s, b, 0).seq).tier, KVP_HOST);
     assert_int_equal(stats_of(&s.w).host_held_blocks, 2);
@@ -60,9 +58,7 @@ TEST(test_victim_goes_to_the_host_and_back)
     const kvp_sched_stats stats = sched_stats_of(&s);
     assert_int_equal(stats.lost_tokens, 0);
     assert_int_equal(stats.scheduled_tokens, 2 * (8 + 7)); /* nothing twice */
-    assert_int_equal(stats.preemptions, 1);
-    assert_int_equal(stats.swapped_out_blocks, 2);
-    assert_int_equal(stats.swapped_in, 1);
+    assert_fields(stats, preemptions, 1, swapped_out_blocks, 2, swapped_in, 1);
 }
 
 TEST(test_abort_on_the_host)
@@ -98,8 +94,7 @@ TEST(test_recompute_when_the_host_is_full)
     kvp_request b;
     start_both(&s, &a, &b);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.n_preempted, 1);
+    assert_fields(step, n_swapped_out, 0, n_preempted, 1);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
     assert_int_equal(sched_stats_of(&s).recomputed, 1);
     run_until_over(&s, 2);
@@ -132,8 +127,7 @@ TEST(test_recompute_when_the_way_back_is_too_long)
         kvp_request b;
         start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_preempted, lack);
-        assert_int_equal(step.n_swapped_out, !lack);
+        assert_fields(step, n_preempted, lack, n_swapped_out, !lack);
         run_until_over(&s, 2);
     }
 }
@@ -289,9 +283,8 @@ TEST(test_passed_over_at_most_k_times)
     assert_int_equal(step.waited[KVP_WAIT_ORDER], 1);
     (void)close_seq(&s.w, mine);
     step = run_step(&s); /* one would fit */
-    assert_int_equal(step.n_admitted, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
-    assert_int_equal(step.waited[KVP_WAIT_ORDER], 1);
+    assert_fields(step, n_admitted, 0, waited_swapped[KVP_WAIT_BLOCKS], 1, waited[KVP_WAIT_ORDER],
+                  1);
     assert_ok(kvp_sched_abort(s.sched, a));
     do {
         assert_true(step.number < 30);
@@ -329,8 +322,7 @@ TEST(test_watermark_is_kept)
     assert_ok(kvp_sched_abort(s.sched, d));
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL); /* 4 are left */
     step = run_step(&s);
-    assert_int_equal(step.n_swapped_in, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_in, 0, waited_swapped[KVP_WAIT_BLOCKS], 1);
     (void)close_seq(&s.w, mine);
     assert_ok(kvp_sched_abort(s.sched, a));
     run_until_over(&s, 1);
@@ -380,9 +372,7 @@ TEST(test_plan_full)
     }
     kvp_step made;
     assert_ok(kvp_sched_step(s.sched, &made)); /* three copies, and there is room for two */
-    assert_int_equal(made.n_swapped_in, 0);
-    assert_int_equal(made.n_seqs, 0);
-    assert_int_equal(made.waited_swapped[KVP_WAIT_PLAN], 1);
+    assert_fields(made, n_swapped_in, 0, n_seqs, 0, waited_swapped[KVP_WAIT_PLAN], 1);
     kvp_copy copies[8];
     assert_int_equal(take_plan(&s.w, copies, 8), 2);
     step = run_step(&s);
@@ -415,8 +405,7 @@ TEST(test_left_out_on_the_way_in)
     assert_ok(kvp_sched_pause(s.sched, r));
     (void)submit(&s, 100, 56, 1);
     kvp_step step = run_step(&s);
-    assert_int_equal(step.n_swapped_out, 1);
-    assert_int_equal(step.n_admitted, 1);
+    assert_fields(step, n_swapped_out, 1, n_admitted, 1);
     assert_ok(kvp_sched_resume(s.sched, r));
     const kvp_request small = submit(&s, 200, 3, 2);
     kvp_seq own[5] = {open_seq(&s.w, ints(500), 3, NULL)};
@@ -428,9 +417,7 @@ TEST(test_left_out_on_the_way_in)
     step = run_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
     assert_int_equal(s.n_copies, 7);
-    assert_int_equal(step.n_left_out, 1);
-    assert_int_equal(step.n_seqs, 0);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
+    assert_fields(step, n_left_out, 1, n_seqs, 0, waited[KVP_WAIT_PREEMPTION], 1);
     assert_int_equal(request_of(&s, r).state, KVP_REQUEST_RUNNING);
     step = make_step(&s);
     assert_int_equal(step.n_admitted, 1);
@@ -466,9 +453,7 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     const kvp_seq own = open_seq(&s.w, ints(500), 3, NULL); /* a block of each group */
     assert_ok(kvp_sched_resume(s.sched, r));
     step = run_step(&s);
-    assert_int_equal(step.n_swapped_in, !lack);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], lack);
-    assert_int_equal(step.n_left_out, 0);
+    assert_fields(step, n_swapped_in, !lack, waited_swapped[KVP_WAIT_BLOCKS], lack, n_left_out, 0);
     (void)close_seq(&s.w, own);
     run_until_over(&s, 2);
 }
@@ -621,8 +606,7 @@ TEST(test_prices_of_a_short_one)
         assert_ok(kvp_sched_pause(s.sched, victim));
         (void)submit(&s, 1000, 32, 1);
         const kvp_step step = run_step(&s);
-        assert_int_equal(step.n_preempted, token_cost == 179);
-        assert_int_equal(step.n_swapped_out, token_cost == 180);
+        assert_fields(step, n_preempted, token_cost == 179, n_swapped_out, token_cost == 180);
     }
 }
 
@@ -644,8 +628,7 @@ TEST(test_prices_count_copies)
         const kvp_request big = submit(&s, 1000 + 100 * i, 28, 1);
         const kvp_step step = run_step(&s);
         /* 6 blocks for 60, or 21 tokens for 42; later the last block or two for 20 at most */
-        assert_int_equal(step.n_preempted, i == 0);
-        assert_int_equal(step.n_swapped_out, i > 0);
+        assert_fields(step, n_preempted, i == 0, n_swapped_out, i > 0);
         assert_true(sched_stats_of(&s).swapped_out_blocks - n_copied <= 2);
         assert_int_equal(step.admitted[0].bits, big.bits);
         assert_ok(kvp_sched_resume(s.sched, a));
@@ -679,11 +662,9 @@ TEST(test_ahead_of_need)
     assert_int_equal(step.n_swapped_out, 1);
     assert_int_equal(step.swapped_out[0].bits, c.bits);
     assert_int_equal(step.n_decoding, 2);
-    assert_int_equal(sched_stats_of(&s).swapped_ahead, 1);
-    assert_int_equal(sched_stats_of(&s).preemptions, 1);
+    assert_fields(sched_stats_of(&s), swapped_ahead, 1, preemptions, 1);
     step = run_step(&s); /* 4 are: enough, but not for c */
-    assert_int_equal(step.n_swapped_out, 0);
-    assert_int_equal(step.waited_swapped[KVP_WAIT_BLOCKS], 1);
+    assert_fields(step, n_swapped_out, 0, waited_swapped[KVP_WAIT_BLOCKS], 1);
     assert_int_equal(request_of(&s, b).swaps, 0);
     run_until_over(&s, 3);
 }

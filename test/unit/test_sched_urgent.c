@@ -56,8 +56,7 @@ TEST(test_nobody_makes_way_within_a_priority)
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 9, 2, 5, 1);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_SEQS], 1);
+    assert_fields(step, n_preempted, 0, waited[KVP_WAIT_SEQS], 1);
 }
 
 /* Without the option it waits for an end. */
@@ -108,8 +107,7 @@ TEST(test_blocks_are_not_taken_from_those_that_run)
     }
     (void)submit_rank(&s, 2000, 300, 2, 0, 1);
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_preempted, 0);
-    assert_int_equal(step.waited[KVP_WAIT_SEQS], 1);
+    assert_fields(step, n_preempted, 0, waited[KVP_WAIT_SEQS], 1);
 }
 
 /* Paused requests go first, whatever their priority. */
@@ -142,8 +140,7 @@ TEST(test_swapped_ones_stay_behind)
     assert_int_equal(step.admitted[0].bits, second.bits);
     assert_int_equal(sched_stats_of(&s).passed_over, 0);
     step = run_step(&s); /* both urgent ones run, nobody comes back */
-    assert_int_equal(step.n_swapped_in, 0);
-    assert_int_equal(step.n_decoding, 2);
+    assert_fields(step, n_swapped_in, 0, n_decoding, 2);
     for (uint32_t i = 0; i < 4; i++) {
         step = run_step(&s);
     }
@@ -176,10 +173,7 @@ TEST(test_all_that_are_urgent_come_in)
     (void)submit_rank(&s, 300, 5, 4, 3, 1);
     (void)submit_rank(&s, 400, 5, 4, 4, 1); /* there are two places */
     const kvp_step step = run_step(&s);
-    assert_int_equal(step.n_admitted, 2);
-    assert_int_equal(step.n_preempted, 2);
-    assert_int_equal(step.n_seqs, 2);
-    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 3);
+    assert_fields(step, n_admitted, 2, n_preempted, 2, n_seqs, 2, waited[KVP_WAIT_PREEMPTION], 3);
     run_until_over(&s, 5);
 }
 
@@ -202,8 +196,7 @@ TEST(test_a_long_prompt_leaves_half_of_each_step)
     const kvp_request second = submit(&s, 2000, 20, 2);
     step = make_step(&s);
     assert_int_equal(item_of(&step, first, 0)->n_tokens, 33);
-    assert_int_equal(item_of(&step, second, 0)->n_tokens, 20);
-    assert_int_equal(item_of(&step, second, 0)->n_sampled, 1);
+    assert_fields(*item_of(&step, second, 0), n_tokens, 20, n_sampled, 1);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -20,16 +20,13 @@ static void check_goes_on(int which, uint64_t seed)
     assert_ok(snap_load(&s, restored, &report));
     assert_report(&report);
     assert_sound(restored);
-    assert_int_equal(report.blocks, report.saved_blocks);
-    assert_int_equal(report.units, report.saved_units);
-    assert_int_equal(report.namespaces, SNAP_SPACES);
-    assert_int_equal(report.complete, 1);
+    assert_fields(report, blocks, report.saved_blocks, units, report.saved_units, namespaces,
+                  SNAP_SPACES, complete, 1);
     run_close(&run);
     const load_run other = run_again(restored, &run);
     const uint64_t evicted_before = run.n_evicted;
     run_on(&run, 300);
-    assert_int_equal(run.cached_tokens, other.cached_tokens);
-    assert_int_equal(run.n_evicted, other.n_evicted);
+    assert_fields(run, cached_tokens, other.cached_tokens, n_evicted, other.n_evicted);
     assert_true(run.n_evicted > evicted_before);
     assert_true(run.digest == other.digest);
     snap_drop(&s);
@@ -275,9 +272,7 @@ TEST(test_arguments)
     assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
     kvp_snapshot_options_init(NULL);
     assert_ok(kvp_snapshot_peek(&source, &info));
-    assert_int_equal(info.block_tokens, 4);
-    assert_int_equal(info.n_blocks, 16);
-    assert_int_equal(info.model_bytes, 3);
+    assert_fields(info, block_tokens, 4, n_blocks, 16, model_bytes, 3);
     snap_drop(&s);
 }
 
@@ -339,8 +334,7 @@ TEST(test_many_namespaces)
     snap s = snap_of(w.cache, NULL);
     assert_ok(snap_load(&s, restored, &report));
     assert_report(&report);
-    assert_int_equal(report.namespaces, N + 1);
-    assert_int_equal(report.blocks, (N + 2) / 3);
+    assert_fields(report, namespaces, N + 1, blocks, (N + 2) / 3);
     for (int i = 0; i < N; i++) {
         char name[12];
         kvp_ns ns;

@@ -132,8 +132,7 @@ TEST(test_the_same_victims)
     }
     kvp_stats stats;
     assert_ok(kvp_cache_stats_get(cache, &stats)); /* of this process */
-    assert_int_equal(stats.fallback_references, 0);
-    assert_int_equal(stats.references, 20 * SCAN_BLOCKS);
+    assert_fields(stats, fallback_references, 0, references, 20 * SCAN_BLOCKS);
     assert_true(stats.learned_hits <= n_hits);
     assert_sound(cache);
     kvp_cache_destroy(cache);
@@ -166,8 +165,7 @@ TEST(test_all_or_nothing)
         kvp_snapshot_report report;
         uint64_t n_hits = 0;
         kvp_cache *cache = load(&part, &config, &report);
-        assert_int_equal(report.learned, 0);
-        assert_int_equal(report.blocks, report.saved_blocks);
+        assert_fields(report, learned, 0, blocks, report.saved_blocks);
         assert_int_equal(kvpi_leaves_policy(&cache->pool.leaves)->references, 0);
         assert_true(scan(cache, 20, &n_hits) != h.digest);
         assert_true(n_hits < h.n_hits);
@@ -206,8 +204,7 @@ TEST(test_other_ids)
     assert_ok(kvp_snapshot_load(cache, &options, &source, &report));
     assert_report(&report);
     assert_sound(cache);
-    assert_int_equal(report.learned, 0);
-    assert_int_equal(report.blocks, report.saved_blocks);
+    assert_fields(report, learned, 0, blocks, report.saved_blocks);
     snap_drop(&s);
     kvp_cache_destroy(cache);
 }
@@ -220,9 +217,7 @@ TEST(test_other_caches)
     kvp_snapshot_report report;
     config.policy = KVP_POLICY_LRU;
     kvp_cache *cache = load(&h.saved, &config, &report);
-    assert_int_equal(report.learned, 0);
-    assert_int_equal(report.damaged_records, 0);
-    assert_int_equal(report.complete, 1);
+    assert_fields(report, learned, 0, damaged_records, 0, complete, 1);
     kvp_cache_destroy(cache);
 }
 

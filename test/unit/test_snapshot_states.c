@@ -138,15 +138,13 @@ TEST(test_other_sizes)
     kvp_snapshot_info info;
     const kvp_source source = snap_source(&s);
     assert_ok(kvp_snapshot_peek(&source, &info));
-    assert_int_equal(info.state_slots, 9);
-    assert_int_equal(info.state_bytes, STATE_BYTES);
+    assert_fields(info, state_slots, 9, state_bytes, STATE_BYTES);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         const kvp_config config = config_with(sizes[i][0], sizes[i][1]);
         kvp_snapshot_report report;
         m = (memory){0};
         assert_ok(try_load(&s, &config, 1, &m, &report));
-        assert_int_equal(report.complete, 1);
-        assert_int_equal(report.damaged_records, 0);
+        assert_fields(report, complete, 1, damaged_records, 0);
         assert_int_equal(report.blocks + report.dropped_blocks[KVP_DROP_NO_ROOM],
                          report.saved_blocks);
         assert_int_equal(report.blocks == report.saved_blocks, i < 2);

@@ -152,18 +152,14 @@ TEST(layer_by_layer)
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_WAITING);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 8}, 0);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 8));
-    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_a(&p).chunks, 1);
+    assert_fields(info_a(&p), state, KVP_TRANSFER_MOVING, chunks, 1);
     progress_both(&p, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_b(&p).chunks, 1);
-    assert_int_equal(info_b(&p).bytes, 8 * 2 * 8 * 4);
+    assert_fields(info_b(&p), state, KVP_TRANSFER_MOVING, chunks, 1, bytes, 8 * 2 * 8 * 4);
     write_kv(&p.a, p.seq_a, (kvp_range){0, 8}, 1);
     assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 8));
     progress_both(&p, 3);
     /* All is there, but the sender does not vouch for it before it is committed. */
-    assert_int_equal(info_b(&p).chunks, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+    assert_fields(info_b(&p), chunks, 2, state, KVP_TRANSFER_MOVING);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 8));
     finish(&p);
@@ -207,11 +203,9 @@ TEST(a_sender_that_learns_the_tokens_late)
             finish(&p);
         } else {
             progress_both(&p, 3);
-            assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-            assert_int_equal(info_a(&p).status, KVP_E_MISMATCH);
-            assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-            assert_int_equal(info_b(&p).status, KVP_E_MISMATCH);
-            assert_int_equal(info_b(&p).by_peer, 1);
+            assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_MISMATCH);
+            assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_MISMATCH, by_peer,
+                          1);
         }
     }
 }
@@ -230,8 +224,7 @@ TEST(up_to_a_position)
     prefill(&p, (kvp_range){0, 10});
     mark(&p);
     finish(&p);
-    assert_int_equal(info_b(&p).begin, 4);
-    assert_int_equal(info_b(&p).end, 9);
+    assert_fields(info_b(&p), begin, 4, end, 9);
     assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){4, 9});
 }
 
@@ -302,24 +295,14 @@ TEST(a_ticket_names_the_slots)
     kvp_ticket ticket;
     kvp_slot_run runs[2];
     assert_ok(kvp_ticket_read(p.ticket, p.n_ticket, &ticket, NULL, 0));
-    assert_int_equal(ticket.n_runs, 2);
-    assert_int_equal(ticket.epoch, 77);
-    assert_int_equal(ticket.id, p.id_b);
-    assert_int_equal(ticket.model_version, 3);
-    assert_int_equal(ticket.type, KVP_F32);
-    assert_int_equal(ticket.k_size, 4);
-    assert_int_equal(ticket.v_size, 4);
-    assert_int_equal(ticket.block_tokens, 4);
-    assert_int_equal(ticket.slice.n_layers, 2);
-    assert_int_equal(ticket.slice.n_heads, 2);
-    assert_int_equal(ticket.begin, 0);
-    assert_int_equal(ticket.end, 14);
+    assert_fields(ticket, n_runs, 2, epoch, 77, id, p.id_b, model_version, 3);
+    assert_fields(ticket, type, KVP_F32, k_size, 4, v_size, 4, block_tokens, 4);
+    assert_fields(ticket.slice, n_layers, 2, n_heads, 2);
+    assert_fields(ticket, begin, 0, end, 14);
     assert_status(KVP_E_TOO_SMALL, kvp_ticket_read(p.ticket, p.n_ticket, NULL, runs, 1));
     assert_ok(kvp_ticket_read(p.ticket, p.n_ticket, NULL, runs, 2));
-    assert_int_equal(runs[0].slot, 12);
-    assert_int_equal(runs[0].n_tokens, 8);
-    assert_int_equal(runs[1].slot, 24);
-    assert_int_equal(runs[1].n_tokens, 6);
+    assert_fields(runs[0], slot, 12, n_tokens, 8);
+    assert_fields(runs[1], slot, 24, n_tokens, 6);
     assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
 }
 

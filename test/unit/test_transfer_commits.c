@@ -37,8 +37,7 @@ TEST(what_is_committed_is_sent)
     scoped_pair p = make_small(9, 32);
     mark_ready(&p, KVP_END); /* nothing is computed yet */
     progress_both(&p, 2);
-    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
-    assert_int_equal(info_a(&p).chunks, 0);
+    assert_fields(info_a(&p), state, KVP_TRANSFER_MOVING, chunks, 0);
     compute(&p, (kvp_range){0, 5});
     progress_both(&p, 1);
     assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 5}), 1);
@@ -98,11 +97,8 @@ TEST(a_commit_that_is_taken_back)
 static void expect_dropped(pair *p)
 {
     progress_both(p, 2);
-    assert_int_equal(info_a(p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_a(p).status, KVP_E_DROPPED);
-    assert_int_equal(info_b(p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_b(p).status, KVP_E_DROPPED);
-    assert_int_equal(info_b(p).by_peer, 1);
+    assert_fields(info_a(p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED);
+    assert_fields(info_b(p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED, by_peer, 1);
 }
 
 /* The commit that makes tokens ready drops some of them. */

@@ -52,8 +52,7 @@ static void extend(const place *p, kvp_seq seq, uint32_t n)
 
 static void assert_complete(const pair *p, uint32_t end)
 {
-    assert_int_equal(info_b(p).status, KVP_OK);
-    assert_int_equal(info_b(p).state, KVP_TRANSFER_COMPLETE);
+    assert_fields(info_b(p), status, KVP_OK, state, KVP_TRANSFER_COMPLETE);
     assert_int_equal(info_a(p).state, KVP_TRANSFER_COMPLETE);
     assert_true(has_kv(&p->b, p->seq_b, (kvp_range){0, end}));
     assert_true(has_state(&p->b, state_in(&p->b, p->seq_b).write_slot, end));

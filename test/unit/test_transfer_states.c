@@ -119,16 +119,12 @@ TEST(giving_up)
             progress_both(&p, 2);
             const kvp_transfer_info a = info_a(&p), b = info_b(&p);
             assert_int_equal(before.state, KVP_TRANSFER_MOVING);
-            assert_int_equal(a.state, KVP_TRANSFER_FAILED);
-            assert_int_equal(a.status, KVP_E_NO_SEQS);
-            assert_int_equal(a.by_peer, side);
+            assert_fields(a, state, KVP_TRANSFER_FAILED, status, KVP_E_NO_SEQS, by_peer, side);
             if (side == 0 && s == KVP_TRANSFER_SENT) {
                 /* All had been sent: the receiver has it before it hears of this. */
                 assert_int_equal(b.state, KVP_TRANSFER_COMPLETE);
             } else {
-                assert_int_equal(b.state, KVP_TRANSFER_FAILED);
-                assert_int_equal(b.status, KVP_E_NO_SEQS);
-                assert_int_equal(b.by_peer, !side);
+                assert_fields(b, state, KVP_TRANSFER_FAILED, status, KVP_E_NO_SEQS, by_peer, !side);
                 kvp_receiver_stats stats;
                 assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
                 assert_true(stats.late == 0 || s == KVP_TRANSFER_SENT);
@@ -191,9 +187,8 @@ TEST(what_is_owed)
             progress_side(&p, other);
         const kvp_transfer_info told = other == 0 ? info_a(&p) : info_b(&p);
         const int is_told = way <= CLOSE;
-        assert_int_equal(told.state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING);
-        assert_int_equal(told.status, is_told ? KVP_E_NO_SEQS : KVP_OK);
-        assert_int_equal(told.by_peer, is_told);
+        assert_fields(told, state, is_told ? KVP_TRANSFER_FAILED : KVP_TRANSFER_MOVING, status,
+                      is_told ? KVP_E_NO_SEQS : KVP_OK, by_peer, is_told);
     }
 }
 
@@ -226,8 +221,7 @@ TEST(a_link_that_lends_nothing)
         prefill(&p, (kvp_range){0, 5});
         progress_side(&p, side);
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
-        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info.status, KVP_E_IO);
+        assert_fields(info, state, KVP_TRANSFER_FAILED, status, KVP_E_IO);
     }
 }
 
@@ -262,8 +256,7 @@ TEST(receivers_of_two_epochs)
     progress_both(&p, 3);
     assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
     p.id_a = ids[0];
-    assert_int_equal(info_a(&p).status, KVP_E_HANDLE);
-    assert_int_equal(info_a(&p).by_peer, 1);
+    assert_fields(info_a(&p), status, KVP_E_HANDLE, by_peer, 1);
 }
 
 /* The answer had arrived when the link broke: it is what the sender learns. */
@@ -275,8 +268,7 @@ TEST(an_answer_before_the_link_broke)
     cut_link(&p);
     prefill(&p, (kvp_range){5, 9});
     progress_side(&p, 0);
-    assert_int_equal(info_a(&p).status, KVP_E_NO_SEQS);
-    assert_int_equal(info_a(&p).by_peer, 1);
+    assert_fields(info_a(&p), status, KVP_E_NO_SEQS, by_peer, 1);
     assert_status(KVP_E_STATE, kvp_sender_ready(p.sender, p.id_a, 0, 9));
 }
 
@@ -348,8 +340,7 @@ TEST(tokens_that_cannot_be_compared)
         }
         const uint32_t end = kept ? KVP_TRANSFER_COMPLETE : KVP_TRANSFER_FAILED;
         assert_int_equal(info_a(&p).state, end);
-        assert_int_equal(info_b(&p).state, end);
-        assert_int_equal(info_b(&p).status, kept ? KVP_OK : KVP_E_UNKNOWN);
+        assert_fields(info_b(&p), state, end, status, kept ? KVP_OK : KVP_E_UNKNOWN);
         close_seq(&p.a.w, other);
     }
 }
@@ -384,11 +375,8 @@ TEST(a_receivers_sequence_that_changes)
         watch_place(&p.b);
         prefill(&p, (kvp_range){5, 9});
         progress_both(&p, 3);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, expected);
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, expected);
-        assert_int_equal(info_a(&p).by_peer, 1);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, expected);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, expected, by_peer, 1);
         if (p.seq_b.bits != 0)
             assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
         if (child.bits != 0)
@@ -408,8 +396,7 @@ TEST(a_receivers_sequence_that_changes_late)
     assert_ok(kvp_seq_truncate(p.b.w.cache, p.seq_b, 8, NULL));
     assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 9));
     progress_both(&p, 2);
-    assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-    assert_int_equal(info_b(&p).status, KVP_E_STATE);
+    assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_STATE);
 }
 
 TEST(a_senders_sequence_that_changes)
@@ -431,11 +418,8 @@ TEST(a_senders_sequence_that_changes)
         }
         progress_both(&p, 2);
         const kvp_status expected = change == 0 ? KVP_E_HANDLE : KVP_E_STATE;
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, expected);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, expected);
-        assert_int_equal(info_b(&p).by_peer, 1);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, expected);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, expected, by_peer, 1);
     }
 }
 
@@ -460,11 +444,8 @@ TEST(a_senders_window_that_drops)
         else
             mark(&p);
         progress_both(&p, 2);
-        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_a(&p).status, KVP_E_DROPPED);
-        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
-        assert_int_equal(info_b(&p).by_peer, 1);
+        assert_fields(info_a(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED);
+        assert_fields(info_b(&p), state, KVP_TRANSFER_FAILED, status, KVP_E_DROPPED, by_peer, 1);
         assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, moving ? 4 : 0});
     }
 }
@@ -658,9 +639,7 @@ TEST(a_link_that_is_detached)
         assert_ok(side == 0 ? kvp_sender_detach(p.sender, p.link_a)
                             : kvp_receiver_detach(p.receiver, p.link_b));
         const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
-        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
-        assert_int_equal(info.status, KVP_E_PEER);
-        assert_int_equal(info.owed, 0);
+        assert_fields(info, state, KVP_TRANSFER_FAILED, status, KVP_E_PEER, owed, 0);
     }
 }
 

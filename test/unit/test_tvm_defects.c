@@ -431,8 +431,7 @@ TEST(test_14_a_reset_loses_nothing)
         leave_cached(&w, ints(100), 20);
         add_tree(&w, seq, ints(50), four_parents, 4);
         assert_ok(kvp_cache_reset(w.cache));
-        assert_int_equal(stats_of(&w).nodes_used, nodes);
-        assert_int_equal(stats_of(&w).free_blocks, 12);
+        assert_fields(stats_of(&w), nodes_used, nodes, free_blocks, 12);
     }
     leave_cached(&w, ints(0), 48);
     assert_int_equal(match(&w, ints(0), 48).hit_tokens, 48);
@@ -481,8 +480,7 @@ TEST(test_forks_that_end_leave_no_trace)
         close_seq(&w, fork_seq(&w, seq, 1 + round % 42));
     }
     assert_memory_equal(row_of(&w, 0, seq), before, 11 * sizeof(*before));
-    assert_int_equal(info_of(&w, seq).n_blocks, 11);
-    assert_int_equal(info_of(&w, seq).row_version, 0);
+    assert_fields(info_of(&w, seq), n_blocks, 11, row_version, 0);
     assert_int_equal(stats_of(&w).nodes_used, 1 + 10);
 }
 
@@ -496,8 +494,7 @@ TEST(test_forks_copy_nothing_and_count_nothing_twice)
     for (uint32_t s = 1; s < 8; s++) {
         seqs[s] = fork_seq(&w, seqs[0], 41);
     }
-    assert_int_equal(stats_of(&w).pending_copies, 0);
-    assert_int_equal(stats_of(&w).held_blocks, 11);
+    assert_fields(stats_of(&w), pending_copies, 0, held_blocks, 11);
     assert_admission(can_extend(&w, &seqs[1], &one, 1), KVP_ADMIT_OK, 1, 20, 0);
     decode(&w, seqs[1], 1);
     assert_int_equal(stats_of(&w).pending_copies, 1); /* who writes copies, and nobody else */

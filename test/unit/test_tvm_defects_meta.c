@@ -141,8 +141,7 @@ static void check_rule(uint32_t K, uint32_t W)
         struct given g;
         const kvp_meta_batch batch = batch_for(&seq, 1);
         assert_ok(give(&w, &batch, &g));
-        assert_int_equal(g.positions[0], p);
-        assert_int_equal(g.relative[0], n_kept);
+        assert_fields(g, positions[0], p, relative[0], n_kept);
         for (uint32_t i = 0; i < n_kept; i++)
             assert_int_equal(memory[key_slot(&g, 0, (int32_t)i)], 1000 + kept[i]);
         assert_int_equal(key_slot(&g, 0, (int32_t)n_kept), g.slots[0]);
@@ -373,9 +372,7 @@ TEST(test_3_rounds_are_accepted_and_dropped_together)
     decode(&w, seq);
     batch.begin = NULL;
     assert_ok(give(&w, &batch, &g));
-    assert_int_equal(g.positions[0], 12);
-    assert_int_equal(g.kv[1], 4);
-    assert_int_equal(g.last[0], 1);
+    assert_fields(g, positions[0], 12, kv[1], 4, last[0], 1);
 }
 
 /* 4: accepting in another order than the batch's, or for some only, changed the wrong sequences. */
@@ -492,9 +489,7 @@ TEST(test_12_metadata_is_of_the_moment)
     assert_memory_equal(&first, &second, sizeof first);
     assert_ok(kvp_seq_truncate(w.cache, seqs[0], 7, NULL)); /* the tree goes with it */
     assert_ok(give(&w, &batch, &second));
-    assert_int_equal(second.qo[1], 1);
-    assert_int_equal(second.positions[0], 6);
-    assert_int_equal(second.slots[0], KVP_NO_SLOT);
+    assert_fields(second, qo[1], 1, positions[0], 6, slots[0], KVP_NO_SLOT);
     close_seq(&w, seqs[1]);
     assert_status(KVP_E_HANDLE, give(&w, &batch, &second));
     batch.n_seqs = 0;

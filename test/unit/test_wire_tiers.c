@@ -121,9 +121,8 @@ static void tell_whole(struct pair *p, kvp_seq seq, uint32_t n_tokens, uint32_t 
     assert_ok(kvp_wire_mirror_apply(p->mirror, p->bytes, p->n_bytes, NULL));
     assert_int_equal(kvp_wire_mirror_digest(p->mirror), kvp_wire_sender_digest(p->sender));
     assert_ok(kvp_wire_mirror_seq(p->mirror, 3, &seen));
-    assert_int_equal(seen.n_tokens, n_tokens);
-    assert_int_equal(seen.computed_tokens, computed);
-    assert_int_equal(seen.n_blocks, info_of(&p->w, seq).n_blocks);
+    assert_fields(seen, n_tokens, n_tokens, computed_tokens, computed, n_blocks,
+                  info_of(&p->w, seq).n_blocks);
     for (uint32_t i = 0; i < seen.n_blocks; i++)
         assert_int_equal(seen.row[i], row_entry(&p->w, seq, i));
 }
