@@ -136,8 +136,7 @@ void assert_row_in_is(const world *w, uint32_t group, kvp_seq seq, const int32_t
 void assert_tree_is(const world *w, kvp_seq seq, const int32_t *tokens, const int32_t *parents,
                     uint32_t n, const char *file, int line)
 {
-    int32_t got_tokens[NODES_MAX];
-    int32_t got_parents[NODES_MAX];
+    int32_t got_tokens[NODES_MAX], got_parents[NODES_MAX];
     uint32_t n_got;
     assert_ok(kvp_seq_tree(w->cache, seq, got_tokens, got_parents, NODES_MAX, &n_got));
     assert_int_equal(info_of(w, seq).tree_tokens, n_got);

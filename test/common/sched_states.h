@@ -108,8 +108,7 @@ static inline uint32_t sched_states_writes(const sched_states *states, const kvp
 static inline int sched_states_pass(const sched_states *states, const kvp_cache *cache, kvp_seq seq,
                                     const int32_t *text, kvp_range range, int is_writing)
 {
-    int32_t read;
-    int32_t writes[KVP_STATE_RING_MAX];
+    int32_t read, writes[KVP_STATE_RING_MAX];
     if (states->n == 0) {
         return 1;
     }

@@ -78,8 +78,7 @@ TEST(test_resync)
 {
     const kvp_publisher_config config = wire_config();
     kvp_config made = config_of(WIRE_U, WIRE_U, 8);
-    kvp_publisher_stats before;
-    kvp_publisher_stats after;
+    kvp_publisher_stats before, after;
     kvp_publisher *publisher;
     made.max_events = 16;
     scoped_world w = make_world(&made);

@@ -209,8 +209,7 @@ static uint64_t ask_and_take_nothing(void)
 {
     kvp_publisher_config config = wire_config();
     char endpoint[256];
-    const int one = 1;
-    const int none = 0;
+    const int one = 1, none = 0;
     int busy = 1;
     config.max_units = 4096;
     open_named(&config);

@@ -152,8 +152,7 @@ TEST_WITH(a_slot_moves, set_up, NULL)
         assert_int_equal(get(other, &records[i]), KVP_STORE_OK);
     }
     const int slot = slot_of(record);
-    const int from = 1;
-    const int to = 2;
+    const int from = 1, to = 2;
     const struct real_server *source = &cluster.servers[from];
     const struct real_server *target = &cluster.servers[to];
     char name[KVPI_AGES_NAME];
@@ -203,8 +202,7 @@ TEST_WITH(rights_in_a_cluster, set_up, NULL)
         }
         assert_true(have(store, records, RECORDS) != 0);
         assert_true(seconds() - began < 5); /* the deadline of one operation */
-        char text[300];
-        char said[60];
+        char text[300], said[60];
         assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
         snprintf(said, sizeof said, "; the account lacks %s", rights[lacks]);
         if (!strstr(text, said))

@@ -480,8 +480,7 @@ TEST(words_are_text)
 {
     kvp_store_config config;
     kvp_store *store = NULL;
-    char url[100];
-    char why[300];
+    char url[100], why[300];
     snprintf(url, sizeof url, "redis://127.0.0.1:%d?connections=1&timeout=1s", fake.port);
     config = config_of(url);
     atomic_store(&fake.words, "-NOAUTH \033[31m\001\377\t!\r\n");

@@ -306,8 +306,7 @@ TEST_WITH(rights, set_up, NULL)
         scoped_server own = {0};
         const char *options[8 + N + 1] = {"--user", "default", "off", "--user",
                                           "kv",     "on",      ">pw", "~kvp1:*"};
-        char url[100];
-        char text[300];
+        char url[100], text[300];
         for (unsigned i = 0, n = 8; i < N; i++)
             if (i != without)
                 options[n++] = names[i];

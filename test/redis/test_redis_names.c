@@ -127,8 +127,7 @@ static uint32_t work(kvp_store *store, kvp_store_done *out_done, uint32_t capaci
  * own time, and no longer; there is one look-up, however many wait. */
 TEST(a_slow_name_delays_nobody)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     kvp_store_done done[4];
     record_of(&near, 0);
     record_of(&far, 1);
@@ -241,8 +240,7 @@ TEST(another_address_may_do)
 /* The statistics tell for how long the store is away: as long as all of its servers are. */
 TEST(a_store_is_away_with_its_last_server)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     kvp_store_done done;
     record_of(&near, 0);
     record_of(&far, 1);
@@ -295,8 +293,7 @@ TEST(there_are_only_so_many_threads)
  * an hour. */
 TEST(the_end_of_a_look_up_wakes_the_store)
 {
-    struct record near;
-    struct record far;
+    struct record near, far;
     record_of(&near, 0);
     record_of(&far, 1);
     sem_init(&names.gate, 0, 0);

@@ -18,9 +18,7 @@ TEST(errors_are_answers)
 {
     static const struct {
         const char *said;
-        uint32_t get;
-        uint32_t put;
-        uint32_t have;
+        uint32_t get, put, have;
     } errors[] = {
         {"-ASK 1 127.0.0.1:2\r\n", KVP_STORE_ABSENT, KVP_STORE_FAILED, KVP_STORE_OK},
         {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n", KVP_STORE_ABSENT,

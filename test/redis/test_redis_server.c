@@ -111,8 +111,7 @@ TEST_WITH(one_field_of_the_fingerprint_shares_nothing, set_up, NULL)
     kvp_store_config config = config_of(server.url);
     config.fingerprint = print;
     for (size_t i = 0; i < n; i++) {
-        char name[KVPI_AGES_NAME];
-        char other_name[KVPI_AGES_NAME];
+        char name[KVPI_AGES_NAME], other_name[KVPI_AGES_NAME];
         scoped_store *store = open_store(&config);
         assert_int_equal(put(store, &record), KVP_STORE_OK);
         kvp_store_config other_config = config;
@@ -207,8 +206,7 @@ TEST_WITH(a_foreign_record_is_not_read, set_up, NULL)
 {
     kvp_store_config config = config_of(server.url);
     scoped_store *store = open_store(&config);
-    char name[KVPI_AGES_NAME];
-    char other[KVPI_AGES_NAME];
+    char name[KVPI_AGES_NAME], other[KVPI_AGES_NAME];
     name_of(&records[0], 512, name);
     name_of(&records[1], 512, other);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
@@ -377,8 +375,7 @@ TEST_WITH(a_wrong_password_is_said, set_up, NULL)
                                           "on",      ">right@:/", "~kvp1:*",  "+get",   "+set",
                                           "+exists", "+unlink",   "+pexpire", "+info",  NULL};
     start_server(&own, options);
-    char url[200];
-    char why[300];
+    char url[200], why[300];
     snprintf(url, sizeof url, "redis://kv:wrong@127.0.0.1:%d", own.port);
     kvp_store_config config = config_of(url);
     scoped_store *store = NULL;
@@ -418,8 +415,7 @@ TEST_WITH(a_password_that_changes, set_up, NULL)
 {
     scoped_server own = {0};
     start_server(&own, NULL);
-    char url[200];
-    char text[300];
+    char url[200], text[300];
     assert_int_equal(ask(&own, "ACL SETUSER kv reset on >old ~kvp1:* +@all"), 1);
     snprintf(url, sizeof url, "redis://kv:old@127.0.0.1:%d?timeout=1s&connections=1", own.port);
     kvp_store_config config = config_of(url);
@@ -478,8 +474,7 @@ TEST_WITH(missing_rights_are_said, set_up, NULL)
             assert_int_equal(kvp_store_drop(store, &record->key, 1, 1), KVP_OK);
             assert_int_equal(input_result(store), without == 3 ? KVP_STORE_FAILED : KVP_STORE_OK);
         }
-        char text[300];
-        char lacks[60];
+        char text[300], lacks[60];
         describe(store, text);
         snprintf(lacks, sizeof lacks, "; the account lacks %s", rights[without]);
         if (!strstr(text, lacks) || count_of(text, rights[without]) != 1)

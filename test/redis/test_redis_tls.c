@@ -84,8 +84,7 @@ static kvp_status try_open(const char *url, kvp_store **out_store, char why[300]
 
 static void expect_refused(const char *words, const char *format, ...)
 {
-    char url[400];
-    char why[300];
+    char url[400], why[300];
     kvp_store *store;
     va_list arguments;
     va_start(arguments, format);
@@ -178,8 +177,7 @@ TEST(what_does_not_fit_is_refused)
     expect_refused("the certificate is refused:", "%s", server.url);
     /* No certificate of ours, whose refusal may be lost when the server closes; TLS where there is
      * none; none where there is. */
-    char url[200];
-    char why[300];
+    char url[200], why[300];
     struct record record;
     kvp_store *store;
     make_record(&record, 9, 0, NULL);
@@ -211,9 +209,7 @@ TEST(files_that_are_none)
                  {"ca=%s/ca.crt&name=", "name is empty"},
                  {"ca=%s/ca.crt&quota=1GiB", "no option \"quota\""}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char options[200];
-        char url[400];
-        char why[300];
+        char options[200], url[400], why[300];
         kvp_store *store;
         snprintf(options, sizeof options, cases[i].options, folder, folder, folder);
         snprintf(url, sizeof url, "%s?%s", server.url, options);
@@ -304,8 +300,7 @@ TEST(a_cluster)
 
 TEST(without_secret_it_is_said)
 {
-    char why[300];
-    char text[300];
+    char why[300], text[300];
     kvp_store *store;
     assert_int_equal(try_open("redis://192.0.2.1:1?timeout=1s", &store, why), KVP_OK);
     assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);

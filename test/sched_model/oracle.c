@@ -178,8 +178,7 @@ static kvp_status check_room(oracle *o, const request *r)
 {
     const uint64_t all_pages =
         (o->config.arena_tokens + KVP_SCHED_PAGE_TOKENS - 1) / KVP_SCHED_PAGE_TOKENS;
-    uint32_t n_requests = 0;
-    uint32_t n_samples = 0;
+    uint32_t n_requests = 0, n_samples = 0;
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         n_requests += (uint32_t)o->requests[i].is_here;
         n_samples += o->requests[i].is_here ? o->requests[i].n_samples : 0;
@@ -359,8 +358,7 @@ void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_e
 {
     *out_n_ended = 0;
     for (int decodes = 0; decodes < 2; decodes++) {
-        uint32_t at = 0;
-        uint32_t at_token = 0;
+        uint32_t at = 0, at_token = 0;
         for (uint32_t i = 0; i < o->plan.n_items; i++) {
             const plan_item *item = &o->plan.items[i];
             if (item->decodes == decodes && item->request != GONE)

@@ -24,8 +24,7 @@ void states_draw(struct run *run)
  * do not change. */
 void states_compare(struct run *run, int all)
 {
-    kvp_state_stats a;
-    kvp_state_stats b;
+    kvp_state_stats a, b;
     REQUIRE(kvp_cache_state_stats_get(run->cache, &a) == KVP_OK);
     REQUIRE(kvp_cache_state_stats_get(run->copy, &b) == KVP_OK);
     REQUIRE(a.made == b.made && a.skipped == b.skipped && a.evicted == b.evicted);
@@ -50,8 +49,7 @@ void states_check_step(struct run *run)
     kvp_seq seqs[MAX_SEQS] = {{0}};
     int32_t reads[MAX_SEQS];
     int32_t writes[MAX_SEQS][KVP_STATE_RING_MAX];
-    uint32_t n_writes[MAX_SEQS];
-    uint32_t n = 0;
+    uint32_t n_writes[MAX_SEQS], n = 0;
     const int may_write_over = run->cache_config.steps == KVP_STEPS_ORDERED;
     if (run->cache_config.state_slots == 0)
         return;

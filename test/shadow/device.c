@@ -505,8 +505,7 @@ static bool can_move(const device *d, uint32_t index)
 
 bool device_move(device *d)
 {
-    uint32_t candidates[DEVICE_STEPS];
-    uint32_t n = 0;
+    uint32_t candidates[DEVICE_STEPS], n = 0;
     for (uint32_t i = 0; i < d->n_steps; i++) {
         if (can_move(d, i)) {
             candidates[n++] = i;

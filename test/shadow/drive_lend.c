@@ -337,8 +337,7 @@ static void return_block(drive *d)
 
 static void mirror_blocks(drive *d)
 {
-    int32_t blocks[4];
-    int32_t host[4];
+    int32_t blocks[4], host[4];
     kvp_mirrored mirrored = {0};
     for (uint32_t i = 0; i < 4; i++) {
         blocks[i] = (int32_t)(1 + below(d, d->w->config.n_blocks - 1));

@@ -339,8 +339,7 @@ void drive_commit_op(drive *d)
 static void commit_now(drive *d, const work_step *step)
 {
     kvp_seq seqs[DRIVE_MEMBERS];
-    uint32_t counts[DRIVE_MEMBERS];
-    uint32_t n = 0;
+    uint32_t counts[DRIVE_MEMBERS], n = 0;
     const bool one_by_one = percent(d, 50);
     for (uint32_t k = 0; k < step->n_items; k++) {
         const subject *s = watch_find_serial(d->w, step->items[k].serial);

@@ -309,8 +309,7 @@ TEST(reads_wait_for_copies)
 {
     kvp_cold_cursor cursor = {0};
     kvp_cold cold[32];
-    int32_t blocks[32];
-    int32_t host[32];
+    int32_t blocks[32], host[32];
     kvp_spill_answer answers[8];
     kvp_mirrored mirrored;
     uint32_t n = 0;
@@ -555,8 +554,7 @@ TEST(an_answer_that_is_not_due_is_refused)
     for (int how = TWICE; how <= STRAY; how++) {
         for (uint32_t n = 1; n <= 20; n++) {
             world w;
-            uint32_t n_answers = 0;
-            uint32_t outcome = 0;
+            uint32_t n_answers = 0, outcome = 0;
             world_options options = world_defaults();
             options.more.max_wait_ns = 50000000;
             const world_line line = open_stored(&w, &options);

@@ -280,9 +280,7 @@ TEST(what_is_too_much_is_refused)
 /* A record of the line, and those behind it, are lost. */
 static void lose(world *w, const world_line *line, uint32_t record)
 {
-    kvp_digest digests[LONG / 4];
-    kvp_digest root;
-    kvp_digest key;
+    kvp_digest digests[LONG / 4], root, key;
     const kvp_digest fingerprint = {{7}};
     const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
     const uint32_t unit = w->options.moves ? RECORD : 4; /* what the engine moves is one block */

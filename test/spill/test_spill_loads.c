@@ -162,8 +162,7 @@ TEST(what_a_window_keeps_at_the_begin_is_needed)
         uint32_t sink_tokens; /* of group 1, which keeps the last 10 besides */
         uint32_t fail_at;     /* that is not stored */
         uint32_t cached;      /* tokens */
-        uint32_t hit;
-        uint32_t outcome;
+        uint32_t hit, outcome;
     } rows[] = {{3, 0, 0, 64, KVP_SPILL_LOADED},
                 {3, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},
                 {8, SINKS_RECORD, 0, 0, KVP_SPILL_NOTHING},

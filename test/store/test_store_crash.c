@@ -194,8 +194,7 @@ static void check_again(int power_lost)
     }
     for (unsigned r = 0; r < RECORDS; r++)
         get(store, r);
-    kvp_store_stats before;
-    kvp_store_stats after;
+    kvp_store_stats before, after;
     kvp_store_stats_get(store, &before);
     kvp_store_close(store);
     store = open_store();

@@ -125,8 +125,7 @@ static uint64_t test_clock(void *context)
 
 static kvp_status try_open(const char *engine, int is_real, kvp_store **out_store)
 {
-    char url[160];
-    char why[300];
+    char url[160], why[300];
     snprintf(url, sizeof url, "file:%s?size=%d&engine=%s", is_real ? directory : "/kv",
              SLOTS * (SLOT + 256), engine);
     kvp_store_config config = record_config(url);

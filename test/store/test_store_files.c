@@ -58,8 +58,7 @@ static void change_header(unsigned at, unsigned n_bytes, uint64_t value, int wit
 TEST(test_headers)
 {
     static const struct {
-        unsigned at;
-        unsigned n_bytes;
+        unsigned at, n_bytes;
         uint64_t value;
         int with_sum;
         kvp_status expected;
@@ -441,8 +440,7 @@ TEST(test_how_long_slabs_are)
 {
     static const struct {
         uint64_t slot_bytes;
-        uint32_t n_slots;
-        uint32_t expected;
+        uint32_t n_slots, expected;
     } rows[] = {
         {8192, 1 << 20, 8192},       /* 64 MiB */
         {8192, 1 << 21, 8192},       /* of which there are 256 */

@@ -73,8 +73,7 @@ static kvp_store_stats stats_of(const kvp_store *store)
 /* The sum of times is within what their buckets say. */
 static void check_sum(const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_ns)
 {
-    uint64_t least = 0;
-    uint64_t most = 0;
+    uint64_t least = 0, most = 0;
     for (unsigned b = 0; b + 1 < KVP_STORE_LATENCIES; b++) {
         least += b > 0 ? counts[b] << (b + 9) : 0;
         most += counts[b] << (b + 10);
@@ -84,9 +83,7 @@ static void check_sum(const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_n
 
 static void round_trip(kvp_store *store)
 {
-    struct record root;
-    struct record child;
-    struct record other;
+    struct record root, child, other;
     make_record(&root, 1, 0, NULL);
     make_record(&child, 1, 1, &root);
     make_record(&other, 2, 1, &root);
@@ -155,8 +152,7 @@ TEST(test_a_record_of_another_identity_is_bad)
 {
     kvp_store_config config = config_of(url_8);
     scoped_store *store = open_store(&config);
-    struct record record;
-    struct record forged;
+    struct record record, forged;
     make_record(&record, 1, 0, NULL);
     make_record(&forged, 1, 0, NULL);
     forged.tokens[3]++;
@@ -306,8 +302,7 @@ TEST(test_records_that_do_not_fit_are_refused)
 {
     kvp_store_config config = config_of(url_8);
     scoped_store *store = open_store(&config);
-    struct record good;
-    struct record bad;
+    struct record good, bad;
     make_record(&good, 1, 0, NULL);
 #define REFUSE(member, value, status)                                                              \
     do {                                                                                           \

@@ -249,8 +249,7 @@ TEST(test_a_log_without_room_is_patient)
     scoped_sim_store *store = open_store(NULL, 16);
     put_all_once(store, KVP_STORE_OK);
     sim_disk_limit(sim, 0);
-    uint64_t n_refused = 0;
-    uint64_t before = 0;
+    uint64_t n_refused = 0, before = 0;
     for (unsigned i = 0; i < 4000; i++) {
         const uint32_t result = put(store, i % RECORDS);
         assert_true(result == KVP_STORE_OK || result == KVP_STORE_NO_ROOM ||

@@ -87,8 +87,7 @@ static void write_until_killed(unsigned first, int out)
     kvp_store *store = open_store();
     static _Alignas(4096) uint8_t kv[DEPTH][BLOCKS * BLOCK_BYTES];
     void *blocks[DEPTH][BLOCKS];
-    unsigned free_places[DEPTH];
-    unsigned n_free = DEPTH;
+    unsigned free_places[DEPTH], n_free = DEPTH;
     for (unsigned i = 0; i < DEPTH; i++) {
         free_places[i] = i;
         for (unsigned b = 0; b < BLOCKS; b++)

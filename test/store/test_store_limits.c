@@ -54,8 +54,7 @@ static uint32_t get(kvp_store *store, unsigned r)
 static uint64_t there(kvp_store *store)
 {
     kvp_digest keys[RECORDS];
-    uint64_t bits;
-    uint64_t got = 0;
+    uint64_t bits, got = 0;
     for (unsigned r = 0; r < RECORDS; r++)
         keys[r] = records[r].key;
     assert_int_equal(kvp_store_have(store, keys, RECORDS, &bits, 0), KVP_OK);
@@ -453,9 +452,7 @@ TEST(test_another_form_is_another_directory)
 {
     static const struct {
         uint64_t block_bytes;
-        uint32_t record_blocks;
-        uint32_t block_tokens;
-        uint32_t key_bytes;
+        uint32_t record_blocks, block_tokens, key_bytes;
     } forms[] = {{8192, 1, 4, 0}, {4096, 2, 4, 0}, {8192, 1, 8, 0}, {4096, 1, 4, 4096}};
     for (size_t a = 0; a < sizeof forms / sizeof *forms; a++) {
         for (size_t b = 0; b < sizeof forms / sizeof *forms; b++) {

@@ -293,8 +293,7 @@ TEST(test_a_foreign_log_is_told)
         assert_true(seen.directory.opened_ns == START);
         kvp_store_cleaned cleaned;
         const kvp_store_match all = {.written_before = UINT64_MAX};
-        char why[200] = "";
-        char expected[200];
+        char why[200] = "", expected[200];
         snprintf(expected, sizeof expected, "\"/kv/01080f161d242b32/w0\": %s",
                  kvp_status_text(cases[i].status));
         assert_int_equal(kvpi_survey_clean(&disk, "/kv", &all, &cleaned, why, sizeof why), KVP_OK);

@@ -294,8 +294,7 @@ TEST(test_no_memory_may_be_locked)
 /* May one of this process's signals be given to that thread? */
 static int takes_signals(const char *thread)
 {
-    char path[300];
-    char line[200];
+    char path[300], line[200];
     unsigned long long blocked = 0;
     snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
     FILE *file = fopen(path, "r");
@@ -563,8 +562,7 @@ static int is_gone(pid_t child)
 
 static void scene_killed_while_writing(void)
 {
-    int to[2];
-    int from[2];
+    int to[2], from[2];
     char word;
     const struct timespec moment = {.tv_nsec = 100000000};
     struct kvpi_disk waiting = kvpi_system_disk;
@@ -678,8 +676,7 @@ static void scene_links(void)
     char victim[256];
     snprintf(victim, sizeof victim, "%s.victim", directory);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[256];
-        char target[300];
+        char path[256], target[300];
         kvp_store *store = open_store();
         (void)move_all(store, 1); /* it may have them already */
         path_of(path, files[i]);

@@ -217,9 +217,7 @@ TEST(test_a_real_place_that_is_read_only)
 /* The second half of a slab is gone, as after a copy that was cut short. */
 TEST(test_a_slab_that_is_cut)
 {
-    char directory[64];
-    char slab[160];
-    char command[200];
+    char directory[64], slab[160], command[200];
     snprintf(directory, sizeof directory, "store_trust_XXXXXX");
     assert_non_null(mkdtemp(directory));
     kvp_store *store = open_store(directory, 16);

@@ -140,8 +140,7 @@ static void note_found(void *context, const kvp_store_record *record)
 /* What a look finds of the only record. */
 static uint32_t look_with(const char *secret)
 {
-    char url[300];
-    char why[300];
+    char url[300], why[300];
     uint32_t found = UINT32_MAX;
     kvp_store_scan_options options;
     kvp_store_scan_options_init(&options);

@@ -19,9 +19,7 @@ TEST(test_arrays_follow_each_other_on_cache_lines)
 TEST(test_a_layout_that_overflows_says_so_and_stays_where_it_was)
 {
     const struct {
-        size_t before;
-        size_t n;
-        size_t size;
+        size_t before, n, size;
     } cases[] = {
         {0, SIZE_MAX / 2 + 1, 2},     /* the product */
         {0, 1, SIZE_MAX},             /* rounding up to a line */

@@ -262,8 +262,7 @@ TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
         skip();
     }
     config.n_blocks = (1u << 30) - 1;
-    size_t few;
-    size_t most;
+    size_t few, most;
     config.n_nodes = 0;
     assert_ok(kvp_cache_bytes(&config, &few));
     config.n_nodes = INT32_MAX - 1;
@@ -279,8 +278,7 @@ TEST(test_the_largest_pool_gets_as_many_copies_as_there_can_be)
     }
     config.n_blocks = INT32_MAX;
     config.host_blocks = 2;
-    size_t some;
-    size_t most;
+    size_t some, most;
     config.max_copies = 0;
     assert_ok(kvp_cache_bytes(&config, &some));
     config.max_copies = INT32_MAX;

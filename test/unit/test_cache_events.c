@@ -319,8 +319,7 @@ TEST(test_each_namespace_is_cleared_by_its_root)
 {
     scoped_world w = events_world(15, 0);
     const kvp_prompt prompt = prompt_of(ints(0), 4);
-    kvp_hash mine[2];
-    kvp_hash other[2];
+    kvp_hash mine[2], other[2];
     kvp_ns ns;
     kvp_seq seq;
     uint64_t from = 1;
@@ -385,8 +384,7 @@ TEST(test_only_the_newest_events_are_remembered)
 TEST(test_reading_takes_nothing_away)
 {
     scoped_world w = events_world(15, 0);
-    kvp_event events[8];
-    kvp_event again[8];
+    kvp_event events[8], again[8];
     int32_t tokens[32];
     uint32_t n;
     leave_cached(&w, ints(0), 32);

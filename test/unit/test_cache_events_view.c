@@ -136,8 +136,7 @@ static void expect_snapshot(struct view *v, world *w, int ancestors_first)
 TEST(test_what_is_kept_goes_from_one_tier_to_the_other)
 {
     scoped_world w = events_world(1, 1);
-    kvp_hash first[2];
-    kvp_hash second[2];
+    kvp_hash first[2], second[2];
     struct view v = {.next = 1};
     chain_of("", 0, 1, first);
     chain_of("", 100, 1, second);

@@ -68,8 +68,7 @@ TEST(test_parent_and_child_go_apart_by_copy_on_write)
 TEST(test_slots_of_the_parent_keep_their_meaning)
 {
     scoped_world w = small_world(15);
-    int64_t before[3];
-    int64_t after[3];
+    int64_t before[3], after[3];
     kvp_prompt prompt = prompt_of(ints(0), 7);
     prompt.reserve_tokens = 1;
     const kvp_seq parent = open_with(&w, &prompt, NULL);

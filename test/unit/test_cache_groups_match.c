@@ -187,8 +187,7 @@ static void expect_info(const kvp_open_info *info, const struct answer *answer, 
 static void expect_copies(world *w, const struct answer *answer)
 {
     kvp_copy copies[4 * BLOCKS];
-    uint32_t n_whole = 0;
-    uint32_t n_inside = 0;
+    uint32_t n_whole = 0, n_inside = 0;
     const uint32_t n = take_plan(w, copies, 4 * BLOCKS);
     for (uint32_t i = 0; i < n; i++) {
         const int whole = copies[i].n_tokens == S;

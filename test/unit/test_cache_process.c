@@ -133,9 +133,7 @@ static int destroyed_in_child(world *w, kvp_seq seq)
 
 static int in_child(int (*run)(world *, kvp_seq), world *w, kvp_seq seq)
 {
-    int ends[2];
-    int line = -1;
-    int status;
+    int ends[2], line = -1, status;
     assert_int_equal(pipe(ends), 0);
     const pid_t child = fork();
     assert_true(child >= 0);

@@ -49,9 +49,7 @@ static uint64_t free_slots(const world *w)
 /* The slots that the step reads and writes. */
 static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *writes, uint32_t n)
 {
-    int32_t slots[MOST];
-    int32_t got;
-    int32_t last;
+    int32_t slots[MOST], got, last;
     uint32_t n_slots;
     kvp_state_info info;
     assert_ok(kvp_meta_state_rings(w->cache, &seq, 1, MOST, &got, &n_slots, slots));

@@ -45,8 +45,7 @@ TEST(test_a_step_reads_one_slot_and_writes_one)
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_MADE);
     assert_slots(&w, seq, 1, 2);
     assert_int_equal(checkpoint(&w, seq), KVP_CHECKPOINT_THERE);
-    int32_t read = -1;
-    int32_t write = -1;
+    int32_t read = -1, write = -1;
     assert_ok(kvp_meta_states(w.cache, &seq, 1, &read, &write));
     assert_true(read == 1 && write == 2);
     assert_ok(kvp_seq_commit(w.cache, seq, 9));

@@ -19,8 +19,7 @@ static world host_world(uint32_t usable, uint32_t slots, uint32_t host_slots)
 static uint32_t take_states(const world *w, kvp_copy *out)
 {
     kvp_copy copies[64];
-    uint32_t n;
-    uint32_t n_states = 0;
+    uint32_t n, n_states = 0;
     assert_ok(kvp_plan_take(w->cache, copies, 64, &n));
     for (uint32_t i = 0; i < n; i++) {
         if (copies[i].group == 1)

@@ -71,8 +71,7 @@ static world three_out(uint32_t state_slots, kvp_seq *out_seq)
 TEST(test_a_step_reads_what_the_one_before_it_leaves)
 {
     scoped_world w = steps_of_states(4, 6);
-    int32_t read = 77;
-    int32_t write = 77;
+    int32_t read = 77, write = 77;
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_slots(&w, seq, 0, 1);
     (void)begin(&w, seq, 4);

@@ -110,8 +110,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     c->armed = 0;
     kvp_status *s = c->statuses;
     const kvp_batch batch = batch_of(&c->seq, NULL, 1);
-    const uint32_t one = 1;
-    const uint32_t none = 0;
+    const uint32_t one = 1, none = 0;
     const kvp_batch fill = batch_of(&c->seq, &none, 1);
     kvp_ns ns;
     *s++ = kvp_seq_open(c->cache, c->ns, &prompt, &seq, NULL);

@@ -419,8 +419,7 @@ TEST(test_nodes_in_flight_are_not_copied)
 static void fail_one(uint32_t failed, uint32_t n_lost)
 {
     scoped_world w = tree_steps_world(15, 0);
-    kvp_seq seqs[3];
-    kvp_seq cut[3];
+    kvp_seq seqs[3], cut[3];
     uint64_t steps[3];
     uint32_t n = 77;
     for (uint32_t i = 0; i < 3; i++) {

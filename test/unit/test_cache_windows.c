@@ -9,8 +9,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
 {
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row = row_of(w, 0, seq);
-    uint32_t n_null = 0;
-    uint32_t first = 0;
+    uint32_t n_null = 0, first = 0;
     for (uint32_t i = 0; i < info.n_blocks; i++) {
         const int kept = keeps(window, S, i, info.computed_tokens);
         assert_int_equal(row[i] != KVP_NULL_BLOCK, kept);

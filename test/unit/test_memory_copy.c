@@ -197,8 +197,7 @@ static kvp_copier *open_copier(struct side sides[2], uint32_t n_threads)
 static uint32_t draw_plan(uint64_t *random, kvp_copy *copies, uint32_t n)
 {
     uint8_t role[2][N] = {{0}}; /* 1 read, 2 written */
-    uint32_t phase = 0;
-    uint32_t n_copies = 0;
+    uint32_t phase = 0, n_copies = 0;
     for (uint32_t tries = 0; tries < 40 * n && n_copies < n; tries++) {
         const kvp_copy copy = {.phase = phase,
                                .src_tier = (uint8_t)draw(random, 2),
@@ -231,8 +230,7 @@ static const char *const orders[][2] = {
 /* The most bytes that a phase copies. */
 static uint64_t largest_phase(const kvp_copy *copies, uint32_t n, uint64_t block_bytes)
 {
-    uint64_t largest = 0;
-    uint64_t bytes = 0;
+    uint64_t largest = 0, bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
         bytes = i > 0 && copies[i].phase == copies[i - 1].phase ? bytes : 0;
         bytes += block_bytes / S * copies[i].n_tokens;
@@ -256,8 +254,7 @@ TEST(test_plans)
         struct side sides[2][2];
         kvp_copier *copiers[2];
         kvp_copy copies[MAX_COPIES];
-        uint64_t random = i;
-        uint64_t fence = 0;
+        uint64_t random = i, fence = 0;
         for (uint32_t run = 0; run < 2; run++) {
             open_side(&sides[run][0], orders[i % COUNT(orders)][0], orders[i % COUNT(orders)][1]);
             open_side(&sides[run][1], orders[i / COUNT(orders)][0], orders[i / COUNT(orders)][1]);

@@ -307,8 +307,7 @@ TEST(test_defect_2_old_content_is_computed_anew_after_its_block_was_reused)
         for (int32_t number = 0; number < 2; number++) {
             assert_int_equal(touch(&f, number, &info), 1);
             assert_int_equal(info.hit_tokens, 0);
-            int32_t expected[S];
-            int32_t tokens[S];
+            int32_t expected[S], tokens[S];
             uint32_t n;
             fill_block(number, expected);
             assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 1, tokens, &n), KVP_OK);
@@ -412,8 +411,7 @@ static void expect_equal_rows(const fixture *a, kvp_seq of_a, const fixture *b, 
 {
     const int32_t *row_a;
     const int32_t *row_b;
-    uint32_t n_a;
-    uint32_t n_b;
+    uint32_t n_a, n_b;
     assert_int_equal(kvp_seq_row(a->cache, of_a, 0, &row_a, &n_a), KVP_OK);
     assert_int_equal(kvp_seq_row(b->cache, of_b, 0, &row_b, &n_b), KVP_OK);
     assert_int_equal(n_a, n_b);
@@ -439,8 +437,7 @@ TEST(test_defect_5_colliding_hashes_never_share_a_wrong_block)
             close_seq(&cut, of_cut[at]);
         }
         content prompt;
-        kvp_open_info info;
-        kvp_open_info expected;
+        kvp_open_info info, expected;
         draw_prompt(&random, prompt.tokens, &prompt.n_tokens);
         of_whole[at] = open_prompt(&whole, prompt.tokens, prompt.n_tokens, &expected);
         of_cut[at] = open_prompt(&cut, prompt.tokens, prompt.n_tokens, &info);

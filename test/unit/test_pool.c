@@ -224,11 +224,9 @@ TEST(test_a_run_is_held_as_each_of_its_blocks)
 {
     uint64_t random = 7;
     for (int round = 0; round < 400; round++) {
-        struct made one;
-        struct made run;
+        struct made one, run;
         int32_t row[MANY];
-        uint32_t n_cached = 0;
-        uint32_t n_idle = 0;
+        uint32_t n_cached = 0, n_idle = 0;
         const uint32_t n = make_cached_row(&one, &random, row);
         const uint32_t begin = (uint32_t)(draw(&random) % n);
         const uint32_t end = begin + (uint32_t)(draw(&random) % (n - begin + 1));
@@ -260,8 +258,7 @@ TEST(test_a_run_ends_at_what_is_on_the_other_tier)
         (void)kvpi_pool_release(&made.pool, b);
     }
     const int32_t row[] = {3, 2, -1, 4};
-    uint32_t n_cached = 5;
-    uint32_t n_idle = 0;
+    uint32_t n_cached = 5, n_idle = 0;
     assert_int_equal(kvpi_pool_hold_run(&made.pool, row, 0, 4, &n_cached, &n_idle), 2);
     assert_int_equal(n_cached, 7);
     assert_int_equal(n_idle, 2);

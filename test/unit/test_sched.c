@@ -368,8 +368,7 @@ TEST(test_reorder)
     for (int i = 0; i < 4; i++) {
         (void)run_step(&s);
     }
-    int32_t before[4][10];
-    int32_t after[10];
+    int32_t before[4][10], after[10];
     for (uint32_t i = 0; i < 4; i++) {
         assert_ok(kvp_request_tokens(s.sched, r, i, (kvp_range){0, 10}, before[i]));
     }
@@ -617,8 +616,7 @@ TEST(test_no_sequences_to_fork)
 TEST(test_hashes)
 {
     scoped_sched_world s = small_sched_world(16);
-    kvp_hash root;
-    kvp_hash hashes[2];
+    kvp_hash root, hashes[2];
     const kvp_hash_input input = {.unit_tokens = 4, .n_tokens = 8, .tokens = ints(1)};
     assert_ok(kvp_hash_root(4, 0, "", 0, &root));
     assert_ok(kvp_hash_units(&input, &root, hashes));

@@ -25,8 +25,7 @@ TEST(test_life_of_a_victim)
 {
     for (uint32_t preempt = KVP_PREEMPT_RECOMPUTE; preempt <= KVP_PREEMPT_SWAP; preempt++) {
         scoped_sched_world s = overlapped_world(4, preempt, 0);
-        kvp_request a;
-        kvp_request b;
+        kvp_request a, b;
         start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_preempted + step.n_swapped_out, 1);
@@ -39,8 +38,7 @@ TEST(test_life_of_a_victim)
 TEST(test_nobody_gives_way_for_parked_blocks)
 {
     scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     const kvp_request c = submit(&s, 200, 7, 8);
     for (int i = 0; i < 4; i++) {
@@ -116,8 +114,7 @@ TEST(test_nobody_is_hopeless)
 TEST(test_paused_is_left_alone)
 {
     scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, b));
     const uint64_t own = begin_own(&s);
@@ -187,8 +184,7 @@ TEST(test_in_flight_is_left_out)
 TEST(test_failed_plan)
 {
     scoped_sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_swapped_out, 1);
@@ -211,8 +207,7 @@ TEST(test_failed_plan)
 TEST(test_failed_step_of_others)
 {
     scoped_sched_world s = overlapped_world(4, KVP_PREEMPT_SWAP, 0);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_swapped_out, 1);
     (void)make_step(&s);

@@ -13,8 +13,7 @@ static void start_two(sched_world *s, kvp_request *a, kvp_request *b, int32_t pr
 TEST(test_latest_is_preempted)
 {
     scoped_sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_preempted, 1);
@@ -32,8 +31,7 @@ TEST(test_latest_is_preempted)
 TEST(test_lower_priority_is_preempted_first)
 {
     scoped_sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_two(&s, &a, &b, 3); /* arrived first, but matters less */
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
@@ -44,8 +42,7 @@ TEST(test_lower_priority_is_preempted_first)
 TEST(test_recompute_hits_the_cache)
 {
     scoped_sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     kvp_step step = run_step(&s); /* a takes the end of b's prompt */
     assert_int_equal(step.preempted[0].bits, b.bits);
@@ -64,8 +61,7 @@ TEST(test_a_preemption_is_no_use)
     const kvp_sched_config config = sched_config_of(8, 64);
     cache_config.policy = KVP_POLICY_LEARNED;
     scoped_sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
@@ -84,8 +80,7 @@ TEST(test_a_prompt_ends_where_it_did)
         const kvp_sched_config config = sched_config_of(8, 64);
         cache_config.policy = policy;
         scoped_sched_world s = make_sched_world(&cache_config, &config);
-        kvp_request a;
-        kvp_request b;
+        kvp_request a, b;
         start_two(&s, &a, &b, 0);
         assert_int_equal(run_step(&s).preempted[0].bits, b.bits);
         assert_ok(kvp_sched_abort(s.sched, a));
@@ -228,8 +223,7 @@ TEST(test_first_in_rank_always_goes_on)
 TEST(test_paused_is_first_victim)
 {
     scoped_sched_world s = small_sched_world(4);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_two(&s, &a, &b, 0);
     assert_ok(kvp_sched_pause(s.sched, a));
     assert_ok(kvp_sched_pause(s.sched, a));

@@ -47,8 +47,7 @@ static uint32_t slow_before(const struct kvpi_rank *rank)
 TEST(test_queue_is_a_sorted_list)
 {
     struct kvpi_queue queue = {elements, sizeof *elements, KVPI_QUEUE_NONE, 0};
-    uint64_t random = 3;
-    uint64_t arrival = 0;
+    uint64_t random = 3, arrival = 0;
     uint32_t n = 0;
     memset(elements, 0, sizeof elements);
     for (int i = 0; i < 20000; i++) {

@@ -29,8 +29,7 @@ static sched_world world_of(const kvp_config *cache_config, const kvp_sched_conf
 TEST(test_victim_goes_to_the_host_and_back)
 {
     scoped_sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     kvp_step step = run_step(&s);
     assert_fields(step, n_preempted, 0, n_swapped_out, 1);
@@ -64,8 +63,7 @@ TEST(test_victim_goes_to_the_host_and_back)
 TEST(test_abort_on_the_host)
 {
     scoped_sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).host_held_blocks, 2);
@@ -79,8 +77,7 @@ TEST(test_abort_on_the_host)
 TEST(test_destroyed_with_requests_on_the_host)
 {
     sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     assert_int_equal(stats_of(&s.w).swapped_seqs, 1);
@@ -90,8 +87,7 @@ TEST(test_destroyed_with_requests_on_the_host)
 TEST(test_recompute_when_the_host_is_full)
 {
     scoped_sched_world s = swap_world(4, 1);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     const kvp_step step = run_step(&s);
     assert_fields(step, n_swapped_out, 0, n_preempted, 1);
@@ -105,8 +101,7 @@ TEST(test_recompute_without_a_host_tier)
     const kvp_config cache_config = config_of(4, 4, 4);
     const kvp_sched_config config = swap_config();
     scoped_sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_int_equal(run_step(&s).n_preempted, 1);
     run_until_over(&s, 2);
@@ -123,8 +118,7 @@ TEST(test_recompute_when_the_way_back_is_too_long)
         cache_config.n_groups = n_groups;
         cache_config.max_copies = 3 * n_groups - lack; /* two blocks and one sample */
         scoped_sched_world s = world_of(&cache_config, &config);
-        kvp_request a;
-        kvp_request b;
+        kvp_request a, b;
         start_both(&s, &a, &b);
         const kvp_step step = run_step(&s);
         assert_fields(step, n_preempted, lack, n_swapped_out, !lack);
@@ -214,8 +208,7 @@ TEST(test_group_keeps_what_it_shares)
 TEST(test_swapped_before_waiting)
 {
     scoped_sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)run_step(&s);
     const kvp_request c = submit_rank(&s, 200, 12, 4, -1, 1);
@@ -470,8 +463,7 @@ TEST(test_what_a_group_takes_at_once)
 TEST(test_paused_stays_on_the_host)
 {
     scoped_sched_world s = swap_world(4, 8);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     assert_ok(kvp_sched_pause(s.sched, a));
     kvp_step step = run_step(&s);
@@ -534,8 +526,7 @@ TEST(test_sequences_of_swapped_ones_are_kept)
     kvp_sched_config config = swap_config();
     config.max_running = 2;
     scoped_sched_world s = world_of(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     start_both(&s, &a, &b);
     (void)submit_rank(&s, 300, 1, 1, -1, 1);
     kvp_step step = run_step(&s);

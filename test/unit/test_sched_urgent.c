@@ -28,8 +28,7 @@ static void fill_places(sched_world *s, kvp_request *a, kvp_request *b)
 TEST(test_the_last_in_rank_makes_way)
 {
     scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     const kvp_request urgent = submit_rank(&s, 200, 9, 2, 4, 1);
     kvp_step step = make_step(&s);
@@ -51,8 +50,7 @@ TEST(test_the_last_in_rank_makes_way)
 TEST(test_nobody_makes_way_within_a_priority)
 {
     scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 9, 2, 5, 1);
     const kvp_step step = run_step(&s);
@@ -68,8 +66,7 @@ TEST(test_by_default_it_waits)
     const kvp_config cache_config = config_of(4, 4, 200);
     config = sched_config_of(PLACES, 64);
     scoped_sched_world s = make_sched_world(&cache_config, &config);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     a = submit_rank(&s, 1, 8, 30, 5, 1);
     b = submit_rank(&s, 100, 8, 30, 5, 1);
     (void)run_step(&s);
@@ -127,8 +124,7 @@ TEST(test_paused_ones_go_first)
 TEST(test_swapped_ones_stay_behind)
 {
     scoped_sched_world s = way_world(8, 100, KVP_PREEMPT_SWAP);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 9, 4, 4, 1);
     kvp_step step = run_step(&s);
@@ -152,8 +148,7 @@ TEST(test_swapped_ones_stay_behind)
 TEST(test_without_sequences_they_are_closed)
 {
     scoped_sched_world s = way_world(PLACES, 100, KVP_PREEMPT_SWAP);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     const kvp_request urgent = submit_rank(&s, 200, 9, 4, 4, 1);
     const kvp_step step = run_step(&s);
@@ -166,8 +161,7 @@ TEST(test_without_sequences_they_are_closed)
 TEST(test_all_that_are_urgent_come_in)
 {
     scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
-    kvp_request a;
-    kvp_request b;
+    kvp_request a, b;
     fill_places(&s, &a, &b);
     (void)submit_rank(&s, 200, 5, 4, 4, 1);
     (void)submit_rank(&s, 300, 5, 4, 3, 1);

@@ -120,10 +120,8 @@ TEST(test_equal_tokens_after_different_prefixes_are_different_nodes)
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
-    int32_t of_a[S];
-    int32_t of_c[S];
-    uint32_t n_a;
-    uint32_t n_c;
+    int32_t of_a[S], of_c[S];
+    uint32_t n_a, n_c;
     assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 2, of_a, &n_a), KVP_OK);
     assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 5, of_c, &n_c), KVP_OK);
     assert_int_equal(n_a, S);
@@ -141,8 +139,7 @@ TEST(test_block_hashes_are_the_pure_functions_chain)
     fixture f = set_up(NULL, 0);
     kvp_seq seqs[3];
     open_abc(&f, seqs);
-    kvp_hash root;
-    kvp_hash hashes[2];
+    kvp_hash root, hashes[2];
     kvp_hash_input input = {.unit_tokens = S, .n_tokens = 10, .tokens = prompt_b};
     assert_int_equal(kvp_hash_root(S, 0, "seed", 4, &root), KVP_OK);
     assert_int_equal(kvp_hash_units(&input, &root, hashes), KVP_OK);

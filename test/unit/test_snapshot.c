@@ -213,8 +213,7 @@ TEST(test_namespaces_are_there_until_the_last_opener_leaves)
 TEST(test_wrong_hashes_from_outside_are_right_afterwards)
 {
     scoped_world w = small_world(15);
-    kvp_hash hashes[4];
-    kvp_hash root;
+    kvp_hash hashes[4], root;
     const kvp_hash_input input = {.unit_tokens = 4, .tokens = ints(0), .n_tokens = 16};
     assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
     assert_ok(kvp_hash_units(&input, &root, hashes));

@@ -219,8 +219,7 @@ TEST(test_a_bit_flipped_in_every_byte_with_kv)
 /* Every byte of every record but the first; gives the kinds that there were. */
 static uint32_t forge_all(const snap *s, const kvp_config *config)
 {
-    uint32_t n_kinds = 0;
-    uint32_t kind = 0;
+    uint32_t n_kinds = 0, kind = 0;
     for (uint32_t number = 1; number < 200; number++) {
         for (size_t byte = 0; byte == 0 || kind != 0; byte++) {
             kvp_snapshot_report report;

@@ -253,8 +253,7 @@ TEST(test_forged_words)
     const kvp_config config = learned_config(USABLE);
     scoped_halves h = make_halves();
     uint64_t random = 7;
-    uint32_t n_learned = 0, n_refused = 0;
-    uint32_t number = 0;
+    uint32_t n_learned = 0, n_refused = 0, number = 0;
     for (size_t at = 8; at < h.saved.n; at = behind(&h.saved, at), number++) {
         const size_t n_words = kvpi_bytes_load32(h.saved.bytes + at + 4) / 4;
         if (kind_at(&h.saved, at) != KVPI_SNAP_LEARNED)

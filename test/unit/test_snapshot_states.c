@@ -238,8 +238,7 @@ TEST(test_what_makes_no_sense_is_dropped)
     const kvp_config config = config_with(20, 9);
     memory m = {.n_calls = 1};
     snap s = small_snap(&m, 12);
-    uint32_t n_checkpoints = 0;
-    uint32_t kind = 1;
+    uint32_t n_checkpoints = 0, kind = 1;
     for (uint32_t number = 1; kind != 0; number++) {
         size_t byte = 0;
         for (kind = 1; kind != 0; byte++) {
@@ -274,8 +273,7 @@ TEST(test_what_depends_on_it_is_dropped)
 {
     const kvp_config config = config_with(20, 9);
     memory m = {0};
-    kvp_snapshot_report whole;
-    kvp_snapshot_report report;
+    kvp_snapshot_report whole, report;
     snap s = small_snap(&m, 60);
     assert_ok(try_load(&s, &config, 1, &m, &whole));
     const uint32_t n_states = m.n_told;

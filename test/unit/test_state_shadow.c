@@ -66,9 +66,7 @@ static void look(const engine *e, const stream *s)
 /* The pass over `from`..n leaves a state after each token that has a slot, and after the last. */
 static void run_pass(engine *e, const stream *s, uint32_t from, uint32_t n, int fails)
 {
-    int32_t read;
-    int32_t write;
-    int32_t ring[KVP_STATE_RING_MAX];
+    int32_t read, write, ring[KVP_STATE_RING_MAX];
     uint32_t n_ring;
     assert_ok(kvp_meta_states(e->w.cache, &s->seq, 1, &read, &write));
     assert_ok(

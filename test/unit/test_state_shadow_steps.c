@@ -158,9 +158,7 @@ static void schedule(engine *e, pass *p)
 {
     kvp_copy copies[256];
     kvp_seq seqs[SEQS];
-    uint32_t counts[SEQS];
-    uint32_t n = 0;
-    uint32_t n_copies;
+    uint32_t counts[SEQS], n = 0, n_copies;
     memset(p, 0, sizeof(*p));
     if (kvp_step_begin(e->w.cache, copies, 256, &n_copies, &p->number) != KVP_OK) {
         p->number = 0;

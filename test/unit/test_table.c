@@ -222,8 +222,7 @@ TEST(test_open_sequences_are_found_in_order_up_to_the_last_place)
 TEST(test_bits_of_a_handle_hold_every_place_and_generation)
 {
     const struct {
-        uint32_t n;
-        uint32_t bits;
+        uint32_t n, bits;
     } cases[] = {{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {65536, 16}, {1u << 20, 20}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const uint32_t bits = kvpi_handle_place_bits(cases[i].n);
