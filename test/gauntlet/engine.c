@@ -26,9 +26,8 @@ static void long_prompts_do_not_thrash(rig *r)
 {
     for (uint32_t k = 0; k < 2; k++) {
         scoped_sched_world s = chunked_world(26, k == 0 ? 0.0 : 0.08);
-        for (int32_t i = 0; i < 10; i++) {
+        for (int32_t i = 0; i < 10; i++)
             (void)submit(&s, 100 * i + 1, 40, 5);
-        }
         run_until_over(&s, 10);
         const kvp_sched_stats stats = sched_stats_of(&s);
         EXPECT_EQ(r, stats.preemptions, 0);
@@ -66,9 +65,8 @@ static void windowed_groups_of_a_small_pool_all_end(rig *r)
     config.n_groups = 2;
     config.groups[1] = (kvp_group){2, 6, 0};
     scoped_sched_world s = make_sched_world(&config, &sched_config);
-    for (int32_t i = 0; i < 8; i++) {
+    for (int32_t i = 0; i < 8; i++)
         (void)submit(&s, 100 * i + 1, 20, 12);
-    }
     run_until_over(&s, 8);
     EXPECT_EQ(r, sched_stats_of(&s).ended, 8);
     EXPECT_EQ(r, sched_stats_of(&s).sampled_tokens >= 8 * 12, 1);
@@ -80,9 +78,8 @@ static void overshoot_of_the_host_is_no_end(rig *r)
 {
     for (uint32_t host = 1; host <= 6; host++) {
         scoped_sched_world s = swap_world(12, host);
-        for (int32_t i = 0; i < 6; i++) {
+        for (int32_t i = 0; i < 6; i++)
             (void)submit(&s, 100 * i + 1, 10, 16);
-        }
         run_until_over(&s, 6);
         EXPECT(r, sched_stats_of(&s).preemptions > 0);
         EXPECT(r, host > 2 || sched_stats_of(&s).recomputed > 0);
@@ -186,9 +183,8 @@ static void aborted_load_gives_everything_back(rig *r)
     for (uint32_t closes = 0; closes < 2; closes++) {
         scoped_pair p = begin_transfer();
         EXPECT_EQ(r, info_b(&p).state, KVP_TRANSFER_MOVING);
-        if (!closes) {
+        if (!closes)
             EXPECT_OK(r, kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
-        }
         close_b(&p);
         const kvp_stats stats = stats_of(&p.b.w);
         EXPECT_EQ(r, stats.held_blocks, 0);

@@ -14,9 +14,8 @@ static long n_held; /* blocks that were taken and not given back */
 
 static int fails(void)
 {
-    if (to_fail == 0 || --to_fail > 0) {
+    if (to_fail == 0 || --to_fail > 0)
         return 0;
-    }
     n_failed++;
     return 1;
 }

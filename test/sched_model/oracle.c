@@ -27,10 +27,9 @@ void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *ca
 
 request *oracle_find(oracle *o, kvp_request handle)
 {
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (o->requests[i].is_here && o->requests[i].handle.bits == handle.bits)
             return &o->requests[i];
-    }
     return NULL;
 }
 
@@ -257,10 +256,9 @@ void oracle_abort(oracle *o, request *r)
     o->met[MET_ABORTED_HELD] += r->is_held != 0;
     o->n_dropped += r->is_held != 0;
     r->is_here = 0;
-    for (uint32_t i = 0; o->is_out && i < o->plan.n_items; i++) {
+    for (uint32_t i = 0; o->is_out && i < o->plan.n_items; i++)
         if (o->plan.items[i].request == (uint32_t)(r - o->requests))
             o->plan.items[i].request = GONE;
-    }
 }
 
 void oracle_pause(oracle *o, request *r)
@@ -367,10 +365,9 @@ void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_e
             at_token += item->n_results;
         }
     }
-    for (uint32_t i = 0; i < o->plan.n_items; i++) {
+    for (uint32_t i = 0; i < o->plan.n_items; i++)
         if (o->plan.items[i].request != GONE)
             begin_chunks(o, &o->requests[o->plan.items[i].request]);
-    }
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         request *r = &o->requests[i];
         r->is_here = r->is_here && oracle_live(r) > 0;

@@ -527,10 +527,9 @@ static void reorder(struct run *run, request *r, int is_wild)
 
 static void reorder_beams(struct run *run, const int *has_sampled)
 {
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (has_sampled[i] && run->is_beam[i] && run->o.requests[i].is_here)
             reorder(run, &run->o.requests[i], 0);
-    }
 }
 
 static void close_own(struct run *run)
@@ -719,10 +718,9 @@ static void drain(struct run *run)
     close_own(run);
     if (run->own_step != 0)
         step_own(run);
-    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
         if (run->o.requests[i].is_here)
             resume_request(run, &run->o.requests[i]);
-    }
     loading_release_all(run);
     for (uint32_t n_steps = 0;; n_steps++) {
         uint32_t n_here = 0;

@@ -45,9 +45,8 @@ TEST(test_mapped_memory_is_zero_and_can_be_written)
     uint8_t *memory = kvpi_map(n);
     assert_non_null(memory);
     assert_int_equal((uintptr_t)memory % KVPI_CACHE_LINE, 0);
-    for (size_t i = 0; i < n; i += 4096) {
+    for (size_t i = 0; i < n; i += 4096)
         assert_int_equal(memory[i], 0);
-    }
     memset(memory, 1, n);
     kvpi_unmap(memory, n);
 }

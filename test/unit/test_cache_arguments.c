@@ -117,12 +117,10 @@ TEST(test_every_call_works_with_good_handles)
 {
     scoped_world w = small_world(31);
     struct call c = call_on(&w);
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         assert_ok(seq_calls[i].call(&c));
-    }
-    for (size_t i = 0; i < NS_CALLS; i++) {
+    for (size_t i = 0; i < NS_CALLS; i++)
         assert_ok(ns_calls[i].call(&c));
-    }
 }
 
 /* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */
@@ -146,12 +144,10 @@ TEST(test_every_changing_call_starts_the_list_of_evicted_blocks_anew)
     scoped_world w = small_world(9);
     struct call c = call_on(&w);
     assert_ok(kvp_seq_extend(w.cache, c.seq, NULL, 0, 8)); /* so that no call but open takes */
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         expect_list(&seq_calls[i], &c, (int32_t)i);
-    }
-    for (size_t i = 0; i < NS_CALLS - 1; i++) { /* nothing can be opened after ns_close */
+    for (size_t i = 0; i < NS_CALLS - 1; i++) /* nothing can be opened after ns_close */
         expect_list(&ns_calls[i], &c, (int32_t)(SEQ_CALLS + i));
-    }
 }
 
 TEST(test_every_call_refuses_no_cache)
@@ -159,12 +155,10 @@ TEST(test_every_call_refuses_no_cache)
     scoped_world w = small_world(15);
     struct call c = call_on(&w);
     c.cache = NULL;
-    for (size_t i = 0; i < SEQ_CALLS; i++) {
+    for (size_t i = 0; i < SEQ_CALLS; i++)
         assert_status(KVP_E_ARG, seq_calls[i].call(&c));
-    }
-    for (size_t i = 0; i < NS_CALLS; i++) {
+    for (size_t i = 0; i < NS_CALLS; i++)
         assert_status(KVP_E_ARG, ns_calls[i].call(&c));
-    }
     kvp_config config;
     kvp_stats stats;
     kvp_shortage shortage;

@@ -16,9 +16,8 @@ static struct trio make_trio(uint32_t usable)
 {
     struct trio t;
     t.w = small_world(usable);
-    for (int32_t i = 0; i < B; i++) {
+    for (int32_t i = 0; i < B; i++)
         t.seqs[i] = open_seq(&t.w, ints(100 * i), 3, NULL);
-    }
     return t;
 }
 
@@ -267,9 +266,8 @@ TEST(test_a_large_batch_of_decoding_sequences)
     scoped_world w = make_world(&config);
     kvp_seq seqs[MANY];
     uint32_t n[MANY];
-    for (int32_t i = 0; i < MANY; i++) {
+    for (int32_t i = 0; i < MANY; i++)
         seqs[i] = open_done(&w, ints(40 * i), 10);
-    }
     for (uint32_t step = 0; step < STEPS; step++) {
         int32_t tokens[MANY];
         for (uint32_t i = 0; i < MANY; i++) {

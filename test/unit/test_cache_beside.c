@@ -248,10 +248,9 @@ static void close_engine(engine *e, kvp_seq held)
 
 static int has_met_all(const engine *e)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         if (__atomic_load_n(&e->n_rounds[i], __ATOMIC_RELAXED) < 50)
             return 0;
-    }
     return 1;
 }
 

@@ -30,9 +30,8 @@ static void make_scene(struct scene *scene)
     scene->cache = scene->w.cache;
     scene->seq = kvpi_find_seq(scene->cache, seq);
     scene->place = kvpi_seq_place(&scene->cache->table, scene->seq);
-    for (uint32_t g = 0; g < 2; g++) {
+    for (uint32_t g = 0; g < 2; g++)
         scene->rows[g] = kvpi_row(scene->cache, scene->seq, g);
-    }
     assert_int_equal(kvpi_row_entries(scene->cache, scene->seq, 1), 4);
     assert_int_equal(scene->rows[1][0], KVP_NULL_BLOCK);
 }
@@ -47,9 +46,8 @@ PLANT(t2_dropped_and_there, "T2 a dropped entry is not null", 3, s->rows[1][0] =
 PLANTED(t2_more_dropped_than_there_is, "T2 more is dropped than there is", 3)
 {
     const uint32_t n = kvpi_row_entries(s->cache, s->seq, 1);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         s->rows[1][i] = KVP_NULL_BLOCK;
-    }
     kvpi_windows(&s->cache->table, s->place)[1].dropped = n + 1;
 }
 

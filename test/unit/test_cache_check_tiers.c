@@ -50,9 +50,8 @@ static uint32_t parked(const struct scene *s)
 {
     const struct kvpi_pool *pool = &s->cache->pool;
     uint32_t block = 1;
-    while (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED)) {
+    while (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED))
         block++;
-    }
     return block;
 }
 

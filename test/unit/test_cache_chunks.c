@@ -16,9 +16,8 @@ static world chunk_world(uint32_t usable, uint32_t R)
 static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t size, uint32_t q)
 {
     const kvp_seq_info info = info_of(w, seq);
-    for (uint32_t i = 0; i < info.n_blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++)
         assert_int_equal(row_of(w, 0, seq)[i] != KVP_NULL_BLOCK, keeps(window, size, i, q));
-    }
 }
 
 /* --------------------------------------------------------------------------------- what is kept */
@@ -40,11 +39,9 @@ static void check_kept(uint32_t size, uint32_t R)
 
 TEST(test_what_is_kept_at_every_edge)
 {
-    for (uint32_t size = 1; size <= 5; size++) {
-        for (uint32_t R = 1; R <= 2 * size + 3; R++) {
+    for (uint32_t size = 1; size <= 5; size++)
+        for (uint32_t R = 1; R <= 2 * size + 3; R++)
             check_kept(size, R);
-        }
-    }
 }
 
 /* R = 6, S = 4, the figure of windows.h. */
@@ -123,9 +120,8 @@ static void check_back(uint32_t n, uint32_t at, uint32_t R)
     const kvp_seq seq = open_done(&w, ints(0), n);
     kvp_seq child = {0};
     int lacks = 0;
-    for (uint32_t i = 0; i < kvp_blocks_for_tokens(S, at); i++) {
+    for (uint32_t i = 0; i < kvp_blocks_for_tokens(S, at); i++)
         lacks |= keeps(window, S, i, at) && row_of(&w, 0, seq)[i] == KVP_NULL_BLOCK;
-    }
     assert_true(!fits || !lacks);
     const kvp_status status = kvp_seq_fork(w.cache, seq, at, 0, &child);
     assert_int_equal(status, lacks ? KVP_E_DROPPED : KVP_OK);
@@ -145,11 +141,9 @@ static void check_back(uint32_t n, uint32_t at, uint32_t R)
 TEST(test_forks_and_cuts_at_every_place)
 {
     for (uint32_t R = 1; R <= 11; R++) {
-        for (uint32_t n = 14; n <= 18; n++) {
-            for (uint32_t at = 0; at <= n; at++) {
+        for (uint32_t n = 14; n <= 18; n++)
+            for (uint32_t at = 0; at <= n; at++)
                 check_back(n, at, R);
-            }
-        }
     }
 }
 

@@ -339,9 +339,8 @@ TEST(test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places)
     assert_int_equal(seqs[2].bits, e.bits);
     assert_int_equal(seqs[3].bits, 77);
     const kvp_seq sharers[] = {f, c, e};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         assert_int_equal(info_of(&w, sharers[i]).public_tokens, 4); /* private from there on */
-    }
 }
 
 TEST(test_a_list_that_is_too_small_is_not_written)

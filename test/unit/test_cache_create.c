@@ -58,9 +58,8 @@ static void expect_taken(const kvp_config *config)
 {
     size_t bytes = 77;
     const kvp_status status = kvp_cache_bytes(config, &bytes);
-    if (SIZE_MAX > UINT32_MAX || status != KVP_E_TOO_LONG) {
+    if (SIZE_MAX > UINT32_MAX || status != KVP_E_TOO_LONG)
         assert_ok(status);
-    }
 }
 
 static kvp_config with_field(const struct field *field)
@@ -196,9 +195,8 @@ TEST(test_the_configuration_reads_back_resolved)
     assert_fields(resolved, max_copies, config.max_seqs + 64, n_uncached_tokens, 3);
     assert_ptr_not_equal(resolved.uncached_tokens, set); /* copied: the same ids in any order */
     int32_t sum = 0;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         sum += resolved.uncached_tokens[i];
-    }
     assert_int_equal(sum, 19);
     resolved.unit_tokens = config.unit_tokens;
     resolved.n_nodes = config.n_nodes;
@@ -258,9 +256,8 @@ TEST(test_states_give_a_node_more_for_every_unit)
 TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
 {
     kvp_config config = config_of(4, 1, 7);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         skip();
-    }
     config.n_blocks = (1u << 30) - 1;
     size_t few, most;
     config.n_nodes = 0;
@@ -273,9 +270,8 @@ TEST(test_the_largest_pool_gets_as_many_nodes_as_there_can_be)
 TEST(test_the_largest_pool_gets_as_many_copies_as_there_can_be)
 {
     kvp_config config = config_of(4, 4, 7);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         skip();
-    }
     config.n_blocks = INT32_MAX;
     config.host_blocks = 2;
     size_t some, most;
@@ -303,9 +299,8 @@ TEST(test_cache_bytes_is_exactly_what_create_takes)
     assert_int_equal(arena[0], 0xA5);
     assert_ok(kvp_cache_create(&config, arena, bytes, &cache));
     assert_ptr_equal(cache, arena);
-    for (size_t i = bytes; i < bytes + 64; i++) {
+    for (size_t i = bytes; i < bytes + 64; i++)
         assert_int_equal(arena[i], 0xA5);
-    }
     kvp_cache_destroy(cache);
     free(arena);
 }
@@ -318,9 +313,8 @@ TEST(test_a_misaligned_arena_is_refused)
     assert_ok(kvp_cache_bytes(&config, &bytes));
     char *arena = aligned_alloc(64, bytes + 64);
     assert_non_null(arena);
-    for (size_t off = 1; off < 64; off++) {
+    for (size_t off = 1; off < 64; off++)
         assert_status(KVP_E_ARG, kvp_cache_create(&config, arena + off, bytes, &cache));
-    }
     assert_null(cache);
     free(arena);
 }
@@ -345,9 +339,8 @@ TEST(test_an_arena_that_the_system_does_not_have_is_no_memory)
     assert_status(KVP_E_TOO_LONG, kvp_cache_create(&config, NULL, 0, &cache));
 #else
     assert_ok(kvp_cache_bytes(&config, &bytes));
-    if (bytes < (size_t)1 << 47) {
+    if (bytes < (size_t)1 << 47)
         skip(); /* somebody could have it */
-    }
     assert_status(KVP_E_NO_MEMORY, kvp_cache_create(&config, NULL, 0, &cache));
 #endif
     assert_null(cache);
@@ -499,9 +492,8 @@ TEST(test_reset_closes_and_drops_everything)
     assert_ok(kvp_seq_extend(w.cache, child, ints(0), 1, 0));
     const kvp_stats before = stats_of(&w);
     uint64_t generation[8];
-    for (int32_t b = 1; b < 8; b++) {
+    for (int32_t b = 1; b < 8; b++)
         generation[b] = block_of(&w, b).generation + (block_of(&w, b).state != KVP_BLOCK_FREE);
-    }
 
     assert_ok(kvp_cache_reset(w.cache));
     const kvp_stats after = stats_of(&w);
@@ -512,9 +504,8 @@ TEST(test_reset_closes_and_drops_everything)
     assert_fields(after, free_blocks, 7, open_seqs, 0, open_namespaces, 1, nodes_used, 1);
     assert_int_equal(after.opens, before.opens); /* counters go on */
     assert_int_equal(after.taken_blocks, before.taken_blocks);
-    for (int32_t b = 1; b < 8; b++) {
+    for (int32_t b = 1; b < 8; b++)
         assert_fields(block_of(&w, b), generation, generation[b], retention, 0);
-    }
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
     leave_cached(&w, ints(0), 8); /* the namespace is open, under a new root */
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);

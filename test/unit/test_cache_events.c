@@ -17,9 +17,8 @@ static void expect_none(const world *w, uint64_t from)
     kvp_event event;
     uint32_t n = 77;
     assert_ok(kvp_events_read(w->cache, from, &event, 1, NULL, &n));
-    if (n != 0) {
+    if (n != 0)
         print_error("kind %u, tier %u\n", (unsigned)event.kind, (unsigned)event.tier);
-    }
     assert_int_equal(n, 0);
 }
 
@@ -34,9 +33,8 @@ static void expect_stored(const world *w, uint64_t *from, uint32_t tier, const k
     assert_memory_equal(&event.hash, &chain[i + 1], sizeof(kvp_hash));
     assert_memory_equal(&event.parent, &chain[i], sizeof(kvp_hash));
     assert_fields(event, position, 4 * i, n_tokens, 4);
-    for (uint32_t k = 1; k < 4; k++) {
+    for (uint32_t k = 1; k < 4; k++)
         assert_int_equal(tokens[k], tokens[0] + (int32_t)k);
-    }
     assert_int_equal(tokens[0] % 100, 4 * i); /* chains here begin at hundreds */
 }
 
@@ -370,9 +368,8 @@ TEST(test_only_the_newest_events_are_remembered)
     assert_int_equal(n, 77);
     assert_ok(kvp_events_read(w.cache, 7, events, 8, NULL, &n));
     assert_int_equal(n, 4);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_fields(events[i], number, 7 + i, position, 4 * (6 + i));
-    }
     assert_ok(kvp_events_read(w.cache, 11, events, 8, NULL, &n));
     assert_int_equal(n, 0);
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, 12, events, 8, NULL, &n));

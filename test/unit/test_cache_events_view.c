@@ -29,19 +29,16 @@ static int same_hash(const kvp_hash *a, const kvp_hash *b)
 static uint32_t find_item(const struct view *v, const kvp_hash *hash, uint32_t tier)
 {
     uint32_t i = 0;
-    while (i < v->n && !(v->items[i].tier == tier && same_hash(&v->items[i].hash, hash))) {
+    while (i < v->n && !(v->items[i].tier == tier && same_hash(&v->items[i].hash, hash)))
         i++;
-    }
     return i;
 }
 
 static const kvp_hash *root_of(struct view *v, const kvp_hash *hash)
 {
-    for (uint32_t i = 0; i < v->n_roots; i++) {
-        if (same_hash(&v->roots[i].hash, hash)) {
+    for (uint32_t i = 0; i < v->n_roots; i++)
+        if (same_hash(&v->roots[i].hash, hash))
             return &v->roots[i].root;
-        }
-    }
     return NULL;
 }
 
@@ -64,11 +61,9 @@ static void store(struct view *v, const kvp_event *event)
 static void clear(struct view *v, const kvp_hash *root)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < v->n; i++) {
-        if (!same_hash(root, &no_hash) && !same_hash(root, root_of(v, &v->items[i].hash))) {
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!same_hash(root, &no_hash) && !same_hash(root, root_of(v, &v->items[i].hash)))
             v->items[kept++] = v->items[i];
-        }
-    }
     v->n = kept;
 }
 
@@ -104,9 +99,8 @@ static void follow(struct view *v, const world *w)
 static int parent_goes_first(const kvp_event *events, uint32_t n, uint32_t i)
 {
     uint32_t k = 0;
-    while (k < n && !same_hash(&events[k].hash, &events[i].parent)) {
+    while (k < n && !same_hash(&events[k].hash, &events[i].parent))
         k++;
-    }
     return k == n || k < i;
 }
 
@@ -181,16 +175,13 @@ TEST(test_a_reader_that_fell_behind_goes_on_from_a_snapshot)
     uint32_t n;
     uint64_t number;
     struct view v = {.next = 1};
-    for (int32_t i = 0; i < 5; i++) {
+    for (int32_t i = 0; i < 5; i++)
         leave_cached(&w, ints(100 * i), 8);
-    }
     assert_status(KVP_E_BEHIND, kvp_events_read(w.cache, v.next, events, 16, NULL, &n));
     assert_ok(kvp_events_snapshot(w.cache, events, 16, NULL, &n, &number));
-    for (uint32_t i = 0; i < n; i++) {
-        if (events[i].position == 0 || root_of(&v, &events[i].parent) != NULL) {
+    for (uint32_t i = 0; i < n; i++)
+        if (events[i].position == 0 || root_of(&v, &events[i].parent) != NULL)
             apply(&v, &events[i]);
-        }
-    }
     v.next = number + 1;
     assert_int_equal(v.n, n);
     leave_cached(&w, ints(500), 4);
@@ -218,9 +209,8 @@ TEST(test_readers_are_told_what_is_restored)
     follow(&other, &restored);
     expect_snapshot(&other, &restored, 1);
     assert_int_equal(other.n, v.n);
-    for (uint32_t i = 0; i < v.n; i++) {
+    for (uint32_t i = 0; i < v.n; i++)
         assert_true(find_item(&other, &v.items[i].hash, v.items[i].tier) < other.n);
-    }
     assert_true(v.n > 5);
     kvp_cache_destroy(restored.cache);
     snap_drop(&s);
@@ -239,12 +229,10 @@ static void open_drawn(struct drawn *d, kvp_seq *seq)
 {
     /* Few beginnings, so that prefixes meet and part. */
     kvp_prompt prompt = prompt_of(ints((int32_t)draw(&d->state, 3) * 100), 1 + draw(&d->state, 16));
-    if (draw(&d->state, 4) == 0) {
+    if (draw(&d->state, 4) == 0)
         prompt.flags = KVP_OPEN_NO_MATCH;
-    }
-    if (kvp_seq_open(d->w.cache, d->w.ns, &prompt, seq, NULL) != KVP_OK) {
+    if (kvp_seq_open(d->w.cache, d->w.ns, &prompt, seq, NULL) != KVP_OK)
         seq->bits = 0;
-    }
 }
 
 static void use_drawn(struct drawn *d, kvp_seq *seq)
@@ -258,9 +246,8 @@ static void use_drawn(struct drawn *d, kvp_seq *seq)
     case 2: (void)kvp_seq_extend(cache, *seq, ints((int32_t)tokens), 3, 0); break;
     case 3: (void)kvp_seq_truncate(cache, *seq, at, NULL); break;
     case 4:
-        if (d->invalidates) {
+        if (d->invalidates)
             assert_int_not_equal(kvp_seq_invalidate(cache, *seq, at, NULL, 0, NULL), KVP_E_ARG);
-        }
         break;
     case 5:
         close_seq(&d->w, *seq);

@@ -28,9 +28,8 @@ TEST(test_reserved_slots_are_written_without_another_block)
     const kvp_seq seq = open_done(&w, ints(0), 6);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 0, 6)); /* lookahead */
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 6, 6, slots));
-    for (int64_t i = 0; i < 6; i++) {
+    for (int64_t i = 0; i < 6; i++)
         assert_int_equal(slots[i], 4 + 6 + i); /* blocks 1 2 3: slots 4 to 15 */
-    }
     assert_int_equal(info_of(&w, seq).n_tokens, 6);
     const uint64_t taken = stats_of(&w).taken_blocks;
     assert_ok(kvp_seq_extend(w.cache, seq, ints(6), 6, 0));
@@ -206,9 +205,8 @@ TEST(test_copies_of_a_batch_are_counted_exactly)
             kvp_seq seqs[5];
             const uint32_t none[5] = {0};
             seqs[0] = open_done(&w, ints(0), 6);
-            for (uint32_t i = 1; i < h; i++) {
+            for (uint32_t i = 1; i < h; i++)
                 seqs[i] = fork_seq(&w, seqs[0], 6);
-            }
             const uint32_t copies = h > j ? j : j - 1;
             assert_int_equal(can_extend(&w, seqs, NULL, j).need_blocks, copies);
             assert_int_equal(can_extend(&w, seqs, none, j).need_blocks, 0);
@@ -230,16 +228,14 @@ TEST(test_can_extend_and_extend_agree)
     uint64_t random = 3;
     kvp_seq seqs[4];
     seqs[0] = open_done(&w, ints(0), 6);
-    for (int i = 1; i < 4; i++) {
+    for (int i = 1; i < 4; i++)
         seqs[i] = fork_seq(&w, seqs[0], 6);
-    }
     for (int turn = 0; turn < 3000; turn++) {
         uint32_t n[4];
         const uint32_t first = draw(&random, 4);
         const uint32_t n_seqs = 1 + draw(&random, 4 - first);
-        for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t i = 0; i < 4; i++)
             n[i] = draw(&random, 4);
-        }
         kvp_batch batch = batch_of(seqs + first, n, n_seqs);
         kvp_admission a;
         batch.tokens = ints((int32_t)draw(&random, 3));
@@ -253,9 +249,8 @@ TEST(test_can_extend_and_extend_agree)
         } else {
             assert_int_equal(status, asked);
         }
-        if (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
+        if (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER)
             assert_int_equal(shortage_of(&w).missing_blocks, a.missing_blocks);
-        }
         const uint32_t some = draw(&random, 4);
         const kvp_seq_info info = info_of(&w, seqs[some]);
         if (draw(&random, 3) == 0 || status != KVP_OK) {

@@ -437,9 +437,8 @@ static void expect_set(world *w, int device0, int device1, int host0, int host1)
     assert_int_equal(counts[KVP_HOST][0], host0);
     assert_int_equal(counts[KVP_HOST][1], host1);
     assert_ok(kvp_events_snapshot(w->cache, snapshot, 64, NULL, &n, &number));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         counts[snapshot[i].tier][snapshot[i].group]--;
-    }
     assert_int_equal(counts[0][0] | counts[0][1] | counts[1][0] | counts[1][1], 0);
 }
 

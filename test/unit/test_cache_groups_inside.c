@@ -232,9 +232,8 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
 static void leave_kept(world *w, const uint32_t *ends, uint32_t n)
 {
     const kvp_seq seq = open_seq(w, ints(0), 16, NULL);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         keep_at(w, seq, ends[i]);
-    }
     assert_ok(kvp_seq_commit(w->cache, seq, 16));
     close_seq(w, seq);
 }

@@ -59,9 +59,8 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
         for (uint32_t g = 0; g < GROUPS; g++) {
             const int kept = keeps(scene->windows[g], S, i, q);
             const int host = scene->at[i][g] == ON_HOST && !device_only;
-            if (kept && scene->at[i][g] != HERE && !host) {
+            if (kept && scene->at[i][g] != HERE && !host)
                 lacking = first_of(scene, g, lacking);
-            }
             out->n_here += whole && kept && scene->at[i][g] == HERE;
             out->n_host += whole && kept && host;
             out->n_inside += !whole && kept;
@@ -77,9 +76,8 @@ static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, 
 static uint32_t path_of(const struct scene *scene, uint32_t n_tokens)
 {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < ENTRIES; k++) {
+    for (uint32_t k = 0; k < ENTRIES; k++)
         n = scene->at[k][0] != GONE || scene->at[k][1] != GONE ? (k + 1) * S : n;
-    }
     return n < n_tokens ? n : n_tokens / scene->unit * scene->unit;
 }
 
@@ -103,23 +101,20 @@ static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int
     struct answer now;
     uint32_t no_room = 0;
     for (uint32_t n = grain; n <= (full ? (n_tokens - 1) / S * S : n_path); n += grain) {
-        if (judge(scene, n_tokens, n, device_only, &now) < GROUPS) {
+        if (judge(scene, n_tokens, n, device_only, &now) < GROUPS)
             continue;
-        }
-        if (now.n_host > room - 1 || now.n_host + now.n_inside > room) {
+        if (now.n_host > room - 1 || now.n_host + now.n_inside > room)
             no_room = n;
-        } else {
+        else
             answer = now;
-        }
     }
     answer.stop = no_room > answer.hit  ? KVP_STOP_NO_ROOM
                   : full                ? KVP_STOP_FULL_HIT
                   : answer.hit < n_path ? KVP_STOP_NO_KV
                   : n_path < in_units   ? KVP_STOP_MISS
                                         : KVP_STOP_END;
-    if (answer.stop == KVP_STOP_NO_KV) {
+    if (answer.stop == KVP_STOP_NO_KV)
         answer.stop_group = judge(scene, n_tokens, answer.hit + scene->unit, device_only, &now);
-    }
     return answer;
 }
 
@@ -157,11 +152,9 @@ static world make_scene(const struct scene *scene)
     config.max_copies = scene->max_copies;
     world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), ENTRIES * S, NULL);
-    for (uint32_t g = 0; g < GROUPS; g++) {
-        for (uint32_t i = 0; i < ENTRIES; i++) {
+    for (uint32_t g = 0; g < GROUPS; g++)
+        for (uint32_t i = 0; i < ENTRIES; i++)
             retain_block(&w, row_of(&w, g, seq)[i], scene->at[i][g]);
-        }
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, ENTRIES * S));
     close_seq(&w, seq);
     for (uint32_t n = GROUPS; n <= n_evict + n_evict % GROUPS; n += GROUPS) {
@@ -422,14 +415,11 @@ TEST(test_a_longer_prefix_may_need_fewer_copies)
     scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 16, NULL);
     const int on_host[] = {2, 4, 6, 7}; /* of the window's entries 0, 1, 2; the last of the other */
-    for (uint32_t g = 0; g < 2; g++) {
-        for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t g = 0; g < 2; g++)
+        for (uint32_t i = 0; i < 4; i++)
             retain_block(&w, row_of(&w, g, seq)[i], 1);
-        }
-    }
-    for (uint32_t k = 0; k < 4; k++) {
+    for (uint32_t k = 0; k < 4; k++)
         retain_block(&w, on_host[k], 0);
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     close_seq(&w, seq);
     evict_blocks(&w, 2);

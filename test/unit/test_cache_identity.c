@@ -345,9 +345,8 @@ TEST(test_64_keys_of_a_unit_can_be_hashed_and_65_cannot)
     kvp_hash hashes[2] = {{{77}}, {{77}}};
     kvp_hash root;
     assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
-    for (uint32_t i = 0; i < 65; i++) {
+    for (uint32_t i = 0; i < 65; i++)
         keys[i] = (kvp_key){i, 4, 5, 0, NULL};
-    }
     kvp_hash_input input = {
         .unit_tokens = 4, .n_tokens = 8, .tokens = ints(0), .n_keys = 65, .keys = keys};
     assert_status(KVP_E_ARG, kvp_hash_units(&input, &root, hashes));
@@ -399,9 +398,8 @@ TEST(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private)
 TEST(test_every_id_of_a_large_set_is_found)
 {
     int32_t set[33];
-    for (int32_t i = 0; i < 33; i++) {
+    for (int32_t i = 0; i < 33; i++)
         set[i] = 7 * ((i * 5) % 33); /* in no order */
-    }
     for (uint32_t n = 1; n <= 33; n += 8) {
         kvp_config config = config_of(1, 1, 3);
         config.uncached_tokens = set;
@@ -409,9 +407,8 @@ TEST(test_every_id_of_a_large_set_is_found)
         scoped_world w = make_world(&config);
         for (int32_t token = 0; token < 240; token++) {
             int in_set = 0;
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < n; i++)
                 in_set |= set[i] == token;
-            }
             assert_int_equal(match(&w, &token, 1).stop, in_set ? KVP_STOP_UNCACHED : KVP_STOP_MISS);
         }
     }

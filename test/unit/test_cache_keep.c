@@ -345,9 +345,8 @@ TEST(test_one_call_may_evict_all_there_is_on_both_tiers)
     drop_plan(&w);
     const kvp_seq seq = open_seq(&w, ints(200), 16, NULL);
     assert_int_equal(count_evicted(&w), 8);
-    for (uint32_t i = 0; i < 8; i++) { /* each time the host's block, then the device's */
+    for (uint32_t i = 0; i < 8; i++) /* each time the host's block, then the device's */
         expect_evicted(&w, i, i % 2 ? KVP_DEVICE : KVP_HOST, (int32_t)i / 2 + 1, i % 2);
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, 16));
     assert_int_equal(match(&w, ints(200), 16).hit_tokens, 16);
 }

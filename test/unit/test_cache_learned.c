@@ -71,9 +71,8 @@ TEST(test_a_long_row_goes_from_its_end)
     assert_ok(kvp_cache_reclaim(w.cache, N + 20, &n));
     assert_int_equal(n, N);
     assert_int_equal(evicted_of(&w, &evicted), N);
-    for (int32_t i = 0; i < N; i++) {
+    for (int32_t i = 0; i < N; i++)
         assert_int_equal(evicted[i].block, blocks[N - 1 - i]);
-    }
 }
 
 TEST(test_a_reset_forgets_all_but_the_counters)
@@ -113,9 +112,8 @@ TEST(test_lru_has_no_room_for_what_is_held)
         leave_cached(&w, ints(200), 4);
         leave_cached(&w, ints(0), 4);
         assert_fields(stats_of(&w), learned_hits, held ? 0 : 1, lru_hits, held ? 0 : 1);
-        if (held) {
+        if (held)
             close_seq(&w, running);
-        }
     }
 }
 
@@ -128,9 +126,8 @@ TEST(test_what_is_behind_the_prompt_is_output)
         for (uint32_t i = 0; i < 2; i++) {
             const kvp_seq seq = open_done(&w, ints(0), 40);
             const int32_t first = row_entry(&w, seq, 0);
-            if (told) {
+            if (told)
                 assert_ok(kvp_seq_prompt_end(w.cache, seq, 8));
-            }
             assert_int_equal(info_of(&w, seq).prompt_tokens, told ? 8 : 40);
             close_seq(&w, seq);
             assert_int_equal(kvpi_order_block(policy->order, (uint32_t)first)->class_,
@@ -174,9 +171,8 @@ TEST(test_what_was_learned_can_be_read)
     kvp_policy_class table;
     for (uint32_t i = 0; i < 40; i++) {
         leave_cached(&w, ints(0), 16); /* 4 blocks, each a group; used again after 32 references */
-        for (uint32_t other = 0; other < 7; other++) {
+        for (uint32_t other = 0; other < 7; other++)
             leave_cached(&w, ints(1000 + 4 * (int32_t)(7 * i + other)), 16);
-        }
     }
     assert_ok(kvp_policy_class_get(w.cache, 48, &table));
     assert_fields(table, least_uses, 5, least_output, 0, least_new, 0);
@@ -201,9 +197,8 @@ TEST(test_why_it_is_lru)
 {
     scoped_world w = learned_world(64);
     assert_fields(learned_info(&w), fallback, KVP_FALLBACK_COLD, entry_blocks, 1);
-    for (int32_t i = 0; i < 64; i++) {
+    for (int32_t i = 0; i < 64; i++)
         leave_cached(&w, ints(0), 16);
-    }
     kvp_policy_info info = learned_info(&w); /* all comes back from LRU, which is looked at now */
     assert_fields(info, references, 256, cold_references, 128, fallback, KVP_FALLBACK_GATE);
     assert_fields(info, gate_references, 0, returned, 63 * 4, returned_late, 0);
@@ -352,9 +347,8 @@ TEST(test_a_snapshot_brings_blocks_in_their_order)
     assert_ok(kvp_cache_evicted(cache, &evicted, &n));
     const int32_t expected[] = {2, 1, 5, 4, 3}; /* the older request's first; tails first */
     assert_int_equal(n, 5);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         assert_int_equal(evicted[i].block, expected[i]);
-    }
     assert_sound(cache);
     kvp_cache_destroy(cache);
     snap_drop(&s);

@@ -98,9 +98,8 @@ TEST(test_sources_of_copies_can_go)
     scoped_world w = make_world(&config);
     leave_cached(&w, ints(0), 12); /* blocks 1 and 2 */
     int32_t tokens[16];
-    for (int32_t i = 0; i < 16; i++) {
+    for (int32_t i = 0; i < 16; i++)
         tokens[i] = i < 4 ? i : 100 + i;
-    }
     const kvp_seq seq = open_seq(&w, tokens, 16, NULL); /* hits half of block 1, which is copied */
     assert_fields(info_of(&w, seq), cached_tokens, 4, kept_tokens, 12);
     assert_int_equal(stats_of(&w).evicted_blocks, 2);

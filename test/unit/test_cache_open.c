@@ -108,9 +108,8 @@ TEST(test_long_prompts_that_part_are_hit_whichever_was_opened_last)
     uint64_t random = 2;
     for (int32_t i = 0; i < PARTS; i++) {
         memcpy(prompts[i], ints(0), sizeof(prompts[i]));
-        for (uint32_t k = parts_at[i]; k < N; k++) {
+        for (uint32_t k = parts_at[i]; k < N; k++)
             prompts[i][k] += 1000 * (i + 1);
-        }
         leave_cached(&w, prompts[i], N);
     }
     for (int turn = 0; turn < 300; turn++) {
@@ -187,16 +186,14 @@ TEST(test_a_match_says_what_open_then_does)
     for (int turn = 0; turn < 300; turn++) {
         int32_t tokens[40];
         const uint32_t n = draw(&random, 40);
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             tokens[i] = (int32_t)(i < 10 ? 0 : draw(&random, 2));
-        }
         kvp_open_info info;
         const kvp_open_info expected = match(&w, tokens, n);
         const kvp_seq seq = open_seq(&w, tokens, n, &info);
         info.evicted_blocks = 0;
-        if (info.stop != KVP_STOP_NO_ROOM) {
+        if (info.stop != KVP_STOP_NO_ROOM)
             assert_memory_equal(&info, &expected, sizeof(info));
-        }
         assert_ok(kvp_seq_commit(w.cache, seq, n));
         (void)take_plan(&w, (kvp_copy[1]){{0}}, 1);
         close_seq(&w, seq);
@@ -374,9 +371,8 @@ TEST(test_an_open_succeeds_exactly_when_can_open_says_so)
     for (int turn = 0; turn < 2000; turn++) {
         int32_t tokens[64];
         const uint32_t n = draw(&random, 60);
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             tokens[i] = (int32_t)(i < 8 ? 0 : draw(&random, 2));
-        }
         kvp_prompt prompt = prompt_of(tokens, n);
         prompt.reserve_tokens = draw(&random, 4);
         const kvp_admission a = can_open(&w, &prompt);
@@ -391,9 +387,8 @@ TEST(test_an_open_succeeds_exactly_when_can_open_says_so)
         } else {
             assert_shortage(&w, status, 0, a.missing_blocks);
         }
-        if (n_open > draw(&random, 4) + 1) {
+        if (n_open > draw(&random, 4) + 1)
             close_seq(&w, open[--n_open]);
-        }
         (void)take_plan(&w, (kvp_copy[16]){{0}}, 16);
     }
 }
@@ -451,9 +446,8 @@ TEST(test_victims_are_listed_in_order_with_their_deepest_hash)
     const kvp_evicted *evicted;
     const kvp_seq seq = open_done(&w, ints(0), 10);
     kvp_hash hashes[3];
-    for (int32_t b = 1; b <= 3; b++) {
+    for (int32_t b = 1; b <= 3; b++)
         hashes[b - 1] = block_of(&w, b).hash;
-    }
     close_seq(&w, seq);
     (void)open_seq(&w, ints(100), 8, &info);
     assert_int_equal(info.evicted_blocks, 2);

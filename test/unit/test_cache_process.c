@@ -195,9 +195,8 @@ static int write_and_die(void *context, const void *bytes, size_t n_bytes)
 {
     (void)bytes;
     (void)n_bytes;
-    if (*(int *)context) {
+    if (*(int *)context)
         _exit(0);
-    }
     return 0;
 }
 
@@ -321,9 +320,8 @@ static int write_and_end(void *context, const void *bytes, size_t n_bytes)
 {
     (void)bytes;
     (void)n_bytes;
-    if (*(int *)context) {
+    if (*(int *)context)
         pthread_exit(NULL);
-    }
     return 0;
 }
 
@@ -433,9 +431,8 @@ TEST(test_open_sequences_are_listed_and_closed)
     assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, NULL, 3, &n));
     assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, seqs, 3, NULL));
     assert_ok(kvp_cache_seqs(w.cache, seqs, 2, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         close_seq(&w, seqs[i]);
-    }
     assert_int_equal(stats_of(&w).open_seqs, 0);
 }
 

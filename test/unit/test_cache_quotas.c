@@ -115,9 +115,8 @@ TEST(test_a_noisy_namespace_lives_on_its_own_blocks)
         struct tenants t = make_tenants(&config);
         set_quota(&t, t.b, KVP_DEVICE, quota == 4 ? KVP_NO_QUOTA : quota);
         leave_in(&t, t.a, 0, 5);
-        for (int32_t i = 1; i < 9; i++) {
+        for (int32_t i = 1; i < 9; i++)
             leave_in(&t, t.b, 100 * i, 2);
-        }
         assert_int_equal(hit_in(&t, t.a, 0, 5), quota == 4 ? 0 : 5);
         assert_int_equal(hit_in(&t, t.b, 800, 2), 2); /* the newest */
         assert_counts(&t, t.b, quota == 4 ? 8 : 3, quota == 4 ? 8 : 3);
@@ -177,9 +176,8 @@ TEST(test_turns_go_round_many_namespaces)
     config.max_namespaces = 70;
     struct tenants t = make_tenants(&config);
     kvp_ns last = t.b;
-    for (char name = 0; name < 67; name++) {
+    for (char name = 0; name < 67; name++)
         assert_ok(kvp_ns_open(t.w.cache, &name, 1, &last));
-    }
     leave_in(&t, last, 0, 2);
     leave_in(&t, t.a, 100, 2);
     set_quota(&t, last, KVP_DEVICE, 1);
@@ -318,9 +316,8 @@ TEST(test_kept_content_has_the_hosts_quota)
     assert_host_counts(&t, t.a, 2, 2);
     set_quota(&t, t.b, KVP_HOST, 1);
     set_quota(&t, t.b, KVP_DEVICE, 2);
-    for (int32_t i = 2; i < 8; i++) {
+    for (int32_t i = 2; i < 8; i++)
         leave_in(&t, t.b, 100 * i, 2);
-    }
     assert_host_counts(&t, t.a, 2, 2);
     assert_int_equal(hit_in(&t, t.a, 0, 4), 4);
     assert_host_counts(&t, t.b, 2, 2); /* one is borrowed */
@@ -451,9 +448,8 @@ static void give_away(struct tenants *t, uint32_t place, kvp_ns ns)
     assert_int_equal(kvpi_row_entries(t->w.cache, kvpi_seq_at(&t->w.cache->table, place), 0), 1);
     kvpi_owned(quotas_of(t), (uint32_t)row[0])->owner = ns.bits;
     account_of(t, t->a)->n_blocks--;
-    if (account != NULL) {
+    if (account != NULL)
         account->n_blocks++;
-    }
 }
 
 /* Counts are right, and the tree says otherwise. */

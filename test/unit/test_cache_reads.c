@@ -13,9 +13,8 @@ TEST(test_slots_of_computed_tokens_are_none_and_the_rest_are_distinct)
     prompt.reserve_tokens = 2;
     const kvp_seq seq = open_with(&w, &prompt, NULL); /* 1 2 3 */
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 0, 12, slots));
-    for (int64_t i = 0; i < 12; i++) {
+    for (int64_t i = 0; i < 12; i++)
         assert_int_equal(slots[i], i < 4 ? KVP_NO_SLOT : i + 4);
-    }
     assert_ok(kvp_seq_commit(w.cache, seq, 7));
     assert_ok(kvp_seq_slots(w.cache, seq, 0, 6, 2, slots));
     assert_int_equal(slots[0], KVP_NO_SLOT);
@@ -51,9 +50,8 @@ TEST(test_writable_slots_of_all_sequences_are_distinct)
     uint64_t random = 9;
     kvp_seq seqs[6];
     seqs[0] = open_done(&w, ints(0), 9);
-    for (int i = 1; i < 6; i++) {
+    for (int i = 1; i < 6; i++)
         seqs[i] = fork_seq(&w, seqs[0], 9 - (uint32_t)i % 3);
-    }
     for (int turn = 0; turn < 200; turn++) {
         uint8_t used[41 * 4] = {0};
         const kvp_seq seq = seqs[draw(&random, 6)];
@@ -242,9 +240,8 @@ TEST(test_retain_sets_the_class_of_the_blocks_a_range_touches)
     const uint32_t classes[] = {6, 2, 3};
     for (int i = 0; i < 3; i++) {
         assert_ok(kvp_seq_retain(w.cache, seq, ranges[i], classes[i]));
-        for (int32_t b = 1; b <= 4; b++) {
+        for (int32_t b = 1; b <= 4; b++)
             assert_int_equal(block_of(&w, b).retention, expected[i][b - 1]);
-        }
     }
     assert_int_equal(block_of(&w, 1).ref_count, 1);
     assert_int_equal(info_of(&w, seq).retention, 0); /* of what it takes, unchanged */
@@ -345,13 +342,11 @@ TEST(test_collisions_of_hashes_are_counted)
     kvp_config config = config_of(4, 4, 15);
     config.test_hash_bits = 1;
     scoped_world w = make_world(&config);
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         leave_cached(&w, ints(100 * i), 4);
-    }
     assert_true(stats_of(&w).hash_collisions > 0);
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         assert_int_equal(match(&w, ints(100 * i), 4).hit_tokens, 4);
-    }
 }
 
 TEST(test_no_shortage_before_the_first_failure)

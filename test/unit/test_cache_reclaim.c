@@ -73,12 +73,10 @@ TEST(test_takes_get_what_they_would_have_got)
     }
     assert_int_equal(reclaim(&ahead, 8), 6); /* 2 are free; the last one is of class 3 */
     assert_int_equal(stats_of(&ahead).evicted_blocks, 6);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         seqs[i] = open_seq(worlds[i], ints(1000), 32, NULL);
-    }
-    for (uint32_t k = 0; k < 8; k++) {
+    for (uint32_t k = 0; k < 8; k++)
         assert_int_equal(row_entry(&ahead, seqs[1], k), row_entry(&plain, seqs[0], k));
-    }
     assert_int_equal(stats_of(&plain).evicted_blocks, 6);
     assert_int_equal(stats_of(&ahead).evicted_blocks, 6);
     assert_int_equal(match(&ahead, ints(500), 8).hit_tokens, 4);
@@ -231,9 +229,8 @@ TEST(test_more_are_evicted_than_are_listed)
     config.max_seqs = 4;
     config.max_seq_tokens = 1000;
     scoped_world w = make_world(&config);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         leave_cached(&w, ints(i), 1000);
-    }
     const kvp_evicted *evicted;
     uint32_t n;
     assert_int_equal(reclaim(&w, 4096), 4096);

@@ -32,9 +32,8 @@ static void assert_cold_is(const world *w, const int32_t *expected, uint32_t n_e
     kvp_cold cold[N];
     uint32_t n;
     assert_ok(kvp_cache_cold_end(w->cache, KVP_DEVICE, &cursor, cold, N, &n));
-    for (uint32_t i = 0; i < n && i < n_expected; i++) {
+    for (uint32_t i = 0; i < n && i < n_expected; i++)
         assert_int_equal(cold[i].block, expected[i]);
-    }
     assert_int_equal(n, n_expected);
 }
 
@@ -116,9 +115,8 @@ TEST(test_a_hit_and_a_parting)
     assert_cold(&w, 1, 2, 3, 4, 5, 6, 7, 10, 9, 8);
     assert_ok(kvp_cache_drop(w.cache, KVP_DEVICE, (const int32_t[]){5}, 1, NULL));
     memcpy(other, ints(0), sizeof other);
-    for (uint32_t i = 20; i < 40; i++) {
+    for (uint32_t i = 20; i < 40; i++)
         other[i] += 1000;
-    }
     const kvp_seq seq = open_done(&w, other, 40);
     assert_int_equal(info_of(&w, seq).cached_tokens, 16);
     const int32_t parting = 5; /* freed last: taken first, for 16..19; behind it 11, 12 ... */

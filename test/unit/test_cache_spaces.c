@@ -63,11 +63,9 @@ TEST(test_names_are_compared_byte_by_byte)
                              open_ns(&w, "a\0c", 3),
                              open_ns(&w, longest, KVP_NAME_MAX_BYTES),
                              open_ns(&w, longest, KVP_NAME_MAX_BYTES - 1)};
-    for (size_t i = 0; i < 7; i++) {
-        for (size_t k = 0; k < i; k++) {
+    for (size_t i = 0; i < 7; i++)
+        for (size_t k = 0; k < i; k++)
             assert_int_not_equal(spaces[i].bits, spaces[k].bits);
-        }
-    }
     longest[KVP_NAME_MAX_BYTES - 1] = 'y';
     assert_int_not_equal(open_ns(&w, longest, KVP_NAME_MAX_BYTES).bits, spaces[5].bits);
     kvp_ns ns = {77};
@@ -253,9 +251,8 @@ TEST(test_a_place_is_retired_at_its_last_generation)
     scoped_world w = small_world(7);
     struct kvpi_space *spaces = kvpi_at(w.cache, w.cache->spaces_at);
     const uint64_t last = kvpi_handle_last_generation(w.cache->space_bits);
-    for (uint32_t place = 1; place < 4; place++) {
+    for (uint32_t place = 1; place < 4; place++)
         spaces[place].generation = place == 2 ? last - 2 : last; /* 1 and 3 are used up */
-    }
     const kvp_ns ns = open_ns(&w, "x", 1);
     assert_ok(kvp_ns_flush(w.cache, ns));
     kvp_ns none;

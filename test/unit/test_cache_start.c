@@ -18,11 +18,9 @@ static void at_corners(void (*scene)(uint64_t start))
 {
     play(scene, 0);
     play(scene, 5);
-    for (size_t i = 0; i < N_CORNERS; i++) {
-        for (uint64_t start = corners[i] - NEAR; start <= corners[i] + NEAR; start++) {
+    for (size_t i = 0; i < N_CORNERS; i++)
+        for (uint64_t start = corners[i] - NEAR; start <= corners[i] + NEAR; start++)
             play(scene, start);
-        }
-    }
 }
 
 static uint32_t need_of_one(world *w, kvp_seq seq)
@@ -215,9 +213,8 @@ static void play_events(uint64_t start)
     leave_cached(&w, ints(0), 12);
     assert_ok(kvp_events_read(w.cache, start + 1, events, 8, NULL, &n));
     assert_int_equal(n, 3);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         assert_fields(events[i], number, start + 1 + i, kind, KVP_EVENT_STORED, position, 4 * i);
-    }
     assert_ok(kvp_events_read(w.cache, start + 4, events, 8, NULL, &n));
     assert_int_equal(n, 0);
     assert_status(KVP_E_ARG, kvp_events_read(w.cache, start + 5, events, 8, NULL, &n));
@@ -261,8 +258,7 @@ TEST(test_closed_handles_stay_stale)
 
 int main(void)
 {
-    if (!start_at(1)) {
+    if (!start_at(1))
         return 0; /* a library without checks cannot */
-    }
     return run_all_tests(NULL, NULL);
 }

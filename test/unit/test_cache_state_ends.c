@@ -38,9 +38,8 @@ TEST(test_the_end_of_a_prompt_is_where_its_units_end)
         const uint32_t kept = kept_units(&w, seq);
         assert_int_equal(state_of(&w, seq).prompt_end, kept < 6 ? 4 * kept : 24);
         n_cut += kept > 0 && kept < 6;
-        if (kept > 0) {
+        if (kept > 0)
             keep_at(&w, seq, state_of(&w, seq).prompt_end);
-        }
     }
     assert_true(n_cut > 2);
 }
@@ -52,9 +51,8 @@ TEST(test_a_branch_is_no_end_behind_the_last)
         scoped_world w = short_world(n);
         int32_t other[25];
         leave_cached(&w, ints(0), 13);
-        for (uint32_t i = 0; i < 25; i++) {
+        for (uint32_t i = 0; i < 25; i++)
             other[i] = i < 12 ? *ints((int32_t)i) : 1000 + (int32_t)i;
-        }
         const kvp_seq seq = open_seq(&w, other, 25, NULL);
         const kvp_state_info ends = state_of(&w, seq);
         assert_true(ends.prompt_end <= 4 * kept_units(&w, seq));
@@ -63,9 +61,8 @@ TEST(test_a_branch_is_no_end_behind_the_last)
             keep_at(&w, seq, ends.branch_end);
             n_branches++;
         }
-        if (ends.prompt_end != 0) {
+        if (ends.prompt_end != 0)
             keep_at(&w, seq, ends.prompt_end);
-        }
     }
     assert_in_range(n_branches, 1, 8);
 }

@@ -11,9 +11,8 @@ static kvp_seq open_path(world *w, const char *path, kvp_open_info *info)
 {
     int32_t tokens[64];
     const uint32_t n = 4 * (uint32_t)strlen(path);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = path[i / 4];
-    }
     tokens[n] = 'z';
     return open_seq(w, tokens, n + 1, info);
 }
@@ -32,9 +31,8 @@ static uint32_t units_hit(world *w, const char *path)
 {
     int32_t tokens[64];
     const uint32_t n = 4 * (uint32_t)strlen(path);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = path[i / 4];
-    }
     tokens[n] = 'z';
     return match(w, tokens, n + 1).hit_tokens / 4;
 }
@@ -50,9 +48,8 @@ static world order_world(void)
 /* n sequences without a known prefix take all free slots, and those of n checkpoints. */
 static void evict(world *w, uint32_t n)
 {
-    for (n += (uint32_t)slots_of(w).free_slots; n > 0; n--) {
+    for (n += (uint32_t)slots_of(w).free_slots; n > 0; n--)
         (void)open_seq(w, ints(1000), 1, NULL);
-    }
 }
 
 /* A conversation that goes on needs the last one only: those before keep their places. */

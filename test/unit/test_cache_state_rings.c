@@ -56,9 +56,8 @@ static void expect(const world *w, kvp_seq seq, int32_t read, const int32_t *wri
     assert_int_equal(got, read);
     assert_int_equal(n_slots, n);
     assert_memory_equal(slots, writes, n * sizeof(*writes));
-    for (uint32_t i = n; i < MOST; i++) {
+    for (uint32_t i = n; i < MOST; i++)
         assert_int_equal(slots[i], -1);
-    }
     assert_ok(kvp_meta_states(w->cache, &seq, 1, &got, &last));
     assert_true(got == read && last == writes[n - 1]);
     assert_ok(kvp_seq_state_get(w->cache, seq, &info));

@@ -25,9 +25,8 @@ static void keep_at(const world *w, kvp_seq seq, uint32_t n)
 static void leave_kept(world *w, const int32_t *tokens, uint32_t n, uint32_t kept)
 {
     const kvp_seq seq = open_seq(w, tokens, n, NULL);
-    for (uint32_t u = 1; u <= kept; u++) {
+    for (uint32_t u = 1; u <= kept; u++)
         keep_at(w, seq, 4 * u);
-    }
     assert_ok(kvp_seq_commit(w->cache, seq, n));
     close_seq(w, seq);
 }
@@ -187,9 +186,8 @@ TEST(test_open_names_where_chunks_should_end)
     int32_t other[21];
     leave_cached(&w, ints(0), 21);
     memcpy(other, ints(0), sizeof(other));
-    for (uint32_t i = 12; i < 21; i++) {
+    for (uint32_t i = 12; i < 21; i++)
         other[i] = 1000 + (int32_t)i;
-    }
     const kvp_seq seq = open_seq(&w, other, 21, NULL);
     assert_fields(state_of(&w, seq), branch_end, 12, prompt_end, 20);
     keep_at(&w, seq, 12);

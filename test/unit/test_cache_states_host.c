@@ -21,10 +21,9 @@ static uint32_t take_states(const world *w, kvp_copy *out)
     kvp_copy copies[64];
     uint32_t n, n_states = 0;
     assert_ok(kvp_plan_take(w->cache, copies, 64, &n));
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (copies[i].group == 1)
             out[n_states++] = copies[i];
-    }
     return n_states;
 }
 
@@ -207,9 +206,8 @@ TEST(test_checkpoints_of_blocks_on_the_host)
     assert_fields(info, hit_tokens, 8, host_blocks, 2);
     assert_int_equal(state_of(&w, again).read_slot, 1);
     close_seq(&w, again);
-    for (int i = 2; i < 6; i++) {
+    for (int i = 2; i < 6; i++)
         leave_cached(&w, ints(100 * i), 15);
-    }
     (void)take_states(&w, copy);
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_fields(stats, cached_slots, 0, evicted, 1);

@@ -25,11 +25,9 @@ static uint64_t begin(const world *w, kvp_copy *out_states, uint32_t *out_n)
     uint64_t step;
     *out_n = 0;
     assert_ok(kvp_step_begin(w->cache, copies, 64, &n, &step));
-    for (uint32_t i = 0; i < n; i++) {
-        if (copies[i].group == 1) {
+    for (uint32_t i = 0; i < n; i++)
+        if (copies[i].group == 1)
             out_states[(*out_n)++] = copies[i];
-        }
-    }
     return step;
 }
 
@@ -121,9 +119,8 @@ TEST(test_the_way_back_takes_two_slots)
     const kvp_seq seq = open_moved(&w, 8);
     kvp_seq others[7];
     uint32_t need = 77;
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 7; i++)
         others[i] = open_seq(&w, ints(100 + 10 * (int32_t)i), 1, NULL);
-    }
     assert_ok(kvp_state_swap_need(w.cache, &seq, 1, 1, &need));
     assert_int_equal(need, 2);
     assert_admission(can_swap_in(&w, &seq, 1, 1), KVP_ADMIT_LATER, 3, 9, 0);

@@ -114,12 +114,10 @@ TEST(test_slots_are_queued_in_the_order_of_their_release)
     kvp_seq seq;
     scoped_world w = three_out(5, &seq);
     close_seq(&w, seq); /* the slot that is written, those of steps 3 to 1 */
-    for (uint64_t step = 1; step <= 3; step++) {
+    for (uint64_t step = 1; step <= 3; step++)
         (void)done_step(&w, step);
-    }
-    for (int32_t first = 100, slot = 1; slot <= 3; slot++, first += 100) {
+    for (int32_t first = 100, slot = 1; slot <= 3; slot++, first += 100)
         assert_slots(&w, open_seq(&w, ints(first), 1, NULL), 0, slot);
-    }
 }
 
 TEST(test_a_failed_step_goes_back_to_what_it_read)
@@ -146,9 +144,8 @@ TEST(test_a_failure_leaves_what_earlier_steps_will_leave)
     fail_step(&w, 3);
     assert_slots(&w, seq, 2, 4); /* of step 2, which is out */
     (void)begin(&w, seq, 12);
-    for (uint64_t step = 1; step <= 4; step += step == 2 ? 2 : 1) {
+    for (uint64_t step = 1; step <= 4; step += step == 2 ? 2 : 1)
         (void)done_step(&w, step);
-    }
     assert_int_equal(info_of(&w, seq).computed_tokens, 12);
     assert_slots(&w, seq, 4, 0);
 }
@@ -505,9 +502,8 @@ TEST(test_a_step_does_not_declare_a_chain)
     kvp_seq seq;
     scoped_world w = chain_out(8, &seq);
     const uint32_t four = 4;
-    for (uint32_t n = 5; n <= 7; n++) {
+    for (uint32_t n = 5; n <= 7; n++)
         assert_status(KVP_E_STATE, kvp_step_commit(w.cache, 2, &seq, &n, 1));
-    }
     assert_ok(kvp_step_commit(w.cache, 2, &seq, &four, 1)); /* computed already */
     assert_ok(kvp_seq_truncate(w.cache, seq, 5, NULL));     /* no draft is left */
     const uint32_t five = 5;

@@ -380,9 +380,8 @@ TEST(test_later_copies_carry_the_failure_on)
         const uint64_t first = begin_step(&w);
         swap_in(&w, &seq, 1, 0);
         const kvp_seq child = fork_seq(&w, seq, 5);
-        if (begun) {
+        if (begun)
             (void)begin_step(&w);
-        }
         assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0)); /* a copy of the copy */
         assert_int_equal(fail_step(&w, first, cut), 2);
         assert_int_equal(computed(&w, seq), 4); /* the first block was on the device all along */
@@ -503,11 +502,10 @@ TEST(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done)
         const uint64_t step = begin_step(&w);
         assert_ok(kvp_seq_fill(w.cache, seq, ints(4), 4));
         assert_int_equal(match(&w, ints(0), 8).hit_tokens, 4);
-        if (fails) {
+        if (fails)
             assert_int_equal(fail_step(&w, step, cut), 1);
-        } else {
+        else
             (void)done_step(&w, step);
-        }
         assert_int_equal(match(&w, ints(0), 8).hit_tokens, fails ? 4 : 8);
     }
 }

@@ -6,9 +6,8 @@
 
 static void expect_states(const world *w, uint32_t state, int32_t first, int32_t last)
 {
-    for (int32_t b = first; b <= last; b++) {
+    for (int32_t b = first; b <= last; b++)
         assert_int_equal(block_of(w, b).state, state);
-    }
 }
 
 /* The parent's block, which the child shares, holds a token of its that is not computed. */
@@ -104,11 +103,10 @@ TEST(test_a_writer_that_was_cut_before_it_left_is_one_too)
         const kvp_seq parent = open_done(&w, ints(0), 6);
         assert_ok(kvp_seq_extend(w.cache, parent, ints(6), 1, 0));
         (void)begin_step(&w); /* writes slot 10 */
-        if (invalidates) {
+        if (invalidates)
             assert_ok(kvp_seq_invalidate(w.cache, parent, 6, NULL, 0, NULL));
-        } else {
+        else
             assert_ok(kvp_seq_truncate(w.cache, parent, 6, NULL));
-        }
         const kvp_seq child = fork_seq(&w, parent, 6);
         close_seq(&w, parent);
         assert_int_equal(can_extend(&w, &child, &one, 1).need_blocks, 1);

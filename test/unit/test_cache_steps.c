@@ -5,9 +5,8 @@
 
 static void expect_states(const world *w, uint32_t state, int32_t first, int32_t last)
 {
-    for (int32_t b = first; b <= last; b++) {
+    for (int32_t b = first; b <= last; b++)
         assert_int_equal(block_of(w, b).state, state);
-    }
 }
 
 static uint32_t hit_tokens(world *w, const int32_t *tokens, uint32_t n)

@@ -286,9 +286,8 @@ static void open_beams(world *w, kvp_seq beams[4])
     const kvp_config config = tiers_config(16, 16, 15, 15);
     *w = make_world(&config);
     beams[0] = open_done(w, ints(0), 37);
-    for (int i = 1; i < 4; i++) {
+    for (int i = 1; i < 4; i++)
         beams[i] = fork_seq(w, beams[0], 37);
-    }
 }
 
 TEST(test_four_beams_need_three_blocks_and_six_with_a_reserve)
@@ -426,15 +425,13 @@ TEST(test_blocks_keep_their_retention_class)
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){4, 8}, 5));
     swap_out(&w, &seq, 1);
     const uint32_t classes[] = {3, 5, 3};
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         assert_int_equal(host_block(&w, i + 1).retention, classes[i]);
-    }
     drop_plan(&w);
     wipe_device(&w);
     swap_in(&w, &seq, 1, 1);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(block_of(&w, row_entry(&w, seq, i)).retention, classes[i]);
-    }
     assert_int_equal(block_of(&w, row_entry(&w, seq, 3)).retention, 3); /* the sequence's */
     assert_host_queue(&w, 3, 3, 1); /* released from the last down, each to its own class */
     assert_host_queue(&w, 5, 2);
@@ -474,11 +471,10 @@ TEST(test_the_rows_version_rises_by_one_with_each_move)
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(info_of(&w, seqs[0]).row_version, i);
         assert_int_equal(info_of(&w, seqs[1]).row_version, i); /* an empty row, too */
-        if (i % 2 == 0) {
+        if (i % 2 == 0)
             swap_out(&w, seqs, 2);
-        } else {
+        else
             swap_in(&w, seqs, 2, 0);
-        }
     }
 }
 

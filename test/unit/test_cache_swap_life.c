@@ -61,9 +61,8 @@ TEST(test_closing_all_gives_every_block_of_both_tiers_back)
     const kvp_seq seqs[] = {parent, fork_seq(&w, parent, 7), open_done(&w, ints(100), 5)};
     swap_out(&w, seqs, 3);
     swap_in(&w, seqs, 2, 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         close_seq(&w, seqs[i]);
-    }
     const kvp_stats s = stats_of(&w);
     assert_int_equal(s.free_blocks + s.cached_blocks, 15);
     assert_int_equal(s.host_free_blocks + s.host_cached_blocks, 15);

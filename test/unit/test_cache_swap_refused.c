@@ -228,9 +228,8 @@ TEST(test_the_answer_is_what_the_call_does)
             kvp_prompt prompt = prompt_of(NULL, 0);
             prompt.reserve_tokens = 4 * held;
             const kvp_admission other = can_open(&w, &prompt);
-            if (other.verdict == KVP_ADMIT_OK) {
+            if (other.verdict == KVP_ADMIT_OK)
                 (void)open_with(&w, &prompt, NULL);
-            }
             const kvp_admission admission = can_swap_in(&w, seqs, 2, reserve);
             const kvp_stats before = stats_of(&w);
             const kvp_status status = kvp_seq_swap_in(w.cache, seqs, 2, reserve, NULL);
@@ -240,9 +239,8 @@ TEST(test_the_answer_is_what_the_call_does)
             assert_int_equal(before.free_blocks + before.cached_blocks - after.free_blocks -
                                  after.cached_blocks,
                              status == KVP_OK ? admission.need_blocks : 0);
-            if (status != KVP_OK) {
+            if (status != KVP_OK)
                 assert_int_equal(shortage_of(&w).missing_blocks, admission.missing_blocks);
-            }
         }
     }
 }
@@ -300,9 +298,8 @@ struct asked {
 
 static void refuse(kvp_status status, const char *what)
 {
-    if (status != KVP_E_STATE) {
+    if (status != KVP_E_STATE)
         print_error("%s\n", what);
-    }
     assert_int_equal(status, KVP_E_STATE);
 }
 

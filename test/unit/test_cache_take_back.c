@@ -101,9 +101,8 @@ static kvp_seq goes_on_otherwise(world *w, size_t kind, kvp_seq open, uint32_t n
 {
     swaps_and_truncates(w, kind, open, n);
     assert_ok(kvp_seq_extend(w->cache, open, ints(100), 2 * U - n % U, 0)); /* a unit of its own */
-    if (kinds[kind].steps == KVP_STEPS_OVERLAPPED) {
+    if (kinds[kind].steps == KVP_STEPS_OVERLAPPED)
         run_plan(w, kind);
-    }
     assert_ok(kvp_seq_commit(w->cache, open, info_of(w, open).n_tokens));
     return open;
 }
@@ -168,11 +167,9 @@ TEST(test_nothing_that_was_taken_back_is_hit)
 {
     for (size_t kind = 0; kind < N_KINDS; kind++) {
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-            for (uint32_t n = kinds[kind].least + 1; n < N; n++) {
-                for (uint32_t from = 0; from < n; from++) {
+            for (uint32_t n = kinds[kind].least + 1; n < N; n++)
+                for (uint32_t from = 0; from < n; from++)
                     try_way(kind, i, n, from);
-                }
-            }
         }
     }
 }
@@ -190,9 +187,8 @@ TEST(test_states_allow_no_cut_inside_a_unit)
     assert_ok(kvp_seq_commit(w.cache, seq, 8));
     for (uint32_t n = 1; n < 8; n++) {
         assert_status(n == 4 ? KVP_OK : KVP_E_DROPPED, kvp_seq_fork(w.cache, seq, n, 0, &child));
-        if (n != 4) {
+        if (n != 4)
             assert_status(KVP_E_DROPPED, kvp_seq_truncate(w.cache, seq, n, NULL));
-        }
     }
 }
 

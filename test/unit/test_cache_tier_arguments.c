@@ -85,9 +85,8 @@ TEST(test_every_call_refuses_no_cache)
     scoped_world w = make_full_world();
     struct call c = call_on(&w);
     c.cache = NULL;
-    for (size_t i = 0; i < N_CALLS; i++) {
+    for (size_t i = 0; i < N_CALLS; i++)
         assert_status(KVP_E_ARG, calls[i].call(&c));
-    }
 }
 
 /* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */

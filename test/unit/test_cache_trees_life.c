@@ -206,9 +206,8 @@ TEST(test_a_long_path_may_drop_what_it_was_moved_to)
     scoped_world w = make_world(&config);
     kvp_slot_move moves[12];
     int32_t parents[12] = {-1, -1};
-    for (int32_t i = 2; i < 12; i++) {
+    for (int32_t i = 2; i < 12; i++)
         parents[i] = i - 1;
-    }
     const kvp_seq seq = open_done(&w, ints(0), 3);
     add_tree(&w, seq, ints(50), parents, 12);
     assert_int_equal(accept_path(&w, seq, 9, moves, 12), 9);
@@ -365,9 +364,8 @@ static void check_rejected(int reported)
     (void)accept_path(&w, seq, -1, NULL, 0);
     const kvp_seq child = fork_seq(&w, seq, 5);
     close_seq(&w, seq);
-    if (reported) {
+    if (reported)
         (void)done_step(&w, step);
-    }
     extend_seq(&w, child, 1);
     assert_int_equal(row_entry(&w, child, 1) == 2, reported);
 }
@@ -422,9 +420,8 @@ static void fail_one(uint32_t failed, uint32_t n_lost)
     kvp_seq seqs[3], cut[3];
     uint64_t steps[3];
     uint32_t n = 77;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         seqs[i] = open_done(&w, ints((int32_t)(100 * i)), 5);
-    }
     for (uint32_t i = 0; i < 3; i++) {
         add_tree(&w, seqs[i], four_tokens, four_parents, 4);
         steps[i] = begin_step(&w);

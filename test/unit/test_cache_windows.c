@@ -42,11 +42,9 @@ static void check_kept(uint32_t S, uint32_t K, uint32_t R)
 TEST(test_what_is_kept_at_every_edge)
 {
     for (uint32_t S = 1; S <= 5; S++) {
-        for (uint32_t K = 0; K <= S + 2; K++) {
-            for (uint32_t R = 1; R <= 2 * S + 2; R++) {
+        for (uint32_t K = 0; K <= S + 2; K++)
+            for (uint32_t R = 1; R <= 2 * S + 2; R++)
                 check_kept(S, K, R);
-            }
-        }
     }
 }
 
@@ -241,17 +239,15 @@ static void check_left_block(int writes, int reported)
     scoped_world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq child = fork_seq(&w, parent, 8);
-    if (writes) {
+    if (writes)
         extend_seq(&w, parent, 1);
-    }
     const uint64_t step = begin_step(&w);
     (void)set_window(&w, 0, parent, 0, 3);
     assert_int_equal(row_entry(&w, parent, 0), KVP_NULL_BLOCK);
     assert_int_equal(block_of(&w, 1).ref_count, 1);
     assert_ok(kvp_seq_truncate(w.cache, child, 2, NULL));
-    if (reported) {
+    if (reported)
         (void)done_step(&w, step);
-    }
     extend_seq(&w, child, 1);
     assert_int_equal(row_entry(&w, child, 0) == 1, reported || !writes);
 }
@@ -275,9 +271,8 @@ static uint32_t decode_until_full(const kvp_config *config, uint32_t limit)
     while (n < limit && status == KVP_OK) {
         const int32_t token = (int32_t)(n % 1000);
         status = kvp_seq_extend(w.cache, seq, &token, 1, 0);
-        if (status == KVP_OK) {
+        if (status == KVP_OK)
             assert_ok(kvp_seq_commit(w.cache, seq, ++n));
-        }
     }
     if (status != KVP_OK) {
         const uint32_t one = 1;
@@ -311,11 +306,9 @@ static void check_smallest_pool(uint32_t S, uint32_t K, uint32_t R, uint32_t n_t
 TEST(test_the_smallest_pool_that_holds_a_window_never_fills)
 {
     for (uint32_t S = 1; S <= 5; S++) {
-        for (uint32_t K = 0; K <= 6; K++) {
-            for (uint32_t R = 1; R <= 11; R++) {
+        for (uint32_t K = 0; K <= 6; K++)
+            for (uint32_t R = 1; R <= 11; R++)
                 check_smallest_pool(S, K, R, 120);
-            }
-        }
     }
 }
 
@@ -364,24 +357,20 @@ static void check_set(uint32_t computed, kvp_window window)
     const kvp_seq seq = open_seq(&w, ints(0), n, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, computed));
     (void)set_window(&w, 0, seq, window.sink_tokens, window.recent_tokens);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(row_entry(&w, seq, i) != 0, i * 4 >= computed || keeps(window, 4, i, q));
-    }
     extend_seq(&w, seq, 3);
     assert_ok(kvp_seq_commit(w.cache, seq, 17));
-    for (uint32_t i = 0; i < 5; i++) {
+    for (uint32_t i = 0; i < 5; i++)
         assert_int_equal(row_entry(&w, seq, i) != 0, keeps(window, 4, i, 17));
-    }
 }
 
 TEST(test_a_window_can_be_set_at_every_place)
 {
     for (uint32_t computed = 0; computed <= 14; computed++) {
-        for (uint32_t K = 0; K <= 9; K += 1 + K / 3) {
-            for (uint32_t R = 1; R <= 9; R++) {
+        for (uint32_t K = 0; K <= 9; K += 1 + K / 3)
+            for (uint32_t R = 1; R <= 9; R++)
                 check_set(computed, (kvp_window){K, R});
-            }
-        }
     }
 }
 

@@ -9,11 +9,9 @@ enum { S = 4, ROW_MAX = 16 };
 /* Would a row of n_blocks entries need one that is null, with the next query at q? */
 static int lacks(const int32_t *row, uint32_t n_blocks, kvp_window window, uint32_t q)
 {
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        if (row[i] == KVP_NULL_BLOCK && keeps(window, S, i, q)) {
+    for (uint32_t i = 0; i < n_blocks; i++)
+        if (row[i] == KVP_NULL_BLOCK && keeps(window, S, i, q))
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -23,9 +21,8 @@ static void expect_entries(const world *w, kvp_seq seq, const int32_t *before, u
 {
     const int32_t *row = row_of(w, 0, seq);
     assert_int_equal(info_of(w, seq).n_blocks, n_blocks);
-    for (uint32_t i = 0; i < n_blocks; i++) {
+    for (uint32_t i = 0; i < n_blocks; i++)
         assert_int_equal(row[i], keeps(window, S, i, q) ? before[i] : KVP_NULL_BLOCK);
-    }
 }
 
 /* Every entry that the window keeps is there, and no other. */
@@ -33,9 +30,8 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window)
 {
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row = row_of(w, 0, seq);
-    for (uint32_t i = 0; i < info.n_blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++)
         assert_int_equal(row[i] != KVP_NULL_BLOCK, keeps(window, S, i, info.computed_tokens));
-    }
 }
 
 static uint32_t blocks_for(uint32_t n_tokens)
@@ -79,11 +75,9 @@ TEST(test_fork_at_every_position)
 {
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R++) {
-            for (uint32_t n = 15; n <= 17; n++) {
-                for (uint32_t at = 0; at <= n; at++) {
+            for (uint32_t n = 15; n <= 17; n++)
+                for (uint32_t at = 0; at <= n; at++)
                     check_fork((kvp_window){K, R}, n, at);
-                }
-            }
         }
     }
 }
@@ -144,9 +138,8 @@ static void check_truncate(kvp_window window, int kind, uint32_t computed, uint3
     scoped_world w = make_world(&config);
     const kvp_seq seq = open_seq(&w, ints(0), 18, NULL);
     assert_ok(kvp_seq_commit(w.cache, seq, computed));
-    if (kind == SHARED) {
+    if (kind == SHARED)
         (void)fork_seq(&w, seq, computed);
-    }
     const uint32_t q = computed < to ? computed : to;
     copy_row(&w, seq, row);
     if (lacks(row, blocks_for(to), window, q)) {
@@ -170,11 +163,9 @@ TEST(test_truncate_to_every_length)
     const uint32_t computed[] = {18, 17, 13, 12};
     for (uint32_t K = 0; K <= 5; K++) {
         for (uint32_t R = 1; R <= 10; R += R > 5 ? 2 : 1) {
-            for (uint32_t i = 0; i < 4; i++) {
-                for (uint32_t to = 0; to <= 18; to++) {
+            for (uint32_t i = 0; i < 4; i++)
+                for (uint32_t to = 0; to <= 18; to++)
                     check_truncate((kvp_window){K, R}, (int)(to + i) % 3, computed[i], to);
-                }
-            }
         }
     }
 }

@@ -76,10 +76,9 @@ static const char *refusal_of(char (*lines)[LINE], uint32_t n, const char *a, co
 {
     char begin[LINE];
     snprintf(begin, sizeof begin, "refused %s %s ", a, b);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         if (strncmp(lines[i], begin, strlen(begin)) == 0)
             return lines[i] + strlen(begin);
-    }
     return NULL;
 }
 

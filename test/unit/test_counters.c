@@ -29,9 +29,8 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
     sched_config.max_samples = PLACES;
     sched_config.max_tries = 1;
     scoped_sched_world s = make_sched_world(&config, &sched_config);
-    for (uint32_t i = 0; i < PLACES; i++) {
+    for (uint32_t i = 0; i < PLACES; i++)
         s.sched->requests[i].generation = KVPI_LAST_GENERATION - USES;
-    }
     for (uint32_t n = 0; n < PLACES * USES; n++) {
         seen[n] = submit(&s, 1, 6, 3);
         for (uint32_t k = 0; k < n; k++) {
@@ -42,9 +41,8 @@ TEST(test_a_request_place_is_retired_before_its_generation_wraps)
         check_sched(&s);
     }
     assert_status(KVP_E_NO_SEQS, try_submit(&s, 1, 6, 3, &none, NULL));
-    for (uint32_t k = 0; k < PLACES * USES; k++) {
+    for (uint32_t k = 0; k < PLACES * USES; k++)
         assert_status(KVP_E_HANDLE, kvp_sched_abort(s.sched, seen[k]));
-    }
 }
 
 /* Who came first is admitted first, over every corner. */
@@ -56,9 +54,8 @@ TEST(test_requests_are_admitted_as_they_come)
         assert_true(start_at(corners[c]));
         sched_world s = make_sched_world(&config, &sched_config);
         kvp_request requests[6];
-        for (int32_t i = 0; i < 6; i++) {
+        for (int32_t i = 0; i < 6; i++)
             requests[i] = submit(&s, 100 * i, 6, 1);
-        }
         for (int i = 0; i < 6; i++) {
             const kvp_step step = make_step(&s);
             assert_fields(step, number, corners[c] + 1 + (uint64_t)i, n_admitted, 1);

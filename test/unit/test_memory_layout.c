@@ -39,18 +39,16 @@ static struct in vllm_hnd(struct at a)
 /* K (N, H, D/8, S, 8), V (N, H, D, S), one behind the other; bf16 */
 static struct in vllm_paged(struct at a)
 {
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, (((a.b * H + a.h) * (D / 8) + a.e / 8) * S + a.t) * 8 + a.e % 8};
-    }
     return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * D + a.e) * S + a.t};
 }
 
 /* K (N, H, D, S), V (N, H, S, D), one behind the other */
 static struct in vllm_cpu(struct at a)
 {
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, ((a.b * H + a.h) * D + a.e) * S + a.t};
-    }
     return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * S + a.t) * D + a.e};
 }
 
@@ -84,9 +82,8 @@ static struct in apart_hnd(struct at a)
 static struct in cells(struct at a)
 {
     const size_t cell = a.b * S + a.t;
-    if (a.c == 0) {
+    if (a.c == 0)
         return (struct in){a.l, (cell * H + a.h) * D + a.e};
-    }
     return (struct in){L + a.l, (a.h * a.Dv + a.e) * (size_t)(N * S) + cell};
 }
 
@@ -163,15 +160,13 @@ static void expect_everywhere(const kvp_layout *layout, struct in (*in)(struct a
                              .e = i % D,
                              .Dv = layout->v.size};
         const kvp_part *part = a.c == 0 ? &layout->k : &layout->v;
-        if (a.e >= part->size) {
+        if (a.e >= part->size)
             continue;
-        }
         const struct in expected = in(a);
         assert_int_equal(part->tensor + a.l * part->tensor_step, expected.tensor);
         assert_int_equal(offset_in(part, a, element), expected.index * element);
-        if (ends[a.c] < (expected.index + 1) * element) {
+        if (ends[a.c] < (expected.index + 1) * element)
             ends[a.c] = (expected.index + 1) * element;
-        }
     }
     /* Dense: the last element ends the tensor. */
     assert_int_equal(layout->v.size && layout->k.tensor == layout->v.tensor && ends[1] > ends[0]
@@ -320,9 +315,8 @@ TEST(test_slices)
         kvp_layout part;
         whole.first_layer = 10;
         whole.first_head = 20;
-        if (kvp_layout_arrange(&whole, known[i].k_order, known[i].v_order) != KVP_OK) {
+        if (kvp_layout_arrange(&whole, known[i].k_order, known[i].v_order) != KVP_OK)
             continue; /* 16 bytes of a type of one are all of D */
-        }
         assert_int_equal(kvp_layout_add_scales(&whole, "N2H"), KVP_OK);
         const kvp_slice slice = {11, 2, 21, 1};
         assert_int_equal(kvp_layout_slice(&whole, &slice, &part), KVP_OK);
@@ -358,9 +352,8 @@ TEST(test_slice_refusals)
         {10, 1, 20, UINT32_MAX}, {10, 1, 19, 1},         {10, 1, 19, 2},         {0, 1, 20, 1},
         {10, UINT32_MAX, 20, 1}, {UINT32_MAX, 1, 20, 1}, {10, 1, UINT32_MAX, 1},
     };
-    for (size_t i = 0; i < COUNT(wrong); i++) {
+    for (size_t i = 0; i < COUNT(wrong); i++)
         assert_int_equal(kvp_layout_slice(&whole, &wrong[i], &part), KVP_E_ARG);
-    }
     const kvp_slice right = {10, 1, 20, 1};
     assert_int_equal(kvp_layout_slice(NULL, &right, &part), KVP_E_ARG);
     assert_int_equal(kvp_layout_slice(&whole, NULL, &part), KVP_E_ARG);
@@ -413,9 +406,8 @@ TEST(test_too_large)
     const kvp_layout before = layout;
     assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_E_TOO_LONG);
     assert_int_equal(kvp_layout_arrange(&layout, "LN2HSD", NULL), KVP_E_TOO_LONG);
-    if (SIZE_MAX == UINT32_MAX) {
+    if (SIZE_MAX == UINT32_MAX)
         return;
-    }
     layout.type = KVP_INT8;
     layout.block_tokens = 1;
     layout.n_heads = 8;

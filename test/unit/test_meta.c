@@ -168,10 +168,9 @@ TEST(test_one_buffer_is_cut_into_aligned_arrays)
         clear(&some);                                                                              \
         type given = make(&some);                                                                  \
         char *pointers = (char *)&given + offsetof(type, first);                                   \
-        for (size_t k = 0; k < (n); k++) {                                                         \
+        for (size_t k = 0; k < (n); k++)                                                           \
             if ((k == i_ % (n)) == (i_ >= (n)))                                                    \
                 memset(pointers + k * sizeof(void *), 0, sizeof(void *));                          \
-        }                                                                                          \
         capacity;                                                                                  \
         assert_ok(fill(w.cache, &batch, &given));                                                  \
         assert_part_of(&some, &all);                                                               \
@@ -312,16 +311,14 @@ TEST(test_deltas_keep_a_copy_of_rows_up_to_date)
             assert_int_equal(n[b], n_blocks);
             assert_memory_equal(copy[b], row, n_blocks * sizeof(*row));
         }
-        if (turn == 1) {
+        if (turn == 1)
             assert_int_equal(delta.n_entries, 0); /* nothing had changed */
-        }
         if (turn == 2) {
             assert_int_equal(delta.n_entries, 1); /* a block more */
             assert_int_equal(start[0], 2);
         }
-        if (turn >= 1) {
+        if (turn >= 1)
             assert_ok(kvp_seq_extend(w.cache, seqs[0], ints(200), 4, 0));
-        }
         if (turn == 3) {
             assert_ok(kvp_seq_truncate(w.cache, seqs[1], 2, NULL)); /* entries went */
             assert_ok(kvp_seq_extend(w.cache, seqs[1], ints(300), 7, 0));

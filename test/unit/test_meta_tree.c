@@ -76,9 +76,8 @@ static int row_is(const uint8_t *mask, uint32_t row, const char *expected)
     const uint32_t n_keys = (uint32_t)strlen(expected);
     for (uint32_t k = 0; k < n_keys; k++) {
         const uint32_t bit = row * n_keys + k;
-        if ((mask[bit / 8] >> bit % 8 & 1) != (expected[k] == '1')) {
+        if ((mask[bit / 8] >> bit % 8 & 1) != (expected[k] == '1'))
             return 0;
-        }
     }
     return 1;
 }
@@ -244,9 +243,8 @@ TEST(test_trees_mix_with_everything)
     assert_true(row_is(alone[3].mask, 2, "11011"));
     for (uint32_t turn = 0; turn < 5; turn++) {
         kvp_seq order[5];
-        for (uint32_t b = 0; b < 5; b++) {
+        for (uint32_t b = 0; b < 5; b++)
             order[b] = seqs[(b * 2 + turn) % 5];
-        }
         const kvp_meta_batch batch = batch_for(order, 5);
         const kvp_meta_tree tree = tree_in(&a);
         const kvp_meta_csr csr = csr_in(&a);
@@ -278,9 +276,8 @@ TEST(test_a_chain_of_65536)
     int32_t *parents = malloc(N * sizeof *parents), *out = malloc(3 * N * sizeof *out);
     int32_t *tokens = calloc(N, sizeof *tokens);
     assert_true(parents != NULL && out != NULL && tokens != NULL);
-    for (int32_t j = 0; j < N; j++) {
+    for (int32_t j = 0; j < N; j++)
         parents[j] = j - 1;
-    }
     const kvp_seq seq = open_done(&w, ints(0), 5);
     const uint32_t n = N;
     const kvp_batch extend = {
@@ -289,9 +286,8 @@ TEST(test_a_chain_of_65536)
     kvp_meta_batch batch = batch_for(&seq, 1);
     const kvp_meta_tree tree = {
         .struct_size = sizeof tree, .max_nodes = N, .depth = out, .intervals = out + N};
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++)
         assert_ok(kvp_meta_fill_tree(w.cache, &batch, &tree));
-    }
     assert_int_equal(out[N - 1], N - 1);
     assert_int_equal(out[N + 2 * (N - 1)], N - 1);
     assert_int_equal(out[N + 2 * (N - 1) + 1], N);

@@ -268,9 +268,8 @@ TEST(test_a_cascade_shares_sinks_only)
     int32_t store[2][4][MAX_E], order[2];
     for (uint32_t group = 0; group < 2; group++) {
         kvp_meta_level levels[2];
-        for (int l = 0; l < 2; l++) {
+        for (int l = 0; l < 2; l++)
             levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
-        }
         kvp_meta_cascade cascade = {sizeof cascade, 2, MAX_E, order, levels, 0, 0};
         const kvp_meta_batch batch = batch_for(seqs, 2, group);
         assert_ok(kvp_meta_fill_cascade(w.cache, &batch, &cascade));

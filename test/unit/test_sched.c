@@ -140,9 +140,8 @@ TEST(test_passed_over_at_most_k_times)
     (void)submit(&s, 1, 12, 20); /* 3 blocks, more later */
     (void)run_step(&s);
     const kvp_request big = submit(&s, 100, 24, 4); /* 6 */
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)submit(&s, 200 + 10 * i, 3, 1); /* one block, one token: over at once */
-    }
     kvp_step step = run_step(&s);
     assert_fields(step, n_admitted, 2, waited[KVP_WAIT_BLOCKS], 1, waited[KVP_WAIT_ORDER], 2);
     assert_int_equal(request_of(&s, big).passed_over, 2);
@@ -161,9 +160,8 @@ TEST(test_at_most_max_tries)
     scoped_sched_world s = make_sched_world(&cache_config, &config);
     (void)submit(&s, 1, 16, 8);
     (void)run_step(&s);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         (void)submit(&s, 100 + 50 * i, 24, 4);
-    }
     (void)submit(&s, 300, 3, 1); /* would fit */
     const kvp_step step = run_step(&s);
     assert_fields(step, n_admitted, 0, waited[KVP_WAIT_BLOCKS], 2, waited[KVP_WAIT_ORDER], 2);
@@ -282,9 +280,8 @@ TEST(test_group_comes_back)
     const kvp_sched_config config = sched_config_of(8, 64);
     scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 10, 12, 0, 3);
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 7; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     kvp_step step = make_step(&s); /* 17 tokens each: 16 of the first are cached */
@@ -314,9 +311,8 @@ TEST(test_samples_wait_for_each_other)
     scoped_sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 8, 20, 0, 3);
     const kvp_request other = submit(&s, 100, 4, 40);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++)
         (void)run_step(&s);
-    }
     const uint32_t length = sample_of(&s, r, 0).n_tokens;
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
@@ -325,9 +321,8 @@ TEST(test_samples_wait_for_each_other)
     while (item_of(&step, r, 0) == NULL || item_of(&step, r, 0)->n_sampled == 0) {
         assert_true(step.number < 20);
         (void)finish_step(&s, &step);
-        for (uint32_t i = 0; i < 3; i++) {
+        for (uint32_t i = 0; i < 3; i++)
             assert_int_equal(sample_of(&s, r, i).n_tokens, length);
-        }
         step = make_step(&s);
     }
     assert_int_equal(step.number, 13); /* one chunk for the first, two for the others */
@@ -352,9 +347,8 @@ TEST(test_samples_end_one_by_one)
     int32_t token;
     assert_ok(kvp_request_tokens(s.sched, r, 1, (kvp_range){10, 11}, &token));
     assert_int_equal(token, 51);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         (void)run_step(&s);
-    }
     const kvp_step step = make_step(&s);
     end = finish_step(&s, &step);
     assert_int_equal(end.n_ended, 2);
@@ -365,13 +359,11 @@ TEST(test_reorder)
 {
     scoped_sched_world s = small_sched_world(32);
     const kvp_request r = submit_rank(&s, 1, 6, 20, 0, 4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
     int32_t before[4][10], after[10];
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_ok(kvp_request_tokens(s.sched, r, i, (kvp_range){0, 10}, before[i]));
-    }
     const uint32_t parents[] = {1, 1, 3, 0};
     const int32_t newest[] = {7, 8, 9, 10};
     const uint64_t n_forks = stats_of(&s.w).forks;
@@ -477,9 +469,8 @@ static void check_limit(double watermark, uint32_t n_samples)
     assert_status(KVP_E_NEVER, kvp_sched_submit(s.sched, &submission, &r, &limit));
     submission.max_new_tokens--;
     assert_ok(kvp_sched_submit(s.sched, &submission, &r, &limit));
-    while (sched_stats_of(&s).ended == 0) {
+    while (sched_stats_of(&s).ended == 0)
         (void)run_step(&s);
-    }
 }
 
 TEST(test_refused_with_the_limit)
@@ -503,9 +494,8 @@ TEST(test_configuration_refused)
     kvp_sched_config_init(&good);
     assert_ok(kvp_sched_bytes(&good, w.cache, &bytes));
     kvp_sched_config bad[12];
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         bad[i] = good;
-    }
     bad[0].struct_size = 1;
     bad[1].max_requests = 0;
     bad[2].max_samples = good.max_requests - 1;
@@ -518,9 +508,8 @@ TEST(test_configuration_refused)
     bad[9].wait_for_prefix = 2;
     bad[10].free_target = 2; /* 8 blocks allow 1 */
     bad[11].make_way = 2;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
-    }
     assert_status(KVP_E_ARG, kvp_sched_create(&good, NULL, NULL, 0, &sched));
     void *arena = aligned_alloc(64, bytes);
     memset(arena, 0xa5, bytes);
@@ -546,9 +535,8 @@ TEST(test_submission_refused)
     kvp_prompt received = good;
     received.flags = KVP_OPEN_RECEIVE;
     kvp_submission bad[9];
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         bad[i] = base;
-    }
     bad[0].struct_size = 3;
     bad[1].prompt = NULL;
     bad[2].prompt = &reserving;
@@ -558,9 +546,8 @@ TEST(test_submission_refused)
     bad[6].max_new_tokens = 0;
     bad[7].flags = 8;
     bad[8].prompt = &received;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 9; i++)
         assert_status(KVP_E_ARG, kvp_sched_submit(s.sched, &bad[i], &r, NULL));
-    }
     assert_int_equal(sched_stats_of(&s).refused, 1); /* only what reached the cache counts */
     kvp_submission stale = base;
     stale.ns.bits ^= 1;
@@ -599,17 +586,15 @@ TEST(test_no_sequences_to_fork)
     (void)submit_rank(&s, 1, 6, 4, 0, 3);
     kvp_seq mine[6];
     const kvp_step step = make_step(&s);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         mine[i] = open_seq(&s.w, ints(1), 1, NULL);
-    }
     assert_unchanged(&s.w,
                      assert_status(KVP_E_NO_SEQS, kvp_sched_finish(s.sched, ints(1), NULL, NULL)));
     (void)close_seq(&s.w, mine[0]);
     (void)finish_step(&s, &step);
     assert_int_equal(stats_of(&s.w).open_seqs, 8);
-    for (int i = 1; i < 6; i++) {
+    for (int i = 1; i < 6; i++)
         (void)close_seq(&s.w, mine[i]);
-    }
 }
 
 /* Hashes are of the prompt: when generated tokens come back with it they do not count. */
@@ -625,9 +610,8 @@ TEST(test_hashes)
     const kvp_submission submission = {
         .struct_size = sizeof submission, .prompt = &prompt, .ns = s.w.ns, .max_new_tokens = 12};
     const kvp_request r = submit_with(&s, &submission);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     const kvp_step step = make_step(&s);

@@ -29,18 +29,15 @@ static void begin_search(struct search *search)
 {
     search->request = submit_rank(&search->s, 1, PROMPT, STEPS + 2, 1, BEAMS);
     search->n = PROMPT;
-    for (uint32_t i = 0; i < BEAMS; i++) {
+    for (uint32_t i = 0; i < BEAMS; i++)
         memcpy(search->text[i], ints(1), PROMPT * sizeof(int32_t));
-    }
 }
 
 static int has_sampled(const struct search *search, const kvp_step *step)
 {
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        if (step->seqs[i].request.bits == search->request.bits && step->seqs[i].n_sampled > 0) {
+    for (uint32_t i = 0; i < step->n_seqs; i++)
+        if (step->seqs[i].request.bits == search->request.bits && step->seqs[i].n_sampled > 0)
             return 1;
-        }
-    }
     return 0;
 }
 
@@ -84,9 +81,8 @@ static kvp_step search_step(struct search *search)
     const kvp_step step = make_step(&search->s);
     const int sampled = has_sampled(search, &step);
     (void)finish_step(&search->s, &step);
-    if (sampled) {
+    if (sampled)
         choose_best(search);
-    }
     check_text(search);
     return step;
 }
@@ -118,16 +114,14 @@ static void run_with_others(uint32_t preempt, kvp_sched_stats *out_stats)
     struct search search = {.s = beam_world(62, preempt), .random = 4};
     begin_search(&search);
     for (int32_t i = 0; search.n_reordered < STEPS; i++) {
-        if (i % 12 == 5) {
+        if (i % 12 == 5)
             (void)submit_rank(&search.s, 100 + 50 * i % 3900, 40, 4, 0, 4); /* ranks before it */
-        }
         if (i % 12 == 10) {
             assert_ok(kvp_sched_pause(search.s.sched, search.request));
             (void)submit(&search.s, 110 + 50 * i % 3900, 200, 2);
         }
-        if (i % 12 == 11) {
+        if (i % 12 == 11)
             assert_ok(kvp_sched_resume(search.s.sched, search.request));
-        }
         assert_true(i < 1000);
         (void)search_step(&search);
     }

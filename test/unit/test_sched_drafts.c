@@ -32,9 +32,8 @@ static void verify(sched_world *s, const kvp_step *step, uint32_t k, const int32
     const kvp_range kept = {item->begin, end + n_accepted};
     int32_t text[256];
     assert_ok(kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, end}, text));
-    for (uint32_t i = 0; i < step->drafts[k]; i++) {
+    for (uint32_t i = 0; i < step->drafts[k]; i++)
         text[end + i] = i < n_accepted ? tokens[i] : 7;
-    }
     assert_true(sched_memory_write(&s->memory, s->w.cache, item->seq, text, written));
     assert_true(sched_memory_read(&s->memory, s->w.cache, item->seq, text, kept));
     assert_true(sched_states_pass(&s->states, s->w.cache, item->seq, text, kept, 0));
@@ -139,9 +138,8 @@ TEST(test_rings_are_there_in_steps_only)
         const uint32_t counts[] = {2, 1};
         assert_fields(step, n_decoding, 2, n_drafts, lacking ? 0 : 6);
         assert_int_equal(held_slots(&s), lacking ? 2 : 2 * 4);
-        for (uint32_t k = 0; k < 2 && !lacking; k++) {
+        for (uint32_t k = 0; k < 2 && !lacking; k++)
             verify(&s, &step, k, ints(2000), counts[k] - 1);
-        }
         assert_ok(
             kvp_sched_finish_drafts(s.sched, ints(2000), lacking ? NULL : counts, NULL, NULL));
         check_sched(&s);
@@ -348,9 +346,8 @@ TEST(test_aborted_with_drafts)
     const int32_t first[] = {5, 6, 7};
     int32_t tokens[] = {-1, -1, -1, -1, -1};
     counts[kb] = 2;
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 2; i++)
         tokens[(kb == 0 ? 0 : 3) + i] = first[i];
-    }
     assert_ok(kvp_sched_abort(s.sched, a));
     verify(&s, &step, kb, first, 1);
     assert_ok(kvp_sched_finish_drafts(s.sched, tokens, counts, NULL, NULL));
@@ -407,9 +404,8 @@ TEST(test_refusals)
     (void)run_step(&s);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.drafts[0], 3);
-    for (uint32_t i = 1; i < 3; i++) { /* none, and one more than there were */
+    for (uint32_t i = 1; i < 3; i++) /* none, and one more than there were */
         assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, ints(0), counts + i, NULL, NULL));
-    }
     assert_status(KVP_E_ARG, kvp_sched_finish_drafts(s.sched, NULL, counts, NULL, NULL));
     const int32_t negative[] = {3, -1};
     const uint32_t two = 2;

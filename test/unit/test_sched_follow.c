@@ -35,9 +35,8 @@ typedef struct text {
 
 static void make_text(const sched_world *s, text *t, uint32_t common, uint32_t n, int32_t own)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         t->tokens[i] = i < common ? (int32_t)i : own + (int32_t)i;
-    }
     t->prompt = prompt_of(t->tokens, n);
     t->submission = (kvp_submission){.struct_size = sizeof(t->submission),
                                      .prompt = &t->prompt,
@@ -62,9 +61,8 @@ static uint32_t state_of(const sched_world *s, kvp_request request)
 static uint64_t count_computed(uint32_t step_tokens, uint32_t wait_for_prefix)
 {
     sched_world s = follow_world(1300, step_tokens, wait_for_prefix);
-    for (int32_t i = 0; i < 8; i++) {
+    for (int32_t i = 0; i < 8; i++)
         (void)submit_common(&s, 560, 588, 1000 * (i + 1));
-    }
     run_until_over(&s, 8);
     const kvp_sched_stats stats = sched_stats_of(&s);
     end_sched_world(&s);
@@ -77,9 +75,8 @@ TEST(test_a_cold_prefix_is_computed_once_whatever_the_budget)
     static const uint32_t budgets[] = {16, 256, 2048, 8192};
     const uint64_t least = 560 + 8 * 28 + 8 * 2;
     (void)state;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         assert_int_equal(count_computed(budgets[i], 1), least);
-    }
     assert_true(count_computed(8192, 0) > 2 * least); /* all that fit at once compute it */
 }
 

@@ -364,9 +364,8 @@ TEST(test_what_was_loaded_for_one_is_there_for_all)
 TEST(test_a_load_makes_a_request_fit_that_was_given_up)
 {
     scoped_sched_world s = store_world(11, (kvp_window){0, 4});
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         (void)submit(&s, 500 + 100 * i, 4, 12); /* nothing is sealed or dropped soon */
-    }
     (void)run_step(&s);
     const kvp_request waits = submit(&s, 0, 40, 2);
     kvp_step step = run_step(&s);

@@ -41,9 +41,8 @@ TEST(test_nobody_gives_way_for_parked_blocks)
     kvp_request a, b;
     start_both(&s, &a, &b);
     const kvp_request c = submit(&s, 200, 7, 8);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s); /* a and b take the last two, and fill them */
-    }
     assert_int_equal(request_of(&s, c).state, KVP_REQUEST_WAITING);
     assert_int_equal(stats_of(&s.w).held_blocks, 6);
     const uint64_t own = begin_own(&s);
@@ -69,9 +68,8 @@ TEST(test_parked_blocks_do_not_suffice)
     scoped_sched_world s = overlapped_world(6, KVP_PREEMPT_SWAP, 0);
     const kvp_request a = submit_rank(&s, 1, 4, 8, 0, 2);
     const kvp_request b = submit(&s, 100, 8, 12);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s); /* three blocks each, all full */
-    }
     assert_int_equal(stats_of(&s.w).held_blocks, 6);
     const uint64_t own = begin_own(&s);
     kvp_step step = run_step(&s); /* both samples of a need one */
@@ -140,9 +138,8 @@ TEST(test_ahead_counts_parked_blocks)
     cache_config.watermark = 0.3;
     config.swap_ahead = 1;
     scoped_sched_world s = make_sched_world(&cache_config, &config);
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         (void)submit(&s, 1 + 100 * i, 8, 12);
-    }
     (void)run_step(&s);
     (void)run_step(&s); /* 9 are held */
     const uint64_t own = begin_own(&s);
@@ -244,9 +241,8 @@ TEST(test_what_arrives_is_hoped_for)
     assert_ok(kvp_seq_swap_in(s.w.cache, &x, 1, 0, NULL));
     const uint64_t own = begin_copies(&s, 6);
     const kvp_request r = submit(&s, 1, 24, 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_int_equal(run_step(&s).waited[KVP_WAIT_BLOCKS], 1);
-    }
     end_own(&s, own);
     const kvp_step step = make_step(&s);
     assert_int_equal(step.n_admitted, 1);

@@ -23,9 +23,8 @@ TEST(test_latest_is_preempted)
     assert_int_equal(sample_of(&s, b, 0).n_tokens, 9); /* what it generated is kept */
     assert_int_equal(sched_stats_of(&s).lost_tokens, 8);
     (void)finish_step(&s, &step);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
 }
 
 TEST(test_lower_priority_is_preempted_first)
@@ -66,9 +65,8 @@ TEST(test_a_preemption_is_no_use)
     const kvp_step step = run_step(&s);
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(stats_of(&s.w).references, 0);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
     assert_int_equal(stats_of(&s.w).references, 2 * 3); /* 8 + 7 computed tokens: 3 full blocks */
 }
 
@@ -105,9 +103,8 @@ TEST(test_samples_come_back_behind_a_window)
 {
     scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         (void)run_step(&s);
-    }
     const uint32_t known = sample_of(&s, a, 0).n_tokens;
     assert_int_equal(known, 22);
     kvp_step step = make_step(&s);
@@ -121,9 +118,8 @@ TEST(test_samples_come_back_behind_a_window)
     assert_fields(step, n_sampled, 0, n_tokens, 10 - 8);
     step = make_step(&s); /* all catch up */
     assert_int_equal(step.n_seqs, 3);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         assert_fields(*item_of(&step, a, i), begin, 10, n_tokens, known - 1 - 10);
-    }
     (void)finish_step(&s, &step);
     step = run_step(&s);
     assert_int_equal(step.n_decoding, 3);
@@ -135,9 +131,8 @@ TEST(test_a_trunk_behind_a_window_is_promised_its_blocks)
 {
     scoped_sched_world s = windowed_world(60);
     const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++)
         (void)run_step(&s);
-    }
     kvp_step step = make_step(&s);
     run_work(&s, &step);
     assert_ok(kvp_sched_fail(s.sched));
@@ -167,9 +162,8 @@ TEST(test_no_victim_that_releases_nothing)
     assert_fields(step, n_preempted, 0, n_left_out, 2);
     assert_non_null(item_of(&step, a, 0));
     (void)finish_step(&s, &step);
-    for (int i = 0; i < 4 && step.n_preempted == 0; i++) {
+    for (int i = 0; i < 4 && step.n_preempted == 0; i++)
         step = run_step(&s); /* until a needs a block: b's, since c's are a's */
-    }
     assert_int_equal(step.n_preempted, 1);
     assert_int_equal(step.preempted[0].bits, b.bits);
     assert_int_equal(request_of(&s, c).preemptions, 0);
@@ -213,9 +207,8 @@ TEST(test_first_in_rank_always_goes_on)
     assert_int_equal(step.preempted[0].bits, c.bits);
     assert_int_equal(step.preempted[1].bits, b.bits);
     assert_int_equal(step.seqs[0].request.bits, a.bits);
-    while (sched_stats_of(&s).ended < 3) {
+    while (sched_stats_of(&s).ended < 3)
         (void)run_step(&s);
-    }
 }
 
 /* --------------------------------------------------------------------------------------- pause */
@@ -241,9 +234,8 @@ TEST(test_paused_is_first_victim)
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_ok(kvp_sched_resume(s.sched, a));
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_WAITING);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
 }
 
 TEST(test_paused_makes_room_for_waiting)
@@ -344,9 +336,8 @@ TEST(test_grown_request_finishes)
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 1); /* the other one */
     assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
-    while (sched_stats_of(&s).ended < 2) {
+    while (sched_stats_of(&s).ended < 2)
         (void)run_step(&s);
-    }
 }
 
 TEST(test_abort_returns_every_block)
@@ -354,9 +345,8 @@ TEST(test_abort_returns_every_block)
     for (uint32_t when = 0; when < 8; when++) {
         scoped_sched_world s = small_sched_world(32);
         const kvp_request r = submit_rank(&s, 1, 10, 8, 0, 3);
-        for (uint32_t i = 0; i < when / 2; i++) {
+        for (uint32_t i = 0; i < when / 2; i++)
             (void)run_step(&s);
-        }
         const kvp_step step = when % 2 ? make_step(&s) : (kvp_step){0};
         assert_ok(kvp_sched_abort(s.sched, r));
         check_sched(&s);
@@ -418,17 +408,14 @@ static void run_load_step(struct load *load)
     kvp_copy copies[64];
     (void)take_plan(&load->s.w, copies, 64);
     assert_ok(kvp_sched_step(load->s.sched, &step));
-    for (uint32_t i = 0; i < step.n_preempted; i++) {
-        for (uint32_t j = 0; j < step.n_admitted; j++) {
+    for (uint32_t i = 0; i < step.n_preempted; i++)
+        for (uint32_t j = 0; j < step.n_admitted; j++)
             assert_true(step.preempted[i].bits != step.admitted[j].bits);
-        }
-    }
     load->n_preempted += step.n_preempted;
     if (step.n_seqs > 0) {
         int32_t tokens[16];
-        for (uint32_t i = 0; i < step.n_sampled; i++) {
+        for (uint32_t i = 0; i < step.n_sampled; i++)
             tokens[i] = (int32_t)draw(&load->random, 5);
-        }
         assert_ok(kvp_sched_finish(load->s.sched, tokens, NULL, NULL));
     }
 }
@@ -447,13 +434,11 @@ TEST(test_overload_finishes)
     struct load load = {.s = make_sched_world(&cache_config, &config), .random = 5};
     uint32_t n_steps = 0;
     for (; n_steps < 20000; n_steps++) {
-        while (sched_stats_of(&load.s).waiting_requests < 20) {
+        while (sched_stats_of(&load.s).waiting_requests < 20)
             submit_random(&load);
-        }
         run_load_step(&load);
-        if (n_steps % 50 == 0) {
+        if (n_steps % 50 == 0)
             check_sched(&load.s);
-        }
     }
     while (sched_stats_of(&load.s).ended < load.n_submitted) {
         assert_true(n_steps++ < 40000);

@@ -11,9 +11,8 @@ static sched_world full_world(uint32_t usable, uint32_t target, uint32_t max_run
     kvp_sched_config config = sched_config_of(max_running, 4096);
     config.free_target = target;
     sched_world s = make_sched_world(&cache_config, &config);
-    for (uint32_t i = 0; i < usable; i += 8) {
+    for (uint32_t i = 0; i < usable; i += 8)
         leave_cached(&s.w, ints(1500 + 4 * (int32_t)i), 32);
-    }
     return s;
 }
 

@@ -19,9 +19,8 @@ static sched_world states_world(uint32_t usable_slots, uint32_t wait_for_prefix)
 static kvp_request submit_branch(sched_world *s, uint32_t common, uint32_t n, int32_t own)
 {
     int32_t tokens[64];
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         tokens[i] = (int32_t)i + (i < common ? 0 : own);
-    }
     const kvp_prompt prompt = prompt_of(tokens, n);
     const kvp_submission submission = {
         .struct_size = sizeof(submission), .prompt = &prompt, .ns = s->w.ns, .max_new_tokens = 3};
@@ -205,9 +204,8 @@ TEST(test_samples_come_back_through_their_prompt)
 {
     scoped_sched_world s = states_world(6, 0);
     const kvp_request a = submit_rank(&s, 0, 10, 8, 0, 3);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
     kvp_step step = make_step(&s);
     assert_int_equal(step.n_seqs, 3);
     assert_ok(kvp_sched_fail(s.sched));

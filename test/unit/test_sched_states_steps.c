@@ -243,15 +243,13 @@ TEST(test_a_victim_gives_its_slots)
     const kvp_prompt prompt = prompt_of(ints(500), 3);
     (void)run_step(&s);
     assert_int_equal(slots_of(&s.w).free_slots, 3);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(kvp_seq_open(s.w.cache, s.w.ns, &prompt, &own[i], NULL));
-    }
     kvp_step step = run_step(&s); /* one is free for three */
     assert_fields(step, n_preempted, 1, n_decoding, 2);
     assert_ok(kvp_sched_reorder(s.sched, a, parents, NULL));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_ok(kvp_seq_close(s.w.cache, own[i], NULL));
-    }
     run_until_over(&s, 2);
 }
 
@@ -261,9 +259,8 @@ TEST(test_a_failed_step_leaves_nothing)
 {
     scoped_sched_world s = steps_world(6, 0);
     const kvp_request a = submit(&s, 0, 10, 6);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         (void)run_step(&s);
-    }
     const kvp_step failed = make_step(&s);
     assert_true(sched_states_spoil(&s.states, s.w.cache, failed.seqs[0].seq));
     assert_ok(kvp_step_failed(s.w.cache, s.number, NULL, 0, NULL));

@@ -24,9 +24,8 @@ static sched_world swap_states_world(const struct setup *setup)
     cache_config.host_blocks = 33;
     cache_config.host_state_slots = setup->host_slots + 1;
     cache_config.max_seqs = 16;
-    if (setup->max_copies > 0) {
+    if (setup->max_copies > 0)
         cache_config.max_copies = setup->max_copies;
-    }
     config.preempt = setup->preempt;
     config.recompute_token_cost = setup->recompute_token_cost;
     config.swap_state_cost = setup->swap_state_cost;
@@ -73,9 +72,8 @@ static uint32_t need_back(sched_world *s, kvp_request request, uint32_t n, uint3
 {
     kvp_seq seqs[4];
     uint32_t need = 77;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         seqs[i] = sample_of(s, request, i).seq;
-    }
     assert_ok(kvp_state_swap_need(s->w.cache, seqs, n, reserve, &need));
     return need;
 }
@@ -246,9 +244,8 @@ TEST(test_samples_to_be_forked_are_promised_slots_again)
     assert_true(request_of(&s, a).is_swapped);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);
     assert_ok(kvp_sched_resume(s.sched, a));
-    while (request_of(&s, a).is_swapped) {
+    while (request_of(&s, a).is_swapped)
         (void)run_step(&s);
-    }
     assert_int_equal(sched_stats_of(&s).promised_slots, 2);
     run_until_over(&s, 2);
     assert_int_equal(sched_stats_of(&s).promised_slots, 0);

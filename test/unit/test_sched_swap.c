@@ -176,9 +176,8 @@ TEST(test_group_keeps_what_it_shares)
     scoped_sched_world s = swap_world(12, 16);
     const kvp_request a = submit(&s, 1, 8, 16);
     const kvp_request group = submit_rank(&s, 100, 8, 8, 0, 4);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     assert_ok(kvp_sched_pause(s.sched, group));
     (void)submit(&s, 200, 16, 1); /* 4 of 3 */
     kvp_step step = run_step(&s);
@@ -266,9 +265,8 @@ TEST(test_passed_over_at_most_k_times)
     assert_int_equal(step.swapped_out[0].bits, b.bits);
     assert_int_equal(step.admitted[0].bits, c.bits);
     assert_ok(kvp_sched_resume(s.sched, b)); /* needs 4 of 4; but see d */
-    for (int32_t i = 0; i < 3; i++) {
+    for (int32_t i = 0; i < 3; i++)
         (void)submit_rank(&s, 300 + 10 * i, 4, 9, -1, 1);
-    }
     const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL);
     step = run_step(&s);
     assert_int_equal(step.n_admitted, 2);
@@ -370,9 +368,8 @@ TEST(test_plan_full)
     assert_int_equal(take_plan(&s.w, copies, 8), 2);
     step = run_step(&s);
     assert_int_equal(step.n_swapped_in, 1);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         (void)close_seq(&s.w, forks[i]);
-    }
     (void)close_seq(&s.w, mine);
     run_until_over(&s, 2);
 }
@@ -389,9 +386,8 @@ TEST(test_left_out_on_the_way_in)
     config.max_running = 4;
     scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 12, 0, 2);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     (void)run_step(&s); /* the first sample is there, the second is forked at the prompt's end */
@@ -417,9 +413,8 @@ TEST(test_left_out_on_the_way_in)
     assert_int_equal(step.admitted[0].bits, small.bits);
     assert_int_equal(item_of(&step, r, 1)->begin, 6);
     (void)finish_step(&s, &step);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)close_seq(&s.w, own[i]);
-    }
     run_until_over(&s, 3);
 }
 
@@ -433,9 +428,8 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
     const kvp_sched_config config = swap_config();
     scoped_sched_world s = world_of(&cache_config, &config);
     const kvp_request r = submit_rank(&s, 1, 6, 6, 0, 3);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         (void)run_step(&s);
-    }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     (void)run_step(&s); /* the first sample is there, the others are forked at the prompt's end */
@@ -453,9 +447,8 @@ static void check_at_once(uint32_t n_groups, uint32_t lack)
 
 TEST(test_what_a_group_takes_at_once)
 {
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 6; i++)
         check_at_once(1 + i / 2, i % 2);
-    }
 }
 
 /* --------------------------------------------------------------------------------------- paused */
@@ -555,9 +548,8 @@ static kvp_step preempt_example(uint64_t recompute_cost, uint64_t token_cost)
     (void)submit(&s, 1, 17, 30); /* holds the block of tokens 1..16, too */
     (void)run_step(&s);
     const kvp_request victim = submit_rank(&s, 1, 40, 40, 0, 2);
-    for (int i = 0; i < 21; i++) {
+    for (int i = 0; i < 21; i++)
         (void)run_step(&s);
-    }
     assert_int_equal(sample_of(&s, victim, 1).computed_tokens, 60);
     assert_int_equal(stats_of(&s.w).held_blocks, 6 + 3 - 1);
     assert_ok(kvp_sched_pause(s.sched, victim));
@@ -678,9 +670,8 @@ TEST(test_ahead_whom)
         const kvp_step step = run_step(&s);
         assert_int_equal(step.n_swapped_out, host == 8);
         assert_true(host == 1 || step.swapped_out[0].bits == a.bits);
-        for (int i = 0; i < 20; i++) { /* b goes on alone, far below the watermark in the end */
+        for (int i = 0; i < 20; i++) /* b goes on alone, far below the watermark in the end */
             assert_int_equal(run_step(&s).n_swapped_out, 0);
-        }
         assert_int_equal(request_of(&s, b).preemptions, 0);
         assert_int_equal(sample_of(&s, b, 0).n_tokens, 7 + 24);
     }

@@ -71,9 +71,8 @@ TEST(test_by_default_it_waits)
     b = submit_rank(&s, 100, 8, 30, 5, 1);
     (void)run_step(&s);
     const kvp_request urgent = submit_rank(&s, 200, 9, 2, 4, 1);
-    for (uint32_t i = 0; i < 29; i++) {
+    for (uint32_t i = 0; i < 29; i++)
         assert_int_equal(run_step(&s).n_admitted, 0);
-    }
     assert_int_equal(run_step(&s).admitted[0].bits, urgent.bits);
     (void)a;
     (void)b;
@@ -99,9 +98,8 @@ TEST(test_blocks_are_not_taken_from_those_that_run)
     scoped_sched_world s = way_world(8, 0, KVP_PREEMPT_RECOMPUTE);
     (void)submit_rank(&s, 1, 700, 20, 5, 1); /* 175 blocks of 200 */
     (void)submit_rank(&s, 1000, 8, 300, 5, 1);
-    for (uint32_t i = 0; i < 14; i++) {
+    for (uint32_t i = 0; i < 14; i++)
         (void)run_step(&s);
-    }
     (void)submit_rank(&s, 2000, 300, 2, 0, 1);
     const kvp_step step = run_step(&s);
     assert_fields(step, n_preempted, 0, waited[KVP_WAIT_SEQS], 1);
@@ -137,9 +135,8 @@ TEST(test_swapped_ones_stay_behind)
     assert_int_equal(sched_stats_of(&s).passed_over, 0);
     step = run_step(&s); /* both urgent ones run, nobody comes back */
     assert_fields(step, n_swapped_in, 0, n_decoding, 2);
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         step = run_step(&s);
-    }
     assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_RUNNING);
 }

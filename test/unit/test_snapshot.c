@@ -36,10 +36,9 @@ static void check_goes_on(int which, uint64_t seed)
 
 TEST(test_hits_and_victims_go_on_as_if_nothing_had_happened)
 {
-    for (int which = 0; which <= SNAP_CHUNKED; which++) {
+    for (int which = 0; which <= SNAP_CHUNKED; which++)
         for (uint64_t seed = 1; seed <= 6; seed++)
             check_goes_on(which, seed * 77);
-    }
 }
 
 TEST(test_saving_changes_nothing)
@@ -431,8 +430,7 @@ int main(int argc, char **argv)
         config.groups[0].sink_tokens = KVP_CHUNKED;
         return write_file(argv[2], &config);
     }
-    if (argc == 4 && strcmp(argv[1], "--claim") == 0) {
+    if (argc == 4 && strcmp(argv[1], "--claim") == 0)
         return write_claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
-    }
     return run_all_tests(NULL, NULL);
 }

@@ -71,10 +71,9 @@ static records saved(int with_kv)
 
 static record *find(records *r, uint32_t kind, uint32_t nth)
 {
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t i = 0; i < r->n; i++)
         if (r->at[i].kind == kind && nth-- == 0)
             return &r->at[i];
-    }
     fail();
     return NULL;
 }
@@ -292,9 +291,8 @@ TEST(test_sizes_out_of_range)
         snap s = written(&r);
         const kvp_source source = snap_source(&s);
         assert_status(i == 0 ? KVP_OK : KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
-        if (i == 0) {
+        if (i == 0)
             assert_int_equal(info.groups[0].block_tokens, 8);
-        }
         snap_drop(&s);
     }
 }

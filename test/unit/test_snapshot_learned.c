@@ -73,10 +73,9 @@ static snap without(const snap *s, int (*keep)(uint32_t nth))
     const kvp_sink sink = snap_sink(&out);
     uint32_t nth = 0;
     assert_int_equal(sink.write(&out, s->bytes, 8), 0);
-    for (size_t at = 8; at < s->n; at = behind(s, at)) {
+    for (size_t at = 8; at < s->n; at = behind(s, at))
         if (kind_at(s, at) != KVPI_SNAP_LEARNED || keep(nth++))
             assert_int_equal(sink.write(&out, s->bytes + at, behind(s, at) - at), 0);
-    }
     return out;
 }
 

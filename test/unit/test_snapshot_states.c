@@ -245,9 +245,8 @@ TEST(test_what_makes_no_sense_is_dropped)
             kvp_snapshot_report report;
             m = (memory){0};
             snap forged = snap_forge(&s, number, byte, &kind);
-            if (kind == KVPI_SNAP_CHECKPOINT || byte == 0) {
+            if (kind == KVPI_SNAP_CHECKPOINT || byte == 0)
                 assert_ok(try_load(&forged, &config, 0, &m, &report));
-            }
             n_checkpoints += kind == KVPI_SNAP_CHECKPOINT;
             snap_drop(&forged);
         }
@@ -454,9 +453,8 @@ TEST(test_records_that_disagree)
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 4, 0), 2); /* its class, as it was */
     assert_int_equal(with_another(KVPI_SNAP_CHECKPOINT, 8, 4), 1); /* no node */
     uint32_t n = 0;
-    for (uint32_t node = 1; node <= 3; node++) { /* one of them has the first checkpoint */
+    for (uint32_t node = 1; node <= 3; node++) /* one of them has the first checkpoint */
         n += with_another(KVPI_SNAP_CHECKPOINT, 8, node);
-    }
     assert_int_equal(n, 5);
     assert_int_equal(with_another(KVPI_SNAP_STATE, 0, 8), 1); /* of another slot */
 }

@@ -135,9 +135,8 @@ TEST(test_foreign_and_made_up_handles_find_nothing)
             (bits & ~(UINT64_MAX << KVPI_HANDLE_CACHE_SHIFT)) | other << KVPI_HANDLE_CACHE_SHIFT;
         assert_ptr_equal(find(&made, foreign), other == 7 ? a : NULL);
     }
-    for (uint32_t bit = 0; bit < 64; bit++) {
+    for (uint32_t bit = 0; bit < 64; bit++)
         assert_null(find(&made, bits ^ (uint64_t)1 << bit));
-    }
 }
 
 TEST(test_closed_places_and_the_scratch_place_have_no_handle)

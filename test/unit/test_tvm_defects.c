@@ -50,9 +50,8 @@ static void expect_live(const world *w, kvp_seq seq, uint32_t block_tokens)
         const int32_t block = row_entry(w, seq, i);
         assert_int_equal(block != KVP_NULL_BLOCK,
                          keeps(window, block_tokens, i, info.computed_tokens));
-        if (block != KVP_NULL_BLOCK) {
+        if (block != KVP_NULL_BLOCK)
             assert_int_equal(block_of(w, block).state, KVP_BLOCK_HELD);
-        }
     }
 }
 
@@ -63,11 +62,9 @@ static void expect_not_taken(world *w, kvp_seq seq)
     const kvp_stats stats = stats_of(w);
     prompt.reserve_tokens = (uint32_t)(stats.free_blocks + stats.cached_blocks) * S;
     const kvp_seq other = open_with(w, &prompt, NULL);
-    for (uint32_t i = 0; i < info_of(w, other).n_blocks; i++) {
-        for (uint32_t k = 0; k < info_of(w, seq).n_blocks; k++) {
+    for (uint32_t i = 0; i < info_of(w, other).n_blocks; i++)
+        for (uint32_t k = 0; k < info_of(w, seq).n_blocks; k++)
             assert_int_not_equal(row_entry(w, other, i), row_entry(w, seq, k));
-        }
-    }
     close_seq(w, other);
 }
 
@@ -146,9 +143,8 @@ TEST(test_3_rejected_nodes_of_all_rounds_are_dropped)
         assert_int_equal(info_of(&w, seq).tree_tokens, 0);
         assert_ok(kvp_seq_tokens(w.cache, seq, lengths[k] - 1, 1, tokens));
         assert_int_equal(tokens[0], 50 + leaves[k]);
-        for (uint32_t m = 0; m < n; m++) { /* the last one comes from the slot of the leaf */
+        for (uint32_t m = 0; m < n; m++) /* the last one comes from the slot of the leaf */
             assert_true(moves[m].src > moves[m].dst);
-        }
         assert_int_equal(n == 0, k == 0);
         assert_true(n == 0 || moves[n - 1].src == S + 10 + leaves[k]); /* the row is 1, 2, 3 ... */
     }
@@ -198,9 +194,8 @@ TEST(test_5_trees_keep_their_shape_whatever_is_shared)
     kvp_batch batch = batch_of(seqs, n_tokens, 3);
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_tree(w.cache, &batch, parents));
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         assert_tree(&w, seqs[s], ints((int32_t)(50 + 4 * s)), parents + 4 * s, 4);
-    }
 }
 
 /* -------------------------------------------------------------------------------------------- 6 */
@@ -300,15 +295,13 @@ TEST(test_9_an_append_of_nothing_in_the_middle_of_a_batch)
     scoped_world w = tree_world(15);
     const uint32_t n_tokens[] = {1, 0, 2};
     kvp_seq seqs[3];
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         seqs[s] = open_done(&w, ints((int32_t)(100 * s)), 6);
-    }
     kvp_batch batch = batch_of(seqs, n_tokens, 3);
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         assert_int_equal(info_of(&w, seqs[s]).n_tokens, 6 + n_tokens[s]);
-    }
     assert_int_equal(info_of(&w, seqs[2]).last_token, 52);
 }
 
@@ -443,13 +436,11 @@ TEST(test_14_the_oldest_is_evicted_first)
 {
     enum { N = 10 };
     scoped_world w = small_world(N);
-    for (int32_t i = 0; i < N; i++) {
+    for (int32_t i = 0; i < N; i++)
         leave_cached(&w, ints(100 * i), 4);
-    }
     for (int32_t i = 0; i < 2 * N; i++) { /* and so on, with the pool full */
-        for (int32_t k = i; k < i + N; k++) {
+        for (int32_t k = i; k < i + N; k++)
             assert_int_equal(match(&w, ints(100 * k), 4).hit_tokens, 4);
-        }
         leave_cached(&w, ints(100 * (i + N)), 4);
         assert_int_equal(match(&w, ints(100 * i), 4).hit_tokens, 0);
     }
@@ -476,9 +467,8 @@ TEST(test_forks_that_end_leave_no_trace)
     int32_t before[ROW_MAX];
     const kvp_seq seq = open_done(&w, ints(0), 42);
     memcpy(before, row_of(&w, 0, seq), 11 * sizeof(*before));
-    for (uint32_t round = 0; round < 1000; round++) {
+    for (uint32_t round = 0; round < 1000; round++)
         close_seq(&w, fork_seq(&w, seq, 1 + round % 42));
-    }
     assert_memory_equal(row_of(&w, 0, seq), before, 11 * sizeof(*before));
     assert_fields(info_of(&w, seq), n_blocks, 11, row_version, 0);
     assert_int_equal(stats_of(&w).nodes_used, 1 + 10);
@@ -491,9 +481,8 @@ TEST(test_forks_copy_nothing_and_count_nothing_twice)
     const uint32_t one = 1;
     kvp_seq seqs[8];
     seqs[0] = open_done(&w, ints(0), 42);
-    for (uint32_t s = 1; s < 8; s++) {
+    for (uint32_t s = 1; s < 8; s++)
         seqs[s] = fork_seq(&w, seqs[0], 41);
-    }
     assert_fields(stats_of(&w), pending_copies, 0, held_blocks, 11);
     assert_admission(can_extend(&w, &seqs[1], &one, 1), KVP_ADMIT_OK, 1, 20, 0);
     decode(&w, seqs[1], 1);
@@ -510,9 +499,8 @@ TEST(test_prefixes_and_forks_of_windowed_sequences)
     expect_live(&w, child, S);
     close_seq(&w, child);
     close_seq(&w, seq);
-    for (uint32_t n = 5; n <= 30; n++) { /* as long as nothing is evicted, any prefix */
+    for (uint32_t n = 5; n <= 30; n++) /* as long as nothing is evicted, any prefix */
         assert_int_equal(match(&w, ints(0), n).hit_tokens, n / S * S);
-    }
 }
 
 /* There trees exclude windows. */

@@ -108,11 +108,9 @@ static void run(const world *w, kvp_seq seq, int64_t *memory, int64_t tag)
     struct given g;
     const kvp_meta_batch batch = batch_for(&seq, 1);
     assert_ok(give(w, &batch, &g));
-    for (int32_t i = 0; i < g.qo[1]; i++) {
-        if (g.slots[i] >= 0) {
+    for (int32_t i = 0; i < g.qo[1]; i++)
+        if (g.slots[i] >= 0)
             memory[g.slots[i]] = tag + g.positions[i];
-        }
-    }
 }
 
 static void run_plan(world *w, int64_t *memory)
@@ -160,10 +158,9 @@ static void check_rule(uint32_t K, uint32_t W)
 
 TEST(test_a_window_by_the_rule_of_that_cache)
 {
-    for (uint32_t W = 1; W <= 20; W++) {
+    for (uint32_t W = 1; W <= 20; W++)
         for (uint32_t K = 0; K < W && K <= 9; K++)
             check_rule(K, W);
-    }
 }
 
 /* 1: fork inside the sinks of a sequence that has slid; the parent read wrong slots after. */
@@ -277,16 +274,14 @@ TEST(test_13_a_layer_s_window_counts_over_the_whole_sequence)
     kvp_meta_batch batch = batch_for(&child, 1);
     batch.group = 1;
     assert_ok(give(&w, &batch, &g));
-    for (uint32_t key = 0; key < 25; key++) {
+    for (uint32_t key = 0; key < 25; key++)
         assert_int_equal(g.mask[key / 8] >> key % 8 & 1, key >= 17);
-    }
     const int32_t *row;
     uint32_t n;
     assert_ok(kvp_seq_row(w.cache, child, 1, &row, &n));
     assert_int_equal(g.kv[1], 3);
-    for (uint32_t i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 7; i++)
         assert_int_equal(row[i] > 0, i >= 4); /* the other four are not held by it any more */
-    }
     assert_memory_equal(g.indices, row + 4, 3 * sizeof *row);
 }
 
@@ -298,11 +293,9 @@ static void run_trees(const world *w, const kvp_seq *seqs, uint32_t n, int64_t *
     struct given g;
     const kvp_meta_batch batch = batch_for(seqs, n);
     assert_ok(give(w, &batch, &g));
-    for (uint32_t b = 0; b < n; b++) {
-        for (int32_t i = g.qo[b]; i < g.qo[b + 1]; i++) {
+    for (uint32_t b = 0; b < n; b++)
+        for (int32_t i = g.qo[b]; i < g.qo[b + 1]; i++)
             memory[g.slots[i]] = 100 * ((int64_t)b + 1) + i - g.qo[b];
-        }
-    }
 }
 
 static void accept(world *w, const kvp_seq *seqs, const int32_t *leaves, uint32_t n,
@@ -316,9 +309,8 @@ static void accept(world *w, const kvp_seq *seqs, const int32_t *leaves, uint32_
                        .leaves = leaves,
                        .moves = moves};
     assert_ok(kvp_seq_accept(w->cache, &call));
-    for (uint32_t i = 0; i < call.n_moves; i++) {
+    for (uint32_t i = 0; i < call.n_moves; i++)
         memory[moves[i].dst] = memory[moves[i].src];
-    }
 }
 
 /* Token `position` of the sequence lies where its row says. */
@@ -361,9 +353,8 @@ TEST(test_3_rounds_are_accepted_and_dropped_together)
     batch.begin = &second;
     assert_ok(give(&w, &batch, &g));
     assert_int_equal(g.qo[1], 8);
-    for (int32_t i = 0; i < 8; i++) {
+    for (int32_t i = 0; i < 8; i++)
         assert_int_equal(g.positions[i], 12); /* all at depth 2, though added last */
-    }
     run_trees(&w, &seq, 1, memory);
     accept(&w, &seq, (const int32_t[]){5}, 1, memory); /* 1 -> 5: two tokens */
     assert_int_equal(info_of(&w, seq).n_tokens, 12);
@@ -382,9 +373,8 @@ TEST(test_4_accept_of_some_in_another_order)
     int64_t memory[SLOTS] = {0};
     const kvp_seq seqs[3] = {open_done(&w, ints(0), 9), open_done(&w, ints(100), 6),
                              open_done(&w, ints(200), 7)};
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < 3; s++)
         add_nodes(&w, seqs[s], forked, 4);
-    }
     run_trees(&w, seqs, 3, memory);
     struct given before, after;
     const kvp_meta_batch middle = batch_for(&seqs[1], 1);

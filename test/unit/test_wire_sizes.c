@@ -27,9 +27,8 @@ TEST(test_block_sizes_are_the_caches)
         kvp_status expected = KVP_E_ARG;
         if (group < 3)
             other.group_tokens[group] += 2; /* of which 2 is a divisor, too */
-        if (group == 3) {
+        if (group == 3)
             other.group_tokens[1] = other.group_tokens[2] = other.block_tokens = 2;
-        }
         if (group == 4) {
             other.group_tokens[0] = 4; /* the same */
             other.group_tokens[3] = UINT32_MAX;

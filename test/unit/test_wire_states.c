@@ -533,15 +533,13 @@ TEST(test_a_worker_computes_from_messages_alone)
         for (uint32_t id = 0; id < JOBS; id++)
             jobs[id].step = 0;
         change_job(&w, &random, jobs, draw(&random, JOBS));
-        for (uint32_t id = 0; id < JOBS; id++) {
+        for (uint32_t id = 0; id < JOBS; id++)
             if (jobs[id].is_open && !jobs[id].is_swapped)
                 grow_job(&w, &random, &jobs[id]);
-        }
         n_steps += tell_jobs(&w, sender, jobs, &c);
-        for (uint32_t id = 0; id < JOBS; id++) {
+        for (uint32_t id = 0; id < JOBS; id++)
             if (jobs[id].step > 0)
                 n_cut += (uint32_t)commit_job(&w, &random, &jobs[id]);
-        }
     }
     assert_ok(kvp_cache_state_stats_get(w.cache, &stats));
     assert_true(n_steps > STEPS && stats.hits > 50 && stats.made > 100 && stats.evicted > 50);

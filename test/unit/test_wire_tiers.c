@@ -60,9 +60,8 @@ TEST(test_a_swap_crosses_and_comes_back_with_a_new_row)
     assert_int_equal(news.copies[0].src_tier, KVP_HOST);
     assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seen));
     assert_int_equal(seen.n_blocks, 3);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(seen.row[i], row_entry(&p.w, seq, i));
-    }
     assert_int_equal(kvp_wire_mirror_digest(p.mirror), kvp_wire_sender_digest(p.sender));
 }
 
