@@ -202,6 +202,20 @@ def test_a_full_disk_costs_requests_only(v: Any, tmp_path: pathlib.Path, caplog:
     assert len(read(tmp_path)[1]) == 0
 
 
+def test_more_than_is_written_in_time(v: Any, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(v.module, "_MAX_WAITING", 2)
+    monkeypatch.setattr(v.module, "_IDLE_SECONDS", 3600.0)
+    engine = Engine(v, tmp_path)
+    for i in range(3):
+        request = Request(f"r{i}", [i] * 9)
+        engine.look_up(request, 0)
+        engine.admit(request)
+        engine.finish(request)
+    engine.connector.shutdown()
+    assert engine.connector.troubles.counts["record_late"] == 1
+    assert len(read(tmp_path)[1]) == 2
+
+
 @pytest.mark.parametrize("changes, words", [
     ({"record": None}, "record: is None, expected a directory"),
     ({"record": "/no/such"}, "record: is '/no/such'"),
