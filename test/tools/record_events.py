@@ -148,7 +148,9 @@ def test_counters(folder):
     check(rows[50][1] == 160, rows)
     check_equal(rows[200], (176, 192), rows)
     text = run("mrc", "--sizes", "100,200", path).stdout.decode()
-    check("the engine hit 61.30 % in 100 blocks" in text and "width" in text, text)
+    check("the engine hit 61.30 % in 100 such blocks" in text and "width" in text, text)
+    text = run("mrc", "--block-tokens", "32", "--sizes", "50", path).stdout.decode()
+    check("the engine hit 61.30 % in 50 such blocks" in text, text)
     for more in (["--limit", "3"], [path]):  # not all of what an engine was asked, or of several
         done = json.loads(run("mrc", "--json", "--sizes", "100,200", *more, path).stdout)
         check(all("hit_tokens_at_least" not in of for of in done["sizes"]), more, done["sizes"])
