@@ -93,12 +93,12 @@ class Writer:
                 self._troubles.expected("not_recorded", error)
         return n > 0
 
-    def _add(self, arrival: float, n_prompt: int, n_output: int, hashes: Any, cached: int, first: float,
-             end: float, scope: bytes) -> None:
+    def _add(self, arrival: float, n_prompt: int, n_output: int, hashes: Any, n_full: int, cached: int,
+             first: float, end: float, scope: bytes) -> None:
         def since(at: float) -> int:
             return max(0, int((at - arrival) * 1e6)) if at else UNKNOWN
 
-        self._recorder.add(int(arrival * 1e6), n_prompt, n_output, hashes, cached_tokens=cached,
+        self._recorder.add(int(arrival * 1e6), n_prompt, n_output, hashes[:n_full], cached_tokens=cached,
                            first_us=since(first), last_us=since(end), scope=scope)
 
     def close(self) -> None:
@@ -121,9 +121,10 @@ class Requests:
             raise ValueError("a recording needs vLLM's prefix caching: without it there are no block hashes")
         name = time.strftime("vllm-%Y%m%dT%H%M%SZ", time.gmtime()) + f"-{os.getpid()}"
         path = os.path.join(directory, name + ".kvprec")
+        self._block = getattr(cache, "hash_block_size", None) or cache.block_size
         self._writer: Writer | None = Writer(Recorder(
-            path, getattr(cache, "hash_block_size", None) or cache.block_size,
-            f"vllm {v.WHOLE_VERSION}"[:255], str(vllm_config.model_config.model)[:80], max_contents), troubles)
+            path, self._block, f"vllm {v.WHOLE_VERSION}"[:255],
+            str(vllm_config.model_config.model)[:80], max_contents), troubles)
         logger.info("kvpager: recording to %s", path)
 
     def looked_up(self, request: Any, n_cached: int) -> None:
@@ -149,9 +150,11 @@ class Requests:
         seen, now = self._seen.pop(request.request_id, None), time.time()
         self._silent.pop(request.request_id, None)
         if seen is not None and seen.admitted and self._writer is not None:
-            first = seen.first or (now if request.num_output_tokens > 0 else 0.0)
-            self._writer.give(request.arrival_time, request.num_prompt_tokens, request.num_output_tokens,
-                              request.block_hashes, seen.cached, first, now, _scope(request))
+            n_prompt, n_output = request.num_prompt_tokens, request.num_output_tokens
+            first = seen.first or (now if n_output > 0 else 0.0)
+            n_full = (n_prompt + max(n_output - 1, 0)) // self._block  # the last token's KV is never computed
+            self._writer.give(request.arrival_time, n_prompt, n_output, request.block_hashes, n_full, seen.cached,
+                              first, now, _scope(request))
 
     def close(self) -> None:
         writer, self._writer = self._writer, None
