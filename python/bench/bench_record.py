@@ -1,15 +1,19 @@
-"""Do recordings predict what vLLM hits? bench_record.py KVPAGER [--requests N] [--blocks N]
+"""Do recordings predict what vLLM hits? bench_record.py KVPAGER [--requests N] [--blocks N] [--clients N]
 
-vLLM on the CPU with SmolLM2-135M answers the same requests with N blocks, half and twice as many. It
-records inside (record_only), and `kvpager record` stands before it. One request comes at a time; 30 % are
-exact repeats. What `kvpager replay --sequential` says of the two recordings that were made with N blocks
-is compared with what vLLM itself counted with each number of blocks. Of a prompt that is wholly cached,
+vLLM on the CPU answers the same requests with N blocks, half and twice as many. Its model has the first layer and the
+tokens of SmolLM2-135M, and any weights, since hits do not depend on them. It
+records inside (record_only), and `kvpager record` stands before it and reads its KV events; look-ups are
+reported in one more run. So many clients ask, one by default; 30 % are exact repeats. What the recordings
+made with N blocks say (`kvpager replay --sequential`; of events `kvpager mrc`) is compared with what vLLM
+itself counted with each number of blocks, of which it never uses one. Of a prompt that is wholly cached,
 kvpager computes the last token and vLLM the last block: that difference is taken off, and is printed. Run
 it with the interpreter of `make engines`."""
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import contextlib
 import json
 import pathlib
 import random
@@ -20,11 +24,12 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests"))
 from engine_life import model_folder  # noqa: E402
-from engine_server import Server  # noqa: E402
+from engine_server import Server, free_port  # noqa: E402
 
 BLOCK = 32
 
@@ -42,34 +47,53 @@ def prompts(n: int, seed: int) -> list[str]:
     return made
 
 
-def ask(port: int, model: str, prompt: str) -> dict[str, Any]:
-    body = json.dumps({"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True})
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", body.encode(),
+def ask(port: int, model: str, prompt: str, reports: bool) -> dict[str, Any]:
+    body = {"model": model, "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+    if reports:
+        body["vllm_xargs"] = {"kv_cache_report_mode": "full"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(),
                                    {"Content-Type": "application/json"})
     with urllib.request.urlopen(asked, timeout=300) as answer:
         usage: dict[str, Any] = json.load(answer)["usage"]
     return usage
 
 
-def proxy(kvpager: str, port: int, out: pathlib.Path) -> tuple[subprocess.Popen[str], int]:
-    process = subprocess.Popen([kvpager, "record", "--proxy", f"http://127.0.0.1:{port}", "--listen", "127.0.0.1:0",
-                                "--out", str(out), "--block-tokens", str(BLOCK)], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    return process, int(process.stderr.readline().split("127.0.0.1:")[1].split(",")[0])
+@contextlib.contextmanager
+def recording(kvpager: str, out: pathlib.Path, words: str, *options: str) -> Iterator[str]:
+    """`kvpager record`, from when it says these words on, in this line."""
+    with subprocess.Popen([kvpager, "record", "--out", str(out), "--block-tokens", str(BLOCK), *options],
+                          stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield next(line for line in process.stderr if words in line)
+        finally:
+            process.send_signal(signal.SIGINT)
+            print(process.stderr.read().strip(), flush=True)
 
 
-def run(model: pathlib.Path, folder: pathlib.Path, blocks: int, kvpager: str, asked: list[str]) -> dict[str, int]:
-    """What vLLM counted."""
+def serve(model: pathlib.Path, folder: pathlib.Path, blocks: int, options: argparse.Namespace, asked: list[str],
+          reports: bool = False) -> dict[str, int]:
+    """What vLLM counted. reports: of look-ups; else its counters are asked for."""
     folder.mkdir()
-    began = time.time()
+    began, url = time.time(), f"tcp://127.0.0.1:{free_port()}"
+    replay = f"tcp://127.0.0.1:{free_port()}"
+    events = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": url.replace("127.0.0.1", "*"),
+              "replay_endpoint": replay.replace("127.0.0.1", "*")}
     with Server(model, folder / "log", {"record_only": True, "record": str(folder)}, "--block-size", str(BLOCK),
-                "--num-gpu-blocks-override", str(blocks), "--max-model-len", "1024") as server:
-        between, port = proxy(kvpager, server.port, folder / "proxy.kvprec")
-        usages = [ask(port, str(model), prompt) for prompt in asked]
-        time.sleep(1)  # the last prompt's tokens are asked for
-        between.send_signal(signal.SIGINT)
-        between.wait(60)
-        text = urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics").read().decode()
+                "--num-gpu-blocks-override", str(blocks), "--max-model-len", "1024", "--load-format", "dummy",
+                "--hf-overrides", json.dumps({"num_hidden_layers": 1}),
+                "--kv-events-config", json.dumps(events)) as server:
+        engine = f"http://127.0.0.1:{server.port}"
+        more = ["--lookups"] if reports else ["--metrics", engine, "--period", "0.5"]
+        with recording(options.kvpager, folder / "events.kvprec", "receives events", "--events", url, "--replay",
+                       replay, *more), \
+                recording(options.kvpager, folder / "proxy.kvprec", "listening", "--proxy", engine, "--listen",
+                          "127.0.0.1:0") as line, \
+                concurrent.futures.ThreadPoolExecutor(options.clients) as clients:
+            port = int(line.split("127.0.0.1:")[1].split(",")[0])
+            usages = list(clients.map(lambda prompt: ask(port, str(model), prompt, reports), asked))
+            time.sleep(2)  # the last prompt's tokens, and the counters, are asked for
+        text = urllib.request.urlopen(f"{engine}/metrics").read().decode()
     hits, queries = (int(float(re.search(rf"^vllm:prefix_cache_{name}_total\S* (\S+)", text, re.MULTILINE)[1]))
                      for name in ("hits", "queries"))
     told = sum((usage["prompt_tokens_details"] or {}).get("cached_tokens", 0) for usage in usages)
@@ -81,10 +105,22 @@ def run(model: pathlib.Path, folder: pathlib.Path, blocks: int, kvpager: str, as
 def predict(kvpager: str, path: pathlib.Path, blocks: int) -> tuple[int, int]:
     """Hit tokens by vLLM's rule and by kvpager's. They differ by BLOCK - 1 for each prompt of whole blocks
     that is all there; only these hits are no multiple of BLOCK."""
-    done = subprocess.run([kvpager, "replay", "--sequential", "--json", "--blocks", str(blocks), "--block-tokens",
-                           str(BLOCK), str(path)], check=True, capture_output=True, text=True)
+    done = subprocess.run([kvpager, "replay", "--sequential", "--json", "--blocks", str(blocks - 1),
+                           "--block-tokens", str(BLOCK), str(path)], check=True, capture_output=True, text=True)
     hits = int(json.loads(done.stdout)["hit_tokens"])
     return hits - -hits % BLOCK * (BLOCK - 1), hits
+
+
+def bounds(kvpager: str, path: pathlib.Path, truth: dict[int, dict[str, int]]) -> None:
+    sizes = ",".join(map(str, truth))
+    done = subprocess.run([kvpager, "mrc", "--json", "--block-tokens", str(BLOCK), "--sizes", sizes, str(path)],
+                          check=True, capture_output=True, text=True)
+    for row in json.loads(done.stdout)["sizes"]:
+        if row["blocks"] in truth:
+            least, most, counted = row["hit_tokens_at_least"], row["hit_tokens_at_most"], truth[row["blocks"]]
+            print(f"events  {row['blocks']:6} {counted['hits']:12}  {least} to {most}, width "
+                  f"{100 * (most - least) / counted['queries']:.2f} % of the input: "
+                  + ("holds" if least <= counted["hits"] <= most else "WRONG"))
 
 
 def main() -> None:
@@ -92,22 +128,26 @@ def main() -> None:
     parser.add_argument("kvpager")
     parser.add_argument("--requests", type=int, default=120)
     parser.add_argument("--blocks", type=int, default=120)
+    parser.add_argument("--clients", type=int, default=1)
     options = parser.parse_args()
     asked, truth = prompts(options.requests, 1), {}
     sizes = [options.blocks, options.blocks // 2, options.blocks * 2]
     with tempfile.TemporaryDirectory(prefix="kvpager-") as temporary:
         place = pathlib.Path(temporary)
         for blocks in sizes:
-            truth[blocks] = run(model_folder(), place / str(blocks), blocks, options.kvpager, asked)
+            truth[blocks] = serve(model_folder(), place / str(blocks), blocks, options, asked)
+        serve(model_folder(), place / "reports", options.blocks, options, asked, True)
         made = place / str(options.blocks)
-        files = {"engine": next(made.glob("vllm-*.kvprec")), "proxy": made / "proxy.kvprec"}
+        files = {"engine": next(made.glob("vllm-*.kvprec")), "proxy": made / "proxy.kvprec",
+                 "lookups": place / "reports" / "events.kvprec"}
         print("source  blocks  vLLM's hits  predicted  difference of the input  by kvpager's rule")
         for source, path in files.items():
             for blocks in sizes:
                 (got, own), counted = predict(options.kvpager, path, blocks), truth[blocks]
                 print(f"{source:7} {blocks:6} {counted['hits']:12} {got:10} "
                       f"{100 * (got - counted['hits']) / counted['queries']:+9.3f} % {own:18}")
-        for path in files.values():
+        bounds(options.kvpager, made / "events.kvprec", truth)
+        for path in [*files.values(), made / "events.kvprec"]:
             print(subprocess.run([options.kvpager, "events", "check", str(path)], capture_output=True,
                                  text=True).stdout)
 

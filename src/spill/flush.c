@@ -57,8 +57,10 @@ static void mirror_some(kvp_spill *spill)
     const uint32_t n_done = mirrored.copied + mirrored.found + mirrored.left_out;
     flush->next += n_done;
     (void)kvp_cache_stats_get(spill->config.cache, &stats);
-    /* Without copies that wait it is the host that has no room. */
-    if (flush->next == flush->n_blocks || (n_done < n && stats.pending_copies == 0)) {
+    const int is_full =
+        stats.host_free_blocks + stats.host_cached_blocks <= spill->config.spare_blocks;
+    /* Copies that wait may be why the others found no room; they are over with the next plan. */
+    if (flush->next == flush->n_blocks || (n_done < n && (is_full || stats.pending_copies == 0))) {
         flush->state = KVPI_FLUSH_COPIES;
         flush->after = stats.plans + (stats.pending_copies > 0);
     }

@@ -143,6 +143,37 @@ TEST(a_step_is_always_out)
     expect_all_is_stored(&w, lines);
 }
 
+/* The host fills up after the first blocks were mirrored, and each plan has copies of the engine's
+ * own: what found no room is not waited for. */
+TEST(the_host_fills_up_meanwhile)
+{
+    world w;
+    world_options options = world_defaults();
+    options.n_blocks = options.host_blocks = 200;
+    options.more.spare_blocks = 99;
+    open_world(&w, &options);
+    const world_line lines[3] = {line_of(&w, 400, 0, 100), line_of(&w, 240, 0, 200),
+                                 line_of(&w, 6, 0, 300)};
+    const kvp_prompt prompts[2] = {world_prompt(&lines[0]), world_prompt(&lines[2])};
+    kvp_seq seqs[2];
+    compute(&w, &lines[0]);
+    compute(&w, &lines[1]);
+    assert_int_equal(call_flush(&w, w.now + LATE), KVP_E_AGAIN);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kvp_seq_open(w.cache, w.spaces[0], &prompts[i], &seqs[i], NULL), KVP_OK);
+    assert_int_equal(kvp_seq_swap_out(w.cache, &seqs[0], 1, NULL), KVP_OK); /* 99 blocks are left */
+    assert_int_equal(kvp_seq_commit(w.cache, seqs[1], 6), KVP_OK);
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < CALLS && status == KVP_E_AGAIN; i++) {
+        assert_int_equal(i % 2 == 0 ? kvp_seq_swap_out(w.cache, &seqs[1], 1, NULL)
+                                    : kvp_seq_swap_in(w.cache, &seqs[1], 1, 0, NULL),
+                         KVP_OK);
+        status = call_flush(&w, w.now + LATE);
+    }
+    assert_int_equal(status, KVP_OK);
+    close_world(&w);
+}
+
 /* The host lends three blocks, and a record has four: it is left out, and holds nothing up. */
 TEST(records_of_more_blocks_than_are_lent)
 {

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import os
+import struct
 import threading
 
 from lib_events import CLEARED, Publisher, Recording, removed, stored
@@ -147,7 +148,9 @@ def test_counters(folder):
     check(rows[50][1] == 160, rows)
     check_equal(rows[200], (176, 192), rows)
     text = run("mrc", "--sizes", "100,200", path).stdout.decode()
-    check("the engine hit 61.30 % in 100 blocks" in text and "width" in text, text)
+    check("the engine hit 61.30 % in 100 such blocks" in text and "width" in text, text)
+    text = run("mrc", "--block-tokens", "32", "--sizes", "50", path).stdout.decode()
+    check("the engine hit 61.30 % in 50 such blocks" in text, text)
     for more in (["--limit", "3"], [path]):  # not all of what an engine was asked, or of several
         done = json.loads(run("mrc", "--json", "--sizes", "100,200", *more, path).stdout)
         check(all("hit_tokens_at_least" not in of for of in done["sizes"]), more, done["sizes"])
@@ -180,6 +183,56 @@ def test_waits(folder):
     check_equal([of["blocks"] for of in requests], [[[0, 2]], [[2, 2]]], requests)
     publisher.close()
     server.shutdown()
+
+
+def test_clock_back(folder):
+    """An engine that has restarted with a clock that was set back: its counters tell."""
+    publisher, (server, metrics) = Publisher(), serve_metrics(1000, 400)
+    recording = Recording(os.path.join(folder, "clock.kvprec"), "--events", publisher.url, "--metrics",
+                          f"http://127.0.0.1:{server.server_port}", "--period", "0.01")
+    publisher.accept()
+    publisher.publish(7, [stored([10, 11])], time=99.0)
+    publisher.publish(7, [stored([20, 21])], time=98.0)
+    recording.wait_for("repeats number 7 after 7")
+    metrics.counts = (0, 0)
+    while metrics.asked.acquire(blocking=False):
+        pass
+    for _ in range(3):
+        assert metrics.asked.acquire(timeout=30)
+    publisher.publish(1, [stored([30, 31])], time=5.0)
+    recording.wait_for("restarted: its numbers go back from 7 to 1")
+    publisher.publish(1, [stored([40, 41])], time=5.0)
+    recording.wait_for("repeats number 1 after 1")
+    status, _, requests, counts = recording.end()
+    check_equal((status, counts["lost"]), (0, 1), recording.said)
+    check_equal([of["blocks"] for of in requests if of["blocks"]], [[[0, 2]], [[2, 2]]], requests)
+    publisher.close()
+    server.shutdown()
+
+
+def test_broken_wire(folder):
+    """A handshake of another kind, or a message beyond all size: libzmq gives such a connection up; it is made again."""
+    publisher = Publisher()
+    recording = Recording(os.path.join(folder, "broken.kvprec"), "--lookups", "--events", publisher.url, "--replay",
+                          publisher.replay)
+    publisher.listening.settimeout(30)
+    stranger = publisher.listening.accept()[0]
+    stranger.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"PLAIN".ljust(20, b"\0") + bytes(32))
+    publisher.accept()
+    publisher.publish(1, [stored([1, 2])])
+    recording.wait_for("receives events")
+    publisher.subscriber.socket.sendall(struct.pack(">BQ", 2, 1 << 40))
+    recording.wait_for("is away; waiting")
+    publisher.accept()
+    publisher.publish(4, [stored([3, 4])])
+    recording.wait_for("batches 2 to 3 were not heard")
+    publisher.publish(2 ** 64 - 1, [stored([5, 6])])
+    publisher.publish(5, [stored([7, 8])])
+    recording.wait_for("expected topic, number, batch")
+    status, _, requests, counts = recording.end()
+    check_equal((status, counts["lost"], len(requests)), (0, 2, 3), recording.said)
+    stranger.close()
+    publisher.close()
 
 
 def test_sglang(folder):
@@ -281,6 +334,8 @@ with directory() as temporary:
     test_reports(temporary, False)
     test_counters(temporary)
     test_sglang(temporary)
+    test_clock_back(temporary)
+    test_broken_wire(temporary)
     test_busy(temporary)
     test_endless(temporary)
     test_waits(temporary)

@@ -5,6 +5,7 @@ import http.client
 import http.server
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -17,12 +18,13 @@ from lib_recording import read
 
 BLOCK = 16
 QUESTION = "/v1/chat/completions"
+FLOOD = 256 << 20
 
 
 class Engine(http.server.BaseHTTPRequestHandler):
     """Tokens are bytes. An answer is as many letters as max_tokens says."""
     protocol_version = "HTTP/1.1"
-    seen, broken = [], []
+    seen, broken, blocked = [], [], threading.Event()
 
     def log_message(self, *_):
         pass
@@ -43,9 +45,24 @@ class Engine(http.server.BaseHTTPRequestHandler):
         if len(pieces) > 1:
             self.wfile.write(b"0\r\n\r\n")
 
+    def flood(self):
+        """More than what lies between can hold; `blocked` says when nothing more is taken, or all was."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(FLOOD))
+        self.end_headers()
+        piece, left = bytes(1 << 16), FLOOD
+        while left > 0:
+            if not select.select([], [self.connection], [], 1)[1]:
+                self.blocked.set()
+                select.select([], [self.connection], [])
+            left -= self.connection.send(piece[:left], socket.MSG_DONTWAIT)
+        self.blocked.set()
+
     def do_GET(self):
-        self.reply(200, "text/plain", [f"{self.path} {self.headers['X-Own']}".encode()],
-                   [("X-Answer", "mine")])
+        if self.path == "/flood":
+            return self.flood()
+        return self.reply(200, "text/plain", [f"{self.path} {self.headers['X-Own']}".encode()],
+                          [("X-Answer", "mine")])
 
     def do_HEAD(self):
         self.send_response(200)
@@ -282,6 +299,19 @@ def test_broken(folder, engine):
     hang.close()
 
 
+def test_slow_client(folder, engine):
+    """A client that takes nothing: the engine is not read from, and the proxy's memory stays small."""
+    proxy = Proxy(engine.server_port, os.path.join(folder, "slow.kvprec"))
+    connection = ask(proxy.port, None, "/flood", "GET", sock=True)
+    check(Engine.blocked.wait(60), "the engine goes on")
+    with open(f"/proc/{proxy.process.pid}/status", encoding="ascii") as file:
+        kib = next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+    check(kib < 128 << 10, "memory", kib)
+    check_equal(len(connection.getresponse().read()), FLOOD, "all comes in the end")
+    connection.close()
+    check_equal(proxy.end()[0], 0, "end")
+
+
 def test_refused(folder):
     path = os.path.join(folder, "refused.kvprec")
     fine = ["--proxy", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--out", path]
@@ -336,4 +366,5 @@ with directory() as temporary:
     test_token_ids(temporary, one)
     test_engine_away(temporary)
     test_broken(temporary, one)
+    test_slow_client(temporary, one)
 finish()

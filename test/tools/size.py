@@ -174,6 +174,17 @@ def check_tables():
                          ("tpu v7x", "tpu-v7x-192gb"), ("gaudi3", "gaudi3-128gb")]:
         check_equal(size("--model", "llama-3.2-1b", "--device", name)["device"], device)
     check(all(len(line) <= 80 for line in text.splitlines()), "--list is wider than 80 columns")
+    check("  name " in text and "B / token" in text, "--list has no names of columns")
+
+
+def check_weights():
+    """What the weights are computed from."""
+    for model, dtype, what in (("gpt-oss-20b", "mxfp4", "experts as mxfp4, the rest as bf16"),
+                               ("gpt-oss-20b", "fp8", "layers as fp8, embeddings as bf16"),
+                               ("llama-3.1-8b", "mxfp4", "layers as mxfp4, embeddings as bf16"),
+                               ("llama-3.1-8b", "bf16", "parameters as bf16")):
+        text = run("size", "--model", model, "--weights-dtype", dtype, "--device", "h100").stdout.decode()
+        check(f" {what}\n" in text, model, dtype, text)
 
 
 def check_text():
@@ -734,6 +745,7 @@ def main():
     check_sharing()
     check_tables()
     check_text()
+    check_weights()
     with directory() as folder:
         path = os.path.join(folder, "config.json")
         check_configs(path)

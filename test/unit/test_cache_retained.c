@@ -233,4 +233,15 @@ TEST(test_what_is_refused)
     assert_ok(kvp_config_check(&config, NULL));
 }
 
+/* Without windows nothing is dropped: there is nothing to keep places in. */
+TEST(test_no_memory_without_windows)
+{
+    kvp_config config = config_of(4, 4, N);
+    size_t plain, retaining;
+    assert_ok(kvp_cache_bytes(&config, &plain));
+    config.retain_tokens = KVP_RETAIN_PROMPTS;
+    assert_ok(kvp_cache_bytes(&config, &retaining));
+    assert_int_equal(retaining, plain);
+}
+
 TEST_MAIN(NULL, NULL)

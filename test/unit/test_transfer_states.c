@@ -575,8 +575,13 @@ TEST(configurations)
         kvp_sender_destroy(sender);
         kvp_receiver_destroy(receiver);
     }
-    assert_status(KVP_E_ARG, kvp_sender_create(NULL, NULL));
-    assert_status(KVP_E_ARG, kvp_receiver_create(NULL, NULL));
+    const kvp_transfer_config good = transfer_config_of(&p);
+    kvp_sender *sender;
+    kvp_receiver *receiver;
+    assert_status(KVP_E_ARG, kvp_sender_create(NULL, &sender));
+    assert_status(KVP_E_ARG, kvp_sender_create(&good, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_create(NULL, &receiver));
+    assert_status(KVP_E_ARG, kvp_receiver_create(&good, NULL));
     kvp_transfer_config_init(NULL);
     kvp_cache_destroy(grouped);
     end_place(&small);

@@ -8,9 +8,9 @@ a thread, which numbers and writes.
 from __future__ import annotations
 
 import os
-import queue
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from . import versions as v
 logger = v.logger(__name__)
 
 _FLUSH_SECONDS = 2.0  # at most; when nothing comes, sooner: vLLM kills its engine without a grace period
-_IDLE_SECONDS = 0.2
+_IDLE_SECONDS = 0.1
 _MAX_WAITING = 10_000  # requests that the thread has not written yet
 
 
@@ -51,48 +51,59 @@ def _scope(request: Any) -> bytes:
 
 
 class Writer:
-    """Writes what it is given, in a thread. What it cannot take is counted and left out."""
+    """Writes what it is given, in a thread. What it cannot take is counted and left out.
+
+    The thread wakes a few times a second, not with each request: each time it holds the scheduler up."""
 
     def __init__(self, recorder: Recorder, troubles: Troubles) -> None:
         self._recorder, self._troubles = recorder, troubles
-        self._queue = queue.Queue[tuple[Any, ...] | None](_MAX_WAITING)
+        self._given, self._some, self._ends = deque[tuple[Any, ...]](), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="kvpager-record", daemon=True)
         self._thread.start()
 
     def give(self, *given: Any) -> None:
-        try:
-            self._queue.put_nowait(given)
-        except queue.Full as error:
-            self._troubles.expected("record_late", error)
+        if len(self._given) >= _MAX_WAITING:
+            self._troubles.expected("record_late", BufferError(f"{_MAX_WAITING} requests wait to be written"))
+            return
+        self._given.append(given)
+        if not self._some.is_set():
+            self._some.set()
 
     def _run(self) -> None:
         flushed, is_dirty = time.monotonic(), False
-        while True:
-            try:
-                given = self._queue.get(timeout=_IDLE_SECONDS if is_dirty else None)
-                if given is None:
-                    return
-                is_dirty, is_idle = True, False
-                self._add(*given)
-            except queue.Empty:
-                is_idle = True
-            except Exception as error:
-                is_idle = False
-                self._troubles.expected("not_recorded", error)
+        while not self._ends.is_set():
+            if not is_dirty:
+                self._some.wait()
+            self._ends.wait(_IDLE_SECONDS)
+            is_idle = not self._write()
+            is_dirty = is_dirty or not is_idle
             if is_dirty and (is_idle or time.monotonic() - flushed >= _FLUSH_SECONDS):
                 flushed, is_dirty = time.monotonic(), False
                 self._troubles.safely("flush", self._recorder.flush)
+        self._write()
 
-    def _add(self, arrival: float, n_prompt: int, n_output: int, hashes: Any, cached: int, first: float,
-             end: float, scope: bytes) -> None:
+    def _write(self) -> bool:
+        """All that was given. False: there is none."""
+        self._some.clear()
+        n = len(self._given)
+        for _ in range(n):
+            try:
+                self._add(*self._given.popleft())
+            except Exception as error:
+                self._troubles.expected("not_recorded", error)
+        return n > 0
+
+    def _add(self, arrival: float, n_prompt: int, n_output: int, hashes: Any, n_full: int, cached: int,
+             first: float, end: float, scope: bytes) -> None:
         def since(at: float) -> int:
             return max(0, int((at - arrival) * 1e6)) if at else UNKNOWN
 
-        self._recorder.add(int(arrival * 1e6), n_prompt, n_output, hashes, cached_tokens=cached,
+        self._recorder.add(int(arrival * 1e6), n_prompt, n_output, hashes[:n_full], cached_tokens=cached,
                            first_us=since(first), last_us=since(end), scope=scope)
 
     def close(self) -> None:
-        self._queue.put(None)
+        self._ends.set()
+        self._some.set()
         self._thread.join()
         self._recorder.close()
 
@@ -110,9 +121,10 @@ class Requests:
             raise ValueError("a recording needs vLLM's prefix caching: without it there are no block hashes")
         name = time.strftime("vllm-%Y%m%dT%H%M%SZ", time.gmtime()) + f"-{os.getpid()}"
         path = os.path.join(directory, name + ".kvprec")
+        self._block = getattr(cache, "hash_block_size", None) or cache.block_size
         self._writer: Writer | None = Writer(Recorder(
-            path, getattr(cache, "hash_block_size", None) or cache.block_size,
-            f"vllm {v.WHOLE_VERSION}"[:255], str(vllm_config.model_config.model)[:80], max_contents), troubles)
+            path, self._block, f"vllm {v.WHOLE_VERSION}"[:255],
+            str(vllm_config.model_config.model)[:80], max_contents), troubles)
         logger.info("kvpager: recording to %s", path)
 
     def looked_up(self, request: Any, n_cached: int) -> None:
@@ -138,9 +150,11 @@ class Requests:
         seen, now = self._seen.pop(request.request_id, None), time.time()
         self._silent.pop(request.request_id, None)
         if seen is not None and seen.admitted and self._writer is not None:
-            first = seen.first or (now if request.num_output_tokens > 0 else 0.0)
-            self._writer.give(request.arrival_time, request.num_prompt_tokens, request.num_output_tokens,
-                              request.block_hashes, seen.cached, first, now, _scope(request))
+            n_prompt, n_output = request.num_prompt_tokens, request.num_output_tokens
+            first = seen.first or (now if n_output > 0 else 0.0)
+            n_full = (n_prompt + max(n_output - 1, 0)) // self._block  # the last token's KV is never computed
+            self._writer.give(request.arrival_time, n_prompt, n_output, request.block_hashes, n_full, seen.cached,
+                              first, now, _scope(request))
 
     def close(self) -> None:
         writer, self._writer = self._writer, None

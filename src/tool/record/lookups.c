@@ -61,7 +61,8 @@ struct kvpi_lookups {
     uint8_t *names;             /* [capacity][8] */
     size_t capacity;
     bool has_counters, has_restarted; /* since the call before, as batches say */
-    kvpi_counters at, total, before;  /* as they came; since the start; as of the call before */
+    bool has_fallen;
+    kvpi_counters at, total, before; /* as they came; since the start; as of the call before */
     kvpi_counters accounted, unseen;
 };
 
@@ -427,6 +428,7 @@ int kvpi_lookups_event(kvpi_lookups *lookups, const kvpi_event *event, int64_t n
                        uint64_t batch, bool is_old, kvpi_recording_error *error)
 {
     const moment now = {now_us, batch, lookups->stored, is_old};
+    lookups->has_fallen = false;
     if (close_quiet(lookups, now_us, error) != 0)
         return -1;
     if (event->kind == KVPI_EVENT_CLEARED)
@@ -457,6 +459,12 @@ void kvpi_lookups_restarted(kvpi_lookups *lookups)
 {
     restart(lookups);
     lookups->has_restarted = true;
+    lookups->has_fallen = false;
+}
+
+bool kvpi_lookups_has_fallen(const kvpi_lookups *lookups)
+{
+    return lookups->has_fallen;
 }
 
 /* ------------------------------------------------------------------------------------ counters */
@@ -466,8 +474,10 @@ static void add_counters(kvpi_lookups *lookups, const kvpi_counters *now)
 {
     const bool fell = now->queries < lookups->at.queries || now->hits < lookups->at.hits;
     const kvpi_counters from = fell ? (kvpi_counters){0, 0} : lookups->at;
-    if (fell && !lookups->has_restarted) /* no batch has said it */
+    if (fell && !lookups->has_restarted) { /* no batch has said it */
         restart(lookups);
+        lookups->has_fallen = true;
+    }
     lookups->has_restarted = false;
     if (lookups->has_counters) {
         lookups->total.queries += now->queries - from.queries;

@@ -46,6 +46,9 @@ int kvpi_lookups_event(kvpi_lookups *lookups, const kvpi_event *event, int64_t n
 /* The engine has restarted: what it had is gone. */
 void kvpi_lookups_restarted(kvpi_lookups *lookups);
 
+/* Its counters fell, and neither an event nor a restart has come since. */
+bool kvpi_lookups_has_fallen(const kvpi_lookups *lookups);
+
 /* Take the engine's counters; the first ones are where the recording begins. Events of a look-up
  * come behind it: those of the call before are what must be accounted for, with is_last all, which
  * comes behind kvpi_lookups_end. Counters that fell are a restart.

@@ -36,6 +36,8 @@ enum {
     MAX_HEADER_BYTES = 1 << 18
 };
 #define MAX_BODY_BYTES ((ev_ssize_t)256 << 20)
+/* That wait for a client: then the engine is not read from until the client has taken them. */
+#define MAX_WAITING_BYTES ((size_t)1 << 20)
 
 typedef struct link {
     struct evhttp_connection *to;
@@ -354,6 +356,14 @@ static void on_client_closed(struct evhttp_connection *connection, void *context
     free_exchange(of);
 }
 
+/* The client has taken what came. */
+static void on_written(struct evhttp_connection *connection, void *context)
+{
+    const exchange *of = context;
+    (void)connection;
+    (void)bufferevent_enable(evhttp_connection_get_bufferevent(of->link->to), EV_READ);
+}
+
 static int on_headers(struct evhttp_request *answer, void *context)
 {
     exchange *of = context;
@@ -384,7 +394,15 @@ static void on_chunk(struct evhttp_request *answer, void *context)
         const size_t n = evbuffer_get_length(body);
         kvpi_reply_take(&of->answer, (const char *)evbuffer_pullup(body, -1), n);
     }
-    evhttp_send_reply_chunk(of->client, body); /* takes the bytes */
+    struct bufferevent *to =
+        evhttp_connection_get_bufferevent(evhttp_request_get_connection(of->client));
+    /* It takes the bytes. */
+    if (evbuffer_get_length(bufferevent_get_output(to)) < MAX_WAITING_BYTES) {
+        evhttp_send_reply_chunk(of->client, body);
+        return;
+    }
+    (void)bufferevent_disable(evhttp_connection_get_bufferevent(of->link->to), EV_READ);
+    evhttp_send_reply_chunk_with_cb(of->client, body, on_written, of);
 }
 
 /* The engine broke off: what came is written, and the client sees that it has no end. */

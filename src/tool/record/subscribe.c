@@ -5,7 +5,8 @@
  *
  * Before the first one all that is kept is asked for. A number must be the one before and 1. A
  * larger one is a gap: what is missing is asked for, and what is not got is named. One that is not
- * larger is a repetition, unless the engine's clock has gone on: then the engine has restarted.
+ * larger is a repetition, unless the engine's clock has gone on, or its counters fell: then the
+ * engine has restarted.
  */
 #define _POSIX_C_SOURCE 200809L /* clock_gettime, nanosleep, sigaction */
 #include "tool/record/subscribe.h"
@@ -27,17 +28,22 @@
 enum {
     MAX_QUEUED = 20000,
     MAX_FRAMES = 4,
-    SAID = 8,           /* so often each kind of trouble is printed */
-    FLUSH_MS = 2000,    /* between writes of the file */
-    REPLAY_MS = 2000,   /* without an answer of a replay */
-    ANSWERS_MS = 30000, /* of a replay in all */
-    LAST_MS = 200,      /* without a batch, at the end */
-    END_MS = 2000,      /* of the end in all */
-    AT_ONCE = 1000,     /* batches, then counters and the file have their turn */
-    HEARTBEAT_MS = 5000 /* of the connection */
+    SAID = 8,            /* so often each kind of trouble is printed */
+    FLUSH_MS = 2000,     /* between writes of the file */
+    REPLAY_MS = 2000,    /* without an answer of a replay */
+    ANSWERS_MS = 30000,  /* of a replay in all */
+    LAST_MS = 200,       /* without a batch, at the end */
+    END_MS = 2000,       /* of the end in all */
+    AT_ONCE = 1000,      /* batches, then counters and the file have their turn */
+    HEARTBEAT_MS = 5000, /* of the connection */
+    AGAIN_MS = 1000      /* until a connection that libzmq has given up is made again */
 };
 #define MAX_BYTES ((int64_t)64 << 20) /* of a batch */
 #define MONITOR   "inproc://kvpager-record"
+#define WATCHED                                                                                    \
+    (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED |          \
+     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |                  \
+     ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
 
 typedef enum trouble {
     AWAY,
@@ -58,13 +64,14 @@ typedef struct subscriber {
     void *context, *sub, *dealer, *monitor;
     kvpi_batch batch;
     bool has_number, is_connected, is_failed;
-    uint64_t number; /* of the last batch */
-    uint64_t order;  /* of batches that were taken */
-    double time;     /* of the engine, of the last batch */
+    bool is_given_up; /* since broken_ms: what came was no ZeroMQ's, or too large a message */
+    uint64_t number;  /* of the last batch */
+    uint64_t order;   /* of batches that were taken */
+    double time;      /* of the engine, of the last batch */
     uint64_t n_batches, n_refused, n_missing, said[TROUBLES];
     uint64_t engine_blocks;
-    int64_t ahead_us;             /* of the monotonic clock: since 1970 */
-    int64_t asked_ms, flushed_ms; /* of the monotonic clock */
+    int64_t ahead_us;                        /* of the monotonic clock: since 1970 */
+    int64_t asked_ms, flushed_ms, broken_ms; /* of the monotonic clock */
 } subscriber;
 
 /* Of a message: frames that were received. */
@@ -220,6 +227,21 @@ static bool wait_for(void *socket, int64_t ms)
 
 /* -------------------------------------------------------------------------------------- replay */
 
+/* A connection for each question: no answer to an earlier one comes by it. */
+static bool connect_dealer(subscriber *of)
+{
+    const int queued = MAX_QUEUED, none = 0;
+    const int64_t most = MAX_BYTES;
+    if (of->dealer != NULL)
+        (void)zmq_close(of->dealer);
+    of->dealer = zmq_socket(of->context, ZMQ_DEALER);
+    return of->dealer != NULL &&
+           zmq_setsockopt(of->dealer, ZMQ_RCVHWM, &queued, sizeof queued) == 0 &&
+           zmq_setsockopt(of->dealer, ZMQ_MAXMSGSIZE, &most, sizeof most) == 0 &&
+           zmq_setsockopt(of->dealer, ZMQ_LINGER, &none, sizeof none) == 0 &&
+           zmq_connect(of->dealer, of->options->replay) == 0;
+}
+
 /* An answer of a replay. Returns: 1: it was the last one; 0; -1 */
 static int take_answer(subscriber *of, const message *got, uint64_t first, uint64_t end,
                        bool *is_old)
@@ -243,12 +265,10 @@ static int replay(subscriber *of, uint64_t first, uint64_t end, bool is_old)
     uint8_t number[8];
     message got = {.n = 0};
     int result = 0;
-    if (of->dealer == NULL)
+    if (of->options->replay == NULL || !connect_dealer(of))
         return 0;
     for (int i = 0; i < 8; i++)
         number[i] = (uint8_t)(first >> (56 - 8 * i));
-    for (int i = 0; i < MAX_QUEUED && receive(of->dealer, &got); i++)
-        drop(&got); /* of a question that was given up */
     if (zmq_send(of->dealer, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0 ||
         zmq_send(of->dealer, number, sizeof number, ZMQ_DONTWAIT) < 0)
         return 0;
@@ -284,19 +304,20 @@ static int fill_gap(subscriber *of, uint64_t first, uint64_t number)
 
 static int take_live(subscriber *of, const message *got)
 {
-    if (got->n != 3 || !is_number(got, 1)) {
+    const uint64_t number = got->n == 3 && is_number(got, 1) ? number_of(got, 1) : UINT64_MAX;
+    if (number == UINT64_MAX) { /* it ends a replay, and is no batch's */
         say(of, WRONG, "a message of %d frames is not understood, expected topic, number, batch",
             got->n);
         return 0;
     }
-    const uint64_t number = number_of(got, 1);
     /* What is there already, so that hits of it are known. */
     if (!of->has_number && replay(of, 0, number, true) != 0)
         return -1;
     uint64_t first = of->has_number ? of->number + 1 : number;
     if (number < first) {
         const uint64_t before = of->number;
-        if (check(of, got, 2) != 0 || of->batch.time <= of->time) {
+        if (check(of, got, 2) != 0 ||
+            (of->batch.time <= of->time && !kvpi_lookups_has_fallen(of->lookups))) {
             say(of, REPEATED,
                 "the engine repeats number %" PRIu64 " after %" PRIu64
                 ", or it comes late: left out",
@@ -388,12 +409,24 @@ static void take_monitor(subscriber *of)
             memcpy(&event, zmq_msg_data(&got.frames[0]), sizeof event);
         drop(&got);
         const bool comes = event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED;
+        of->is_given_up = !comes && event != ZMQ_EVENT_CONNECT_RETRIED;
+        of->broken_ms = now_ms();
         if (comes == of->is_connected)
             continue;
         of->is_connected = comes;
         say(of, AWAY, comes ? "receives events from %s" : "the engine at %s is away; waiting",
             of->options->events);
     }
+}
+
+/* libzmq tries again where a connection ends, but not where the other side broke its protocol. */
+static void connect_again(subscriber *of)
+{
+    if (!of->is_given_up || now_ms() - of->broken_ms < AGAIN_MS)
+        return;
+    of->broken_ms = now_ms();
+    (void)zmq_disconnect(of->sub, of->options->events);
+    (void)zmq_connect(of->sub, of->options->events);
 }
 
 static int flush(subscriber *of)
@@ -414,6 +447,7 @@ static int loop(subscriber *of)
         (void)zmq_poll(items, 2, ms > 0 ? (long)ms : 0);
         take_monitor(of);
         result = take_all_live(of);
+        connect_again(of);
         if (result == 0 && now_ms() - of->asked_ms >= period)
             result = count(of, false);
         if (result == 0 && now_ms() - of->flushed_ms >= FLUSH_MS)
@@ -428,7 +462,7 @@ static int loop(subscriber *of)
 /* Gives, on failure: of which option. */
 static bool connect_all(subscriber *of, const char **option)
 {
-    const int queued = MAX_QUEUED, none = 0, heartbeat = HEARTBEAT_MS;
+    const int queued = MAX_QUEUED, heartbeat = HEARTBEAT_MS;
     const int64_t most = MAX_BYTES;
     *option = "--events";
     of->context = zmq_ctx_new();
@@ -440,17 +474,11 @@ static bool connect_all(subscriber *of, const char **option)
                 zmq_setsockopt(of->sub, ZMQ_MAXMSGSIZE, &most, sizeof most) == 0 &&
                 zmq_setsockopt(of->sub, ZMQ_HEARTBEAT_IVL, &heartbeat, sizeof heartbeat) == 0 &&
                 zmq_setsockopt(of->sub, ZMQ_SUBSCRIBE, "", 0) == 0 &&
-                zmq_socket_monitor(of->sub, MONITOR,
-                                   ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED) == 0 &&
+                zmq_socket_monitor(of->sub, MONITOR, WATCHED) == 0 &&
                 zmq_connect(of->monitor, MONITOR) == 0;
     if (fine && of->options->replay != NULL) {
         *option = "--replay";
-        of->dealer = zmq_socket(of->context, ZMQ_DEALER);
-        fine = of->dealer != NULL &&
-               zmq_setsockopt(of->dealer, ZMQ_RCVHWM, &queued, sizeof queued) == 0 &&
-               zmq_setsockopt(of->dealer, ZMQ_MAXMSGSIZE, &most, sizeof most) == 0 &&
-               zmq_setsockopt(of->dealer, ZMQ_LINGER, &none, sizeof none) == 0 &&
-               zmq_connect(of->dealer, of->options->replay) == 0;
+        fine = connect_dealer(of);
     }
     *option = fine ? "--events" : *option;
     return fine && zmq_connect(of->sub, of->options->events) == 0;
